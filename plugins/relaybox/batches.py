@@ -1,0 +1,157 @@
+"""A batch and its slices, and how a batch is cut: decisions only, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from uuid import UUID
+
+MAX_BUCKET_SEQS = 4096
+"""Rows are counted in buckets of this many seqs at most; a slice is a run of buckets."""
+
+HOLE_FACTOR = 8
+"""A slice is cut before a hole in seq that is wider than this many slices, so that nobody scans it."""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """Rows of a pair counted together: `row_count` rows with seq in [first_seq, last_seq]."""
+
+    first_seq: int
+    last_seq: int
+    row_count: int
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What one task copies: rows read in [first_read, last_read], at positions first_position .. + row_count - 1.
+
+    `first_read` and `last_read` are outbox seqs, or positions of the log that the hop reads.
+    """
+
+    slice: int
+    first_read: int
+    last_read: int
+    first_position: int
+    row_count: int
+
+    @property
+    def last_position(self) -> int:
+        return self.first_position + self.row_count - 1
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The part of a pair (or log) that becomes the next batch."""
+
+    reads_after: int
+    reads_through: int
+    row_count: int
+    slices: tuple[Slice, ...]
+    pair_exhausted: bool
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One row of the source's batch ledger. Never changes once planned."""
+
+    hop: str
+    batch: int
+    plan_id: UUID
+    topics: tuple[str, ...] | None
+    lower: str | None
+    upper: str | None
+    pair_last_seq: int | None
+    pair_exhausted: bool
+    reads_after: int
+    reads_through: int
+    first_position: int
+    last_position: int
+    row_count: int
+    slices: tuple[Slice, ...]
+    system_identifier: int
+    timeline: int
+    next_xid: int
+    planned_at: datetime
+
+
+def bucket_seqs(batch_rows: int, slice_rows: int) -> int:
+    """Width of a bucket in seqs: a power of two, small enough that buckets add up to slices and never exceed a batch."""
+    width = 1
+    while width * 2 <= min(MAX_BUCKET_SEQS, batch_rows, max(1, slice_rows // 8)):
+        width *= 2
+    return width
+
+
+def cut_batch(
+    buckets: Sequence[Bucket], *, reads_after: int, first_position: int, batch_rows: int, slice_rows: int
+) -> Cut | None:
+    """Takes the first rows of a pair, in seq order, up to `batch_rows`.
+
+    Args:
+        buckets: the pair's rows after `reads_after`, ordered by seq, disjoint, no bucket above `batch_rows` rows:
+            all of them, or more than `batch_rows` rows of them.
+        reads_after: seq after which this batch reads (exclusive).
+        first_position: position of the batch's first row.
+        batch_rows: most rows of a batch.
+        slice_rows: wished rows of a slice; a slice has at most this plus one bucket, and ends before a wide hole.
+
+    Returns:
+        The cut, or None when there is no row.
+    """
+    taken: list[Bucket] = []
+    row_count = 0
+    for bucket in buckets:
+        if row_count + bucket.row_count > batch_rows:
+            break
+        taken.append(bucket)
+        row_count += bucket.row_count
+    if not taken:
+        return None
+    slices = tuple(_cut_slices(taken, first_position=first_position, slice_rows=slice_rows))
+    return Cut(
+        reads_after=reads_after,
+        reads_through=taken[-1].last_seq,
+        row_count=row_count,
+        slices=slices,
+        pair_exhausted=len(taken) == len(buckets),
+    )
+
+
+def _cut_slices(buckets: Iterable[Bucket], *, first_position: int, slice_rows: int) -> Iterator[Slice]:
+    for number, run in enumerate(_runs(list(buckets), slice_rows), start=1):
+        row_count = sum(bucket.row_count for bucket in run)
+        yield Slice(number, run[0].first_seq, run[-1].last_seq, first_position, row_count)
+        first_position += row_count
+
+
+def _runs(buckets: list[Bucket], slice_rows: int) -> Iterator[list[Bucket]]:
+    run, row_count = [buckets[0]], buckets[0].row_count
+    for before, bucket in pairwise(buckets):
+        if row_count >= slice_rows or bucket.first_seq - before.last_seq > HOLE_FACTOR * slice_rows:
+            yield run
+            run, row_count = [], 0
+        run.append(bucket)
+        row_count += bucket.row_count
+    yield run
+
+
+def cut_log(*, reads_after: int, published_position: int, first_position: int, batch_rows: int, slice_rows: int) -> Cut | None:
+    """Takes the next positions of a log: dense, so nothing needs to be counted. Returns None when there is none."""
+    reads_through = min(published_position, reads_after + batch_rows)
+    if reads_through <= reads_after:
+        return None
+    starts = range(reads_after + 1, reads_through + 1, slice_rows)
+    slices = tuple(
+        Slice(
+            number,
+            start,
+            min(start + slice_rows - 1, reads_through),
+            first_position + start - reads_after - 1,
+            min(slice_rows, reads_through - start + 1),
+        )
+        for number, start in enumerate(starts, start=1)
+    )
+    return Cut(reads_after, reads_through, reads_through - reads_after, slices, pair_exhausted=True)

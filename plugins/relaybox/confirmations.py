@@ -1,0 +1,148 @@
+"""Step 4 of a hop: confirmations, recorded at the source, and how they travel back store by store.
+
+`received`: the next store has the batch durably. `settled`: the route's policy holds further down. Both are
+watermarks that only grow; a lost one delays cleaning up and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from psycopg2.extras import NamedTupleCursor
+
+from relaybox.connections import commit_durably, store_errors
+from relaybox.events import emit
+from relaybox.publishing import Arrival, ask_destination, read_arrival
+from relaybox.schema import open_store
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection as Connection
+
+    from relaybox.planning import Arrived
+    from relaybox.routes import Hop, Route
+
+
+@dataclass(frozen=True)
+class Settled:
+    """How far a hop is settled: the last position, and how many messages this call settled anew."""
+
+    hop: str
+    through_position: int
+    newly_settled: int
+
+
+def confirm_received(source: Connection, hop: Hop, arrival: Arrival, *, recorded_by: str) -> None:
+    """Records that the destination has a batch. Commits; idempotent.
+
+    Raises:
+        HistoryLost, ContentDiffers: G11; the ledger has no such batch, or another under its number.
+    """
+    with store_errors(hop.source.name, f"confirming batch {arrival.batch} of hop {hop.name}"), source.cursor() as cursor:
+        cursor.execute(
+            "select relaybox.confirm_received(%s, %s, %s, %s, %s)",
+            (hop.name, arrival.batch, str(arrival.plan_id), arrival.published_at, recorded_by),
+        )
+        commit_durably(source)
+
+
+def confirm_arrived(source: Connection, destination: Connection, hop: Hop, *, recorded_by: str) -> Arrived:
+    """Asks the destination how far the hop is, and records at the source what is missing there. Commits both sides.
+
+    A destination that has published nothing gives an `Arrived` with batch 0, and nothing is recorded.
+    """
+    arrived = ask_destination(destination, hop)
+    if arrived.batch > 0:
+        confirm_received(source, hop, read_arrival(destination, hop, arrived), recorded_by=recorded_by)
+    return arrived
+
+
+def settle_hop(route: Route, hop: Hop, *, recorded_by: str) -> Settled:
+    """Brings the confirmations of one hop up to date from its destination. Commits; idempotent; run by anyone.
+
+    Copies what the destination knows of the hops further down as well, so that the cascade of every batch can be read at
+    the origin. Opens and closes its own sessions.
+    """
+    name = f"relaybox {hop.name} confirm"
+    with (
+        closing(open_store(hop.source, application_name=name)) as source,
+        closing(open_store(hop.destination, application_name=name)) as destination,
+    ):
+        confirm_arrived(source, destination, hop, recorded_by=recorded_by)
+        _record_downstream(source, destination, route, hop, recorded_by=recorded_by)
+        settled = _settle(source, destination, hop, recorded_by=recorded_by)
+    emit("hop_settled", hop=hop.name, through_position=settled.through_position, newly_settled=settled.newly_settled)
+    return settled
+
+
+def _settle(source: Connection, destination: Connection, hop: Hop, *, recorded_by: str) -> Settled:
+    with store_errors(hop.source.name, f"settling hop {hop.name}"), source.cursor(cursor_factory=NamedTupleCursor) as cursor:
+        watermarks = _watermarks(cursor, hop.name)
+        position, happened_at = _policy_holds_through(destination, hop, watermarks.received, watermarks.received_at)
+        if position <= watermarks.settled:
+            source.rollback()
+            return Settled(hop.name, watermarks.settled, 0)
+        cursor.execute(
+            "select relaybox.confirm_settled(%s, %s, %s, %s) as through_position", (hop.name, position, happened_at, recorded_by)
+        )
+        through_position = cursor.fetchone().through_position
+        commit_durably(source)
+    return Settled(hop.name, through_position, through_position - watermarks.settled)
+
+
+def _watermarks(cursor: Any, hop: str) -> Any:
+    cursor.execute(
+        """
+        select
+            coalesce(max(through_position) filter (where state = 'received'), 0) received,
+            max(happened_at) filter (where state = 'received') received_at,
+            coalesce(max(through_position) filter (where state = 'settled'), 0) settled
+        from relaybox.confirmation where hop = %s
+        """,
+        (hop,),
+    )
+    return cursor.fetchone()
+
+
+def _policy_holds_through(destination: Connection, hop: Hop, received: int, received_at: Any) -> tuple[int, Any]:
+    """The position through which the hop's policy holds, and since when."""
+    if hop.policy == "received" or hop.downstream is None:
+        return received, received_at
+    with store_errors(hop.destination.name, f"asking how far hop {hop.downstream} is settled"), destination.cursor() as cursor:
+        cursor.execute("select through_position, happened_at from relaybox.settled_reading(%s)", (hop.downstream,))
+        row = cursor.fetchone()
+    destination.rollback()
+    return (0, None) if row is None or row[0] is None else (row[0], row[1])
+
+
+def _record_downstream(source: Connection, destination: Connection, route: Route, hop: Hop, *, recorded_by: str) -> None:
+    for downstream in _hops_after(route, hop):
+        with store_errors(hop.source.name, f"reading what is confirmed of hop {downstream.name}"):
+            with source.cursor(cursor_factory=NamedTupleCursor) as cursor:
+                known = _watermarks(cursor, downstream.name)
+            source.rollback()
+        with store_errors(hop.destination.name, f"reading the confirmations of hop {downstream.name}"):
+            with destination.cursor() as cursor:
+                cursor.execute(
+                    "select * from relaybox.confirmations_after(%s, %s, %s)", (downstream.name, known.received, known.settled)
+                )
+                news = cursor.fetchall()
+            destination.rollback()
+        if news:
+            _write_downstream(source, hop, downstream.name, news, recorded_by)
+
+
+def _hops_after(route: Route, hop: Hop) -> Iterator[Hop]:
+    return (other for other in route.hops if other.number > hop.number)
+
+
+def _write_downstream(source: Connection, hop: Hop, downstream: str, news: list[Any], recorded_by: str) -> None:
+    with store_errors(hop.source.name, f"recording the confirmations of hop {downstream}"), source.cursor() as cursor:
+        for state, through_position, through_batch, happened_at in news:  # one row per batch, not per message
+            cursor.execute(
+                "select relaybox.record_downstream(%s, %s, %s, %s, %s, %s)",
+                (downstream, state, through_position, through_batch, happened_at, recorded_by),
+            )
+        source.commit()

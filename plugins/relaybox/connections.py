@@ -1,0 +1,147 @@
+"""Sessions to stores, by libpq service name, and what an error of a store means.
+
+No DSN and no password passes through this code: libpq reads them from the service file that PGSERVICEFILE names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import psycopg2
+import psycopg2.extensions
+
+from relaybox import errors
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection as Connection
+
+CONNECT_TIMEOUT_SECONDS = 10
+LOCK_TIMEOUT_SECONDS = 10
+IDLE_IN_TRANSACTION_SECONDS = 60
+STATEMENT_TIMEOUT_SECONDS = 900
+
+_OWN_CODES: dict[str, type[errors.RelayboxError]] = {
+    "RB001": errors.StoreUnusable,
+    "RB002": errors.PlanRefused,
+    "RB003": errors.StoreUnusable,
+    "RB004": errors.UnknownHop,
+    "RB005": errors.PlanRefused,
+    "RB006": errors.HopChanged,
+    "RB011": errors.HistoryLost,
+    "RB012": errors.ContentDiffers,
+    "RB013": errors.SliceMissing,
+    "RB014": errors.HistoryLost,
+    "RB015": errors.SliceSuperseded,
+}
+
+_POSTGRES_CODES: dict[str, type[errors.RelayboxError]] = {
+    "42501": errors.StoreUnusable,  # insufficient_privilege
+    "25006": errors.StoreUnusable,  # read_only_sql_transaction
+    "25P03": errors.StoreUnreachable,  # idle_in_transaction_session_timeout
+    "25P04": errors.StoreUnreachable,  # transaction_timeout
+    "40001": errors.StoreBusy,
+    "40P01": errors.StoreBusy,
+    "55P03": errors.StoreBusy,  # lock_not_available
+    "57014": errors.StoreBusy,  # query_canceled
+}
+
+_POSTGRES_CLASSES: dict[str, type[errors.RelayboxError]] = {
+    "08": errors.StoreUnreachable,  # connection_exception
+    "28": errors.StoreUnusable,  # invalid_authorization
+    "53": errors.StoreBusy,  # insufficient_resources, disk_full
+    "57": errors.StoreUnreachable,  # admin_shutdown, crash_shutdown, cannot_connect_now
+    "58": errors.StoreBusy,  # io_error
+}
+
+
+def connect(
+    service: str, *, application_name: str, statement_timeout_seconds: float = STATEMENT_TIMEOUT_SECONDS
+) -> Connection:
+    """Opens a session whose every wait ends: connecting, locks, statements, idle transactions, a dead network.
+
+    Raises:
+        StoreUnreachable: no answer; a retry may help.
+        StoreUnusable: the server answered and refused (password, database, role).
+    """
+    options = {
+        "lock_timeout": f"{LOCK_TIMEOUT_SECONDS}s",
+        "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_SECONDS}s",
+        "statement_timeout": f"{int(statement_timeout_seconds * 1000)}ms",
+        "client_connection_check_interval": "5s",
+        "row_security": "off",  # a policy must be an error, never fewer rows
+        "jit": "off",
+        "search_path": "pg_catalog",
+        "timezone": "UTC",
+    }
+    try:
+        return psycopg2.connect(
+            service=service,
+            application_name=application_name,
+            client_encoding="UTF8",
+            connect_timeout=CONNECT_TIMEOUT_SECONDS,
+            keepalives_idle=10,
+            keepalives_interval=5,
+            keepalives_count=3,
+            tcp_user_timeout=30_000,
+            options=" ".join(f"-c {name}={value}" for name, value in options.items()),
+        )
+    except psycopg2.Error as error:
+        raise _connect_error(service, error) from None
+
+
+def _connect_error(service: str, error: psycopg2.Error) -> errors.RelayboxError:
+    """libpq gives no SQLSTATE for a refused connection; that the server answered shows in its severity word."""
+    said = " ".join(str(error).split())
+    if "definition of service" in said:
+        return errors.ConfigurationError(
+            f"store {service}: {said}.",
+            next_step=f"Add a section [{service}] to the file that PGSERVICEFILE names (default ~/.pg_service.conf).",
+        )
+    if "FATAL:" in said and "starting up" not in said and "shutting down" not in said:
+        return errors.StoreUnusable(
+            f"store {service}: the server refused the connection: {said}.",
+            next_step=f"Correct user, password and dbname in section [{service}] of the service file.",
+        )
+    return errors.StoreUnreachable(
+        f"store {service}: no connection: {said}.",
+        next_step=f"Check that the server runs, and host and port in section [{service}] of the service file.",
+    )
+
+
+@contextmanager
+def store_errors(store: str, doing: str) -> Iterator[None]:
+    """Turns an error of psycopg2 into one of ours, by SQLSTATE: `store hub: while publishing batch 3 ...`."""
+    try:
+        yield
+    except psycopg2.Error as error:
+        raise translate(error, store=store, doing=doing) from error
+
+
+def translate(error: psycopg2.Error, *, store: str, doing: str) -> errors.RelayboxError:
+    """The error of ours for an error of a store; terminal unless the SQLSTATE says that a retry may help."""
+    code = error.pgcode
+    if code is None:
+        # psycopg2 has no SQLSTATE when the connection itself broke
+        broken = isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError)
+        kind = errors.StoreUnreachable if broken else errors.StoreFailed
+    else:
+        kind = _OWN_CODES.get(code) or _POSTGRES_CODES.get(code) or _POSTGRES_CLASSES.get(code[:2], errors.StoreFailed)
+    said = (error.diag.message_primary or " ".join(str(error).split())).rstrip(".")
+    return kind(f"store {store}: while {doing}: {said}{f' ({code})' if code else ''}.", next_step=error.diag.message_hint or "")
+
+
+def commit_durably(connection: Connection) -> None:
+    """Commits, and refuses a COMMIT that came back with a warning.
+
+    A cancelled wait for a synchronous standby is reported only so: the commit is visible, but a failover may lose it.
+
+    Raises:
+        NotDurable: nothing may be read or sent on the strength of this transaction.
+    """
+    connection.notices.clear()
+    connection.commit()
+    warnings = [notice.strip() for notice in connection.notices if notice.startswith("WARNING")]
+    if warnings:
+        raise errors.NotDurable(f"COMMIT returned with: {warnings[0]}", next_step="Run the transfer again once the standby answers.")

@@ -1,0 +1,99 @@
+"""Every error that Relaybox raises.
+
+A leaf is `Terminal` (a retry gives the same answer; Airflow fails the task at once) or `Transient` (a retry may help).
+Errors of a store arrive here by SQLSTATE, never by message text; the schema's own codes are class RB.
+"""
+
+from __future__ import annotations
+
+
+class RelayboxError(Exception):
+    """What, where, expected, got; `next_step` says what to do about it."""
+
+    def __init__(self, message: str, *, next_step: str = "") -> None:
+        super().__init__(message)
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        return f"{message} {self.next_step}" if self.next_step else message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Survives pickling: Spark carries errors from executors to the driver."""
+        return (_rebuild, (type(self), super().__str__(), self.next_step))
+
+
+def _rebuild(cls: type[RelayboxError], message: str, next_step: str) -> RelayboxError:
+    return cls(message, next_step=next_step)
+
+
+class Terminal(RelayboxError):
+    """A retry gives the same answer."""
+
+
+class Transient(RelayboxError):
+    """A retry may help."""
+
+
+class ConfigurationError(Terminal):
+    """relaybox.yaml, a command line argument or the environment is wrong."""
+
+
+class StoreNotInitialised(Terminal):
+    """The database has no relaybox schema, or an older one than this code needs."""
+
+
+class SchemaTooNew(Terminal):
+    """The store was initialised by a newer Relaybox."""
+
+
+class StoreUnusable(Terminal):
+    """The store refuses this work: a standby, fsync off, another encoding, missing rights, a wrong password."""
+
+
+class UnknownHop(Terminal):
+    """The hop is not registered in the store."""
+
+
+class UnknownMessage(Terminal):
+    """No message has this id in the route's outbox."""
+
+
+class HopChanged(Terminal):
+    """relaybox.yaml gives a registered hop another path."""
+
+
+class HistoryLost(Terminal):
+    """G11: one of the two stores went back in time. Nothing is skipped or overwritten."""
+
+
+class ContentDiffers(Terminal):
+    """The same batch number with other content, or a slice whose rows are not the planned ones."""
+
+
+class PlanRefused(Transient):
+    """The plan came too late: another driver planned meanwhile."""
+
+
+class SliceMissing(Transient):
+    """Publish found fewer receipts than slices."""
+
+
+class SliceSuperseded(Transient):
+    """The slice came after its batch was published, or a newer attempt copies it."""
+
+
+class NotDurable(Transient):
+    """COMMIT came back with a warning: the transaction may not survive a failover."""
+
+
+class StoreUnreachable(Transient):
+    """No connection, or the connection broke."""
+
+
+class StoreBusy(Transient):
+    """A lock, a deadlock, a serialization failure, a cancelled statement, a full disk."""
+
+
+class StoreFailed(Terminal):
+    """An error of the store that no retry mends."""

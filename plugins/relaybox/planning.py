@@ -1,0 +1,252 @@
+"""Step 1 of a hop: plan the next batch in the source's ledger, or find the one to resume.
+
+One short READ COMMITTED transaction on the source's primary. No message row is read for copying before its COMMIT
+came back without a warning: that flush makes every row of the batch durable first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from psycopg2.extras import Json, NamedTupleCursor
+
+from relaybox import errors
+from relaybox.batches import Batch, Bucket, Cut, Slice, bucket_seqs, cut_batch, cut_log
+from relaybox.connections import commit_durably, store_errors
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection as Connection
+
+    from relaybox.routes import Hop
+
+SKIP_EMPTY_PAIR_TRANSACTIONS = 10_000
+"""An empty pair wider than this is skipped for good, so that polls of a busy outbox stay cheap."""
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """What the destination has published of a hop: its newest batch (0: none) and that batch's last position and plan."""
+
+    log_id: int
+    batch: int
+    position: int
+    plan_id: UUID | None
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A batch to copy. `resumed` when an earlier driver planned it; `attempt` supersedes every lower one."""
+
+    batch: Batch
+    attempt: int
+    resumed: bool
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Where the next batch reads: a pair of snapshots, from a seq on."""
+
+    lower: str
+    upper: str
+    last_seq: int | None  # None: a new pair, not counted yet
+    reads_after: int
+
+
+def plan_batch(source: Connection, hop: Hop, arrived: Arrived) -> Planned | None:
+    """Plans the hop's next batch, or resumes the newest one if it has not arrived. Commits.
+
+    Args:
+        source: a connection to the source's primary, outside any transaction.
+        hop: the hop, with its limits.
+        arrived: what the destination had published when it was asked, before this call.
+
+    Returns:
+        The batch to copy, or None when there is nothing to move.
+
+    Raises:
+        HistoryLost: G11; the ledgers of the two stores contradict each other.
+        NotDurable: COMMIT returned with a warning; nothing of the batch may be read.
+        PlanRefused, StoreBusy, StoreUnreachable: a retry may help.
+    """
+    with store_errors(hop.source.name, f"planning a batch of hop {hop.name}"):
+        try:
+            planned = _plan(source, hop, arrived)
+            commit_durably(source)
+        except BaseException:
+            if not source.closed:
+                source.rollback()
+            raise
+    return planned
+
+
+def _plan(source: Connection, hop: Hop, arrived: Arrived) -> Planned | None:
+    with source.cursor(cursor_factory=NamedTupleCursor) as cursor:
+        cursor.execute("select * from relaybox.lock_hop(%s)", (hop.name,))
+        head = cursor.fetchone()
+        _require_common_history(hop, head, arrived)
+        if head.batch > arrived.batch:
+            batch = read_batch(source, hop.name, head.batch)
+            return Planned(batch, _begin_attempt(cursor, hop.name), resumed=True)
+        if head.batch > head.received_batch:
+            raise errors.PlanRefused(f"hop {hop.name}: batch {head.batch} has arrived but is not confirmed yet.")
+        plan = _plan_log(cursor, hop, head) if head.reads_log is not None else _plan_outbox(cursor, hop, head)
+        if plan is None:
+            return None
+        pair, cut = plan
+        batch = _record(cursor, hop.name, pair, cut, head)
+        return Planned(batch, _begin_attempt(cursor, hop.name), resumed=False)
+
+
+def _require_common_history(hop: Hop, head: Any, arrived: Arrived) -> None:
+    source, destination = hop.source.name, hop.destination.name
+    if arrived.batch > head.batch:
+        lost, why = source, f"ledger of {source} ends at batch {head.batch}, {destination} has published batch {arrived.batch}"
+    elif arrived.batch < head.received_batch:
+        lost, why = destination, f"{source} has batch {head.received_batch} confirmed, {destination} ends at batch {arrived.batch}"
+    else:
+        return
+    raise errors.HistoryLost(
+        f"hop {hop.name} {source}->{destination}: {why}. {lost} lost history; nothing was moved.",
+        next_step=f"Compare the stores with: relaybox verify {hop.route}",
+    )
+
+
+def _begin_attempt(cursor: Any, hop: str) -> int:
+    cursor.execute("select relaybox.begin_attempt(%s)", (hop,))
+    return int(cursor.fetchone()[0])
+
+
+def _plan_log(cursor: Any, hop: Hop, head: Any) -> tuple[None, Cut] | None:
+    cursor.execute(
+        """
+        select i.published_position, coalesce((select b.reads_through from relaybox.batch b where b.hop = %s and b.batch = %s), 0) reads_after
+        from relaybox.hop_in i where i.hop_id = %s
+        """,
+        (hop.name, head.batch, head.reads_log),
+    )
+    log = cursor.fetchone()
+    if log.published_position < log.reads_after:
+        raise errors.HistoryLost(
+            f"hop {hop.name}: it has read {hop.source.name}'s log through position {log.reads_after}, "
+            f"but that log now ends at {log.published_position}. {hop.source.name} lost history; nothing was moved.",
+            next_step=f"Compare the stores with: relaybox verify {hop.route}",
+        )
+    cut = cut_log(
+        reads_after=log.reads_after,
+        published_position=log.published_position,
+        first_position=head.position + 1,
+        batch_rows=hop.limits.batch_rows,
+        slice_rows=hop.limits.slice_rows,
+    )
+    return None if cut is None else (None, cut)
+
+
+def _plan_outbox(cursor: Any, hop: Hop, head: Any) -> tuple[_Pair, Cut] | None:
+    # a plan must not depend on whether ANALYZE has seen the newest rows: the outbox may be huge, the pair small
+    cursor.execute("set local enable_seqscan = off")
+    pair = _next_pair(cursor, hop, head)
+    width = bucket_seqs(hop.limits.batch_rows, hop.limits.slice_rows)
+    buckets = _count_rows(cursor, hop, pair, head.topics, width)
+    cut = cut_batch(
+        buckets,
+        reads_after=pair.reads_after,
+        first_position=head.position + 1,
+        batch_rows=hop.limits.batch_rows,
+        slice_rows=hop.limits.slice_rows,
+    )
+    if cut is None:
+        _skip_if_wide(cursor, hop.name, pair)
+        return None
+    last_seq = buckets[-1].last_seq if pair.last_seq is None else pair.last_seq
+    return _Pair(pair.lower, pair.upper, last_seq, cut.reads_after), cut
+
+
+def _next_pair(cursor: Any, hop: Hop, head: Any) -> _Pair:
+    """The rest of the newest batch's pair, else a new one from the last upper snapshot to this moment."""
+    cursor.execute(
+        "select lower, upper, pair_last_seq, reads_through from relaybox.batch where hop = %s and batch = %s and not pair_exhausted",
+        (hop.name, head.batch),
+    )
+    if rest := cursor.fetchone():
+        return _Pair(rest.lower, rest.upper, rest.pair_last_seq, rest.reads_through)
+    # its own statement, after the lock: in the locking statement the snapshot could be older than the last one
+    cursor.execute("select pg_current_snapshot()::text as now")
+    return _Pair(head.lower, cursor.fetchone().now, None, 0)
+
+
+def _count_rows(cursor: Any, hop: Hop, pair: _Pair, topics: Sequence[str], width: int) -> list[Bucket]:
+    if pair.last_seq is None:
+        cursor.execute("select * from relaybox.outbox_buckets(%s, %s, %s, %s)", (pair.lower, pair.upper, topics, width))
+    else:
+        cursor.execute(
+            "select * from relaybox.outbox_buckets_after(%s, %s, %s, %s, %s, %s, %s)",
+            (pair.lower, pair.upper, topics, width, pair.reads_after, pair.last_seq, hop.limits.batch_rows + 1),
+        )
+    return [Bucket(*row) for row in cursor.fetchall()]
+
+
+def _skip_if_wide(cursor: Any, hop: str, pair: _Pair) -> None:
+    cursor.execute(
+        "select relaybox.skip_empty_pair(%s, %s) where pg_snapshot_xmax(%s)::text::numeric - pg_snapshot_xmin(%s)::text::numeric > %s",
+        (hop, pair.upper, pair.upper, pair.lower, SKIP_EMPTY_PAIR_TRANSACTIONS),
+    )
+
+
+def _record(cursor: Any, hop: str, pair: _Pair | None, cut: Cut, head: Any) -> Batch:
+    slices = [[s.slice, s.first_read, s.last_read, s.first_position, s.row_count] for s in cut.slices]
+    cursor.execute(
+        "select * from relaybox.record_batch(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        (
+            hop,
+            pair and pair.lower,
+            pair and pair.upper,
+            pair and pair.last_seq,
+            cut.pair_exhausted,
+            cut.reads_after,
+            cut.reads_through,
+            cut.row_count,
+            Json(slices),
+            head.system_identifier,
+            head.timeline,
+            head.next_xid,
+        ),
+    )
+    return _batch(cursor.fetchone())
+
+
+def read_batch(source: Connection, hop: str, batch: int) -> Batch:
+    """Reads one row of the batch ledger, in the caller's transaction. Raises HistoryLost when it is not there."""
+    with source.cursor(cursor_factory=NamedTupleCursor) as cursor:
+        cursor.execute("select * from relaybox.batch where hop = %s and batch = %s", (hop, batch))
+        row = cursor.fetchone()
+    if row is None:
+        raise errors.HistoryLost(f"hop {hop}: batch {batch} is not in the ledger of its source.")
+    return _batch(row)
+
+
+def _batch(row: Any) -> Batch:
+    slices = row.slices if isinstance(row.slices, list) else json.loads(row.slices)
+    return Batch(
+        hop=row.hop,
+        batch=row.batch,
+        plan_id=UUID(str(row.plan_id)),
+        topics=None if row.topics is None else tuple(row.topics),
+        lower=row.lower,
+        upper=row.upper,
+        pair_last_seq=row.pair_last_seq,
+        pair_exhausted=row.pair_exhausted,
+        reads_after=row.reads_after,
+        reads_through=row.reads_through,
+        first_position=row.first_position,
+        last_position=row.last_position,
+        row_count=row.row_count,
+        slices=tuple(Slice(*s) for s in slices),
+        system_identifier=row.system_identifier,
+        timeline=row.timeline,
+        next_xid=int(row.next_xid),
+        planned_at=row.planned_at,
+    )

@@ -1,0 +1,26 @@
+-- Last statement of a slice's transaction: the batch is still open, and the receipt is written with the rows.
+-- Locks the hop_in row FOR SHARE, so publish waits for slices in flight and a slice that wakes after publish is refused
+-- (a plain SELECT would read stale state). READ COMMITTED only. Raises RB012, RB015 (already published).
+create or replace function relaybox.accept_slice(
+    log_id integer, batch_ bigint, slice_ integer, plan_id_ uuid, row_count_ bigint, attempt_ bigint
+)
+returns void
+language plpgsql volatile
+as $$
+declare
+    published bigint;
+begin
+    select i.published_batch into published from relaybox.hop_in i where i.hop_id = log_id for share;
+    if published >= batch_ then
+        raise exception using errcode = 'RB015',
+            message = format('slice %s of batch %s came after batch %s was published', slice_, batch_, published);
+    end if;
+    if published <> batch_ - 1 then
+        raise exception using errcode = 'RB011',
+            message = format('slice of batch %s, but the newest published batch is %s', batch_, published),
+            hint = 'One of the two stores lost history. Nothing was overwritten.';
+    end if;
+    insert into relaybox.receipt (hop_id, batch, slice, plan_id, row_count, attempt)
+    values (log_id, batch_, slice_, plan_id_, row_count_, attempt_);
+end
+$$;

@@ -1,0 +1,25 @@
+-- Makes the segments of a log up to a position, and one ahead. Called by the driver before it copies.
+-- Returns the names of the segments made.
+create or replace function relaybox.ensure_log_segments(log_id integer, through_position bigint) returns text[]
+language plpgsql volatile
+as $$
+declare
+    size bigint := (select s.segment_rows from relaybox.store s);
+    made text[] := '{}';
+    segment text;
+begin
+    for k in (select i.published_position / size from relaybox.hop_in i where i.hop_id = log_id) .. through_position / size + 1 loop
+        segment := format('log_%s_s%s', log_id, lpad(k::text, 6, '0'));
+        if to_regclass('relaybox.' || segment) is null then
+            -- one maker at a time; two drivers may be here
+            perform pg_advisory_xact_lock('relaybox.log'::regclass::oid::bigint);
+            if to_regclass('relaybox.' || segment) is null then
+                execute format('create table relaybox.%I (like relaybox.log_%s including defaults including constraints)', segment, log_id);
+                execute format('alter table relaybox.log_%s attach partition relaybox.%I for values from (%s) to (%s)', log_id, segment, k * size, (k + 1) * size);
+                made := made || segment;
+            end if;
+        end if;
+    end loop;
+    return made;
+end
+$$;

@@ -1,0 +1,27 @@
+-- Is there anything that this hop has not moved? Answered from an index, for pollers; never exact by more than a moment.
+-- A planned batch that is not confirmed counts as work.
+create or replace function relaybox.hop_has_work(hop_name text) returns boolean
+language sql stable
+as $$
+    select coalesce((
+        select
+            h.batch > coalesce((
+                select max(c.through_batch) from relaybox.confirmation c where c.hop = hop_name and c.state = 'received'
+            ), 0)
+            or not coalesce((select b.pair_exhausted from relaybox.batch b where b.hop = h.hop and b.batch = h.batch), true)
+            or case
+                when h.reads_log is not null then
+                    (select i.published_position from relaybox.hop_in i where i.hop_id = h.reads_log)
+                    > coalesce((select b.reads_through from relaybox.batch b where b.hop = h.hop and b.batch = h.batch), 0)
+                else exists (
+                    select from relaybox.outbox o
+                    where o.xid >= pg_snapshot_xmax(h.lower) and o.topic = any(h.topics)
+                ) or exists (
+                    select from relaybox.outbox o
+                    where o.xid = any(array(select x from pg_snapshot_xip(h.lower) x)) and o.topic = any(h.topics)
+                )
+            end
+        from relaybox.hop_out h
+        where h.hop = hop_name
+    ), false)
+$$;

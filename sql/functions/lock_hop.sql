@@ -1,0 +1,45 @@
+-- Opens the planning transaction of a hop: checks the place, locks its hop_out row, returns it.
+-- Caller: a fresh READ COMMITTED transaction; takes its snapshot in a LATER statement (in one statement time ran backwards).
+-- Raises RB001, RB002 (transaction not fresh), RB003, RB004 (no such hop), RB011 (the source lost history).
+create or replace function relaybox.lock_hop(hop_name text)
+returns table (
+    reads_log integer, topics text[], batch bigint, "position" bigint, lower pg_snapshot, attempt bigint,
+    received_batch bigint, system_identifier bigint, timeline integer, next_xid xid8
+)
+language plpgsql volatile
+as $$
+declare
+    known relaybox.hop_out;
+    here record;
+begin
+    perform relaybox.require_writable_primary();
+    if pg_current_xact_id_if_assigned() is not null or current_setting('transaction_isolation') <> 'read committed' then
+        raise exception using errcode = 'RB002',
+            message = 'planning needs a fresh READ COMMITTED transaction: a snapshot taken after a write counts the own rows as visible';
+    end if;
+    set local synchronous_commit = on;
+    select * into known from relaybox.hop_out h where h.hop = hop_name for update;
+    if not found then
+        raise exception using errcode = 'RB004',
+            message = format('hop %s does not leave this store', hop_name), hint = 'Run: relaybox init';
+    end if;
+    select * into here from relaybox.cluster_fingerprint();
+    if (here.system_identifier, here.timeline) <> (known.system_identifier, known.timeline)
+        or here.next_xid < coalesce(pg_snapshot_xmax(known.lower), '3'::xid8)
+    then
+        raise exception using errcode = 'RB011',
+            message = format(
+                'hop %s: its ledger was written by cluster %s on timeline %s with transactions below %s; this is cluster %s on timeline %s with next transaction %s',
+                hop_name, known.system_identifier, known.timeline, coalesce(pg_snapshot_xmax(known.lower), '3'::xid8),
+                here.system_identifier, here.timeline, here.next_xid
+            ),
+            hint = 'The source was restored, promoted or replaced. Nothing was moved. Compare the stores with: relaybox verify '
+                || split_part(hop_name, '/', 1);
+    end if;
+    return query
+    select
+        known.reads_log, known.topics, known.batch, known.position, known.lower, known.attempt,
+        coalesce((select max(c.through_batch) from relaybox.confirmation c where c.hop = hop_name and c.state = 'received'), 0),
+        here.system_identifier, here.timeline, here.next_xid;
+end
+$$;

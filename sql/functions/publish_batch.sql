@@ -1,0 +1,61 @@
+-- Makes a batch readable: all slices have receipts of this plan and its rows are really there (counted, not believed).
+-- Locks the hop_in row FOR UPDATE. Idempotent: a second call returns the first arrival.
+-- Raises RB011 (batch does not follow), RB012 (other content), RB013 (receipts missing), RB014 (rows missing).
+create or replace function relaybox.publish_batch(
+    log_id integer, batch_ bigint, plan_id_ uuid, first_position_ bigint, last_position_ bigint, slice_count_ integer,
+    source_system_identifier_ bigint, source_timeline_ integer
+)
+returns relaybox.arrival
+language plpgsql volatile
+as $$
+declare
+    head relaybox.hop_in;
+    arrived relaybox.arrival;
+    receipt_count integer;
+    rows_here bigint;
+begin
+    perform relaybox.require_writable_primary();
+    set local synchronous_commit = on;
+    select * into head from relaybox.hop_in i where i.hop_id = log_id for update;
+    select * into arrived from relaybox.arrival a where a.hop_id = log_id and a.batch = batch_;
+    if found then
+        if (arrived.plan_id, arrived.first_position, arrived.last_position) <> (plan_id_, first_position_, last_position_) then
+            perform relaybox.refuse_other_plan(log_id, batch_, arrived.plan_id, plan_id_);
+        end if;
+        return arrived;
+    end if;
+    if (head.published_batch, head.published_position) <> (batch_ - 1, first_position_ - 1) then
+        raise exception using errcode = 'RB011',
+            message = format(
+                'hop %s: batch %s from position %s does not follow; this store has published batch %s through position %s',
+                head.hop, batch_, first_position_, head.published_batch, head.published_position
+            ),
+            hint = 'One of the two stores lost history. Compare them with: relaybox verify ' || split_part(head.hop, '/', 1);
+    end if;
+    select count(*) into receipt_count from relaybox.receipt r where r.hop_id = log_id and r.batch = batch_ and r.plan_id = plan_id_;
+    if receipt_count <> slice_count_ then
+        raise exception using errcode = 'RB013',
+            message = format('hop %s: batch %s has %s receipts of %s slices', head.hop, batch_, receipt_count, slice_count_),
+            hint = 'A slice was not copied yet. Run the transfer again; it resumes this batch.';
+    end if;
+    select count(*) into rows_here from relaybox.log l
+    where l.hop_id = log_id and l.position >= first_position_ and l.position <= last_position_;
+    if rows_here <> last_position_ - first_position_ + 1 then
+        raise exception using errcode = 'RB014',
+            message = format(
+                'hop %s: batch %s has %s rows in positions %s to %s, expected %s',
+                head.hop, batch_, rows_here, first_position_, last_position_, last_position_ - first_position_ + 1
+            ),
+            hint = 'Rows of this log were removed after they were copied. Nothing was published.';
+    end if;
+    insert into relaybox.arrival (
+        hop_id, batch, plan_id, first_position, last_position, row_count, slice_count, source_system_identifier, source_timeline
+    )
+    values (
+        log_id, batch_, plan_id_, first_position_, last_position_, rows_here, slice_count_, source_system_identifier_, source_timeline_
+    )
+    returning * into arrived;
+    update relaybox.hop_in set published_batch = batch_, published_position = last_position_ where hop_id = log_id;
+    return arrived;
+end
+$$;

@@ -1,0 +1,26 @@
+-- What a consumer reads: messages of a hop's log after a position, in order, published ones only.
+-- Runs with its owner's rights: consumers have none on the log itself. Raises RB004 for a hop that does not arrive here.
+create or replace function relaybox.read_log(hop_name text, after_position bigint default 0, max_count integer default 1000)
+returns table (
+    "position" bigint, message_id uuid, topic text, sender text, epoch integer, index bigint,
+    key text, payload text, payload_bytes bytea, headers jsonb, sent_at timestamptz
+)
+language plpgsql stable security definer
+set search_path = pg_catalog, relaybox, pg_temp
+as $$
+declare
+    log_here relaybox.hop_in;
+begin
+    select * into log_here from relaybox.hop_in i where i.hop = hop_name;
+    if not found then
+        raise exception using errcode = 'RB004', message = format('hop %s does not arrive in this store', hop_name),
+            hint = 'Known here: ' || coalesce((select string_agg(i.hop, ', ' order by i.hop) from relaybox.hop_in i), 'none') || '.';
+    end if;
+    return query
+    select l.position, l.message_id, l.topic, l.sender, l.epoch, l.index, l.key, l.payload, l.payload_bytes, l.headers, l.sent_at
+    from relaybox.log l
+    where l.hop_id = log_here.hop_id and l.position > after_position and l.position <= log_here.published_position
+    order by l.position
+    limit max_count;
+end
+$$;

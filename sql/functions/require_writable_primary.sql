@@ -1,0 +1,23 @@
+-- Refuses a place from which a snapshot or a ledger row can't be trusted.
+-- Raises RB001 on a standby (its snapshots show open transactions as visible), RB003 if a crash could lose what was committed.
+create or replace function relaybox.require_writable_primary() returns void
+language plpgsql volatile
+as $$
+begin
+    if pg_is_in_recovery() then
+        raise exception using errcode = 'RB001',
+            message = 'this server is a standby; Relaybox needs the primary',
+            hint = 'Point the libpq service of this store to the primary.';
+    end if;
+    if current_setting('fsync') <> 'on' or current_setting('full_page_writes') <> 'on' then
+        raise exception using errcode = 'RB003',
+            message = format('fsync is %s and full_page_writes is %s; both must be on', current_setting('fsync'), current_setting('full_page_writes')),
+            hint = 'Set both to on in postgresql.conf and reload. With them off a crash loses confirmed messages.';
+    end if;
+    if current_setting('server_encoding') <> 'UTF8' then
+        raise exception using errcode = 'RB003',
+            message = format('the database encoding is %s; it must be UTF8', current_setting('server_encoding')),
+            hint = 'Create the database with encoding UTF8 and load the data into it.';
+    end if;
+end
+$$;

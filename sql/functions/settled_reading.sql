@@ -1,0 +1,16 @@
+-- How far this store's log is settled for a hop that reads it: the last upstream position whose batch is settled.
+-- 0 when nothing is; null when the hop does not leave this store.
+create or replace function relaybox.settled_reading(hop_name text, out through_position bigint, out happened_at timestamptz)
+language sql stable
+as $$
+    select coalesce(b.reads_through, 0), c.happened_at
+    from relaybox.hop_out h
+    left join lateral (
+        select s.through_position, s.happened_at from relaybox.confirmation s
+        where s.hop = h.hop and s.state = 'settled'
+        order by s.through_position desc
+        limit 1
+    ) c on true
+    left join relaybox.batch b on b.hop = h.hop and b.last_position = c.through_position
+    where h.hop = hop_name
+$$;

@@ -1,0 +1,28 @@
+-- What the destination knows of a slice: open (to be copied), copied (has its receipt), published.
+-- Raises RB004 (no such hop), RB012 (the batch is here with another plan).
+create or replace function relaybox.slice_state(log_id integer, batch_ bigint, slice_ integer, plan_id_ uuid) returns text
+language plpgsql stable
+as $$
+declare
+    plan_here uuid;
+begin
+    if not exists (select from relaybox.hop_in i where i.hop_id = log_id) then
+        raise exception using errcode = 'RB004', message = format('log %s does not exist in this store', log_id), hint = 'Run: relaybox init';
+    end if;
+    select a.plan_id into plan_here from relaybox.arrival a where a.hop_id = log_id and a.batch = batch_;
+    if found then
+        if plan_here <> plan_id_ then
+            perform relaybox.refuse_other_plan(log_id, batch_, plan_here, plan_id_);
+        end if;
+        return 'published';
+    end if;
+    select r.plan_id into plan_here from relaybox.receipt r where r.hop_id = log_id and r.batch = batch_ and r.slice = slice_;
+    if not found then
+        return 'open';
+    end if;
+    if plan_here <> plan_id_ then
+        perform relaybox.refuse_other_plan(log_id, batch_, plan_here, plan_id_);
+    end if;
+    return 'copied';
+end
+$$;
