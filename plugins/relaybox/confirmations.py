@@ -113,7 +113,7 @@ def _policy_holds_through(destination: Connection, hop: Hop, received: int, rece
     with store_errors(hop.destination.name, f"asking how far hop {hop.downstream} is settled"), destination.cursor() as cursor:
         cursor.execute("select through_position, happened_at from relaybox.settled_reading(%s)", (hop.downstream,))
         row = cursor.fetchone()
-    destination.rollback()
+        destination.rollback()
     return (0, None) if row is None or row[0] is None else (row[0], row[1])
 
 

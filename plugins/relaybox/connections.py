@@ -72,6 +72,7 @@ def connect(
         "client_connection_check_interval": "5s",
         "row_security": "off",  # a policy must be an error, never fewer rows
         "jit": "off",
+        "enable_seqscan": "off",  # every query has its index; statistics may lag far behind a burst of messages
         "search_path": "pg_catalog",
         "timezone": "UTC",
     }

@@ -112,7 +112,7 @@ def _slice_state(destination: Connection, order: CopyOrder, slice_: Slice) -> st
             "select relaybox.slice_state(%s, %s, %s, %s)", (order.log_id, order.batch, slice_.slice, str(order.plan_id))
         )
         state = str(cursor.fetchone()[0])
-    destination.rollback()
+        destination.rollback()
     return state
 
 
@@ -120,7 +120,8 @@ def _after_collision(
     destination: Connection, order: CopyOrder, slice_: Slice, error: psycopg2.errors.UniqueViolation
 ) -> SliceCopied:
     """Rows of this slice are there already: fine only if a receipt says that this very plan put them there."""
-    destination.rollback()
+    with store_errors(order.destination, _doing(order, slice_)):
+        destination.rollback()
     found = _slice_state(destination, order, slice_)
     if found == "open":
         raise translate(error, store=order.destination, doing=_doing(order, slice_)) from error

@@ -146,8 +146,6 @@ def _plan_log(cursor: Any, hop: Hop, head: Any) -> tuple[None, Cut] | None:
 
 
 def _plan_outbox(cursor: Any, hop: Hop, head: Any) -> tuple[_Pair, Cut] | None:
-    # a plan must not depend on whether ANALYZE has seen the newest rows: the outbox may be huge, the pair small
-    cursor.execute("set local enable_seqscan = off")
     pair = _next_pair(cursor, hop, head)
     width = bucket_seqs(hop.limits.batch_rows, hop.limits.slice_rows)
     buckets = _count_rows(cursor, hop, pair, head.topics, width)

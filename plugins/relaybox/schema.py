@@ -107,7 +107,7 @@ def _applied_version(connection: Connection, store: str) -> int:
         if cursor.fetchone()[0]:
             cursor.execute("select coalesce(max(number), 0) from relaybox.migration")
             version = int(cursor.fetchone()[0])
-    connection.rollback()
+        connection.rollback()
     return version
 
 
@@ -150,7 +150,7 @@ def _require_usable(connection: Connection, store: str) -> None:
             "current_setting('full_page_writes'), current_setting('server_version_num')::integer"
         )
         standby, encoding, fsync, full_page_writes, version = cursor.fetchone()
-    connection.rollback()
+        connection.rollback()
     problems = {
         "it is a standby; Relaybox needs the primary. Point its libpq service to the primary.": standby,
         f"its encoding is {encoding}; create the database with encoding UTF8.": encoding != "UTF8",
@@ -209,6 +209,7 @@ def _renew_functions(cursor: Any) -> bool:
     if cursor.fetchone()[0] == digest:
         return False
     _drop_functions(cursor)
+    cursor.execute("set local check_function_bodies = off")  # they refer to each other; the files' order says nothing
     for text in texts:
         cursor.execute(text)
     cursor.execute("update relaybox.store set functions_digest = %s", (digest,))

@@ -249,5 +249,5 @@ class _Run:
         with store_errors(self._hop.source.name, f"running hop {self._hop.name}"), self._source.cursor() as cursor:
             cursor.execute(query, (self._hop.name,))
             row = cursor.fetchone()
-        self._source.rollback()
+            self._source.rollback()
         return None if row is None else row[0]

@@ -10,6 +10,7 @@ declare
     overflow_last bigint;
     made text[] := '{}';
     segment text;
+    upper_end bigint;
 begin
     -- one maker at a time; the key is the oid of the table
     perform pg_advisory_xact_lock('relaybox.outbox'::regclass::oid::bigint);
@@ -29,11 +30,13 @@ begin
         covered := overflow_last;
     end if;
     while covered < next_seq + ahead_count * size loop
+        -- a jump of the sequence is covered by one wide segment
+        upper_end := greatest(covered + size, next_seq / size * size);
         segment := format('outbox_s%s', lpad((covered / size)::text, 6, '0'));
         execute format('create table relaybox.%I (like relaybox.outbox including defaults including constraints)', segment);
-        execute format('alter table relaybox.outbox attach partition relaybox.%I for values from (%s) to (%s)', segment, covered, covered + size);
+        execute format('alter table relaybox.outbox attach partition relaybox.%I for values from (%s) to (%s)', segment, covered, upper_end);
         made := made || segment;
-        covered := covered + size;
+        covered := upper_end;
     end loop;
     return made;
 end

@@ -1,0 +1,1 @@
+"""Spark copies the slices: one task per slice, nothing shuffled."""

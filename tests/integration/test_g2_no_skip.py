@@ -1,0 +1,209 @@
+"""G2: every committed outbox row is in exactly one batch of each hop that reads it, whatever the commit order."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Any
+
+import pytest
+
+from tests.world import World, insert, wait_until
+
+
+def ledger(world: World) -> list[tuple[Any, ...]]:
+    return world.query(
+        "airline", "select batch, first_position, last_position, pair_exhausted, lower::text, upper::text from relaybox.batch order by batch"
+    )
+
+
+def test_g2_a_late_commit_with_a_low_seq_is_in_the_next_batch(world: World) -> None:
+    """A transaction that took its seq first and commits last is not skipped (a cursor over ids would skip it)."""
+    with world.session() as late:
+        insert(late, "late")
+        world.send("early 1", "early 2")
+        world.transfer()
+        assert world.payloads() == ["early 1", "early 2"]
+        late.commit()
+    world.transfer()
+    assert world.payloads() == ["early 1", "early 2", "late"]
+
+
+def test_g2_an_open_transaction_delays_nobody_and_is_read_once(world: World) -> None:
+    """Through ten batches one transaction stays open; then its messages arrive, once."""
+    with world.session() as held:
+        insert(held, "held 1", "held 2")
+        for n in range(10):
+            world.send(f"m{n}")
+            world.transfer()
+        assert world.payloads() == [f"m{n}" for n in range(10)]
+        held.commit()
+    world.transfer()
+    assert world.payloads() == [*(f"m{n}" for n in range(10)), "held 1", "held 2"]
+    world.transfer()
+    assert len(world.payloads()) == 12
+
+
+def test_g2_a_capped_backlog_is_cut_along_seq_inside_one_pair(world: World) -> None:
+    """250 messages with batches of 60: five batches of one snapshot pair, nothing lost at the seams."""
+    world.change_route(limits={"batch_rows": 60, "slice_rows": 25})
+    world.send_many(250)
+    summary = world.transfer()
+    batches = ledger(world)
+    assert summary.batch_count == len(batches) >= 5
+    assert len({(lower, upper) for *_, lower, upper in batches}) == 1
+    assert [exhausted for *_, exhausted, _, _ in batches] == [False] * (len(batches) - 1) + [True]
+    assert all(last - first + 1 <= 60 for _, first, last, *_ in batches)
+    assert world.payloads() == [f"m{n}" for n in range(1, 251)]
+
+
+def test_g2_messages_sent_between_capped_batches_wait_for_the_next_pair(world: World) -> None:
+    """New rows never enter a pair that is cut already, and none is forgotten when the pair ends."""
+    world.change_route(limits={"batch_rows": 16, "slice_rows": 8})
+    with world.session() as straggler:
+        insert(straggler, "straggler")
+        world.send_many(40)
+        sent_between = iter(range(3))
+
+        def send_one(progress: Any) -> None:
+            if progress.published and (n := next(sent_between, None)) is not None:
+                world.send(f"between {n}")
+                straggler.commit()
+
+        world.transfer(progress=send_one)
+    assert sorted(world.payloads()) == sorted(world.sent())
+    assert len(world.payloads()) == 44
+
+
+def test_g2_only_the_route_s_topics_are_moved_and_others_stay_for_their_own_hop(world: World) -> None:
+    """Messages of another topic are not taken, and do not disturb positions."""
+    world.send("a")
+    world.send("other", topic="invoices")
+    world.send("b")
+    world.transfer()
+    assert world.payloads() == ["a", "b"]
+    assert world.positions() == [1, 2]
+
+
+def test_g2_a_changed_route_never_changes_a_planned_batch(world: World) -> None:
+    """Topics are part of the batch row: a batch planned before the change is resumed as it was."""
+    world.send("a")
+    world.send("b", topic="invoices")
+    plan_only(world)
+    world.change_route(topics=["flights", "invoices"])
+    world.send("c", topic="invoices")
+    world.transfer()
+    assert world.query("airline", "select topics from relaybox.batch order by batch") == [(["flights"],), (["flights", "invoices"],)]
+    assert world.payloads() == ["a", "c"]
+
+
+def plan_only(world: World) -> None:
+    """A driver that dies right after its plan is durable."""
+
+    def die(progress: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        world.transfer(progress=die)
+
+
+@pytest.mark.parametrize("batch_rows", [64, 100_000])
+def test_g2_concurrent_producers_with_every_kind_of_transaction(world: World, batch_rows: int) -> None:
+    """Eight writers (rollbacks, savepoints, two-phase, slow commits) beside the hop: the log is exactly what committed."""
+    world.change_route(limits={"batch_rows": batch_rows, "slice_rows": 40})
+    committed: list[set[str]] = [set() for _ in range(8)]
+    writers = [threading.Thread(target=_write, args=(world, n, committed[n])) for n in range(8)]
+    for writer in writers:
+        writer.start()
+    while any(writer.is_alive() for writer in writers):
+        world.transfer()
+    for writer in writers:
+        writer.join()
+    world.transfer_all()
+    expected = set().union(*committed)
+    assert len(expected) > 300
+    assert len(world.payloads()) == len(expected)
+    assert set(world.payloads()) == expected
+    assert world.payloads("flights/2") == world.payloads("flights/1")
+    assert world.positions() == list(range(1, len(expected) + 1))
+
+
+def _write(world: World, writer: int, committed: set[str]) -> None:
+    rng = random.Random(writer)
+    with world.session() as connection, connection.cursor() as cursor:
+        for n in range(40):
+            payloads = [f"{writer}-{n}-{k}" for k in range(rng.randint(1, 5))]
+            kind = rng.choice(["plain", "plain", "rollback", "savepoint", "two-phase"])
+            if kind == "two-phase":
+                transaction = connection.xid(1, f"{writer}-{n}", "main")
+                connection.tpc_begin(transaction)
+                insert(connection, *payloads)
+                connection.tpc_prepare()
+                connection.tpc_commit()
+                committed.update(payloads)
+                continue
+            insert(connection, *payloads)
+            if kind == "savepoint":
+                cursor.execute("savepoint s")
+                insert(connection, f"{writer}-{n}-undone")
+                cursor.execute("rollback to savepoint s")
+            if kind == "rollback":
+                connection.rollback()
+            else:
+                connection.commit()
+                committed.update(payloads)
+
+
+def test_g2_two_planners_never_see_time_run_backwards(world: World) -> None:
+    """Lock in one statement, snapshot in a later one: a planner that waited takes a newer snapshot (E5)."""
+    world.send("a")
+    with world.session("airline") as first, first.cursor() as cursor:
+        cursor.execute("select * from relaybox.lock_hop('flights/1')")
+        done: list[object] = []
+        second = threading.Thread(target=lambda: done.append(world.transfer()))
+        second.start()
+        wait_until(
+            lambda: world.value("airline", "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and application_name like '%% driver'") == 1,
+            "the second planner waits for the first",
+        )
+        world.send("b")
+        first.rollback()
+        second.join(30)
+    assert done
+    assert world.payloads() == ["a", "b"]
+    snapshots = world.query("airline", "select pg_snapshot_xmax(lower)::text::bigint, pg_snapshot_xmax(upper)::text::bigint from relaybox.batch order by batch")
+    assert all(lower <= upper for lower, upper in snapshots)
+
+
+def test_g2_an_empty_hop_makes_no_batch(world: World) -> None:
+    """Polling an idle hop writes nothing to its ledger."""
+    for _ in range(3):
+        assert world.transfer().batch_count == 0
+    assert ledger(world) == []
+
+
+def test_g2_messages_that_fell_into_the_overflow_are_moved_and_become_a_segment(world: World) -> None:
+    """Producers that outrun every segment made ahead are not refused, and nothing of theirs is lost."""
+    covered = world.value("airline", "select relaybox.outbox_covered()")
+    world.send("before")
+    world.query("airline", "select setval('relaybox.outbox_seq', %s)", covered + 5)
+    world.send_many(50, prefix="overflow ")
+    assert world.value("airline", "select count(*) from relaybox.outbox_overflow") == 50
+    world.transfer()
+    assert world.payloads() == ["before", *(f"overflow {n}" for n in range(1, 51))]
+    assert world.value("airline", "select count(*) from relaybox.outbox_overflow") == 0
+    assert world.value("airline", "select relaybox.outbox_covered()") > covered
+    world.send("after")
+    world.transfer()
+    assert world.payloads()[-1] == "after"
+
+
+def test_g2_a_wide_hole_in_seq_makes_slices_end_before_it(world: World) -> None:
+    """A jump of the sequence by millions costs nobody a scan, and no message."""
+    world.change_route(limits={"batch_rows": 1000, "slice_rows": 10})
+    world.send("a", "b")
+    world.query("airline", "select setval('relaybox.outbox_seq', 5000000)")
+    world.send("c")
+    world.transfer()
+    assert world.payloads() == ["a", "b", "c"]
+    assert world.value("airline", "select jsonb_array_length(slices) from relaybox.batch") == 2

@@ -1,0 +1,125 @@
+"""G4: a hop's positions are 1..N; what is missing or too much is found before anyone reads it."""
+
+from __future__ import annotations
+
+import psycopg2
+import pytest
+
+from relaybox import errors
+from relaybox.copying import copy_slice
+from tests.integration.test_g3_no_duplicate import planned_batch, publish
+from tests.world import World
+
+
+def test_g4_positions_stay_dense_over_batches_segments_and_hops(world: World) -> None:
+    """25,000 messages in capped batches over log segments of 10,000 have positions 1..25000 on both hops."""
+    world.change_route(limits={"batch_rows": 7000, "slice_rows": 1500})
+    for _ in range(5):
+        world.send_many(5000)
+        world.transfer_all()
+    for hop, store in (("flights/1", "hub"), ("flights/2", "analytics")):
+        assert world.value(store, "select count(*) from relaybox.inbox where hop = %s", hop) == 25_000
+        assert world.query(store, "select min(position), max(position), count(distinct position) from relaybox.inbox where hop = %s", hop) == [
+            (1, 25_000, 25_000)
+        ]
+
+
+def test_g4_rows_that_disappear_from_the_source_stop_the_slice(world: World) -> None:
+    """A row deleted after planning: the slice's count differs, nothing of it is kept (E15)."""
+    world.send_many(10)
+    planned, order = planned_batch(world)
+    world.query("airline", "delete from relaybox.outbox where payload = 'm4'")
+    with pytest.raises(errors.ContentDiffers, match="has 9 rows at airline, planned were 10"):
+        copy_slice(order, planned.batch.slices[0])
+    assert world.value("hub", "select count(*) from relaybox.log") == 0
+
+
+def test_g4_a_detached_segment_stops_the_slice(world: World) -> None:
+    """A segment detached between plan and copy gives an error, not fewer messages (E15)."""
+    world.send_many(10)
+    planned, order = planned_batch(world)
+    world.query("airline", "alter table relaybox.outbox detach partition relaybox.outbox_s000000")
+    with pytest.raises(errors.ContentDiffers):
+        copy_slice(order, planned.batch.slices[0])
+
+
+def test_g4_a_row_policy_is_an_error_and_never_fewer_rows(world: World) -> None:
+    """Row security that would hide rows from the mover fails the read (E6)."""
+    world.send_many(3)
+    world.query("airline", "create role mover_of_a_test login password 'x'")
+    world.query("airline", "grant usage on schema relaybox to mover_of_a_test")
+    world.query("airline", "grant select on relaybox.outbox to mover_of_a_test")
+    world.query("airline", "alter table relaybox.outbox enable row level security")
+    world.query("airline", "create policy half on relaybox.outbox using (payload = 'm1')")
+    with world.session() as connection, connection.cursor() as cursor:
+        cursor.execute("set role mover_of_a_test")
+        cursor.execute("select count(*) from relaybox.outbox")
+        assert cursor.fetchone() == (1,)
+        cursor.execute("set row_security = off")
+        with pytest.raises(psycopg2.errors.InsufficientPrivilege):
+            cursor.execute("select count(*) from relaybox.outbox")
+        connection.rollback()
+    world.query("airline", "drop policy half on relaybox.outbox")
+    world.query("airline", "drop owned by mover_of_a_test")
+    world.query("airline", "drop role mover_of_a_test")
+
+
+def test_g4_publish_counts_rows_and_believes_no_receipt(world: World) -> None:
+    """Rows removed from the log between copy and publish: nothing is published."""
+    world.send_many(10)
+    planned, order = planned_batch(world)
+    copy_slice(order, planned.batch.slices[0])
+    world.query("hub", "delete from relaybox.log where position = 5")
+    with pytest.raises(errors.HistoryLost, match="has 9 rows in positions 1 to 10, expected 10"):
+        publish(world, planned)
+    assert world.payloads() == []
+
+
+def test_g4_publish_without_all_receipts_is_refused(world: World) -> None:
+    """One slice of four is missing: the batch stays open."""
+    world.change_route(limits={"batch_rows": 1000, "slice_rows": 8})
+    world.send_many(30)
+    planned, order = planned_batch(world)
+    for slice_ in planned.batch.slices[:-1]:
+        copy_slice(order, slice_)
+    with pytest.raises(errors.SliceMissing):
+        publish(world, planned)
+    copy_slice(order, planned.batch.slices[-1])
+    publish(world, planned)
+    assert world.positions() == list(range(1, 31))
+
+
+def test_g4_a_staged_row_is_never_seen(world: World) -> None:
+    """Rows copied but not published are in nobody's view."""
+    world.send_many(10)
+    planned, order = planned_batch(world)
+    copy_slice(order, planned.batch.slices[0])
+    assert world.value("hub", "select count(*) from relaybox.log") == 10
+    assert world.value("hub", "select count(*) from relaybox.inbox") == 0
+    assert world.payloads() == []
+
+
+def test_g4_a_consumer_s_role_reads_published_messages_and_nothing_else(world: World) -> None:
+    """The consumer has the view and read_log(); the log itself and the ledgers are closed."""
+    world.send("a")
+    world.transfer()
+    with world.session("hub") as connection, connection.cursor() as cursor:
+        cursor.execute("set role relaybox_consumer")
+        cursor.execute("select payload from relaybox.inbox where hop = 'flights/1'")
+        assert cursor.fetchall() == [("a",)]
+        cursor.execute("select position, payload from relaybox.read_log('flights/1')")
+        assert cursor.fetchall() == [(1, "a")]
+        for statement in ("select * from relaybox.log", "select * from relaybox.arrival", "delete from relaybox.inbox"):
+            cursor.execute("savepoint attempt")
+            with pytest.raises(psycopg2.Error) as refused:
+                cursor.execute(statement)
+            assert refused.value.pgcode in ("42501", "55000")
+            cursor.execute("rollback to savepoint attempt")
+
+
+def test_g4_reading_a_hop_that_does_not_arrive_here_is_denied_in_words(world: World) -> None:
+    """An unknown hop is an error that names the known ones."""
+    with pytest.raises(psycopg2.Error, match="does not arrive in this store") as denied:
+        world.query("hub", "select * from relaybox.read_log('flihgts/1')")
+    assert denied.value.pgcode == "RB004"
+    assert "flights/1" in str(denied.value)

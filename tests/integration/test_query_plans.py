@@ -1,0 +1,106 @@
+"""Each query of the protocol has its index, and keeps it when nobody ran ANALYZE."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from relaybox.connections import connect
+from tests.world import World
+
+
+@pytest.fixture
+def busy(world: World) -> World:
+    """20,000 messages moved, 100 fresh ones, statistics as autovacuum leaves them."""
+    world.send_many(20_000)
+    world.transfer_all()
+    world.query("airline", "analyze relaybox.outbox")
+    world.query("hub", "analyze relaybox.log")
+    world.send_many(100)
+    return world
+
+
+def plan_nodes(world: World, store: str, query: str, *arguments: object) -> list[dict[str, Any]]:
+    """The nodes of a query's plan, as the movers' sessions are set, flat."""
+    connection = connect(world.routes.stores[store].service, application_name="plan test")
+    with connection.cursor() as cursor:
+        cursor.execute(f"explain (format json) {query}", arguments)
+        plan = cursor.fetchone()[0]
+    connection.close()
+    return list(_flatten((json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]))
+
+
+def _flatten(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield node
+    for child in node.get("Plans", []):
+        yield from _flatten(child)
+
+
+def scans(nodes: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    return {(node["Node Type"], node.get("Index Name", "")) for node in nodes if "Scan" in node["Node Type"]}
+
+
+def head(world: World) -> tuple[str, str]:
+    return world.query("airline", "select lower::text, pg_current_snapshot()::text from relaybox.hop_out where hop = 'flights/1'")[0]
+
+
+def test_the_count_of_a_pair_reads_the_xid_index(busy: World) -> None:
+    """outbox_buckets is inlined and touches only the pair's transactions."""
+    nodes = plan_nodes(busy, "airline", "select * from relaybox.outbox_buckets(%s, %s, '{flights}', 64)", *head(busy))
+    indexes = {index for _, index in scans(nodes) if index}
+    assert indexes
+    assert all(index.endswith("_xid_idx") for index in indexes)
+    assert not any(node["Node Type"] == "Seq Scan" for node in nodes)
+
+
+def test_a_slice_of_an_outbox_is_read_along_its_primary_key_from_one_segment(busy: World) -> None:
+    """read_outbox_slice is inlined, pruned to the slice's segment, and sorted by the index alone."""
+    nodes = plan_nodes(
+        busy, "airline", "select * from relaybox.read_outbox_slice(%s, %s, '{flights}', 20001, 20100, 20001)", *head(busy)
+    )
+    assert {scan for scan in scans(nodes) if scan[1]} == {("Index Scan", "outbox_s000002_pkey")}
+    assert not any(node["Node Type"] == "Seq Scan" for node in nodes)
+    assert not any(node["Node Type"] == "Sort" or node.get("Function Name") == "read_outbox_slice" for node in nodes)
+
+
+def test_a_slice_of_a_log_is_read_along_its_primary_key_from_one_segment(busy: World) -> None:
+    """read_log_slice is inlined and pruned to one segment."""
+    nodes = plan_nodes(busy, "hub", "select * from relaybox.read_log_slice(1, 15001, 15100, 15001)")
+    assert scans(nodes) == {("Index Scan", "log_1_s000001_pkey")}
+
+
+def test_the_rest_of_a_capped_pair_is_walked_and_stops(busy: World) -> None:
+    """outbox_buckets_after goes along the primary key under a limit: a giant backlog is never counted twice."""
+    nodes = plan_nodes(
+        busy, "airline", "select * from relaybox.outbox_buckets_after('1:1:', %s, '{flights}', 64, 100, 20000, 1001)", head(busy)[1]
+    )
+    assert any(node["Node Type"] == "Limit" for node in nodes)
+    assert {kind for kind, _ in scans(nodes)} <= {"Index Scan", "Subquery Scan", "Function Scan"}
+    assert not any(node["Node Type"] in ("Sort", "Seq Scan") and node.get("Relation Name") for node in nodes)
+
+
+def test_the_poll_for_new_messages_reads_the_xid_index(busy: World) -> None:
+    """hop_has_work costs an index probe, not a scan of the outbox."""
+    buffers = plan_buffers(busy, "select relaybox.hop_has_work('flights/1')")
+    assert buffers < 200, f"a poll touched {buffers} pages"
+
+
+def test_where_finds_a_message_by_its_index(busy: World) -> None:
+    """outbox.message_id has an index in every segment."""
+    nodes = plan_nodes(busy, "airline", "select seq from relaybox.outbox where message_id = '00000000-0000-0000-0000-000000000000'")
+    assert scans(nodes)
+    assert all("message_id" in index for _, index in scans(nodes))
+
+
+def plan_buffers(world: World, query: str) -> int:
+    connection = connect("airline", application_name="plan test")
+    with connection.cursor() as cursor:
+        cursor.execute(query)  # catalog caches filled
+        cursor.execute(f"explain (analyze, buffers, format json) {query}")
+        plan = cursor.fetchone()[0]
+    connection.close()
+    node = (json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]
+    return int(node["Shared Hit Blocks"] + node["Shared Read Blocks"])

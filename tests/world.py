@@ -1,0 +1,137 @@
+"""Three real stores and one route over them: what most tests run in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import yaml
+
+from relaybox.confirmations import Settled, settle_hop
+from relaybox.routes import Hop, Route, Routes, load_routes
+from relaybox.runners import ThreadRunner
+from relaybox.schema import initialise_store
+from relaybox.transfer import TransferSummary, transfer_hop
+
+STORES = ("airline", "hub", "analytics")
+
+
+def routes_file(directory: Path, *, route: Mapping[str, object] | None = None) -> Path:
+    """Writes a relaybox.yaml with the route `flights` over the three stores; `route` overrides its keys."""
+    path = directory / "relaybox.yaml"
+    flights = {"topics": ["flights"], "path": list(STORES), **(route or {})}
+    path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": {"flights": flights}}))
+    return path
+
+
+def wait_until(condition: Callable[[], bool], what: str, *, deadline_seconds: float = 30.0) -> None:
+    """Polls a condition; fails with `what` after the deadline."""
+    deadline = time.monotonic() + deadline_seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {deadline_seconds} s: {what}"
+        time.sleep(0.02)
+
+
+@dataclass(frozen=True)
+class World:
+    """The stores `airline`, `hub`, `analytics`, initialised, empty, reachable by libpq service names of the same names."""
+
+    path: Path
+
+    @property
+    def routes(self) -> Routes:
+        return load_routes(self.path)
+
+    @property
+    def route(self) -> Route:
+        return self.routes.route("flights")
+
+    @property
+    def first_hop(self) -> Hop:
+        return self.route.hops[0]
+
+    @property
+    def second_hop(self) -> Hop:
+        return self.route.hops[1]
+
+    def change_route(self, **changes: object) -> None:
+        """Rewrites relaybox.yaml and initialises the stores again."""
+        routes_file(self.path.parent, route=changes)
+        self.initialise()
+
+    def initialise(self, *, segment_rows: int = 10_000) -> None:
+        routes = self.routes
+        for store in routes.stores.values():
+            initialise_store(store, routes, segment_rows=segment_rows)
+
+    @contextmanager
+    def session(self, store: str = "airline", *, autocommit: bool = False) -> Iterator[Any]:
+        """A plain session of an application."""
+        connection = psycopg2.connect(service=store)
+        connection.autocommit = autocommit
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def query(self, store: str, query: str, *arguments: object) -> list[tuple[Any, ...]]:
+        """Rows of one statement, committed."""
+        with self.session(store, autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute(query, arguments)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def value(self, store: str, query: str, *arguments: object) -> Any:
+        return self.query(store, query, *arguments)[0][0]
+
+    def send(self, *payloads: str, sender: str = "UA", topic: str = "flights") -> None:
+        """One committed transaction with one message per payload."""
+        with self.session() as connection:
+            insert(connection, *payloads, sender=sender, topic=topic)
+            connection.commit()
+
+    def send_many(self, count: int, *, sender: str = "UA", prefix: str = "m") -> None:
+        """One committed transaction with `count` messages prefix1 .. prefix<count>."""
+        self.query(
+            "airline",
+            "insert into relaybox.outbox (topic, sender, payload) select 'flights', %s, %s || n from generate_series(1, %s) n",
+            sender,
+            prefix,
+            count,
+        )
+
+    def transfer(self, hop: Hop | None = None, **options: Any) -> TransferSummary:
+        return transfer_hop(hop or self.first_hop, ThreadRunner(2), recorded_by="test", **options)
+
+    def transfer_all(self) -> None:
+        for hop in self.route.hops:
+            self.transfer(hop)
+
+    def settle_all(self) -> list[Settled]:
+        """Settles the last hop first, as the cascade does."""
+        return [settle_hop(self.route, hop, recorded_by="test") for hop in reversed(self.route.hops)]
+
+    def payloads(self, hop: str = "flights/1") -> list[str]:
+        """What a consumer of a hop's log reads, in order."""
+        return [row[0] for row in self.query(self.destination(hop), "select payload from relaybox.read_log(%s, 0, 10000000)", hop)]
+
+    def positions(self, hop: str = "flights/1") -> list[int]:
+        return [row[0] for row in self.query(self.destination(hop), "select position from relaybox.read_log(%s, 0, 10000000)", hop)]
+
+    def destination(self, hop: str) -> str:
+        return self.routes.hop(hop).destination.name
+
+    def sent(self) -> list[str]:
+        """Payloads of all committed messages, in the outbox's order."""
+        return [row[0] for row in self.query("airline", "select payload from relaybox.outbox order by seq")]
+
+
+def insert(connection: Any, *payloads: str, sender: str = "UA", topic: str = "flights") -> None:
+    """Inserts messages in the connection's open transaction."""
+    with connection.cursor() as cursor:
+        for payload in payloads:
+            cursor.execute("insert into relaybox.outbox (topic, sender, payload) values (%s, %s, %s)", (topic, sender, payload))
