@@ -1,0 +1,26 @@
+-- What the destination knows of a hop that arrives in it: published, the slices copied of the batch after that, and what
+-- arrived of the batches up to one that the source has confirmed: all rows, and different positions.
+create or replace function relaybox.receiving_state(hop_name text, confirmed_batch bigint)
+returns table (
+    published_batch bigint, published_position bigint, published_at timestamptz, copied_slices integer[],
+    due_received bigint, due_unique bigint
+)
+language sql stable
+as $$
+    select
+        i.published_batch, i.published_position, newest.published_at,
+        array(select r.slice from relaybox.receipt r where r.hop_id = i.hop_id and r.batch = i.published_batch + 1 order by r.slice),
+        due.received, due.positions
+    from relaybox.hop_in i
+    left join relaybox.arrival newest on newest.hop_id = i.hop_id and newest.batch = i.published_batch
+    cross join lateral (
+        select
+            coalesce(sum(a.row_count), 0)::bigint as received,
+            coalesce((
+                select sum(upper(run) - lower(run)) from unnest(range_agg(int8range(a.first_position, a.last_position, '[]'))) run
+            ), 0)::bigint as positions
+        from relaybox.arrival a
+        where a.hop_id = i.hop_id and a.batch <= confirmed_batch
+    ) due
+    where i.hop = hop_name
+$$;

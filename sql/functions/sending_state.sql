@@ -1,0 +1,57 @@
+-- What the source knows of a hop that leaves it: planned, confirmed, settled, and what waits for its first batch.
+-- Waiting rows are counted by index from the hop's newest snapshot to now, never the whole outbox. No row: no such hop.
+create or replace function relaybox.sending_state(hop_name text)
+returns table (
+    planned_batch bigint, planned_position bigint, planned_rows bigint, planned_slices integer, planned_at timestamptz,
+    received_batch bigint, received_position bigint, settled_position bigint,
+    waiting_count bigint, oldest_sent_at timestamptz, oldest_seconds double precision, driven boolean
+)
+language sql stable
+set enable_seqscan = off
+as $$
+    select
+        h.batch, h.position, newest.row_count, jsonb_array_length(newest.slices), newest.planned_at,
+        coalesce(received.through_batch, 0), coalesce(received.through_position, 0), coalesce(settled.through_position, 0),
+        waiting.row_count, oldest.sent_at,
+        greatest(extract(epoch from clock_timestamp() - oldest.sent_at), 0)::double precision,
+        relaybox.hop_is_driven(h.hop)
+    from relaybox.hop_out h
+    left join relaybox.batch newest on newest.hop = h.hop and newest.batch = h.batch
+    left join lateral (
+        select c.through_batch, c.through_position from relaybox.confirmation c
+        where c.hop = h.hop and c.state = 'received' order by c.through_position desc limit 1
+    ) received on true
+    left join lateral (
+        select c.through_position from relaybox.confirmation c
+        where c.hop = h.hop and c.state = 'settled' order by c.through_position desc limit 1
+    ) settled on true
+    cross join lateral (
+        select coalesce(sum(w.row_count), 0)::bigint as row_count, min(w.first_read) as first_read
+        from (
+            -- one bucket takes every seq
+            select b.row_count, b.first_seq as first_read
+            from relaybox.outbox_buckets(h.lower, pg_current_snapshot(), h.topics, 4611686018427387904) b
+            where h.reads_log is null
+            union all
+            select b.row_count, b.first_seq
+            from relaybox.outbox_buckets_after(
+                newest.lower, newest.upper, newest.topics, 4611686018427387904,
+                newest.reads_through, newest.pair_last_seq, 4611686018427387904
+            ) b
+            where h.reads_log is null and not newest.pair_exhausted
+            union all
+            select i.published_position - coalesce(newest.reads_through, 0), coalesce(newest.reads_through, 0) + 1
+            from relaybox.hop_in i
+            where i.hop_id = h.reads_log and i.published_position > coalesce(newest.reads_through, 0)
+        ) w
+    ) waiting
+    left join lateral (
+        select case when h.batch > coalesce(received.through_batch, 0) then (newest.slices -> 0 ->> 1)::bigint else waiting.first_read end as first_read
+    ) unreceived on true
+    left join lateral (
+        select o.sent_at from relaybox.outbox o where h.reads_log is null and o.seq = unreceived.first_read
+        union all
+        select l.sent_at from relaybox.log l where l.hop_id = h.reads_log and l.position = unreceived.first_read
+    ) oldest on true
+    where h.hop = hop_name
+$$;

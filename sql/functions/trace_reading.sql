@@ -1,0 +1,56 @@
+-- Where a hop puts what it reads at `reads` (a seq of the outbox, or a position of the log): batch, slice, position,
+-- recomputed from the ledger, with the confirmations that cover it. state: waiting (for a batch), passed over (its topic
+-- was not the hop's when its time came), planned.
+create or replace function relaybox.trace_reading(
+    hop_name text, reads bigint,
+    out state text, out batch bigint, out slice integer, out "position" bigint, out planned_at timestamptz,
+    out received_at timestamptz, out received_by text, out settled_at timestamptz, out settled_by text
+)
+language plpgsql stable
+as $$
+declare
+    head relaybox.hop_out;
+    message record;
+    planned relaybox.batch;
+    piece jsonb;
+begin
+    select * into head from relaybox.hop_out h where h.hop = hop_name;
+    select o.xid, o.topic into message from relaybox.outbox o where head.reads_log is null and o.seq = reads;
+    select * into planned from relaybox.batch b
+    where b.hop = hop_name and b.reads_after < reads and b.reads_through >= reads
+        and (head.reads_log is not null
+            or message.topic = any(b.topics)
+                and pg_visible_in_snapshot(message.xid, b.upper) and not pg_visible_in_snapshot(message.xid, b.lower));
+    if not found then
+        state := case
+            when head.reads_log is null and pg_visible_in_snapshot(message.xid, head.lower) and not exists (
+                select from relaybox.batch b
+                where b.hop = hop_name and b.batch = head.batch and not b.pair_exhausted and b.reads_through < reads
+                    and message.topic = any(b.topics) and not pg_visible_in_snapshot(message.xid, b.lower)
+            ) then 'passed over'
+            else 'waiting'
+        end;
+        return;
+    end if;
+    state := 'planned';
+    batch := planned.batch;
+    planned_at := planned.planned_at;
+    select s into piece from jsonb_array_elements(planned.slices) s where (s ->> 1)::bigint <= reads and (s ->> 2)::bigint >= reads;
+    slice := (piece ->> 0)::integer;
+    "position" := case
+        when head.reads_log is not null then reads - (piece ->> 1)::bigint + (piece ->> 3)::bigint
+        else (
+            select max(r.position)
+            from relaybox.read_outbox_slice(
+                planned.lower, planned.upper, planned.topics, (piece ->> 1)::bigint, reads, (piece ->> 3)::bigint
+            ) r
+        )
+    end;
+    select c.happened_at, c.recorded_by into received_at, received_by from relaybox.confirmation c
+    where c.hop = hop_name and c.state = 'received' and c.through_position >= trace_reading.position
+    order by c.through_position limit 1;
+    select c.happened_at, c.recorded_by into settled_at, settled_by from relaybox.confirmation c
+    where c.hop = hop_name and c.state = 'settled' and c.through_position >= trace_reading.position
+    order by c.through_position limit 1;
+end
+$$;
