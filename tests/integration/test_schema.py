@@ -1,0 +1,135 @@
+"""`relaybox init`: the schema of a store, applied once, upgraded in place, and shown in sql/schema.sql as it is."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from relaybox import errors, schema
+from relaybox.local.clusters import Cluster, postgres_binaries
+from relaybox.schema import initialise_store, open_store, read_migrations
+from tests.world import World, routes_file
+
+DUMP = Path(__file__).parents[2] / "sql" / "schema.sql"
+
+
+def test_init_says_what_it_did_and_does_nothing_the_second_time(
+    databases: Mapping[str, Mapping[str, str]], tmp_path: Path
+) -> None:
+    """First run: every migration, functions, segments, hops. Second run: nothing."""
+    world = World(routes_file(tmp_path))
+    hub = world.routes.stores["hub"]
+    first = initialise_store(hub, world.routes)
+    again = initialise_store(hub, world.routes)
+    assert len(first.migrations) == len(read_migrations())
+    assert first.functions_renewed
+    assert first.hops == {"flights/1 in": "registered", "flights/2 out": "registered"}
+    assert first.segments_made[0] == "outbox_s000000"
+    assert not again.changed
+    assert again.hops == {"flights/1 in": "unchanged", "flights/2 out": "unchanged"}
+
+
+def test_init_renews_functions_in_place_and_keeps_every_row(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An upgrade with messages in flight: functions are made anew, rows and ledgers stay, hops go on."""
+    world.send("before")
+    world.transfer_all()
+    for store in world.routes.stores:
+        world.query(store, "update relaybox.store set functions_digest = 'older'")
+        world.query(store, "create function relaybox.left_over() returns integer language sql as 'select 1'")
+    assert all(initialise_store(store, world.routes).functions_renewed for store in world.routes.stores.values())
+    assert world.value("airline", "select to_regproc('relaybox.left_over')") is None
+    world.send("after")
+    world.transfer_all()
+    assert world.payloads("flights/2") == ["before", "after"]
+
+
+def test_a_hop_keeps_its_path_for_ever(world: World) -> None:
+    """A registered hop can't be sent elsewhere: its ledger would not be true any more."""
+    routes_file(world.path.parent, route={"path": ["airline", "analytics"]})
+    with pytest.raises(errors.HopChanged, match="flights/1 is registered here with destination hub"):
+        initialise_store(world.routes.stores["airline"], world.routes)
+
+
+def test_a_database_that_is_another_store_is_refused(world: World) -> None:
+    """Two names for one database would move messages in a circle."""
+    world.query("hub", "update relaybox.store set store = 'elsewhere'")
+    with pytest.raises(errors.ConfigurationError, match="already store elsewhere"):
+        initialise_store(world.routes.stores["hub"], world.routes)
+
+
+def test_an_older_store_is_not_used_before_it_is_initialised(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code that needs a newer schema says so before it touches anything."""
+    world.query("hub", "delete from relaybox.migration where number = (select max(number) from relaybox.migration)")
+    with pytest.raises(errors.StoreNotInitialised, match="Run: relaybox init"):
+        open_store(world.routes.stores["hub"], application_name="test")
+
+
+def test_a_migration_that_fails_leaves_the_store_as_it_was(
+    databases: Mapping[str, Mapping[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """init is one transaction: after a failure there is no half schema."""
+    world = World(routes_file(tmp_path))
+    broken = tmp_path / "9999_broken.sql"
+    broken.write_text("select 1/0")
+    migrations = (*read_migrations(), schema.Migration(9999, "broken", broken))
+    with monkeypatch.context() as patch, pytest.raises(errors.StoreFailed, match="division by zero"):
+        patch.setattr(schema, "read_migrations", lambda: migrations)
+        initialise_store(world.routes.stores["hub"], world.routes)
+    assert world.value("hub", "select to_regnamespace('relaybox')") is None
+
+
+def test_nothing_is_granted_to_public(world: World) -> None:
+    """Functions are executable by PUBLIC by default; here none is, and no table either."""
+    assert (
+        world.query(
+            "airline",
+            """
+            select p.proname from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
+            where p.pronamespace = 'relaybox'::regnamespace and a.grantee = 0
+            union all
+            select c.relname from pg_class c, aclexplode(c.relacl) a
+            where c.relnamespace = 'relaybox'::regnamespace and a.grantee = 0
+            """,
+        )
+        == []
+    )
+
+
+def test_security_definer_functions_pin_their_search_path(world: World) -> None:
+    """An attacker's function or temporary table can't take the place of ours (E14)."""
+    assert world.query(
+        "airline", "select proname, proconfig from pg_proc where pronamespace = 'relaybox'::regnamespace and prosecdef"
+    ) == [("read_log", ["search_path=pg_catalog, relaybox, pg_temp"])]
+
+
+def test_the_schema_dump_in_the_repository_is_current(clusters: Mapping[str, Cluster], world: World) -> None:
+    """sql/schema.sql is what init makes; a schema change reads as its diff. UPDATE_SCHEMA=1 writes it."""
+    dump = dump_schema(clusters["airline"], world.value("airline", "select current_database()"))
+    if os.environ.get("UPDATE_SCHEMA") == "1":
+        DUMP.write_text(dump)
+    assert DUMP.read_text() == dump, "run: make schema"
+
+
+def dump_schema(cluster: Cluster, database: str) -> str:
+    """Tables, indexes and constraints of a store, without what differs between versions of pg_dump, and without segments."""
+    parameters = cluster.parameters(database)
+    command = [
+        str(postgres_binaries() / "pg_dump"), "--schema-only", "--no-owner", "--no-comments", "--no-privileges", "--schema=relaybox",
+        "--exclude-table=relaybox.outbox_s0*", "--exclude-table=relaybox.log_*",
+        f"--dbname=host={parameters['host']} port={parameters['port']} user={parameters['user']} dbname={database}",
+    ]  # fmt: skip
+    output = subprocess.run(
+        command, env={**os.environ, "PGPASSWORD": parameters.get("password", "")}, capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    kept = [line for line in output.splitlines() if line and not re.match(r"--|SET |SELECT |\\(un)?restrict", line)]
+    return "-- Made by `make schema` from a fresh store; a test keeps it current. Functions are in sql/functions.\n\n" + _without_functions(kept)
+
+
+def _without_functions(lines: list[str]) -> str:
+    statements = re.split(r";\n(?=CREATE|ALTER)", "\n".join(lines))
+    return ";\n\n".join(s for s in statements if not s.startswith("CREATE FUNCTION")).rstrip(";\n") + ";\n"
