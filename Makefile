@@ -1,0 +1,75 @@
+# Works on a machine that has Python 3.11 or newer and nothing else; `make` alone lists what can be done.
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+LOCK := requirements.lock
+UV := $(BIN)/uv
+ARGS ?=
+
+# PYTHON=... chooses the interpreter; otherwise the first that is new enough and can make a venv with pip.
+PYTHON ?= python3 python3.13 python3.12 python3.11 python3.14
+USABLE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+define FIND_PYTHON
+for python in $(PYTHON); do "$$python" -c '$(USABLE)' 2>/dev/null && break; python=; done; \
+test -n "$$python" || { echo 'No Python 3.11 or newer with venv found. Install python3 and python3-venv, or set PYTHON=' >&2; exit 2; }
+endef
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## List what can be done here
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: venv
+venv: $(INSTALLED) ## Create .venv and install everything from requirements.lock
+
+.PHONY: demo
+demo: $(INSTALLED) ## Move 336,776 real messages over two hops (DEMO_EXIT=1 stops by itself)
+	$(BIN)/relaybox demo $(ARGS)
+
+.PHONY: test
+test: lint chromium ## Lint, then run every test (ARGS="-k name" selects)
+	$(BIN)/pytest $(ARGS)
+
+.PHONY: lint
+lint: $(INSTALLED) ## Check format, style, types, import rules and SQL
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/sqlfluff lint --disable-progress-bar sql
+
+.PHONY: format
+format: $(INSTALLED) ## Rewrite Python files in the project's format
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+.PHONY: bench
+bench: $(INSTALLED) ## Compare a hop with psql copy and with logical replication (2,000,000 messages)
+	$(BIN)/relaybox bench hop --messages 2000000 $(ARGS)
+
+.PHONY: lock
+lock: $(INSTALLED) ## Pin the newest allowed versions, with hashes, in requirements.lock
+	$(UV) pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras --generate-hashes \
+		--custom-compile-command 'make lock' pyproject.toml --output-file $(LOCK)
+
+.PHONY: clean
+clean: ## Remove .venv and everything that tools and demos left here
+	rm -rf $(VENV) .airflow .relaybox .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+
+# The browser tests drive a Chromium; the demo needs none.
+.PHONY: chromium
+chromium: $(INSTALLED)
+	$(BIN)/python -m relaybox.local.chromium
+
+# uv comes first and from the same lock; it also builds the sdists of the lock with locked build tools.
+$(INSTALLED): $(LOCK) pyproject.toml
+	@test -x $(BIN)/python || { $(FIND_PYTHON) && "$$python" -m venv $(VENV); }
+	@echo 'Installing $(LOCK) into $(VENV) ...'
+	@sed -n '/^uv==/,/# via/p' $(LOCK) > $(VENV)/uv.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(VENV)/uv.lock
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r $(LOCK) --build-constraints $(LOCK)
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@

@@ -1,0 +1,1 @@
+"""The embedded stack: Postgres, Java and Airflow from wheels, on one machine and on loopback only."""
