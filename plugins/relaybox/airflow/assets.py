@@ -1,0 +1,51 @@
+"""The assets that tie the DAGs of a route together.
+
+outbox --> transfer 1 --> log 1 --> transfer 2 --> log 2 --> confirm 2 --> settled 2 --> confirm 1 --> settled 1
+
+An event is a wake-up and no more: whoever it starts drains everything there is, so a lost or a double one does no harm.
+"""
+
+from __future__ import annotations
+
+from airflow.sdk import Asset, AssetWatcher
+
+from relaybox.airflow.triggers import HopWorkTrigger
+from relaybox.routes import Hop, Store
+
+LOG_PATIENCE_SECONDS = 20.0
+"""How long a hop that reads a log leaves it to the hop before to wake it: the start of Spark takes about half of that."""
+
+
+def outbox_asset(hop: Hop) -> Asset:
+    """What a route's first hop reads. Watched: messages that nobody moves start the hop, whoever wrote them."""
+    return _asset(hop, "outbox", _watcher(hop.name, hop.source, patience_seconds=0.0))
+
+
+def log_asset(hop: Hop) -> Asset:
+    """The hop's log at its destination: an event says that it grew.
+
+    Watched for the hop that reads it, since the transfer that fills it ends late while messages keep coming, and says nothing
+    if it is killed. Every DAG must name an asset with the same watchers: Airflow keeps those it saw last.
+    """
+    if hop.downstream is None:
+        return _asset(hop, "log")
+    return _asset(hop, "log", _watcher(hop.downstream, hop.destination, patience_seconds=LOG_PATIENCE_SECONDS))
+
+
+def settled_asset(hop: Hop) -> Asset:
+    """The hop's confirmations at its source: an event says that they are up to date."""
+    return _asset(hop, "settled")
+
+
+def _asset(hop: Hop, kind: str, *watchers: AssetWatcher) -> Asset:
+    return Asset(
+        name=f"relaybox/{hop.name}/{kind}",
+        uri=f"x-relaybox://{hop.route}/{hop.number}/{kind}",
+        group="relaybox",
+        watchers=list(watchers),
+    )
+
+
+def _watcher(hop: str, source: Store, *, patience_seconds: float) -> AssetWatcher:
+    trigger = HopWorkTrigger(hop=hop, connection=source.connection, patience_seconds=patience_seconds)
+    return AssetWatcher(name=f"{hop} has work", trigger=trigger)

@@ -1,0 +1,104 @@
+"""The page behind a DAG's book icon: where the hop is in its route, what the task does, what to do when it fails."""
+
+from __future__ import annotations
+
+from relaybox.airflow.dag_factory import FALLBACK_CRON
+from relaybox.routes import Hop, Route
+
+_BUTTONS = """\
+### Which buttons are safe
+
+All of them, at any time: trigger, clear, mark failed, mark success, delete the run, two runs at once. What was moved is
+recorded in the stores, and no button changes that. **Clear** is the way to try again. *Mark success* moves nothing.
+"""
+
+
+def transfer_doc(route: Route, hop: Hop) -> str:
+    source, destination = hop.source.name, hop.destination.name
+    retries = hop.retries
+    reads = (
+        f"the outbox of **{source}** (topics {', '.join(hop.topics)})"
+        if hop.upstream is None
+        else f"the log of hop {hop.upstream} in **{source}**"
+    )
+    return f"""\
+{route_drawing(route, hop, backwards=False)}
+
+Moves the messages of hop **{hop.name}** from {reads} to its log in **{destination}**: each exactly once, in order.
+
+### What it does
+
+1. Looks whether anything waits. If not, the task is *skipped*; that is the normal end of a quiet run.
+2. Starts Spark, which plans a batch at {source}, copies its slices, publishes it at {destination}, confirms it at
+   {source}, and goes on until nothing is left. The log has a line for each: batch, positions, rows, rows per second.
+3. Its success says that the log grew, and wakes what reads it.
+
+It is started by new messages (a look at {source} every second), and every five minutes in any case (`{FALLBACK_CRON}`).
+
+### When it fails
+
+The last lines of the log say what is wrong, where, and what to do next.
+
+| the driver's exit code | means | then |
+|---|---|---|
+| 75, or killed | a retry may help: a store is down or busy | Airflow tries {retries.attempts} times, waiting {retries.delay_seconds} to {retries.max_delay_seconds} s; the next try finishes the same batch |
+| 65 | a retry gives the same error | failed at once: follow the message |
+| 78 | `relaybox.yaml`, a connection or an argument is wrong | failed at once: correct it, then clear the task |
+
+In a terminal: `relaybox status` shows the lag of the hop, `relaybox verify {hop.route}` proves what arrived.
+
+{_BUTTONS}"""
+
+
+def confirm_doc(route: Route, hop: Hop) -> str:
+    source, destination = hop.source.name, hop.destination.name
+    return f"""\
+{route_drawing(route, hop, backwards=True)}
+
+Confirms hop **{hop.name}** back to **{source}**: asks {destination} how far messages are received and settled there, and records it.
+
+### What it does
+
+One short transaction per store. It only ever moves confirmations forward, and never ahead of what is true at {destination}.
+Policy of the route: `{hop.policy}`. {_policy(hop)}
+
+It is started by {_started_by(hop)}.
+
+### When it fails
+
+Nothing is lost: a missing confirmation only delays cleaning up, and the next run makes up for it. An error that a retry
+cannot mend fails at once; its message says what to do.
+
+{_BUTTONS}"""
+
+
+def _policy(hop: Hop) -> str:
+    if hop.policy == "received" or hop.downstream is None:
+        return f"A message is settled when {hop.destination.name} has it."
+    return f"A message is settled when hop {hop.downstream} has settled it."
+
+
+def _started_by(hop: Hop) -> str:
+    if hop.downstream is None:
+        return f"each growth of its log, and every five minutes in any case (`{FALLBACK_CRON}`)"
+    by_log = ", and by each growth of its own log" if hop.policy == "received" else ""
+    return f"the confirmations of hop {hop.downstream}{by_log}"
+
+
+def route_drawing(route: Route, hop: Hop, *, backwards: bool) -> str:
+    """The route on one line, and this hop marked below it.
+
+    ```
+    airline ──1──▶ hub ──2──▶ analytics
+                   └─── flights/2 ────┘
+    ```
+    """
+    line, starts, ends = route.path[0].name, [0], [len(route.path[0].name)]
+    for each in route.hops:
+        line += f" ◀──{each.number}── " if backwards else f" ──{each.number}──▶ "
+        starts.append(len(line))
+        line += each.destination.name
+        ends.append(len(line))
+    start, end = starts[hop.number - 1], ends[hop.number]
+    marked = f" {hop.name} ".center(end - start - 2, "─")
+    return f"```\n{line}\n{' ' * start}└{marked}┘\n```"

@@ -1,0 +1,51 @@
+"""What the DAGs of all hops have in common: options, retries, the timed fallback, and which of them to build."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.sdk import DAG, CronTriggerTimetable, get_parsing_context
+
+from relaybox.routes import Hop, Retries, Route, Routes
+
+START_DATE = datetime(2026, 1, 1, tzinfo=UTC)
+FALLBACK_CRON = "*/5 * * * *"
+"""Starts what no event started: a dead triggerer, a dropped event. A run that finds nothing to do costs a fraction of a second."""
+
+
+def build_dags(routes: Routes, dag_id: Callable[[Hop], str], build: Callable[[Route, Hop], DAG]) -> dict[str, DAG]:
+    """One DAG per hop, by id, in the order of the routes.
+
+    A task asks for its own DAG only (the parsing context says which), and only that one is built.
+    """
+    wanted = get_parsing_context().dag_id
+    return {
+        dag_id(hop): build(route, hop) for route in routes.routes.values() for hop in route.hops if wanted in (None, dag_id(hop))
+    }
+
+
+def dag_options(hop: Hop) -> dict[str, Any]:
+    """Options of a hop's DAGs. One run at a time saves work; it keeps nothing correct."""
+    return {
+        "start_date": START_DATE,
+        "catchup": False,
+        "max_active_runs": 1,
+        "tags": ["relaybox", hop.route],
+        "default_args": {"owner": "relaybox", **retry_options(hop.retries)},
+    }
+
+
+def retry_options(retries: Retries) -> dict[str, Any]:
+    """The route's retries in Airflow's words: attempts count the first try, retries do not."""
+    return {
+        "retries": retries.attempts - 1,
+        "retry_delay": timedelta(seconds=retries.delay_seconds),
+        "retry_exponential_backoff": retries.backoff,
+        "max_retry_delay": timedelta(seconds=retries.max_delay_seconds),
+    }
+
+
+def fallback_timetable() -> CronTriggerTimetable:
+    return CronTriggerTimetable(FALLBACK_CRON, timezone="UTC")

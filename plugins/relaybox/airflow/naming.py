@@ -1,0 +1,25 @@
+"""Ids of DAGs and tasks: constants of a hop's name, never changed, since Airflow keeps history under them."""
+
+from __future__ import annotations
+
+from relaybox.routes import Hop
+
+TRANSFER_TASK_ID = "transfer"
+SETTLE_TASK_ID = "settle"
+
+
+def transfer_dag_id(hop: Hop) -> str:
+    return f"relaybox_transfer__{hop.route}_{hop.number}"
+
+
+def confirm_dag_id(hop: Hop) -> str:
+    return f"relaybox_confirm__{hop.route}_{hop.number}"
+
+
+def transfer_title(hop: Hop) -> str:
+    return f"{hop.name} {hop.source.name} → {hop.destination.name}"
+
+
+def confirm_title(hop: Hop) -> str:
+    """A confirmation goes against the messages: from the destination back to the source."""
+    return f"{hop.name} {hop.source.name} ← {hop.destination.name} confirm"

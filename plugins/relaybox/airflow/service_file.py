@@ -1,0 +1,80 @@
+"""Hands the credentials of stores to code that connects with `service=<store>`: a file that only this user can read.
+
+They are in no environment, argument, log, XCom or rendered template.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from airflow.sdk import BaseHook
+
+from relaybox.airflow.libpq_parameters import libpq_parameters
+from relaybox.routes import Store
+
+_PREFIX = "relaybox-services-"
+_LEFTOVER_AFTER_SECONDS = 60.0
+
+
+@contextmanager
+def service_file(stores: Iterable[Store]) -> Iterator[Path]:
+    """A service file for these stores, written from their Airflow connections, while the block runs.
+
+    PGSERVICEFILE names it in this process and in those it starts. Called in the process of one task.
+
+    Raises:
+        ConfigurationError: a connection cannot be written to a service file.
+        AirflowNotFoundException: there is no such connection.
+    """
+    sections = {store.service: libpq_parameters(BaseHook.get_connection(store.connection)) for store in stores}
+    _remove_leftovers()
+    directory = Path(tempfile.mkdtemp(prefix=_PREFIX))  # 0700
+    path = directory / "pg_service.conf"
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # held while this process lives; see _remove_leftovers
+            file.write(_text(sections))
+            file.flush()
+            with _environment(PGSERVICEFILE=str(path)):
+                yield path
+    finally:
+        shutil.rmtree(directory)
+
+
+def _text(sections: Mapping[str, Mapping[str, str]]) -> str:
+    lines: list[str] = []
+    for service, parameters in sections.items():
+        lines += [f"[{service}]", *(f"{name}={value}" for name, value in parameters.items()), ""]
+    return "\n".join(lines)
+
+
+@contextmanager
+def _environment(**variables: str) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _remove_leftovers() -> None:
+    """Removes the files of tasks that were killed: nobody holds their lock any more."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/pg_service.conf"):
+        with suppress(OSError):  # locked by a living task, another user's, or removed by another task at this moment
+            if time.time() - path.stat().st_mtime > _LEFTOVER_AFTER_SECONDS:
+                with path.open("rb") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(path.parent)

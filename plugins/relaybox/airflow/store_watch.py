@@ -1,0 +1,79 @@
+"""Polls a store for hops with work, from the triggerer. Two index lookups per hop and poll; nothing in producers' transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, closing
+from typing import TYPE_CHECKING, Any
+
+import psycopg2
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
+
+from relaybox.airflow.libpq_parameters import libpq_parameters
+from relaybox.airflow.wake_ups import Sighting
+from relaybox.errors import ConfigurationError
+from relaybox.events import emit
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection as Session
+
+FIRST_DELAY_SECONDS, MAX_DELAY_SECONDS = 1.0, 30.0
+STATEMENT_TIMEOUT_SECONDS = 10
+
+_MENDABLE = (psycopg2.Error, ConfigurationError, AirflowNotFoundException, AirflowSecretsBackendAccessDenied)
+
+_QUERY = "select hop, relaybox.hop_has_work(hop), relaybox.hop_is_driven(hop) from relaybox.hop_out"
+
+
+async def watch_store(connection_id: str, *, poll_seconds: float) -> AsyncGenerator[Mapping[str, Sighting]]:
+    """Yields what each poll saw of every hop that leaves the store, for ever.
+
+    A store that cannot be reached, has no schema yet or has no connection in Airflow is tried again with growing delays,
+    so that mending it is all there is to do.
+    """
+    delay = FIRST_DELAY_SECONDS
+    while True:
+        try:
+            async with aclosing(_polls(connection_id, poll_seconds)) as polls:
+                async for sightings in polls:
+                    delay = FIRST_DELAY_SECONDS
+                    yield sightings
+        except _MENDABLE as error:
+            emit("store_watch_interrupted", connection=connection_id, retry_in_seconds=delay, error=" ".join(str(error).split()))
+        await asyncio.sleep(delay)
+        delay = min(2 * delay, MAX_DELAY_SECONDS)
+
+
+async def _polls(connection_id: str, poll_seconds: float) -> AsyncGenerator[Mapping[str, Sighting]]:
+    parameters = libpq_parameters(await BaseHook.aget_connection(connection_id))
+    with closing(await asyncio.to_thread(_open_session, parameters)) as session:
+        emit("store_watched", connection=connection_id, poll_seconds=poll_seconds)
+        while True:
+            yield await asyncio.to_thread(_poll, session)
+            await asyncio.sleep(poll_seconds)
+
+
+def _open_session(parameters: Mapping[str, str]) -> Session:
+    """The credentials go straight to libpq: a service file's path is one per process, and the triggerer is one process for all."""
+    everything: dict[str, Any] = {
+        **parameters,
+        "application_name": "relaybox watch",
+        "client_encoding": "UTF8",
+        "connect_timeout": 10,
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 30_000,
+        "options": f"-c statement_timeout={STATEMENT_TIMEOUT_SECONDS}s -c search_path=pg_catalog",
+    }
+    session: Session = psycopg2.connect(**everything)
+    session.autocommit = True
+    return session
+
+
+def _poll(session: Session) -> dict[str, Sighting]:
+    with session.cursor() as cursor:
+        cursor.execute(_QUERY)
+        return {hop: Sighting(has_work, is_driven) for hop, has_work, is_driven in cursor.fetchall()}

@@ -1,0 +1,40 @@
+"""One DAG per hop that moves its messages."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG, AssetOrTimeSchedule
+
+from relaybox.airflow.assets import log_asset, outbox_asset
+from relaybox.airflow.dag_docs import transfer_doc
+from relaybox.airflow.dag_factory import build_dags, dag_options, fallback_timetable
+from relaybox.airflow.deployment import transfer_application
+from relaybox.airflow.naming import TRANSFER_TASK_ID, transfer_dag_id, transfer_title
+from relaybox.airflow.retry_policy import DriverExitPolicy
+from relaybox.airflow.transfer_operator import HopTransferOperator
+from relaybox.routes import Hop, Route, Routes
+
+
+def build_transfer_dags(routes: Routes) -> dict[str, DAG]:
+    """The transfer DAGs of all hops, by id. Reads no database."""
+    return build_dags(routes, transfer_dag_id, lambda route, hop: _transfer_dag(routes, route, hop))
+
+
+def _transfer_dag(routes: Routes, route: Route, hop: Hop) -> DAG:
+    reads = log_asset(routes.hop(hop.upstream)) if hop.upstream else outbox_asset(hop)
+    with DAG(
+        transfer_dag_id(hop),
+        dag_display_name=transfer_title(hop),
+        description=f"Moves the messages of hop {hop.name} with Spark",
+        doc_md=transfer_doc(route, hop),
+        schedule=AssetOrTimeSchedule(timetable=fallback_timetable(), assets=[reads]),
+        **dag_options(hop),
+    ) as dag:
+        HopTransferOperator(
+            task_id=TRANSFER_TASK_ID,
+            hop=hop,
+            application=str(transfer_application()),
+            route_file=routes.path,
+            outlets=[log_asset(hop)],
+            retry_policy=DriverExitPolicy(),
+        )
+    return dag

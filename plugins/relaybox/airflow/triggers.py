@@ -1,0 +1,64 @@
+"""The trigger that starts a hop without anyone's click. Runs in the triggerer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Hashable, Mapping
+from typing import Any
+
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+
+from relaybox.airflow.store_watch import watch_store
+from relaybox.airflow.wake_ups import Sighting, WakeUps
+
+POLL_SECONDS = 1.0
+
+
+class HopWorkTrigger(BaseEventTrigger):
+    """Fires when a hop has work that nobody drives. All hops that leave a store share one session to it.
+
+    Args:
+        hop: the hop; with it, no two assets share a trigger.
+        connection: the Airflow connection of the hop's source. Its id only: the credentials are read in the triggerer.
+        patience_seconds: how long the work may lie before the first event.
+        poll_seconds: the time between two looks.
+    """
+
+    def __init__(self, *, hop: str, connection: str, patience_seconds: float = 0.0, poll_seconds: float = POLL_SECONDS) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.hop = hop
+        self.connection = connection
+        self.patience_seconds = patience_seconds
+        self.poll_seconds = poll_seconds
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return (
+            f"{type(self).__module__}.{type(self).__qualname__}",
+            {
+                "hop": self.hop,
+                "connection": self.connection,
+                "patience_seconds": self.patience_seconds,
+                "poll_seconds": self.poll_seconds,
+            },
+        )
+
+    def shared_stream_key(self) -> Hashable:
+        return ("relaybox store", self.connection, self.poll_seconds)
+
+    @classmethod
+    async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Mapping[str, Sighting]]:
+        async for sightings in watch_store(kwargs["connection"], poll_seconds=kwargs["poll_seconds"]):
+            yield sightings
+
+    async def filter_shared_stream(self, shared_stream: AsyncIterator[Mapping[str, Sighting]]) -> AsyncIterator[TriggerEvent]:
+        wake_ups = WakeUps(patience_seconds=self.patience_seconds)
+        async for sightings in shared_stream:
+            sighting = sightings.get(self.hop)
+            if sighting is not None and wake_ups.due(sighting, time.monotonic()):
+                yield TriggerEvent({"hop": self.hop})  # type: ignore[no-untyped-call]
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Airflow runs shared streams by the methods above; alone, the trigger is its own only subscriber."""
+        _, kwargs = self.serialize()
+        async for event in self.filter_shared_stream(self.open_shared_stream(kwargs)):
+            yield event
