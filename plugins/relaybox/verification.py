@@ -1,0 +1,367 @@
+"""Proof of delivery: compares the stores of a route, message by message, by count and by content. Reads only.
+
+Each slice that a batch ledger names is read again at its source, exactly as it was copied, and hashed there and at its
+destination; only slices whose digests differ are fetched and compared row by row. The origin is compared with the last
+store in the same way, past all stores between. Messages that are not published yet are in flight, and no defect.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, as_completed
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import UUID
+
+from relaybox import errors
+from relaybox.defects import LOSSES, Defect, DefectKind, compare_slice, reconcile
+from relaybox.ledgers import Destination, PlannedBatch, Source, contradictions, read_destination, read_source
+from relaybox.reading import Digest, Sessions, SliceRead, read_digest, read_rows
+from relaybox.reliability import Delivery, measure_delivery
+
+if TYPE_CHECKING:
+    from relaybox.batches import Slice
+    from relaybox.routes import Hop, Route, Store
+
+MAX_STRANGERS_NAMED = 10_000
+"""Rows of a log beyond everything that was planned: all are counted, so many are named."""
+
+
+@dataclass(frozen=True)
+class LegProof:
+    """What two stores say of a hop, or the first and the last of a whole route.
+
+    Attributes:
+        name: the hop, or the route for its whole way.
+        sent: messages that are due: in batches that are published at the destination.
+        received: rows that are there for them, copies and strangers included.
+        in_flight: committed messages that are not published at the destination yet.
+        delivery: R and UR by content.
+        contradictions: what is wrong in or between the ledgers.
+    """
+
+    name: str
+    source: str
+    destination: str
+    sent: int
+    received: int
+    in_flight: int
+    batch_count: int
+    slice_count: int
+    delivery: Delivery
+    defects: tuple[Defect, ...]
+    contradictions: tuple[str, ...]
+
+    @property
+    def defect_count(self) -> int:
+        return len(self.defects) + len(self.contradictions)
+
+
+@dataclass(frozen=True)
+class RouteProof:
+    """The proof of a route.
+
+    Attributes:
+        end_to_end: the origin compared with the last store directly.
+        sender_count: senders at the last store.
+        disordered_senders: those with a message out of its place there; of all others every message is where it was put.
+        repeated_ids: ids that producers gave to several messages: each of these was delivered, under one id.
+    """
+
+    route: str
+    verified_at: datetime
+    duration_seconds: float
+    hops: tuple[LegProof, ...]
+    end_to_end: LegProof
+    sender_count: int
+    disordered_senders: tuple[str, ...]
+    repeated_ids: tuple[UUID, ...]
+
+    @property
+    def verdict(self) -> Literal["delivered", "in flight", "defects"]:
+        legs = (*self.hops, self.end_to_end)
+        if any(leg.defect_count for leg in legs):
+            return "defects"
+        return "in flight" if any(leg.in_flight for leg in legs) else "delivered"
+
+
+@dataclass(frozen=True)
+class VerifyProgress:
+    """Rows hashed so far, of so many: each message once per store and hop."""
+
+    row_count: int
+    of_count: int
+
+
+@dataclass(frozen=True)
+class _Ledgers:
+    hop: Hop
+    source: Source
+    destination: Destination
+
+    @property
+    def published(self) -> Iterator[tuple[PlannedBatch, Slice]]:
+        """Every slice of the batches that both ledgers know."""
+        arrived = {batch.batch for batch in self.destination.published}
+        return ((batch, slice_) for batch in self.source.planned if batch.batch in arrived for slice_ in batch.slices)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """The same messages in two stores: as the hop reads them, and as they stand in the log."""
+
+    batch: int
+    slice: int
+    row_count: int
+    source: SliceRead
+    destination: SliceRead
+
+
+@dataclass(frozen=True)
+class _Leg:
+    """What is compared: which pieces, and what lies beyond them."""
+
+    name: str
+    source: Store
+    destination: Store
+    log_id: int
+    through_position: int
+    planned_position: int
+    highest_position: int
+    in_flight: int
+    pieces: tuple[_Piece, ...]
+    contradictions: tuple[str, ...]
+
+
+def verify_route(route: Route, *, progress: Callable[[VerifyProgress], None] = lambda _: None) -> RouteProof:
+    """Compares all stores of a route. One session per store, all at work side by side.
+
+    Args:
+        route: the route.
+        progress: called from this thread, as often as a slice is hashed.
+
+    Raises:
+        UnknownHop: a hop is not registered in its stores.
+        StoreUnreachable, StoreUnusable, StoreNotInitialised: a store can't be asked; nothing can be said then.
+    """
+    started = time.monotonic()
+    with Sessions(route.path, application_name=f"relaybox {route.name} verify") as sessions:
+        # the last hop first, and each destination before its source: what was read first is known to what is read later
+        ledgers = [_read_ledgers(sessions, hop) for hop in reversed(route.hops)][::-1]
+        legs = [_hop_leg(one) for one in ledgers]
+        whole = legs[0] if len(legs) == 1 else _whole_leg(route, ledgers)
+        digests = _Digests(sessions, [*legs, whole], progress)
+        doubled = {leg.name: _ask_doubled(sessions, leg) for leg in legs}
+        doubled[whole.name] = doubled[legs[-1].name]
+        unbatched = sessions.ask(route.path[0], "looking for messages in no batch", _unbatched(route.hops[0].name))
+        senders = sessions.ask(route.path[-1], "counting senders", _count_senders(whole))
+        digests.wait()
+        proofs = {
+            leg.name: _prove(sessions, leg, digests, doubled[leg.name].result(), unbatched.result() if leg in (legs[0], whole) else ())
+            for leg in {id(leg): leg for leg in (*legs, whole)}.values()
+        }
+        repeated = doubled[whole.name].result() - {defect.message_id for proof in proofs.values() for defect in proof.defects}
+        return RouteProof(
+            route=route.name,
+            verified_at=datetime.now(UTC),
+            duration_seconds=time.monotonic() - started,
+            hops=tuple(proofs[leg.name] for leg in legs),
+            end_to_end=replace(proofs[whole.name], name=route.name),
+            sender_count=senders.result(),
+            disordered_senders=_disordered(proofs[whole.name].defects),
+            repeated_ids=tuple(sorted(repeated)),
+        )
+
+
+def _read_ledgers(sessions: Sessions, hop: Hop) -> _Ledgers:
+    doing = f"reading the ledger of hop {hop.name}"
+    destination = sessions.ask(hop.destination, doing, lambda connection: read_destination(connection, hop.name)).result()
+    source = sessions.ask(hop.source, doing, lambda connection: read_source(connection, hop.name)).result()
+    if source is None or destination is None:
+        store, way = (hop.source, "leave") if source is None else (hop.destination, "arrive in")
+        raise errors.UnknownHop(f"hop {hop.name} does not {way} store {store.name}.", next_step="Run: relaybox init")
+    return _Ledgers(hop, source, destination)
+
+
+def _hop_leg(ledgers: _Ledgers) -> _Leg:
+    source, destination = ledgers.source, ledgers.destination
+    return _Leg(
+        name=ledgers.hop.name,
+        source=ledgers.hop.source,
+        destination=ledgers.hop.destination,
+        log_id=destination.log_id,
+        through_position=destination.published_position,
+        planned_position=source.planned_position,
+        highest_position=destination.highest_position,
+        in_flight=max(0, source.planned_position + source.waiting_count - destination.published_position),
+        pieces=tuple(_piece(ledgers, batch, slice_, destination.log_id) for batch, slice_ in ledgers.published),
+        contradictions=tuple(contradictions(source, destination)),
+    )
+
+
+def _whole_leg(route: Route, ledgers: Sequence[_Ledgers]) -> _Leg:
+    """The origin against the last store: hops keep positions, so the first hop's slices are looked for in the last log."""
+    first, last = ledgers[0], ledgers[-1]
+    through = last.destination.published_position
+    pieces = (_piece(first, batch, slice_, last.destination.log_id, through) for batch, slice_ in first.published)
+    return _Leg(
+        name=route.name,
+        source=route.path[0],
+        destination=route.path[-1],
+        log_id=last.destination.log_id,
+        through_position=through,
+        planned_position=last.source.planned_position,
+        highest_position=last.destination.highest_position,
+        in_flight=max(0, first.source.planned_position + first.source.waiting_count - through),
+        pieces=tuple(piece for piece in pieces if piece.row_count > 0),
+        contradictions=(),
+    )
+
+
+def _piece(ledgers: _Ledgers, batch: PlannedBatch, slice_: Slice, log_id: int, through: int | None = None) -> _Piece:
+    last = slice_.last_position if through is None else min(through, slice_.last_position)
+    return _Piece(
+        batch=batch.batch,
+        slice=slice_.slice,
+        row_count=last - slice_.first_position + 1,
+        source=SliceRead(
+            ledgers.source.reads_log, batch.lower, batch.upper, batch.topics,
+            slice_.first_read, slice_.last_read, slice_.first_position, last,
+        ),  # fmt: skip
+        destination=SliceRead.of_log(log_id, slice_.first_position, last),
+    )
+
+
+class _Digests:
+    """All digests that the legs need, each asked for once, by store and slice."""
+
+    def __init__(self, sessions: Sessions, legs: Iterable[_Leg], progress: Callable[[VerifyProgress], None]) -> None:
+        self._progress = progress
+        self._row_counts: dict[tuple[str, SliceRead], int] = {}
+        self._asked: dict[tuple[str, SliceRead], Future[Digest]] = {}
+        for leg in legs:
+            for piece in leg.pieces:
+                self._ask(sessions, leg.source, piece.source, piece.row_count)
+                self._ask(sessions, leg.destination, piece.destination, piece.row_count)
+
+    def _ask(self, sessions: Sessions, store: Store, read: SliceRead, row_count: int) -> None:
+        if (store.name, read) not in self._asked:
+            self._row_counts[store.name, read] = row_count
+            self._asked[store.name, read] = sessions.ask(store, "hashing a slice", read_digest(read))
+
+    def wait(self) -> None:
+        done, total = 0, sum(self._row_counts.values())
+        self._progress(VerifyProgress(done, total))
+        row_counts = {asked: self._row_counts[key] for key, asked in self._asked.items()}
+        for asked in as_completed(row_counts):
+            asked.result()
+            done += row_counts[asked]
+            self._progress(VerifyProgress(done, total))
+
+    def of(self, store: Store, read: SliceRead) -> Digest:
+        return self._asked[store.name, read].result()
+
+
+def _prove(
+    sessions: Sessions, leg: _Leg, digests: _Digests, doubled: set[UUID], unbatched: Sequence[Defect]
+) -> LegProof:
+    differing = [
+        piece
+        for piece in leg.pieces
+        if digests.of(leg.source, piece.source) != digests.of(leg.destination, piece.destination)
+    ]
+    stranger_count, strangers = sessions.ask(leg.destination, "looking for rows beyond the ledger", _beyond(leg)).result()
+    named = [defect for piece in differing for defect in _compare(sessions, leg, piece)]
+    defects = (*unbatched, *reconcile([*named, *strangers], doubled=doubled))
+    sent = sum(digests.of(leg.source, piece.source).row_count for piece in leg.pieces) + len(unbatched)
+    received = sum(digests.of(leg.destination, piece.destination).row_count for piece in leg.pieces) + stranger_count
+    lost = len({(defect.message_id, defect.position) for defect in defects if defect.kind in LOSSES})
+    return LegProof(
+        name=leg.name,
+        source=leg.source.name,
+        destination=leg.destination.name,
+        sent=sent,
+        received=received,
+        in_flight=leg.in_flight,
+        batch_count=len({piece.batch for piece in leg.pieces}),
+        slice_count=len(leg.pieces),
+        delivery=measure_delivery(sent=sent, unique_received=sent - lost, received=received),
+        defects=defects,
+        contradictions=(*leg.contradictions, *_miscounted(leg, digests)),
+    )
+
+
+def _compare(sessions: Sessions, leg: _Leg, piece: _Piece) -> Iterator[Defect]:
+    expected = sessions.ask(leg.source, "reading a slice that differs", read_rows(piece.source))
+    found = sessions.ask(leg.destination, "reading a slice that differs", read_rows(piece.destination))
+    return compare_slice(expected.result(), found.result())
+
+
+def _miscounted(leg: _Leg, digests: _Digests) -> Iterator[str]:
+    for piece in leg.pieces:
+        row_count = digests.of(leg.source, piece.source).row_count
+        if row_count != piece.row_count:
+            yield (
+                f"slice {piece.slice} of batch {piece.batch} has {row_count} rows at {leg.source.name}, "
+                f"planned were {piece.row_count}: rows of the source were removed or added after planning"
+            )
+
+
+def _disordered(defects: Iterable[Defect]) -> tuple[str, ...]:
+    return tuple(sorted({defect.sender for defect in defects if defect.kind is DefectKind.MISPLACED}))
+
+
+def _ask_doubled(sessions: Sessions, leg: _Leg) -> Future[set[UUID]]:
+    def ask(connection: Any) -> set[UUID]:
+        with connection.cursor() as cursor:
+            cursor.execute("select message_id from relaybox.doubled_messages(%s, %s)", (leg.log_id, leg.highest_position))
+            return {UUID(message_id) for (message_id,) in cursor.fetchall()}
+
+    return sessions.ask(leg.destination, "looking for doubled messages", ask)
+
+
+def _unbatched(hop: str) -> Callable[[Any], tuple[Defect, ...]]:
+    def ask(connection: Any) -> tuple[Defect, ...]:
+        with connection.cursor() as cursor:
+            cursor.execute("select message_id, sender from relaybox.unbatched_messages(%s)", (hop,))
+            rows = cursor.fetchall()
+        return tuple(Defect(DefectKind.UNBATCHED, UUID(message_id), sender, None, None) for message_id, sender in rows)
+
+    return ask
+
+
+def _count_senders(leg: _Leg) -> Callable[[Any], int]:
+    def ask(connection: Any) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "select count(distinct l.sender) from relaybox.log l where l.hop_id = %s and l.position <= %s",
+                (leg.log_id, leg.through_position),
+            )
+            return int(cursor.fetchone()[0])
+
+    return ask
+
+
+def _beyond(leg: _Leg) -> Callable[[Any], tuple[int, list[Defect]]]:
+    """Rows that no batch put there: before position 1, or after the last one planned. Staged rows of an open batch are none.
+
+    Only among the positions seen before the source's ledger was read: what came later may be of a later batch.
+    """
+
+    def ask(connection: Any) -> tuple[int, list[Defect]]:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                """
+                select l.message_id, l.sender, l.position, count(*) over () from relaybox.log l
+                where l.hop_id = %s and (l.position < 1 or l.position > %s) and l.position <= %s
+                order by l.position limit %s
+                """,
+                (leg.log_id, leg.planned_position, leg.highest_position, MAX_STRANGERS_NAMED),
+            )
+            rows = cursor.fetchall()
+        strangers = [Defect(DefectKind.UNEXPECTED, UUID(row[0]), row[1], None, row[2]) for row in rows]
+        return (rows[0][3] if rows else 0), strangers
+
+    return ask
