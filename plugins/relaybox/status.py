@@ -150,9 +150,7 @@ def read_status(routes: Routes) -> Status:
         hops=tuple(hops.values()),
         routes=tuple(_route_status(route, [hops[hop.name] for hop in route.hops]) for route in routes.routes.values()),
         unrouted=tuple(_unrouted(routes, sending)),
-        errors={
-            store.name: error for store in used if (error := sending[store].error or receiving[store].error) is not None
-        },
+        errors={store.name: error for store in used if (error := sending[store].error or receiving[store].error) is not None},
     )
 
 
@@ -235,9 +233,7 @@ def _last_batch(sending: Any, receiving: Any) -> LastBatch | None:
     if sending is None or sending.planned_batch == 0:
         return None
     arrived = receiving is not None and receiving.published_batch == sending.planned_batch
-    return LastBatch(
-        sending.planned_batch, sending.planned_rows, sending.planned_at, receiving.published_at if arrived else None
-    )
+    return LastBatch(sending.planned_batch, sending.planned_rows, sending.planned_at, receiving.published_at if arrived else None)
 
 
 def _open_batch(sending: Any, receiving: Any) -> OpenBatch | None:

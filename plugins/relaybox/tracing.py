@@ -97,7 +97,9 @@ def trace_message(routes: Sequence[Route], message_id: UUID) -> tuple[Trace, ...
         carried = [(route, sent) for route, sent in found if sent.topic in route.topics] or found
         if not carried:
             raise _unknown(message_id, routes)
-        return tuple(Trace(message_id, route.name, sent, tuple(_follow(stores, route, sent, message_id))) for route, sent in carried)
+        return tuple(
+            Trace(message_id, route.name, sent, tuple(_follow(stores, route, sent, message_id))) for route, sent in carried
+        )
 
 
 def _unknown(message_id: UUID, routes: Sequence[Route]) -> errors.UnknownMessage:
@@ -135,9 +137,7 @@ class _Stores:
 
 def _find(stores: _Stores, store: Store, message_id: UUID) -> Iterator[Sent]:
     for row in stores.rows(store, "looking for a message", "select * from relaybox.trace_sent(%s)", str(message_id)):
-        yield Sent(
-            store.name, row.seq, int(row.xid), row.topic, row.sender, row.epoch, row.index, row.sent_at, row.committed_at
-        )
+        yield Sent(store.name, row.seq, int(row.xid), row.topic, row.sender, row.epoch, row.index, row.sent_at, row.committed_at)
 
 
 def _follow(stores: _Stores, route: Route, sent: Sent, message_id: UUID) -> Iterator[HopTrace]:
@@ -167,7 +167,9 @@ def _trace_hop(stores: _Stores, hop: Hop, reads: int, topic: str, message_id: UU
         *(hop.name, reading.batch, reading.slice, reading.position),
     )
     if not arrivals:
-        raise errors.UnknownHop(f"hop {hop.name} does not arrive in store {hop.destination.name}.", next_step="Run: relaybox init")
+        raise errors.UnknownHop(
+            f"hop {hop.name} does not arrive in store {hop.destination.name}.", next_step="Run: relaybox init"
+        )
     arrival = arrivals[0]
     found = None if arrival.message_id is None else UUID(arrival.message_id)
     return HopTrace(

@@ -159,7 +159,9 @@ def verify_route(route: Route, *, progress: Callable[[VerifyProgress], None] = l
         senders = sessions.ask(route.path[-1], "counting senders", _count_senders(whole))
         digests.wait()
         proofs = {
-            leg.name: _prove(sessions, leg, digests, doubled[leg.name].result(), unbatched.result() if leg in (legs[0], whole) else ())
+            leg.name: _prove(
+                sessions, leg, digests, doubled[leg.name].result(), unbatched.result() if leg in (legs[0], whole) else ()
+            )
             for leg in {id(leg): leg for leg in (*legs, whole)}.values()
         }
         repeated = doubled[whole.name].result() - {defect.message_id for proof in proofs.values() for defect in proof.defects}
@@ -227,8 +229,14 @@ def _piece(ledgers: _Ledgers, batch: PlannedBatch, slice_: Slice, log_id: int, t
         slice=slice_.slice,
         row_count=last - slice_.first_position + 1,
         source=SliceRead(
-            ledgers.source.reads_log, batch.lower, batch.upper, batch.topics,
-            slice_.first_read, slice_.last_read, slice_.first_position, last,
+            ledgers.source.reads_log,
+            batch.lower,
+            batch.upper,
+            batch.topics,
+            slice_.first_read,
+            slice_.last_read,
+            slice_.first_position,
+            last,
         ),  # fmt: skip
         destination=SliceRead.of_log(log_id, slice_.first_position, last),
     )
@@ -264,13 +272,9 @@ class _Digests:
         return self._asked[store.name, read].result()
 
 
-def _prove(
-    sessions: Sessions, leg: _Leg, digests: _Digests, doubled: set[UUID], unbatched: Sequence[Defect]
-) -> LegProof:
+def _prove(sessions: Sessions, leg: _Leg, digests: _Digests, doubled: set[UUID], unbatched: Sequence[Defect]) -> LegProof:
     differing = [
-        piece
-        for piece in leg.pieces
-        if digests.of(leg.source, piece.source) != digests.of(leg.destination, piece.destination)
+        piece for piece in leg.pieces if digests.of(leg.source, piece.source) != digests.of(leg.destination, piece.destination)
     ]
     stranger_count, strangers = sessions.ask(leg.destination, "looking for rows beyond the ledger", _beyond(leg)).result()
     named = [defect for piece in differing for defect in _compare(sessions, leg, piece)]

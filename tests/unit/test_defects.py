@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
-
 from relaybox.defects import Defect, DefectKind, Row, compare_slice, reconcile
 
 
@@ -34,7 +34,7 @@ def at(position: int, row: Row) -> Row:
 
 def slices(rows: Sequence[Row], bounds: Sequence[int]) -> list[list[Row]]:
     edges = [0, *sorted(bounds), 10**6]
-    return [[row for row in rows if low < row.position <= high] for low, high in zip(edges, edges[1:], strict=False)]
+    return [[row for row in rows if low < row.position <= high] for low, high in pairwise(edges)]
 
 
 def test_a_message_that_is_not_there_is_missing() -> None:
@@ -112,7 +112,10 @@ def test_every_break_is_named_once_wherever_slices_are_cut(count: int, data: st.
     assert len(named) == sum(fate != "keep" for fate in fates)
 
 
-@given(st.lists(st.tuples(st.integers(1, 12), st.integers(1, 6)), max_size=12), st.lists(st.tuples(st.integers(1, 12), st.integers(1, 6)), max_size=12))
+@given(
+    st.lists(st.tuples(st.integers(1, 12), st.integers(1, 6)), max_size=12),
+    st.lists(st.tuples(st.integers(1, 12), st.integers(1, 6)), max_size=12),
+)
 def test_defects_balance_what_was_sent_against_what_is_there(should: list[tuple[int, int]], here: list[tuple[int, int]]) -> None:
     """For any two sets of rows: missing minus too many is the difference of the counts, and none means equal."""
     expected = [Row(position, message(number), "S", "hash") for position, number in dict(should).items()]

@@ -1,0 +1,213 @@
+"""The commands, their arguments and their help; what they do is in the modules that each imports when it is called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from relaybox.cli.exits import CommandGroup, Settings
+
+app = typer.Typer(
+    name="relaybox",
+    cls=CommandGroup,
+    help="Moves messages from Postgres to Postgres, hop by hop, and proves that none was lost, doubled or reordered.",
+    epilog=(
+        "Exit codes: 0 fine; 1 verify found a defect; 2 usage or configuration; 3 verify found messages in flight and "
+        "nothing wrong; 4 a failure that a retry may mend; 5 one that no retry mends; 130 Ctrl-C."
+    ),
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+bench = typer.Typer(cls=CommandGroup, help="Measures, on clusters of its own.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON document to stdout.")]
+
+
+@app.callback()
+def relaybox(
+    context: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", envvar="RELAYBOX_CONFIG", help="The routes. Default: ./relaybox.yaml", show_default=False),
+    ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Stores the options in front of the command."""
+    context.obj = Settings(config, debug)
+
+
+@app.command()
+def init(
+    context: typer.Context,
+    stores: Annotated[
+        list[str] | None, typer.Argument(metavar="[STORE]...", help="Only these stores.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make or upgrade the schema of every store, and register its hops. Can be run at any time, again and again.
+
+    \b
+    Examples:
+      relaybox init
+      relaybox init hub analytics
+    """
+    from relaybox.cli.moving import run_init
+
+    run_init(context.obj, stores or [], as_json=as_json)
+
+
+@app.command()
+def status(context: typer.Context, as_json: AsJson = False) -> None:
+    """Show every hop: sent, received, lag, last batch, settled, R, UR and delivery mode; per route the product.
+
+    A store that does not answer hides no other hop; the exit code tells.
+
+    \b
+    Examples:
+      relaybox status
+      relaybox --config /etc/relaybox.yaml status --json
+    """
+    from relaybox.cli.reports import run_status
+
+    run_status(context.obj, as_json=as_json)
+
+
+@app.command()
+def where(
+    context: typer.Context,
+    message_id: Annotated[UUID, typer.Argument(metavar="MESSAGE_ID", help="The message's id, a uuid.")],
+    route: Annotated[str | None, typer.Option("--route", help="Only along this route.", show_default=False)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the whole way of one message: outbox, and at each hop batch, slice, position, arrival and confirmations.
+
+    \b
+    Examples:
+      relaybox where 01a1fc57-61bd-7659-92d2-53639fb0a769
+      relaybox where 01a1fc57-61bd-7659-92d2-53639fb0a769 --route flights --json
+    """
+    from relaybox.cli.reports import run_where
+
+    run_where(context.obj, message_id, route, as_json=as_json)
+
+
+@app.command()
+def verify(
+    context: typer.Context,
+    route: Annotated[str, typer.Argument(metavar="ROUTE", help="The route, as in relaybox.yaml.")],
+    as_json: AsJson = False,
+) -> None:
+    """Prove delivery: compare the stores of a route message by message, by count and by content.
+
+    Names every message that is missing, changed, misplaced, doubled, unexpected, or in no batch. Reads only.
+
+    \b
+    Examples:
+      relaybox verify flights
+      relaybox verify flights --json > proof.json
+    """
+    from relaybox.cli.reports import run_verify
+
+    run_verify(context.obj, route, as_json=as_json)
+
+
+@app.command()
+def transfer(
+    context: typer.Context,
+    hop: Annotated[str, typer.Argument(metavar="HOP", help="The hop, as in flights/1.")],
+    threads: Annotated[int, typer.Option("--threads", min=1, max=64, help="Slices copied side by side.")] = 2,
+    linger_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--linger-seconds", min=0, help="Wait so long for more. Default: limits.linger_seconds.", show_default=False
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run one hop until nothing is left to move, here, without Airflow and without Spark.
+
+    Can be interrupted and repeated: a batch that was begun is resumed.
+
+    \b
+    Examples:
+      relaybox transfer flights/1
+      relaybox transfer flights/1 --threads 4 --linger-seconds 60
+    """
+    from relaybox.cli.moving import run_transfer
+
+    run_transfer(context.obj, hop, threads=threads, linger_seconds=linger_seconds, as_json=as_json)
+
+
+@app.command()
+def confirm(
+    context: typer.Context,
+    route: Annotated[str, typer.Argument(metavar="ROUTE|HOP", help="A route, its last hop first; or one hop.")],
+    as_json: AsJson = False,
+) -> None:
+    """Bring confirmations back: received and settled, store by store, without Airflow.
+
+    \b
+    Examples:
+      relaybox confirm flights
+      relaybox confirm flights/2
+    """
+    from relaybox.cli.moving import run_confirm
+
+    run_confirm(context.obj, route, as_json=as_json)
+
+
+@app.command()
+def demo(context: typer.Context) -> None:
+    """Move 336,776 real messages over two hops with Airflow and Spark, on clusters made for it.
+
+    Stays up until Ctrl-C; DEMO_EXIT=1 ends it after verify.
+
+    \b
+    Examples:
+      relaybox demo
+      DEMO_EXIT=1 relaybox demo
+    """
+    from relaybox.local.demo import run_demo
+
+    raise typer.Exit(run_demo())
+
+
+@bench.command("hop")
+def bench_hop(
+    messages: Annotated[
+        int, typer.Option("--messages", min=1, help="Messages that each contestant moves in each round.")
+    ] = 2_000_000,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each contestant is measured.")] = 3,
+    runner: Annotated[str, typer.Option("--runner", help="Who copies the hop's slices: spark or threads.")] = "spark",
+    json_path: Annotated[
+        Path | None, typer.Option("--json", help="Write every raw value to this file.", show_default=False)
+    ] = None,
+) -> None:
+    """Compare a hop with `psql copy | psql copy` and with logical replication's initial sync.
+
+    \b
+    Examples:
+      relaybox bench hop --messages 2000000 --json bench.json
+      relaybox bench hop --messages 100000 --rounds 1 --runner threads
+    """
+    from relaybox.local.bench_hop import run_bench
+
+    run_bench(messages=messages, rounds=rounds, json_path=json_path, runner=runner)
+
+
+@app.command()
+def version(as_json: AsJson = False) -> None:
+    """Show the version, and the schema version that stores must have.
+
+    \b
+    Examples:
+      relaybox version
+    """
+    from relaybox.cli.moving import run_version
+
+    run_version(as_json=as_json)

@@ -1,0 +1,175 @@
+"""The reports as JSON documents. Their keys are an interface: tests hold them, other programs read them."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from relaybox.defects import Defect
+    from relaybox.reliability import Delivery
+    from relaybox.status import HopStatus, RouteStatus, Status, UnroutedTopic
+    from relaybox.tracing import HopTrace, Trace
+    from relaybox.verification import LegProof, RouteProof
+
+Document = dict[str, Any]
+
+
+def write(document: Document) -> None:
+    """One document to stdout; times in ISO 8601, ids as text."""
+    print(json.dumps(document, indent=2, default=str))
+
+
+def _time(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat()
+
+
+def _delivery(delivery: Delivery | None) -> Document:
+    """R and UR as numbers; the mode comes from the exact fractions, so that 0.9999999999 never reads as exactly once."""
+    if delivery is None:
+        return {"reliability": None, "uniqueness": None, "mode": None}
+    return {"reliability": float(delivery.reliability), "uniqueness": float(delivery.uniqueness), "mode": str(delivery.mode)}
+
+
+def status_document(status: Status) -> Document:
+    return {
+        "measured_at": _time(status.measured_at),
+        "hops": [_hop_status(hop) for hop in status.hops],
+        "routes": [_route_status(route) for route in status.routes],
+        "unrouted": [_unrouted(topic) for topic in status.unrouted],
+        "errors": {store: str(error) for store, error in status.errors.items()},
+    }
+
+
+def _hop_status(status: HopStatus) -> Document:
+    last, resumable = status.last_batch, status.open_batch
+    return {
+        "hop": status.hop.name,
+        "route": status.hop.route,
+        "source": status.hop.source.name,
+        "destination": status.hop.destination.name,
+        "reads": status.hop.upstream or "outbox",
+        "topics": list(status.hop.topics),
+        "sent": status.sent,
+        "received": status.received,
+        "lag_messages": status.lag_messages,
+        "lag_seconds": status.lag_seconds,
+        "driven": status.driven,
+        "last_batch": last
+        and {
+            "batch": last.batch,
+            "row_count": last.row_count,
+            "planned_at": _time(last.planned_at),
+            "published_at": _time(last.published_at),
+        },
+        "open_batch": resumable
+        and {
+            "batch": resumable.batch,
+            "row_count": resumable.row_count,
+            "slice_count": resumable.slice_count,
+            "missing_slices": list(resumable.missing_slices),
+        },
+        "settled_through": status.settled_through,
+        **_delivery(status.delivery),
+        "errors": [str(error) for error in status.errors],
+    }
+
+
+def _route_status(status: RouteStatus) -> Document:
+    return {"route": status.route.name, "sent": status.sent, "received": status.received, **_delivery(status.delivery)}
+
+
+def _unrouted(topic: UnroutedTopic) -> Document:
+    return {
+        "store": topic.store,
+        "topic": topic.topic,
+        "message_count": topic.message_count,
+        "first_sent_at": _time(topic.first_sent_at),
+        "nearest": topic.nearest,
+        "next_step": topic.next_step,
+    }
+
+
+def traces_document(traces: Sequence[Trace]) -> Document:
+    return {"message_id": str(traces[0].message_id), "traces": [_trace(trace) for trace in traces]}
+
+
+def _trace(trace: Trace) -> Document:
+    sent = trace.sent
+    return {
+        "route": trace.route,
+        "sent": {
+            "store": sent.store,
+            "seq": sent.seq,
+            "transaction": sent.transaction,
+            "topic": sent.topic,
+            "sender": sent.sender,
+            "epoch": sent.epoch,
+            "index": sent.index,
+            "sent_at": _time(sent.sent_at),
+            "committed_at": _time(sent.committed_at),
+        },
+        "hops": [_hop_trace(hop) for hop in trace.hops],
+    }
+
+
+def _hop_trace(hop: HopTrace) -> Document:
+    return {
+        "hop": hop.hop,
+        "source": hop.source,
+        "destination": hop.destination,
+        "place": str(hop.place),
+        "batch": hop.batch,
+        "slice": hop.slice,
+        "position": hop.position,
+        "planned_at": _time(hop.planned_at),
+        "copied_at": _time(hop.copied_at),
+        "published_at": _time(hop.published_at),
+        "received_at": _time(hop.received_at),
+        "received_by": hop.received_by,
+        "settled_at": _time(hop.settled_at),
+        "settled_by": hop.settled_by,
+        "found_instead": hop.found_instead and str(hop.found_instead),
+    }
+
+
+def proof_document(proof: RouteProof) -> Document:
+    return {
+        "route": proof.route,
+        "verdict": proof.verdict,
+        "verified_at": _time(proof.verified_at),
+        "duration_seconds": proof.duration_seconds,
+        "hops": [_leg(leg) for leg in proof.hops],
+        "end_to_end": _leg(proof.end_to_end),
+        "senders": {"count": proof.sender_count, "out_of_order": list(proof.disordered_senders)},
+        "repeated_ids": [str(message_id) for message_id in proof.repeated_ids],
+    }
+
+
+def _leg(leg: LegProof) -> Document:
+    return {
+        "name": leg.name,
+        "source": leg.source,
+        "destination": leg.destination,
+        "sent": leg.sent,
+        "received": leg.received,
+        "in_flight": leg.in_flight,
+        "batch_count": leg.batch_count,
+        "slice_count": leg.slice_count,
+        **_delivery(leg.delivery),
+        "defects": [_defect(defect) for defect in leg.defects],
+        "contradictions": list(leg.contradictions),
+    }
+
+
+def _defect(defect: Defect) -> Document:
+    return {
+        "kind": str(defect.kind),
+        "message_id": str(defect.message_id),
+        "sender": defect.sender,
+        "position": defect.position,
+        "found_at": defect.found_at,
+    }

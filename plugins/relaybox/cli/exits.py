@@ -1,0 +1,65 @@
+"""Exit codes, and how an error is told: one message with its next step on stderr."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+import typer
+
+from relaybox import errors
+
+
+class ExitCode(IntEnum):
+    """What the exit code of a command means; Ctrl-C is 130."""
+
+    FINE = 0
+    DEFECT_FOUND = 1
+    CONFIGURATION = 2
+    IN_FLIGHT = 3
+    TRANSIENT = 4
+    TERMINAL = 5
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The options in front of the command."""
+
+    config: Path | None
+    debug: bool
+
+
+def exit_code(error: errors.RelayboxError) -> ExitCode:
+    """2 for a wrong configuration, 4 if a retry may help, else 5."""
+    if isinstance(error, errors.ConfigurationError):
+        return ExitCode.CONFIGURATION
+    return ExitCode.TRANSIENT if isinstance(error, errors.Transient) else ExitCode.TERMINAL
+
+
+def worst(codes: Iterable[ExitCode]) -> ExitCode:
+    """The code of a command that met several errors: what no retry mends comes first."""
+    order = (ExitCode.FINE, ExitCode.CONFIGURATION, ExitCode.TRANSIENT, ExitCode.TERMINAL)
+    return max(codes, key=order.index, default=ExitCode.FINE)
+
+
+def tell(error: errors.RelayboxError, *, debug: bool = False) -> None:
+    """Writes the error to stderr, with a traceback only if asked for."""
+    if debug:
+        traceback.print_exception(error)
+    print(f"error: {error}", file=sys.stderr)
+
+
+class CommandGroup(typer.core.TyperGroup):
+    """Ends a command that raised an error of ours with a message and its code, without a traceback."""
+
+    def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
+        try:
+            return super().invoke(ctx)
+        except errors.RelayboxError as error:
+            settings = ctx.find_object(Settings)
+            tell(error, debug=settings is not None and settings.debug)
+            raise typer.Exit(exit_code(error)) from None

@@ -1,0 +1,106 @@
+"""The commands that change stores: init, transfer, confirm; and version, which asks nobody."""
+
+from __future__ import annotations
+
+import getpass
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import typer
+
+from relaybox import __version__, errors
+from relaybox.cli import documents
+from relaybox.cli.exits import Settings, exit_code, tell, worst
+from relaybox.confirmations import settle_hop
+from relaybox.routes import Hop, Route, Routes, Store, load_routes
+from relaybox.runners import ThreadRunner
+from relaybox.schema import StoreInitialised, initialise_store, read_migrations
+from relaybox.transfer import Progress, TransferSummary, transfer_hop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+def run_init(settings: Settings, names: Sequence[str], *, as_json: bool) -> None:
+    """Initialises the stores named, or all. One that fails stops none of the others; the exit code is the worst one's."""
+    routes = load_routes(settings.config)
+    stores = [routes.store(name) for name in names] or list(routes.stores.values())
+    done, failed = _initialise(stores, routes)
+    if as_json:
+        documents.write(
+            {
+                "stores": [{**asdict(store), "changed": store.changed} for store in done],
+                "errors": {store: str(error) for store, error in failed.items()},
+            }
+        )
+    else:
+        from relaybox.cli.show import show_initialised
+
+        show_initialised(done)
+    for error in failed.values():
+        tell(error, debug=settings.debug)
+    raise typer.Exit(worst(map(exit_code, failed.values())))
+
+
+def _initialise(stores: Sequence[Store], routes: Routes) -> tuple[list[StoreInitialised], dict[str, errors.RelayboxError]]:
+    done, failed = [], {}
+    for store in stores:
+        try:
+            done.append(initialise_store(store, routes))
+        except errors.RelayboxError as error:
+            failed[store.name] = error  # told at the end; the other stores do not depend on this one
+    return done, failed
+
+
+def run_transfer(settings: Settings, name: str, *, threads: int, linger_seconds: float | None, as_json: bool) -> None:
+    """Runs a hop with threads of this process."""
+    hop = load_routes(settings.config).hop(name)
+    linger = hop.limits.linger_seconds if linger_seconds is None else linger_seconds
+    if as_json:
+        summary = _transfer(hop, threads, linger)
+        documents.write({**asdict(summary), "rows_per_second": summary.rows_per_second})
+        return
+    from relaybox.cli.show import show_transfer, transfer_bar
+
+    with transfer_bar(hop) as progress:
+        summary = _transfer(hop, threads, linger, progress)
+    show_transfer(summary)
+
+
+def _transfer(
+    hop: Hop, threads: int, linger_seconds: float, progress: Callable[[Progress], None] = lambda _: None
+) -> TransferSummary:
+    return transfer_hop(hop, ThreadRunner(threads), recorded_by=_recorded_by(), linger_seconds=linger_seconds, progress=progress)
+
+
+def run_confirm(settings: Settings, name: str, *, as_json: bool) -> None:
+    """Settles the hops of a route, the last one first, or one hop."""
+    route, hops = _hops_to_settle(load_routes(settings.config), name)
+    settled = [settle_hop(route, hop, recorded_by=_recorded_by()) for hop in hops]
+    if as_json:
+        documents.write({"hops": [asdict(hop) for hop in settled]})
+        return
+    from relaybox.cli.show import show_settled
+
+    show_settled(settled)
+
+
+def _hops_to_settle(routes: Routes, name: str) -> tuple[Route, list[Hop]]:
+    if "/" in name:
+        hop = routes.hop(name)
+        return routes.route(hop.route), [hop]
+    route = routes.route(name)
+    return route, list(reversed(route.hops))
+
+
+def _recorded_by() -> str:
+    return f"{getpass.getuser()} with relaybox {__version__}"
+
+
+def run_version(*, as_json: bool) -> None:
+    """Shows what this installation is."""
+    schema = read_migrations()[-1].number
+    if as_json:
+        documents.write({"version": __version__, "schema": schema})
+    else:
+        print(f"relaybox {__version__}, schema {schema}")

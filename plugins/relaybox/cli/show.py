@@ -1,0 +1,287 @@
+"""The reports on a terminal: tables and bars. Bars go to stderr, so that stdout holds the report alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from relaybox.reliability import show_ratio
+from relaybox.tracing import Place
+
+if TYPE_CHECKING:
+    from relaybox.confirmations import Settled
+    from relaybox.defects import Defect
+    from relaybox.reliability import Delivery
+    from relaybox.routes import Hop
+    from relaybox.schema import StoreInitialised
+    from relaybox.status import HopStatus, Status
+    from relaybox.tracing import HopTrace, Trace
+    from relaybox.transfer import Progress as TransferProgress
+    from relaybox.transfer import TransferSummary
+    from relaybox.verification import LegProof, RouteProof, VerifyProgress
+
+PIPED_WIDTH = 140
+NAMED_DEFECTS = 20
+"""So many defects of a hop are named on a terminal; --json names all."""
+
+
+def _console(*, stderr: bool = False) -> Console:
+    console = Console(stderr=stderr, highlight=False)
+    return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=PIPED_WIDTH)
+
+
+def _table(*columns: str, right: Iterable[str] = ()) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, justify="right" if column in set(right) else "left", overflow="fold")
+    return table
+
+
+def _count(number: int | None) -> str:
+    return "?" if number is None else f"{number:,}"
+
+
+def _clock(moment: datetime | None) -> str:
+    return "-" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] + "Z"
+
+
+def _seconds(seconds: float) -> str:
+    """A duration in its largest sensible unit: 0.2 s, 35 s, 12 min, 5 h, 3 d."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+
+
+def _rates(delivery: Delivery | None) -> tuple[str, str, str]:
+    if delivery is None:
+        return "?", "?", "?"
+    perfect = delivery.reliability == delivery.uniqueness == 1
+    return (
+        show_ratio(delivery.reliability),
+        show_ratio(delivery.uniqueness),
+        f"[{'green' if perfect else 'red'}]{delivery.mode}[/]",
+    )
+
+
+def show_status(status: Status) -> None:
+    """One row per hop, and one per route for its products."""
+    numbers = ("sent", "received", "lag", "settled", "R", "UR")
+    table = _table("hop", "way", "sent", "received", "lag", "last batch", "settled", "R", "UR", "mode", right=numbers)
+    for hop in status.hops:
+        table.add_row(*_hop_row(hop, status.measured_at))
+    for route in status.routes:
+        table.add_row(
+            f"[bold]{route.route.name}[/]",
+            " -> ".join(store.name for store in route.route.path),
+            _count(route.sent),
+            _count(route.received),
+            *("", "whole route", ""),
+            *_rates(route.delivery),
+        )
+    console = _console()
+    console.print(table)
+    for hop in status.hops:
+        if hop.open_batch is not None:
+            missing = ", ".join(map(str, hop.open_batch.missing_slices)) or "none, only to be published"
+            console.print(
+                f"{hop.hop.name}: batch {hop.open_batch.batch} is open, slices to copy: {missing} of {hop.open_batch.slice_count}. "
+                f"{'A transfer is at it.' if hop.driven else f'Resume it with: relaybox transfer {hop.hop.name}'}"
+            )
+
+
+def _hop_row(hop: HopStatus, now: datetime) -> tuple[str, ...]:
+    return (
+        f"{hop.hop.name}{' [cyan]running[/]' if hop.driven else ''}",
+        f"{hop.hop.source.name} -> {hop.hop.destination.name}",
+        _count(hop.sent),
+        _count(hop.received),
+        _lag(hop),
+        "[red]no answer, see below[/]" if hop.errors else _last_batch(hop, now),
+        _count(hop.settled_through),
+        *_rates(hop.delivery),
+    )
+
+
+def _lag(hop: HopStatus) -> str:
+    if not hop.lag_messages:
+        return _count(hop.lag_messages)
+    age = "" if hop.lag_seconds is None else f", {_seconds(hop.lag_seconds)}"
+    return f"[yellow]{hop.lag_messages:,}{age}[/]"
+
+
+def _last_batch(hop: HopStatus, now: datetime) -> str:
+    last = hop.last_batch
+    if last is None:
+        return "none yet"
+    moment, what = (last.published_at, "published") if last.published_at else (last.planned_at, "planned")
+    age = max(0.0, (now - moment).total_seconds())
+    return f"{last.batch}: {last.row_count:,} rows, {what} {_seconds(age)} ago"
+
+
+def show_traces(traces: Sequence[Trace]) -> None:
+    """The way of a message as a list of moments."""
+    console = _console()
+    for trace in traces:
+        sent = trace.sent
+        console.print(f"[bold]{trace.message_id}[/]  route {trace.route}  topic {sent.topic}  sender {escape(sent.sender)}")
+        table = _table("when", "where", "what")
+        table.add_row(_clock(sent.sent_at), sent.store, f"sent: outbox seq {sent.seq:,}, transaction {sent.transaction:,}")
+        if sent.committed_at is not None:
+            table.add_row(_clock(sent.committed_at), sent.store, "committed")
+        for hop in trace.hops:
+            for moment in _hop_moments(hop):
+                table.add_row(*moment)
+        console.print(table)
+
+
+def _hop_moments(hop: HopTrace) -> Iterator[tuple[str, str, str]]:
+    if hop.batch is None:
+        yield "-", hop.source, f"{hop.hop}: {hop.place}"
+        return
+    yield (
+        _clock(hop.planned_at),
+        hop.source,
+        f"{hop.hop}: planned in batch {hop.batch:,}, slice {hop.slice}, for position {hop.position:,}",
+    )
+    if hop.copied_at is not None:
+        yield _clock(hop.copied_at), hop.destination, f"{hop.hop}: copied"
+    if hop.published_at is not None:
+        yield _clock(hop.published_at), hop.destination, f"{hop.hop}: arrived at position {hop.position:,}"
+    if hop.place is Place.GONE:
+        there = "no message" if hop.found_instead is None else f"message {hop.found_instead}"
+        yield (
+            "-",
+            hop.destination,
+            f"[red]{hop.hop}: {there} at position {hop.position:,}[/]. Run: relaybox verify {hop.hop.split('/')[0]}",
+        )
+    if hop.place in (Place.PLANNED, Place.COPIED):
+        yield "-", hop.destination, f"{hop.hop}: {hop.place}"
+    if hop.received_at is not None:
+        yield _clock(hop.received_at), hop.source, f"{hop.hop}: received, recorded by {escape(str(hop.received_by))}"
+    if hop.settled_at is not None:
+        yield _clock(hop.settled_at), hop.source, f"{hop.hop}: settled, recorded by {escape(str(hop.settled_by))}"
+
+
+def show_proof(proof: RouteProof) -> None:
+    """The verdict first, then the numbers behind it, then every defect by name."""
+    console = _console()
+    verdict = {
+        "delivered": "[green]delivered[/]: every message is where it should be, once, unchanged and in order",
+        "in flight": "[yellow]in flight[/]: nothing is wrong; messages are still on their way",
+        "defects": "[red]defects found[/]",
+    }[proof.verdict]
+    console.print(f"[bold]{proof.route}[/] {verdict} ({proof.duration_seconds:.1f} s)")
+    numbers = ("due", "there", "in flight", "batches", "slices", "R", "UR", "defects")
+    table = _table(
+        "compared", "stores", "due", "there", "in flight", "batches", "slices", "R", "UR", "mode", "defects", right=numbers
+    )
+    whole = () if len(proof.hops) == 1 else (proof.end_to_end,)
+    for leg in (*proof.hops, *whole):
+        table.add_row(
+            "end to end" if leg is proof.end_to_end else leg.name,
+            f"{leg.source} -> {leg.destination}",
+            *map(_count, (leg.sent, leg.received, leg.in_flight, leg.batch_count, leg.slice_count)),
+            *_rates(leg.delivery),
+            f"[red]{leg.defect_count:,}[/]" if leg.defect_count else "0",
+        )
+    console.print(table)
+    in_order = proof.sender_count - len(proof.disordered_senders)
+    console.print(f"order: {in_order:,} of {proof.sender_count:,} senders in order at {proof.end_to_end.destination}")
+    if proof.repeated_ids:
+        console.print(f"note: producers gave {len(proof.repeated_ids):,} ids to more than one message; each was delivered")
+    for leg in (*proof.hops, *whole):
+        _show_defects(console, leg)
+
+
+def _show_defects(console: Console, leg: LegProof) -> None:
+    if not leg.defect_count:
+        return
+    tally = Counter(str(defect.kind) for defect in leg.defects)
+    console.print(
+        f"\n[bold]{leg.name}[/] {leg.source} -> {leg.destination}: {', '.join(f'{count:,} {kind}' for kind, count in tally.items())}"
+    )
+    for contradiction in leg.contradictions:
+        console.print(f"  {contradiction}")
+    for defect in leg.defects[:NAMED_DEFECTS]:
+        console.print(f"  {_defect(defect)}")
+    if len(leg.defects) > NAMED_DEFECTS:
+        console.print(f"  and {len(leg.defects) - NAMED_DEFECTS:,} more; --json names all")
+
+
+def _defect(defect: Defect) -> str:
+    place = f" at position {defect.position:,}" if defect.position is not None else ""
+    found = f", found at {defect.found_at:,}" if defect.found_at not in (None, defect.position) else ""
+    return f"{defect.kind:<10} {defect.message_id} of {escape(defect.sender)}{place}{found}"
+
+
+def show_initialised(stores: Sequence[StoreInitialised]) -> None:
+    """What init did, store by store."""
+    console = _console()
+    for store in stores:
+        if not store.changed:
+            console.print(f"{store.store}: up to date")
+            continue
+        console.print(f"{store.store}:")
+        done = {
+            "migrations": ", ".join(store.migrations),
+            "functions": "renewed" if store.functions_renewed else "",
+            "roles": ", ".join(store.roles_created),
+            "segments": ", ".join(store.segments_made),
+            "hops": ", ".join(f"{hop} {what}" for hop, what in store.hops.items() if what != "unchanged"),
+        }
+        for what, text in done.items():
+            if text:
+                console.print(f"  {what}: {text}")
+
+
+def show_transfer(summary: TransferSummary) -> None:
+    """What a transfer moved."""
+    resumed = f", {summary.resumed_count} of them resumed" if summary.resumed_count else ""
+    _console().print(
+        f"{summary.hop}: {summary.row_count:,} messages in {summary.batch_count:,} batches{resumed}, "
+        f"{summary.byte_count / 1e6:,.1f} MB, {_seconds(summary.duration_seconds)}, {summary.rows_per_second:,.0f} messages/s"
+    )
+
+
+def show_settled(hops: Sequence[Settled]) -> None:
+    """How far each hop is settled."""
+    for hop in hops:
+        _console().print(f"{hop.hop}: settled through position {hop.through_position:,}, {hop.newly_settled:,} messages anew")
+
+
+def _bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=_console(stderr=True),
+        transient=True,
+    )
+
+
+@contextmanager
+def verify_bar() -> Iterator[Callable[[VerifyProgress], None]]:
+    """A bar over the rows to hash."""
+    with _bar() as bar:
+        task = bar.add_task("comparing stores", total=None)
+        yield lambda progress: bar.update(task, completed=progress.row_count, total=progress.of_count)
+
+
+@contextmanager
+def transfer_bar(hop: Hop) -> Iterator[Callable[[TransferProgress], None]]:
+    """A bar over the rows of the batch at work."""
+    with _bar() as bar:
+        task = bar.add_task(hop.name, total=None)
+        yield lambda progress: bar.update(
+            task, description=f"{hop.name} batch {progress.batch}", completed=progress.copied, total=progress.row_count
+        )
