@@ -1,0 +1,48 @@
+"""Airflow in the test process: an empty home, and a metadata database that cannot be opened, so that nothing here leans on one."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.world import World
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+# Airflow reads its configuration when it is first imported, hence before any test module.
+os.environ.update(
+    AIRFLOW_HOME=tempfile.mkdtemp(prefix="relaybox-airflow-tests-"),
+    AIRFLOW__CORE__DAGS_FOLDER=str(REPOSITORY / "dags"),
+    AIRFLOW__CORE__PLUGINS_FOLDER=str(REPOSITORY / "plugins"),
+    AIRFLOW__CORE__LOAD_EXAMPLES="False",
+    AIRFLOW__DATABASE__SQL_ALCHEMY_CONN="sqlite:////nowhere/at/all.db",
+)
+
+
+@pytest.fixture
+def connected(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Three initialised stores, each with its Airflow connection."""
+    services = configparser.ConfigParser(interpolation=None)
+    services.read(os.environ["PGSERVICEFILE"])
+    for store in world.routes.stores.values():
+        monkeypatch.setenv(*connection_variable(store.connection, services[store.service]))
+    return world
+
+
+def connection_variable(connection: str, parameters: Mapping[str, str]) -> tuple[str, str]:
+    """The environment variable that gives Airflow a connection."""
+    fields = {
+        "conn_type": "postgres",
+        "host": parameters["host"],
+        "port": int(parameters["port"]),
+        "login": parameters["user"],
+        "password": parameters.get("password", ""),
+        "schema": parameters["dbname"],
+    }
+    return f"AIRFLOW_CONN_{connection.upper()}", json.dumps(fields)

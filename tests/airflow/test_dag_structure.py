@@ -1,0 +1,179 @@
+"""The DAGs that relaybox.yaml gives, without network or database."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk import DAG
+from airflow.sdk.definitions.context import _AIRFLOW_PARSING_CONTEXT_DAG_ID
+from airflow.serialization.serialized_objects import DagSerialization
+
+from tests.airflow.conftest import REPOSITORY
+from tests.world import routes_file
+
+RETRIES = {"attempts": 3, "delay_seconds": 7, "backoff": 3.0, "max_delay_seconds": 60}
+DAG_IDS = {f"relaybox_{kind}__flights_{hop}" for kind in ("transfer", "confirm") for hop in (1, 2)}
+
+
+@pytest.fixture
+def route(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """airline -> hub -> analytics, with retries of its own."""
+    path = routes_file(tmp_path, route={"retries": RETRIES})
+    monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
+    return path
+
+
+@pytest.fixture
+def dags(route: Path) -> Mapping[str, DAG]:
+    return parse().dags
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("a DAG file opened a connection")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr("psycopg2.connect", refuse)
+
+
+def parse() -> DagBag:
+    return DagBag(str(REPOSITORY / "dags"))
+
+
+def schedule(dag: DAG) -> dict[str, Any]:
+    """The serialized timetable."""
+    return DagSerialization.serialize_dag(dag)["timetable"]
+
+
+def assets(value: object) -> Iterator[Mapping[str, Any]]:
+    """All assets in a serialized value."""
+    if isinstance(value, Mapping):
+        if value.get("__type") == "asset":
+            yield value.get("__var", value)
+        yield from (asset for each in value.values() for asset in assets(each))
+    elif isinstance(value, list):
+        yield from (asset for each in value for asset in assets(each))
+
+
+def asset_names(value: object) -> list[str]:
+    return [asset["name"] for asset in assets(value)]
+
+
+def test_each_hop_has_a_transfer_dag_and_a_confirm_dag(route: Path) -> None:
+    """Two hops give four DAGs, and no import error."""
+    bag = parse()
+    assert bag.import_errors == {}
+    assert set(bag.dags) == DAG_IDS
+
+
+def test_dags_are_named_after_their_hops(dags: Mapping[str, DAG]) -> None:
+    """The list of DAGs reads as the route."""
+    titles = {dag_id: dag.dag_display_name for dag_id, dag in dags.items()}
+    assert titles["relaybox_transfer__flights_1"] == "flights/1 airline → hub"
+    assert titles["relaybox_confirm__flights_2"] == "flights/2 hub ← analytics confirm"
+    assert {frozenset(dag.tags) for dag in dags.values()} == {frozenset({"relaybox", "flights"})}
+
+
+def test_assets_tie_the_hops_and_the_confirmations_to_one_chain(dags: Mapping[str, DAG]) -> None:
+    """outbox, log 1, log 2, settled 2, settled 1: each DAG reads what the one before it writes."""
+    reads = {dag_id: asset_names(schedule(dag)) for dag_id, dag in dags.items()}
+    writes = {dag_id: [asset.name for task in dag.tasks for asset in task.outlets] for dag_id, dag in dags.items()}
+    chain = ["relaybox_transfer__flights_1", "relaybox_transfer__flights_2", "relaybox_confirm__flights_2", "relaybox_confirm__flights_1"]
+    assert reads[chain[0]] == ["relaybox/flights/1/outbox"]
+    assert [writes[dag_id] for dag_id in chain[:-1]] == [reads[dag_id] for dag_id in chain[1:]]
+    assert writes[chain[-1]] == ["relaybox/flights/1/settled"]
+
+
+def test_every_transfer_is_watched_and_has_a_timed_fallback(dags: Mapping[str, DAG]) -> None:
+    """New messages start a hop; the clock does if the triggerer is dead. No credential is in the trigger."""
+    for number, store in ((1, "airline"), (2, "hub")):
+        timetable = schedule(dags[f"relaybox_transfer__flights_{number}"])["__var"]
+        assert timetable["timetable"]["__var"]["expression"] == "*/5 * * * *"
+        (asset,) = timetable["asset_condition"]["objects"]
+        (watcher,) = asset["watchers"]
+        assert watcher["trigger"]["classpath"] == "relaybox.airflow.triggers.HopWorkTrigger"
+        assert watcher["trigger"]["kwargs"].items() >= {"hop": f"flights/{number}", "connection": f"relaybox_{store}"}.items()
+
+
+def test_an_asset_has_the_same_watchers_wherever_it_is_named(dags: Mapping[str, DAG]) -> None:
+    """Airflow keeps the watchers that it parsed last: one mention without them would switch the watch off."""
+    watchers: dict[str, set[str]] = {}
+    for dag in dags.values():
+        for asset in assets(DagSerialization.serialize_dag(dag)):
+            watchers.setdefault(asset["name"], set()).add(str(asset.get("watchers")))
+    assert {name: len(mentions) for name, mentions in watchers.items()} == dict.fromkeys(watchers, 1)
+
+
+def test_policy_received_confirms_by_the_hops_own_log_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hop that settles with its own arrival does not wait for the hops after it."""
+    monkeypatch.setenv("RELAYBOX_CONFIG", str(routes_file(tmp_path, route={"policy": "received"})))
+    reads = asset_names(schedule(parse().dags["relaybox_confirm__flights_1"]))
+    assert reads == ["relaybox/flights/2/settled", "relaybox/flights/1/log"]
+
+
+def test_retries_are_the_routes(dags: Mapping[str, DAG]) -> None:
+    """Three attempts are two retries, each delay three times the one before, at most a minute."""
+    for dag in dags.values():
+        for task in dag.tasks:
+            assert task.retries == 2
+            assert task.retry_delay == timedelta(seconds=7)
+            assert task.retry_exponential_backoff == 3.0
+            assert task.max_retry_delay == timedelta(seconds=60)
+
+
+def test_one_run_at_a_time_and_no_catching_up(dags: Mapping[str, DAG]) -> None:
+    """A run drains everything there is: a second one beside it, or one for each missed time, would find nothing."""
+    assert {(dag.max_active_runs, dag.catchup) for dag in dags.values()} == {(1, False)}
+
+
+def test_dags_survive_serialization(dags: Mapping[str, DAG]) -> None:
+    """What the scheduler reads from its database is what the files say; a second parse gives the same."""
+    serialized = {dag_id: DagSerialization.serialize_dag(dag) for dag_id, dag in dags.items()}
+    for dag_id, data in serialized.items():
+        restored = DagSerialization.deserialize_dag(data)
+        assert restored.dag_display_name == dags[dag_id].dag_display_name
+        assert [task.task_id for task in restored.tasks] == [task.task_id for task in dags[dag_id].tasks]
+    assert {dag_id: DagSerialization.serialize_dag(dag) for dag_id, dag in parse().dags.items()} == serialized
+
+
+def test_docs_draw_the_route_and_mark_the_hop(dags: Mapping[str, DAG]) -> None:
+    """The page behind the book icon shows where the hop is, and what to do when it fails."""
+    drawing = "airline ──1──▶ hub ──2──▶ analytics\n               └─── flights/2 ────┘"
+    assert drawing in (dags["relaybox_transfer__flights_2"].doc_md or "")
+    for dag in dags.values():
+        for heading in ("### What it does", "### When it fails", "### Which buttons are safe"):
+            assert heading in (dag.doc_md or "")
+
+
+def test_a_task_builds_only_its_own_dag(route: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker parses the file again for each task: it builds one DAG, not all."""
+    monkeypatch.setenv(_AIRFLOW_PARSING_CONTEXT_DAG_ID, "relaybox_transfer__flights_2")
+    assert set(parse().dags) == {"relaybox_transfer__flights_2"}
+
+
+def test_a_broken_route_file_gives_one_error_that_names_every_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The import error in the UI is the report of the configuration check, per file, with all problems in it."""
+    path = tmp_path / "relaybox.yaml"
+    path.write_text("stores: {airline: {}, hub: 3}\nroutes: {flights: {topics: [], path: [airline, hab]}}\n")
+    monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
+    bag = parse()
+    assert bag.dags == {}
+    assert {Path(file).name for file in bag.import_errors} == {"transfer.py", "confirm.py"}
+    for error in bag.import_errors.values():
+        assert f"ConfigurationError: 3 problems in {path}" in error
+        for problem in ("stores.hub: got 3", 'routes.flights.path[1]: got "hab"', "routes.flights.topics: got a list of 0"):
+            assert problem in error
+
+
+def test_without_a_route_file_the_error_says_where_it_belongs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RELAYBOX_CONFIG unset: relaybox.yaml beside the dags folder, RELAYBOX_HOME overriding that."""
+    monkeypatch.delenv("RELAYBOX_CONFIG", raising=False)
+    monkeypatch.setenv("RELAYBOX_HOME", str(tmp_path))
+    assert all(f"{tmp_path}/relaybox.yaml: no such file" in error for error in parse().import_errors.values())
