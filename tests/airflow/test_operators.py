@@ -1,0 +1,209 @@
+"""What the two tasks of a hop do, with real stores and a spark-submit that only notes how it was called."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import RetryAction
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.execution_time.context import OutletEventAccessors
+
+from relaybox.airflow.assets import log_asset, settled_asset
+from relaybox.airflow.retry_policy import DriverExitPolicy
+from relaybox.airflow.settle_operator import HopSettleOperator
+from relaybox.airflow.transfer_operator import HopTransferOperator
+from relaybox.errors import StoreUnreachable
+from relaybox.local.clusters import find_free_port
+from relaybox.routes import Hop
+from tests.airflow.conftest import REPOSITORY
+from tests.world import World
+
+SPARK_SUBMIT = """\
+#!/bin/sh
+printf '%s\\n' "$@" > "$NOTES/arguments"
+env > "$NOTES/environment"
+cp "$PGSERVICEFILE" "$NOTES/services"
+exit "$(cat "$NOTES/exit_code")"
+"""
+
+
+@dataclass(frozen=True)
+class SparkSubmit:
+    """Stands where spark-submit is found: notes its arguments, environment and service file, and ends as told."""
+
+    notes: Path
+
+    def ends_with(self, code: int) -> None:
+        (self.notes / "exit_code").write_text(str(code))
+
+    @property
+    def arguments(self) -> list[str]:
+        return (self.notes / "arguments").read_text().splitlines()
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return dict(line.split("=", 1) for line in (self.notes / "environment").read_text().splitlines() if "=" in line)
+
+    @property
+    def was_called(self) -> bool:
+        return (self.notes / "arguments").exists()
+
+
+@pytest.fixture
+def spark_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit:
+    """A spark-submit of our own, first on the path, that succeeds."""
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    program = tmp_path / "bin" / "spark-submit"
+    program.parent.mkdir()
+    program.write_text(SPARK_SUBMIT)
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("NOTES", str(notes))
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark", "host": "local[2]"}))
+    submit = SparkSubmit(notes)
+    submit.ends_with(0)
+    return submit
+
+
+
+
+def transfer(world: World, hop: Hop, *, try_number: int = 1) -> tuple[dict[str, int], OutletEventAccessors]:
+    """Executes the transfer task of a hop; returns its XCom and its asset events."""
+    operator = HopTransferOperator(
+        task_id="transfer",
+        hop=hop,
+        application=str(REPOSITORY / "spark_apps" / "transfer.py"),
+        route_file=world.path,
+        outlets=[log_asset(hop)],
+    )
+    return execute(operator, try_number=try_number)
+
+
+def settle(world: World, hop: Hop) -> tuple[dict[str, int], OutletEventAccessors]:
+    """Executes the confirm task of a hop; returns its XCom and its asset events."""
+    return execute(HopSettleOperator(task_id="settle", route=world.route, hop=hop, outlets=[settled_asset(hop)]), try_number=1)
+
+
+def execute(operator: Any, *, try_number: int) -> tuple[dict[str, int], OutletEventAccessors]:
+    events = OutletEventAccessors()
+    context = {"ti": SimpleNamespace(dag_id="a_dag", run_id="a_run", try_number=try_number), "outlet_events": events}
+    return operator.execute(context), events
+
+
+def test_an_empty_hop_is_skipped_without_spark(connected: World, spark_submit: SparkSubmit) -> None:
+    """A look costs milliseconds, a Spark application ten seconds; a skipped task emits no asset event."""
+    with pytest.raises(AirflowSkipException, match="hop flights/1: nothing to move"):
+        transfer(connected, connected.first_hop)
+    assert not spark_submit.was_called
+
+
+def test_a_retry_that_finds_nothing_left_succeeds(connected: World, spark_submit: SparkSubmit) -> None:
+    """The try before it moved everything and was killed before it could wake the next hop: this one does."""
+    connected.send("one", "two")
+    connected.transfer()
+    numbers, events = transfer(connected, connected.first_hop, try_number=2)
+    assert numbers == {"batch": 1, "position": 2}
+    assert events[log_asset(connected.first_hop)].extra == numbers
+    assert not spark_submit.was_called
+
+
+def test_work_starts_the_spark_application(connected: World, spark_submit: SparkSubmit) -> None:
+    """In client mode, with the hop's name and who recorded it, and Spark's own noise turned off."""
+    connected.send("one")
+    transfer(connected, connected.first_hop)
+    arguments = spark_submit.arguments
+    application = arguments.index(str(REPOSITORY / "spark_apps" / "transfer.py"))
+    assert arguments[application + 1 :] == ["--hop", "flights/1", "--recorded-by", "{{ dag.dag_id }} {{ run_id }}"]
+    assert arguments[arguments.index("--master") + 1] == "local[2]"
+    assert arguments[arguments.index("--deploy-mode") + 1] == "client"
+    (option,) = [argument for argument in arguments if argument.startswith("spark.driver.extraJavaOptions=")]
+    assert Path(option.rpartition("file://")[2]).is_file()
+
+
+def test_the_driver_gets_credentials_by_file_and_nothing_of_airflow(connected: World, spark_submit: SparkSubmit) -> None:
+    """Its hop's two stores only; no password in its arguments or environment; the file is gone with the task."""
+    connected.send("one")
+    transfer(connected, connected.first_hop)
+    passwords = {json.loads(os.environ[f"AIRFLOW_CONN_RELAYBOX_{store}"])["password"] for store in ("AIRLINE", "HUB")}
+    services = (spark_submit.notes / "services").read_text()
+    assert [line for line in services.splitlines() if line.startswith("[")] == ["[airline]", "[hub]"]
+    assert all(password in services for password in passwords)
+    seen = "\n".join([*spark_submit.arguments, *spark_submit.environment.values()])
+    assert [password for password in passwords if password in seen] == []
+    assert [name for name in spark_submit.environment if name.startswith("AIRFLOW")] == []
+    assert not Path(spark_submit.environment["PGSERVICEFILE"]).exists()
+    assert spark_submit.environment["RELAYBOX_CONFIG"] == str(connected.path)
+
+
+@pytest.mark.parametrize(("code", "action"), [(65, RetryAction.FAIL), (78, RetryAction.FAIL), (75, RetryAction.DEFAULT)])
+def test_the_drivers_exit_code_decides_about_a_retry(
+    connected: World, spark_submit: SparkSubmit, code: int, action: RetryAction
+) -> None:
+    """The Spark hook's error is what the retry policy reads."""
+    connected.send("one")
+    spark_submit.ends_with(code)
+    with pytest.raises(AirflowException) as failed:
+        transfer(connected, connected.first_hop)
+    assert DriverExitPolicy().evaluate(failed.value, 1, 5).action is action
+
+
+def test_a_store_that_does_not_know_the_hop_is_no_empty_hop(connected: World, spark_submit: SparkSubmit) -> None:
+    """A forgotten `relaybox init` fails at once and says so; skipping for ever would look like peace."""
+    connected.query("airline", "delete from relaybox.hop_out")
+    with pytest.raises(AirflowFailException, match=r"store airline: it does not know hop flights/1\. Run: relaybox init"):
+        transfer(connected, connected.first_hop)
+
+
+def test_a_wrong_password_fails_at_once(connected: World, spark_submit: SparkSubmit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A retry would give the same answer."""
+    change_connection(monkeypatch, "RELAYBOX_AIRLINE", password="wrong")
+    with pytest.raises(AirflowFailException, match="store airline: the server refused the connection"):
+        transfer(connected, connected.first_hop)
+    with pytest.raises(AirflowFailException, match="store airline: the server refused the connection"):
+        settle(connected, connected.first_hop)
+
+
+def test_a_store_that_is_down_is_retried(connected: World, spark_submit: SparkSubmit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transient error passes through as it is."""
+    change_connection(monkeypatch, "RELAYBOX_AIRLINE", port=find_free_port())
+    with pytest.raises(StoreUnreachable):
+        transfer(connected, connected.first_hop)
+    with pytest.raises(StoreUnreachable):
+        settle(connected, connected.first_hop)
+
+
+@pytest.mark.parametrize("connection", ["RELAYBOX_HUB", "SPARK_DEFAULT"])
+def test_a_missing_connection_fails_at_once(
+    connected: World, spark_submit: SparkSubmit, monkeypatch: pytest.MonkeyPatch, connection: str
+) -> None:
+    """Also Spark's own: without it, the hook would submit to a YARN that nobody has."""
+    connected.send("one")
+    monkeypatch.delenv(f"AIRFLOW_CONN_{connection}")
+    with pytest.raises(AirflowFailException, match=f"`{connection.lower()}`.*Add the connection in Airflow"):
+        transfer(connected, connected.first_hop)
+    assert not spark_submit.was_called
+
+
+def test_g7_the_confirm_tasks_settle_from_the_end_to_the_origin(connected: World) -> None:
+    """Hop 1 is settled once hop 2 is, and never before."""
+    connected.send("one", "two", "three")
+    connected.transfer_all()
+    assert settle(connected, connected.first_hop)[0] == {"through_position": 0, "newly_settled": 0}
+    assert settle(connected, connected.second_hop)[0] == {"through_position": 3, "newly_settled": 3}
+    numbers, events = settle(connected, connected.first_hop)
+    assert numbers == {"through_position": 3, "newly_settled": 3}
+    assert events[settled_asset(connected.first_hop)].extra == numbers
+    assert connected.value("airline", "select min(recorded_by) from relaybox.confirmation where state = 'settled'") == "a_dag a_run"
+
+
+def change_connection(monkeypatch: pytest.MonkeyPatch, connection: str, **fields: object) -> None:
+    variable = f"AIRFLOW_CONN_{connection}"
+    monkeypatch.setenv(variable, json.dumps({**json.loads(os.environ[variable]), **fields}))

@@ -1,0 +1,146 @@
+"""The trigger that starts a hop when messages lie there, on real stores."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, closing
+
+import pytest
+from airflow.triggers.base import TriggerEvent
+
+from relaybox.airflow.triggers import HopWorkTrigger
+from relaybox.local.clusters import find_free_port
+from relaybox.schema import open_store
+from tests.world import World, wait_until
+
+POLL_SECONDS = 0.05
+SILENCE_SECONDS = 20 * POLL_SECONDS
+DEADLINE_SECONDS = 20.0
+
+Events = AsyncGenerator[TriggerEvent]
+
+
+def watch(test: Callable[[Events], Awaitable[None]], *, hop: str = "flights/1", connection: str = "relaybox_airline") -> None:
+    """Runs a test beside a trigger."""
+
+    async def run() -> None:
+        trigger = HopWorkTrigger(hop=hop, connection=connection, poll_seconds=POLL_SECONDS)
+        async with aclosing(trigger.run()) as events:
+            await test(events)
+
+    asyncio.run(run())
+
+
+async def next_event(events: Events) -> TriggerEvent:
+    return await asyncio.wait_for(anext(events), DEADLINE_SECONDS)
+
+
+async def nothing_until(events: Events, moment: Callable[[], object]) -> TriggerEvent:
+    """Awaits an event while nothing is due; `moment` then makes it due. The event must come after that."""
+    pending = asyncio.ensure_future(anext(events))
+    done, _ = await asyncio.wait({pending}, timeout=SILENCE_SECONDS)
+    assert not done, "an event that nobody needs"
+    await asyncio.to_thread(moment)
+    return await asyncio.wait_for(pending, DEADLINE_SECONDS)
+
+
+def test_messages_fire_the_trigger_and_an_empty_hop_does_not(connected: World) -> None:
+    """Nobody clicks: an insert is enough. The event tells the hop, and no credential."""
+
+    async def test(events: Events) -> None:
+        event = await nothing_until(events, lambda: connected.send("one"))
+        assert event.payload == {"hop": "flights/1"}
+
+    watch(test)
+
+
+def test_a_log_that_grew_fires_the_trigger_of_the_hop_that_reads_it(connected: World) -> None:
+    """The second hop is watched at the hub."""
+
+    async def test(events: Events) -> None:
+        connected.send("one")
+        await nothing_until(events, connected.transfer)
+
+    watch(test, hop="flights/2", connection="relaybox_hub")
+
+
+def test_a_driven_hop_is_left_alone(connected: World) -> None:
+    """While a driver is connected there is no event; when it leaves work behind there is one."""
+
+    async def test(events: Events) -> None:
+        driver = open_store(connected.first_hop.source, application_name="relaybox flights/1 driver")
+        with closing(driver):
+            connected.send("one")
+            await nothing_until(events, driver.close)
+
+    watch(test)
+
+
+def test_a_lost_session_is_opened_again(connected: World) -> None:
+    """A restart of the store costs a moment, not the watch."""
+
+    async def test(events: Events) -> None:
+        await nothing_until(events, lambda: connected.send("one"))
+        connected.transfer()
+        await nothing_until(events, lambda: (_end_watchers(connected), connected.send("two")))
+
+    watch(test)
+
+
+def _end_watchers(world: World) -> None:
+    ended = world.query(
+        "airline",
+        "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'relaybox watch' and datname = current_database()",
+    )
+    assert ended == [(True,)]
+
+
+def test_a_connection_that_is_mended_is_enough(connected: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing Airflow connection, a dead port and an uninitialised store are waited for, with growing delays."""
+    variable = "AIRFLOW_CONN_RELAYBOX_AIRLINE"
+    good = os.environ[variable]
+    monkeypatch.delenv(variable)
+
+    async def test(events: Events) -> None:
+        connected.send("one")
+        pending = asyncio.ensure_future(next_event(events))
+        await asyncio.sleep(0)
+        for fields in ({**json.loads(good), "port": find_free_port()}, {**json.loads(good), "schema": "postgres"}, json.loads(good)):
+            await asyncio.wait({pending}, timeout=SILENCE_SECONDS)
+            assert not pending.done()
+            monkeypatch.setenv(variable, json.dumps(fields))
+        assert (await pending).payload == {"hop": "flights/1"}
+
+    watch(test)
+
+
+def test_hops_of_one_store_share_one_session(connected: World) -> None:
+    """The stream of one trigger shows every hop that leaves the store, so that siblings need none of their own."""
+    trigger = HopWorkTrigger(hop="flights/1", connection="relaybox_airline", poll_seconds=POLL_SECONDS)
+    sibling = HopWorkTrigger(hop="other/1", connection="relaybox_airline", poll_seconds=POLL_SECONDS, patience_seconds=9.0)
+    assert trigger.shared_stream_key() == sibling.shared_stream_key()
+    assert trigger.shared_stream_key() != HopWorkTrigger(hop="flights/2", connection="relaybox_hub").shared_stream_key()
+
+
+def test_the_trigger_comes_back_from_its_serialized_form() -> None:
+    """What the triggerer reads from Airflow's database: the name of a connection, never what is in it."""
+    trigger = HopWorkTrigger(hop="flights/1", connection="relaybox_airline", patience_seconds=3.0)
+    path, kwargs = trigger.serialize()
+    assert path == "relaybox.airflow.triggers.HopWorkTrigger"
+    assert HopWorkTrigger(**kwargs).serialize() == trigger.serialize()
+    assert "password" not in str(kwargs)
+
+
+def test_the_watch_ends_with_its_trigger(connected: World) -> None:
+    """A closed trigger leaves no session behind."""
+
+    async def test(events: Events) -> None:
+        connected.send("one")
+        await next_event(events)
+
+    watch(test)
+    watchers = "select count(*) from pg_stat_activity where application_name = 'relaybox watch' and datname = current_database()"
+    wait_until(lambda: connected.value("airline", watchers) == 0, "the session is closed")
