@@ -41,6 +41,11 @@ class Slice:
     def last_position(self) -> int:
         return self.first_position + self.row_count - 1
 
+    @property
+    def is_dense(self) -> bool:
+        """As many rows as numbers in the range: every row in it is the batch's, since no two share a number."""
+        return self.row_count == self.last_read - self.first_read + 1
+
 
 @dataclass(frozen=True)
 class Cut:

@@ -178,15 +178,20 @@ def _pipe_rows(source: Connection, destination: Connection, order: CopyOrder, sl
 
 def _read_query(source: Connection, order: CopyOrder, slice_: Slice) -> str:
     """The slice's rows as a query with literals: COPY takes no parameters."""
-    if order.reads_log is None:
-        function, arguments = (
-            "relaybox.read_outbox_slice(%s::pg_snapshot, %s::pg_snapshot, %s::text[], %s::bigint, %s::bigint, %s::bigint)",
-            (order.lower, order.upper, list(order.topics or ()), slice_.first_read, slice_.last_read, slice_.first_position),
-        )
-    else:
+    if order.reads_log is not None:
         function, arguments = (
             "relaybox.read_log_slice(%s, %s::bigint, %s::bigint, %s::bigint)",
             (order.reads_log, slice_.first_read, slice_.last_read, slice_.first_position),
+        )
+    elif slice_.is_dense:
+        function, arguments = (
+            "relaybox.read_dense_slice(%s::bigint, %s::bigint, %s::bigint)",
+            (slice_.first_read, slice_.last_read, slice_.first_position),
+        )
+    else:
+        function, arguments = (
+            "relaybox.read_outbox_slice(%s::pg_snapshot, %s::pg_snapshot, %s::text[], %s::bigint, %s::bigint, %s::bigint)",
+            (order.lower, order.upper, list(order.topics or ()), slice_.first_read, slice_.last_read, slice_.first_position),
         )
     with source.cursor() as cursor:
         return str(cursor.mogrify(f"select {COLUMNS} from {function}", arguments).decode())

@@ -3,7 +3,7 @@
 -- finished since. One transaction left open does not make every read start at its beginning.
 create or replace function relaybox.outbox_buckets(lower_ pg_snapshot, upper_ pg_snapshot, topics_ text[], bucket_seqs bigint)
 returns table (first_seq bigint, last_seq bigint, row_count bigint)
-language sql stable
+language sql stable parallel safe
 as $$
     select min(p.seq), max(p.seq), count(*)
     from (

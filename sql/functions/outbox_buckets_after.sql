@@ -4,7 +4,7 @@ create or replace function relaybox.outbox_buckets_after(
     lower_ pg_snapshot, upper_ pg_snapshot, topics_ text[], bucket_seqs bigint, after_seq bigint, pair_last_seq bigint, max_rows bigint
 )
 returns table (first_seq bigint, last_seq bigint, row_count bigint)
-language sql stable
+language sql stable parallel safe
 as $$
     select min(p.seq), max(p.seq), count(*)
     from (

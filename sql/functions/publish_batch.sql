@@ -38,8 +38,13 @@ begin
             message = format('hop %s: batch %s has %s receipts of %s slices', head.hop, batch_, receipt_count, slice_count_),
             hint = 'A slice was not copied yet. Run the transfer again; it resumes this batch.';
     end if;
-    select count(*) into rows_here from relaybox.log l
-    where l.hop_id = log_id and l.position >= first_position_ and l.position <= last_position_;
+    -- rows this fresh are not all-visible yet: a bitmap visits each page once, an index-only scan once per row
+    set local enable_indexonlyscan = off;
+    set local enable_indexscan = off;
+    set local work_mem = '64MB';
+    -- dynamic, because only so may plpgsql count in parallel
+    execute 'select count(*) from relaybox.log l where l.hop_id = $1 and l.position >= $2 and l.position <= $3'
+    into rows_here using log_id, first_position_, last_position_;
     if rows_here <> last_position_ - first_position_ + 1 then
         raise exception using errcode = 'RB014',
             message = format(

@@ -7,7 +7,7 @@ returns table (
     "position" bigint, index bigint, epoch integer, message_id uuid, sent_at timestamptz,
     topic text, sender text, key text, headers jsonb, payload text, payload_bytes bytea
 )
-language sql stable
+language sql stable parallel safe
 as $$
     select
         l.position - first_read + first_position, l.index, l.epoch, l.message_id, l.sent_at,

@@ -7,7 +7,7 @@ returns table (
     "position" bigint, index bigint, epoch integer, message_id uuid, sent_at timestamptz,
     topic text, sender text, key text, headers jsonb, payload text, payload_bytes bytea
 )
-language sql stable
+language sql stable parallel safe
 as $$
     select
         first_position - 1 + row_number() over (order by o.seq),

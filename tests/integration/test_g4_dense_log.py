@@ -8,7 +8,7 @@ import pytest
 from relaybox import errors
 from relaybox.copying import copy_slice
 from tests.integration.test_g3_no_duplicate import planned_batch, publish
-from tests.world import World
+from tests.world import World, insert
 
 
 def test_g4_positions_stay_dense_over_batches_segments_and_hops(world: World) -> None:
@@ -123,3 +123,23 @@ def test_g4_reading_a_hop_that_does_not_arrive_here_is_denied_in_words(world: Wo
         world.query("hub", "select * from relaybox.read_log('flihgts/1')")
     assert denied.value.pgcode == "RB004"
     assert "flights/1" in str(denied.value)
+
+
+def test_g4_slices_that_fill_their_range_and_slices_with_holes_are_both_exact(world: World) -> None:
+    """A slice without holes in seq is read without snapshots; one with a rolled back, foreign or still open row is not."""
+    world.change_route(limits={"batch_rows": 100, "slice_rows": 8})
+    world.send_many(20)
+    with world.session() as undone, world.session() as still_open:
+        insert(undone, "rolled back")
+        insert(still_open, "in a later pair")
+        undone.rollback()
+        world.send("of another route", topic="invoices")
+        world.send_many(20, prefix="n")
+        planned, order = planned_batch(world)
+        still_open.commit()
+    assert {slice_.is_dense for slice_ in planned.batch.slices} == {True, False}
+    for slice_ in planned.batch.slices:
+        copy_slice(order, slice_)
+    publish(world, planned)
+    world.transfer()
+    assert world.payloads() == [*(f"m{n}" for n in range(1, 21)), *(f"n{n}" for n in range(1, 21)), "in a later pair"]

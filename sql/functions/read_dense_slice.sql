@@ -1,0 +1,15 @@
+-- The rows of an outbox slice that fills its range: as many rows as seqs, so every seq in it is the batch's, and the
+-- position follows from the seq. Same rows as read_outbox_slice, without looking at snapshots or numbering rows.
+create or replace function relaybox.read_dense_slice(first_seq bigint, last_seq bigint, first_position bigint)
+returns table (
+    "position" bigint, index bigint, epoch integer, message_id uuid, sent_at timestamptz,
+    topic text, sender text, key text, headers jsonb, payload text, payload_bytes bytea
+)
+language sql stable parallel safe
+as $$
+    select
+        o.seq - first_seq + first_position, coalesce(o.index, o.seq - first_seq + first_position),
+        o.epoch, o.message_id, o.sent_at, o.topic, o.sender, o.key, o.headers, o.payload, o.payload_bytes
+    from relaybox.outbox o
+    where o.seq >= first_seq and o.seq <= last_seq
+$$;
