@@ -1,0 +1,249 @@
+"""relaybox.yaml: which stores there are, and which routes carry which topics through them.
+
+The smallest file names stores and routes; everything else has a default:
+
+```yaml
+stores:
+  airline: {}
+  hub: {}
+  analytics: {}
+routes:
+  flights:
+    topics: [flights]
+    path: [airline, hub, analytics]
+```
+
+**`stores.<store>`**: one Postgres database. A secret never stands here.
+
+| key | default | rule |
+|---|---|---|
+| `service` | the store's name | the libpq service that code connects with; one per store |
+| `connection` | `relaybox_<store>` | the Airflow connection that the service file is written from; one per store |
+
+**`routes.<route>`**: two stores make one hop, three make two. Hops are numbered from 1: `flights/1` reads the outbox of
+`airline`, `flights/2` reads the log that `flights/1` filled in `hub`.
+
+| key | default | rule |
+|---|---|---|
+| `topics` | | one or more, each once |
+| `path` | | two or more stores of this file, each once: a loop would carry a message round for ever |
+| `policy` | `cascade` | a batch is settled when the next store has it (`received`), or the next hop settled it (`cascade`) |
+
+**`routes.<route>.limits`**
+
+| key | default | rule |
+|---|---|---|
+| `batch_rows` | 1000000 | 1 to 10000000: how many messages one batch has at most |
+| `slice_rows` | 100000 | 1 to `batch_rows` (also by default): how many one task copies; a batch has at most 10000 slices |
+| `slice_timeout_seconds` | 900 | 1 to 86400: how long one try at a slice may take |
+| `linger_seconds` | 0 | 0 to 3600: how long an empty hop waits for more messages before the transfer ends |
+
+**`routes.<route>.retries`**, of the tasks of its hops
+
+| key | default | rule |
+|---|---|---|
+| `attempts` | 5 | 1 to 100: how often a task is tried, the first time included |
+| `delay_seconds` | 10 | 0 to 86400: before the second try |
+| `backoff` | 2.0 | 1 to 10: each delay is so many times the one before |
+| `max_delay_seconds` | 300 | `delay_seconds` to 86400: no delay is longer; at least `delay_seconds` by default |
+
+Store and route names are a small letter and up to 29 more of `a-z 0-9 _ -`; topics are 1 to 48 of `a-z 0-9 _ . -`; services
+and connections are 1 to 63 of `A-Z a-z 0-9 _ . -`, the first a letter or a digit. Durations are whole seconds. A store,
+`limits` or `retries` with nothing behind it has all its defaults.
+
+The file is YAML in UTF-8, at most 1 MiB, 16 levels and 50,000 keys and values, each alias counted as a copy. Unknown keys, keys
+written twice and tags are refused; `<<` is a key like any other. Two routes may share stores, hops and topics: each hop has
+a log of its own.
+"""
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+from relaybox.errors import ConfigurationError
+from relaybox.route_file import read_route_file
+from relaybox.route_problems import show, suggest
+from relaybox.route_rules import FileRules, RouteRules, StoreRules, check_rules
+
+
+@dataclass(frozen=True)
+class Store:
+    """One Postgres database: `service` for libpq, `connection` for Airflow."""
+
+    name: str
+    service: str
+    connection: str
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much a hop moves at once; `slice_rows` is never above `batch_rows`."""
+
+    batch_rows: int
+    slice_rows: int
+    slice_timeout_seconds: int
+    linger_seconds: int
+
+
+@dataclass(frozen=True)
+class Retries:
+    """How often a task of a hop is tried, the first time included, and how long it waits in between."""
+
+    attempts: int
+    delay_seconds: int
+    backoff: float
+    max_delay_seconds: int
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One edge of a route.
+
+    Attributes:
+        name: the route's name and the hop's number: `flights/1`. Always matches `[a-z0-9_-]+/[0-9]+`.
+        upstream: the hop whose log this one reads; None: it reads the outbox of `source`.
+        downstream: the hop that reads this one's log; None: it is the route's last.
+    """
+
+    name: str
+    route: str
+    number: int
+    source: Store
+    destination: Store
+    topics: tuple[str, ...]
+    upstream: str | None
+    downstream: str | None
+    policy: str
+    limits: Limits
+    retries: Retries
+
+
+@dataclass(frozen=True)
+class Route:
+    """A named path of stores for some topics, with its hops in order."""
+
+    name: str
+    topics: tuple[str, ...]
+    path: tuple[Store, ...]
+    policy: str
+    limits: Limits
+    retries: Retries
+    hops: tuple[Hop, ...]
+
+
+@dataclass(frozen=True)
+class Routes:
+    """What a relaybox.yaml says; `path` is the file's absolute path."""
+
+    stores: Mapping[str, Store]
+    routes: Mapping[str, Route]
+    path: Path
+
+    @property
+    def hops(self) -> tuple[Hop, ...]:
+        """Every hop, in the order of the file and along each path."""
+        return tuple(hop for route in self.routes.values() for hop in route.hops)
+
+    @property
+    def unused_stores(self) -> tuple[Store, ...]:
+        """The stores that no route passes through: no error, since a store may be prepared before its first route."""
+        used = {store for route in self.routes.values() for store in route.path}
+        return tuple(store for store in self.stores.values() if store not in used)
+
+    def store(self, name: str) -> Store:
+        """The store of that name; a ConfigurationError that names the nearest one if there is none."""
+        return self.stores[self._known("store", name, self.stores)]
+
+    def route(self, name: str) -> Route:
+        """The route of that name; a ConfigurationError that names the nearest one if there is none."""
+        return self.routes[self._known("route", name, self.routes)]
+
+    def hop(self, name: str) -> Hop:
+        """The hop of that name, as in `flights/1`; a ConfigurationError that names the nearest one if there is none."""
+        hops = {hop.name: hop for hop in self.hops}
+        return hops[self._known("hop", name, hops)]
+
+    def _known(self, kind: str, name: str, known: Collection[str]) -> str:
+        if name not in known:
+            raise ConfigurationError(f"{self.path}: there is no {kind} {show(name)}.", next_step=suggest(name, known))
+        return name
+
+
+def load_routes(path: str | Path | None = None) -> Routes:
+    """Reads and checks a relaybox.yaml. Connects to nothing.
+
+    Args:
+        path: the file; by default $RELAYBOX_CONFIG, or relaybox.yaml in the working directory if that is unset or empty.
+
+    Raises:
+        ConfigurationError: everything that is wrong in the file, one line per problem; a retry does not help.
+    """
+    file = Path(path or os.environ.get("RELAYBOX_CONFIG") or "relaybox.yaml").absolute()
+    return _routes(check_rules(read_route_file(file)), file)
+
+
+def _routes(rules: FileRules, path: Path) -> Routes:
+    stores = {name: _store(name, store) for name, store in rules.stores.items()}
+    routes = {name: _route(name, route, stores) for name, route in rules.routes.items()}
+    return Routes(stores, routes, path)
+
+
+def _store(name: str, rules: StoreRules) -> Store:
+    return Store(name, service=rules.service or name, connection=rules.connection or f"relaybox_{name}")
+
+
+def _route(name: str, rules: RouteRules, stores: Mapping[str, Store]) -> Route:
+    route = Route(
+        name=name,
+        topics=tuple(rules.topics),
+        path=tuple(stores[store] for store in rules.path),
+        policy=rules.policy,
+        limits=_limits(rules),
+        retries=_retries(rules),
+        hops=(),
+    )
+    return replace(route, hops=_hops(route))
+
+
+def _limits(rules: RouteRules) -> Limits:
+    limits = rules.limits
+    return Limits(
+        batch_rows=limits.batch_rows,
+        slice_rows=min(limits.slice_rows, limits.batch_rows),  # only the default can be above: the rules refuse another
+        slice_timeout_seconds=limits.slice_timeout_seconds,
+        linger_seconds=limits.linger_seconds,
+    )
+
+
+def _retries(rules: RouteRules) -> Retries:
+    retries = rules.retries
+    return Retries(
+        attempts=retries.attempts,
+        delay_seconds=retries.delay_seconds,
+        backoff=retries.backoff,
+        max_delay_seconds=max(retries.max_delay_seconds, retries.delay_seconds),  # as above, for the default alone
+    )
+
+
+def _hops(route: Route) -> tuple[Hop, ...]:
+    return tuple(
+        _hop(route, number, source, destination) for number, (source, destination) in enumerate(pairwise(route.path), start=1)
+    )
+
+
+def _hop(route: Route, number: int, source: Store, destination: Store) -> Hop:
+    return Hop(
+        name=f"{route.name}/{number}",
+        route=route.name,
+        number=number,
+        source=source,
+        destination=destination,
+        topics=route.topics,
+        upstream=f"{route.name}/{number - 1}" if number > 1 else None,
+        downstream=f"{route.name}/{number + 1}" if destination != route.path[-1] else None,
+        policy=route.policy,
+        limits=route.limits,
+        retries=route.retries,
+    )

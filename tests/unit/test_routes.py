@@ -1,0 +1,503 @@
+"""relaybox.yaml: what a good file means, and that a bad one is answered with everything that is wrong in it."""
+
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from relaybox.errors import ConfigurationError
+from relaybox.routes import Limits, Retries, Routes, Store, load_routes
+
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "relaybox.yaml"
+SMALLEST = """\
+stores:
+  airline: {}
+  hub: {}
+  analytics: {}
+routes:
+  flights:
+    topics: [flights]
+    path: [airline, hub, analytics]
+"""
+
+
+def load(tmp_path: Path, content: str | bytes) -> Routes:
+    path = tmp_path / "relaybox.yaml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return load_routes(path)
+
+
+def problems(tmp_path: Path, content: str | bytes) -> list[str]:
+    """The message's lines after the first, without the file name: `line: place: text`."""
+    with pytest.raises(ConfigurationError) as caught:
+        load(tmp_path, content)
+    heading, *lines = str(caught.value).split("\n")
+    assert re.fullmatch(r"(1 problem|\d+ problems) in .*/relaybox\.yaml", heading)
+    return [line.removeprefix("relaybox.yaml:") for line in lines]
+
+
+def section(text: str) -> str:
+    """The smallest file with one more line in its route, which is line 9."""
+    return f"{SMALLEST}    {text}\n"
+
+
+def test_smallest_file_gets_every_default(tmp_path: Path) -> None:
+    """Stores, topics and a path are enough."""
+    routes = load(tmp_path, SMALLEST)
+    route = routes.route("flights")
+    assert routes.store("hub") == Store("hub", service="hub", connection="relaybox_hub")
+    assert route.topics == ("flights",)
+    assert [store.name for store in route.path] == ["airline", "hub", "analytics"]
+    assert route.policy == "cascade"
+    assert route.limits == Limits(batch_rows=1_000_000, slice_rows=100_000, slice_timeout_seconds=900, linger_seconds=0)
+    assert route.retries == Retries(attempts=5, delay_seconds=10, backoff=2.0, max_delay_seconds=300)
+    assert routes.path == tmp_path / "relaybox.yaml"
+
+
+def test_path_becomes_a_chain_of_hops(tmp_path: Path) -> None:
+    """The first hop reads the outbox; each other reads the log of the one before; all share the route's settings."""
+    routes = load(tmp_path, SMALLEST)
+    first, second = routes.hops
+    assert (first.name, first.number, first.source.name, first.destination.name) == ("flights/1", 1, "airline", "hub")
+    assert (first.upstream, first.downstream) == (None, "flights/2")
+    assert (second.name, second.number, second.source.name, second.destination.name) == ("flights/2", 2, "hub", "analytics")
+    assert (second.upstream, second.downstream) == ("flights/1", None)
+    route = routes.route("flights")
+    assert route.hops == (first, second)
+    for hop in route.hops:
+        assert (hop.route, hop.topics, hop.policy) == (route.name, route.topics, route.policy)
+        assert (hop.limits, hop.retries) == (route.limits, route.retries)
+
+
+def test_written_values_replace_defaults(tmp_path: Path) -> None:
+    """Each value of the file arrives where it belongs."""
+    routes = load(
+        tmp_path,
+        """\
+        stores: {a: {service: db-a, connection: Conn.A}, b: }
+        routes:
+          r:
+            topics: [x, y.z, 2026-11-21]
+            path: [a, b]
+            policy: received
+            limits: {batch_rows: 500, slice_rows: 50, slice_timeout_seconds: 7, linger_seconds: 3}
+            retries: {attempts: 2, delay_seconds: 4, backoff: 3, max_delay_seconds: 8}
+        """,
+    )
+    hop = routes.hop("r/1")
+    assert hop.source == Store("a", service="db-a", connection="Conn.A")
+    assert hop.destination == Store("b", service="b", connection="relaybox_b")
+    assert (hop.topics, hop.policy) == (("x", "y.z", "2026-11-21"), "received")
+    assert hop.limits == Limits(batch_rows=500, slice_rows=50, slice_timeout_seconds=7, linger_seconds=3)
+    assert hop.retries == Retries(attempts=2, delay_seconds=4, backoff=3.0, max_delay_seconds=8)
+
+
+def test_defaults_follow_the_value_they_are_bound_to(tmp_path: Path) -> None:
+    """A small batch_rows or a long delay_seconds alone contradicts nothing."""
+    hop = load(tmp_path, section("limits: {batch_rows: 10}\n    retries: {delay_seconds: 600}")).hop("flights/1")
+    assert hop.limits.slice_rows == 10
+    assert hop.retries.max_delay_seconds == 600
+
+
+def test_empty_sections_have_their_defaults(tmp_path: Path) -> None:
+    """`limits:` and `retries:` with everything commented out are no error."""
+    assert load(tmp_path, section("limits:\n    retries:")) == load(tmp_path, SMALLEST)
+
+
+def test_empty_route_is_told_what_it_needs(tmp_path: Path) -> None:
+    """A route has no default for where it leads."""
+    assert problems(tmp_path, f"{SMALLEST}  next:\n  last: 5\n") == [
+        "9: routes.next.path: missing; expected a list of two or more stores",
+        "9: routes.next.topics: missing; expected a list of one or more topics",
+        "10: routes.last: got 5; expected a section with the keys topics, path, policy, limits, retries",
+    ]
+
+
+def test_alias_stands_for_a_copy(tmp_path: Path) -> None:
+    """Two routes may share a section by an anchor."""
+    routes = load(
+        tmp_path,
+        """\
+        stores: {a: {}, b: {}}
+        routes:
+          r: {topics: [x], path: [a, b], limits: &small {batch_rows: 10}}
+          s: {topics: [y], path: [b, a], limits: *small}
+        """,
+    )
+    assert routes.hop("s/1").limits == routes.hop("r/1").limits
+
+
+def test_routes_may_share_topics_and_stores(tmp_path: Path) -> None:
+    """Each hop has a log of its own: one topic may take two ways from one outbox, even to the same store."""
+    routes = load(tmp_path, f"{SMALLEST}  again: {{topics: [flights], path: [airline, hub]}}\n")
+    assert [hop.name for hop in routes.hops] == ["flights/1", "flights/2", "again/1"]
+
+
+def test_unused_store_is_named_but_no_error(tmp_path: Path) -> None:
+    """A store may be prepared before its first route."""
+    routes = load(tmp_path, SMALLEST.replace("routes:", "  spare: {}\nroutes:"))
+    assert [store.name for store in routes.unused_stores] == ["spare"]
+
+
+def test_unknown_names_are_answered_with_the_nearest(tmp_path: Path) -> None:
+    """A mistyped hop, route or store of a command gets an error that helps."""
+    routes = load(tmp_path, SMALLEST)
+    with pytest.raises(ConfigurationError, match=r'no hop "flihgts/1"\. Did you mean flights/1\? Known: flights/1, flights/2'):
+        routes.hop("flihgts/1")
+    with pytest.raises(ConfigurationError, match=r'no route "fligths"\. Did you mean flights\?'):
+        routes.route("fligths")
+    with pytest.raises(ConfigurationError, match=r'no store "x\\ny"\. Known: airline, analytics, hub'):
+        routes.store("x\ny")
+
+
+def test_hops_can_be_sent_to_executors(tmp_path: Path) -> None:
+    """Routes survive pickling."""
+    routes = load(tmp_path, SMALLEST)
+    assert pickle.loads(pickle.dumps(routes)) == routes
+
+
+def test_file_is_found_by_environment_then_by_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """$RELAYBOX_CONFIG wins over ./relaybox.yaml; set to nothing it counts as unset."""
+    expected = load(tmp_path, SMALLEST)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RELAYBOX_CONFIG", raising=False)
+    assert load_routes() == expected
+    monkeypatch.setenv("RELAYBOX_CONFIG", "")
+    assert load_routes() == expected
+    monkeypatch.setenv("RELAYBOX_CONFIG", str(EXAMPLE))
+    assert load_routes().path == EXAMPLE
+
+
+def test_example_shows_every_key_and_every_default(tmp_path: Path) -> None:
+    """docs/examples/relaybox.yaml is complete, and what it calls a default is one."""
+    document = yaml.safe_load(EXAMPLE.read_text())
+    example, smallest = load_routes(EXAMPLE), load(tmp_path, SMALLEST)
+    assert example.route("flights") == smallest.route("flights")
+    assert document["stores"]["airline"].keys() == {"service", "connection"}
+    assert document["routes"]["flights"].keys() == {"topics", "path", "policy", "limits", "retries"}
+    assert document["routes"]["flights"]["limits"].keys() == Limits.__dataclass_fields__.keys()
+    assert document["routes"]["flights"]["retries"].keys() == Retries.__dataclass_fields__.keys()
+
+
+def test_everything_wrong_is_reported_at_once(tmp_path: Path) -> None:
+    """One reading names every problem, in the order of the file, each with line, place, value and rule."""
+    assert problems(
+        tmp_path,
+        """\
+stores:
+  airline: {}
+  Hub: {}
+  mirror: {service: airline, pasword: x}
+route: {}
+routes:
+  flights:
+    topics: [flights, flights]
+    path: [airlnie, mirror, mirror]
+    policy: recieved
+    limits: {batch_rows: 0, slice_timeout: 5, linger_seconds: 3601}
+    retries: {delay_seconds: 20, max_delay_seconds: 19}
+  second:
+    topics: []
+""",
+    ) == [
+        '3: stores.Hub: got "Hub"; expected a name of 1 to 30 of a-z 0-9 _ -, the first a letter',
+        "4: stores.mirror.pasword: unknown key. Known: connection, service",
+        '4: stores.mirror.service: got "airline", the service of store airline too; expected one service per database',
+        "5: route: unknown key. Did you mean routes? Known: routes, stores",
+        '8: routes.flights.topics[1]: got "flights", which is at [0] too; expected each topic once',
+        (
+            '9: routes.flights.path[0]: got "airlnie"; expected a store of this file. '
+            "Did you mean airline? Known: Hub, airline, mirror"
+        ),
+        '9: routes.flights.path[2]: got "mirror", which is at [1] too; expected a path without a loop',
+        '10: routes.flights.policy: got "recieved"; expected a policy. Did you mean received? Known: cascade, received',
+        "11: routes.flights.limits.batch_rows: got 0; expected a whole number from 1 to 10000000",
+        "11: routes.flights.limits.linger_seconds: got 3601; expected a whole number from 0 to 3600",
+        (
+            "11: routes.flights.limits.slice_timeout: unknown key. Did you mean slice_timeout_seconds? "
+            "Known: batch_rows, linger_seconds, slice_rows, slice_timeout_seconds"
+        ),
+        "12: routes.flights.retries.max_delay_seconds: got 19; expected at least delay_seconds, which is 20",
+        "13: routes.second.path: missing; expected a list of two or more stores",
+        "14: routes.second.topics: got a list of 0; expected a list of one or more topics",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("limits: {batch_rows: 10000001}", "limits.batch_rows: got 10000001; expected a whole number from 1 to 10000000"),
+        ("limits: {batch_rows: true}", "limits.batch_rows: got true; expected a whole number from 1 to 10000000"),
+        ("limits: {batch_rows: 1.0}", "limits.batch_rows: got 1.0; expected a whole number from 1 to 10000000"),
+        ("limits: {batch_rows: many}", 'limits.batch_rows: got "many"; expected a whole number from 1 to 10000000'),
+        ("limits: {batch_rows: }", "limits.batch_rows: got nothing; expected a whole number from 1 to 10000000"),
+        ("limits: {slice_rows: -1}", "limits.slice_rows: got -1; expected a whole number from 1 to 10000000"),
+        ("limits: {slice_rows: 1000001}", "limits.slice_rows: got 1000001; expected at most batch_rows, which is 1000000"),
+        (
+            "limits: {slice_rows: 99}",
+            "limits.slice_rows: got 99; expected so many that 1000000 batch_rows make at most 10000 slices",
+        ),
+        ("limits: {slice_timeout_seconds: 0}", "limits.slice_timeout_seconds: got 0; expected a whole number from 1 to 86400"),
+        ("limits: {linger_seconds: -1}", "limits.linger_seconds: got -1; expected a whole number from 0 to 3600"),
+        (
+            "retries: [1]",
+            "retries: got a list of 1; expected a section with the keys attempts, delay_seconds, backoff, max_delay_seconds",
+        ),
+        ("retries: {attempts: 0}", "retries.attempts: got 0; expected a whole number from 1 to 100"),
+        ("retries: {delay_seconds: 86401}", "retries.delay_seconds: got 86401; expected a whole number from 0 to 86400"),
+        ("retries: {backoff: 0.9}", "retries.backoff: got 0.9; expected a number from 1 to 10"),
+        ("retries: {backoff: .inf}", "retries.backoff: got Infinity; expected a number from 1 to 10"),
+        ("retries: {backoff: .nan}", "retries.backoff: got NaN; expected a number from 1 to 10"),
+        ("retries: {max_delay_seconds: 9}", "retries.max_delay_seconds: got 9; expected at least delay_seconds, which is 10"),
+        (
+            "policy: processed",
+            'policy: got "processed"; expected a policy; processed is not yet available. Known: received, cascade',
+        ),
+        ("policy: [received]", "policy: got a list of 1; expected a text, the name of a policy"),
+        ("order: fifo", "order: unknown key. Known: limits, path, policy, retries, topics"),
+        ("<<: {}", '"<<": unknown key. Known: limits, path, policy, retries, topics'),
+    ],
+)
+def test_value_against_its_rule(tmp_path: Path, line: str, problem: str) -> None:
+    """Each key of a route names the value that it got and what it takes."""
+    assert problems(tmp_path, section(line)) == [f"9: routes.flights.{problem}"]
+
+
+def test_key_written_twice_is_refused(tmp_path: Path) -> None:
+    """YAML would keep the last in silence; both lines are named."""
+    assert problems(tmp_path, section("topics: [again]")) == [
+        "7: routes.flights.topics: written twice, at line 7 and at line 9; keep one"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("[]", "path: got a list of 0; expected two or more stores, the first with the outbox"),
+        ("[hub]", "path: got a list of 1; expected two or more stores, the first with the outbox"),
+        ("hub", 'path: got "hub"; expected a list of two or more stores'),
+        ("[hub, 5]", "path[1]: got 5; expected the name of a store"),
+        ("[hub, {}]", "path[1]: got a section; expected the name of a store"),
+        ("[hub, airline, hub]", 'path[2]: got "hub", which is at [0] too; expected a path without a loop'),
+    ],
+)
+def test_path_leads_from_store_to_store(tmp_path: Path, path: str, problem: str) -> None:
+    """A path has two or more stores and no loop."""
+    content = SMALLEST.replace("[airline, hub, analytics]", path)
+    assert problems(tmp_path, content) == [f"8: routes.flights.{problem}"]
+
+
+HOSTILE_NAMES = [
+    "",
+    " flights",
+    "Flights",
+    "fl\u0456ghts",
+    "\uff46lights",
+    "flights\n",
+    "flights\r\nset-cookie",
+    "fl'ights",
+    'fl"ights',
+    "flights; drop table x",
+    "{{ var.value }}",
+    "../flights",
+    "fl/ights",
+    "fl%sights",
+    "$(id)",
+    "f" * 64,
+    "fl\x7fights",
+    "fl\u202eights",
+]
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_hostile_names_are_refused_everywhere(tmp_path: Path, name: str) -> None:
+    """What could leave a message, an SQL text, a template or a path never becomes the name of anything."""
+    spec = {"topics": [name], "path": ["airline", "hub"]}
+    store = {"service": f"{name}/", "connection": f"{name}/"}
+    content = yaml.safe_dump({"stores": {"airline": store, "hub": {}, name: {}}, "routes": {name: spec}})
+    found = problems(tmp_path, content)
+    assert len(found) == 5
+    assert all(line.isascii() and line.isprintable() for line in found)
+
+
+@pytest.mark.parametrize(("kind", "longest"), [("store", 30), ("route", 30), ("topic", 48), ("service", 63)])
+def test_longest_names_pass(tmp_path: Path, kind: str, longest: int) -> None:
+    """A name of the greatest length is taken, one character more is not."""
+
+    def content(length: int) -> str:
+        name = {key: "x" * (length if key == kind else 3) for key in ("store", "route", "topic", "service")}
+        stores = {name["store"]: {"service": name["service"]}, "other": {}}
+        routes = {name["route"]: {"topics": [name["topic"]], "path": [name["store"], "other"]}}
+        return yaml.safe_dump({"stores": stores, "routes": routes})
+
+    load(tmp_path, content(longest))
+    assert len(problems(tmp_path, content(longest + 1))) == 1
+
+
+@pytest.mark.parametrize(
+    ("stores", "problem"),
+    [
+        ("{a: {}, b: {service: a}}", 'service: got "a", the service of store a too; expected one service per database'),
+        (
+            "{a: {}, b: {connection: relaybox_a}}",
+            'connection: got "relaybox_a", the connection of store a too; expected one connection per database',
+        ),
+    ],
+)
+def test_one_database_has_one_name(tmp_path: Path, stores: str, problem: str) -> None:
+    """Two stores with one service or one connection would be one database under two names."""
+    content = f"stores: {stores}\nroutes: {{r: {{topics: [x], path: [a, b]}}}}"
+    assert problems(tmp_path, content) == [f"1: stores.b.{problem}"]
+
+
+def test_secret_in_the_wrong_place_is_not_repeated(tmp_path: Path) -> None:
+    """A connection string or a password in the file reaches no message, and so no log."""
+    content = SMALLEST.replace(
+        "airline: {}",
+        """airline:
+    service: host=db password=hunter2
+    connection: postgresql://relay:hunter2@db/airline
+    password: hunter2
+    "postgresql://relay:hunter2@db": 1""",
+    )
+    found = problems(tmp_path, content)
+    assert len(found) == 4
+    assert "hunter2" not in "".join(found)
+
+
+@pytest.mark.parametrize("content", ["", "\n", "# nothing yet\n", "---\n", "null\n"])
+def test_empty_file(tmp_path: Path, content: str) -> None:
+    """An empty file is answered with the smallest good one, and that is one."""
+    (problem,) = problems(tmp_path, content)
+    assert "the file: empty; expected the sections stores and routes. The smallest file: {stores" in problem
+    assert load(tmp_path, smallest_shown(problem)).hop("flights/1")
+
+
+def smallest_shown(message: str) -> str:
+    return message.partition("The smallest file: ")[2]
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [("[stores, routes]", "a list of 2"), ("routes", '"routes"'), ("5", "5")],
+)
+def test_file_that_is_no_section(tmp_path: Path, content: str, found: str) -> None:
+    """A list or a bare value is told what was expected."""
+    (problem,) = problems(tmp_path, content)
+    assert problem.startswith(f"1: the file: got {found}; expected the sections stores and routes.")
+
+
+def test_empty_sections_of_the_file(tmp_path: Path) -> None:
+    """A file without any store or route does nothing, and says so."""
+    assert problems(tmp_path, "stores: {}\nroutes:\n") == [
+        "1: stores: got a section; expected a section with one entry per store",
+        "2: routes: got nothing; expected a section with one entry per route",
+    ]
+
+
+def test_missing_file_says_what_to_do(tmp_path: Path) -> None:
+    """The error names the absolute path, the variable and the smallest file."""
+    with pytest.raises(ConfigurationError) as caught:
+        load_routes(tmp_path / "nowhere.yaml")
+    message = str(caught.value)
+    assert message.startswith(f"{tmp_path}/nowhere.yaml: no such file. Write it, or set RELAYBOX_CONFIG to where it is.")
+    assert load(tmp_path, smallest_shown(message)).hop("flights/1")
+
+
+def test_directory_in_place_of_the_file(tmp_path: Path) -> None:
+    """What cannot be read is named with the system's reason."""
+    with pytest.raises(ConfigurationError, match="cannot be read \\(Is a directory\\)"):
+        load_routes(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("stores: [", "1: the file: not YAML: while parsing a flow node, expected the node content, but found '<stream end>'"),
+        ("stores: *x", "1: the file: not YAML: found undefined alias 'x'"),
+        (
+            "stores: {}\n---\nroutes: {}",
+            "2: the file: not YAML: expected a single document in the stream, but found another document",
+        ),
+        (
+            "stores:\n\t- x",
+            "2: the file: not YAML: while scanning for the next token, found character '\\t' that cannot start any token",
+        ),
+        ('"\\U00110000"', "1: the file: not YAML: an escape or a directive holds an impossible number"),
+        ("stores: 1\nx: \x00", "2: the file: the character U+0000 is not allowed in YAML"),
+        (b"stores:\n  caf\xe9: {}", "2: the file: byte 13 is not UTF-8; save the file as UTF-8"),
+        ("[" * 100_000, "1: the file: nested more than 16 deep, each alias counted as a copy"),
+        ("- " * 100_000, "1: the file: nested more than 16 deep, each alias counted as a copy"),
+        ("a: &a [*a]", "1: the file: nested more than 16 deep, each alias counted as a copy"),
+        ("- 1\n" * 50_001, "50001: the file: more than 50,000 keys and values, each alias counted as a copy"),
+    ],
+)
+def test_text_that_cannot_be_read_on(tmp_path: Path, content: str | bytes, problem: str) -> None:
+    """Broken YAML, other encodings and what only wears down the reader are refused with the line."""
+    assert problems(tmp_path, content) == [problem]
+
+
+def test_billion_laughs_is_refused(tmp_path: Path) -> None:
+    """Aliases count as the copies that they stand for, so ten lines cannot become a billion values."""
+    lines = ["a0: &a0 [ha, ha, ha, ha, ha, ha, ha, ha, ha]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
+    (problem,) = problems(tmp_path, "\n".join(lines))
+    assert problem.endswith("the file: more than 50,000 keys and values, each alias counted as a copy")
+
+
+def test_huge_file_is_refused_before_it_is_parsed(tmp_path: Path) -> None:
+    """One byte over 1 MiB is enough."""
+    padding = "#" * (1024 * 1024 - len(SMALLEST))
+    load(tmp_path, SMALLEST + padding)
+    with pytest.raises(ConfigurationError, match=r"larger than 1,048,576 bytes"):
+        load(tmp_path, SMALLEST + padding + "#")
+
+
+def test_tags_build_nothing(tmp_path: Path) -> None:
+    """A tag neither makes an object nor changes a type; the file's other problems are still found."""
+    content = SMALLEST.replace("[flights]", "!!python/object/apply:os.system [x]").replace("hub: {}", "hub: !!set {}")
+    refused = 'the tag "tag:yaml.org,2002:{}" is refused; write the value without it'
+    assert problems(tmp_path, f"{content}    order: !!bool maybe\n") == [
+        "3: stores.hub: " + refused.format("set"),
+        "7: routes.flights.topics: " + refused.format("python/object/apply:os.system"),
+        "9: routes.flights.order: " + refused.format("bool"),
+        "9: routes.flights.order: unknown key. Known: limits, path, policy, retries, topics",
+    ]
+
+
+def test_values_that_yaml_misreads(tmp_path: Path) -> None:
+    """YAML takes `no` for false and 5 for a number: the message shows what was read. Keys must be text."""
+    content = SMALLEST.replace("[flights]", "[no, 5, 0b_]").replace("hub: {}", "no: {}\n  hub: {}\n  [x]: {}")
+    topic = "expected a topic of 1 to 48 of a-z 0-9 _ . -"
+    assert problems(tmp_path, content) == [
+        "1: stores: the key at line 3 is no text; write it in quotes",
+        "1: stores: the key at line 5 is no text; write it in quotes",
+        f"9: routes.flights.topics[0]: got false; {topic}",
+        f"9: routes.flights.topics[1]: got 5; {topic}",
+        '9: routes.flights.topics[2]: "0b_" cannot be read as a number; write text in quotes',
+    ]
+
+
+def test_long_values_are_cut_in_messages(tmp_path: Path) -> None:
+    """A value that cannot be meant does not flood the log."""
+    found = problems(tmp_path, section(f"policy: {'x' * 100_000}"))
+    assert found[0] == "9: routes.flights.policy: a text of 100,000 characters; at most 200 are read"
+    assert all(len(line) < 250 for line in found)
+
+
+def test_hundreds_of_problems_are_counted(tmp_path: Path) -> None:
+    """The first hundred are written out, the rest is a number."""
+    wrong = ", ".join(f"s{n}" for n in range(150))
+    found = problems(tmp_path, SMALLEST.replace("[airline, hub, analytics]", f"[{wrong}]"))
+    assert len(found) == 101
+    assert found[-1] == "and 50 more"
+
+
+def test_many_known_names_are_not_all_listed(tmp_path: Path) -> None:
+    """A dozen is enough to see what kind of name is meant."""
+    stores = "".join(f"  s{n:02}: {{}}\n" for n in range(20))
+    content = f"stores:\n{stores}routes: {{r: {{topics: [x], path: [s00, other]}}}}"
+    (problem,) = problems(tmp_path, content)
+    assert problem.endswith("Known: s00, s01, s02, s03, s04, s05, s06, s07, s08, s09, s10, s11, and 8 more")
