@@ -1,0 +1,122 @@
+"""What a benchmark measured: raw values, medians with spread, ratios per round; as tables and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+HOP = "hop"
+PIPES = {"binary": "pipe-binary", "text": "pipe-text"}
+SYNCS = {"binary": "sync-binary", "text": "sync-text"}
+TITLES = {
+    HOP: "this hop",
+    **{name: f"psql copy to | psql copy from, {format_}" for format_, name in PIPES.items()},
+    **{name: f"logical replication's initial sync, {format_}" for format_, name in SYNCS.items()},
+}
+STEPS = ("plan", "copy", "publish", "confirm")
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One contestant moved all messages once; how many arrived was counted afterwards."""
+
+    contestant: str  # a key of TITLES
+    round: int
+    seconds: float
+    row_count: int
+    byte_count: int | None = None  # of the binary COPY stream; known of a hop
+    steps: Mapping[str, float] = field(default_factory=dict)  # seconds per step of a hop
+
+
+@dataclass(frozen=True)
+class BenchReport:
+    """All measurements of one run, and in what circumstances they were made."""
+
+    messages: int
+    rounds: int
+    runner: str
+    limits: Mapping[str, int]
+    environment: Mapping[str, Any]
+    measurements: tuple[Measurement, ...]
+
+    def seconds(self, contestant: str) -> list[float]:
+        """Seconds of a contestant, by round."""
+        return [m.seconds for m in sorted(self.measurements, key=lambda m: m.round) if m.contestant == contestant]
+
+    def ratios(self, baseline: str) -> list[float]:
+        """The hop's seconds over the baseline's, by round: both saw the machine in about the same state."""
+        return [hop / other for hop, other in zip(self.seconds(HOP), self.seconds(baseline), strict=True)]
+
+    def faster(self, contestants: Mapping[str, str]) -> str:
+        """The contestant with the lower median: whoever compares, compares with the better format."""
+        return min(contestants.values(), key=lambda contestant: median(self.seconds(contestant)))
+
+    @property
+    def bytes_per_message(self) -> float:
+        """In the binary COPY stream."""
+        return next(m.byte_count / m.row_count for m in self.measurements if m.byte_count)
+
+    def step_seconds(self, step: str) -> list[float]:
+        return [m.steps[step] for m in self.measurements if m.contestant == HOP]
+
+    def as_json(self) -> dict[str, Any]:
+        """Every raw value, and the figures drawn from them."""
+        return {
+            **asdict(self),
+            "bytes_per_message": self.bytes_per_message,
+            "seconds": {contestant: spread(self.seconds(contestant)) for contestant in TITLES},
+            "steps": {step: spread(self.step_seconds(step)) for step in STEPS},
+            "ratios": {f"{HOP}/{baseline}": spread(self.ratios(baseline)) for baseline in TITLES if baseline != HOP},
+            "baselines": {"pipe": self.faster(PIPES), "sync": self.faster(SYNCS)},
+        }
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Median, smallest and largest."""
+    return {"median": median(values), "min": min(values), "max": max(values)}
+
+
+def write_json(report: BenchReport, path: Path) -> None:
+    path.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+
+
+def print_report(report: BenchReport, console: Console) -> None:
+    """Rates, then ratios, then where the hop's time went."""
+    console.print(_rates(report), _ratios(report), _steps(report), sep="\n")
+
+
+def _rates(report: BenchReport) -> Table:
+    title = f"{report.messages:,} messages of {report.bytes_per_message:.0f} bytes, {report.rounds} rounds"
+    table = Table("", "seconds", "rows/s", "MB/s", title=title)
+    for contestant, name in TITLES.items():
+        seconds = report.seconds(contestant)
+        rows_per_second = report.messages / median(seconds)
+        megabytes_per_second = rows_per_second * report.bytes_per_message / 1e6
+        table.add_row(name, _show(seconds), f"{rows_per_second:,.0f}", f"{megabytes_per_second:.0f}")
+    return table
+
+
+def _ratios(report: BenchReport) -> Table:
+    table = Table("time of the hop over", *(f"round {n}" for n in range(1, report.rounds + 1)), "median")
+    for baseline in (report.faster(PIPES), report.faster(SYNCS)):
+        ratios = report.ratios(baseline)
+        table.add_row(TITLES[baseline], *(f"{ratio:.2f}" for ratio in ratios), f"{median(ratios):.2f}")
+    return table
+
+
+def _steps(report: BenchReport) -> Table:
+    table = Table("step of the hop", "seconds")
+    for step in STEPS:
+        table.add_row(step, _show(report.step_seconds(step)))
+    return table
+
+
+def _show(seconds: Sequence[float]) -> str:
+    return f"{median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})"

@@ -1,0 +1,166 @@
+"""The two stores of a benchmark: throw-away clusters with equal settings, a full outbox, an empty log for every measurement."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import yaml
+from psycopg2 import sql
+from psycopg2.extensions import make_dsn
+
+from relaybox import errors
+from relaybox.local.clusters import Cluster, create_cluster, write_service_file
+from relaybox.routes import Hop, load_routes
+from relaybox.schema import SEGMENT_ROWS, initialise_store
+
+SOURCE, DESTINATION = "source", "destination"
+REPLICA = "replica"
+"""A second database of the destination's cluster, for the contestant that brings its own table."""
+TOPIC = "orders"
+TRANSACTION_ROWS = 1000
+SETTINGS = {
+    "shared_buffers": "256MB",
+    "max_wal_size": "8GB",
+    "checkpoint_timeout": "30min",
+    "wal_level": "logical",  # one contestant needs it, so all have it
+    "fsync": "on",
+}
+
+_FILL = """
+insert into relaybox.outbox (topic, sender, key, payload)
+select
+    %(topic)s, 'shop-' || n %% 16, 'order-' || n,
+    json_build_object(
+        'order', n,
+        'placed_at', timestamptz '2026-01-01 00:00Z' + n * interval '1 second',
+        'customer', 'customer-' || n %% 50000,
+        'amount', round(n * 37 %% 100000 / 100.0, 2),
+        'currency', 'EUR',
+        'lines', json_build_array(json_build_object('sku', md5(n::text), 'quantity', n %% 7 + 1)),
+        'checksum', md5('order ' || n)
+    )::text
+from generate_series(%(first)s, %(last)s) n
+"""
+
+
+@dataclass(frozen=True)
+class EmptyLog:
+    """A log to move messages into."""
+
+    hop: Hop
+    log_id: int
+
+    @property
+    def table(self) -> sql.Identifier:
+        return sql.Identifier("relaybox", f"log_{self.log_id}")
+
+
+class BenchStores:
+    """Two running clusters, each with one initialised store, reachable by libpq services of the stores' names."""
+
+    def __init__(self, directory: Path, source_dsn: str, limits: Mapping[str, int]) -> None:
+        self.source_dsn = source_dsn  # for the destination's server, which doesn't read our service file
+        self._directory, self._limits = directory, limits
+        self._route_numbers = itertools.count(1)
+
+    def query(self, store: str, statement: str | sql.Composable, *arguments: Any) -> list[tuple[Any, ...]]:
+        """Rows of one statement, in autocommit, so that VACUUM and CREATE SUBSCRIPTION work too."""
+        with closing(psycopg2.connect(service=store)) as connection:
+            connection.autocommit = True
+            with connection.cursor() as cursor:
+                cursor.execute(statement, arguments or None)
+                return list(cursor.fetchall()) if cursor.description else []
+
+    def new_route(self) -> Hop:
+        """Writes a relaybox.yaml with one new route of one hop, and registers it in both stores."""
+        name = f"bench{next(self._route_numbers)}"
+        route = {"topics": [TOPIC], "path": [SOURCE, DESTINATION], "policy": "received", "limits": dict(self._limits)}
+        path = self._directory / "relaybox.yaml"
+        path.write_text(yaml.safe_dump({"stores": {SOURCE: {}, DESTINATION: {}}, "routes": {name: route}}))
+        routes = load_routes(path)
+        for store in routes.stores.values():
+            initialise_store(store, routes)
+        return routes.hop(f"{name}/1")
+
+    def fill(self, messages: int, filled: Callable[[int], None]) -> None:
+        """Sends `messages` messages, 1000 per transaction; calls `filled` with each transaction's count.
+
+        The store must have been initialised, by the first new_route().
+        """
+        with closing(psycopg2.connect(service=SOURCE)) as connection, connection.cursor() as cursor:
+            cursor.execute("set synchronous_commit = off")
+            cursor.execute("select relaybox.ensure_outbox_segments(%s)", (messages // SEGMENT_ROWS + 1,))
+            for first in range(1, messages + 1, TRANSACTION_ROWS):
+                last = min(first + TRANSACTION_ROWS - 1, messages)
+                cursor.execute(_FILL, {"topic": TOPIC, "first": first, "last": last})
+                connection.commit()
+                filled(last - first + 1)
+        self.query(SOURCE, "vacuum (analyze) relaybox.outbox")
+
+    def settle(self) -> None:
+        """Writes out what came before, so that no measurement pays for another."""
+        for store in (SOURCE, DESTINATION):
+            self.query(store, "checkpoint")
+
+    @contextmanager
+    def empty_log(self) -> Iterator[EmptyLog]:
+        """The log of a new hop; dropped afterwards, which keeps the disk bounded."""
+        hop = self.new_route()
+        ((log_id,),) = self.query(DESTINATION, "select hop_id from relaybox.hop_in where hop = %s", hop.name)
+        log = EmptyLog(hop, log_id)
+        yield log
+        self.query(DESTINATION, sql.SQL("drop table {}").format(log.table))
+
+    def require_rows(self, store: str, table: sql.Identifier, messages: int) -> int:
+        """The number of rows in a table; ContentDiffers unless it is the number of messages."""
+        ((row_count,),) = self.query(store, sql.SQL("select count(*) from {}").format(table))
+        if row_count != messages:
+            raise errors.ContentDiffers(f"{'.'.join(table.strings)} in {store}: {row_count} rows arrived, {messages} were sent.")
+        return int(row_count)
+
+    def postgres(self) -> dict[str, Any]:
+        """Version and settings that differ from the built-in ones, as the source says; the destination's are equal."""
+        ((version,),) = self.query(SOURCE, "show server_version")
+        settings = self.query(SOURCE, "select name, current_setting(name) from pg_settings where name = any(%s)", list(SETTINGS))
+        return {"version": version, "settings": dict(settings)}
+
+
+@contextmanager
+def open_bench_stores(directory: Path, limits: Mapping[str, int]) -> Iterator[BenchStores]:
+    """Makes and starts both clusters; removes them afterwards.
+
+    Sets PGSERVICEFILE for this process and its children as long as the stores are open.
+
+    Args:
+        directory: for the clusters and the configuration; the caller removes it.
+        limits: of every hop; a key that is missing has relaybox.yaml's default.
+    """
+    clusters = {store: create_cluster(store, directory / store, settings=SETTINGS) for store in (SOURCE, DESTINATION)}
+    before = os.environ.get("PGSERVICEFILE")
+    try:
+        for cluster in clusters.values():
+            cluster.start()
+        os.environ["PGSERVICEFILE"] = str(_write_services(directory, clusters))
+        stores = BenchStores(directory, make_dsn(**clusters[SOURCE].parameters("postgres")), limits)
+        stores.query(DESTINATION, sql.SQL("create database {}").format(sql.Identifier(REPLICA)))
+        yield stores
+    finally:
+        os.environ.pop("PGSERVICEFILE", None)
+        if before is not None:
+            os.environ["PGSERVICEFILE"] = before
+        for cluster in clusters.values():
+            cluster.remove()
+
+
+def _write_services(directory: Path, clusters: Mapping[str, Cluster]) -> Path:
+    path = directory / "services.conf"
+    services = {store: cluster.parameters("postgres") for store, cluster in clusters.items()}
+    write_service_file(path, {**services, REPLICA: clusters[DESTINATION].parameters(REPLICA)})
+    return path
