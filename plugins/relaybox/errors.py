@@ -97,3 +97,7 @@ class StoreBusy(Transient):
 
 class StoreFailed(Terminal):
     """An error of the store that no retry mends."""
+
+
+class StackFailed(Transient):
+    """A server of the embedded stack did not start, did not answer in time, or ended."""

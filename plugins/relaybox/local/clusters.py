@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from relaybox.errors import ConfigurationError, StoreUnreachable
+from relaybox.errors import ConfigurationError, StackFailed
 from relaybox.local.binaries import installed_postgres_binaries, postgres_binaries, postgres_program
 from relaybox.local.processes import (
     Account,
@@ -89,7 +89,7 @@ class Cluster:
         """Starts the server and returns when it accepts connections. It stops by itself when this process dies.
 
         Raises:
-            StoreUnreachable: it ended or was not ready in time; the message carries the end of its log.
+            StackFailed: it ended or was not ready in time; the message carries the end of its log.
         """
         if self.is_running:
             return
@@ -112,7 +112,7 @@ class Cluster:
             return
         send_signal(pid, _STOP_SIGNALS[mode])
         if wait_until_gone([pid], deadline_seconds=STOP_SECONDS):
-            raise StoreUnreachable(
+            raise StackFailed(
                 f"cluster {self.name} (pid {pid}) did not stop within {STOP_SECONDS:.0f} s of a {mode} stop.",
                 next_step=f"Its log: {self.log_file}",
             )
@@ -157,7 +157,7 @@ class Cluster:
                 tail = "\n".join(self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-10:])
                 what = "ended" if process.poll() is not None else f"was not ready within {START_SECONDS:.0f} s"
                 self.stop("immediate")
-                raise StoreUnreachable(
+                raise StackFailed(
                     f"cluster {self.name} on port {self.port} {what} while starting:\n{tail}\n",
                     next_step=f"Its log: {self.log_file}",
                 )

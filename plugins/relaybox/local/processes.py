@@ -57,7 +57,7 @@ def spawn(
 
     Its output is appended to `log`.
     """
-    prepare = _die_with_parent(death_signal)
+    prepare = die_with_parent(death_signal)
 
     def start() -> subprocess.Popen[bytes]:
         with log.open("ab") as output:
@@ -82,7 +82,8 @@ def _starter() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, thread_name_prefix="relaybox-starter")
 
 
-def _die_with_parent(death_signal: signal.Signals) -> Callable[[], None]:
+def die_with_parent(death_signal: signal.Signals) -> Callable[[], None]:
+    """A `preexec_fn`: the child gets this signal when the thread that started it ends."""
     parent = os.getpid()
     prctl = ctypes.CDLL(None).prctl  # loaded here: the child must not take the loader's lock between fork and exec
 
@@ -111,11 +112,6 @@ def working_directory(pid: int) -> Path | None:
 def children(pid: int) -> list[int]:
     """The direct children of a process."""
     return [process for process in _all_pids() if _stat_fields(process)[1:2] == [str(pid)]]
-
-
-def group_members(group: int) -> list[int]:
-    """The living processes of a process group."""
-    return [pid for pid in _all_pids() if _stat_fields(pid)[2:3] == [str(group)] and is_alive(pid)]
 
 
 def descendants(pid: int) -> list[int]:
