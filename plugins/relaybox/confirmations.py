@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg2.extras import NamedTupleCursor
 
-from relaybox.connections import commit_durably, store_errors
+from relaybox.connections import commit_durably, one_row, store_errors
 from relaybox.events import emit
 from relaybox.publishing import Arrival, ask_destination, read_arrival
 from relaybox.schema import open_store
@@ -87,7 +87,7 @@ def _settle(source: Connection, destination: Connection, hop: Hop, *, recorded_b
         cursor.execute(
             "select relaybox.confirm_settled(%s, %s, %s, %s) as through_position", (hop.name, position, happened_at, recorded_by)
         )
-        through_position = cursor.fetchone().through_position
+        through_position = one_row(cursor).through_position
         commit_durably(source)
     return Settled(hop.name, through_position, through_position - watermarks.settled)
 
@@ -103,7 +103,7 @@ def _watermarks(cursor: Any, hop: str) -> Any:
         """,
         (hop,),
     )
-    return cursor.fetchone()
+    return one_row(cursor)
 
 
 def _policy_holds_through(destination: Connection, hop: Hop, received: int, received_at: Any) -> tuple[int, Any]:
@@ -112,7 +112,7 @@ def _policy_holds_through(destination: Connection, hop: Hop, received: int, rece
         return received, received_at
     with store_errors(hop.destination.name, f"asking how far hop {hop.downstream} is settled"), destination.cursor() as cursor:
         cursor.execute("select through_position, happened_at from relaybox.settled_reading(%s)", (hop.downstream,))
-        row = cursor.fetchone()
+        row = one_row(cursor)
         destination.rollback()
     return (0, None) if row is None or row[0] is None else (row[0], row[1])
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg2
 import psycopg2.extensions
@@ -126,11 +126,16 @@ def translate(error: psycopg2.Error, *, store: str, doing: str) -> errors.Relayb
     if code is None:
         # psycopg2 has no SQLSTATE when the connection itself broke
         broken = isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError)
-        kind = errors.StoreUnreachable if broken else errors.StoreFailed
+        kind: type[errors.RelayboxError] = errors.StoreUnreachable if broken else errors.StoreFailed
     else:
         kind = _OWN_CODES.get(code) or _POSTGRES_CODES.get(code) or _POSTGRES_CLASSES.get(code[:2], errors.StoreFailed)
     said = (error.diag.message_primary or " ".join(str(error).split())).rstrip(".")
     return kind(f"store {store}: while {doing}: {said}{f' ({code})' if code else ''}.", next_step=error.diag.message_hint or "")
+
+
+def one_row(cursor: Any) -> Any:
+    """The row of a statement that always gives one; None only where the caller asks for a row that may not exist."""
+    return cursor.fetchone()
 
 
 def commit_durably(connection: Connection) -> None:

@@ -15,7 +15,7 @@ import psycopg2
 
 from relaybox import errors
 from relaybox.batches import Batch, Slice
-from relaybox.connections import connect, store_errors, translate
+from relaybox.connections import connect, one_row, store_errors, translate
 from relaybox.pipe import SendingFailed, pipe_copy
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _slice_state(destination: Connection, order: CopyOrder, slice_: Slice) -> st
         cursor.execute(
             "select relaybox.slice_state(%s, %s, %s, %s)", (order.log_id, order.batch, slice_.slice, str(order.plan_id))
         )
-        state = str(cursor.fetchone()[0])
+        state = str(one_row(cursor)[0])
         destination.rollback()
     return state
 
@@ -178,6 +178,8 @@ def _pipe_rows(source: Connection, destination: Connection, order: CopyOrder, sl
 
 def _read_query(source: Connection, order: CopyOrder, slice_: Slice) -> str:
     """The slice's rows as a query with literals: COPY takes no parameters."""
+    function: str
+    arguments: tuple[object, ...]
     if order.reads_log is not None:
         function, arguments = (
             "relaybox.read_log_slice(%s, %s::bigint, %s::bigint, %s::bigint)",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import select
 import socket
@@ -89,16 +90,17 @@ class _Sender(threading.Thread):
             pass  # the receiving side ended first, and it tells why
 
 
-class _Receiver:
+class _Receiver(io.RawIOBase):
     """The read end of the pipe as COPY FROM wants it. A failed sender fails the COPY: a cut stream must never look whole."""
 
     def __init__(self, read_end: int, sender: _Sender, *, deadline: float) -> None:
+        super().__init__()
         self._read_end, self._sender, self._deadline = read_end, sender, deadline
         self.byte_count = 0
         self.timed_out = False
         self.sender_failed = False
 
-    def read(self, size: int) -> bytes:
+    def read(self, size: int = -1, /) -> bytes:
         ready, _, _ = select.select([self._read_end], [], [], max(0.0, self._deadline - time.monotonic()))
         if not ready:
             self.timed_out = True

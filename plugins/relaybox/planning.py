@@ -16,7 +16,7 @@ from psycopg2.extras import Json, NamedTupleCursor
 
 from relaybox import errors
 from relaybox.batches import Batch, Bucket, Cut, Slice, bucket_seqs, cut_batch, cut_log
-from relaybox.connections import commit_durably, store_errors
+from relaybox.connections import commit_durably, one_row, store_errors
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
@@ -86,7 +86,7 @@ def plan_batch(source: Connection, hop: Hop, arrived: Arrived) -> Planned | None
 def _plan(source: Connection, hop: Hop, arrived: Arrived) -> Planned | None:
     with source.cursor(cursor_factory=NamedTupleCursor) as cursor:
         cursor.execute("select * from relaybox.lock_hop(%s)", (hop.name,))
-        head = cursor.fetchone()
+        head = one_row(cursor)
         _require_common_history(hop, head, arrived)
         if head.batch > arrived.batch:
             batch = read_batch(source, hop.name, head.batch)
@@ -117,7 +117,7 @@ def _require_common_history(hop: Hop, head: Any, arrived: Arrived) -> None:
 
 def _begin_attempt(cursor: Any, hop: str) -> int:
     cursor.execute("select relaybox.begin_attempt(%s)", (hop,))
-    return int(cursor.fetchone()[0])
+    return int(one_row(cursor)[0])
 
 
 def _plan_log(cursor: Any, hop: Hop, head: Any) -> tuple[None, Cut] | None:
@@ -128,7 +128,7 @@ def _plan_log(cursor: Any, hop: Hop, head: Any) -> tuple[None, Cut] | None:
         """,
         (hop.name, head.batch, head.reads_log),
     )
-    log = cursor.fetchone()
+    log = one_row(cursor)
     if log.published_position < log.reads_after:
         raise errors.HistoryLost(
             f"hop {hop.name}: it has read {hop.source.name}'s log through position {log.reads_after}, "
@@ -169,11 +169,11 @@ def _next_pair(cursor: Any, hop: Hop, head: Any) -> _Pair:
         "select lower, upper, pair_last_seq, reads_through from relaybox.batch where hop = %s and batch = %s and not pair_exhausted",
         (hop.name, head.batch),
     )
-    if rest := cursor.fetchone():
+    if rest := one_row(cursor):
         return _Pair(rest.lower, rest.upper, rest.pair_last_seq, rest.reads_through)
     # its own statement, after the lock: in the locking statement the snapshot could be older than the last one
     cursor.execute("select pg_current_snapshot()::text as now")
-    return _Pair(head.lower, cursor.fetchone().now, None, 0)
+    return _Pair(head.lower, one_row(cursor).now, None, 0)
 
 
 def _count_rows(cursor: Any, hop: Hop, pair: _Pair, topics: Sequence[str], width: int) -> list[Bucket]:
@@ -213,14 +213,14 @@ def _record(cursor: Any, hop: str, pair: _Pair | None, cut: Cut, head: Any) -> B
             head.next_xid,
         ),
     )
-    return _batch(cursor.fetchone())
+    return _batch(one_row(cursor))
 
 
 def read_batch(source: Connection, hop: str, batch: int) -> Batch:
     """Reads one row of the batch ledger, in the caller's transaction. Raises HistoryLost when it is not there."""
     with source.cursor(cursor_factory=NamedTupleCursor) as cursor:
         cursor.execute("select * from relaybox.batch where hop = %s and batch = %s", (hop, batch))
-        row = cursor.fetchone()
+        row = one_row(cursor)
     if row is None:
         raise errors.HistoryLost(f"hop {hop}: batch {batch} is not in the ledger of its source.")
     return _batch(row)

@@ -10,7 +10,7 @@ from uuid import UUID
 from psycopg2.extras import NamedTupleCursor
 
 from relaybox import errors
-from relaybox.connections import commit_durably, store_errors
+from relaybox.connections import commit_durably, one_row, store_errors
 from relaybox.planning import Arrived
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def ask_destination(destination: Connection, hop: Hop) -> Arrived:
             """,
             (hop.name,),
         )
-        row = cursor.fetchone()
+        row = one_row(cursor)
         destination.rollback()
     if row is None:
         raise errors.UnknownHop(f"hop {hop.name} does not arrive in store {hop.destination.name}.", next_step="Run: relaybox init")
@@ -53,7 +53,7 @@ def read_arrival(destination: Connection, hop: Hop, arrived: Arrived) -> Arrival
     with store_errors(hop.destination.name, f"reading the arrival of batch {arrived.batch} of hop {hop.name}"):
         with destination.cursor(cursor_factory=NamedTupleCursor) as cursor:
             cursor.execute("select * from relaybox.arrival where hop_id = %s and batch = %s", (arrived.log_id, arrived.batch))
-            row = cursor.fetchone()
+            row = one_row(cursor)
         destination.rollback()
     return Arrival(row.batch, UUID(str(row.plan_id)), row.last_position, row.published_at)
 
@@ -88,6 +88,6 @@ def publish_batch(destination: Connection, hop: Hop, batch: Batch, *, log_id: in
                     batch.timeline,
                 ),
             )
-            row = cursor.fetchone()
+            row = one_row(cursor)
         commit_durably(destination)
     return Arrival(row.batch, UUID(str(row.plan_id)), row.last_position, row.published_at)

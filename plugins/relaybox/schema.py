@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from relaybox import errors
-from relaybox.connections import connect, store_errors
+from relaybox.connections import connect, one_row, store_errors
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
@@ -104,9 +104,9 @@ def _applied_version(connection: Connection, store: str) -> int:
     with store_errors(store, "reading the schema version"), connection.cursor() as cursor:
         cursor.execute("select to_regclass('relaybox.migration') is not null")
         version = 0
-        if cursor.fetchone()[0]:
+        if one_row(cursor)[0]:
             cursor.execute("select coalesce(max(number), 0) from relaybox.migration")
-            version = int(cursor.fetchone()[0])
+            version = int(one_row(cursor)[0])
         connection.rollback()
     return version
 
@@ -137,7 +137,7 @@ def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMEN
             _name_store(cursor, store, segment_rows)
             renewed = _renew_functions(cursor)
             cursor.execute("select relaybox.ensure_outbox_segments()")
-            segments = tuple(cursor.fetchone()[0])
+            segments = tuple(one_row(cursor)[0])
             hops = dict(_register_hops(cursor, store, routes))
             connection.commit()
     return StoreInitialised(store.name, migrations, renewed, roles, segments, hops)
@@ -149,7 +149,7 @@ def _require_usable(connection: Connection, store: str) -> None:
             "select pg_is_in_recovery(), current_setting('server_encoding'), current_setting('fsync'), "
             "current_setting('full_page_writes'), current_setting('server_version_num')::integer"
         )
-        standby, encoding, fsync, full_page_writes, version = cursor.fetchone()
+        standby, encoding, fsync, full_page_writes, version = one_row(cursor)
         connection.rollback()
     problems = {
         "it is a standby; Relaybox needs the primary. Point its libpq service to the primary.": standby,
@@ -167,7 +167,7 @@ def _require_usable(connection: Connection, store: str) -> None:
 def _create_roles(cursor: Any) -> Iterator[str]:
     for role in ROLES:
         cursor.execute("select from pg_roles where rolname = %s", (role,))
-        if cursor.fetchone() is None:
+        if one_row(cursor) is None:
             # roles belong to the cluster: another store of it may be making the same one now
             cursor.execute(
                 f"do $$ begin create role {role} nologin; exception when duplicate_object or unique_violation then null; end $$"
@@ -178,7 +178,7 @@ def _create_roles(cursor: Any) -> Iterator[str]:
 def _apply_migrations(cursor: Any) -> Iterator[str]:
     cursor.execute("select to_regclass('relaybox.migration') is not null")
     applied: set[int] = set()
-    if cursor.fetchone()[0]:
+    if one_row(cursor)[0]:
         cursor.execute("select number from relaybox.migration")
         applied = {number for (number,) in cursor.fetchall()}
     for migration in read_migrations():
@@ -190,7 +190,7 @@ def _apply_migrations(cursor: Any) -> Iterator[str]:
 
 def _name_store(cursor: Any, store: Store, segment_rows: int) -> None:
     cursor.execute("select store from relaybox.store")
-    row = cursor.fetchone()
+    row = one_row(cursor)
     if row is None:
         cursor.execute("insert into relaybox.store (store, segment_rows) values (%s, %s)", (store.name, segment_rows))
     elif row[0] != store.name:
@@ -206,7 +206,7 @@ def _renew_functions(cursor: Any) -> bool:
     texts = [path.read_text() for path in paths]
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
     cursor.execute("select functions_digest from relaybox.store")
-    if cursor.fetchone()[0] == digest:
+    if one_row(cursor)[0] == digest:
         return False
     _drop_functions(cursor)
     cursor.execute("set local check_function_bodies = off")  # they refer to each other; the files' order says nothing
@@ -235,7 +235,7 @@ def _register_hops(cursor: Any, store: Store, routes: Routes) -> Iterator[tuple[
     for hop in routes.hops:
         if hop.destination == store:
             cursor.execute("select registered from relaybox.register_hop_in(%s, %s)", (hop.name, hop.source.name))
-            yield f"{hop.name} in", "registered" if cursor.fetchone()[0] else "unchanged"
+            yield f"{hop.name} in", "registered" if one_row(cursor)[0] else "unchanged"
     for hop in routes.hops:
         if hop.source == store:
             yield f"{hop.name} out", _register_hop_out(cursor, hop)
@@ -246,6 +246,6 @@ def _register_hop_out(cursor: Any, hop: Hop) -> str:
         "select relaybox.register_hop_out(%s, %s, %s, %s, %s)",
         (hop.name, hop.destination.name, hop.upstream, list(hop.topics), hop.policy),
     )
-    return str(cursor.fetchone()[0])
+    return str(one_row(cursor)[0])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,7 +75,7 @@ def test_a_slice_has_its_wished_size_and_spans_no_wide_hole(seqs: set[int], limi
         for slice_ in cut.slices:
             rows = [seq for seq in ordered if slice_.first_read <= seq <= slice_.last_read]
             assert slice_.row_count < slice_rows + bucket_seqs(batch_rows, slice_rows)
-            assert all(b - a <= HOLE_FACTOR * slice_rows + bucket_seqs(batch_rows, slice_rows) for a, b in zip(rows, rows[1:], strict=False))
+            assert all(b - a <= HOLE_FACTOR * slice_rows + bucket_seqs(batch_rows, slice_rows) for a, b in pairwise(rows))
 
 
 @given(st.integers(0, 500), st.integers(0, 500), LIMITS)
@@ -131,7 +132,7 @@ def test_pairs_of_snapshots_hold_every_row_exactly_once(history: tuple[list[Row]
     """Over any history, the split query gives what `visible in upper and not in lower` gives, and the pairs partition the rows."""
     rows, snapshots = history
     seen: list[Row] = []
-    for lower, upper in zip(snapshots, snapshots[1:], strict=False):
+    for lower, upper in pairwise(snapshots):
         naive = [row for row in rows if upper.sees(row.xid) and not lower.sees(row.xid)]
         assert split(rows, lower, upper) == naive
         seen += naive

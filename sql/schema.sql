@@ -1,0 +1,272 @@
+-- Made by `make schema` from a fresh store; a test keeps it current. Functions are in sql/functions.
+
+CREATE SCHEMA relaybox;
+
+CREATE TABLE relaybox.arrival (
+    hop_id integer NOT NULL,
+    batch bigint NOT NULL,
+    plan_id uuid NOT NULL,
+    first_position bigint NOT NULL,
+    last_position bigint NOT NULL,
+    row_count bigint NOT NULL,
+    slice_count integer NOT NULL,
+    source_system_identifier bigint NOT NULL,
+    source_timeline integer NOT NULL,
+    published_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT arrival_positions_dense CHECK ((((last_position - first_position) + 1) = row_count))
+);
+
+CREATE TABLE relaybox.batch (
+    hop text NOT NULL,
+    batch bigint NOT NULL,
+    plan_id uuid DEFAULT gen_random_uuid() NOT NULL,
+    topics text[],
+    lower pg_snapshot,
+    upper pg_snapshot,
+    pair_last_seq bigint,
+    pair_exhausted boolean NOT NULL,
+    reads_after bigint NOT NULL,
+    reads_through bigint NOT NULL,
+    first_position bigint NOT NULL,
+    last_position bigint NOT NULL,
+    row_count bigint NOT NULL,
+    slices jsonb NOT NULL,
+    system_identifier bigint NOT NULL,
+    timeline integer NOT NULL,
+    next_xid xid8 NOT NULL,
+    planned_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT batch_has_slices CHECK ((jsonb_array_length(slices) >= 1)),
+    CONSTRAINT batch_positions_dense CHECK (((((last_position - first_position) + 1) = row_count) AND (first_position >= 1))),
+    CONSTRAINT batch_range_not_empty CHECK (((batch >= 1) AND (row_count >= 1) AND (reads_through > reads_after))),
+    CONSTRAINT pair_is_whole CHECK ((((lower IS NULL) = (upper IS NULL)) AND ((upper IS NULL) = (pair_last_seq IS NULL)))),
+    CONSTRAINT pair_moves_forward CHECK (((pg_snapshot_xmin(upper) >= pg_snapshot_xmin(lower)) AND (pg_snapshot_xmax(upper) >= pg_snapshot_xmax(lower))))
+);
+
+CREATE TABLE relaybox.confirmation (
+    hop text NOT NULL,
+    state text NOT NULL,
+    through_position bigint NOT NULL,
+    through_batch bigint NOT NULL,
+    happened_at timestamp with time zone NOT NULL,
+    recorded_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    recorded_by text NOT NULL,
+    CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['received'::text, 'settled'::text])))
+);
+
+CREATE TABLE relaybox.hop_in (
+    hop_id integer NOT NULL,
+    hop text NOT NULL,
+    source text NOT NULL,
+    published_batch bigint DEFAULT 0 NOT NULL,
+    published_position bigint DEFAULT 0 NOT NULL,
+    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT published_never_negative CHECK (((published_batch >= 0) AND (published_position >= 0)))
+);
+
+ALTER TABLE relaybox.hop_in ALTER COLUMN hop_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox.hop_in_hop_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE relaybox.hop_out (
+    hop text NOT NULL,
+    destination text NOT NULL,
+    reads_log integer,
+    topics text[],
+    policy text NOT NULL,
+    batch bigint DEFAULT 0 NOT NULL,
+    "position" bigint DEFAULT 0 NOT NULL,
+    lower pg_snapshot,
+    attempt bigint DEFAULT 0 NOT NULL,
+    system_identifier bigint NOT NULL,
+    timeline integer NOT NULL,
+    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT outbox_hop_names_its_topics CHECK (((reads_log IS NULL) = ((cardinality(topics) > 0) AND (topics IS NOT NULL)))),
+    CONSTRAINT planned_never_negative CHECK (((batch >= 0) AND ("position" >= 0))),
+    CONSTRAINT policy_is_known CHECK ((policy = ANY (ARRAY['received'::text, 'cascade'::text]))),
+    CONSTRAINT reads_outbox_or_log CHECK (((reads_log IS NULL) = (lower IS NOT NULL)))
+);
+
+CREATE TABLE relaybox.log (
+    hop_id integer NOT NULL,
+    epoch integer NOT NULL,
+    "position" bigint NOT NULL,
+    index bigint NOT NULL,
+    message_id uuid NOT NULL,
+    sent_at timestamp with time zone NOT NULL,
+    topic text NOT NULL,
+    sender text NOT NULL,
+    key text,
+    headers jsonb,
+    payload text,
+    payload_bytes bytea
+)
+PARTITION BY LIST (hop_id);
+
+CREATE VIEW relaybox.inbox WITH (security_barrier='true') AS
+ SELECT i.hop,
+    l."position",
+    l.message_id,
+    l.topic,
+    l.sender,
+    l.epoch,
+    l.index,
+    l.key,
+    l.payload,
+    l.payload_bytes,
+    l.headers,
+    l.sent_at
+   FROM (relaybox.hop_in i
+     JOIN relaybox.log l ON (((l.hop_id = i.hop_id) AND (l."position" <= i.published_position))));
+
+CREATE TABLE relaybox.migration (
+    number integer NOT NULL,
+    name text NOT NULL,
+    applied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+CREATE SEQUENCE relaybox.outbox_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+CREATE TABLE relaybox.outbox (
+    seq bigint DEFAULT nextval('relaybox.outbox_seq'::regclass) NOT NULL,
+    xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    message_id uuid DEFAULT relaybox.new_message_id() NOT NULL,
+    index bigint,
+    sent_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    epoch integer DEFAULT 1 NOT NULL,
+    topic text NOT NULL,
+    sender text NOT NULL,
+    key text,
+    headers jsonb,
+    payload text,
+    payload_bytes bytea,
+    CONSTRAINT headers_are_an_object CHECK ((jsonb_typeof(headers) = 'object'::text)),
+    CONSTRAINT headers_at_most_64_kib CHECK ((octet_length((headers)::text) <= 65536)),
+    CONSTRAINT index_and_epoch_positive CHECK (((index >= 1) AND (epoch >= 1))),
+    CONSTRAINT key_at_most_200_characters CHECK ((length(key) <= 200)),
+    CONSTRAINT message_has_exactly_one_payload CHECK ((num_nonnulls(payload, payload_bytes) = 1)),
+    CONSTRAINT payload_at_most_16_mib CHECK (((octet_length(payload) <= 16777216) AND (octet_length(payload_bytes) <= 16777216))),
+    CONSTRAINT sender_is_a_plain_name CHECK ((sender ~ '^[A-Za-z0-9_.:-]{1,48}$'::text)),
+    CONSTRAINT topic_is_a_plain_name CHECK ((topic ~ '^[a-z0-9_.-]{1,48}$'::text))
+)
+PARTITION BY RANGE (seq);
+
+CREATE TABLE relaybox.outbox_overflow (
+    seq bigint DEFAULT nextval('relaybox.outbox_seq'::regclass) CONSTRAINT outbox_seq_not_null NOT NULL,
+    xid xid8 DEFAULT pg_current_xact_id() CONSTRAINT outbox_xid_not_null NOT NULL,
+    message_id uuid DEFAULT relaybox.new_message_id() CONSTRAINT outbox_message_id_not_null NOT NULL,
+    index bigint,
+    sent_at timestamp with time zone DEFAULT clock_timestamp() CONSTRAINT outbox_sent_at_not_null NOT NULL,
+    epoch integer DEFAULT 1 CONSTRAINT outbox_epoch_not_null NOT NULL,
+    topic text CONSTRAINT outbox_topic_not_null NOT NULL,
+    sender text CONSTRAINT outbox_sender_not_null NOT NULL,
+    key text,
+    headers jsonb,
+    payload text,
+    payload_bytes bytea,
+    CONSTRAINT headers_are_an_object CHECK ((jsonb_typeof(headers) = 'object'::text)),
+    CONSTRAINT headers_at_most_64_kib CHECK ((octet_length((headers)::text) <= 65536)),
+    CONSTRAINT index_and_epoch_positive CHECK (((index >= 1) AND (epoch >= 1))),
+    CONSTRAINT key_at_most_200_characters CHECK ((length(key) <= 200)),
+    CONSTRAINT message_has_exactly_one_payload CHECK ((num_nonnulls(payload, payload_bytes) = 1)),
+    CONSTRAINT payload_at_most_16_mib CHECK (((octet_length(payload) <= 16777216) AND (octet_length(payload_bytes) <= 16777216))),
+    CONSTRAINT sender_is_a_plain_name CHECK ((sender ~ '^[A-Za-z0-9_.:-]{1,48}$'::text)),
+    CONSTRAINT topic_is_a_plain_name CHECK ((topic ~ '^[a-z0-9_.-]{1,48}$'::text))
+);
+
+CREATE TABLE relaybox.receipt (
+    hop_id integer NOT NULL,
+    batch bigint NOT NULL,
+    slice integer NOT NULL,
+    plan_id uuid NOT NULL,
+    row_count bigint NOT NULL,
+    attempt bigint NOT NULL,
+    copied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+CREATE TABLE relaybox.store (
+    only_row boolean DEFAULT true NOT NULL,
+    store text NOT NULL,
+    segment_rows bigint NOT NULL,
+    functions_digest text,
+    initialised_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT segment_rows_positive CHECK ((segment_rows > 0)),
+    CONSTRAINT store_has_one_row CHECK (only_row)
+);
+
+ALTER TABLE ONLY relaybox.outbox ATTACH PARTITION relaybox.outbox_overflow DEFAULT;
+
+ALTER TABLE ONLY relaybox.arrival
+    ADD CONSTRAINT arrival_pkey PRIMARY KEY (hop_id, batch);
+
+ALTER TABLE ONLY relaybox.batch
+    ADD CONSTRAINT batch_pkey PRIMARY KEY (hop, batch);
+
+ALTER TABLE ONLY relaybox.confirmation
+    ADD CONSTRAINT confirmation_pkey PRIMARY KEY (hop, state, through_position);
+
+ALTER TABLE ONLY relaybox.hop_in
+    ADD CONSTRAINT hop_arrives_once UNIQUE (hop);
+
+ALTER TABLE ONLY relaybox.hop_in
+    ADD CONSTRAINT hop_in_pkey PRIMARY KEY (hop_id);
+
+ALTER TABLE ONLY relaybox.hop_out
+    ADD CONSTRAINT hop_out_pkey PRIMARY KEY (hop);
+
+ALTER TABLE ONLY relaybox.log
+    ADD CONSTRAINT log_pkey PRIMARY KEY (hop_id, "position");
+
+ALTER TABLE ONLY relaybox.migration
+    ADD CONSTRAINT migration_pkey PRIMARY KEY (number);
+
+ALTER TABLE ONLY relaybox.outbox
+    ADD CONSTRAINT outbox_pkey PRIMARY KEY (seq);
+
+ALTER TABLE ONLY relaybox.outbox_overflow
+    ADD CONSTRAINT outbox_overflow_pkey PRIMARY KEY (seq);
+
+ALTER TABLE ONLY relaybox.receipt
+    ADD CONSTRAINT receipt_pkey PRIMARY KEY (hop_id, batch, slice);
+
+ALTER TABLE ONLY relaybox.store
+    ADD CONSTRAINT store_pkey PRIMARY KEY (only_row);
+
+CREATE UNIQUE INDEX arrival_last_position ON relaybox.arrival USING btree (hop_id, last_position);
+
+CREATE UNIQUE INDEX batch_last_position ON relaybox.batch USING btree (hop, last_position);
+
+CREATE INDEX outbox_message_id ON ONLY relaybox.outbox USING btree (message_id);
+
+CREATE INDEX outbox_overflow_message_id_idx ON relaybox.outbox_overflow USING btree (message_id);
+
+CREATE INDEX outbox_xid ON ONLY relaybox.outbox USING btree (xid);
+
+CREATE INDEX outbox_overflow_xid_idx ON relaybox.outbox_overflow USING btree (xid);
+
+ALTER INDEX relaybox.outbox_message_id ATTACH PARTITION relaybox.outbox_overflow_message_id_idx;
+
+ALTER INDEX relaybox.outbox_pkey ATTACH PARTITION relaybox.outbox_overflow_pkey;
+
+ALTER INDEX relaybox.outbox_xid ATTACH PARTITION relaybox.outbox_overflow_xid_idx;
+
+ALTER TABLE ONLY relaybox.arrival
+    ADD CONSTRAINT arrival_of_a_hop FOREIGN KEY (hop_id) REFERENCES relaybox.hop_in(hop_id);
+
+ALTER TABLE ONLY relaybox.batch
+    ADD CONSTRAINT batch_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox.hop_out(hop);
+
+ALTER TABLE ONLY relaybox.hop_out
+    ADD CONSTRAINT reads_log_of_a_hop_that_arrives_here FOREIGN KEY (reads_log) REFERENCES relaybox.hop_in(hop_id);
+
+ALTER TABLE ONLY relaybox.receipt
+    ADD CONSTRAINT receipt_of_a_hop FOREIGN KEY (hop_id) REFERENCES relaybox.hop_in(hop_id);
