@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from random import Random
 from types import TracebackType
@@ -118,22 +119,40 @@ def write_flights(connection: Connection, rows: Sequence[Row]) -> None:
         connection.execute(insert(outbox), [message_of(row) for row in rows])
 
 
+@dataclass(frozen=True)
+class OpenTime:
+    """A time in which a transaction had written its messages and not yet committed."""
+
+    begin: datetime
+    end: datetime
+
+
 class LateTransaction:
     """A transaction that writes its flights at once and commits when it is told to. Rolls back if it never is."""
 
     def __init__(self, service: str, flights: Sequence[Row]) -> None:
         self._engine = open_engine(service, "airline late")
-        self._transaction = Transaction(Fate.LATE, flights)
+        self._flights = flights
 
     def __enter__(self) -> Self:
         self._connection = self._engine.connect()
         self._open = self._connection.begin()
-        write_flights(self._connection, self._transaction.flights)
+        write_flights(self._connection, self._flights)
+        self.written_at = datetime.now(UTC)
         return self
 
-    def commit(self) -> Transaction:
+    def commit(self) -> OpenTime:
+        """Commits; returns how long the messages were written and not committed."""
+        open_time = OpenTime(self.written_at, datetime.now(UTC))
         self._open.commit()
-        return self._transaction
+        return open_time
+
+    @property
+    def tally(self) -> Tally:
+        """What there is to record once it has committed."""
+        tally = Tally()
+        tally.enter(Transaction(Fate.LATE, self._flights))
+        return tally
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         self._connection.close()

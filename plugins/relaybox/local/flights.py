@@ -24,7 +24,7 @@ TOPIC = "flights"
 Row = dict[str, Any]
 """One flight, by the columns of `flight`."""
 
-metadata = MetaData()
+metadata = MetaData(schema="public")
 
 flight = Table(
     "flight",
@@ -51,6 +51,7 @@ outbox = Table(
     Column("sender", Text),
     Column("key", Text),
     Column("payload", Text),
+    implicit_returning=False,  # the role may not read what it wrote
 )
 
 

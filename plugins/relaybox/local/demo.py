@@ -1,0 +1,153 @@
+"""`make demo`: a year of flights from New York is moved over two hops by Airflow and Spark, and confirmed back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from types import FrameType
+
+from rich.console import Console
+
+from relaybox.errors import StackFailed
+from relaybox.local.airline import LateTransaction, OpenTime, Tally
+from relaybox.local.demo_display import Bar, Bars, DemoDisplay
+from relaybox.local.demo_facts import read_facts
+from relaybox.local.demo_progress import ProgressReader, RouteProgress
+from relaybox.local.demo_report import Report, show_report
+from relaybox.local.demo_stack import APPLICATION, DemoStack, run_stack
+from relaybox.local.flights import FLIGHT_COUNT, read_flights
+from relaybox.local.producers import LATE_CARRIER, Producers, jobs
+from relaybox.routes import Hop
+from relaybox.verification import verify_route
+
+YEAR_SECONDS = 60.0
+"""How long the year 2013 takes."""
+SEED = 2013
+STALLED_SECONDS = 180.0
+REFRESH_SECONDS = 0.3
+INTERRUPTED = 130
+
+
+def run_demo(*, exit_when_done: bool | None = None) -> int:
+    """Runs the demo in this process; every process that it starts has ended when it returns.
+
+    Args:
+        exit_when_done: ends after `verify`, instead of staying up until Ctrl-C or SIGTERM; by default what DEMO_EXIT says.
+
+    Returns:
+        The exit code: 0 if everything was delivered, 1 if not, 130 if it was interrupted before that was known.
+    """
+    if exit_when_done is None:
+        exit_when_done = os.environ.get("DEMO_EXIT", "0") not in ("", "0")
+    display = DemoDisplay(Console())
+    code = INTERRUPTED
+    with _sigterm_interrupts():
+        try:
+            with run_stack(display.say) as stack:
+                code = _move_the_year(stack, display)
+                if not exit_when_done:
+                    _stay_up(stack, display)
+                display.say("stopping everything")
+        except KeyboardInterrupt:
+            display.say("stopped")
+    return code
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """SIGTERM ends the block as Ctrl-C does, so that all is cleaned up."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _stay_up(stack: DemoStack, display: DemoDisplay) -> None:
+    display.say(f"everything stays up: {stack.airflow.url} (no login). Ctrl-C stops it.")
+    while True:
+        signal.pause()
+
+
+def _move_the_year(stack: DemoStack, display: DemoDisplay) -> int:
+    tally, late = _produce(stack, display)
+    display.say(f"all {tally.committed_count:,} committed messages are at the last store and settled at the first")
+    with display.bars() as bars:
+        proof = verify_route(stack.route, progress=lambda at: bars.show({"verified": Bar(at.row_count, at.of_count)}))
+    display.say("verify has compared the stores, message by message")
+    report = Report(tally, late, proof, read_facts(stack.route))
+    show_report(report, display.console, airflow_url=stack.airflow.url)
+    return 1 if report.faults else 0
+
+
+def _produce(stack: DemoStack, display: DemoDisplay) -> tuple[Tally, OpenTime]:
+    """Lets the year happen while Airflow and Spark move it; returns when everything is settled."""
+    with (
+        Producers(jobs(APPLICATION, seconds=YEAR_SECONDS, seed=SEED)) as producers,
+        LateTransaction(APPLICATION, read_flights([LATE_CARRIER])) as late,
+        closing(ProgressReader(stack.route)) as reader,
+    ):
+        stack.airflow.wait_until_healthy()
+        display.say(f"Airflow runs: {stack.airflow.url} (no login)")
+        while not producers.ready:
+            producers.read_reports(timeout_seconds=REFRESH_SECONDS)
+        producers.begin()
+        display.say(f"{FLIGHT_COUNT:,} flights of 2013 happen within {YEAR_SECONDS:.0f} s")
+        with display.bars() as bars:
+            return _Year(stack, producers, late, reader, bars).watch()
+
+
+class _Year:
+    """Watches producers and stores until all that was committed is settled."""
+
+    def __init__(self, stack: DemoStack, producers: Producers, late: LateTransaction, reader: ProgressReader, bars: Bars) -> None:
+        self._stack, self._producers, self._late, self._reader, self._bars = stack, producers, late, reader, bars
+        self._tally = Tally()
+        self._open_time: OpenTime | None = None
+        self._progress = reader.read()
+        self._changed_at = time.monotonic()
+
+    def watch(self) -> tuple[Tally, OpenTime]:
+        while self._open_time is None or self._progress.settled < self._tally.committed_count:
+            self._producers.read_reports(timeout_seconds=REFRESH_SECONDS)
+            self._look(self._reader.read())
+            self._commit_late()
+            self._bars.show(self._bars_now())
+        return self._tally, self._open_time
+
+    def _look(self, progress: RouteProgress) -> None:
+        tally = self._producers.tally + (self._late.tally if self._open_time else Tally())
+        if (progress, tally) != (self._progress, self._tally):
+            self._changed_at = time.monotonic()
+        elif time.monotonic() - self._changed_at > STALLED_SECONDS:
+            raise StackFailed(
+                f"nothing has moved for {STALLED_SECONDS:.0f} s: {tally.committed_count:,} committed, {progress}.",
+                next_step=f"The log of Airflow: {self._stack.airflow.log_file}; of its tasks: {self._stack.airflow.home / 'logs'}",
+            )
+        self._progress, self._tally = progress, tally
+
+    def _commit_late(self) -> None:
+        """Commits the late transaction when all others have ended, and at least one batch arrived while it was open."""
+        first_hop = self._progress.hops[self._stack.route.hops[0].name]
+        if self._open_time is None and self._producers.done and first_hop.batch > 0:
+            self._open_time = self._late.commit()
+            self._tally += self._late.tally
+
+    def _bars_now(self) -> dict[str, Bar]:
+        due = FLIGHT_COUNT - self._tally.rolled_back
+        return {
+            "produced": Bar(self._tally.committed_count, due, f"{self._tally.rolled_back:,} rolled back"),
+            **{f"at {hop.destination.name}": self._hop_bar(hop, due) for hop in self._stack.route.hops},
+            "settled": Bar(self._progress.settled, due),
+        }
+
+    def _hop_bar(self, hop: Hop, due: int) -> Bar:
+        at = self._progress.hops[hop.name]
+        return Bar(at.received, due, f"batch {at.batch}, {'Spark runs' if at.driven else 'no Spark'}")

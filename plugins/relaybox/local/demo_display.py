@@ -1,0 +1,73 @@
+"""The demo on a terminal: live bars; elsewhere the same as plain lines."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TaskProgressColumn, TextColumn
+
+PLAIN_LINE_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Bar:
+    """How far something is: `done` of `total`, with a word about it."""
+
+    done: int
+    total: int
+    note: str = ""
+
+
+class DemoDisplay:
+    """Lines with the time since the start, and bars below them."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._started = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """Writes one line; from any thread."""
+        self.console.print(f"[dim]{time.monotonic() - self._started:6.1f} s[/dim]  {text}", highlight=False, soft_wrap=True)
+
+    @contextmanager
+    def bars(self) -> Iterator[Bars]:
+        """Shows bars while the block runs."""
+        if not self.console.is_terminal:
+            yield Bars(self, None)
+            return
+        columns = (
+            TextColumn("{task.description:>12}"),
+            BarColumn(bar_width=None),
+            TaskProgressColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}", style="dim"),
+        )
+        with Progress(*columns, console=self.console, expand=True, transient=True) as progress:
+            yield Bars(self, progress)
+
+
+class Bars:
+    """Bars that appear in the order in which they are first shown."""
+
+    def __init__(self, display: DemoDisplay, progress: Progress | None) -> None:
+        self._display, self._progress = display, progress
+        self._tasks: dict[str, TaskID] = {}
+        self._plain_line_at = 0.0
+
+    def show(self, bars: Mapping[str, Bar]) -> None:
+        if self._progress is None:
+            self._show_plainly(bars)
+            return
+        for name, bar in bars.items():
+            if name not in self._tasks:
+                self._tasks[name] = self._progress.add_task(name, note="")
+            self._progress.update(self._tasks[name], completed=bar.done, total=bar.total, note=bar.note)
+
+    def _show_plainly(self, bars: Mapping[str, Bar]) -> None:
+        if time.monotonic() >= self._plain_line_at:
+            self._plain_line_at = time.monotonic() + PLAIN_LINE_SECONDS
+            self._display.say(", ".join(f"{name} {bar.done:,}" for name, bar in bars.items()))
