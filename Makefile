@@ -38,7 +38,7 @@ lint: $(INSTALLED) ## Check format, style, types, import rules and SQL
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/sqlfluff lint --disable-progress-bar sql
 
 .PHONY: format

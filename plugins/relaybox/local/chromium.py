@@ -48,7 +48,7 @@ def provide_chromium() -> Path:
 
 def _run(command: tuple[str, ...]) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    answer = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    answer = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if answer.returncode != 0:
         raise ConfigurationError(
             f"`{' '.join(command)}` failed with code {answer.returncode}: {answer.stderr.strip()[-500:]}",
@@ -60,7 +60,8 @@ def _require_chromium() -> Path:
     if found := find_chromium():
         return found
     raise ConfigurationError(
-        f"the package chromium was installed, yet none of {', '.join(_NAMES)} is on PATH.", next_step="Install a Chromium by hand."
+        f"the package chromium was installed, yet none of {', '.join(_NAMES)} is on PATH.",
+        next_step="Install a Chromium by hand.",
     )
 
 

@@ -268,6 +268,7 @@ def _run_initdb(binaries: Path, directory: Path, password: str, account: Account
             cwd="/",
             capture_output=True,
             text=True,
+            check=False,
             **as_account(account),
         )
     if answer.returncode != 0:
@@ -315,4 +316,4 @@ def write_service_file(path: Path, services: Mapping[str, Mapping[str, str]]) ->
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")  # mkstemp makes it 0600
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write("\n".join(sections))
-    os.replace(temporary, path)
+    Path(temporary).replace(path)

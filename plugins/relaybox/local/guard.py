@@ -33,7 +33,11 @@ def guard(command: Sequence[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _ask_to_end)
     try:
-        process = subprocess.Popen(command, process_group=0, preexec_fn=die_with_parent(signal.SIGKILL))
+        process = subprocess.Popen(
+            command,
+            process_group=0,
+            preexec_fn=die_with_parent(signal.SIGKILL),  # noqa: PLW1509  this process has one thread
+        )
         code = _wait_for(process.pid)
     except _AskedToEndError:
         code = 0

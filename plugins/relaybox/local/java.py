@@ -47,7 +47,7 @@ def find_java_home() -> Path:
 def java_version(home: Path) -> int | None:
     """17 for `openjdk version "17.0.15"`, 8 for `"1.8.0_292"`; None when there is no Java that runs."""
     try:
-        answer = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=60)
+        answer = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, check=False, timeout=60)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return None
     version = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)

@@ -69,7 +69,7 @@ def spawn(
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                preexec_fn=prepare,
+                preexec_fn=prepare,  # noqa: PLW1509  it makes two system calls and takes no lock
                 **as_account(account),
             )
 
