@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _COLUMNS = sql.SQL(", ").join(
     map(sql.Identifier, ("epoch", "message_id", "sent_at", "topic", "sender", "key", "headers", "payload", "payload_bytes"))
 )
-# the outbox was filled without a gap, so that seq can stand for position and index
+# seq stands for position and index: a pipe does not number rows
 _COPY_TO = sql.SQL("copy (select seq, seq, {columns} from relaybox.outbox) to stdout (format {format})")
 _COPY_FROM = sql.SQL('copy {log} ("position", index, {columns}) from stdin (format {format})')
 
@@ -93,7 +93,8 @@ def _step_seconds(stores: BenchStores, log: EmptyLog, started_at: float) -> Mapp
 def measure_pipe(stores: BenchStores, *, messages: int, round_: int, format_: str) -> Measurement:
     """`psql -c "copy to" | psql -c "copy from"` into a log like the hop's, whose segments are made before the clock starts."""
     with stores.empty_log() as log:
-        stores.query(DESTINATION, "select relaybox.ensure_log_segments(%s, %s)", log.log_id, messages)
+        ((last_seq,),) = stores.query(SOURCE, "select max(seq) from relaybox.outbox")
+        stores.query(DESTINATION, "select relaybox.ensure_log_segments(%s, %s)", log.log_id, last_seq)
         words = {"columns": _COLUMNS, "format": sql.SQL(format_), "log": log.table}
         copy_to, copy_from = _psql(SOURCE, _COPY_TO.format(**words)), _psql(DESTINATION, _COPY_FROM.format(**words))
         stores.settle()

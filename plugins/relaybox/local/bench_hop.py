@@ -6,6 +6,7 @@ compare what the same machine did within the same minutes.
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import sys
@@ -36,6 +37,7 @@ def run_bench(
     rounds: int = 3,
     json_path: Path | None = None,
     runner: str = "spark",
+    rollback_every: int = 0,
     limits: Mapping[str, int] | None = None,
     console: Console | None = None,
 ) -> BenchReport:
@@ -46,6 +48,8 @@ def run_bench(
         rounds: how often each contestant is measured; the order changes with the round.
         json_path: gets every raw value, the settings and the versions.
         runner: who copies the hop's slices: `spark` (a session started before the clock) or `threads`.
+        rollback_every: after so many of the producer's transactions one is rolled back and leaves a hole in the outbox's
+            numbers, which keeps a slice from being read the fast way; 0: none is.
         limits: of the hop, as in relaybox.yaml; its defaults are what a new route has.
         console: prints progress and results there.
 
@@ -54,24 +58,25 @@ def run_bench(
         ContentDiffers: a contestant lost or doubled rows, which makes its time worthless.
         Terminal, Transient: a store failed.
     """
-    _check(messages, rounds, runner)
+    _check(messages, rounds, runner, rollback_every)
     console = console or Console()
     with (
         tempfile.TemporaryDirectory(prefix="relaybox-bench-") as directory,
         open_bench_stores(Path(directory), limits or {}) as stores,
         _RUNNERS[runner]() as slice_runner,
     ):
-        report = _Bench(stores, slice_runner, messages, rounds, console).run(runner)
+        report = _Bench(stores, slice_runner, messages, rounds, console).run(runner, rollback_every)
     print_report(report, console)
     if json_path is not None:
         write_json(report, json_path)
     return report
 
 
-def _check(messages: int, rounds: int, runner: str) -> None:
+def _check(messages: int, rounds: int, runner: str, rollback_every: int) -> None:
     problems = {
         f"messages is {messages}, it must be 1 or more": messages < 1,
         f"rounds is {rounds}, it must be 1 or more": rounds < 1,
+        f"rollback_every is {rollback_every}, it must be 0 or more": rollback_every < 0,
         f"runner is {runner}, it must be one of {', '.join(_RUNNERS)}": runner not in _RUNNERS,
     }
     found = [problem for problem, holds in problems.items() if holds]
@@ -86,22 +91,24 @@ class _Bench:
         self._stores, self._runner = stores, runner
         self._messages, self._rounds, self._console = messages, rounds, console
 
-    def run(self, runner: str) -> BenchReport:
+    def run(self, runner: str, rollback_every: int) -> BenchReport:
         hop = self._stores.new_route()
-        self._fill()
+        self._fill(rollback_every)
         return BenchReport(
             messages=self._messages,
             rounds=self._rounds,
             runner=runner,
+            rollback_every=rollback_every,
             limits=asdict(hop.limits),
             environment=_environment(self._stores),
             measurements=tuple(self._take_turns()),
         )
 
-    def _fill(self) -> None:
+    def _fill(self, rollback_every: int) -> None:
         with _progress(self._console) as progress:
             task = progress.add_task("filling the outbox", total=self._messages)
-            self._stores.fill(self._messages, lambda count: progress.advance(task, count))
+            advance = functools.partial(progress.advance, task)
+            self._stores.fill(self._messages, rollback_every=rollback_every, filled=advance)
 
     def _take_turns(self) -> Iterator[Measurement]:
         turns = list(_turns(self._rounds))

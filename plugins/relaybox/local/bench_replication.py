@@ -49,7 +49,7 @@ _SUBSCRIBE = sql.SQL("create subscription bench connection {source} publication 
 
 def measure_sync(stores: BenchStores, *, messages: int, round_: int, format_: str) -> Measurement:
     """From CREATE SUBSCRIPTION until the table is synchronised; table and publication are made before the clock starts."""
-    with _replica(stores, messages), _publication(stores):
+    with _replica(stores), _publication(stores):
         stores.settle()
         subscribe = _SUBSCRIBE.format(source=sql.Literal(stores.source_dsn), binary=sql.Literal(format_ == "binary"))
         with _ended_subscription(stores):
@@ -61,9 +61,10 @@ def measure_sync(stores: BenchStores, *, messages: int, round_: int, format_: st
 
 
 @contextmanager
-def _replica(stores: BenchStores, messages: int) -> Iterator[None]:
+def _replica(stores: BenchStores) -> Iterator[None]:
     stores.query(REPLICA, _CREATE_TABLE)
-    for number in range(messages // SEGMENT_ROWS + 1):
+    ((last_seq,),) = stores.query(SOURCE, "select max(seq) from relaybox.outbox")
+    for number in range(last_seq // SEGMENT_ROWS + 1):
         segment = sql.Identifier("relaybox", f"outbox_s{number:06d}")
         bounds = {"first": sql.Literal(number * SEGMENT_ROWS), "end": sql.Literal((number + 1) * SEGMENT_ROWS)}
         stores.query(REPLICA, _CREATE_SEGMENT.format(segment=segment, **bounds))

@@ -42,6 +42,7 @@ class BenchReport:
     messages: int
     rounds: int
     runner: str
+    rollback_every: int
     limits: Mapping[str, int]
     environment: Mapping[str, Any]
     measurements: tuple[Measurement, ...]

@@ -25,6 +25,7 @@ REPLICA = "replica"
 """A second database of the destination's cluster, for the contestant that brings its own table."""
 TOPIC = "orders"
 TRANSACTION_ROWS = 1000
+ROLLED_BACK_ROWS = 10
 SETTINGS = {
     "shared_buffers": "256MB",
     "max_wal_size": "8GB",
@@ -89,19 +90,23 @@ class BenchStores:
             initialise_store(store, routes)
         return routes.hop(f"{name}/1")
 
-    def fill(self, messages: int, filled: Callable[[int], None]) -> None:
+    def fill(self, messages: int, *, rollback_every: int, filled: Callable[[int], None]) -> None:
         """Sends `messages` messages, 1000 per transaction; calls `filled` with each transaction's count.
 
-        The store must have been initialised, by the first new_route().
+        The store must have been initialised, by the first new_route(). After every `rollback_every` transactions one is
+        rolled back, which leaves a hole in seq; 0: none is.
         """
         with closing(psycopg2.connect(service=SOURCE)) as connection, connection.cursor() as cursor:
             cursor.execute("set synchronous_commit = off")
             cursor.execute("select relaybox.ensure_outbox_segments(%s)", (messages // SEGMENT_ROWS + 1,))
-            for first in range(1, messages + 1, TRANSACTION_ROWS):
+            for number, first in enumerate(range(1, messages + 1, TRANSACTION_ROWS), start=1):
                 last = min(first + TRANSACTION_ROWS - 1, messages)
                 cursor.execute(_FILL, {"topic": TOPIC, "first": first, "last": last})
                 connection.commit()
                 filled(last - first + 1)
+                if rollback_every and number % rollback_every == 0:
+                    cursor.execute(_FILL, {"topic": TOPIC, "first": 1, "last": ROLLED_BACK_ROWS})
+                    connection.rollback()
         self.query(SOURCE, "vacuum (analyze) relaybox.outbox")
 
     def settle(self) -> None:
