@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 from uuid import UUID
@@ -85,7 +86,7 @@ def _compare_message(should: list[Row], here: list[Row]) -> Iterator[Defect]:
         yield Defect(kind, row.message_id, row.sender, None, row.position)
 
 
-def reconcile(defects: Iterable[Defect], *, doubled: Set[UUID]) -> list[Defect]:
+def reconcile(defects: Iterable[Defect], *, doubled: AbstractSet[UUID]) -> list[Defect]:
     """Joins what the slices of one hop said: missing in one and too many in another is misplaced.
 
     Args:
@@ -115,7 +116,7 @@ def _moved(absent: Defect, extra: Defect) -> Defect:
     return Defect(DefectKind.MISPLACED, absent.message_id, absent.sender, absent.position, extra.found_at)
 
 
-def _copy_or_stranger(defect: Defect, doubled: Set[UUID]) -> Defect:
+def _copy_or_stranger(defect: Defect, doubled: AbstractSet[UUID]) -> Defect:
     if defect.kind is DefectKind.UNEXPECTED and defect.message_id in doubled:
         return Defect(DefectKind.DOUBLED, defect.message_id, defect.sender, None, defect.found_at)
     return defect

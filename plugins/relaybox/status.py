@@ -156,9 +156,11 @@ def read_status(routes: Routes) -> Status:
 
 def _ask(store: Store, *, ask: Callable[[Connection, Store], _Asked]) -> _Asked:
     try:
-        with closing(open_store(store, application_name="relaybox status")) as connection:
-            with store_errors(store.name, "reading how far its hops are"):
-                return ask(connection, store)
+        with (
+            closing(open_store(store, application_name="relaybox status")) as connection,
+            store_errors(store.name, "reading how far its hops are"),
+        ):
+            return ask(connection, store)
     except errors.RelayboxError as error:
         return _Asked({}, error=error)  # shown in the rows of this store's hops; the others are not its business
 

@@ -237,7 +237,7 @@ def _piece(ledgers: _Ledgers, batch: PlannedBatch, slice_: Slice, log_id: int, t
             slice_.last_read,
             slice_.first_position,
             last,
-        ),  # fmt: skip
+        ),
         destination=SliceRead.of_log(log_id, slice_.first_position, last),
     )
 

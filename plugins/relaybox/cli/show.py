@@ -259,13 +259,15 @@ def show_settled(hops: Sequence[Settled]) -> None:
 
 
 def _bar() -> Progress:
+    console = _console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        console=_console(stderr=True),
+        console=console,
         transient=True,
+        disable=not console.is_terminal,
     )
 
 

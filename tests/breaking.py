@@ -1,0 +1,54 @@
+"""Stops a transfer at a chosen moment, as a killed driver would, and leaves everything else to the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+
+from relaybox.batches import Slice
+from relaybox.copying import CopyOrder, SliceCopied, copy_slice
+from relaybox.routes import Hop
+from relaybox.transfer import Progress, transfer_hop
+
+
+class Stopped(Exception):
+    """The driver ends here."""
+
+
+class FirstSlices:
+    """Copies the first slices of a batch and ends the driver."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def copy_slices(self, order: CopyOrder, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
+        for slice_ in slices[: self._count]:
+            yield copy_slice(order, slice_)
+        if self._count < len(slices):
+            raise Stopped
+
+
+def transfer_until(hop: Hop, moment: Callable[[Progress], bool]) -> None:
+    """Transfers until a progress report that `moment` is true of: before publishing, or before confirming."""
+
+    def stop(progress: Progress) -> None:
+        if moment(progress):
+            raise Stopped
+
+    with _stopping():
+        transfer_hop(hop, FirstSlices(10_000), recorded_by="test", progress=stop)
+
+
+def copy_first_slices(hop: Hop, count: int) -> None:
+    """Plans a batch and copies so many of its slices."""
+    with _stopping():
+        transfer_hop(hop, FirstSlices(count), recorded_by="test")
+
+
+@contextmanager
+def _stopping() -> Iterator[None]:
+    stopped = False
+    with suppress(Stopped):
+        yield
+        stopped = True
+    assert not stopped, "the transfer ended before the chosen moment"

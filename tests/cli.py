@@ -1,0 +1,50 @@
+"""The command `relaybox`, run by tests: in this process where speed matters, in its own where the whole of it does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from typer.testing import CliRunner
+
+from relaybox.cli.app import app
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a command left behind."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def document(self) -> Any:
+        """The one JSON document on stdout."""
+        return json.loads(self.stdout)
+
+
+def invoke(*arguments: str) -> Run:
+    """Runs a command in this process; an exception that is no exit is the test's failure."""
+    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    return Run(result.exit_code, result.stdout, result.stderr)
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    """Starts a command as a process of its own, with this process's environment."""
+    return subprocess.Popen(
+        [sys.executable, "-c", "from relaybox.cli import main; main()", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(*arguments: str) -> Run:
+    """Runs a command as a process of its own to its end."""
+    process = start(*arguments)
+    stdout, stderr = process.communicate(timeout=120)
+    return Run(process.returncode, stdout, stderr)

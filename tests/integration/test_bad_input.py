@@ -1,0 +1,358 @@
+"""Whatever is wrong around Relaybox gives one clear error with the next step, no traceback, and loses nothing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg2
+import pytest
+
+from relaybox.local.clusters import Cluster, find_free_port, postgres_program
+from relaybox.local.processes import as_account, server_account
+from tests.cli import Run, invoke, run, start
+from tests.services import break_service, read_service
+from tests.world import World, insert, routes_file, wait_until
+
+MESSAGE_ID = "01a1fc57-61bd-7659-92d2-53639fb0a769"
+
+
+def refused(answer: Run, exit_code: int, *said: str) -> None:
+    """One error on stderr that says all of it, and nothing that looks like a crash."""
+    assert answer.exit_code == exit_code, answer.stdout + answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert answer.stderr.startswith("error: ")
+    assert answer.stderr.count("error: ") == 1
+    for words in said:
+        assert words in answer.stderr
+
+
+# -- relaybox.yaml ----------------------------------------------------------------------------------------------------
+
+FILES = {
+    "empty": ("", ["1 problem", "empty; expected the sections stores and routes", "The smallest file: "]),
+    "no YAML": ("stores: [", ["1 problem", "not YAML"]),
+    "contradictory": (
+        """
+stores: {airline: {}, hub: {}}
+routes:
+  flights: {topics: [flights, flights], path: [airline, hbu, airline], policy: cascaded, limit: {}}
+""",
+        [
+            "5 problems",
+            "routes.flights.topics[1]",
+            "Did you mean hub?",
+            "expected a path without a loop",
+            "Did you mean cascade?",
+            "Did you mean limits?",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("command", [["status"], ["init"], ["verify", "flights"], ["transfer", "flights/1"]], ids=" ".join)
+@pytest.mark.parametrize("file", FILES)
+def test_a_wrong_file_is_told_with_everything_that_is_wrong_in_it(tmp_path: Path, file: str, command: list[str]) -> None:
+    text, said = FILES[file]
+    path = tmp_path / "relaybox.yaml"
+    path.write_text(text)
+    refused(invoke("--config", str(path), *command), 2, "relaybox.yaml", *said)
+
+
+def test_a_missing_file_is_told_with_where_it_was_looked_for(tmp_path: Path) -> None:
+    refused(invoke("--config", str(tmp_path / "nowhere.yaml"), "status"), 2, "nowhere.yaml: no such file", "set RELAYBOX_CONFIG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["transfer", "flights/3"], 'there is no hop "flights/3". Did you mean flights/2?'),
+        (["transfer", "flights"], 'there is no hop "flights". Did you mean flights/2?'),
+        (["verify", "flight"], 'there is no route "flight". Did you mean flights?'),
+        (["confirm", "flihgts"], 'there is no route "flihgts". Did you mean flights?'),
+        (["where", MESSAGE_ID, "--route", "flight"], 'there is no route "flight". Did you mean flights?'),
+        (["init", "hubb"], 'there is no store "hubb". Did you mean hub?'),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_an_unknown_name_is_told_with_the_nearest_one(tmp_path: Path, arguments: list[str], said: str) -> None:
+    refused(invoke("--config", str(routes_file(tmp_path)), *arguments), 2, said)
+
+
+# -- stores -----------------------------------------------------------------------------------------------------------
+
+STORE_COMMANDS = [["verify", "flights"], ["where", MESSAGE_ID], ["transfer", "flights/1"], ["confirm", "flights"]]
+
+
+@pytest.fixture
+def uninitialised(databases: Mapping[str, Mapping[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Three empty databases, and the routes that they are meant for."""
+    path = routes_file(tmp_path)
+    monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
+    return World(path)
+
+
+@pytest.mark.parametrize("command", STORE_COMMANDS, ids=" ".join)
+def test_a_store_that_was_not_initialised(uninitialised: World, command: list[str]) -> None:
+    refused(invoke(*command), 5, "it has no relaybox schema. Run: relaybox init")
+
+
+def test_the_status_of_stores_that_were_not_initialised_names_each(uninitialised: World) -> None:
+    status = invoke("status")
+    assert status.exit_code == 5
+    assert [line.split(":")[1].strip() for line in status.stderr.splitlines()] == [
+        "store airline",
+        "store hub",
+        "store analytics",
+    ]
+    assert status.stderr.count("Run: relaybox init") == 3
+
+
+@pytest.mark.parametrize("encoding", ["SQL_ASCII", "LATIN1"])
+def test_a_store_in_another_encoding_is_refused_and_left_as_it_was(uninitialised: World, encoding: str) -> None:
+    name = f"{read_service('hub')['dbname']}_{encoding.lower()}"
+    uninitialised.query("hub", f"create database {name} encoding '{encoding}' template template0 locale 'C'")  # a name of our own
+    break_service("hub", dbname=name)
+    refused(invoke("init", "hub"), 5, f"store hub: its encoding is {encoding}; create the database with encoding UTF8")
+    assert uninitialised.value("hub", "select to_regnamespace('relaybox') is null")
+    break_service("hub", dbname="postgres")
+    uninitialised.query("hub", f"drop database {name} with (force)")
+
+
+def test_init_does_the_other_stores_when_one_fails(uninitialised: World) -> None:
+    port = read_service("hub")["port"]
+    break_service("hub", port="1")
+    failed = invoke("init")
+    assert (failed.exit_code, failed.stderr.count("error: ")) == (4, 1)
+    assert "airline:" in failed.stdout
+    assert "analytics:" in failed.stdout
+    break_service("hub", port=port)
+    assert invoke("init").exit_code == 0
+    assert invoke("status").exit_code == 0
+
+
+def test_init_of_the_wrong_database_is_refused(world: World) -> None:
+    break_service("hub", **{key: value for key, value in read_service("analytics").items() if key != "host"})
+    refused(invoke("init", "hub"), 2, "the database behind service hub is already store analytics", "Correct the service file")
+
+
+@pytest.mark.parametrize("command", [*STORE_COMMANDS, ["init", "airline"]], ids=" ".join)
+def test_an_unreachable_store_is_a_failure_that_a_retry_may_mend(world: World, command: list[str]) -> None:
+    world.send("a")
+    port = read_service("airline")["port"]
+    break_service("airline", port="1")
+    refused(
+        invoke(*command), 4, "store airline: no connection", "Check that the server runs, and host and port in section [airline]"
+    )
+    break_service("airline", port=port)
+    assert_nothing_lost(world, "a")
+
+
+@pytest.mark.parametrize("command", [["transfer", "flights/1"], ["init", "hub"], ["verify", "flights"]], ids=" ".join)
+def test_a_wrong_password_is_told_without_any_password(world: World, command: list[str]) -> None:
+    world.send("a")
+    password = read_service("hub")["password"]
+    break_service("hub", password="c4n4ry-wrong")
+    answer = run(*command)
+    refused(answer, 5, "password authentication failed", "Correct user, password and dbname in section [hub] of the service file")
+    assert "c4n4ry" not in answer.stderr
+    assert password not in answer.stderr
+    break_service("hub", password=password)
+    assert_nothing_lost(world, "a")
+
+
+def test_a_service_that_no_file_defines_is_a_configuration_error(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGSERVICEFILE", str(world.path))  # a file, with other content
+    monkeypatch.setenv("PGSYSCONFDIR", str(world.path.parent))
+    answer = invoke("transfer", "flights/1")
+    refused(answer, 2, "store airline: ")
+    assert "service" in answer.stderr
+
+
+@pytest.mark.parametrize("command", [*STORE_COMMANDS, ["init", "airline"]], ids=" ".join)
+def test_a_schema_newer_than_the_code_is_left_alone(world: World, command: list[str]) -> None:
+    world.send("a")
+    world.query("airline", "insert into relaybox.migration (number, name) values (999, 'from the future')")
+    refused(
+        invoke(*command),
+        5,
+        "store airline: its schema is version 999, this Relaybox knows version",
+        "Install the newer Relaybox here",
+    )
+    world.query("airline", "delete from relaybox.migration where number = 999")
+    assert_nothing_lost(world, "a")
+
+
+def assert_nothing_lost(world: World, *payloads: str) -> None:
+    """With the cause gone, the same commands deliver everything."""
+    world.transfer_all()
+    world.settle_all()
+    assert world.payloads("flights/2") == list(payloads)
+    assert invoke("verify", "flights").exit_code == 0
+
+
+# -- a standby --------------------------------------------------------------------------------------------------------
+
+STANDBY = ["this server is a standby; Relaybox needs the primary", "Point the libpq service of this store to the primary"]
+
+
+@pytest.fixture(scope="module")
+def standbys(clusters: Mapping[str, Cluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Cluster]]:
+    """Streaming standbys of `airline` and `hub`."""
+    directory = tmp_path_factory.mktemp("standbys")
+    followers = {store: _stream(clusters[store], directory / store) for store in ("airline", "hub")}
+    try:
+        for follower in followers.values():
+            follower.start()
+        yield followers
+    finally:
+        for follower in followers.values():
+            follower.remove()
+
+
+def _stream(primary: Cluster, directory: Path) -> Cluster:
+    """A standby made with pg_basebackup. It goes beside its primary's data, where the server's account may write."""
+    place = primary.directory.resolve().with_name(f"{primary.directory.resolve().name}-standby")
+    connection = " ".join(f"{key}={value}" for key, value in primary.parameters().items() if key not in ("dbname", "password"))
+    account = server_account()
+    subprocess.run(
+        [postgres_program("pg_basebackup"), "-D", place, "-d", connection, "-R", "-X", "stream", "-c", "fast", "--no-sync"],
+        env={"PGPASSWORD": primary.password, "LC_ALL": "C"},
+        cwd="/",
+        check=True,
+        **as_account(account),
+    )
+    standby = replace(primary, name=f"{primary.name}-standby", directory=place, port=find_free_port())
+    with (place / "postgresql.conf").open("a", encoding="utf-8") as configuration:
+        configuration.write(f"\nport = {standby.port}\n")
+    return standby
+
+
+def follow(world: World, standbys: Mapping[str, Cluster], store: str) -> None:
+    """Points a store's service to its standby, once that has everything."""
+    lsn = world.value(store, "select pg_current_wal_lsn()::text")
+    with closing(psycopg2.connect(**standbys[store].parameters())) as session, session.cursor() as cursor:
+
+        def has_everything() -> bool:
+            cursor.execute("select pg_last_wal_replay_lsn() >= %s::pg_lsn", (lsn,))
+            return bool(cursor.fetchone()[0])
+
+        wait_until(has_everything, f"the standby of {store} has {lsn}")
+    break_service(store, port=str(standbys[store].port))
+
+
+@pytest.mark.parametrize(
+    ("store", "command", "said"),
+    [
+        ("airline", ["init", "airline"], ["it is a standby", "Point its libpq service to the primary"]),
+        ("airline", ["transfer", "flights/1"], STANDBY),
+        ("airline", ["confirm", "flights/1"], STANDBY),
+        ("hub", ["init", "hub"], ["it is a standby", "Point its libpq service to the primary"]),
+        ("hub", ["transfer", "flights/1"], ["cannot execute COPY during recovery"]),
+        ("hub", ["transfer", "flights/2"], STANDBY),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else value,
+)
+def test_a_standby_is_refused(
+    world: World, standbys: Mapping[str, Cluster], store: str, command: list[str], said: list[str]
+) -> None:
+    world.send("a")
+    world.transfer()
+    world.send("b")
+    port = read_service(store)["port"]
+    follow(world, standbys, store)
+    refused(invoke(*command), 5, f"store {store}: ", *said)
+    break_service(store, port=port)
+    assert_nothing_lost(world, "a", "b")
+
+
+def test_a_standby_may_be_read(world: World, standbys: Mapping[str, Cluster]) -> None:
+    """Reports need no primary: where and verify read committed history."""
+    world.send("a")
+    world.transfer_all()
+    follow(world, standbys, "hub")
+    assert invoke("verify", "flights").exit_code == 0
+
+
+# -- Ctrl-C -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "session"),
+    [
+        (["transfer", "flights/1", "--linger-seconds", "600"], "relaybox flights/1 driver"),
+        (["verify", "flights"], "relaybox flights verify"),
+        (["verify", "flights", "--json"], "relaybox flights verify"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_ctrl_c_ends_a_command_and_its_sessions(world: World, command: list[str], session: str) -> None:
+    """Verify is held in the middle by a lock on the log; the transfer has nothing to do and lingers."""
+    world.send("a")
+    world.transfer()
+    here = "select count(*) from pg_stat_activity where application_name = %s and state = %s"
+    with world.session("hub") as holder, holder.cursor() as cursor:
+        if command[0] == "verify":
+            cursor.execute("lock table relaybox.log in access exclusive mode")
+        process = start(*command)
+        state = "active" if command[0] == "verify" else "idle"
+        wait_until(lambda: world.value("hub", here, session, state) == 1, f"{command} is at work")
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stdout) == (130, "")
+    assert "Traceback" not in stderr
+    wait_until(lambda: world.value("hub", here, session, state) == 0, "no session is left")
+    assert_nothing_lost(world, "a")
+
+
+# -- messages ---------------------------------------------------------------------------------------------------------
+
+REFUSED_MESSAGES = {
+    "message_has_exactly_one_payload": ["insert into relaybox.outbox (topic, sender) values ('flights', 'UA')"],
+    "message_has_exactly_one_payload, both": [
+        "insert into relaybox.outbox (topic, sender, payload, payload_bytes) values ('flights', 'UA', 'a', 'a')"
+    ],
+    "payload_at_most_16_mib": [
+        "insert into relaybox.outbox (topic, sender, payload) values ('flights', 'UA', repeat('x', 16777217))",
+        "insert into relaybox.outbox (topic, sender, payload_bytes) values ('flights', 'UA', convert_to(repeat('x', 16777217), 'UTF8'))",
+    ],
+    "topic_is_a_plain_name": ["insert into relaybox.outbox (topic, sender, payload) values ('Flights!', 'UA', 'a')"],
+}
+
+
+@pytest.mark.parametrize("constraint", REFUSED_MESSAGES)
+def test_a_message_that_can_not_be_sent_is_refused_by_the_constraint_that_says_why(world: World, constraint: str) -> None:
+    """The producer's transaction fails as a whole; what others sent is untouched."""
+    world.send("before")
+    for statement in REFUSED_MESSAGES[constraint]:
+        with world.session() as producer:
+            insert(producer, "in the same transaction")
+            with pytest.raises(psycopg2.errors.CheckViolation) as refusal, producer.cursor() as cursor:
+                cursor.execute(statement)
+            assert refusal.value.diag.constraint_name == constraint.split(",")[0]
+    world.send("after")
+    assert_nothing_lost(world, "before", "after")
+
+
+def test_a_payload_at_the_limit_is_moved(world: World) -> None:
+    world.query("airline", "insert into relaybox.outbox (topic, sender, payload) values ('flights', 'UA', repeat('x', 16777216))")
+    world.transfer_all()
+    assert invoke("verify", "flights").exit_code == 0
+
+
+def test_an_unknown_message_id(world: World) -> None:
+    refused(invoke("where", MESSAGE_ID), 5, f"message {MESSAGE_ID}: no committed message has this id", "Check the id")
+
+
+def test_a_topic_that_no_route_carries_is_told_and_kept(world: World) -> None:
+    world.send("stray", topic="flihgts")
+    status = invoke("status")
+    assert status.exit_code == 2
+    assert "Traceback" not in status.stderr
+    assert "store airline: 1 messages of topic flihgts, which no hop reads" in status.stderr
+    assert "Did you mean topic flights?" in status.stderr
+    assert world.sent() == ["stray"]

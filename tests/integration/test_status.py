@@ -1,0 +1,211 @@
+"""`relaybox status`: every hop as its two stores' ledgers tell it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.breaking import copy_first_slices, transfer_until
+from tests.cli import invoke
+from tests.services import add_route, break_service
+from tests.world import World, insert
+
+HOP_KEYS = {
+    "hop", "route", "source", "destination", "reads", "topics", "sent", "received", "lag_messages", "lag_seconds", "driven",
+    "last_batch", "open_batch", "settled_through", "reliability", "uniqueness", "mode", "errors",
+}  # fmt: skip
+
+
+def hops(exit_code: int = 0) -> list[dict[str, Any]]:
+    status = invoke("status", "--json")
+    assert status.exit_code == exit_code, status.stderr
+    return list(status.document["hops"])
+
+
+def numbers(hop: dict[str, Any]) -> tuple[int, int, int, int]:
+    return hop["sent"], hop["received"], hop["lag_messages"], hop["settled_through"]
+
+
+def test_the_json_document_has_stable_keys(world: World) -> None:
+    world.send("a")
+    world.transfer_all()
+    document = invoke("status", "--json").document
+    assert set(document) == {"measured_at", "hops", "routes", "unrouted", "errors"}
+    assert all(set(hop) == HOP_KEYS for hop in document["hops"])
+    assert set(document["hops"][0]["last_batch"]) == {"batch", "row_count", "planned_at", "published_at"}
+    assert set(document["routes"][0]) == {"route", "sent", "received", "reliability", "uniqueness", "mode"}
+
+
+def test_a_new_route_has_sent_nothing_and_lost_nothing(world: World) -> None:
+    for hop in hops():
+        assert numbers(hop) == (0, 0, 0, 0)
+        assert (hop["lag_seconds"], hop["last_batch"], hop["open_batch"], hop["mode"]) == (None, None, None, "exactly once")
+
+
+def test_committed_messages_are_lag_until_they_are_published(world: World) -> None:
+    world.send("a", "b", "c")
+    first, second = hops()
+    assert numbers(first) == (3, 0, 3, 0)
+    assert first["lag_seconds"] > 0
+    assert numbers(second) == (0, 0, 0, 0)
+
+    world.transfer()
+    first, second = hops()
+    assert numbers(first) == (3, 3, 0, 0)
+    assert first["lag_seconds"] is None
+    assert numbers(second) == (3, 0, 3, 0)
+    assert second["lag_seconds"] > 0
+
+
+def test_messages_in_flight_are_lag_and_no_loss(world: World) -> None:
+    world.send("a")
+    world.transfer_all()
+    world.send("b", "c")
+    first, _ = hops()
+    assert (first["lag_messages"], first["reliability"], first["mode"]) == (2, 1.0, "exactly once")
+
+
+def test_an_open_transaction_is_not_sent_yet(world: World) -> None:
+    with world.session() as producer:
+        insert(producer, "open")
+        world.send("committed")
+        assert numbers(hops()[0]) == (1, 0, 1, 0)
+        producer.commit()
+    assert numbers(hops()[0]) == (2, 0, 2, 0)
+
+
+def test_a_settled_route_is_settled_at_every_hop(world: World) -> None:
+    world.send("a", "b")
+    world.transfer_all()
+    world.settle_all()
+    document = invoke("status", "--json").document
+    assert [numbers(hop) for hop in document["hops"]] == [(2, 2, 0, 2), (2, 2, 0, 2)]
+    assert document["routes"] == [
+        {"route": "flights", "sent": 2, "received": 2, "reliability": 1.0, "uniqueness": 1.0, "mode": "exactly once"}
+    ]
+
+
+def test_lag_counts_the_rest_of_a_capped_pair(world: World) -> None:
+    """A batch takes the first 10 of 25 messages; 5 more are sent before the rest is planned."""
+    world.change_route(limits={"batch_rows": 10, "slice_rows": 10})
+    world.send_many(25)
+    transfer_until(world.first_hop, lambda progress: progress.batch == 1 and progress.published)
+    world.send_many(5)
+    first, second = hops()
+    assert numbers(first) == (30, 10, 20, 0)
+    assert numbers(second) == (10, 0, 10, 0)
+
+
+def test_an_open_batch_names_the_slices_that_a_resume_copies(world: World) -> None:
+    world.change_route(limits={"batch_rows": 100, "slice_rows": 16})
+    world.send_many(40)
+    copy_first_slices(world.first_hop, 1)
+    first, _ = hops()
+    open_batch = first["open_batch"]
+    assert (open_batch["batch"], open_batch["row_count"]) == (1, 40)
+    assert open_batch["missing_slices"] == list(range(2, open_batch["slice_count"] + 1))
+    assert first["lag_messages"] == 40
+    assert "batch 1 is open" in invoke("status").stdout
+
+    world.transfer()
+    assert hops()[0]["open_batch"] is None
+
+
+def test_a_running_transfer_is_shown(world: World) -> None:
+    with world.session() as driver, driver.cursor() as cursor:
+        cursor.execute("set application_name = 'relaybox flights/1 driver'")
+        assert [hop["driven"] for hop in hops()] == [True, False]
+
+
+def test_a_store_that_lost_history_shows_what_it_lost(world: World) -> None:
+    """R counts what the source has confirmed: the destination went back to its first batch."""
+    world.send("a", "b", "c")
+    world.transfer()
+    world.send("d")
+    world.transfer()
+    world.query("hub", "delete from relaybox.arrival where batch = 2")
+    world.query("hub", "update relaybox.hop_in set published_batch = 1, published_position = 3")
+    first, _ = hops(exit_code=5)
+    assert (first["reliability"], first["mode"]) == (0.75, "at most once")
+    assert "hub lost history" in first["errors"][0]
+
+
+def test_a_route_multiplies_what_its_hops_lose_and_double(world: World) -> None:
+    """Three of four received, then two of the three twice: the whole route is unreliable."""
+    world.send("a", "b", "c")
+    world.transfer_all()
+    world.send("d")
+    world.transfer()
+    world.query("hub", "delete from relaybox.arrival where batch = 2")
+    world.query("hub", "update relaybox.hop_in set published_batch = 1, published_position = 3")
+    world.query(
+        "analytics",
+        "insert into relaybox.arrival select hop_id, 0, gen_random_uuid(), 1, 2, 2, 1, 0, 0, now() from relaybox.hop_in",
+    )
+    status = invoke("status", "--json")
+    assert [hop["mode"] for hop in status.document["hops"]] == ["at most once", "at least once"]
+    route = status.document["routes"][0]
+    assert (route["reliability"], route["uniqueness"], route["mode"]) == (0.75, 0.6, "unreliable")
+
+
+def test_an_unreachable_store_hides_no_other_hop(world: World) -> None:
+    world.send("a")
+    world.transfer()
+    break_service("analytics", port="1")
+    first, second = hops(exit_code=4)
+    assert numbers(first) == (1, 1, 0, 0)
+    assert first["errors"] == []
+    assert (second["sent"], second["received"], second["lag_messages"], second["mode"]) == (1, 0, None, None)
+    assert "store analytics: no connection" in second["errors"][0]
+    shown = invoke("status")
+    assert "flights/1" in shown.stdout
+    assert "no answer, see below" in shown.stdout
+    assert shown.stderr.count("store analytics: no connection") == 1
+
+
+@pytest.mark.parametrize("as_json", [True, False], ids=["json", "table"])
+def test_a_topic_that_no_hop_reads_is_a_warning_with_the_nearest_one(world: World, as_json: bool) -> None:
+    world.send("a")
+    world.send("lost", "too", topic="flight")
+    status = invoke("status", *(["--json"] if as_json else []))
+    assert status.exit_code == 2
+    assert "2 messages of topic flight, which no hop reads" in status.stderr
+    assert "Did you mean topic flights?" in status.stderr
+    if as_json:
+        (unrouted,) = status.document["unrouted"]
+        assert (unrouted["store"], unrouted["topic"], unrouted["message_count"], unrouted["nearest"]) == (
+            "airline",
+            "flight",
+            2,
+            "flights",
+        )
+
+
+def test_an_unrouted_topic_loses_nothing(world: World) -> None:
+    """As the warning says: a new route for it starts with the oldest message kept."""
+    world.send("a", topic="flight")
+    world.send("b")
+    world.transfer()
+    add_route(world.path, "strays", topics=["flight"], path=["airline", "hub"])
+    assert invoke("init").exit_code == 0
+    assert invoke("transfer", "strays/1").exit_code == 0
+    assert world.payloads("strays/1") == ["a"]
+    assert invoke("status").exit_code == 0
+
+
+def test_a_status_reads_no_outbox_from_its_beginning(world: World) -> None:
+    """Lag is counted by index from the hop's newest snapshot on, however long the outbox is."""
+    world.send_many(2000)
+    world.transfer()
+    world.send_many(3)
+    with world.session() as session, session.cursor() as cursor:
+        cursor.execute("select waiting_count from relaybox.sending_state('flights/1')")
+        assert cursor.fetchone()[0] == 3
+        cursor.execute(
+            "select coalesce(sum(seq_scan), 0), coalesce(sum(seq_tup_read + idx_tup_fetch), 0) "
+            "from pg_stat_xact_user_tables where schemaname = 'relaybox' and relname like 'outbox_s%%'"
+        )
+        scans, rows_read = cursor.fetchone()
+    assert scans == 0
+    assert rows_read < 10

@@ -1,0 +1,327 @@
+"""`relaybox verify`: proof of delivery, and the name of every message that was not delivered as it was sent."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from tests.breaking import copy_first_slices, transfer_until
+from tests.cli import invoke
+from tests.world import World, insert
+
+LEG_KEYS = {
+    "name", "source", "destination", "sent", "received", "in_flight", "batch_count", "slice_count", "reliability", "uniqueness",
+    "mode", "defects", "contradictions",
+}  # fmt: skip
+LOSSY = ("missing", "changed", "unbatched")
+
+
+def verify(exit_code: int) -> dict[str, Any]:
+    proof = invoke("verify", "flights", "--json")
+    assert proof.exit_code == exit_code, proof.stdout + proof.stderr
+    return dict(proof.document)
+
+
+def named(leg: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(defect["kind"], defect["message_id"]) for defect in leg["defects"]]
+
+
+def message_at(world: World, position: int) -> str:
+    return str(world.value("hub", "select message_id from relaybox.log where position = %s", position))
+
+
+def deliver(world: World, count: int = 30) -> None:
+    """Three senders, two batches, slices of 8 rows at both hops."""
+    world.change_route(limits={"batch_rows": 16, "slice_rows": 8})
+    for sender in ("UA", "AA", "DL"):
+        world.send_many(count // 3, sender=sender, prefix=sender)
+    world.transfer_all()
+
+
+def test_what_was_delivered_is_proved(world: World) -> None:
+    deliver(world)
+    proof = verify(0)
+    assert set(proof) == {
+        "route", "verdict", "verified_at", "duration_seconds", "hops", "end_to_end", "senders", "repeated_ids",
+    }  # fmt: skip
+    assert proof["verdict"] == "delivered"
+    assert proof["senders"] == {"count": 3, "out_of_order": []}
+    for leg in (*proof["hops"], proof["end_to_end"]):
+        assert set(leg) == LEG_KEYS
+        assert (leg["sent"], leg["received"], leg["in_flight"], leg["defects"], leg["contradictions"]) == (30, 30, 0, [], [])
+        assert (leg["reliability"], leg["uniqueness"], leg["mode"]) == (1.0, 1.0, "exactly once")
+    assert [leg["batch_count"] for leg in proof["hops"]] == [2, 2]
+    assert (proof["end_to_end"]["source"], proof["end_to_end"]["destination"]) == ("airline", "analytics")
+
+
+def test_the_report_says_so_on_a_terminal(world: World) -> None:
+    deliver(world)
+    shown = invoke("verify", "flights")
+    assert "flights delivered: every message is where it should be, once, unchanged and in order" in shown.stdout
+    assert "order: 3 of 3 senders in order at analytics" in shown.stdout
+
+
+def test_an_empty_route_is_delivered(world: World) -> None:
+    assert verify(0)["senders"]["count"] == 0
+
+
+def test_messages_on_their_way_are_in_flight_and_no_defect(world: World) -> None:
+    world.send("a", "b")
+    world.transfer()
+    world.send("c")
+    proof = verify(3)
+    assert proof["verdict"] == "in flight"
+    assert [leg["in_flight"] for leg in (*proof["hops"], proof["end_to_end"])] == [1, 2, 3]
+    assert [leg["sent"] for leg in (*proof["hops"], proof["end_to_end"])] == [2, 0, 0]
+    assert "in flight" in invoke("verify", "flights").stdout
+
+
+def test_what_only_left_the_first_hop_is_compared_as_far_as_the_second_got(world: World) -> None:
+    """The second hop's batches end inside a slice of the first: the origin is compared up to there."""
+    world.send_many(20)
+    world.transfer()
+    world.change_route(limits={"batch_rows": 7, "slice_rows": 7})
+    transfer_until(world.second_hop, lambda progress: progress.published)
+    proof = verify(3)
+    assert (proof["end_to_end"]["sent"], proof["end_to_end"]["received"], proof["end_to_end"]["in_flight"]) == (7, 7, 13)
+
+
+@pytest.mark.parametrize("slices", [0, 1], ids=["planned", "partly copied"])
+def test_an_open_batch_is_in_flight(world: World, slices: int) -> None:
+    """Rows of slices that are copied and not published are no strangers."""
+    world.change_route(limits={"batch_rows": 100, "slice_rows": 8})
+    world.send_many(30)
+    copy_first_slices(world.first_hop, slices)
+    assert [leg["in_flight"] for leg in verify(3)["hops"]] == [30, 0]
+
+
+def test_rollbacks_late_commits_and_other_topics_are_no_defects(world: World) -> None:
+    with world.session() as late:
+        insert(late, "late")
+        with world.session() as undone:
+            insert(undone, "undone")
+            undone.rollback()
+        world.send("a")
+        world.send("x", topic="other")
+        world.transfer_all()
+        late.commit()
+    world.transfer_all()
+    assert verify(0)["end_to_end"]["received"] == 2
+
+
+def test_a_topic_that_joined_later_and_a_skipped_pair_are_no_defects(world: World) -> None:
+    world.send("x", topic="other")
+    world.send("a")
+    world.transfer_all()
+    world.query("airline", "select relaybox.skip_empty_pair('flights/1', pg_current_snapshot())")
+    world.send("b")
+    world.change_route(topics=["flights", "other"])
+    world.send("c", topic="other")
+    world.transfer_all()
+    assert verify(0)["end_to_end"]["received"] == 3
+
+
+BREAKS = {
+    "missing": "delete from relaybox.log where position = 11",
+    "changed": "update relaybox.log set payload = payload || ' ' where position = 11",
+    "misplaced": "update relaybox.log set position = 5000 where position = 11",
+    "doubled": "insert into relaybox.log select hop_id, epoch, 5000, index, message_id, sent_at, topic, sender, key, headers, payload, "
+    "payload_bytes from relaybox.log where position = 11",
+}
+
+
+@pytest.mark.parametrize(("store", "hop"), [("hub", 0), ("analytics", 1)], ids=["at the first hop", "at the second hop"])
+@pytest.mark.parametrize("kind", BREAKS)
+def test_a_broken_message_is_named_at_the_hop_that_broke_it(world: World, kind: str, store: str, hop: int) -> None:
+    deliver(world)
+    broken = message_at(world, 11)
+    make_room(world, store)
+    world.query(store, BREAKS[kind])
+    proof = verify(1)
+    assert named(proof["hops"][hop]) == [(kind, broken)]
+    whole = proof["end_to_end"]
+    if store == "analytics":
+        assert named(proof["hops"][0]) == []
+        assert named(whole) == [(kind, broken)]
+        assert whole["reliability"] == (pytest.approx(29 / 30) if kind in LOSSY else 1.0)
+        assert whole["uniqueness"] == {"changed": pytest.approx(29 / 30), "doubled": pytest.approx(30 / 31)}.get(kind, 1.0)
+    shown = invoke("verify", "flights")
+    assert shown.exit_code == 1
+    assert f"{kind} " in shown.stdout
+    assert broken in shown.stdout
+
+
+def make_room(world: World, store: str) -> None:
+    """A segment for positions that no batch has."""
+    world.query(store, "select relaybox.ensure_log_segments(1, 6000)")
+
+
+def test_a_stranger_in_a_log_is_unexpected(world: World) -> None:
+    deliver(world)
+    stranger = str(uuid4())
+    world.query("hub", "update relaybox.log set message_id = %s where position = 30", stranger)
+    lost = str(world.value("airline", "select message_id from relaybox.outbox order by seq desc limit 1"))
+    assert Counter(named(verify(1)["hops"][0])) == Counter([("missing", lost), ("unexpected", stranger)])
+
+
+def test_messages_that_changed_places_put_their_senders_out_of_order(world: World) -> None:
+    deliver(world)
+    swapped = [message_at(world, 3), message_at(world, 25)]  # UA and DL, in different slices and batches
+    for position, to in ((3, 0), (25, 3), (0, 25)):
+        world.query("analytics", "update relaybox.log set position = %s where position = %s", to, position)
+    proof = verify(1)
+    assert named(proof["end_to_end"]) == [("misplaced", swapped[0]), ("misplaced", swapped[1])]
+    assert proof["senders"] == {"count": 3, "out_of_order": ["DL", "UA"]}
+    assert (proof["end_to_end"]["reliability"], proof["end_to_end"]["uniqueness"]) == (1.0, 1.0)
+
+
+COLUMNS = {
+    "topic": "topic = 'other'",
+    "sender": "sender = 'XX'",
+    "epoch": "epoch = 2",
+    "index": "index = index + 100",
+    "key": "key = ''",
+    "headers": """headers = '{"a": 1}'""",
+    "payload": "payload = payload || 'x'",
+    "payload_bytes": "payload = null, payload_bytes = convert_to(payload, 'UTF8')",
+    "sent_at": "sent_at = sent_at + interval '1 microsecond'",
+}
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_change_in_any_column_is_found(world: World, column: str) -> None:
+    world.send("a", "b")
+    world.transfer()
+    world.query("hub", f"update relaybox.log set {COLUMNS[column]} where position = 2")  # a fixed list of assignments
+    assert named(verify(1)["hops"][0]) == [("changed", message_at(world, 2))]
+
+
+def test_a_change_of_columns_into_one_another_is_found(world: World) -> None:
+    """The hash keeps column from column: moving text between two of them is a change."""
+    world.query(
+        "airline",
+        "insert into relaybox.outbox (topic, sender, key, payload) values ('flights', 'UA', 'a,b', 'c'), ('flights', 'UA', null, 'd')",
+    )
+    world.transfer()
+    world.query("hub", "update relaybox.log set key = 'a', payload = 'b,c' where position = 1")
+    world.query("hub", "update relaybox.log set key = '' where position = 2")
+    assert [kind for kind, _ in named(verify(1)["hops"][0])] == ["changed", "changed"]
+
+
+def test_settings_of_a_store_change_no_digest(world: World) -> None:
+    name = world.value("hub", "select current_database()")
+    for setting in ("bytea_output = 'escape'", "timezone = 'Asia/Kathmandu'", "datestyle = 'German'", "extra_float_digits = -10"):
+        world.query("hub", f"alter database {name} set {setting}")  # a name of the test's own
+    world.query(
+        "airline",
+        "insert into relaybox.outbox (topic, sender, headers, payload_bytes) values "
+        """('flights', 'UA', '{"n": 1e-7, "d": "2026-11-21"}', '\\x00ff27225c')""",
+    )
+    world.transfer_all()
+    assert verify(0)["end_to_end"]["received"] == 1
+
+
+def test_a_committed_message_that_no_batch_holds_is_named(world: World) -> None:
+    """G2 asked of the outbox itself: a row appears behind the snapshots, as after a restore of an outbox alone."""
+    world.send("a", "b")
+    world.transfer_all()
+    xid = world.value("airline", "select xid::text from relaybox.outbox limit 1")
+    skipped = world.value(
+        "airline",
+        "insert into relaybox.outbox (xid, topic, sender, payload) values (%s::xid8, 'flights', 'UA', 'late') returning message_id::text",
+        xid,
+    )
+    proof = verify(1)
+    assert named(proof["hops"][0]) == [("unbatched", skipped)]
+    assert named(proof["end_to_end"]) == [("unbatched", skipped)]
+    assert proof["end_to_end"]["reliability"] == pytest.approx(2 / 3)
+
+
+def test_a_message_in_a_pair_that_was_skipped_wrongly_is_named(world: World) -> None:
+    world.send("a")
+    world.transfer_all()
+    world.send("skipped")
+    skipped = str(world.value("airline", "select message_id from relaybox.outbox where payload = 'skipped'"))
+    world.query("airline", "select relaybox.skip_empty_pair('flights/1', pg_current_snapshot())")
+    assert named(verify(1)["hops"][0]) == [("unbatched", skipped)]
+    world.send("b")
+    world.transfer_all()
+    assert named(verify(1)["hops"][0]) == [("unbatched", skipped)]
+
+
+def test_a_source_row_that_was_removed_after_it_was_copied_is_told(world: World) -> None:
+    deliver(world)
+    world.query("airline", "delete from relaybox.outbox where payload = 'UA1'")
+    first = verify(1)["hops"][0]
+    assert "slice 1 of batch 1 has 7 rows at airline, planned were 8" in first["contradictions"][0]
+
+
+LEDGER_BREAKS = {
+    "a missing arrival": ("hub", "delete from relaybox.arrival where batch = 1", "begins with batch 2 at position"),
+    "another plan": (
+        "hub",
+        "update relaybox.arrival set plan_id = gen_random_uuid() where batch = 2",
+        "batch 2 is published with plan",
+    ),
+    "a missing receipt": ("hub", "delete from relaybox.receipt where batch = 1 and slice = 1", "with 1 receipts of 2 slices"),
+    "a batch that the source forgot": (
+        "airline",
+        "delete from relaybox.batch where batch = 2",
+        "batch 2 is published but not in the ledger of the source",
+    ),
+    "a head behind its arrivals": (
+        "hub",
+        "update relaybox.hop_in set published_position = published_position - 1",
+        "the newest arrival ends at",
+    ),
+    "a range that was read twice": (
+        "airline",
+        "update relaybox.batch set first_position = 1, last_position = row_count where batch = 2",
+        "batch 1 ends at position",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LEDGER_BREAKS)
+def test_ledgers_that_contradict_each_other_are_told(world: World, case: str) -> None:
+    deliver(world)
+    store, statement, said = LEDGER_BREAKS[case]
+    world.query("airline", "drop index relaybox.batch_last_position")
+    world.query(store, statement)
+    first = verify(1)["hops"][0]
+    assert any(said in contradiction for contradiction in first["contradictions"]), first["contradictions"]
+
+
+def test_an_id_that_a_producer_used_twice_is_a_note_and_no_defect(world: World) -> None:
+    message_id = str(uuid4())
+    for payload in ("first", "second"):
+        world.query(
+            "airline",
+            "insert into relaybox.outbox (message_id, topic, sender, payload) values (%s, 'flights', 'UA', %s)",
+            *(message_id, payload),
+        )
+    world.transfer_all()
+    assert verify(0)["repeated_ids"] == [message_id]
+    assert "producers gave 1 ids to more than one message; each was delivered" in invoke("verify", "flights").stdout
+
+
+def test_a_route_of_one_hop_is_its_own_end_to_end(world: World) -> None:
+    world.change_route(path=["airline", "hub"])
+    world.send("a", "b")
+    world.transfer()
+    proof = verify(0)
+    assert (len(proof["hops"]), proof["end_to_end"]["received"]) == (1, 2)
+    assert "end to end" not in invoke("verify", "flights").stdout  # it would be the hop's own row again
+
+
+def test_all_defects_are_in_the_document_and_the_first_ones_on_the_terminal(world: World) -> None:
+    world.send_many(60)
+    world.transfer()
+    world.query("hub", "update relaybox.log set payload = 'broken'")
+    assert len(verify(1)["hops"][0]["defects"]) == 60
+    shown = invoke("verify", "flights").stdout
+    assert shown.count("changed    ") == 20
+    assert "and 40 more; --json names all" in shown

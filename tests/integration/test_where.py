@@ -1,0 +1,171 @@
+"""`relaybox where`: the whole way of one message, and how far it has come."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from tests.breaking import copy_first_slices, transfer_until
+from tests.cli import invoke
+from tests.services import add_route
+from tests.world import World, insert
+
+HOP_KEYS = {
+    "hop", "source", "destination", "place", "batch", "slice", "position", "planned_at", "copied_at", "published_at",
+    "received_at", "received_by", "settled_at", "settled_by", "found_instead",
+}  # fmt: skip
+SENT_KEYS = {"store", "seq", "transaction", "topic", "sender", "epoch", "index", "sent_at", "committed_at"}
+
+
+def ids(world: World) -> list[str]:
+    return [str(row[0]) for row in world.query("airline", "select message_id from relaybox.outbox order by seq")]
+
+
+def trace(message_id: str, *options: str) -> dict[str, Any]:
+    found = invoke("where", message_id, "--json", *options)
+    assert found.exit_code == 0, found.stderr
+    (only,) = found.document["traces"]
+    return dict(only)
+
+
+def places(message_id: str) -> list[str]:
+    return [hop["place"] for hop in trace(message_id)["hops"]]
+
+
+def test_a_settled_message_shows_its_whole_way_with_times(world: World) -> None:
+    world.send("a", "b", "c")
+    world.transfer_all()
+    world.settle_all()
+    message_id = ids(world)[1]
+    found = invoke("where", message_id, "--json").document
+    assert (set(found), found["message_id"]) == ({"message_id", "traces"}, message_id)
+    way = found["traces"][0]
+    assert (set(way), set(way["sent"])) == ({"route", "sent", "hops"}, SENT_KEYS)
+    assert all(set(hop) == HOP_KEYS for hop in way["hops"])
+    assert [(hop["place"], hop["batch"], hop["slice"], hop["position"]) for hop in way["hops"]] == [("settled", 1, 1, 2)] * 2
+    first, second = way["hops"]
+    assert (
+        way["sent"]["sent_at"]
+        <= way["sent"]["committed_at"]
+        <= first["planned_at"]
+        <= first["copied_at"]
+        <= first["published_at"]
+    )
+    assert first["published_at"] <= second["planned_at"] <= second["published_at"] <= second["settled_at"] <= first["settled_at"]
+    assert first["received_by"] == second["settled_by"] == "test"
+    shown = invoke("where", message_id).stdout
+    assert "flights/2: arrived at position 2" in shown
+    assert shown.count("settled, recorded by test") == 2
+
+
+def test_every_message_is_found_where_its_hop_put_it(world: World) -> None:
+    """Positions are recomputed from the ledgers: late commits, rollbacks, other topics, capped batches, many slices."""
+    world.change_route(limits={"batch_rows": 12, "slice_rows": 8})
+    with world.session() as late:
+        insert(late, "late 1")
+        world.send("x", topic="other")
+        world.send_many(30)
+        with world.session() as undone:
+            insert(undone, "undone")
+            undone.rollback()
+        insert(late, "late 2")
+        world.transfer_all()
+        late.commit()
+    world.transfer_all()
+    logs = {
+        hop: dict(
+            world.query(world.destination(hop), "select message_id::text, position from relaybox.inbox where hop = %s", hop)
+        )
+        for hop in ("flights/1", "flights/2")
+    }
+    assert [len(log) for log in logs.values()] == [32, 32]
+    for message_id in logs["flights/1"]:
+        found = {hop["hop"]: (hop["position"], hop["found_instead"]) for hop in trace(message_id)["hops"]}
+        assert found == {hop: (log[message_id], None) for hop, log in logs.items()}
+
+
+def test_the_place_of_a_message_moves_step_by_step(world: World) -> None:
+    world.change_route(limits={"batch_rows": 100, "slice_rows": 100})
+    world.send("a")
+    (message_id,) = ids(world)
+    assert places(message_id) == ["not yet planned"] * 2
+    copy_first_slices(world.first_hop, 0)
+    assert places(message_id) == ["planned, not copied", "not yet planned"]
+    transfer_until(world.first_hop, lambda progress: progress.copied > 0)
+    assert places(message_id) == ["copied, not published", "not yet planned"]
+    transfer_until(world.first_hop, lambda progress: progress.published)
+    assert places(message_id) == ["arrived", "not yet planned"]
+    world.transfer_all()
+    assert places(message_id) == ["received", "received"]
+    world.settle_all()
+    assert places(message_id) == ["settled", "settled"]
+
+
+def test_a_message_that_is_not_where_the_ledgers_put_it_is_told_so(world: World) -> None:
+    world.send("a", "b")
+    world.transfer()
+    stranger = uuid4()
+    world.query("hub", "update relaybox.log set message_id = %s where position = 2", str(stranger))
+    hop = trace(ids(world)[1])["hops"][0]
+    assert (hop["place"], UUID(hop["found_instead"])) == ("not where the ledgers put it", stranger)
+    assert "Run: relaybox verify flights" in invoke("where", ids(world)[1]).stdout
+
+
+def test_a_message_of_a_topic_that_the_route_does_not_carry_is_passed_over(world: World) -> None:
+    world.send("a", topic="other")
+    world.send("b")
+    world.transfer()
+    assert places(ids(world)[0]) == ["passed over", "not yet planned"]
+
+
+def test_a_message_sent_before_its_topic_joined_the_route_is_passed_over(world: World) -> None:
+    world.send("a", topic="other")
+    world.send("b")
+    world.transfer()
+    world.change_route(topics=["flights", "other"])
+    world.send("c", topic="other")
+    world.transfer()
+    assert [places(message_id)[0] for message_id in ids(world)] == ["passed over", "received", "received"]
+
+
+def test_without_a_route_every_route_that_carries_the_topic_is_followed(world: World) -> None:
+    add_route(world.path, "copies", topics=["flights"], path=["airline", "analytics"])
+    world.initialise()
+    world.send("a")
+    (message_id,) = ids(world)
+    traces = invoke("where", message_id, "--json").document["traces"]
+    assert {one["route"]: len(one["hops"]) for one in traces} == {"flights": 2, "copies": 1}
+    assert trace(message_id, "--route", "copies")["route"] == "copies"
+
+
+def test_an_id_that_a_producer_gave_to_two_messages_shows_both(world: World) -> None:
+    message_id = str(uuid4())
+    for payload in ("first", "second"):
+        world.query(
+            "airline",
+            "insert into relaybox.outbox (message_id, topic, sender, payload) values (%s, 'flights', 'UA', %s)",
+            *(message_id, payload),
+        )
+    world.transfer()
+    traces = invoke("where", message_id, "--json").document["traces"]
+    assert [one["hops"][0]["position"] for one in traces] == [1, 2]
+
+
+@pytest.mark.parametrize("sent", ["never", "rolled back", "not committed"])
+def test_a_message_that_is_not_visible_is_unknown(world: World, sent: str) -> None:
+    """An open transaction's message is not sent yet: the error says how to look for it."""
+    message_id = str(uuid4())
+    with world.session() as producer, producer.cursor() as cursor:
+        if sent != "never":
+            cursor.execute(
+                "insert into relaybox.outbox (message_id, topic, sender, payload) values (%s, 'flights', 'UA', 'x')",
+                (message_id,),
+            )
+        if sent == "rolled back":
+            producer.rollback()
+        unknown = invoke("where", message_id, "--json")
+    assert (unknown.exit_code, unknown.stdout) == (5, "")
+    assert f"message {message_id}: no committed message has this id in the outbox of airline" in unknown.stderr
+    assert "visible once its transaction has committed" in unknown.stderr

@@ -1,0 +1,75 @@
+"""Every command explains itself, with examples, and without loading what it does not need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli import invoke
+
+COMMANDS = [
+    ["init"],
+    ["status"],
+    ["where"],
+    ["verify"],
+    ["transfer"],
+    ["confirm"],
+    ["demo"],
+    ["bench", "hop"],
+    ["version"],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_each_command_shows_examples_of_itself(command: list[str]) -> None:
+    help_ = invoke(*command, "--help")
+    assert help_.exit_code == 0
+    assert "Examples:" in help_.stdout
+    assert f"relaybox {' '.join(command)}" in help_.stdout.partition("Examples:")[2]
+
+
+@pytest.mark.parametrize("command", [*COMMANDS[:6], COMMANDS[-1]], ids=" ".join)
+def test_each_command_that_reports_can_write_json(command: list[str]) -> None:
+    assert "--json" in invoke(*command, "--help").stdout
+
+
+def test_help_lists_every_command_and_the_exit_codes() -> None:
+    help_ = " ".join(invoke("--help").stdout.split())
+    assert all(f" {command[0]} " in help_ for command in COMMANDS)
+    assert "Exit codes: 0 fine; 1 verify found a defect; 2 usage or configuration" in help_
+
+
+def test_help_loads_no_driver_no_configuration_and_no_engine() -> None:
+    """So that it answers at once."""
+    script = (
+        "import sys; from relaybox.cli.app import app; app(['--help'], standalone_mode=False); "
+        "print(sorted({'psycopg2', 'yaml', 'sqlalchemy', 'airflow', 'pyspark', 'relaybox.routes'} & set(sys.modules)))"
+    )
+    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert finished.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["no-such-command"], "No such command 'no-such-command'"),
+        (["verify"], "Missing argument 'ROUTE'"),
+        (["where", "not-a-uuid"], "Invalid value for 'MESSAGE_ID'"),
+        (["transfer", "flights/1", "--threads", "0"], "Invalid value for '--threads'"),
+        (["status", "--jsn"], "No such option: --jsn"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_wrong_usage_is_exit_code_2_with_the_argument_named(arguments: list[str], said: str) -> None:
+    wrong = invoke(*arguments)
+    assert wrong.exit_code == 2
+    assert said in " ".join(wrong.stderr.split())
+    assert wrong.stdout == ""
+
+
+def test_version_tells_program_and_schema() -> None:
+    document = invoke("version", "--json").document
+    assert set(document) == {"version", "schema"}
+    assert f"relaybox {document['version']}, schema {document['schema']}" in invoke("version").stdout
