@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, DateTime, Identity, Integer, MetaData, Table, Text
+from sqlalchemy import Column, DateTime, Integer, MetaData, Table, Text
 
 from relaybox.errors import ConfigurationError
 
@@ -42,16 +42,14 @@ flight = Table(
     Column("distance_miles", Integer, nullable=False),
 )
 
-# What an application may write of the outbox, and what it may read back.
+# What an application writes of the outbox; it can read nothing back, so there is no key here that SQLAlchemy would ask for.
 outbox = Table(
     "outbox",
     MetaData(schema="relaybox"),
-    Column("seq", BigInteger, Identity(), primary_key=True),
     Column("topic", Text),
     Column("sender", Text),
     Column("key", Text),
     Column("payload", Text),
-    implicit_returning=False,  # the role may not read what it wrote
 )
 
 
