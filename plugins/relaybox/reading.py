@@ -109,7 +109,16 @@ class Digest(NamedTuple):
     digest: str | None
 
 
-_ARGUMENTS = "%s::integer, %s::pg_snapshot, %s::pg_snapshot, %s::text[], %s::bigint, %s::bigint, %s::bigint, %s::bigint"
+_DIGEST = """
+    select row_count, digest from relaybox.slice_digest(
+        %s::integer, %s::pg_snapshot, %s::pg_snapshot, %s::text[], %s::bigint, %s::bigint, %s::bigint, %s::bigint
+    )
+"""
+_ROWS = """
+    select position, message_id, sender, message_hash from relaybox.slice_content(
+        %s::integer, %s::pg_snapshot, %s::pg_snapshot, %s::text[], %s::bigint, %s::bigint, %s::bigint, %s::bigint
+    )
+"""
 
 
 def read_digest(read: SliceRead) -> Callable[[Any], Digest]:
@@ -117,7 +126,7 @@ def read_digest(read: SliceRead) -> Callable[[Any], Digest]:
 
     def ask(connection: Any) -> Digest:
         with connection.cursor() as cursor:
-            cursor.execute(f"select row_count, digest from relaybox.slice_digest({_ARGUMENTS})", read.arguments())
+            cursor.execute(_DIGEST, read.arguments())
             return Digest(*cursor.fetchone())
 
     return ask
@@ -128,9 +137,7 @@ def read_rows(read: SliceRead) -> Callable[[Any], list[Row]]:
 
     def ask(connection: Any) -> list[Row]:
         with connection.cursor() as cursor:
-            cursor.execute(
-                f"select position, message_id, sender, message_hash from relaybox.slice_content({_ARGUMENTS})", read.arguments()
-            )
+            cursor.execute(_ROWS, read.arguments())
             return [Row(position, UUID(message_id), sender, hash_) for position, message_id, sender, hash_ in cursor.fetchall()]
 
     return ask

@@ -8,7 +8,7 @@ store in the same way, past all stores between. Messages that are not published 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, as_completed
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 from relaybox import errors
+from relaybox.comparisons import Ledgers, Leg, Piece, hop_leg, whole_leg
 from relaybox.defects import LOSSES, Defect, DefectKind, compare_slice, reconcile
-from relaybox.ledgers import Destination, PlannedBatch, Source, contradictions, read_destination, read_source
+from relaybox.ledgers import read_destination, read_source
 from relaybox.reading import Digest, Sessions, SliceRead, read_digest, read_rows
 from relaybox.reliability import Delivery, measure_delivery
 
 if TYPE_CHECKING:
-    from relaybox.batches import Slice
     from relaybox.routes import Hop, Route, Store
 
 MAX_STRANGERS_NAMED = 10_000
@@ -95,46 +95,6 @@ class VerifyProgress:
     of_count: int
 
 
-@dataclass(frozen=True)
-class _Ledgers:
-    hop: Hop
-    source: Source
-    destination: Destination
-
-    @property
-    def published(self) -> Iterator[tuple[PlannedBatch, Slice]]:
-        """Every slice of the batches that both ledgers know."""
-        arrived = {batch.batch for batch in self.destination.published}
-        return ((batch, slice_) for batch in self.source.planned if batch.batch in arrived for slice_ in batch.slices)
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """The same messages in two stores: as the hop reads them, and as they stand in the log."""
-
-    batch: int
-    slice: int
-    row_count: int
-    source: SliceRead
-    destination: SliceRead
-
-
-@dataclass(frozen=True)
-class _Leg:
-    """What is compared: which pieces, and what lies beyond them."""
-
-    name: str
-    source: Store
-    destination: Store
-    log_id: int
-    through_position: int
-    planned_position: int
-    highest_position: int
-    in_flight: int
-    pieces: tuple[_Piece, ...]
-    contradictions: tuple[str, ...]
-
-
 def verify_route(route: Route, *, progress: Callable[[VerifyProgress], None] = lambda _: None) -> RouteProof:
     """Compares all stores of a route. One session per store, all at work side by side.
 
@@ -150,102 +110,59 @@ def verify_route(route: Route, *, progress: Callable[[VerifyProgress], None] = l
     with Sessions(route.path, application_name=f"relaybox {route.name} verify") as sessions:
         # the last hop first, and each destination before its source: what was read first is known to what is read later
         ledgers = [_read_ledgers(sessions, hop) for hop in reversed(route.hops)][::-1]
-        legs = [_hop_leg(one) for one in ledgers]
-        whole = legs[0] if len(legs) == 1 else _whole_leg(route, ledgers)
+        legs = [hop_leg(one) for one in ledgers]
+        whole = legs[0] if len(legs) == 1 else whole_leg(route, ledgers)
         digests = _Digests(sessions, [*legs, whole], progress)
-        doubled = {leg.name: _ask_doubled(sessions, leg) for leg in legs}
-        doubled[whole.name] = doubled[legs[-1].name]
-        unbatched = sessions.ask(route.path[0], "looking for messages in no batch", _unbatched(route.hops[0].name))
-        senders = sessions.ask(route.path[-1], "counting senders", _count_senders(whole))
+        findings = _ask_findings(sessions, route, legs, whole)
         digests.wait()
-        proofs = {
-            leg.name: _prove(
-                sessions, leg, digests, doubled[leg.name].result(), unbatched.result() if leg in (legs[0], whole) else ()
-            )
-            for leg in {id(leg): leg for leg in (*legs, whole)}.values()
-        }
-        repeated = doubled[whole.name].result() - {defect.message_id for proof in proofs.values() for defect in proof.defects}
-        return RouteProof(
-            route=route.name,
-            verified_at=datetime.now(UTC),
-            duration_seconds=time.monotonic() - started,
-            hops=tuple(proofs[leg.name] for leg in legs),
-            end_to_end=replace(proofs[whole.name], name=route.name),
-            sender_count=senders.result(),
-            disordered_senders=_disordered(proofs[whole.name].defects),
-            repeated_ids=tuple(sorted(repeated)),
-        )
+        proofs = [_prove(sessions, leg, digests, findings) for leg in legs]
+        end_to_end = proofs[0] if whole is legs[0] else _prove(sessions, whole, digests, findings)
+    named = {defect.message_id for proof in (*proofs, end_to_end) for defect in proof.defects}
+    return RouteProof(
+        route=route.name,
+        verified_at=datetime.now(UTC),
+        duration_seconds=time.monotonic() - started,
+        hops=tuple(proofs),
+        end_to_end=replace(end_to_end, name=route.name),
+        sender_count=findings.sender_count.result(),
+        disordered_senders=_disordered(end_to_end.defects),
+        repeated_ids=tuple(sorted(findings.doubled[whole.name].result() - named)),
+    )
 
 
-def _read_ledgers(sessions: Sessions, hop: Hop) -> _Ledgers:
+@dataclass(frozen=True)
+class _Findings:
+    """Questions to whole stores, asked once: doubled ids per leg, messages in no batch per leg, senders at the last store."""
+
+    doubled: Mapping[str, Future[set[UUID]]]
+    unbatched: Mapping[str, Future[tuple[Defect, ...]]]
+    sender_count: Future[int]
+
+
+def _ask_findings(sessions: Sessions, route: Route, legs: Sequence[Leg], whole: Leg) -> _Findings:
+    doubled = {leg.name: sessions.ask(leg.destination, "looking for doubled messages", _doubled(leg)) for leg in legs}
+    unbatched = sessions.ask(route.path[0], "looking for messages in no batch", _unbatched(legs[0].name))
+    return _Findings(
+        doubled={**doubled, whole.name: doubled[legs[-1].name]},
+        unbatched={legs[0].name: unbatched, whole.name: unbatched},
+        sender_count=sessions.ask(route.path[-1], "counting senders", _count_senders(whole)),
+    )
+
+
+def _read_ledgers(sessions: Sessions, hop: Hop) -> Ledgers:
     doing = f"reading the ledger of hop {hop.name}"
     destination = sessions.ask(hop.destination, doing, lambda connection: read_destination(connection, hop.name)).result()
     source = sessions.ask(hop.source, doing, lambda connection: read_source(connection, hop.name)).result()
     if source is None or destination is None:
         store, way = (hop.source, "leave") if source is None else (hop.destination, "arrive in")
         raise errors.UnknownHop(f"hop {hop.name} does not {way} store {store.name}.", next_step="Run: relaybox init")
-    return _Ledgers(hop, source, destination)
-
-
-def _hop_leg(ledgers: _Ledgers) -> _Leg:
-    source, destination = ledgers.source, ledgers.destination
-    return _Leg(
-        name=ledgers.hop.name,
-        source=ledgers.hop.source,
-        destination=ledgers.hop.destination,
-        log_id=destination.log_id,
-        through_position=destination.published_position,
-        planned_position=source.planned_position,
-        highest_position=destination.highest_position,
-        in_flight=max(0, source.planned_position + source.waiting_count - destination.published_position),
-        pieces=tuple(_piece(ledgers, batch, slice_, destination.log_id) for batch, slice_ in ledgers.published),
-        contradictions=tuple(contradictions(source, destination)),
-    )
-
-
-def _whole_leg(route: Route, ledgers: Sequence[_Ledgers]) -> _Leg:
-    """The origin against the last store: hops keep positions, so the first hop's slices are looked for in the last log."""
-    first, last = ledgers[0], ledgers[-1]
-    through = last.destination.published_position
-    pieces = (_piece(first, batch, slice_, last.destination.log_id, through) for batch, slice_ in first.published)
-    return _Leg(
-        name=route.name,
-        source=route.path[0],
-        destination=route.path[-1],
-        log_id=last.destination.log_id,
-        through_position=through,
-        planned_position=last.source.planned_position,
-        highest_position=last.destination.highest_position,
-        in_flight=max(0, first.source.planned_position + first.source.waiting_count - through),
-        pieces=tuple(piece for piece in pieces if piece.row_count > 0),
-        contradictions=(),
-    )
-
-
-def _piece(ledgers: _Ledgers, batch: PlannedBatch, slice_: Slice, log_id: int, through: int | None = None) -> _Piece:
-    last = slice_.last_position if through is None else min(through, slice_.last_position)
-    return _Piece(
-        batch=batch.batch,
-        slice=slice_.slice,
-        row_count=last - slice_.first_position + 1,
-        source=SliceRead(
-            ledgers.source.reads_log,
-            batch.lower,
-            batch.upper,
-            batch.topics,
-            slice_.first_read,
-            slice_.last_read,
-            slice_.first_position,
-            last,
-        ),
-        destination=SliceRead.of_log(log_id, slice_.first_position, last),
-    )
+    return Ledgers(hop, source, destination)
 
 
 class _Digests:
     """All digests that the legs need, each asked for once, by store and slice."""
 
-    def __init__(self, sessions: Sessions, legs: Iterable[_Leg], progress: Callable[[VerifyProgress], None]) -> None:
+    def __init__(self, sessions: Sessions, legs: Iterable[Leg], progress: Callable[[VerifyProgress], None]) -> None:
         self._progress = progress
         self._row_counts: dict[tuple[str, SliceRead], int] = {}
         self._asked: dict[tuple[str, SliceRead], Future[Digest]] = {}
@@ -272,13 +189,14 @@ class _Digests:
         return self._asked[store.name, read].result()
 
 
-def _prove(sessions: Sessions, leg: _Leg, digests: _Digests, doubled: set[UUID], unbatched: Sequence[Defect]) -> LegProof:
+def _prove(sessions: Sessions, leg: Leg, digests: _Digests, findings: _Findings) -> LegProof:
     differing = [
         piece for piece in leg.pieces if digests.of(leg.source, piece.source) != digests.of(leg.destination, piece.destination)
     ]
     stranger_count, strangers = sessions.ask(leg.destination, "looking for rows beyond the ledger", _beyond(leg)).result()
     named = [defect for piece in differing for defect in _compare(sessions, leg, piece)]
-    defects = (*unbatched, *reconcile([*named, *strangers], doubled=doubled))
+    unbatched = findings.unbatched[leg.name].result() if leg.name in findings.unbatched else ()
+    defects = (*unbatched, *reconcile([*named, *strangers], doubled=findings.doubled[leg.name].result()))
     sent = sum(digests.of(leg.source, piece.source).row_count for piece in leg.pieces) + len(unbatched)
     received = sum(digests.of(leg.destination, piece.destination).row_count for piece in leg.pieces) + stranger_count
     lost = len({(defect.message_id, defect.position) for defect in defects if defect.kind in LOSSES})
@@ -297,13 +215,13 @@ def _prove(sessions: Sessions, leg: _Leg, digests: _Digests, doubled: set[UUID],
     )
 
 
-def _compare(sessions: Sessions, leg: _Leg, piece: _Piece) -> Iterator[Defect]:
+def _compare(sessions: Sessions, leg: Leg, piece: Piece) -> Iterator[Defect]:
     expected = sessions.ask(leg.source, "reading a slice that differs", read_rows(piece.source))
     found = sessions.ask(leg.destination, "reading a slice that differs", read_rows(piece.destination))
     return compare_slice(expected.result(), found.result())
 
 
-def _miscounted(leg: _Leg, digests: _Digests) -> Iterator[str]:
+def _miscounted(leg: Leg, digests: _Digests) -> Iterator[str]:
     for piece in leg.pieces:
         row_count = digests.of(leg.source, piece.source).row_count
         if row_count != piece.row_count:
@@ -317,13 +235,13 @@ def _disordered(defects: Iterable[Defect]) -> tuple[str, ...]:
     return tuple(sorted({defect.sender for defect in defects if defect.kind is DefectKind.MISPLACED}))
 
 
-def _ask_doubled(sessions: Sessions, leg: _Leg) -> Future[set[UUID]]:
+def _doubled(leg: Leg) -> Callable[[Any], set[UUID]]:
     def ask(connection: Any) -> set[UUID]:
         with connection.cursor() as cursor:
             cursor.execute("select message_id from relaybox.doubled_messages(%s, %s)", (leg.log_id, leg.highest_position))
             return {UUID(message_id) for (message_id,) in cursor.fetchall()}
 
-    return sessions.ask(leg.destination, "looking for doubled messages", ask)
+    return ask
 
 
 def _unbatched(hop: str) -> Callable[[Any], tuple[Defect, ...]]:
@@ -336,7 +254,7 @@ def _unbatched(hop: str) -> Callable[[Any], tuple[Defect, ...]]:
     return ask
 
 
-def _count_senders(leg: _Leg) -> Callable[[Any], int]:
+def _count_senders(leg: Leg) -> Callable[[Any], int]:
     def ask(connection: Any) -> int:
         with connection.cursor() as cursor:
             cursor.execute(
@@ -348,7 +266,7 @@ def _count_senders(leg: _Leg) -> Callable[[Any], int]:
     return ask
 
 
-def _beyond(leg: _Leg) -> Callable[[Any], tuple[int, list[Defect]]]:
+def _beyond(leg: Leg) -> Callable[[Any], tuple[int, list[Defect]]]:
     """Rows that no batch put there: before position 1, or after the last one planned. Staged rows of an open batch are none.
 
     Only among the positions seen before the source's ledger was read: what came later may be of a later batch.

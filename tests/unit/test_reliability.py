@@ -5,6 +5,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from relaybox.reliability import PERFECT, Delivery, DeliveryMode, compose, delivery_mode, measure_delivery, show_ratio
 
 UNRELIABLE, AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE = DeliveryMode
