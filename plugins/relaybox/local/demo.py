@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from types import FrameType
 
-from rich.console import Console
-
 from relaybox.errors import StackFailed
 from relaybox.local.airline import LateTransaction, OpenTime, Tally
-from relaybox.local.demo_display import Bar, Bars, DemoDisplay
+from relaybox.local.demo_display import Bar, Bars, DemoDisplay, open_console
 from relaybox.local.demo_facts import read_facts
 from relaybox.local.demo_progress import ProgressReader, RouteProgress
 from relaybox.local.demo_report import Report, show_report
@@ -42,7 +40,7 @@ def run_demo(*, exit_when_done: bool | None = None) -> int:
     """
     if exit_when_done is None:
         exit_when_done = os.environ.get("DEMO_EXIT", "0") not in ("", "0")
-    display = DemoDisplay(Console())
+    display = DemoDisplay(open_console())
     code = INTERRUPTED
     with _sigterm_interrupts():
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,6 +12,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TaskProgressColumn, TextColumn
 
 PLAIN_LINE_SECONDS = 5.0
+PLAIN_WIDTH = 120
+
+
+def open_console() -> Console:
+    """Standard output; where it is no terminal, as wide as the report's tables."""
+    return Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from psycopg2 import sql
 from psycopg2.extras import NamedTupleCursor
 
 from relaybox.connections import connect, store_errors
@@ -199,9 +200,11 @@ class _Reader:
         with store_errors(last.name, doing):
             pipe_copy(
                 self._sessions[first.name],
-                "copy (select message_id, pg_xact_commit_timestamp(xid::xid) from relaybox.outbox) to stdout (format binary)",
+                sql.SQL(
+                    "copy (select message_id, pg_xact_commit_timestamp(xid::xid) from relaybox.outbox) to stdout (format binary)"
+                ),
                 self._sessions[last.name],
-                "copy pg_temp.committed from stdin (format binary)",
+                sql.SQL("copy pg_temp.committed from stdin (format binary)"),
                 timeout_seconds=PIPE_SECONDS,
             )
         self._rows(last, doing, "analyze pg_temp.committed")
@@ -214,7 +217,10 @@ class _Reader:
             self._route.path[-1],
             "measuring the time from commit to arrival",
             """
-            select count(*), percentile_cont(0.5) within group (order by seconds), percentile_cont(0.99) within group (order by seconds)
+            select
+                count(*) message_count,
+                percentile_cont(0.5) within group (order by seconds) p50_seconds,
+                percentile_cont(0.99) within group (order by seconds) p99_seconds
             from (
                 select extract(epoch from a.published_at - c.committed_at)::float8 seconds
                 from relaybox.inbox l

@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rich import box
-from rich.console import Console, Group
+from rich.console import Console
 from rich.table import Table
 
 from relaybox.local.airline import Fate, OpenTime, Tally
 from relaybox.local.demo_facts import DemoFacts, Latency, LogFacts
 from relaybox.reliability import PERFECT, show_ratio
 from relaybox.verification import LegProof, RouteProof
-
-WIDTH = 110
-"""Of a console that does not know its own."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +54,8 @@ class Report:
 
 
 def show_report(report: Report, console: Console, *, airflow_url: str) -> None:
-    """Prints the report; a console that is no terminal is as wide as it needs to be."""
-    tables = Group(_sent(report), _stores(report), _hops(report), _latencies(report), _cascade(report.facts))
-    console.print(tables, width=None if console.is_terminal else WIDTH)
+    """Prints the report: tables, and the verdict last."""
+    console.print(_sent(report), _stores(report), _hops(report), _latencies(report), _cascade(report.facts))
     console.print(_late(report), highlight=False, soft_wrap=True)
     console.print(f"Airflow, no login: {airflow_url}", highlight=False, soft_wrap=True)
     for fault in report.faults:
