@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from http.client import HTTPConnection, HTTPException
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -14,6 +15,7 @@ from relaybox.errors import StackFailed
 
 _COMPONENTS = ("metadatabase", "scheduler", "dag_processor", "triggerer")
 _ENDED = {"success", "failed"}
+_ANSWER_SECONDS = 120.0  # a loaded machine answers late
 _POLL_SECONDS = 0.2
 
 
@@ -27,13 +29,14 @@ class AirflowClient:
     def is_healthy(self) -> bool:
         """Whether all four components answer."""
         try:
-            health = self._request("GET", "/api/v2/monitor/health", {})
+            health = self._request("GET", "/api/v2/monitor/health", {}, timeout_seconds=10)
         except StackFailed:
             return False
         return all(health.get(component, {}).get("status") == "healthy" for component in _COMPONENTS)
 
+    @cached_property
     def token(self) -> str:
-        """A token of the anonymous administrator."""
+        """A token of the anonymous administrator, asked for once."""
         return str(self._request("GET", "/auth/token", {})["access_token"])
 
     def get(self, path: str, **query: object) -> Any:
@@ -66,10 +69,18 @@ class AirflowClient:
         return str(self.get(f"dags/{quote(dag_id)}/dagRuns/{quote(run_id, safe='')}")["state"])
 
     def _authorization(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.token()}"}
+        return {"Authorization": f"Bearer {self.token}"}
 
-    def _request(self, method: str, path: str, headers: Mapping[str, str], body: str | None = None) -> Any:
-        connection = HTTPConnection(self.host, self.port, timeout=30)
+    def _request(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: str | None = None,
+        *,
+        timeout_seconds: float = _ANSWER_SECONDS,
+    ) -> Any:
+        connection = HTTPConnection(self.host, self.port, timeout=timeout_seconds)
         try:
             connection.request(method, path, body, {"Content-Type": "application/json", **headers})
             response = connection.getresponse()

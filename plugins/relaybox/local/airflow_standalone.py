@@ -15,7 +15,6 @@ from typing import Self
 from relaybox.errors import StackFailed
 from relaybox.local.airflow_client import AirflowClient
 from relaybox.local.clusters import find_free_port
-from relaybox.local.guard import GRACE_SECONDS
 from relaybox.local.java import find_java_home
 from relaybox.local.processes import spawn
 
@@ -64,16 +63,16 @@ class AirflowStandalone:
     connections: Mapping[str, str] = field(default_factory=dict, repr=False)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     ports: AirflowPorts = field(default_factory=AirflowPorts)
+    client: AirflowClient = field(init=False, repr=False)
     _guard: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.client = AirflowClient(self.ports.api)
 
     @property
     def url(self) -> str:
         """Where the UI is."""
         return f"http://127.0.0.1:{self.ports.api}"
-
-    @property
-    def client(self) -> AirflowClient:
-        return AirflowClient(self.ports.api)
 
     @property
     def log_file(self) -> Path:
@@ -82,6 +81,7 @@ class AirflowStandalone:
     def start(self) -> None:
         """Starts the components; `wait_until_healthy` tells when they answer."""
         self.home.mkdir(parents=True, exist_ok=True)
+        self.client = AirflowClient(self.ports.api)  # an earlier start's token is of no use
         airflow = Path(sys.executable).with_name("airflow")
         self._guard = spawn(
             [sys.executable, "-m", "relaybox.local.guard", airflow, "standalone"],
@@ -113,7 +113,7 @@ class AirflowStandalone:
         if self._guard is None:
             return
         self._guard.terminate()
-        self._guard.wait(timeout=2 * GRACE_SECONDS)
+        self._guard.wait()  # it kills what is left after its grace
         self._guard = None
 
     def __enter__(self) -> Self:

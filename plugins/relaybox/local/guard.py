@@ -27,7 +27,7 @@ class _AskedToEndError(Exception):
     pass
 
 
-def guard(command: Sequence[str]) -> int:
+def guard(command: Sequence[str], *, grace_seconds: float = GRACE_SECONDS) -> int:
     """Returns the command's exit code, or 0 when this process was asked to end it; nothing below is left running."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -43,7 +43,7 @@ def guard(command: Sequence[str]) -> int:
         code = 0
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    _end_descendants()
+    _end_descendants(grace_seconds)
     return code
 
 
@@ -59,10 +59,10 @@ def _wait_for(pid: int) -> int:
             return os.waitstatus_to_exitcode(status)
 
 
-def _end_descendants() -> None:
+def _end_descendants(grace_seconds: float) -> None:
     """SIGTERM for all, so that servers end in order; SIGKILL for those that live on after the grace, and for their children."""
     _signal_all(signal.SIGTERM)
-    deadline = time.monotonic() + GRACE_SECONDS
+    deadline = time.monotonic() + grace_seconds
     while _bury_dead() and time.monotonic() < deadline:
         time.sleep(_POLL_SECONDS)
     while _bury_dead():

@@ -30,7 +30,7 @@ def find_java_home() -> Path:
     A Java older than 17 is passed over, since Spark does not start on it.
 
     Raises:
-        ConfigurationError: none of the three is there.
+        ConfigurationError: none of the three is there, or this environment cannot be written to.
     """
     for home in _candidates():
         if (java_version(home) or 0) >= OLDEST_JAVA:
@@ -74,7 +74,13 @@ def _wrap(java: Path, home: Path) -> Path:
     content = _WRAPPER.format(java=shlex.quote(str(java)))
     if wrapper.exists() and wrapper.read_text(encoding="utf-8") == content:
         return home
-    wrapper.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        wrapper.parent.mkdir(parents=True, exist_ok=True)
+    except PermissionError as error:
+        raise ConfigurationError(
+            f"Spark needs Java {OLDEST_JAVA} or newer: JAVA_HOME and PATH name none, and {home} for the wheel's cannot be made.",
+            next_step="Install a JRE, or set JAVA_HOME.",
+        ) from error
     staging = wrapper.with_name(f"java.{os.getpid()}")
     staging.write_text(content, encoding="utf-8")
     staging.chmod(0o755)
