@@ -58,7 +58,7 @@ class HopStatus:
         sent: committed messages of the hop's topics (or of the log it reads) that its batches hold or will hold.
         received: messages published at the destination; what the source has confirmed when the destination is silent.
         lag_messages: sent and not received.
-        lag_seconds: age of the oldest of these; None when there is none.
+        lag_seconds: age of the oldest of these, by the source's clock; None when there is none.
         driven: whether a transfer of this hop is running.
         settled_through: position through which the route's policy holds.
         delivery: R and UR over what is due, i.e. through the newest confirmed batch: what is on its way is lag, not loss.

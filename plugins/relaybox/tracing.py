@@ -55,7 +55,10 @@ class Sent:
 
 @dataclass(frozen=True)
 class HopTrace:
-    """A message on one hop; what has not happened yet is None."""
+    """A message on one hop; what has not happened yet is None.
+
+    `received_at` and `settled_at` are when the source recorded it; what is confirmed had happened before.
+    """
 
     hop: str
     source: str

@@ -1,6 +1,6 @@
 -- Where a hop puts what it reads at `reads` (a seq of the outbox, or a position of the log): batch, slice, position,
--- recomputed from the ledger, with the confirmations that cover it. state: waiting (for a batch), passed over (its topic
--- was not the hop's when its time came), planned.
+-- recomputed from the ledger, and when the confirmations that cover it were recorded here. state: waiting (for a batch),
+-- passed over (its topic was not the hop's when its time came), planned.
 create or replace function relaybox.trace_reading(
     hop_name text, reads bigint,
     out state text, out batch bigint, out slice integer, out "position" bigint, out planned_at timestamptz,
@@ -46,10 +46,10 @@ begin
             ) r
         )
     end;
-    select c.happened_at, c.recorded_by into received_at, received_by from relaybox.confirmation c
+    select c.recorded_at, c.recorded_by into received_at, received_by from relaybox.confirmation c
     where c.hop = hop_name and c.state = 'received' and c.through_position >= trace_reading.position
     order by c.through_position limit 1;
-    select c.happened_at, c.recorded_by into settled_at, settled_by from relaybox.confirmation c
+    select c.recorded_at, c.recorded_by into settled_at, settled_by from relaybox.confirmation c
     where c.hop = hop_name and c.state = 'settled' and c.through_position >= trace_reading.position
     order by c.through_position limit 1;
 end

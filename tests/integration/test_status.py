@@ -160,7 +160,7 @@ def test_an_unreachable_store_hides_no_other_hop(world: World) -> None:
     assert "store analytics: no connection" in second["errors"][0]
     shown = invoke("status")
     assert "flights/1" in shown.stdout
-    assert "no answer, see below" in shown.stdout
+    assert "see the error below" in shown.stdout
     assert shown.stderr.count("store analytics: no connection") == 1
 
 
@@ -195,11 +195,12 @@ def test_an_unrouted_topic_loses_nothing(world: World) -> None:
 
 
 def test_a_status_reads_no_outbox_from_its_beginning(world: World) -> None:
-    """Lag is counted by index from the hop's newest snapshot on, however long the outbox is."""
+    """Lag is counted by index from the hop's newest snapshot on, however long the outbox is and whatever its statistics say."""
     world.send_many(2000)
     world.transfer()
     world.send_many(3)
     with world.session() as session, session.cursor() as cursor:
+        cursor.execute("set random_page_cost = 1000000")  # a planner that believes in sequential scans
         cursor.execute("select waiting_count from relaybox.sending_state('flights/1')")
         assert cursor.fetchone()[0] == 3
         cursor.execute(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from relaybox.routes import Hop
     from relaybox.schema import StoreInitialised
     from relaybox.status import HopStatus, Status
-    from relaybox.tracing import HopTrace, Trace
+    from relaybox.tracing import HopTrace, Sent, Trace
     from relaybox.transfer import Progress as TransferProgress
     from relaybox.transfer import TransferSummary
     from relaybox.verification import LegProof, RouteProof, VerifyProgress
@@ -105,7 +105,7 @@ def _hop_row(hop: HopStatus, now: datetime) -> tuple[str, ...]:
         _count(hop.sent),
         _count(hop.received),
         _lag(hop),
-        "[red]no answer, see below[/]" if hop.errors else _last_batch(hop, now),
+        "[red]see the error below[/]" if hop.errors else _last_batch(hop, now),
         _count(hop.settled_through),
         *_rates(hop.delivery),
     )
@@ -127,48 +127,50 @@ def _last_batch(hop: HopStatus, now: datetime) -> str:
     return f"{last.batch}: {last.row_count:,} rows, {what} {_seconds(age)} ago"
 
 
+Moment = tuple[datetime | None, str, str]
+"""When, where, what; a state that lasts has no time."""
+
+
 def show_traces(traces: Sequence[Trace]) -> None:
-    """The way of a message as a list of moments."""
+    """The way of a message in the order of time, confirmations coming back included; what lasts comes last."""
     console = _console()
     for trace in traces:
-        sent = trace.sent
-        console.print(f"[bold]{trace.message_id}[/]  route {trace.route}  topic {sent.topic}  sender {escape(sent.sender)}")
+        console.print(
+            f"[bold]{trace.message_id}[/]  route {trace.route}  topic {trace.sent.topic}  sender {escape(trace.sent.sender)}"
+        )
         table = _table("when", "where", "what")
-        table.add_row(_clock(sent.sent_at), sent.store, f"sent: outbox seq {sent.seq:,}, transaction {sent.transaction:,}")
-        if sent.committed_at is not None:
-            table.add_row(_clock(sent.committed_at), sent.store, "committed")
-        for hop in trace.hops:
-            for moment in _hop_moments(hop):
-                table.add_row(*moment)
+        moments = [*_sent_moments(trace.sent), *(moment for hop in trace.hops for moment in _hop_moments(hop))]
+        for moment, store, what in sorted(moments, key=lambda one: one[0] or datetime.max.replace(tzinfo=UTC)):
+            table.add_row(_clock(moment), store, what)
         console.print(table)
 
 
-def _hop_moments(hop: HopTrace) -> Iterator[tuple[str, str, str]]:
+def _sent_moments(sent: Sent) -> Iterator[Moment]:
+    yield sent.sent_at, sent.store, f"sent: outbox seq {sent.seq:,}, transaction {sent.transaction:,}"
+    if sent.committed_at is not None:
+        yield sent.committed_at, sent.store, "committed"
+
+
+def _hop_moments(hop: HopTrace) -> Iterator[Moment]:
     if hop.batch is None:
-        yield "-", hop.source, f"{hop.hop}: {hop.place}"
+        yield None, hop.source, f"{hop.hop}: {hop.place}"
         return
-    yield (
-        _clock(hop.planned_at),
-        hop.source,
-        f"{hop.hop}: planned in batch {hop.batch:,}, slice {hop.slice}, for position {hop.position:,}",
-    )
-    if hop.copied_at is not None:
-        yield _clock(hop.copied_at), hop.destination, f"{hop.hop}: copied"
-    if hop.published_at is not None:
-        yield _clock(hop.published_at), hop.destination, f"{hop.hop}: arrived at position {hop.position:,}"
+    steps: list[Moment] = [
+        (hop.planned_at, hop.source, f"planned in batch {hop.batch:,}, slice {hop.slice}, for position {hop.position:,}"),
+        (hop.copied_at, hop.destination, "copied"),
+        (hop.published_at, hop.destination, f"arrived at position {hop.position:,}"),
+        (hop.received_at, hop.source, f"received, recorded by {escape(str(hop.received_by))}"),
+        (hop.settled_at, hop.source, f"settled, recorded by {escape(str(hop.settled_by))}"),
+    ]
+    for moment, store, what in steps:
+        if moment is not None:
+            yield moment, store, f"{hop.hop}: {what}"
     if hop.place is Place.GONE:
         there = "no message" if hop.found_instead is None else f"message {hop.found_instead}"
-        yield (
-            "-",
-            hop.destination,
-            f"[red]{hop.hop}: {there} at position {hop.position:,}[/]. Run: relaybox verify {hop.hop.split('/')[0]}",
-        )
+        verify = f"relaybox verify {hop.hop.split('/')[0]}"
+        yield None, hop.destination, f"[red]{hop.hop}: {there} at position {hop.position:,}[/]. Run: {verify}"
     if hop.place in (Place.PLANNED, Place.COPIED):
-        yield "-", hop.destination, f"{hop.hop}: {hop.place}"
-    if hop.received_at is not None:
-        yield _clock(hop.received_at), hop.source, f"{hop.hop}: received, recorded by {escape(str(hop.received_by))}"
-    if hop.settled_at is not None:
-        yield _clock(hop.settled_at), hop.source, f"{hop.hop}: settled, recorded by {escape(str(hop.settled_by))}"
+        yield None, hop.destination, f"{hop.hop}: {hop.place}"
 
 
 def show_proof(proof: RouteProof) -> None:
