@@ -46,6 +46,10 @@ format: $(INSTALLED) ## Rewrite Python files in the project's format
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
 
+.PHONY: schema
+schema: $(INSTALLED) ## Write sql/schema.sql anew after a migration
+	UPDATE_SCHEMA=1 $(BIN)/pytest --quiet tests/integration/test_schema.py
+
 .PHONY: bench
 bench: $(INSTALLED) ## Compare a hop with psql copy and with logical replication (2,000,000 messages)
 	$(BIN)/relaybox bench hop --messages 2000000 $(ARGS)

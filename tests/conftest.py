@@ -59,9 +59,7 @@ def databases(clusters: Mapping[str, Cluster], tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.fixture
-def world(
-    clusters: Mapping[str, Cluster], template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[World]:
+def world(clusters: Mapping[str, Cluster], template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """The route `flights` over three initialised, empty stores."""
     name = f"test_{next(_database_numbers)}"
     _administer_all(clusters, f"create database {name} template {template}")

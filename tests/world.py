@@ -117,10 +117,14 @@ class World:
 
     def payloads(self, hop: str = "flights/1") -> list[str]:
         """What a consumer of a hop's log reads, in order."""
-        return [row[0] for row in self.query(self.destination(hop), "select payload from relaybox.read_log(%s, 0, 10000000)", hop)]
+        return [
+            row[0] for row in self.query(self.destination(hop), "select payload from relaybox.read_log(%s, 0, 10000000)", hop)
+        ]
 
     def positions(self, hop: str = "flights/1") -> list[int]:
-        return [row[0] for row in self.query(self.destination(hop), "select position from relaybox.read_log(%s, 0, 10000000)", hop)]
+        return [
+            row[0] for row in self.query(self.destination(hop), "select position from relaybox.read_log(%s, 0, 10000000)", hop)
+        ]
 
     def destination(self, hop: str) -> str:
         return self.routes.hop(hop).destination.name

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
-import psycopg2.extensions
 
 from relaybox import errors
 
@@ -56,9 +55,7 @@ _POSTGRES_CLASSES: dict[str, type[errors.RelayboxError]] = {
 }
 
 
-def connect(
-    service: str, *, application_name: str, statement_timeout_seconds: float = STATEMENT_TIMEOUT_SECONDS
-) -> Connection:
+def connect(service: str, *, application_name: str, statement_timeout_seconds: float = STATEMENT_TIMEOUT_SECONDS) -> Connection:
     """Opens a session whose every wait ends: connecting, locks, statements, idle transactions, a dead network.
 
     Raises:
@@ -150,4 +147,6 @@ def commit_durably(connection: Connection) -> None:
     connection.commit()
     warnings = [notice.strip() for notice in connection.notices if notice.startswith("WARNING")]
     if warnings:
-        raise errors.NotDurable(f"COMMIT returned with: {warnings[0]}", next_step="Run the transfer again once the standby answers.")
+        raise errors.NotDurable(
+            f"COMMIT returned with: {warnings[0]}", next_step="Run the transfer again once the standby answers."
+        )

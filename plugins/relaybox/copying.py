@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 import psycopg2
+from psycopg2 import sql
 
 from relaybox import errors
 from relaybox.batches import Batch, Slice
@@ -23,7 +24,12 @@ if TYPE_CHECKING:
 
     from relaybox.routes import Hop
 
-COLUMNS = '"position", index, epoch, message_id, sent_at, topic, sender, key, headers, payload, payload_bytes'
+_COLUMNS = sql.SQL(", ").join(
+    sql.Identifier(column)
+    for column in (
+        "position", "index", "epoch", "message_id", "sent_at", "topic", "sender", "key", "headers", "payload", "payload_bytes"
+    )
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,11 @@ def copy_order(hop: Hop, batch: Batch, *, attempt: int, log_id: int, reads_log: 
     )
 
 
+def session_name(order: CopyOrder, slice_: Slice) -> str:
+    """By this name newer attempts find the sessions of older ones (end_older_attempts.sql); at most 63 bytes."""
+    return f"relaybox {order.hop[:30]} b{order.batch} s{slice_.slice} a{order.attempt}"
+
+
 def copy_slice(order: CopyOrder, slice_: Slice) -> SliceCopied:
     """Copies one slice and writes its receipt, in one transaction of the destination. Commits.
 
@@ -88,7 +99,7 @@ def copy_slice(order: CopyOrder, slice_: Slice) -> SliceCopied:
         StoreBusy, StoreUnreachable: a retry may help.
     """
     started = time.monotonic()
-    name = f"relaybox {order.hop} b{order.batch} s{slice_.slice} a{order.attempt}"
+    name = session_name(order, slice_)
     destination = connect(order.destination_service, application_name=name, statement_timeout_seconds=order.timeout_seconds)
     try:
         found = _slice_state(destination, order, slice_)
@@ -163,9 +174,9 @@ def _pipe_rows(source: Connection, destination: Connection, order: CopyOrder, sl
     try:
         return pipe_copy(
             source,
-            f"copy ({_read_query(source, order, slice_)}) to stdout (format binary)",
+            sql.SQL("copy ({}) to stdout (format binary)").format(_read_query(order, slice_)),
             destination,
-            f"copy relaybox.log_{order.log_id} ({COLUMNS}) from stdin (format binary)",
+            sql.SQL("copy relaybox.{} ({}) from stdin (format binary)").format(sql.Identifier(f"log_{order.log_id}"), _COLUMNS),
             timeout_seconds=order.timeout_seconds,
         )
     except SendingFailed as failed:
@@ -176,24 +187,20 @@ def _pipe_rows(source: Connection, destination: Connection, order: CopyOrder, sl
         raise translate(error, store=order.destination, doing=doing) from error
 
 
-def _read_query(source: Connection, order: CopyOrder, slice_: Slice) -> str:
-    """The slice's rows as a query with literals: COPY takes no parameters."""
+def _read_query(order: CopyOrder, slice_: Slice) -> sql.Composed:
+    """The slice's rows, with literals: COPY takes no parameters."""
     function: str
     arguments: tuple[object, ...]
     if order.reads_log is not None:
-        function, arguments = (
-            "relaybox.read_log_slice(%s, %s::bigint, %s::bigint, %s::bigint)",
-            (order.reads_log, slice_.first_read, slice_.last_read, slice_.first_position),
-        )
+        function = "read_log_slice"
+        arguments = (order.reads_log, slice_.first_read, slice_.last_read, slice_.first_position)
     elif slice_.is_dense:
-        function, arguments = (
-            "relaybox.read_dense_slice(%s::bigint, %s::bigint, %s::bigint)",
-            (slice_.first_read, slice_.last_read, slice_.first_position),
-        )
+        function = "read_dense_slice"
+        arguments = (slice_.first_read, slice_.last_read, slice_.first_position)
     else:
-        function, arguments = (
-            "relaybox.read_outbox_slice(%s::pg_snapshot, %s::pg_snapshot, %s::text[], %s::bigint, %s::bigint, %s::bigint)",
-            (order.lower, order.upper, list(order.topics or ()), slice_.first_read, slice_.last_read, slice_.first_position),
-        )
-    with source.cursor() as cursor:
-        return str(cursor.mogrify(f"select {COLUMNS} from {function}", arguments).decode())
+        function = "read_outbox_slice"
+        bounds = (slice_.first_read, slice_.last_read, slice_.first_position)
+        arguments = (order.lower, order.upper, list(order.topics or ()), *bounds)
+    return sql.SQL("select {} from relaybox.{}({})").format(
+        _COLUMNS, sql.Identifier(function), sql.SQL(", ").join(sql.Literal(argument) for argument in arguments)
+    )

@@ -17,6 +17,7 @@ from relaybox import errors
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
+    from psycopg2.sql import Composable
 
 PIPE_BYTES = 1 << 20
 
@@ -30,7 +31,7 @@ class SendingFailed(Exception):
 
 
 def pipe_copy(
-    source: Connection, copy_to: str, destination: Connection, copy_from: str, *, timeout_seconds: float
+    source: Connection, copy_to: Composable | str, destination: Connection, copy_from: Composable | str, *, timeout_seconds: float
 ) -> tuple[int, int]:
     """Runs both statements against each other, in the callers' transactions.
 
@@ -51,17 +52,22 @@ def pipe_copy(
         with destination.cursor() as cursor:
             cursor.copy_expert(copy_from, receiver, size=PIPE_BYTES)
             row_count = cursor.rowcount
-    except psycopg2.Error:
+    except (psycopg2.Error, SystemError) as error:
         _abort(source)
         if receiver.timed_out:
             raise errors.StoreBusy(f"no data came from the source for {timeout_seconds:.0f} s") from None
         if sender.error is not None and receiver.sender_failed:
             raise SendingFailed(sender.error) from None
-        raise
+        raise _server_error(error) from None
     finally:
         os.close(read_end)  # a sender that still writes ends with a broken pipe
         sender.join()
     return row_count, receiver.byte_count
+
+
+def _server_error(error: psycopg2.Error | SystemError) -> BaseException:
+    """psycopg2 2.9 stumbles over a server that goes away during COPY FROM: the server's error is the cause of a SystemError."""
+    return error.__cause__ if isinstance(error.__cause__, psycopg2.Error) else error
 
 
 def _abort(connection: Connection) -> None:
@@ -74,7 +80,7 @@ def _abort(connection: Connection) -> None:
 class _Sender(threading.Thread):
     """COPY TO into the write end of the pipe. `error` is set before the pipe closes, so end of file means: look there."""
 
-    def __init__(self, source: Connection, copy_to: str, write_end: int) -> None:
+    def __init__(self, source: Connection, copy_to: Composable | str, write_end: int) -> None:
         super().__init__(name="relaybox-pipe-sender", daemon=True)
         self._source, self._copy_to, self._write_end = source, copy_to, write_end
         self.error: psycopg2.Error | None = None

@@ -106,7 +106,10 @@ def _require_common_history(hop: Hop, head: Any, arrived: Arrived) -> None:
     if arrived.batch > head.batch:
         lost, why = source, f"ledger of {source} ends at batch {head.batch}, {destination} has published batch {arrived.batch}"
     elif arrived.batch < head.received_batch:
-        lost, why = destination, f"{source} has batch {head.received_batch} confirmed, {destination} ends at batch {arrived.batch}"
+        lost, why = (
+            destination,
+            f"{source} has batch {head.received_batch} confirmed, {destination} ends at batch {arrived.batch}",
+        )
     else:
         return
     raise errors.HistoryLost(
@@ -123,7 +126,9 @@ def _begin_attempt(cursor: Any, hop: str) -> int:
 def _plan_log(cursor: Any, hop: Hop, head: Any) -> tuple[None, Cut] | None:
     cursor.execute(
         """
-        select i.published_position, coalesce((select b.reads_through from relaybox.batch b where b.hop = %s and b.batch = %s), 0) reads_after
+        select
+            i.published_position,
+            coalesce((select b.reads_through from relaybox.batch b where b.hop = %s and b.batch = %s), 0) as reads_after
         from relaybox.hop_in i where i.hop_id = %s
         """,
         (hop.name, head.batch, head.reads_log),

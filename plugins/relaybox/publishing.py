@@ -44,7 +44,9 @@ def ask_destination(destination: Connection, hop: Hop) -> Arrived:
         row = one_row(cursor)
         destination.rollback()
     if row is None:
-        raise errors.UnknownHop(f"hop {hop.name} does not arrive in store {hop.destination.name}.", next_step="Run: relaybox init")
+        raise errors.UnknownHop(
+            f"hop {hop.name} does not arrive in store {hop.destination.name}.", next_step="Run: relaybox init"
+        )
     return Arrived(row[0], row[1], row[2], None if row[3] is None else UUID(str(row[3])))
 
 

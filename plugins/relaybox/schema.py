@@ -202,7 +202,11 @@ def _name_store(cursor: Any, store: Store, segment_rows: int) -> None:
 
 def _renew_functions(cursor: Any) -> bool:
     directory = sql_directory()
-    paths = [*sorted((directory / "functions").glob("*.sql")), *sorted((directory / "views").glob("*.sql")), directory / "grants.sql"]
+    paths = [
+        *sorted((directory / "functions").glob("*.sql")),
+        *sorted((directory / "views").glob("*.sql")),
+        directory / "grants.sql",
+    ]
     texts = [path.read_text() for path in paths]
     digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
     cursor.execute("select functions_digest from relaybox.store")
@@ -247,5 +251,3 @@ def _register_hop_out(cursor: Any, hop: Hop) -> str:
         (hop.name, hop.destination.name, hop.upstream, list(hop.topics), hop.policy),
     )
     return str(one_row(cursor)[0])
-
-

@@ -90,25 +90,21 @@ def transfer_hop(
         closing(open_store(hop.source, application_name=driver)) as source,
         closing(open_store(hop.destination, application_name=driver)) as destination,
     ):
-        run = _Run(hop, runner, source, destination, recorded_by, progress)
+        run = _Run(hop, runner, source, destination, recorded_by, progress, TransferSummary(hop.name))
         return run.until_quiet(linger_seconds, linger_at_most_seconds)
 
 
+@dataclass
 class _Run:
-    """One driver's sessions and sums."""
+    """One driver: its two sessions, and the sums of what it did."""
 
-    def __init__(
-        self,
-        hop: Hop,
-        runner: SliceRunner,
-        source: Connection,
-        destination: Connection,
-        recorded_by: str,
-        progress: Callable[[Progress], None],
-    ) -> None:
-        self._hop, self._runner, self._source, self._destination = hop, runner, source, destination
-        self._recorded_by, self._progress = recorded_by, progress
-        self._summary = TransferSummary(hop.name)
+    hop: Hop
+    runner: SliceRunner
+    source: Connection
+    destination: Connection
+    recorded_by: str
+    progress: Callable[[Progress], None]
+    summary: TransferSummary
 
     def until_quiet(self, linger_seconds: float, linger_at_most_seconds: float) -> TransferSummary:
         started = quiet_since = time.monotonic()
@@ -124,26 +120,26 @@ class _Run:
             if now - quiet_since >= linger_seconds or now - started >= linger_at_most_seconds:
                 break
             self._wait_for_work(min(quiet_since + linger_seconds, started + linger_at_most_seconds))
-        self._summary = replace(self._summary, duration_seconds=time.monotonic() - started)
+        self.summary = replace(self.summary, duration_seconds=time.monotonic() - started)
         emit(
             "transfer_done",
-            hop=self._hop.name,
-            batches=self._summary.batch_count,
-            rows=self._summary.row_count,
-            rows_per_second=round(self._summary.rows_per_second),
-            duration_seconds=self._summary.duration_seconds,
+            hop=self.hop.name,
+            batches=self.summary.batch_count,
+            rows=self.summary.row_count,
+            rows_per_second=round(self.summary.rows_per_second),
+            duration_seconds=self.summary.duration_seconds,
         )
-        return self._summary
+        return self.summary
 
     def _move_batch(self) -> bool:
         started = time.monotonic()
-        arrived = ask_destination(self._destination, self._hop)
+        arrived = ask_destination(self.destination, self.hop)
         planned = self._plan(arrived)
         if planned is None:
             return False
         try:
             byte_count = self._copy(planned, arrived.log_id)
-            arrival = publish_batch(self._destination, self._hop, planned.batch, log_id=arrived.log_id)
+            arrival = publish_batch(self.destination, self.hop, planned.batch, log_id=arrived.log_id)
         except (errors.SliceSuperseded, errors.StoreUnreachable, errors.StoreBusy, errors.SliceMissing) as error:
             if not self._superseded(planned):
                 raise
@@ -153,7 +149,7 @@ class _Run:
         batch = planned.batch
         emit(
             "batch_published",
-            hop=self._hop.name,
+            hop=self.hop.name,
             batch=batch.batch,
             rows=batch.row_count,
             positions=f"{batch.first_position}-{batch.last_position}",
@@ -161,15 +157,15 @@ class _Run:
             duration_seconds=seconds,
             rows_per_second=round(batch.row_count / seconds),
         )
-        self._progress(Progress(self._hop.name, batch.batch, batch.row_count, batch.row_count, published=True))
-        confirm_received(self._source, self._hop, arrival, recorded_by=self._recorded_by)
-        self._summary = replace(
-            self._summary,
-            batch_count=self._summary.batch_count + 1,
-            row_count=self._summary.row_count + batch.row_count,
-            byte_count=self._summary.byte_count + byte_count,
-            resumed_count=self._summary.resumed_count + planned.resumed,
-            moving_seconds=self._summary.moving_seconds + seconds,
+        self.progress(Progress(self.hop.name, batch.batch, batch.row_count, batch.row_count, published=True))
+        confirm_received(self.source, self.hop, arrival, recorded_by=self.recorded_by)
+        self.summary = replace(
+            self.summary,
+            batch_count=self.summary.batch_count + 1,
+            row_count=self.summary.row_count + batch.row_count,
+            byte_count=self.summary.byte_count + byte_count,
+            resumed_count=self.summary.resumed_count + planned.resumed,
+            moving_seconds=self.summary.moving_seconds + seconds,
         )
         return True
 
@@ -177,37 +173,37 @@ class _Run:
         """Plans; when another driver has published meanwhile, confirms that and plans after it."""
         for _ in range(3):
             try:
-                return plan_batch(self._source, self._hop, arrived)
+                return plan_batch(self.source, self.hop, arrived)
             except errors.PlanRefused:
                 arrived = self._confirm()
-        return plan_batch(self._source, self._hop, arrived)
+        return plan_batch(self.source, self.hop, arrived)
 
     def _copy(self, planned: Planned, log_id: int) -> int:
         batch = planned.batch
         emit(
             "batch_resumed" if planned.resumed else "batch_planned",
-            hop=self._hop.name,
+            hop=self.hop.name,
             batch=batch.batch,
             rows=batch.row_count,
             positions=f"{batch.first_position}-{batch.last_position}",
             slices=len(batch.slices),
             attempt=planned.attempt,
         )
-        self._progress(Progress(self._hop.name, batch.batch, batch.row_count, 0, published=False))
-        make_log_segments(self._destination, self._hop, log_id=log_id, through_position=batch.last_position)
-        order = copy_order(self._hop, batch, attempt=planned.attempt, log_id=log_id, reads_log=self._reads_log())
+        self.progress(Progress(self.hop.name, batch.batch, batch.row_count, 0, published=False))
+        make_log_segments(self.destination, self.hop, log_id=log_id, through_position=batch.last_position)
+        order = copy_order(self.hop, batch, attempt=planned.attempt, log_id=log_id, reads_log=self._reads_log())
         copied = byte_count = 0
-        for report in self._runner.copy_slices(order, batch.slices):
+        for report in self.runner.copy_slices(order, batch.slices):
             copied += report.row_count
             byte_count += report.byte_count
             self._report(batch.batch, report)
-            self._progress(Progress(self._hop.name, batch.batch, batch.row_count, copied, published=False))
+            self.progress(Progress(self.hop.name, batch.batch, batch.row_count, copied, published=False))
         return byte_count
 
     def _report(self, batch: int, report: SliceCopied) -> None:
         emit(
             "slice_copied" if report.found == "open" else "slice_found",
-            hop=self._hop.name,
+            hop=self.hop.name,
             batch=batch,
             slice=report.slice,
             rows=report.row_count,
@@ -221,19 +217,19 @@ class _Run:
 
     def _prepare_source(self) -> None:
         """Makes outbox segments ahead, so that producers never meet the overflow. Commits."""
-        with store_errors(self._hop.source.name, "making outbox segments"), self._source.cursor() as cursor:
+        with store_errors(self.hop.source.name, "making outbox segments"), self.source.cursor() as cursor:
             cursor.execute("select relaybox.ensure_outbox_segments()")
-            self._source.commit()
+            self.source.commit()
 
     def _confirm(self) -> Arrived:
-        return confirm_arrived(self._source, self._destination, self._hop, recorded_by=self._recorded_by)
+        return confirm_arrived(self.source, self.destination, self.hop, recorded_by=self.recorded_by)
 
     def _superseded(self, planned: Planned) -> bool:
         return self._ask_source("select attempt from relaybox.hop_out where hop = %s") != planned.attempt
 
     def _leave_to_newer_driver(self, planned: Planned, error: errors.RelayboxError) -> None:
         """Waits until the newer driver has the batch arrived; after a while the caller's loop takes it over again."""
-        emit("driver_superseded", hop=self._hop.name, batch=planned.batch.batch, attempt=planned.attempt, reason=error)
+        emit("driver_superseded", hop=self.hop.name, batch=planned.batch.batch, attempt=planned.attempt, reason=error)
         deadline = time.monotonic() + SUPERSEDED_WAIT_SECONDS
         while time.monotonic() < deadline:
             if self._confirm().batch >= planned.batch.batch:
@@ -246,8 +242,8 @@ class _Run:
 
     def _ask_source(self, query: str) -> object:
         """One value from the source, in a short transaction of its own."""
-        with store_errors(self._hop.source.name, f"running hop {self._hop.name}"), self._source.cursor() as cursor:
-            cursor.execute(query, (self._hop.name,))
+        with store_errors(self.hop.source.name, f"running hop {self.hop.name}"), self.source.cursor() as cursor:
+            cursor.execute(query, (self.hop.name,))
             row = cursor.fetchone()
-            self._source.rollback()
+            self.source.rollback()
         return None if row is None else row[0]

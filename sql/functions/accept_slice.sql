@@ -1,6 +1,6 @@
 -- Last statement of a slice's transaction: the batch is still open, and the receipt is written with the rows.
 -- Locks the hop_in row FOR SHARE, so publish waits for slices in flight and a slice that wakes after publish is refused
--- (a plain SELECT would read stale state). READ COMMITTED only. Raises RB012, RB015 (already published).
+-- (a plain SELECT would read stale state). READ COMMITTED only. Raises RB011 (another batch is due), RB015 (already published).
 create or replace function relaybox.accept_slice(
     log_id integer, batch_ bigint, slice_ integer, plan_id_ uuid, row_count_ bigint, attempt_ bigint
 )

@@ -30,7 +30,8 @@ def _set_standby(world: World, names: str) -> None:
         cursor.execute(f"alter system set synchronous_standby_names = {names}")
         cursor.execute("select pg_reload_conf()")
     wait_until(
-        lambda: world.value("airline", "select current_setting('synchronous_standby_names')") == names.strip("'"), "the setting is in force"
+        lambda: world.value("airline", "select current_setting('synchronous_standby_names')") == names.strip("'"),
+        "the setting is in force",
     )
 
 

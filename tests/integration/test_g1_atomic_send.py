@@ -105,11 +105,17 @@ def test_g1_the_producer_s_role_can_insert_and_nothing_else(world: World) -> Non
         ("topic, sender, payload", "'Flights; drop', 'UA', 'x'", "topic_is_a_plain_name"),
         ("topic, sender, payload", "'flights', repeat('x', 49), 'x'", "sender_is_a_plain_name"),
         ("topic, sender, payload, headers", "'flights', 'UA', 'x', '[1]'", "headers_are_an_object"),
-        ("topic, sender, payload, headers", "'flights', 'UA', 'x', jsonb_build_object('k', repeat('x', 65536))", "headers_at_most_64_kib"),
+        (
+            "topic, sender, payload, headers",
+            "'flights', 'UA', 'x', jsonb_build_object('k', repeat('x', 65536))",
+            "headers_at_most_64_kib",
+        ),
         ("topic, sender, payload, key", "'flights', 'UA', 'x', repeat('k', 201)", "key_at_most_200_characters"),
     ],
 )
-def test_g1_a_bad_message_is_refused_by_a_constraint_that_says_why(world: World, columns: str, values: str, constraint: str) -> None:
+def test_g1_a_bad_message_is_refused_by_a_constraint_that_says_why(
+    world: World, columns: str, values: str, constraint: str
+) -> None:
     """What could break a hop can't enter the outbox; the name of the constraint is the reason."""
     with pytest.raises(psycopg2.errors.CheckViolation, match=constraint):
         world.query("airline", f"insert into relaybox.outbox ({columns}) values ({values})")

@@ -13,7 +13,8 @@ from tests.world import World, insert, wait_until
 
 def ledger(world: World) -> list[tuple[Any, ...]]:
     return world.query(
-        "airline", "select batch, first_position, last_position, pair_exhausted, lower::text, upper::text from relaybox.batch order by batch"
+        "airline",
+        "select batch, first_position, last_position, pair_exhausted, lower::text, upper::text from relaybox.batch order by batch",
     )
 
 
@@ -93,7 +94,10 @@ def test_g2_a_changed_route_never_changes_a_planned_batch(world: World) -> None:
     world.change_route(topics=["flights", "invoices"])
     world.send("c", topic="invoices")
     world.transfer()
-    assert world.query("airline", "select topics from relaybox.batch order by batch") == [(["flights"],), (["flights", "invoices"],)]
+    assert world.query("airline", "select topics from relaybox.batch order by batch") == [
+        (["flights"],),
+        (["flights", "invoices"],),
+    ]
     assert world.payloads() == ["a", "c"]
 
 
@@ -163,7 +167,13 @@ def test_g2_two_planners_never_see_time_run_backwards(world: World) -> None:
         second = threading.Thread(target=lambda: done.append(world.transfer()))
         second.start()
         wait_until(
-            lambda: world.value("airline", "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and application_name like '%% driver'") == 1,
+            lambda: (
+                world.value(
+                    "airline",
+                    "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and application_name like '%% driver'",
+                )
+                == 1
+            ),
             "the second planner waits for the first",
         )
         world.send("b")
@@ -171,7 +181,10 @@ def test_g2_two_planners_never_see_time_run_backwards(world: World) -> None:
         second.join(30)
     assert done
     assert world.payloads() == ["a", "b"]
-    snapshots = world.query("airline", "select pg_snapshot_xmax(lower)::text::bigint, pg_snapshot_xmax(upper)::text::bigint from relaybox.batch order by batch")
+    snapshots = world.query(
+        "airline",
+        "select pg_snapshot_xmax(lower)::text::bigint, pg_snapshot_xmax(upper)::text::bigint from relaybox.batch order by batch",
+    )
     assert all(lower <= upper for lower, upper in snapshots)
 
 

@@ -15,7 +15,7 @@ import yaml
 from relaybox import errors, transfer
 from relaybox.batches import Slice
 from relaybox.connections import connect
-from relaybox.copying import CopyOrder, SliceCopied, copy_order, copy_slice
+from relaybox.copying import CopyOrder, SliceCopied, copy_order, copy_slice, session_name
 from relaybox.planning import Planned, plan_batch
 from relaybox.publishing import ask_destination, make_log_segments, publish_batch
 from relaybox.runners import ThreadRunner
@@ -162,11 +162,14 @@ def test_g3_publish_waits_for_a_slice_in_flight(world: World) -> None:
     assert world.positions() == [1, 2, 3, 4, 5]
 
 
-def test_g3_a_frozen_older_attempt_does_not_block_the_newer_one(world: World) -> None:
-    """An older attempt that holds the slice's rows uncommitted is ended by the newer one."""
+@pytest.mark.parametrize("hop", ["flights/1", "airline/1", "a-route-with-the-longest-name-0/1"])
+def test_g3_a_frozen_older_attempt_does_not_block_the_newer_one(world: World, hop: str) -> None:
+    """An older attempt that holds the slice's rows uncommitted is ended by the newer one, whatever the hop is called."""
     world.send_many(5)
     planned, order = planned_batch(world)
-    name = f"relaybox {order.hop} b1 s1 a{order.attempt}"
+    order = replace(order, hop=hop)
+    name = session_name(order, planned.batch.slices[0])
+    assert len(session_name(replace(order, batch=9_999_999, attempt=9_999_999), Slice(9999, 1, 1, 1, 1))) <= 63
     frozen = connect("hub", application_name=name)
     with frozen.cursor() as cursor:
         cursor.execute(

@@ -19,9 +19,9 @@ def test_g4_positions_stay_dense_over_batches_segments_and_hops(world: World) ->
         world.transfer_all()
     for hop, store in (("flights/1", "hub"), ("flights/2", "analytics")):
         assert world.value(store, "select count(*) from relaybox.inbox where hop = %s", hop) == 25_000
-        assert world.query(store, "select min(position), max(position), count(distinct position) from relaybox.inbox where hop = %s", hop) == [
-            (1, 25_000, 25_000)
-        ]
+        assert world.query(
+            store, "select min(position), max(position), count(distinct position) from relaybox.inbox where hop = %s", hop
+        ) == [(1, 25_000, 25_000)]
 
 
 def test_g4_rows_that_disappear_from_the_source_stop_the_slice(world: World) -> None:

@@ -23,9 +23,9 @@ def test_g7_received_is_recorded_with_the_time_of_the_arrival(world: World) -> N
     world.send("a")
     world.transfer()
     arrived = world.value("hub", "select published_at from relaybox.arrival")
-    assert world.query("airline", "select hop, state, through_position, through_batch, happened_at, recorded_by from relaybox.confirmation") == [
-        ("flights/1", "received", 1, 1, arrived, "test")
-    ]
+    assert world.query(
+        "airline", "select hop, state, through_position, through_batch, happened_at, recorded_by from relaybox.confirmation"
+    ) == [("flights/1", "received", 1, 1, arrived, "test")]
 
 
 def test_g7_a_confirmation_lost_between_publish_and_confirm_is_written_by_the_next_run(
@@ -128,7 +128,7 @@ def test_g11_a_destination_ahead_of_the_source_stops_the_hop(world: World) -> No
     world.query("airline", "delete from relaybox.batch")
     world.query("airline", "update relaybox.hop_out set batch = 0, position = 0")
     world.send("b")
-    with pytest.raises(errors.HistoryLost, match="flights/1.*destination holds batch 1, the ledger here ends at 0"):
+    with pytest.raises(errors.HistoryLost, match=r"flights/1.*destination holds batch 1, the ledger here ends at 0"):
         world.transfer()
     assert world.payloads() == ["a"]
 

@@ -44,7 +44,9 @@ def scans(nodes: list[dict[str, Any]]) -> set[tuple[str, str]]:
 
 
 def head(world: World) -> tuple[str, str]:
-    return world.query("airline", "select lower::text, pg_current_snapshot()::text from relaybox.hop_out where hop = 'flights/1'")[0]
+    return world.query(
+        "airline", "select lower::text, pg_current_snapshot()::text from relaybox.hop_out where hop = 'flights/1'"
+    )[0]
 
 
 def test_the_count_of_a_pair_reads_the_xid_index(busy: World) -> None:
@@ -75,7 +77,10 @@ def test_a_slice_of_a_log_is_read_along_its_primary_key_from_one_segment(busy: W
 def test_the_rest_of_a_capped_pair_is_walked_and_stops(busy: World) -> None:
     """outbox_buckets_after goes along the primary key under a limit: a giant backlog is never counted twice."""
     nodes = plan_nodes(
-        busy, "airline", "select * from relaybox.outbox_buckets_after('1:1:', %s, '{flights}', 64, 100, 20000, 1001)", head(busy)[1]
+        busy,
+        "airline",
+        "select * from relaybox.outbox_buckets_after('1:1:', %s, '{flights}', 64, 100, 20000, 1001)",
+        head(busy)[1],
     )
     assert any(node["Node Type"] == "Limit" for node in nodes)
     assert {kind for kind, _ in scans(nodes)} <= {"Index Scan", "Subquery Scan", "Function Scan"}
@@ -90,7 +95,9 @@ def test_the_poll_for_new_messages_reads_the_xid_index(busy: World) -> None:
 
 def test_where_finds_a_message_by_its_index(busy: World) -> None:
     """outbox.message_id has an index in every segment."""
-    nodes = plan_nodes(busy, "airline", "select seq from relaybox.outbox where message_id = '00000000-0000-0000-0000-000000000000'")
+    nodes = plan_nodes(
+        busy, "airline", "select seq from relaybox.outbox where message_id = '00000000-0000-0000-0000-000000000000'"
+    )
     assert scans(nodes)
     assert all("message_id" in index for _, index in scans(nodes))
 

@@ -124,10 +124,18 @@ def dump_schema(cluster: Cluster, database: str) -> str:
         f"--dbname=host={parameters['host']} port={parameters['port']} user={parameters['user']} dbname={database}",
     ]  # fmt: skip
     output = subprocess.run(
-        command, env={**os.environ, "PGPASSWORD": parameters.get("password", "")}, capture_output=True, text=True, check=True, timeout=60
+        command,
+        env={**os.environ, "PGPASSWORD": parameters.get("password", "")},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     ).stdout
     kept = [line for line in output.splitlines() if line and not re.match(r"--|SET |SELECT |\\(un)?restrict", line)]
-    return "-- Made by `make schema` from a fresh store; a test keeps it current. Functions are in sql/functions.\n\n" + _without_functions(kept)
+    return (
+        "-- Made by `make schema` from a fresh store; a test keeps it current. Functions are in sql/functions.\n\n"
+        + _without_functions(kept)
+    )
 
 
 def _without_functions(lines: list[str]) -> str:

@@ -57,7 +57,9 @@ def test_spark_moves_a_hop_in_slices_and_logs_its_batches(world: World) -> None:
 def test_a_store_out_of_reach_ends_the_application_with_the_code_for_a_retry(world: World, tmp_path: Path) -> None:
     """Exit code 75 (try again), one line that says which store, no traceback."""
     service_file = tmp_path / "unreachable.conf"
-    service_file.write_text("[airline]\nhost=127.0.0.1\nport=1\nuser=x\ndbname=x\n[hub]\nhost=127.0.0.1\nport=1\nuser=x\ndbname=x\n")
+    service_file.write_text(
+        "[airline]\nhost=127.0.0.1\nport=1\nuser=x\ndbname=x\n[hub]\nhost=127.0.0.1\nport=1\nuser=x\ndbname=x\n"
+    )
     done = spark_submit("--hop", "flights/1", service_file=str(service_file))
     assert done.returncode == 75
     assert "store airline: no connection" in done.stdout

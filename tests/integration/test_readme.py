@@ -1,0 +1,52 @@
+"""What README shows is run: its SQL, its file, its commands, in its order."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import yaml
+
+from tests.cli import invoke
+from tests.world import World
+
+README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def run_as(world: World, store: str, role: str, statement: str) -> list[tuple[object, ...]]:
+    """One statement with the rights of an application's role."""
+    with world.session(store) as connection, connection.cursor() as cursor:
+        cursor.execute(f"set role {role}")
+        cursor.execute(statement)
+        rows = list(cursor.fetchall()) if cursor.description else []
+        connection.commit()
+    return rows
+
+
+def test_readme_from_one_insert_to_the_proof_of_delivery(world: World) -> None:
+    """Send, transfer, read, status, where, verify: each as README writes it, each exits 0."""
+    send, read = blocks("sql")
+    (configuration,) = blocks("yaml")
+    assert yaml.safe_load(configuration) == yaml.safe_load(world.path.read_text())
+    run_as(world, "airline", "relaybox_producer", send)
+    message_id = world.value("airline", "select message_id from relaybox.outbox")
+
+    commands = re.findall(r"^relaybox (.+?)\s+#", README, flags=re.MULTILINE)
+    transfer = next(command for command in commands if command.startswith("transfer"))
+    assert invoke(*transfer.split()).exit_code == 0
+    assert invoke("transfer", "flights/2").exit_code == 0
+    assert [row[1:] for row in run_as(world, "analytics", "relaybox_consumer", read)] == [
+        ("UA", '{"flight": 1545, "dest": "IAH"}')
+    ]
+
+    reports = [command.replace("MESSAGE_ID", str(message_id)) for command in commands if command != transfer]
+    assert len(reports) == 3
+    for command in reports:
+        run = invoke(*command.split())
+        assert run.exit_code == 0, (command, run.stdout, run.stderr)
+        as_json = invoke(*command.split(), "--json")
+        assert as_json.document, command
