@@ -210,3 +210,14 @@ def test_a_status_reads_no_outbox_from_its_beginning(world: World) -> None:
         scans, rows_read = cursor.fetchone()
     assert scans == 0
     assert rows_read < 10
+
+
+def test_a_batch_that_arrived_and_is_not_confirmed_yet_is_no_duplicate(world: World) -> None:
+    """R and UR are measured over what is confirmed: the destination may be ahead of it by one batch."""
+    world.send("a")
+    world.transfer()
+    world.send("b")
+    transfer_until(world.first_hop, lambda progress: progress.published)
+    first, _ = hops()
+    assert numbers(first) == (2, 2, 0, 0)
+    assert (first["reliability"], first["uniqueness"], first["mode"]) == (1.0, 1.0, "exactly once")
