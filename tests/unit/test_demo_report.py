@@ -148,7 +148,7 @@ def test_the_report_shows_its_numbers() -> None:
         "flights/1 here → there 1,000 1,000 1 1 exactly once 3 250 moving",
         "all, the start of Spark included 1,000 21.50 s 38.25 s",
         "settled, flights/1 21.50 s airline confirm DAG",
-        "open for 26 s, in which 2 batches with 800 messages of others",
+        "open for 26 s. Meanwhile 800 messages of others were planned and arrived (batches: 2)",
         "http://127.0.0.1:8080",
         "once, unchanged and in order",
     ):

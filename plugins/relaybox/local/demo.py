@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 from types import FrameType
 
 from relaybox.errors import StackFailed
@@ -25,15 +26,17 @@ YEAR_SECONDS = 60.0
 """How long the year 2013 takes."""
 SEED = 2013
 STALLED_SECONDS = 180.0
+HEALTHY_SECONDS = 240.0
 REFRESH_SECONDS = 0.3
 INTERRUPTED = 130
 
 
-def run_demo(*, exit_when_done: bool | None = None) -> int:
+def run_demo(*, exit_when_done: bool | None = None, directory: Path | None = None) -> int:
     """Runs the demo in this process; every process that it starts has ended when it returns.
 
     Args:
         exit_when_done: ends after `verify`, instead of staying up until Ctrl-C or SIGTERM; by default what DEMO_EXIT says.
+        directory: for data and logs; by default `.relaybox/demo` in the checkout.
 
     Returns:
         The exit code: 0 if everything was delivered, 1 if not, 130 if it was interrupted before that was known.
@@ -44,7 +47,7 @@ def run_demo(*, exit_when_done: bool | None = None) -> int:
     code = INTERRUPTED
     with _sigterm_interrupts():
         try:
-            with run_stack(display.say) as stack:
+            with run_stack(directory, display.say) as stack:
                 code = _move_the_year(stack, display)
                 if not exit_when_done:
                     _stay_up(stack, display)
@@ -92,7 +95,7 @@ def _produce(stack: DemoStack, display: DemoDisplay) -> tuple[Tally, OpenTime]:
         LateTransaction(APPLICATION, read_flights([LATE_CARRIER])) as late,
         closing(ProgressReader(stack.route)) as reader,
     ):
-        stack.airflow.wait_until_healthy()
+        stack.airflow.wait_until_healthy(deadline_seconds=HEALTHY_SECONDS)
         display.say(f"Airflow runs: {stack.airflow.url} (no login)")
         while not producers.ready:
             producers.read_reports(timeout_seconds=REFRESH_SECONDS)
@@ -125,9 +128,10 @@ class _Year:
         if (progress, tally) != (self._progress, self._tally):
             self._changed_at = time.monotonic()
         elif time.monotonic() - self._changed_at > STALLED_SECONDS:
+            airflow = self._stack.airflow
             raise StackFailed(
                 f"nothing has moved for {STALLED_SECONDS:.0f} s: {tally.committed_count:,} committed, {progress}.",
-                next_step=f"The log of Airflow: {self._stack.airflow.log_file}; of its tasks: {self._stack.airflow.home / 'logs'}",
+                next_step=f"Read {airflow.log_file}, and the logs of tasks in {airflow.home / 'logs'}.",
             )
         self._progress, self._tally = progress, tally
 

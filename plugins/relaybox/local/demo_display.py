@@ -77,4 +77,4 @@ class Bars:
     def _show_plainly(self, bars: Mapping[str, Bar]) -> None:
         if time.monotonic() >= self._plain_line_at:
             self._plain_line_at = time.monotonic() + PLAIN_LINE_SECONDS
-            self._display.say(", ".join(f"{name} {bar.done:,}" for name, bar in bars.items()))
+            self._display.say(", ".join(f"{name} {bar.done:,} of {bar.total:,}" for name, bar in bars.items()))

@@ -133,7 +133,8 @@ def _cascade(facts: DemoFacts) -> Table:
 def _late(report: Report) -> str:
     seconds = (report.late.end - report.late.begin).total_seconds()
     batches = report.facts.hops[0].within(report.late.begin, report.late.end)
+    row_count = sum(batch.row_count for batch in batches)
     return (
-        f"One transaction stayed open for {seconds:.0f} s, in which {len(batches):,} batches with "
-        f"{sum(batch.row_count for batch in batches):,} messages of others were planned and arrived; then it committed."
+        f"One transaction stayed open for {seconds:.0f} s. Meanwhile {row_count:,} messages of others "
+        f"were planned and arrived (batches: {len(batches):,}); then it committed, and its own followed."
     )

@@ -35,7 +35,15 @@ APPLICATION = "airline_application"
 
 _ROUTES = {
     "stores": {store: {} for store in STORES},
-    "routes": {ROUTE: {"topics": [TOPIC], "path": list(STORES), "policy": "cascade", "limits": {"linger_seconds": 5}}},
+    "routes": {
+        ROUTE: {
+            "topics": [TOPIC],
+            "path": list(STORES),
+            "policy": "cascade",
+            "limits": {"linger_seconds": 5},  # one Spark application per hop moves the whole year
+            "retries": {"delay_seconds": 2},  # Airflow may start a task before it can serve it
+        }
+    },
 }
 _STORE_SETTINGS = {
     "track_commit_timestamp": "on",
@@ -44,8 +52,13 @@ _STORE_SETTINGS = {
     "checkpoint_timeout": "15min",
 }
 _METADATA_SETTINGS = {"fsync": "off", "shared_buffers": "64MB"}  # Airflow's own records of the demo may be lost
+_DAG_FILES_STAY = {
+    "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "300",
+    "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "300",
+}
+"""Reading the DAG files again and again would take a good part of a core."""
 _DATA = ".data"
-_CONNECTIONS = "connections.json"
+_SERVICES, _CONNECTIONS = "services.conf", "connections.json"
 
 Say = Callable[[str], None]
 """Told what has been achieved, from any thread."""
@@ -65,10 +78,14 @@ class DemoStack:
 
 
 @contextmanager
-def run_stack(say: Say) -> Iterator[DemoStack]:
-    """Starts everything; when the block ends, stops everything and deletes the data.
+def run_stack(directory: Path | None, say: Say) -> Iterator[DemoStack]:
+    """Starts everything; when the block ends, stops everything, and deletes the data and the credentials.
 
     The stores are ready then, Airflow still starts. Sets PGSERVICEFILE for this process and those that it starts.
+
+    Args:
+        directory: for data, configuration and logs; what it holds is deleted. `.relaybox/demo` in the checkout by default.
+        say: is told each step that is done.
 
     Raises:
         ConfigurationError: this is no checkout, or a demo runs in it already.
@@ -76,8 +93,8 @@ def run_stack(say: Say) -> Iterator[DemoStack]:
     """
     home = _checkout()
     with ExitStack() as stack:
-        directory = stack.enter_context(_own_directory(home / ".relaybox" / "demo"))
-        stack.enter_context(_environment(PGSERVICEFILE=str(directory / "services.conf")))
+        directory = stack.enter_context(_own_directory(directory or home / ".relaybox" / "demo"))
+        stack.enter_context(_environment(PGSERVICEFILE=str(directory / _SERVICES)))
         routes = _write_routes(directory / "relaybox.yaml")
         clusters: list[Cluster] = []
         stack.callback(_remove_all, clusters)
@@ -104,7 +121,7 @@ def _checkout() -> Path:
 def _own_directory(directory: Path) -> Iterator[Path]:
     """An empty directory that belongs to this process while it lives; what an earlier demo left is deleted."""
     directory.mkdir(parents=True, exist_ok=True)
-    with (directory.parent / "demo.lock").open("w") as lock:
+    with directory.with_name(f"{directory.name}.lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -115,7 +132,11 @@ def _own_directory(directory: Path) -> Iterator[Path]:
             shutil.rmtree(cluster.resolve(), ignore_errors=True)  # clusters may be links to the temporary directory
         shutil.rmtree(directory)
         directory.mkdir()
-        yield directory
+        try:
+            yield directory
+        finally:
+            for credentials in (_SERVICES, _CONNECTIONS):
+                (directory / credentials).unlink(missing_ok=True)
 
 
 @contextmanager
@@ -158,7 +179,7 @@ def _start_stores(directory: Path, routes: Routes, clusters: list[Cluster], say:
         parameters = {store: cluster.parameters() for store, cluster in started.items()}
         password = secrets.token_urlsafe(24)
         application = {**parameters["airline"], "user": APPLICATION, "password": password}
-        write_service_file(directory / "services.conf", {**parameters, APPLICATION: application})
+        write_service_file(directory / _SERVICES, {**parameters, APPLICATION: application})
         _write_connections(directory / _CONNECTIONS, routes, parameters)
         say("three Postgres clusters run")
         list(pool.map(lambda store: initialise_store(store, routes), routes.stores.values()))
@@ -218,6 +239,7 @@ def _prepare_airflow(home: Path, directory: Path, routes: Routes, metadata_clust
         plugins=home / "plugins",
         connections={"spark_default": json.dumps({"conn_type": "spark", "host": "local[2]"})},
         environment={
+            **_DAG_FILES_STAY,
             "RELAYBOX_CONFIG": str(routes.path),
             "AIRFLOW__SECRETS__BACKEND": "airflow.secrets.local_filesystem.LocalFilesystemBackend",
             "AIRFLOW__SECRETS__BACKEND_KWARGS": json.dumps({"connections_file_path": str(directory / _CONNECTIONS)}),

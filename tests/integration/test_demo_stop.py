@@ -1,0 +1,49 @@
+"""A demo that is told to stop leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from relaybox.local.processes import descendants, is_alive, wait_until_gone
+from tests.world import wait_until
+
+DEMO = "import sys, pathlib; from relaybox.local.demo import run_demo; sys.exit(run_demo(directory=pathlib.Path(sys.argv[1])))"
+INTERRUPTED = 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_demo_that_is_told_to_stop_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
+    """Ctrl-C, a polite and a rude kill while Airflow starts: servers, Airflow, producers, all have ended."""
+    output = tmp_path / "output"
+    with output.open("w") as file:
+        demo = subprocess.Popen(
+            [sys.executable, "-c", DEMO, tmp_path / "demo"], stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    wait_until(lambda: "are initialised" in output.read_text(), "the stores are initialised", deadline_seconds=120)
+    wait_until(lambda: len(producers(demo.pid)) == 4, "the producers run", deadline_seconds=60)
+    started = descendants(demo.pid)
+    assert len(started) > 20  # four servers with their backends, Airflow with its parts, four producers
+    os.kill(demo.pid, number)
+    code = demo.wait(timeout=120)
+    assert wait_until_gone(started, deadline_seconds=60) == []
+    if number != signal.SIGKILL:
+        assert code == INTERRUPTED
+        assert not list((tmp_path / "demo").glob("*.conf"))
+        assert "stopped" in output.read_text()
+
+
+def producers(demo: int) -> list[int]:
+    return [pid for pid in descendants(demo) if is_alive(pid) and b"multiprocessing.spawn" in command_line(pid)]
+
+
+def command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
