@@ -15,6 +15,8 @@ for python in $(PYTHON); do "$$python" -c '$(USABLE)' 2>/dev/null && break; pyth
 test -n "$$python" || { echo 'No Python 3.11 or newer with venv found. Install python3 and python3-venv, or set PYTHON=' >&2; exit 2; }
 endef
 
+COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock'
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -56,8 +58,8 @@ bench: $(INSTALLED) ## Compare a hop with psql copy and with logical replication
 
 .PHONY: lock
 lock: $(INSTALLED) ## Pin the newest allowed versions, with hashes, in requirements.lock
-	$(UV) pip compile --quiet --upgrade --universal --python-version 3.11 --all-extras --generate-hashes \
-		--custom-compile-command 'make lock' pyproject.toml --output-file $(LOCK)
+	$(COMPILE) --upgrade --all-extras --output-file $(LOCK) pyproject.toml
+	$(COMPILE) --extra airflow --extra spark --constraint $(LOCK) --output-file docker/$(LOCK) pyproject.toml
 
 .PHONY: clean
 clean: ## Remove .venv and everything that tools and demos left here
