@@ -17,7 +17,7 @@ DEMO = "import sys, pathlib; from relaybox.local.demo import run_demo; sys.exit(
 INTERRUPTED = 130
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_demo_that_is_told_to_stop_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
     """Ctrl-C, a polite and a rude kill while Airflow starts: servers, Airflow, producers, all have ended."""
     output = tmp_path / "output"
@@ -35,7 +35,7 @@ def test_a_demo_that_is_told_to_stop_leaves_no_process(tmp_path: Path, number: s
     if number != signal.SIGKILL:
         assert code == INTERRUPTED
         assert not list((tmp_path / "demo").glob("*.conf"))
-        assert "stopped" in output.read_text()
+        assert "all processes have ended" in output.read_text()
 
 
 def producers(demo: int) -> list[int]:

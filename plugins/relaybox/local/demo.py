@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -45,30 +45,33 @@ def run_demo(*, exit_when_done: bool | None = None, directory: Path | None = Non
         exit_when_done = os.environ.get("DEMO_EXIT", "0") not in ("", "0")
     display = DemoDisplay(open_console())
     code = INTERRUPTED
-    with _sigterm_interrupts():
+    with suppress(KeyboardInterrupt), _signals_interrupt(), run_stack(directory, display.say) as stack:
         try:
-            with run_stack(directory, display.say) as stack:
-                code = _move_the_year(stack, display)
-                if not exit_when_done:
-                    _stay_up(stack, display)
-                display.say("stopping everything")
-        except KeyboardInterrupt:
-            display.say("stopped")
+            code = _move_the_year(stack, display)
+            if not exit_when_done:
+                _stay_up(stack, display)
+        finally:
+            display.say("stopping everything")
+    display.say("all processes have ended")
     return code
 
 
 @contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """SIGTERM ends the block as Ctrl-C does, so that all is cleaned up."""
+def _signals_interrupt() -> Iterator[None]:
+    """SIGTERM and the end of the terminal end the block as Ctrl-C does, so that all is cleaned up.
+
+    Ctrl-C is among them since a shell starts background processes with SIGINT ignored.
+    """
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _stay_up(stack: DemoStack, display: DemoDisplay) -> None:
@@ -95,7 +98,8 @@ def _produce(stack: DemoStack, display: DemoDisplay) -> tuple[Tally, OpenTime]:
         LateTransaction(APPLICATION, read_flights([LATE_CARRIER])) as late,
         closing(ProgressReader(stack.route)) as reader,
     ):
-        stack.airflow.wait_until_healthy(deadline_seconds=HEALTHY_SECONDS)
+        with display.waiting("Airflow starts ..."):
+            stack.airflow.wait_until_healthy(deadline_seconds=HEALTHY_SECONDS)
         display.say(f"Airflow runs: {stack.airflow.url} (no login)")
         while not producers.ready:
             producers.read_reports(timeout_seconds=REFRESH_SECONDS)

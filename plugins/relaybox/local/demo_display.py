@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -39,6 +39,12 @@ class DemoDisplay:
     def say(self, text: str) -> None:
         """Writes one line; from any thread."""
         self.console.print(f"[dim]{time.monotonic() - self._started:6.1f} s[/dim]  {text}", highlight=False, soft_wrap=True)
+
+    @contextmanager
+    def waiting(self, text: str) -> Iterator[None]:
+        """Shows that something goes on while the block runs; on a terminal only."""
+        with self.console.status(text) if self.console.is_terminal else nullcontext():
+            yield
 
     @contextmanager
     def bars(self) -> Iterator[Bars]:
