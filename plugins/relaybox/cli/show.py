@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from relaybox.reliability import show_ratio
+from relaybox.reliability import PERFECT, show_ratio
 from relaybox.tracing import Place
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from relaybox.reliability import Delivery
     from relaybox.routes import Hop
     from relaybox.schema import StoreInitialised
-    from relaybox.status import HopStatus, Status
+    from relaybox.status import HopStatus, OpenBatch, Status
     from relaybox.tracing import HopTrace, Sent, Trace
     from relaybox.transfer import Progress as TransferProgress
     from relaybox.transfer import TransferSummary
     from relaybox.verification import LegProof, RouteProof, VerifyProgress
 
-PIPED_WIDTH = 140
+PIPED_WIDTH = 120
 NAMED_DEFECTS = 20
 """So many defects of a hop are named on a terminal; --json names all."""
 
@@ -40,8 +40,9 @@ def _console(*, stderr: bool = False) -> Console:
 
 def _table(*columns: str, right: Iterable[str] = ()) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
+    numbers = set(right)
     for column in columns:
-        table.add_column(column, justify="right" if column in set(right) else "left", overflow="fold")
+        table.add_column(column, justify="right" if column in numbers else "left", no_wrap=column in numbers, overflow="fold")
     return table
 
 
@@ -61,9 +62,11 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
-def _rates(delivery: Delivery | None) -> tuple[str, str, str]:
+def _rates(delivery: Delivery | None, received: int | None) -> tuple[str, str, str]:
     if delivery is None:
         return "?", "?", "?"
+    if received == 0 and delivery == PERFECT:
+        return "-", "-", "nothing yet"
     perfect = delivery.reliability == delivery.uniqueness == 1
     return (
         show_ratio(delivery.reliability),
@@ -73,42 +76,31 @@ def _rates(delivery: Delivery | None) -> tuple[str, str, str]:
 
 
 def show_status(status: Status) -> None:
-    """One row per hop, and one per route for its products."""
+    """Numbers of each hop and products of each route, then where each hop goes and what it did last. Fits 80 columns."""
     numbers = ("sent", "received", "lag", "settled", "R", "UR")
-    table = _table("hop", "way", "sent", "received", "lag", "last batch", "settled", "R", "UR", "mode", right=numbers)
+    measured = _table("hop", "sent", "received", "lag", "settled", "R", "UR", "mode", right=numbers)
     for hop in status.hops:
-        table.add_row(*_hop_row(hop, status.measured_at))
+        counts = (_count(hop.sent), _count(hop.received), _lag(hop), _count(hop.settled_through))
+        measured.add_row(hop.hop.name, *counts, *_rates(hop.delivery))
     for route in status.routes:
-        table.add_row(
-            f"[bold]{route.route.name}[/]",
-            " -> ".join(store.name for store in route.route.path),
-            _count(route.sent),
-            _count(route.received),
-            *("", "whole route", ""),
-            *_rates(route.delivery),
-        )
+        counts = (_count(route.sent), _count(route.received), "", "")
+        measured.add_row(f"[bold]{route.route.name}[/]", *counts, *_rates(route.delivery))
+    moves = _table("hop", "way", "last batch")
+    for hop in status.hops:
+        moves.add_row(hop.hop.name, f"{hop.hop.source.name} -> {hop.hop.destination.name}", _last_batch(hop, status.measured_at))
     console = _console()
-    console.print(table)
+    console.print(measured)
+    console.print()
+    console.print(moves)
     for hop in status.hops:
         if hop.open_batch is not None:
-            missing = ", ".join(map(str, hop.open_batch.missing_slices)) or "none, only to be published"
-            console.print(
-                f"{hop.hop.name}: batch {hop.open_batch.batch} is open, slices to copy: {missing} of {hop.open_batch.slice_count}. "
-                f"{'A transfer is at it.' if hop.driven else f'Resume it with: relaybox transfer {hop.hop.name}'}"
-            )
+            console.print(_open_batch(hop, hop.open_batch))
 
 
-def _hop_row(hop: HopStatus, now: datetime) -> tuple[str, ...]:
-    return (
-        f"{hop.hop.name}{' [cyan]running[/]' if hop.driven else ''}",
-        f"{hop.hop.source.name} -> {hop.hop.destination.name}",
-        _count(hop.sent),
-        _count(hop.received),
-        _lag(hop),
-        "[red]see the error below[/]" if hop.errors else _last_batch(hop, now),
-        _count(hop.settled_through),
-        *_rates(hop.delivery),
-    )
+def _open_batch(hop: HopStatus, batch: OpenBatch) -> str:
+    missing = ", ".join(map(str, batch.missing_slices)) or "none, only to be published"
+    resume = "A transfer is at it." if hop.driven else f"Resume it with: relaybox transfer {hop.hop.name}"
+    return f"{hop.hop.name}: batch {batch.batch} is open, slices to copy: {missing} of {batch.slice_count}. {resume}"
 
 
 def _lag(hop: HopStatus) -> str:
@@ -120,11 +112,14 @@ def _lag(hop: HopStatus) -> str:
 
 def _last_batch(hop: HopStatus, now: datetime) -> str:
     last = hop.last_batch
+    if hop.errors:
+        return "[red]see the error below[/]"
     if last is None:
         return "none yet"
     moment, what = (last.published_at, "published") if last.published_at else (last.planned_at, "planned")
     age = max(0.0, (now - moment).total_seconds())
-    return f"{last.batch}: {last.row_count:,} rows, {what} {_seconds(age)} ago"
+    running = ", [cyan]a transfer is running[/]" if hop.driven else ""
+    return f"{last.batch:,}: {last.row_count:,} rows, {what} {_seconds(age)} ago{running}"
 
 
 Moment = tuple[datetime | None, str, str]
@@ -182,26 +177,28 @@ def show_proof(proof: RouteProof) -> None:
         "defects": "[red]defects found[/]",
     }[proof.verdict]
     console.print(f"[bold]{proof.route}[/] {verdict} ({proof.duration_seconds:.1f} s)")
-    numbers = ("due", "there", "in flight", "batches", "slices", "R", "UR", "defects")
-    table = _table(
-        "compared", "stores", "due", "there", "in flight", "batches", "slices", "R", "UR", "mode", "defects", right=numbers
-    )
+    numbers = ("due", "there", "in flight", "R", "UR", "defects")
+    measured = _table("compared", "due", "there", "in flight", "R", "UR", "mode", "defects", right=numbers)
     whole = () if len(proof.hops) == 1 else (proof.end_to_end,)
     for leg in (*proof.hops, *whole):
-        table.add_row(
-            "end to end" if leg is proof.end_to_end else leg.name,
-            f"{leg.source} -> {leg.destination}",
-            *map(_count, (leg.sent, leg.received, leg.in_flight, leg.batch_count, leg.slice_count)),
-            *_rates(leg.delivery),
-            f"[red]{leg.defect_count:,}[/]" if leg.defect_count else "0",
-        )
-    console.print(table)
+        defects = f"[red]{leg.defect_count:,}[/]" if leg.defect_count else "0"
+        counts = map(_count, (leg.sent, leg.received, leg.in_flight))
+        measured.add_row(_leg_name(proof, leg), *counts, *_rates(leg.delivery), defects)
+    console.print(measured)
+    console.print()
+    for leg in (*proof.hops, *whole):
+        slices = f"{leg.slice_count:,} slices of {leg.batch_count:,} batches"
+        console.print(f"{_leg_name(proof, leg)}: {leg.source} with {leg.destination}, {slices}")
     in_order = proof.sender_count - len(proof.disordered_senders)
     console.print(f"order: {in_order:,} of {proof.sender_count:,} senders in order at {proof.end_to_end.destination}")
     if proof.repeated_ids:
         console.print(f"note: producers gave {len(proof.repeated_ids):,} ids to more than one message; each was delivered")
     for leg in (*proof.hops, *whole):
         _show_defects(console, leg)
+
+
+def _leg_name(proof: RouteProof, leg: LegProof) -> str:
+    return "end to end" if leg is proof.end_to_end else leg.name
 
 
 def _show_defects(console: Console, leg: LegProof) -> None:
