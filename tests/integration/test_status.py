@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -116,6 +117,19 @@ def test_a_running_transfer_is_shown(world: World) -> None:
     with world.session() as driver, driver.cursor() as cursor:
         cursor.execute("set application_name = 'relaybox flights/1 driver'")
         assert [hop["driven"] for hop in hops()] == [True, False]
+
+
+@pytest.mark.parametrize("command", [["status"], ["verify", "flights"]], ids=" ".join)
+def test_numbers_are_whole_in_eighty_columns(world: World, monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
+    world.send_many(3)
+    world.transfer_all()
+    world.query("airline", "update relaybox.hop_out set position = 7654321")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # a terminal, to Rich
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", invoke(*command).stdout).splitlines()
+    (row,) = (line for line in lines if line.startswith("flights/1") and "exactly once" in line)
+    assert re.search(r" 7,654,3\d\d[ ,]", row)
+    assert max(map(len, lines)) <= 80
 
 
 def test_a_store_that_lost_history_shows_what_it_lost(world: World) -> None:

@@ -81,10 +81,10 @@ def show_status(status: Status) -> None:
     measured = _table("hop", "sent", "received", "lag", "settled", "R", "UR", "mode", right=numbers)
     for hop in status.hops:
         counts = (_count(hop.sent), _count(hop.received), _lag(hop), _count(hop.settled_through))
-        measured.add_row(hop.hop.name, *counts, *_rates(hop.delivery))
+        measured.add_row(hop.hop.name, *counts, *_rates(hop.delivery, hop.received))
     for route in status.routes:
         counts = (_count(route.sent), _count(route.received), "", "")
-        measured.add_row(f"[bold]{route.route.name}[/]", *counts, *_rates(route.delivery))
+        measured.add_row(f"[bold]{route.route.name}[/]", *counts, *_rates(route.delivery, route.received))
     moves = _table("hop", "way", "last batch")
     for hop in status.hops:
         moves.add_row(hop.hop.name, f"{hop.hop.source.name} -> {hop.hop.destination.name}", _last_batch(hop, status.measured_at))
@@ -183,7 +183,7 @@ def show_proof(proof: RouteProof) -> None:
     for leg in (*proof.hops, *whole):
         defects = f"[red]{leg.defect_count:,}[/]" if leg.defect_count else "0"
         counts = map(_count, (leg.sent, leg.received, leg.in_flight))
-        measured.add_row(_leg_name(proof, leg), *counts, *_rates(leg.delivery), defects)
+        measured.add_row(_leg_name(proof, leg), *counts, *_rates(leg.delivery, leg.received), defects)
     console.print(measured)
     console.print()
     for leg in (*proof.hops, *whole):
