@@ -35,7 +35,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, 
         yield clusters
     finally:
         for cluster in clusters.values():
-            cluster.stop(mode="immediate")
+            cluster.remove()
 
 
 @pytest.fixture(scope="session")
