@@ -7,6 +7,7 @@ So a carrier's messages have one right order, and the last store must show it.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
@@ -35,6 +36,8 @@ LATE_CARRIER = "OO"
 """SkyWest's 32 flights of the year are one transaction that commits last."""
 
 YEAR = (datetime(2013, 1, 1, tzinfo=UTC), datetime(2014, 1, 1, 5, tzinfo=UTC))
+NICENESS = 10
+"""On a small machine the application must not take the processor from what the demo is about."""
 REPORT_SECONDS = 0.2
 STOP_SECONDS = 5.0
 
@@ -146,6 +149,7 @@ def produce(job: Job, link: Link) -> None:
     Ends at once when the process that started it is gone.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole terminal: the demo decides what ends, and when
+    os.nice(NICENESS)
     flights = read_flights(job.carriers)
     tally = Tally()
     with suppress(EOFError, ConnectionError):  # nobody listens any more
