@@ -162,8 +162,8 @@ def _hop_moments(hop: HopTrace) -> Iterator[Moment]:
             yield moment, store, f"{hop.hop}: {what}"
     if hop.place is Place.GONE:
         there = "no message" if hop.found_instead is None else f"message {hop.found_instead}"
-        verify = f"relaybox verify {hop.hop.split('/')[0]}"
-        yield None, hop.destination, f"[red]{hop.hop}: {there} at position {hop.position:,}[/]. Run: {verify}"
+        yield None, hop.destination, f"[red]{hop.hop}: {there} at position {hop.position:,}[/]"
+        yield None, hop.destination, f"{hop.hop}: compare the stores. Run: relaybox verify {hop.hop.split('/')[0]}"
     if hop.place in (Place.PLANNED, Place.COPIED):
         yield None, hop.destination, f"{hop.hop}: {hop.place}"
 
