@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from relaybox.local.airline import Fate, OpenTime, Tally
-from relaybox.local.demo_facts import DemoFacts, Latency, LogFacts
+from relaybox.local.demo_facts import DemoFacts, LogFacts
 from relaybox.reliability import PERFECT, show_ratio
 from relaybox.verification import LegProof, RouteProof
 
@@ -108,15 +108,13 @@ def _leg(leg: LegProof) -> Iterator[str]:
 
 def _latencies(report: Report) -> Table:
     table = _table("from commit to arrival at the last store", "messages", "p50", "p99")
-    table.add_row("all, the start of Spark included", *_latency(report.facts.latency))
-    table.add_row("committed since the last hop delivers", *_latency(report.facts.steady))
+    for what, latency in {
+        "all, the start of Spark included": report.facts.latency,
+        "committed since the last hop delivers": report.facts.steady,
+    }.items():
+        if latency is not None:
+            table.add_row(what, f"{latency.message_count:,}", f"{latency.p50_seconds:.2f} s", f"{latency.p99_seconds:.2f} s")
     return table
-
-
-def _latency(latency: Latency | None) -> tuple[str, str, str]:
-    if latency is None:
-        return "0", "", ""
-    return f"{latency.message_count:,}", f"{latency.p50_seconds:.2f} s", f"{latency.p99_seconds:.2f} s"
 
 
 def _cascade(facts: DemoFacts) -> Table:
