@@ -1,5 +1,5 @@
 -- Makes the segments of a log up to a position, and one ahead. Called by the driver before it copies.
--- Returns the names of the segments made.
+-- Returns the names of the segments made. Raises RB001, RB003: the first look at the destination before a batch is copied.
 create or replace function relaybox.ensure_log_segments(log_id integer, through_position bigint) returns text[]
 language plpgsql volatile
 as $$
@@ -8,6 +8,7 @@ declare
     made text[] := '{}';
     segment text;
 begin
+    perform relaybox.require_writable_primary();
     for k in (select i.published_position / size from relaybox.hop_in i where i.hop_id = log_id) .. through_position / size + 1 loop
         segment := format('log_%s_s%s', log_id, lpad(k::text, 6, '0'));
         if to_regclass('relaybox.' || segment) is null then

@@ -6,6 +6,8 @@ import json
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from relaybox.reliability import PERFECT
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -27,9 +29,12 @@ def _time(moment: datetime | None) -> str | None:
     return None if moment is None else moment.isoformat()
 
 
-def _delivery(delivery: Delivery | None) -> Document:
-    """R and UR as numbers; the mode comes from the exact fractions, so that 0.9999999999 never reads as exactly once."""
-    if delivery is None:
+def _delivery(delivery: Delivery | None, received: int | None) -> Document:
+    """R and UR as numbers; the mode comes from the exact fractions, so that 0.9999999999 never reads as exactly once.
+
+    All three are null where a store did not answer, and where nothing has arrived yet.
+    """
+    if delivery is None or (received == 0 and delivery == PERFECT):
         return {"reliability": None, "uniqueness": None, "mode": None}
     return {"reliability": float(delivery.reliability), "uniqueness": float(delivery.uniqueness), "mode": str(delivery.mode)}
 
@@ -73,13 +78,18 @@ def _hop_status(status: HopStatus) -> Document:
             "missing_slices": list(resumable.missing_slices),
         },
         "settled_through": status.settled_through,
-        **_delivery(status.delivery),
+        **_delivery(status.delivery, status.received),
         "errors": [str(error) for error in status.errors],
     }
 
 
 def _route_status(status: RouteStatus) -> Document:
-    return {"route": status.route.name, "sent": status.sent, "received": status.received, **_delivery(status.delivery)}
+    return {
+        "route": status.route.name,
+        "sent": status.sent,
+        "received": status.received,
+        **_delivery(status.delivery, status.received),
+    }
 
 
 def _unrouted(topic: UnroutedTopic) -> Document:
@@ -159,7 +169,7 @@ def _leg(leg: LegProof) -> Document:
         "in_flight": leg.in_flight,
         "batch_count": leg.batch_count,
         "slice_count": leg.slice_count,
-        **_delivery(leg.delivery),
+        **_delivery(leg.delivery, leg.received),
         "defects": [_defect(defect) for defect in leg.defects],
         "contradictions": list(leg.contradictions),
     }
