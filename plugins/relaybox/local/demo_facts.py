@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -97,7 +98,7 @@ class DemoFacts:
     logs: tuple[LogFacts, ...]
     first_committed_at: datetime
     last_arrived_at: datetime
-    latency: Latency | None
+    latency: Latency
     steady: Latency | None
     cascade_of: BatchTimes
     cascade: tuple[CascadeStep, ...]
@@ -120,18 +121,23 @@ class _Reader:
         self._route, self._sessions = route, sessions
         for session in sessions.values():
             session.autocommit = True
+            with session.cursor() as cursor:
+                cursor.execute("set enable_seqscan = on; set work_mem = '64MB'")  # whole logs are read
 
     def read(self) -> DemoFacts:
         hops = tuple(self._hop_times(hop) for hop in self._route.hops)
+        with ThreadPoolExecutor() as pool:  # each log is in another store
+            logs = pool.map(self._log_facts, self._route.hops)
         first_committed_at = self._copy_commit_times()
+        latency, steady = self._latencies(steady_since=hops[-1].batches[0].published_at)
         largest = hops[0].largest
         return DemoFacts(
             hops=hops,
-            logs=tuple(self._log_facts(hop) for hop in self._route.hops),
+            logs=tuple(logs),
             first_committed_at=first_committed_at,
             last_arrived_at=hops[-1].batches[-1].published_at,
-            latency=self._latency(first_committed_at),
-            steady=self._latency(hops[-1].batches[0].published_at),
+            latency=latency,
+            steady=steady,
             cascade_of=largest,
             cascade=tuple(sorted(self._cascade(largest.last_position), key=lambda step: step.happened_at)),
         )
@@ -196,7 +202,7 @@ class _Reader:
         """Brings the commit time of every message to the last store; returns the first one."""
         first, last = self._route.path[0], self._route.path[-1]
         doing = "copying commit times"
-        self._rows(last, doing, "create temporary table committed (message_id uuid primary key, committed_at timestamptz)")
+        self._rows(last, doing, "create temporary table committed (message_id uuid, committed_at timestamptz)")
         with store_errors(last.name, doing):
             pipe_copy(
                 self._sessions[first.name],
@@ -211,18 +217,18 @@ class _Reader:
         first_committed_at: datetime = self._rows(last, doing, "select min(committed_at) from pg_temp.committed")[0][0]
         return first_committed_at
 
-    def _latency(self, since: datetime) -> Latency | None:
-        """Over the messages committed at `since` or later; None without any."""
+    def _latencies(self, *, steady_since: datetime) -> tuple[Latency, Latency | None]:
+        """Over all messages, and over those that were committed after `steady_since`."""
         (row,) = self._rows(
             self._route.path[-1],
             "measuring the time from commit to arrival",
             """
             select
-                count(*) message_count,
-                percentile_cont(0.5) within group (order by seconds) p50_seconds,
-                percentile_cont(0.99) within group (order by seconds) p99_seconds
+                count(*), percentile_cont(array[0.5, 0.99]) within group (order by seconds) percentiles,
+                count(*) filter (where steady) steady_count,
+                percentile_cont(array[0.5, 0.99]) within group (order by seconds) filter (where steady) steady_percentiles
             from (
-                select extract(epoch from a.published_at - c.committed_at)::float8 seconds
+                select extract(epoch from a.published_at - c.committed_at)::float8 seconds, c.committed_at > %s steady
                 from relaybox.inbox l
                 join pg_temp.committed c using (message_id)
                 cross join lateral (
@@ -230,13 +236,14 @@ class _Reader:
                     where i.hop = l.hop and a.last_position >= l.position
                     order by a.last_position limit 1
                 ) a
-                where l.hop = %s and c.committed_at >= %s
+                where l.hop = %s
             ) latencies
             """,
+            steady_since,
             self._route.hops[-1].name,
-            since,
         )
-        return Latency(*row) if row[0] else None
+        steady = Latency(row.steady_count, *row.steady_percentiles) if row.steady_count else None
+        return Latency(row.count, *row.percentiles), steady
 
     def _cascade(self, position: int) -> Iterator[CascadeStep]:
         """What happened to the batch that ends at a position: hops keep positions, so it is the same message at all of them."""
