@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from relaybox.runners import SliceRunner
 
 POLL_SECONDS = 0.2
+LINGER_PAUSE_SECONDS = 0.25
+"""While messages keep coming, so many of them gather for one batch; a batch of ten costs as much as one of ten thousand."""
+
 SUPERSEDED_WAIT_SECONDS = 60.0
 """How long a superseded driver waits for the newer one before it takes the batch over again."""
 
@@ -115,6 +118,8 @@ class _Run:
             now = time.monotonic()
             if moved:
                 quiet_since = now
+                if linger_seconds:
+                    time.sleep(LINGER_PAUSE_SECONDS)
                 if now - started < linger_at_most_seconds or linger_seconds == 0:
                     continue
             if now - quiet_since >= linger_seconds or now - started >= linger_at_most_seconds:
