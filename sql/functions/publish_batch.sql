@@ -38,10 +38,15 @@ begin
             message = format('hop %s: batch %s has %s receipts of %s slices', head.hop, batch_, receipt_count, slice_count_),
             hint = 'A slice was not copied yet. Run the transfer again; it resumes this batch.';
     end if;
-    -- rows this fresh are not all-visible yet: a bitmap visits each page once, an index-only scan once per row
+    -- rows this fresh are not all-visible yet, and their segment has no statistics for the planner to choose by:
+    -- a bitmap visits each page once, an index-only scan once per row; half a segment and more is scanned whole, in parallel
     set local enable_indexonlyscan = off;
     set local enable_indexscan = off;
     set local work_mem = '64MB';
+    if last_position_ - first_position_ >= (select s.segment_rows / 2 from relaybox.store s) then
+        set local enable_bitmapscan = off;
+        set local enable_seqscan = on;
+    end if;
     -- dynamic, because only so may plpgsql count in parallel
     execute 'select count(*) from relaybox.log l where l.hop_id = $1 and l.position >= $2 and l.position <= $3'
     into rows_here using log_id, first_position_, last_position_;

@@ -37,12 +37,16 @@ def connected(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
 
 def connection_variable(connection: str, parameters: Mapping[str, str]) -> tuple[str, str]:
     """The environment variable that gives Airflow a connection."""
-    fields = {
+    return f"AIRFLOW_CONN_{connection.upper()}", json.dumps(connection_fields(parameters))
+
+
+def connection_fields(parameters: Mapping[str, str]) -> dict[str, object]:
+    """libpq's words for a database in Airflow's."""
+    return {
         "conn_type": "postgres",
         "host": parameters["host"],
         "port": int(parameters["port"]),
         "login": parameters["user"],
-        "password": parameters.get("password", ""),
+        "password": parameters["password"],
         "schema": parameters["dbname"],
     }
-    return f"AIRFLOW_CONN_{connection.upper()}", json.dumps(fields)

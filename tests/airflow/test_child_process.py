@@ -17,7 +17,12 @@ from tests.world import wait_until
 
 def test_nothing_of_airflow_reaches_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not the metadata database, not a key, not a connection: a Spark application is a program like any other."""
-    for name in ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW_CONN_RELAYBOX_HUB", "AIRFLOW_CTX_DAG_ID", "_AIRFLOW_PROCESS_CONTEXT"):
+    for name in (
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN",
+        "AIRFLOW_CONN_RELAYBOX_HUB",
+        "AIRFLOW_CTX_DAG_ID",
+        "_AIRFLOW_PROCESS_CONTEXT",
+    ):
         monkeypatch.setenv(name, "secret")
     monkeypatch.setenv("JAVA_HOME", "/opt/java")
     environment = driver_environment(Path("/etc/relaybox.yaml"))

@@ -85,7 +85,12 @@ def test_assets_tie_the_hops_and_the_confirmations_to_one_chain(dags: Mapping[st
     """outbox, log 1, log 2, settled 2, settled 1: each DAG reads what the one before it writes."""
     reads = {dag_id: asset_names(schedule(dag)) for dag_id, dag in dags.items()}
     writes = {dag_id: [asset.name for task in dag.tasks for asset in task.outlets] for dag_id, dag in dags.items()}
-    chain = ["relaybox_transfer__flights_1", "relaybox_transfer__flights_2", "relaybox_confirm__flights_2", "relaybox_confirm__flights_1"]
+    chain = [
+        "relaybox_transfer__flights_1",
+        "relaybox_transfer__flights_2",
+        "relaybox_confirm__flights_2",
+        "relaybox_confirm__flights_1",
+    ]
     assert reads[chain[0]] == ["relaybox/flights/1/outbox"]
     assert [writes[dag_id] for dag_id in chain[:-1]] == [reads[dag_id] for dag_id in chain[1:]]
     assert writes[chain[-1]] == ["relaybox/flights/1/settled"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -71,8 +70,6 @@ def spark_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit
     submit = SparkSubmit(notes)
     submit.ends_with(0)
     return submit
-
-
 
 
 def transfer(world: World, hop: Hop, *, try_number: int = 1) -> tuple[dict[str, int], OutletEventAccessors]:
@@ -201,7 +198,9 @@ def test_g7_the_confirm_tasks_settle_from_the_end_to_the_origin(connected: World
     numbers, events = settle(connected, connected.first_hop)
     assert numbers == {"through_position": 3, "newly_settled": 3}
     assert events[settled_asset(connected.first_hop)].extra == numbers
-    assert connected.value("airline", "select min(recorded_by) from relaybox.confirmation where state = 'settled'") == "a_dag a_run"
+    assert (
+        connected.value("airline", "select min(recorded_by) from relaybox.confirmation where state = 'settled'") == "a_dag a_run"
+    )
 
 
 def change_connection(monkeypatch: pytest.MonkeyPatch, connection: str, **fields: object) -> None:

@@ -12,7 +12,9 @@ from relaybox.spark.application import EXIT_CONFIGURATION, EXIT_TERMINAL, EXIT_T
 
 def decide(code: int) -> RetryAction:
     """What the policy says of the error that the Spark hook raises for an exit code."""
-    error = AirflowException(f"Cannot execute: spark-submit --hop flights/1. Error code is: {code}.\nLast spark-submit output:\nx")
+    error = AirflowException(
+        f"Cannot execute: spark-submit --hop flights/1. Error code is: {code}.\nLast spark-submit output:\nx"
+    )
     return DriverExitPolicy().evaluate(error, 1, 5).action
 
 

@@ -20,7 +20,14 @@ from relaybox.routes import Store
 from tests.world import World
 
 HUB = Store(name="hub", service="hub", connection="relaybox_hub")
-FIELDS = {"conn_type": "postgres", "host": "db.example", "port": 5433, "login": "mover", "password": "s;e=c r#e't", "schema": "hub"}
+FIELDS = {
+    "conn_type": "postgres",
+    "host": "db.example",
+    "port": 5433,
+    "login": "mover",
+    "password": "s;e=c r#e't",
+    "schema": "hub",
+}
 
 
 def connect(monkeypatch: pytest.MonkeyPatch, **fields: object) -> None:

@@ -108,7 +108,11 @@ def test_a_connection_that_is_mended_is_enough(connected: World, monkeypatch: py
         connected.send("one")
         pending = asyncio.ensure_future(next_event(events))
         await asyncio.sleep(0)
-        for fields in ({**json.loads(good), "port": find_free_port()}, {**json.loads(good), "schema": "postgres"}, json.loads(good)):
+        for fields in (
+            {**json.loads(good), "port": find_free_port()},
+            {**json.loads(good), "schema": "postgres"},
+            json.loads(good),
+        ):
             await asyncio.wait({pending}, timeout=SILENCE_SECONDS)
             assert not pending.done()
             monkeypatch.setenv(variable, json.dumps(fields))

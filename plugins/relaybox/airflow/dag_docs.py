@@ -16,6 +16,7 @@ recorded in the stores, and no button changes that. **Clear** is the way to try 
 def transfer_doc(route: Route, hop: Hop) -> str:
     source, destination = hop.source.name, hop.destination.name
     retries = hop.retries
+    tries = f"Airflow tries {retries.attempts} times, waiting {retries.delay_seconds} to {retries.max_delay_seconds} s"
     reads = (
         f"the outbox of **{source}** (topics {', '.join(hop.topics)})"
         if hop.upstream is None
@@ -41,7 +42,7 @@ The last lines of the log say what is wrong, where, and what to do next.
 
 | the driver's exit code | means | then |
 |---|---|---|
-| 75, or killed | a retry may help: a store is down or busy | Airflow tries {retries.attempts} times, waiting {retries.delay_seconds} to {retries.max_delay_seconds} s; the next try finishes the same batch |
+| 75, or killed | a retry may help: a store is down or busy | {tries}; the next try finishes the same batch |
 | 65 | a retry gives the same error | failed at once: follow the message |
 | 78 | `relaybox.yaml`, a connection or an argument is wrong | failed at once: correct it, then clear the task |
 

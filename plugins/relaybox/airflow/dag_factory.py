@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import DAG, CronTriggerTimetable, get_parsing_context
 
 from relaybox.routes import Hop, Retries, Route, Routes
 
-START_DATE = datetime(2026, 1, 1, tzinfo=UTC)
 FALLBACK_CRON = "*/5 * * * *"
 """Starts what no event started: a dead triggerer, a dropped event. A run that finds nothing to do costs a fraction of a second."""
 
@@ -27,9 +26,11 @@ def build_dags(routes: Routes, dag_id: Callable[[Hop], str], build: Callable[[Ro
 
 
 def dag_options(hop: Hop) -> dict[str, Any]:
-    """Options of a hop's DAGs. One run at a time saves work; it keeps nothing correct."""
+    """Options of a hop's DAGs. One run at a time saves work; it keeps nothing correct.
+
+    Without a start date, the clock's first run is the next one, not one for the time before the DAG was there.
+    """
     return {
-        "start_date": START_DATE,
         "catchup": False,
         "max_active_runs": 1,
         "tags": ["relaybox", hop.route],

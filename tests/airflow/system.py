@@ -1,0 +1,186 @@
+"""A whole Relaybox for tests: three stores behind passwords, and an Airflow that moves messages over both hops."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import quote
+
+import psycopg2
+
+from relaybox.local.airflow_client import AirflowClient
+from relaybox.local.airflow_standalone import AirflowStandalone
+from relaybox.local.clusters import Cluster, write_service_file
+from tests.airflow.conftest import REPOSITORY, connection_fields
+from tests.world import STORES, World, routes_file, wait_until
+
+ROUTE = {
+    "limits": {"batch_rows": 20_000, "slice_rows": 5_000},
+    "retries": {"attempts": 3, "delay_seconds": 1, "backoff": 1.0, "max_delay_seconds": 1},
+}
+DATABASE, METADATA, ROLE = "scheduled", "airflow_metadata", "mover"
+ARRIVE_SECONDS = 240.0
+
+
+@dataclass(frozen=True)
+class System:
+    """The stores, the Airflow over them, and the passwords that must not be seen anywhere."""
+
+    world: World
+    airflow: AirflowStandalone
+    metadata: Mapping[str, str] = field(repr=False)
+    passwords: tuple[str, ...] = field(repr=False)
+    temporary: Path
+
+    @property
+    def client(self) -> AirflowClient:
+        return self.airflow.client
+
+    def settled_through(self, hop: str = "flights/1") -> int:
+        """The position through which a hop is settled, as the origin knows it."""
+        query = "select coalesce(max(through_position), 0) from relaybox.confirmation where hop = %s and state = 'settled'"
+        return int(self.world.value("airline", query, hop))
+
+    def wait_until_settled(self, position: int) -> None:
+        """Waits until the origin knows that the last store has everything up to a position."""
+        wait_until(lambda: self.settled_through() >= position, f"settled through {position}", deadline_seconds=ARRIVE_SECONDS)
+
+    def wait_until_quiet(self) -> None:
+        """Waits until no run of any DAG is queued or running."""
+        wait_until(lambda: not any(run["state"] in ("queued", "running") for run in self.runs()), "no run is left")
+
+    def runs(self, dag_id: str = "~") -> list[dict[str, Any]]:
+        return list(self.client.get(f"dags/{dag_id}/dagRuns", limit=500, order_by="run_after")["dag_runs"])
+
+    def task_instances(self, dag_id: str = "~", run_id: str = "~") -> list[dict[str, Any]]:
+        path = f"dags/{dag_id}/dagRuns/{quote(run_id, safe='~')}/taskInstances"
+        return list(self.client.get(path, limit=500)["task_instances"])
+
+    def asset_events(self) -> list[dict[str, Any]]:
+        return list(self.client.get("assets/events", limit=500, order_by="timestamp")["asset_events"])
+
+    def task_log(self, task: Mapping[str, Any], try_number: int) -> str:
+        """The lines of one try, as the UI shows them."""
+        path = f"dags/{task['dag_id']}/dagRuns/{quote(task['dag_run_id'])}/taskInstances/{task['task_id']}/logs/{try_number}"
+        content = self.client.get(path, full_content=True, map_index=-1)["content"]
+        return "\n".join(entry["event"] if isinstance(entry, dict) else str(entry) for entry in content)
+
+
+@contextmanager
+def running_system(clusters: Mapping[str, Cluster], directory: Path) -> Iterator[System]:
+    """Stores and Airflow, made now and gone afterwards. This process reaches the stores by PGSERVICEFILE; Airflow may not."""
+    passwords = {store: f"canary-{secrets.token_hex(12)}" for store in STORES}
+    stores = {store: _make_store(clusters[store], passwords[store]) for store in STORES}
+    metadata = clusters["hub"].parameters(METADATA)
+    _administer(clusters["hub"], f"create database {METADATA}")
+    service_file, temporary = directory / "services.conf", directory / "tmp"
+    temporary.mkdir()
+    write_service_file(service_file, stores)
+    path = routes_file(directory, route=ROUTE)
+    os.environ["PGSERVICEFILE"] = str(service_file)
+    try:
+        world = World(path)
+        world.initialise()
+        airflow = AirflowStandalone(
+            home=directory / "airflow",
+            metadata_url="postgresql+psycopg2://{user}:{password}@{host}:{port}/{dbname}".format(**metadata),
+            dags=REPOSITORY / "dags",
+            plugins=REPOSITORY / "plugins",
+            connections={
+                **{f"relaybox_{store}": json.dumps(connection_fields(parameters)) for store, parameters in stores.items()},
+                "spark_default": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+            },
+            environment={"RELAYBOX_CONFIG": str(path), "PGSERVICEFILE": "/nowhere/at/all", "TMPDIR": str(temporary)},
+        )
+        with airflow:
+            airflow.wait_until_healthy(deadline_seconds=ARRIVE_SECONDS)
+            yield System(world, airflow, metadata, tuple(passwords.values()), temporary)
+    finally:
+        del os.environ["PGSERVICEFILE"]
+        _drop(clusters)
+
+
+def _make_store(cluster: Cluster, password: str) -> dict[str, str]:
+    _administer(cluster, f"create role {ROLE} superuser login password '{password}'")
+    _administer(cluster, f"create database {DATABASE}")
+    return {**cluster.parameters(DATABASE), "user": ROLE, "password": password}
+
+
+def _drop(clusters: Mapping[str, Cluster]) -> None:
+    _administer(clusters["hub"], f"drop database {METADATA} with (force)")
+    for store in STORES:
+        _administer(clusters[store], f"drop database {DATABASE} with (force)")
+        _administer(clusters[store], f"drop role {ROLE}")
+
+
+def _administer(cluster: Cluster, statement: str) -> None:
+    with closing(psycopg2.connect(**cluster.parameters())) as connection:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+
+
+class ProcessSampler:
+    """Notes the command line of every process of the machine, and the environment of Spark drivers, twenty times a second."""
+
+    PERIOD_SECONDS = 0.05
+
+    def __init__(self) -> None:
+        self._command_lines: set[bytes] = set()
+        self._driver_environments: set[bytes] = set()
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="process sampler", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def command_lines(self) -> list[bytes]:
+        """Every command line seen so far."""
+        with self._lock:
+            return list(self._command_lines)
+
+    def driver_environments(self) -> list[bytes]:
+        """Every environment of a Spark driver seen so far."""
+        with self._lock:
+            return list(self._driver_environments)
+
+    def _run(self) -> None:
+        while not self._ended.wait(self.PERIOD_SECONDS):
+            seen = dict(command_lines())
+            environments = {_read(pid, "environ") for pid, command_line in seen.items() if is_driver(command_line)}
+            with self._lock:
+                self._command_lines.update(seen.values())
+                self._driver_environments.update(environments)
+
+
+def command_lines() -> Iterator[tuple[int, bytes]]:
+    """The process id and the command line of every process of the machine."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and (command_line := _read(int(entry.name), "cmdline")):
+            yield int(entry.name), command_line
+
+
+def is_driver(command_line: bytes, hop: str = "") -> bool:
+    """Whether a process is a Spark driver: the JVM or its Python, of one hop or of any."""
+    arguments = command_line.split(b"\0")
+    return any(argument.endswith(b"spark_apps/transfer.py") for argument in arguments) and (not hop or hop.encode() in arguments)
+
+
+def _read(pid: int, name: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return b""  # it ended, or belongs to somebody else

@@ -1,0 +1,213 @@
+"""A real scheduler, a real triggerer and real Spark move real messages over both hops, and confirm them back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from relaybox.airflow.naming import confirm_title, transfer_title
+from relaybox.local.chromium import find_chromium, launch_arguments
+from relaybox.local.clusters import Cluster, postgres_program
+from relaybox.verification import verify_route
+from tests.airflow.conftest import REPOSITORY
+from tests.airflow.system import ProcessSampler, System, command_lines, is_driver, running_system
+from tests.world import wait_until
+
+FIRST_COUNT, SECOND_COUNT = 50_000, 20_000
+DAG_IDS = [f"relaybox_{kind}__flights_{number}" for kind in ("transfer", "confirm") for number in (1, 2)]
+ASSETS = ["flights/1/outbox", "flights/1/log", "flights/2/log", "flights/2/settled", "flights/1/settled"]
+
+
+@pytest.fixture(scope="module")
+def sampler() -> Iterator[ProcessSampler]:
+    """Looks at every process from before Airflow starts."""
+    with ProcessSampler() as sampler:
+        yield sampler
+
+
+@pytest.fixture(scope="module")
+def system(
+    clusters: Mapping[str, Cluster], sampler: ProcessSampler, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[System]:
+    """One Airflow for all tests here."""
+    with running_system(clusters, tmp_path_factory.mktemp("system")) as system:
+        yield system
+
+
+@pytest.fixture(scope="module")
+def moved(system: System) -> System:
+    """The system after its first messages went the whole way."""
+    system.world.send_many(FIRST_COUNT)
+    system.wait_until_settled(FIRST_COUNT)
+    system.wait_until_quiet()
+    return system
+
+
+def test_inserted_messages_reach_the_last_store_without_a_click(moved: System) -> None:
+    """An insert is all that an application does: both hops run, and the origin knows that the end has everything."""
+    assert moved.world.payloads("flights/2") == moved.world.sent()
+    assert moved.world.positions("flights/2") == list(range(1, FIRST_COUNT + 1))
+    assert {run["run_type"] for run in moved.runs()} <= {"asset_triggered", "scheduled"}
+    assert verify_route(moved.world.route).verdict == "delivered"
+
+
+def test_g7_the_graph_shows_the_cascade(moved: System) -> None:
+    """Each hop's success wakes the next, and the confirmations go back to the origin: every asset has its event."""
+    newest = {event["name"].removeprefix("relaybox/"): event for event in moved.asset_events()}
+    assert set(newest) == set(ASSETS)
+    assert newest["flights/2/log"]["extra"] == {"batch": 3, "position": FIRST_COUNT}
+    assert newest["flights/1/settled"]["extra"]["through_position"] == FIRST_COUNT
+    runs = {dag_id: moved.runs(dag_id) for dag_id in DAG_IDS}
+    assert {run["state"] for each in runs.values() for run in each} == {"success"}
+    assert all(any(run["run_type"] == "asset_triggered" for run in each) for each in runs.values())
+
+
+def test_waiting_messages_do_not_flood_airflow_with_events(moved: System) -> None:
+    """The watcher looks every second and Spark takes ten to start: still one event per stretch of work."""
+    events = [event for event in moved.asset_events() if event["name"] == "relaybox/flights/1/outbox"]
+    assert 1 <= len(events) <= 3
+
+
+def test_the_task_log_tells_batches_counts_and_rates(moved: System) -> None:
+    """What an operator reads in the UI: the work, and not Spark's start-up."""
+    (task,) = [task for task in moved.task_instances("relaybox_transfer__flights_1") if task["state"] == "success"]
+    log = moved.task_log(task, 1)
+    batches = moved.world.query("airline", "select batch, row_count from relaybox.batch where hop = 'flights/1'")
+    assert len(batches) == 3
+    for number, rows in batches:
+        assert f"batch_published hop=flights/1 batch={number} rows={rows} positions=" in log
+    assert "transfer_done hop=flights/1 batches=3 rows=50000 rows_per_second=" in log
+    assert len(log.splitlines()) < 80
+
+
+def test_the_ui_shows_the_hops_their_order_and_the_assets_between(moved: System, tmp_path: Path) -> None:
+    """The graph of a route, as a browser draws it. UPDATE_SCREENSHOTS=1 renews the picture in the README."""
+    (asset,) = moved.client.get("assets", name_pattern="relaybox/flights/1/log")["assets"]
+    titles = [title(hop) for title in (transfer_title, confirm_title) for hop in moved.world.route.hops]
+    name = "airflow-assets.png"
+    picture = (REPOSITORY / "docs" / "images" if os.environ.get("UPDATE_SCREENSHOTS") == "1" else tmp_path) / name
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=launch_arguments())
+        page = browser.new_page(viewport={"width": 1700, "height": 760}, color_scheme="light")
+        page.goto(f"{moved.airflow.url}/assets/{asset['id']}")
+        graph = page.locator(".react-flow__node")
+        for label in [f"relaybox/{name}" for name in ASSETS] + titles:
+            graph.filter(has_text=label).first.wait_for(timeout=60_000)
+        page.screenshot(path=picture)
+        browser.close()
+    assert picture.stat().st_size > 20_000
+
+
+def test_g3_a_killed_driver_is_retried_and_finishes_the_same_batch(moved: System) -> None:
+    """SIGKILL in the middle of a batch: the next try copies what was missing, nothing twice, and positions stay dense."""
+    world, before = moved.world, moved.world.value("airline", "select max(batch) from relaybox.batch where hop = 'flights/1'")
+    position = len(world.sent())
+    with _slice_held_up(moved, batch=before + 1, slice_=3):
+        world.send_many(SECOND_COUNT, prefix="second")
+        copied = "select count(*) from relaybox.receipt where batch = %s"
+        wait_until(lambda: world.value("hub", copied, before + 1) == 3, "three of four slices copied", deadline_seconds=120)
+        wait_until(lambda: _blocked_slices(moved) == [f"relaybox flights/1 b{before + 1} s3 a"], "the fourth waits")
+        plan = world.value("airline", "select plan_id from relaybox.batch where hop = 'flights/1' and batch = %s", before + 1)
+        _kill_driver("flights/1")
+    moved.wait_until_settled(position + SECOND_COUNT)
+    moved.wait_until_quiet()
+
+    newest = max(moved.task_instances("relaybox_transfer__flights_1"), key=lambda task: task["try_number"])
+    assert (newest["try_number"], newest["state"]) == (2, "success")
+    log = moved.task_log(newest, 2)
+    assert f"batch_resumed hop=flights/1 batch={before + 1} rows={SECOND_COUNT}" in log
+    assert log.count("slice_found") >= 3  # the fourth too, if its orphan got to its commit before the retry came
+    assert world.value("hub", "select plan_id from relaybox.arrival where batch = %s", before + 1) == plan
+    assert world.positions("flights/2") == list(range(1, position + SECOND_COUNT + 1))
+    assert verify_route(world.route).verdict == "delivered"
+
+
+@contextmanager
+def _slice_held_up(system: System, *, batch: int, slice_: int) -> Iterator[None]:
+    """Holds an uncommitted receipt of one slice, on whose key the slice then waits."""
+    with system.world.session("hub") as connection, connection.cursor() as cursor:
+        cursor.execute(
+            "insert into relaybox.receipt (hop_id, batch, slice, plan_id, row_count, attempt) "
+            "select hop_id, %s, %s, gen_random_uuid(), 1, 0 from relaybox.hop_in where hop = 'flights/1'",
+            (batch, slice_),
+        )
+        yield
+        connection.rollback()
+
+
+def _blocked_slices(system: System) -> list[str]:
+    """Sessions that wait for another one at the hub; without the attempt's number."""
+    query = "select application_name from pg_stat_activity where cardinality(pg_blocking_pids(pid)) > 0 and datname = current_database()"
+    return [name.rstrip("0123456789") for (name,) in system.world.query("hub", query)]
+
+
+def _kill_driver(hop: str) -> None:
+    """SIGKILLs the JVM that spark-submit became; its Python and its tasks go with it."""
+    (jvm,) = [pid for pid, command_line in command_lines() if is_driver(command_line, hop) and b"SparkSubmit" in command_line]
+    os.kill(jvm, signal.SIGKILL)
+
+
+def test_passwords_are_on_no_command_line(moved: System, sampler: ProcessSampler) -> None:
+    """Every process of the machine was looked at twenty times a second while the messages moved."""
+    seen = sampler.command_lines()
+    assert all(any(is_driver(command_line, hop) for command_line in seen) for hop in ("flights/1", "flights/2"))
+    assert _leaks(moved, b"\n".join(seen)) == []
+
+
+def test_spark_drivers_see_no_password_and_nothing_of_airflow(moved: System, sampler: ProcessSampler) -> None:
+    """Their environment names a file; the metadata database is not in it either."""
+    environments = b"\n".join(sampler.driver_environments())
+    assert b"PGSERVICEFILE=" in environments
+    assert _leaks(moved, environments) == []
+    assert moved.metadata["password"].encode() not in environments
+
+
+def test_passwords_are_in_no_log(moved: System) -> None:
+    """All that Airflow's components and tasks wrote."""
+    logs = [path for path in moved.airflow.home.rglob("*") if path.is_file() and path.suffix in (".log", ".txt", ".cfg", "")]
+    text = b"\n".join(path.read_bytes() for path in logs)
+    assert b"batch_published hop=flights/2" in text
+    assert _leaks(moved, text) == []
+
+
+def test_passwords_are_in_nothing_that_the_ui_shows(moved: System) -> None:
+    """Rendered templates, XCom, asset events."""
+    tasks = moved.task_instances()
+    entries = moved.client.get("dags/~/dagRuns/~/taskInstances/~/xcomEntries", limit=500)["xcom_entries"]
+    assert any("--hop" in str(task["rendered_fields"]) for task in tasks)
+    assert any(entry["key"] == "return_value" for entry in entries)
+    assert _leaks(moved, repr([tasks, entries, moved.asset_events()]).encode()) == []
+
+
+def test_passwords_are_in_no_row_of_airflows_database(moved: System) -> None:
+    """Serialized DAGs, triggers, rendered fields, XCom: whatever is in it."""
+    dump = subprocess.run(
+        [postgres_program("pg_dump"), "--data-only"],
+        env={f"PG{name.upper()}": value for name, value in _as_environment(moved.metadata).items()},
+        check=True,
+        capture_output=True,
+    ).stdout
+    assert b"relaybox.airflow.triggers.HopWorkTrigger" in dump
+    assert _leaks(moved, dump) == []
+
+
+def test_no_service_file_is_left(moved: System) -> None:
+    """Also the killed driver's task has removed its own."""
+    moved.wait_until_quiet()
+    assert list(moved.temporary.glob("relaybox-services-*")) == []
+
+
+def _as_environment(parameters: Mapping[str, str]) -> dict[str, str]:
+    return {("database" if name == "dbname" else name): value for name, value in parameters.items()}
+
+
+def _leaks(system: System, text: bytes) -> list[str]:
+    """The stores whose password occurs."""
+    return [password for password in system.passwords if password.encode() in text]
