@@ -54,7 +54,11 @@ class System:
 
     def wait_until_quiet(self) -> None:
         """Waits until no run of any DAG is queued or running."""
-        wait_until(lambda: not any(run["state"] in ("queued", "running") for run in self.runs()), "no run is left")
+        wait_until(
+            lambda: not any(run["state"] in ("queued", "running") for run in self.runs()),
+            "no run is left",
+            deadline_seconds=ARRIVE_SECONDS,
+        )
 
     def runs(self, dag_id: str = "~") -> list[dict[str, Any]]:
         return list(self.client.get(f"dags/{dag_id}/dagRuns", limit=500, order_by="run_after")["dag_runs"])
