@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import configparser
 import json
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,9 +17,12 @@ from tests.world import World
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
+HOME = tempfile.mkdtemp(prefix="relaybox-airflow-tests-")
+atexit.register(shutil.rmtree, HOME, ignore_errors=True)
+
 # Airflow reads its configuration when it is first imported, hence before any test module.
 os.environ.update(
-    AIRFLOW_HOME=tempfile.mkdtemp(prefix="relaybox-airflow-tests-"),
+    AIRFLOW_HOME=HOME,
     AIRFLOW__CORE__DAGS_FOLDER=str(REPOSITORY / "dags"),
     AIRFLOW__CORE__PLUGINS_FOLDER=str(REPOSITORY / "plugins"),
     AIRFLOW__CORE__LOAD_EXAMPLES="False",

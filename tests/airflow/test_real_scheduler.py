@@ -96,7 +96,8 @@ def test_the_ui_shows_the_hops_their_order_and_the_assets_between(moved: System,
     picture = (REPOSITORY / "docs" / "images" if os.environ.get("UPDATE_SCREENSHOTS") == "1" else tmp_path) / name
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=find_chromium(), args=launch_arguments())
-        page = browser.new_page(viewport={"width": 1700, "height": 760}, color_scheme="light")
+        page = browser.new_page(viewport={"width": 1400, "height": 900}, device_scale_factor=1.5, color_scheme="light")
+        page.add_init_script(f"localStorage.setItem('direction-{asset['id']}', '\"DOWN\"')")  # its options: top to bottom
         page.goto(f"{moved.airflow.url}/assets/{asset['id']}")
         graph = page.locator(".react-flow__node")
         for label in [f"relaybox/{name}" for name in ASSETS] + titles:
