@@ -169,15 +169,14 @@ def _threads() -> Iterator[SliceRunner]:
 def _spark() -> Iterator[SliceRunner]:
     """A session with one task per core, its Python workers started."""
     # imported here: who measures with threads needs neither Spark nor Java
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkContext
 
     from relaybox.local.java import find_java_home
-    from relaybox.spark.runner import SparkRunner
+    from relaybox.spark.runner import SparkRunner, spark_conf
 
     os.environ["JAVA_HOME"] = str(find_java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    conf = SparkConf().setAppName("relaybox bench hop").setMaster(f"local[{_core_count()}]")
-    conf.set("spark.ui.enabled", "false").set("spark.ui.showConsoleProgress", "false")
+    conf = spark_conf("relaybox bench hop").setMaster(f"local[{_core_count()}]").set("spark.ui.enabled", "false")
     context = SparkContext(conf=conf.set("spark.driver.host", "127.0.0.1"))
     try:
         context.parallelize(range(_core_count()), _core_count()).count()

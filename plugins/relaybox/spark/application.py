@@ -13,12 +13,12 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkContext
 
 from relaybox.errors import ConfigurationError, RelayboxError, Transient
 from relaybox.events import emit
 from relaybox.routes import load_routes
-from relaybox.spark.runner import SparkRunner
+from relaybox.spark.runner import SparkRunner, spark_conf
 from relaybox.transfer import transfer_hop
 
 EXIT_TRANSIENT, EXIT_TERMINAL, EXIT_CONFIGURATION = 75, 65, 78
@@ -49,8 +49,7 @@ def exit_code(error: RelayboxError) -> int:
 def _run(options: argparse.Namespace) -> None:
     hop = load_routes(options.config).hop(options.hop)
     linger_seconds = hop.limits.linger_seconds if options.linger_seconds is None else options.linger_seconds
-    conf = SparkConf().setAppName(f"relaybox {hop.name}").set("spark.ui.showConsoleProgress", "false")
-    context = SparkContext.getOrCreate(conf)
+    context = SparkContext.getOrCreate(spark_conf(f"relaybox {hop.name}"))
     try:
         emit("spark_application_started", hop=hop.name, application=context.applicationId, master=context.master)
         transfer_hop(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from pyspark import SparkConf
+
 from relaybox.copying import CopyOrder, SliceCopied, copy_slice
 from relaybox.errors import RelayboxError
 
@@ -12,6 +14,12 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
     from relaybox.batches import Slice
+
+
+def spark_conf(name: str) -> SparkConf:
+    """What every session of ours sets; master and memory are the deployment's."""
+    conf = SparkConf().setAppName(name).set("spark.ui.showConsoleProgress", "false")
+    return conf.set("spark.python.daemon.module", "relaybox.spark.daemon")
 
 
 class SparkRunner:

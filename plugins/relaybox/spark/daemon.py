@@ -1,0 +1,14 @@
+"""The process from which Spark forks its Python workers, with what a slice needs loaded already.
+
+A plain worker imports the driver of Postgres and this library before its first slice, and again whenever Spark has let idle
+workers go. Set as `spark.python.daemon.module`.
+"""
+
+from __future__ import annotations
+
+from pyspark.daemon import manager
+
+import relaybox.copying  # noqa: F401  # loaded once, inherited by every worker
+
+if __name__ == "__main__":
+    manager()
