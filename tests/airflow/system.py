@@ -23,7 +23,7 @@ from tests.world import STORES, World, routes_file, wait_until
 
 ROUTE = {
     "limits": {"batch_rows": 20_000, "slice_rows": 5_000},
-    "retries": {"attempts": 3, "delay_seconds": 1, "backoff": 1.0, "max_delay_seconds": 1},
+    "retries": {"attempts": 6, "delay_seconds": 1, "backoff": 1.0, "max_delay_seconds": 1},
 }
 DATABASE, METADATA, ROLE = "scheduled", "airflow_metadata", "mover"
 ARRIVE_SECONDS = 240.0
