@@ -38,12 +38,25 @@ class Arrived:
 
 
 @dataclass(frozen=True)
+class CountedRest:
+    """What a capped batch left of its pair, counted already. A pair never changes, so neither does this."""
+
+    lower: str
+    upper: str
+    topics: tuple[str, ...]
+    reads_after: int
+    bucket_seqs: int
+    buckets: tuple[Bucket, ...]
+
+
+@dataclass(frozen=True)
 class Planned:
     """A batch to copy. `resumed` when an earlier driver planned it; `attempt` supersedes every lower one."""
 
     batch: Batch
     attempt: int
     resumed: bool
+    rest: CountedRest | None = None
 
 
 @dataclass(frozen=True)
@@ -56,13 +69,14 @@ class _Pair:
     reads_after: int
 
 
-def plan_batch(source: Connection, hop: Hop, arrived: Arrived) -> Planned | None:
+def plan_batch(source: Connection, hop: Hop, arrived: Arrived, *, rest: CountedRest | None = None) -> Planned | None:
     """Plans the hop's next batch, or resumes the newest one if it has not arrived. Commits.
 
     Args:
         source: a connection to the source's primary, outside any transaction.
         hop: the hop, with its limits.
         arrived: what the destination had published when it was asked, before this call.
+        rest: what this caller's last batch left counted; spares counting a long backlog again for every batch.
 
     Returns:
         The batch to copy, or None when there is nothing to move.
@@ -74,7 +88,7 @@ def plan_batch(source: Connection, hop: Hop, arrived: Arrived) -> Planned | None
     """
     with store_errors(hop.source.name, f"planning a batch of hop {hop.name}"):
         try:
-            planned = _plan(source, hop, arrived)
+            planned = _plan(source, hop, arrived, rest)
             commit_durably(source)
         except BaseException:
             if not source.closed:
@@ -83,7 +97,7 @@ def plan_batch(source: Connection, hop: Hop, arrived: Arrived) -> Planned | None
     return planned
 
 
-def _plan(source: Connection, hop: Hop, arrived: Arrived) -> Planned | None:
+def _plan(source: Connection, hop: Hop, arrived: Arrived, counted: CountedRest | None) -> Planned | None:
     with source.cursor(cursor_factory=NamedTupleCursor) as cursor:
         cursor.execute("select * from relaybox.lock_hop(%s)", (hop.name,))
         head = one_row(cursor)
@@ -93,12 +107,12 @@ def _plan(source: Connection, hop: Hop, arrived: Arrived) -> Planned | None:
             return Planned(batch, _begin_attempt(cursor, hop.name), resumed=True)
         if head.batch > head.received_batch:
             raise errors.PlanRefused(f"hop {hop.name}: batch {head.batch} has arrived but is not confirmed yet.")
-        plan = _plan_log(cursor, hop, head) if head.reads_log is not None else _plan_outbox(cursor, hop, head)
+        plan = _plan_log(cursor, hop, head) if head.reads_log is not None else _plan_outbox(cursor, hop, head, counted)
         if plan is None:
             return None
-        pair, cut = plan
+        pair, cut, rest = plan
         batch = _record(cursor, hop.name, pair, cut, head)
-        return Planned(batch, _begin_attempt(cursor, hop.name), resumed=False)
+        return Planned(batch, _begin_attempt(cursor, hop.name), resumed=False, rest=rest)
 
 
 def _require_common_history(hop: Hop, head: Any, arrived: Arrived) -> None:
@@ -123,7 +137,7 @@ def _begin_attempt(cursor: Any, hop: str) -> int:
     return int(one_row(cursor)[0])
 
 
-def _plan_log(cursor: Any, hop: Hop, head: Any) -> tuple[None, Cut] | None:
+def _plan_log(cursor: Any, hop: Hop, head: Any) -> tuple[None, Cut, None] | None:
     cursor.execute(
         """
         select
@@ -147,13 +161,17 @@ def _plan_log(cursor: Any, hop: Hop, head: Any) -> tuple[None, Cut] | None:
         batch_rows=hop.limits.batch_rows,
         slice_rows=hop.limits.slice_rows,
     )
-    return None if cut is None else (None, cut)
+    return None if cut is None else (None, cut, None)
 
 
-def _plan_outbox(cursor: Any, hop: Hop, head: Any) -> tuple[_Pair, Cut] | None:
-    pair = _next_pair(cursor, hop, head)
+def _plan_outbox(cursor: Any, hop: Hop, head: Any, counted: CountedRest | None) -> tuple[_Pair, Cut, CountedRest | None] | None:
+    pair, topics = _next_pair(cursor, hop, head), tuple(head.topics)
     width = bucket_seqs(hop.limits.batch_rows, hop.limits.slice_rows)
-    buckets = _count_rows(cursor, hop, pair, head.topics, width)
+    wanted = (pair.lower, pair.upper, topics, pair.reads_after, width)
+    if counted and wanted == (counted.lower, counted.upper, counted.topics, counted.reads_after, counted.bucket_seqs):
+        buckets, whole = list(counted.buckets), True
+    else:
+        buckets, whole = _count_rows(cursor, hop, pair, head.topics, width), pair.last_seq is None
     cut = cut_batch(
         buckets,
         reads_after=pair.reads_after,
@@ -164,8 +182,10 @@ def _plan_outbox(cursor: Any, hop: Hop, head: Any) -> tuple[_Pair, Cut] | None:
     if cut is None:
         _skip_if_wide(cursor, hop.name, pair)
         return None
+    left = tuple(bucket for bucket in buckets if bucket.first_seq > cut.reads_through)
+    rest = CountedRest(pair.lower, pair.upper, topics, cut.reads_through, width, left) if whole and left else None
     last_seq = buckets[-1].last_seq if pair.last_seq is None else pair.last_seq
-    return _Pair(pair.lower, pair.upper, last_seq, cut.reads_after), cut
+    return _Pair(pair.lower, pair.upper, last_seq, cut.reads_after), cut, rest
 
 
 def _next_pair(cursor: Any, hop: Hop, head: Any) -> _Pair:

@@ -17,7 +17,7 @@ from relaybox.confirmations import confirm_arrived, confirm_received
 from relaybox.connections import store_errors
 from relaybox.copying import SliceCopied, copy_order
 from relaybox.events import emit
-from relaybox.planning import Planned, plan_batch
+from relaybox.planning import CountedRest, Planned, plan_batch
 from relaybox.publishing import ask_destination, make_log_segments, publish_batch
 from relaybox.schema import open_store
 
@@ -108,6 +108,7 @@ class _Run:
     recorded_by: str
     progress: Callable[[Progress], None]
     summary: TransferSummary
+    rest: CountedRest | None = None
 
     def until_quiet(self, linger_seconds: float, linger_at_most_seconds: float) -> TransferSummary:
         started = quiet_since = time.monotonic()
@@ -178,9 +179,12 @@ class _Run:
         """Plans; when another driver has published meanwhile, confirms that and plans after it."""
         for _ in range(3):
             try:
-                return plan_batch(self.source, self.hop, arrived)
+                planned = plan_batch(self.source, self.hop, arrived, rest=self.rest)
             except errors.PlanRefused:
                 arrived = self._confirm()
+            else:
+                self.rest = planned.rest if planned else None
+                return planned
         return plan_batch(self.source, self.hop, arrived)
 
     def _copy(self, planned: Planned, log_id: int) -> int:

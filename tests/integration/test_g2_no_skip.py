@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from relaybox import planning
+from relaybox.batches import Bucket
 from tests.world import World, insert, wait_until
 
 
@@ -56,6 +58,24 @@ def test_g2_a_capped_backlog_is_cut_along_seq_inside_one_pair(world: World) -> N
     assert [exhausted for *_, exhausted, _, _ in batches] == [False] * (len(batches) - 1) + [True]
     assert all(last - first + 1 <= 60 for _, first, last, *_ in batches)
     assert world.payloads() == [f"m{n}" for n in range(1, 251)]
+
+
+def test_g2_a_backlog_of_many_batches_is_counted_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the first batch left of the pair is remembered by its driver; 250 rows in five batches are not counted five times."""
+    counts: list[int] = []
+    count_rows = planning._count_rows  # noqa: SLF001  # spied on, not replaced
+
+    def counted(*arguments: Any) -> list[Bucket]:
+        buckets = count_rows(*arguments)
+        counts.append(sum(bucket.row_count for bucket in buckets))
+        return buckets
+
+    monkeypatch.setattr(planning, "_count_rows", counted)
+    world.change_route(limits={"batch_rows": 60, "slice_rows": 25})
+    world.send_many(250)
+    world.transfer()
+    assert world.payloads() == [f"m{n}" for n in range(1, 251)]
+    assert [count for count in counts if count] == [250]
 
 
 def test_g2_messages_sent_between_capped_batches_wait_for_the_next_pair(world: World) -> None:
