@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg2.extras import NamedTupleCursor
 
-from relaybox.connections import commit_durably, one_row, store_errors
+from relaybox.connections import commit, commit_durably, one_row, store_errors
 from relaybox.events import emit
+from relaybox.failpoints import reach
 from relaybox.publishing import Arrival, ask_destination, read_arrival
 from relaybox.schema import open_store
 
@@ -41,11 +42,13 @@ def confirm_received(source: Connection, hop: Hop, arrival: Arrival, *, recorded
         HistoryLost, ContentDiffers: G11; the ledger has no such batch, or another under its number.
     """
     with store_errors(hop.source.name, f"confirming batch {arrival.batch} of hop {hop.name}"), source.cursor() as cursor:
+        reach("confirm.begin", source)
         cursor.execute(
             "select relaybox.confirm_received(%s, %s, %s, %s, %s)",
             (hop.name, arrival.batch, str(arrival.plan_id), arrival.published_at, recorded_by),
         )
-        commit_durably(source)
+        reach("confirm.recorded", source)
+        commit_durably(source, "confirm")
 
 
 def confirm_arrived(source: Connection, destination: Connection, hop: Hop, *, recorded_by: str) -> Arrived:
@@ -84,11 +87,13 @@ def _settle(source: Connection, destination: Connection, hop: Hop, *, recorded_b
         if position <= watermarks.settled:
             source.rollback()
             return Settled(hop.name, watermarks.settled, 0)
+        reach("settle.begin", source)
         cursor.execute(
             "select relaybox.confirm_settled(%s, %s, %s, %s) as through_position", (hop.name, position, happened_at, recorded_by)
         )
         through_position = one_row(cursor).through_position
-        commit_durably(source)
+        reach("settle.recorded", source)
+        commit_durably(source, "settle")
     return Settled(hop.name, through_position, through_position - watermarks.settled)
 
 
@@ -140,9 +145,11 @@ def _hops_after(route: Route, hop: Hop) -> Iterator[Hop]:
 
 def _write_downstream(source: Connection, hop: Hop, downstream: str, news: list[Any], recorded_by: str) -> None:
     with store_errors(hop.source.name, f"recording the confirmations of hop {downstream}"), source.cursor() as cursor:
+        reach("downstream.begin", source)
         for state, through_position, through_batch, happened_at in news:  # one row per batch, not per message
             cursor.execute(
                 "select relaybox.record_downstream(%s, %s, %s, %s, %s, %s)",
                 (downstream, state, through_position, through_batch, happened_at, recorded_by),
             )
-        source.commit()
+        reach("downstream.recorded", source)
+        commit(source, "downstream")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg2
 
 from relaybox import errors
+from relaybox.failpoints import reach
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
@@ -135,14 +136,22 @@ def one_row(cursor: Any) -> Any:
     return cursor.fetchone()
 
 
-def commit_durably(connection: Connection) -> None:
-    """Commits, and refuses a COMMIT that came back with a warning.
+def commit(connection: Connection, step: str) -> None:
+    """Commits a step of the protocol; its failpoints are before and after."""
+    reach(f"{step}.committing", connection)
+    connection.commit()
+    reach(f"{step}.committed", connection)
+
+
+def commit_durably(connection: Connection, step: str) -> None:
+    """Commits a step of the protocol, and refuses a COMMIT that came back with a warning.
 
     A cancelled wait for a synchronous standby is reported only so: the commit is visible, but a failover may lose it.
 
     Raises:
         NotDurable: nothing may be read or sent on the strength of this transaction.
     """
+    reach(f"{step}.committing", connection)
     connection.notices.clear()
     connection.commit()
     warnings = [notice.strip() for notice in connection.notices if notice.startswith("WARNING")]
@@ -150,3 +159,4 @@ def commit_durably(connection: Connection) -> None:
         raise errors.NotDurable(
             f"COMMIT returned with: {warnings[0]}", next_step="Run the transfer again once the standby answers."
         )
+    reach(f"{step}.committed", connection)

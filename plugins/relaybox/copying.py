@@ -16,7 +16,8 @@ from psycopg2 import sql
 
 from relaybox import errors
 from relaybox.batches import Batch, Slice
-from relaybox.connections import connect, one_row, store_errors, translate
+from relaybox.connections import commit, connect, one_row, store_errors, translate
+from relaybox.failpoints import reach
 from relaybox.pipe import SendingFailed, pipe_copy
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ def copy_slice(order: CopyOrder, slice_: Slice) -> SliceCopied:
         found = _slice_state(destination, order, slice_)
         if found != "open":
             return SliceCopied(slice_.slice, slice_.row_count, 0, time.monotonic() - started, found)
+        with store_errors(order.destination, _doing(order, slice_)):
+            reach("slice.begin", destination)
         byte_count = _copy_rows(destination, order, slice_, name)
         return SliceCopied(slice_.slice, slice_.row_count, byte_count, time.monotonic() - started, found)
     except psycopg2.errors.UniqueViolation as error:
@@ -150,7 +153,10 @@ def _copy_rows(destination: Connection, order: CopyOrder, slice_: Slice, name: s
                     "select relaybox.end_older_attempts(%s, %s, %s, %s)",
                     (order.hop, order.batch, slice_.slice, order.attempt),
                 )
+                reach("slice.connected", destination)
             row_count, byte_count = _pipe_rows(source, destination, order, slice_)
+            with store_errors(order.destination, _doing(order, slice_)):
+                reach("slice.copied", destination)
             if row_count != slice_.row_count:
                 raise errors.ContentDiffers(
                     f"hop {order.hop}: slice {slice_.slice} of batch {order.batch} has {row_count} rows at {order.source}, "
@@ -162,7 +168,8 @@ def _copy_rows(destination: Connection, order: CopyOrder, slice_: Slice, name: s
                     "select relaybox.accept_slice(%s, %s, %s, %s, %s, %s)",
                     (order.log_id, order.batch, slice_.slice, str(order.plan_id), row_count, order.attempt),
                 )
-                destination.commit()
+                reach("slice.accepted", destination)
+                commit(destination, "slice")
             return byte_count
     finally:
         source.close()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import psycopg2
 
 from relaybox import errors
+from relaybox.failpoints import reach
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
@@ -115,5 +116,7 @@ class _Receiver(io.RawIOBase):
         if not data and self._sender.error is not None:
             self.sender_failed = True
             raise ConnectionAbortedError("the source failed")
+        if data and not self.byte_count:
+            reach("slice.piping", None)
         self.byte_count += len(data)
         return data

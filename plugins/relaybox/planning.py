@@ -17,6 +17,7 @@ from psycopg2.extras import Json, NamedTupleCursor
 from relaybox import errors
 from relaybox.batches import Batch, Bucket, Cut, Slice, bucket_seqs, cut_batch, cut_log
 from relaybox.connections import commit_durably, one_row, store_errors
+from relaybox.failpoints import reach
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
@@ -89,7 +90,7 @@ def plan_batch(source: Connection, hop: Hop, arrived: Arrived, *, rest: CountedR
     with store_errors(hop.source.name, f"planning a batch of hop {hop.name}"):
         try:
             planned = _plan(source, hop, arrived, rest)
-            commit_durably(source)
+            commit_durably(source, "plan")
         except BaseException:
             if not source.closed:
                 source.rollback()
@@ -98,9 +99,11 @@ def plan_batch(source: Connection, hop: Hop, arrived: Arrived, *, rest: CountedR
 
 
 def _plan(source: Connection, hop: Hop, arrived: Arrived, counted: CountedRest | None) -> Planned | None:
+    reach("plan.begin", source)
     with source.cursor(cursor_factory=NamedTupleCursor) as cursor:
         cursor.execute("select * from relaybox.lock_hop(%s)", (hop.name,))
         head = one_row(cursor)
+        reach("plan.locked", source)
         _require_common_history(hop, head, arrived)
         if head.batch > arrived.batch:
             batch = read_batch(source, hop.name, head.batch)
@@ -111,7 +114,9 @@ def _plan(source: Connection, hop: Hop, arrived: Arrived, counted: CountedRest |
         if plan is None:
             return None
         pair, cut, rest = plan
+        reach("plan.counted", source)
         batch = _record(cursor, hop.name, pair, cut, head)
+        reach("plan.recorded", source)
         return Planned(batch, _begin_attempt(cursor, hop.name), resumed=False, rest=rest)
 
 

@@ -10,7 +10,8 @@ from uuid import UUID
 from psycopg2.extras import NamedTupleCursor
 
 from relaybox import errors
-from relaybox.connections import commit_durably, one_row, store_errors
+from relaybox.connections import commit, commit_durably, one_row, store_errors
+from relaybox.failpoints import reach
 from relaybox.planning import Arrived
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def make_log_segments(destination: Connection, hop: Hop, *, log_id: int, through
     """Makes the log's segments that a batch needs. Commits."""
     with store_errors(hop.destination.name, f"making segments of the log of hop {hop.name}"), destination.cursor() as cursor:
         cursor.execute("select relaybox.ensure_log_segments(%s, %s)", (log_id, through_position))
-        destination.commit()
+        reach("log_segments.made", destination)
+        commit(destination, "log_segments")
 
 
 def publish_batch(destination: Connection, hop: Hop, batch: Batch, *, log_id: int) -> Arrival:
@@ -76,6 +78,7 @@ def publish_batch(destination: Connection, hop: Hop, batch: Batch, *, log_id: in
         NotDurable: COMMIT returned with a warning; publish again before confirming.
     """
     with store_errors(hop.destination.name, f"publishing batch {batch.batch} of hop {hop.name}"):
+        reach("publish.begin", destination)
         with destination.cursor(cursor_factory=NamedTupleCursor) as cursor:
             cursor.execute(
                 "select * from relaybox.publish_batch(%s, %s, %s, %s, %s, %s, %s, %s)",
@@ -91,5 +94,6 @@ def publish_batch(destination: Connection, hop: Hop, batch: Batch, *, log_id: in
                 ),
             )
             row = one_row(cursor)
-        commit_durably(destination)
+        reach("publish.published", destination)
+        commit_durably(destination, "publish")
     return Arrival(row.batch, UUID(str(row.plan_id)), row.last_position, row.published_at)

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from relaybox import errors
 from relaybox.confirmations import confirm_arrived, confirm_received
-from relaybox.connections import store_errors
+from relaybox.connections import commit, store_errors
 from relaybox.copying import SliceCopied, copy_order
 from relaybox.events import emit
+from relaybox.failpoints import reach
 from relaybox.planning import CountedRest, Planned, plan_batch
 from relaybox.publishing import ask_destination, make_log_segments, publish_batch
 from relaybox.schema import open_store
@@ -228,7 +229,8 @@ class _Run:
         """Makes outbox segments ahead, so that producers never meet the overflow. Commits."""
         with store_errors(self.hop.source.name, "making outbox segments"), self.source.cursor() as cursor:
             cursor.execute("select relaybox.ensure_outbox_segments()")
-            self.source.commit()
+            reach("outbox_segments.made", self.source)
+            commit(self.source, "outbox_segments")
 
     def _confirm(self) -> Arrived:
         return confirm_arrived(self.source, self.destination, self.hop, recorded_by=self.recorded_by)

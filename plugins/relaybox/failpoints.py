@@ -1,0 +1,154 @@
+"""Named moments of the protocol at which a test may strike. Off unless RELAYBOX_FAILPOINTS names them.
+
+`RELAYBOX_FAILPOINTS="slice.copied:2=kill, publish.checked=pause, confirm.begin=raise 40001"`: at the second copied slice
+of this process it is killed, and so on. Accepted only with RELAYBOX_ENVIRONMENT=test, so that production can't be struck.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from relaybox.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection as Connection
+
+FAILPOINTS: Mapping[str, str] = {
+    "outbox_segments.made": "source: segments of the outbox made, not committed",
+    "outbox_segments.committing": "source: COMMIT of outbox segments not sent yet",
+    "outbox_segments.committed": "source: outbox segments committed",
+    "plan.begin": "source: connected, the hop not locked yet",
+    "plan.locked": "source: hop locked, fingerprint checked, no snapshot taken yet",
+    "plan.counted": "source: snapshot taken, rows counted, nothing written",
+    "plan.recorded": "source: batch row written",
+    "plan.committing": "source: plan and attempt written, COMMIT not sent yet",
+    "plan.committed": "source: plan durable, nothing read yet",
+    "log_segments.made": "destination: segments of the log made, not committed",
+    "log_segments.committing": "destination: COMMIT of log segments not sent yet",
+    "log_segments.committed": "destination: log segments committed",
+    "slice.begin": "destination: connected, slice still open, source not connected yet",
+    "slice.connected": "both: connected, older attempts ended, COPY not begun",
+    "slice.piping": "both: the first bytes of the COPY arrived",
+    "slice.copied": "destination: all rows there, not counted against the plan",
+    "slice.accepted": "destination: guard passed, receipt written",
+    "slice.committing": "destination: COMMIT of the slice not sent yet",
+    "slice.committed": "destination: slice committed, driver not told yet",
+    "publish.begin": "destination: all slices copied, publish not begun",
+    "publish.published": "destination: rows counted, arrival written",
+    "publish.committing": "destination: COMMIT of the arrival not sent yet",
+    "publish.committed": "destination: batch readable, source not told yet",
+    "confirm.begin": "source: arrival read, nothing written",
+    "confirm.recorded": "source: received written",
+    "confirm.committing": "source: COMMIT of received not sent yet",
+    "confirm.committed": "source: received durable",
+    "downstream.begin": "source: confirmations of later hops read, nothing written",
+    "downstream.recorded": "source: confirmations of later hops written",
+    "downstream.committing": "source: COMMIT of later hops' confirmations not sent yet",
+    "downstream.committed": "source: later hops' confirmations committed",
+    "settle.begin": "source: policy evaluated, nothing written",
+    "settle.recorded": "source: settled written",
+    "settle.committing": "source: COMMIT of settled not sent yet",
+    "settle.committed": "source: settled durable",
+}
+"""What has just happened, and at which store, when a failpoint is reached."""
+
+_POLL_SECONDS = 0.005
+
+
+def reach(failpoint: str, session: Connection | None) -> None:
+    """Does what RELAYBOX_FAILPOINTS asks for at this moment; nothing when it is not set.
+
+    Args:
+        failpoint: a key of FAILPOINTS.
+        session: the session on which `raise` lets the server raise its error; None where a COPY is running on it.
+
+    Raises:
+        ConfigurationError: RELAYBOX_FAILPOINTS is wrong, or set outside a test.
+        psycopg2.Error: the error that was asked for, from the server.
+    """
+    text = os.environ.get("RELAYBOX_FAILPOINTS")
+    if text:
+        _armed(text).reach(failpoint, session)
+
+
+@dataclass
+class _Armed:
+    """The asked-for actions, and how often each failpoint was reached by this process."""
+
+    actions: Mapping[tuple[str, int], str]
+    counts: dict[str, Iterator[int]] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def reach(self, failpoint: str, session: Connection | None) -> None:
+        with self.lock:
+            hit = next(self.counts.setdefault(failpoint, itertools.count(1)))
+        action = self.actions.get((failpoint, hit))
+        if action is None:
+            return
+        directory = Path(os.environ["RELAYBOX_FAILPOINTS_DIRECTORY"])
+        _write_hit(directory, failpoint, hit, action)
+        if action.startswith("raise "):
+            _raise(session, failpoint, action.removeprefix("raise "))
+        elif action == "pause":
+            _pause(directory / f"{failpoint}.go")
+        else:
+            _END[action]()
+
+
+def _write_hit(directory: Path, failpoint: str, hit: int, action: str) -> None:
+    """Written before the action, in one write, so that the proof of a hit survives its own kill."""
+    line = json.dumps({"failpoint": failpoint, "hit": hit, "action": action, "pid": os.getpid()}) + "\n"
+    with (directory / "hits.jsonl").open("a", encoding="utf-8") as file:
+        file.write(line)
+
+
+def _pause(released: Path) -> None:
+    while not released.exists():
+        time.sleep(_POLL_SECONDS)
+
+
+def _raise(session: Connection | None, failpoint: str, sqlstate: str) -> None:
+    if session is None:
+        raise ConfigurationError(f"RELAYBOX_FAILPOINTS: {failpoint} can't raise: a COPY is running there.")
+    with session.cursor() as cursor:
+        cursor.execute(f"do $$ begin raise exception using errcode = '{sqlstate}', message = 'failpoint {failpoint}'; end $$")
+
+
+_END: Mapping[str, Callable[[], None]] = {
+    "kill": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+    "exit": lambda: os._exit(1),
+}
+
+
+@functools.cache
+def _armed(text: str) -> _Armed:
+    if os.environ.get("RELAYBOX_ENVIRONMENT") != "test":
+        raise ConfigurationError(
+            "RELAYBOX_FAILPOINTS is set, but this is not a test.",
+            next_step="Unset it; only with RELAYBOX_ENVIRONMENT=test may a run be struck.",
+        )
+    return _Armed(dict(_parse(part.strip()) for part in text.split(",")))
+
+
+def _parse(part: str) -> tuple[tuple[str, int], str]:
+    """`slice.copied:2=kill` -> (("slice.copied", 2), "kill")."""
+    moment, _, action = part.partition("=")
+    failpoint, _, hit = moment.partition(":")
+    known = action in {"pause", *_END} or (action.startswith("raise ") and action[6:].isalnum() and len(action) == 11)
+    if failpoint not in FAILPOINTS or not known or not (hit or "1").isdecimal():
+        raise ConfigurationError(
+            f"RELAYBOX_FAILPOINTS: {part!r} is not FAILPOINT[:HIT]=ACTION.",
+            next_step=f"Actions: kill, stop, exit, pause, raise SQLSTATE. Failpoints: {', '.join(FAILPOINTS)}.",
+        )
+    return (failpoint, int(hit or 1)), action
