@@ -16,7 +16,7 @@ from psycopg2.extras import NamedTupleCursor
 from relaybox.connections import commit, commit_durably, one_row, store_errors
 from relaybox.events import emit
 from relaybox.failpoints import reach
-from relaybox.publishing import Arrival, ask_destination, read_arrival
+from relaybox.publishing import Arrival, ask_destination, durable_arrival
 from relaybox.schema import open_store
 
 if TYPE_CHECKING:
@@ -57,9 +57,27 @@ def confirm_arrived(source: Connection, destination: Connection, hop: Hop, *, re
     A destination that has published nothing gives an `Arrived` with batch 0, and nothing is recorded.
     """
     arrived = ask_destination(destination, hop)
-    if arrived.batch > 0:
-        confirm_received(source, hop, read_arrival(destination, hop, arrived), recorded_by=recorded_by)
+    if arrived.batch > 0 and not _is_received(source, hop, arrived):
+        confirm_received(source, hop, durable_arrival(destination, hop, arrived), recorded_by=recorded_by)
     return arrived
+
+
+def _is_received(source: Connection, hop: Hop, arrived: Arrived) -> bool:
+    """Whether the source has this very arrival confirmed, in a short transaction of its own."""
+    with store_errors(hop.source.name, f"reading the confirmations of hop {hop.name}"), source.cursor() as cursor:
+        cursor.execute(
+            """
+            select exists (
+                select from relaybox.confirmation c
+                join relaybox.batch b on b.hop = c.hop and b.batch = c.through_batch
+                where c.hop = %s and c.state = 'received' and c.through_position = %s and b.batch = %s and b.plan_id = %s
+            )
+            """,
+            (hop.name, arrived.position, arrived.batch, str(arrived.plan_id)),
+        )
+        (received,) = one_row(cursor)
+        source.rollback()
+    return bool(received)
 
 
 def settle_hop(route: Route, hop: Hop, *, recorded_by: str) -> Settled:

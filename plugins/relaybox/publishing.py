@@ -51,13 +51,18 @@ def ask_destination(destination: Connection, hop: Hop) -> Arrived:
     return Arrived(row[0], row[1], row[2], None if row[3] is None else UUID(str(row[3])))
 
 
-def read_arrival(destination: Connection, hop: Hop, arrived: Arrived) -> Arrival:
-    """The arrival of the newest published batch, in a short transaction of its own."""
+def durable_arrival(destination: Connection, hop: Hop, arrived: Arrived) -> Arrival:
+    """The arrival of the newest published batch, once it is durable: somebody else may have published it. Commits.
+
+    Raises:
+        NotDurable: COMMIT returned with a warning; nothing may be confirmed on the strength of this arrival.
+    """
     with store_errors(hop.destination.name, f"reading the arrival of batch {arrived.batch} of hop {hop.name}"):
         with destination.cursor(cursor_factory=NamedTupleCursor) as cursor:
-            cursor.execute("select * from relaybox.arrival where hop_id = %s and batch = %s", (arrived.log_id, arrived.batch))
+            cursor.execute("select * from relaybox.durable_arrival(%s)", (arrived.log_id,))
             row = one_row(cursor)
-        destination.rollback()
+        reach("arrival.read", destination)
+        commit_durably(destination, "arrival")
     return Arrival(row.batch, UUID(str(row.plan_id)), row.last_position, row.published_at)
 
 

@@ -22,6 +22,8 @@ begin
         if (arrived.plan_id, arrived.first_position, arrived.last_position) <> (plan_id_, first_position_, last_position_) then
             perform relaybox.refuse_other_plan(log_id, batch_, arrived.plan_id, plan_id_);
         end if;
+        -- the first call's COMMIT may have been told that it is not durable: without a write this one would not wait
+        update relaybox.hop_in set published_batch = published_batch where hop_id = log_id;
         return arrived;
     end if;
     if (head.published_batch, head.published_position) <> (batch_ - 1, first_position_ - 1) then

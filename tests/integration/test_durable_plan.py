@@ -1,4 +1,6 @@
-"""No row of a batch is read before its plan is durable (hazard E4b: a cancelled wait for a standby looks like success)."""
+"""No row is read before its plan is durable, nothing confirmed before its arrival is (hazard E4b: a cancelled wait for a
+standby looks like success).
+"""
 
 from __future__ import annotations
 
@@ -8,48 +10,86 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from relaybox import errors
+from relaybox.planning import read_batch
+from relaybox.publishing import ask_destination, publish_batch
 from tests.world import World, wait_until
 
 WAITING = "select count(*) from pg_stat_activity where wait_event = 'SyncRep' and application_name like '%% driver'"
 
 
-@pytest.fixture
-def dead_standby(world: World) -> Iterator[World]:
-    """The source waits for a synchronous standby that does not exist."""
+@pytest.fixture(params=["airline", "hub"])
+def dead_standby(world: World, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A store, the source or the destination, that waits for a synchronous standby that does not exist."""
     world.send("a", "b")
-    _set_standby(world, "'nobody'")
+    _set_standby(world, request.param, "'nobody'")
     try:
-        yield world
+        yield request.param
     finally:
-        _set_standby(world, "''")
+        _set_standby(world, request.param, "''")
 
 
-def _set_standby(world: World, names: str) -> None:
-    with world.session("airline", autocommit=True) as connection, connection.cursor() as cursor:
+def _set_standby(world: World, store: str, names: str) -> None:
+    with world.session(store, autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("set synchronous_commit = local")
         cursor.execute(f"alter system set synchronous_standby_names = {names}")
         cursor.execute("select pg_reload_conf()")
     wait_until(
-        lambda: world.value("airline", "select current_setting('synchronous_standby_names')") == names.strip("'"),
+        lambda: world.value(store, "select current_setting('synchronous_standby_names')") == names.strip("'"),
         "the setting is in force",
     )
 
 
-def test_commit_that_returns_with_a_warning_is_refused(dead_standby: World) -> None:
-    """The wait is cancelled: COMMIT returns, the plan is visible, and still nothing of the batch is read."""
-    world = dead_standby
+def _transfer_with_cancelled_wait(world: World, store: str) -> None:
+    """Runs the first hop until a COMMIT waits for the standby of a store, and cancels that wait."""
     with ThreadPoolExecutor(1) as pool:
         run = pool.submit(world.transfer)
-        wait_until(lambda: world.value("airline", WAITING) == 1, "the plan's COMMIT waits for the standby")
+        wait_until(lambda: world.value(store, WAITING) == 1 or run.done(), "a COMMIT waits for the standby")
         world.query(
-            "airline",
+            store,
             "select pg_cancel_backend(pid) from pg_stat_activity where wait_event = 'SyncRep' and application_name like '%% driver'",
         )
         with pytest.raises(errors.NotDurable, match="canceling wait for synchronous replication"):
             run.result(30)
+
+
+@pytest.mark.parametrize("dead_standby", ["airline"], indirect=True)
+def test_commit_that_returns_with_a_warning_is_refused(world: World, dead_standby: str) -> None:
+    """The wait is cancelled: COMMIT returns, the plan is visible, and still nothing of the batch is read."""
+    _transfer_with_cancelled_wait(world, dead_standby)
     assert world.value("airline", "select count(*) from relaybox.batch") == 1
     assert world.value("hub", "select count(*) from relaybox.log") == 0
-    _set_standby(world, "''")
+    _set_standby(world, dead_standby, "''")
     summary = world.transfer()
     assert summary.resumed_count == 1
     assert world.payloads() == ["a", "b"]
+
+
+@pytest.mark.parametrize("dead_standby", ["hub"], indirect=True)
+def test_an_arrival_that_may_not_be_durable_is_not_confirmed_by_the_next_driver_either(world: World, dead_standby: str) -> None:
+    """The batch is visible at the destination; whoever comes next makes sure of it before the source is told."""
+    for _ in range(2):
+        _transfer_with_cancelled_wait(world, dead_standby)
+        assert world.payloads() == ["a", "b"]
+        assert world.value("airline", "select count(*) from relaybox.confirmation") == 0
+    _set_standby(world, dead_standby, "''")
+    world.transfer()
+    assert world.value("airline", "select count(*) from relaybox.confirmation where state = 'received'") == 1
+
+
+@pytest.mark.parametrize("dead_standby", ["hub"], indirect=True)
+def test_publishing_again_waits_again(world: World, dead_standby: str) -> None:
+    """An idempotent publish that found its arrival writes nothing new, and still must not be taken for durable."""
+    _transfer_with_cancelled_wait(world, dead_standby)
+    hop = world.first_hop
+    with world.session("airline") as source, world.session("hub") as destination:
+        batch = read_batch(source, hop.name, 1)
+        cancel = ThreadPoolExecutor(1).submit(_cancel_when_waiting, world, destination.info.backend_pid)
+        with pytest.raises(errors.NotDurable):
+            publish_batch(destination, hop, batch, log_id=ask_destination(destination, hop).log_id)
+        cancel.result(30)
+
+
+def _cancel_when_waiting(world: World, pid: int) -> None:
+    waiting = "select count(*) from pg_stat_activity where wait_event = 'SyncRep' and pid = %s"
+    wait_until(lambda: world.value("hub", waiting, pid) == 1, "publish waits for the standby")
+    world.query("hub", "select pg_cancel_backend(%s)", pid)
