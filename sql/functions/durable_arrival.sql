@@ -1,6 +1,6 @@
--- The newest arrival of a log, on the way to be confirmed. Writes, so that the caller's COMMIT waits until the arrival is as
--- durable as this store promises: another driver's publish may be visible while its wait for a standby was cancelled.
--- Null when nothing is published. Locks the hop_in row FOR UPDATE.
+-- The newest arrival of a log, on the way to be confirmed. Locks the hop_in row FOR UPDATE: a lock is written to WAL, so the
+-- caller's COMMIT waits until the arrival is as durable as this store promises. Another driver's publish may be visible
+-- although its wait for a standby was cancelled. Null when nothing is published.
 create or replace function relaybox.durable_arrival(log_id integer) returns relaybox.arrival
 language plpgsql volatile
 as $$
@@ -9,7 +9,7 @@ declare
 begin
     perform relaybox.require_writable_primary();
     set local synchronous_commit = on;
-    update relaybox.hop_in set published_batch = published_batch where hop_id = log_id;
+    perform from relaybox.hop_in i where i.hop_id = log_id for update;
     select a.* into newest
     from relaybox.hop_in i
     join relaybox.arrival a on a.hop_id = i.hop_id and a.batch = i.published_batch

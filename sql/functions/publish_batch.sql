@@ -1,5 +1,6 @@
 -- Makes a batch readable: all slices have receipts of this plan and its rows are really there (counted, not believed).
--- Locks the hop_in row FOR UPDATE. Idempotent: a second call returns the first arrival.
+-- Locks the hop_in row FOR UPDATE, which also makes the caller's COMMIT wait for a standby when the batch was published before.
+-- Idempotent: a second call returns the first arrival.
 -- Raises RB011 (batch does not follow), RB012 (other content), RB013 (receipts missing), RB014 (rows missing).
 create or replace function relaybox.publish_batch(
     log_id integer, batch_ bigint, plan_id_ uuid, first_position_ bigint, last_position_ bigint, slice_count_ integer,
@@ -22,8 +23,6 @@ begin
         if (arrived.plan_id, arrived.first_position, arrived.last_position) <> (plan_id_, first_position_, last_position_) then
             perform relaybox.refuse_other_plan(log_id, batch_, arrived.plan_id, plan_id_);
         end if;
-        -- the first call's COMMIT may have been told that it is not durable: without a write this one would not wait
-        update relaybox.hop_in set published_batch = published_batch where hop_id = log_id;
         return arrived;
     end if;
     if (head.published_batch, head.published_position) <> (batch_ - 1, first_position_ - 1) then
