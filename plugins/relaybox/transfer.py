@@ -148,6 +148,7 @@ class _Run:
             byte_count = self._copy(planned, arrived.log_id)
             arrival = publish_batch(self.destination, self.hop, planned.batch, log_id=arrived.log_id)
         except (errors.SliceSuperseded, errors.StoreUnreachable, errors.StoreBusy, errors.SliceMissing) as error:
+            self._end_transactions()
             if not self._superseded(planned):
                 raise
             self._leave_to_newer_driver(planned, error)
@@ -234,6 +235,13 @@ class _Run:
 
     def _confirm(self) -> Arrived:
         return confirm_arrived(self.source, self.destination, self.hop, recorded_by=self.recorded_by)
+
+    def _end_transactions(self) -> None:
+        """A failed statement left its session in an aborted transaction, where every question would fail as well."""
+        for store, session in ((self.hop.source, self.source), (self.hop.destination, self.destination)):
+            if not session.closed:
+                with store_errors(store.name, f"running hop {self.hop.name}"):
+                    session.rollback()
 
     def _superseded(self, planned: Planned) -> bool:
         return self._ask_source("select attempt from relaybox.hop_out where hop = %s") != planned.attempt
