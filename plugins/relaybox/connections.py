@@ -5,6 +5,7 @@ No DSN and no password passes through this code: libpq reads them from the servi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -41,27 +42,38 @@ _POSTGRES_CODES: dict[str, type[errors.RelayboxError]] = {
     "25006": errors.StoreUnusable,  # read_only_sql_transaction
     "25P03": errors.StoreUnreachable,  # idle_in_transaction_session_timeout
     "25P04": errors.StoreUnreachable,  # transaction_timeout
-    "40001": errors.StoreBusy,
-    "40P01": errors.StoreBusy,
+    "55006": errors.StoreBusy,  # object_in_use
     "55P03": errors.StoreBusy,  # lock_not_available
     "57014": errors.StoreBusy,  # query_canceled
+    "57P04": errors.StoreUnusable,  # database_dropped
+    "58P01": errors.StoreFailed,  # undefined_file: a file of the server is gone
+    "58P02": errors.StoreFailed,  # duplicate_file
+    "58P03": errors.StoreFailed,  # file_name_too_long
 }
 
 _POSTGRES_CLASSES: dict[str, type[errors.RelayboxError]] = {
     "08": errors.StoreUnreachable,  # connection_exception
     "28": errors.StoreUnusable,  # invalid_authorization
+    "40": errors.StoreBusy,  # serialization_failure, deadlock_detected
     "53": errors.StoreBusy,  # insufficient_resources, disk_full
     "57": errors.StoreUnreachable,  # admin_shutdown, crash_shutdown, cannot_connect_now
     "58": errors.StoreBusy,  # io_error
+    "72": errors.StoreBusy,  # snapshot_too_old
 }
+
+_REFUSED_FOR_GOOD = re.compile(
+    r"authentication failed|no password supplied|no pg_hba\.conf entry|pg_hba\.conf rejects|not permitted to log in|permission denied"
+    r"|(role|database) \".*\" does not exist|(unrecognized|unsupported|invalid).* parameter|certificate|does not support SSL"
+)
+"""Any other refusal passes: a server that starts, recovers or stops, or has no connection to spare."""
 
 
 def connect(service: str, *, application_name: str, statement_timeout_seconds: float = STATEMENT_TIMEOUT_SECONDS) -> Connection:
     """Opens a session whose every wait ends: connecting, locks, statements, idle transactions, a dead network.
 
     Raises:
-        StoreUnreachable: no answer; a retry may help.
-        StoreUnusable: the server answered and refused (password, database, role).
+        StoreUnreachable: no answer, or not now; a retry may help.
+        StoreUnusable: the server refused for good (password, database, role).
     """
     options = {
         "lock_timeout": f"{LOCK_TIMEOUT_SECONDS}s",
@@ -91,14 +103,14 @@ def connect(service: str, *, application_name: str, statement_timeout_seconds: f
 
 
 def _connect_error(service: str, error: psycopg2.Error) -> errors.RelayboxError:
-    """libpq gives no SQLSTATE for a refused connection; that the server answered shows in its severity word."""
+    """libpq gives no SQLSTATE for a refused connection, only words; words in another language count as worth a retry."""
     said = " ".join(str(error).split())
     if "definition of service" in said:
         return errors.ConfigurationError(
             f"store {service}: {said}.",
             next_step=f"Add a section [{service}] to the file that PGSERVICEFILE names (default ~/.pg_service.conf).",
         )
-    if "FATAL:" in said and "starting up" not in said and "shutting down" not in said:
+    if _REFUSED_FOR_GOOD.search(said):
         return errors.StoreUnusable(
             f"store {service}: the server refused the connection: {said}.",
             next_step=f"Correct user, password and dbname in section [{service}] of the service file.",

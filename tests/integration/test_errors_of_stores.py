@@ -1,0 +1,255 @@
+"""Every error of a store is one of ours, retried or told at once; none is passed over."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import psycopg2
+import pytest
+from psycopg2 import errorcodes
+
+import relaybox
+from relaybox import errors, transfer
+from relaybox.batches import Slice
+from relaybox.connections import connect, translate
+from relaybox.copying import CopyOrder, SliceCopied, copy_slice
+from relaybox.local.clusters import Cluster, create_cluster, write_service_file
+from relaybox.transfer import transfer_hop
+from tests.breaking import copy_first_slices
+from tests.world import World, wait_until
+
+RETRIED_CLASSES = {
+    "08": "connection exception",
+    "40": "transaction rollback: serialization, deadlock",
+    "53": "insufficient resources: disk, memory, connections",
+    "57": "operator intervention: shutdown, cancel",
+    "58": "system error: I/O",
+    "72": "snapshot too old",
+}
+RETRIED_CODES = {"25P03", "25P04", "55006", "55P03"}
+"""Of classes that are told at once: two timeouts that end a session, a table in use, a lock that was not free."""
+
+TOLD_CODES = {"57P04", "58P01", "58P02", "58P03"}
+"""Of classes that are retried: the database was dropped, files of the server are gone or not its own."""
+
+TOLD_CLASSES = {
+    *(
+        "00",
+        "01",
+        "02",
+        "03",
+        "09",
+        "0A",
+        "0B",
+        "0F",
+        "0L",
+        "0P",
+        "0Z",
+        "10",
+        "20",
+        "21",
+        "22",
+        "23",
+        "24",
+        "25",
+        "26",
+        "27",
+        "28",
+    ),
+    *("2B", "2D", "2F", "34", "38", "39", "3B", "3D", "3F", "42", "44", "54", "55", "F0", "HV", "P0", "XX"),
+}
+
+_NAMED_CODES = {code for name, code in vars(errorcodes).items() if name.isupper() and isinstance(code, str) and len(code) == 5}
+ALL_CODES = sorted(_NAMED_CODES - {"00000"})  # success
+
+
+def test_every_class_of_postgres_was_thought_of() -> None:
+    """A class that a newer driver knows is decided by somebody, not by default."""
+    assert {code[:2] for code in ALL_CODES} == RETRIED_CLASSES.keys() | TOLD_CLASSES
+    assert RETRIED_CLASSES.keys().isdisjoint(TOLD_CLASSES)
+
+
+def test_every_sqlstate_is_retried_or_told(world: World) -> None:
+    """What a retry may mend is transient; everything else is terminal, so that nobody waits for it. Raised by a real server."""
+    found = {}
+    with world.session("hub", autocommit=True) as connection, connection.cursor() as cursor:
+        for code in ALL_CODES:
+            with pytest.raises(psycopg2.Error) as raised:
+                cursor.execute(f"do $$ begin raise exception 'words' using errcode = '{code}'; end $$")
+            ours = translate(raised.value, store="hub", doing="testing")
+            assert code in str(ours)
+            found[code] = isinstance(ours, errors.Transient)
+            assert isinstance(ours, errors.Transient) != isinstance(ours, errors.Terminal)
+    assert found == {
+        code: code in RETRIED_CODES or (code[:2] in RETRIED_CLASSES and code not in TOLD_CODES) for code in ALL_CODES
+    }
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    """A server of its own, that a test may stop, reachable by the service names `store` and `crowd`."""
+    cluster = create_cluster("alone", tmp_path / "cluster", settings={})
+    cluster.start()
+    parameters = cluster.parameters()
+    services = {
+        "store": parameters,
+        "crowd": {**parameters, "user": "crowd", "password": "crowd"},
+        "wrong-password": {**parameters, "password": "wrong"},
+        "wrong-database": {**parameters, "dbname": "nowhere"},
+        "wrong-role": {**parameters, "user": "nobody"},
+        "barred": {**parameters, "user": "barred", "password": "barred"},
+        "nobody-there": {**parameters, "port": "1"},
+    }
+    write_service_file(tmp_path / "services.conf", services)
+    monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services.conf"))
+    try:
+        with closing(psycopg2.connect(service="store")) as connection, connection, connection.cursor() as cursor:
+            cursor.execute("create role crowd login password 'crowd' connection limit 1")
+            cursor.execute("create role barred nologin password 'barred'")
+        yield cluster
+    finally:
+        cluster.remove()
+
+
+def test_a_refused_connection_is_told_where_only_a_person_can_help(cluster: Cluster) -> None:
+    """Wrong password, database, role: terminal. Too many connections, nobody there, a server that stops: transient."""
+    for service in ("wrong-password", "wrong-database", "wrong-role", "barred"):
+        with pytest.raises(errors.StoreUnusable, match="refused the connection"):
+            connect(service, application_name="test")
+    with pytest.raises(errors.StoreUnreachable, match="Connection refused"):
+        connect("nobody-there", application_name="test")
+    with (
+        closing(connect("crowd", application_name="first")),
+        pytest.raises(errors.StoreUnreachable, match="too many connections"),
+    ):
+        connect("crowd", application_name="second")
+
+
+def test_a_server_that_is_stopping_or_recovering_is_worth_a_retry(cluster: Cluster) -> None:
+    """57P03 before a session exists has no SQLSTATE in libpq; it is never taken for a wrong password."""
+    said: list[str] = []
+
+    def refused() -> bool:
+        try:
+            connect("store", application_name="late").close()
+        except errors.StoreUnreachable as error:
+            said.append(str(error))
+        return bool(said)
+
+    with ThreadPoolExecutor(1) as pool:
+        with closing(connect("store", application_name="last")):
+            stopping = pool.submit(cluster.stop, "smart")
+            wait_until(refused, "the server takes no new sessions")
+        stopping.result(30)
+    assert "shutting down" in said[0]
+
+
+def test_a_superseded_driver_whose_publish_was_refused_goes_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own failed statement does not keep it from asking the destination, and from taking the batch over again."""
+    monkeypatch.setattr(transfer, "SUPERSEDED_WAIT_SECONDS", 0.3)
+    world.send("a", "b")
+
+    class NewerDriverFirst:
+        """Copies nothing while a newer driver takes the batch and dies; the next time, all."""
+
+        asked = 0
+
+        def copy_slices(self, order: CopyOrder, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
+            self.asked += 1
+            if self.asked == 1:
+                copy_first_slices(world.first_hop, 0)
+                return
+            yield from (copy_slice(order, slice_) for slice_ in slices)
+
+    runner = NewerDriverFirst()
+    transfer_hop(world.first_hop, runner, recorded_by="test")
+    assert runner.asked == 2
+    assert world.payloads() == ["a", "b"]
+
+
+ALLOWED = {
+    "airflow/service_file.py _remove_leftovers suppress(OSError)": "a leftover that another task removed first",
+    "local/airflow_client.py AirflowClient.is_healthy StackFailed": "no answer is the answer: not healthy yet",
+    "local/binaries.py _can_execute PermissionError": "no permission is the answer: it can't",
+    "local/binaries.py _reachable_copy OSError": "another process made the copy first; checked whose it is",
+    "local/clusters.py Cluster._pid_file_lines FileNotFoundError": "no file is the answer: no server",
+    "local/demo.py run_demo suppress(KeyboardInterrupt)": "Ctrl-C is how a demo ends",
+    "local/guard.py guard _AskedToEndError": "being asked to end is how a guard ends",
+    "local/guard.py _bury_dead ChildProcessError": "no child is the answer: none left",
+    "local/java.py java_version (FileNotFoundError, NotADirectoryError, PermissionError)": "no Java here is an answer",
+    "local/processes.py working_directory (FileNotFoundError, ProcessLookupError, PermissionError)": "a process that has gone",
+    "local/processes.py _stat_fields (FileNotFoundError, ProcessLookupError)": "a process that has gone",
+    "local/processes.py send_signal ProcessLookupError": "a process that has gone needs no signal",
+    "local/producers.py produce suppress(EOFError, ConnectionError)": "the parent that would read the report has gone",
+    "pipe.py _Sender.run BrokenPipeError": "the receiving side ended first, and its error is the one told",
+    "reading.py Sessions._close suppress(psycopg2.Error)": "cancelling what runs while another error is on its way out",
+    "route_file.py _ValueReader._scalar ValueError": "recorded as a problem of the file",
+    "transfer.py _Run._plan errors.PlanRefused": "confirms and plans again, three times; the fourth is told",
+}
+"""Handlers that neither raise nor look at what they caught, and why that is right."""
+
+
+def test_no_error_is_passed_over_in_silence() -> None:
+    """A handler raises, or uses what it caught; the few that do neither are named here with their reason."""
+    root = Path(relaybox.__file__).parent
+    found = [
+        place
+        for path in sorted(root.rglob("*.py"))
+        for place in _silent_handlers(ast.parse(path.read_text()), path.relative_to(root))
+    ]
+    assert sorted(found) == sorted(ALLOWED)
+
+
+def test_whoever_catches_everything_raises_it_again() -> None:
+    """`except:`, `except Exception` and `except BaseException` end with `raise`."""
+    root = Path(relaybox.__file__).parent
+    wide = [
+        f"{path.relative_to(root)}:{node.lineno}"
+        for path in sorted(root.rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ExceptHandler)
+        and (node.type is None or {"Exception", "BaseException"} & _names(node.type))
+        and not isinstance(node.body[-1], ast.Raise)
+    ]
+    assert wide == []
+
+
+def test_the_search_for_silent_handlers_finds_them() -> None:
+    """The lint itself can fail."""
+    silent = """
+def f():
+    try:
+        g()
+    except ValueError as error:
+        return None
+    with contextlib.suppress(Exception):
+        g()
+"""
+    told = "def f():\n    try:\n        g()\n    except ValueError as error:\n        return str(error)\n"
+    assert list(_silent_handlers(ast.parse(silent), Path("x.py"))) == ["x.py f ValueError", "x.py f suppress(Exception)"]
+    assert list(_silent_handlers(ast.parse(told), Path("x.py"))) == []
+
+
+def _silent_handlers(tree: ast.AST, path: Path, within: tuple[str, ...] = ()) -> Iterator[str]:
+    """`file function what` of every handler that neither raises nor uses its error, and of every suppress()."""
+    for node in ast.iter_child_nodes(tree):
+        place = f"{path} {'.'.join(within)}"
+        if isinstance(node, ast.ExceptHandler) and not _tells(node):
+            yield f"{place} {ast.unparse(node.type) if node.type else 'everything'}"
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress"):
+            yield f"{place} suppress({', '.join(map(ast.unparse, node.args))})"
+        named = isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        yield from _silent_handlers(node, path, (*within, node.name) if named else within)
+
+
+def _tells(handler: ast.ExceptHandler) -> bool:
+    nodes = [node for statement in handler.body for node in ast.walk(statement)]
+    return any(isinstance(node, ast.Raise) or (isinstance(node, ast.Name) and node.id == handler.name) for node in nodes)
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
