@@ -37,31 +37,9 @@ TOLD_CODES = {"57P04", "58P01", "58P02", "58P03"}
 """Of classes that are retried: the database was dropped, files of the server are gone or not its own."""
 
 TOLD_CLASSES = {
-    *(
-        "00",
-        "01",
-        "02",
-        "03",
-        "09",
-        "0A",
-        "0B",
-        "0F",
-        "0L",
-        "0P",
-        "0Z",
-        "10",
-        "20",
-        "21",
-        "22",
-        "23",
-        "24",
-        "25",
-        "26",
-        "27",
-        "28",
-    ),
-    *("2B", "2D", "2F", "34", "38", "39", "3B", "3D", "3F", "42", "44", "54", "55", "F0", "HV", "P0", "XX"),
-}
+    "01", "02", "03", "09", "0A", "0B", "0F", "0L", "0P", "0Z", "10", "20", "21", "22", "23", "24", "25", "26", "27", "28",
+    "2B", "2D", "2F", "34", "38", "39", "3B", "3D", "3F", "42", "44", "54", "55", "F0", "HV", "P0", "XX",
+}  # fmt: skip
 
 _NAMED_CODES = {code for name, code in vars(errorcodes).items() if name.isupper() and isinstance(code, str) and len(code) == 5}
 ALL_CODES = sorted(_NAMED_CODES - {"00000"})  # success
