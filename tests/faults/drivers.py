@@ -1,0 +1,185 @@
+"""Drivers of a hop in processes of their own, so that they can be killed, stopped and woken without the tests."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing.connection import Connection as Pipe
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+from relaybox import connections, errors
+from relaybox.confirmations import settle_hop
+from relaybox.routes import load_routes
+from relaybox.runners import ThreadRunner
+from relaybox.transfer import transfer_hop
+from tests.world import wait_until
+
+IDLE_IN_TRANSACTION_SECONDS = 1
+LOCK_TIMEOUT_SECONDS = 2
+"""How long the drivers of these tests wait for each other; a minute and ten seconds outside of tests."""
+
+THREADS = 2
+
+
+@dataclass(frozen=True)
+class Mission:
+    """What a driver does: transfer the hop until it is empty, then settle it. `services` is its libpq service file."""
+
+    routes: Path
+    services: Path
+    hop: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a driver ended: what it moved, or the error it raised."""
+
+    batch_count: int = 0
+    resumed_count: int = 0
+    error: str = ""
+    is_transient: bool = False
+
+    @property
+    def may_be_retried(self) -> bool:
+        """No error, or one that the orchestrator answers with another try."""
+        return not self.error or self.is_transient
+
+
+@dataclass(frozen=True)
+class Hit:
+    """The failpoint was reached, in this process, and the action follows."""
+
+    failpoint: str
+    pid: int
+
+
+class Driver:
+    """A driver in a process of its own, struck at failpoints."""
+
+    def __init__(self, mission: Mission, failpoints: str, directory: Path) -> None:
+        """Starts at once.
+
+        Args:
+            mission: what to do.
+            failpoints: as in RELAYBOX_FAILPOINTS.
+            directory: where the hits are written and where paused failpoints are released; one for each driver.
+        """
+        directory.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self._pipe, theirs = multiprocessing.Pipe(duplex=False)
+        environment = {
+            "RELAYBOX_ENVIRONMENT": "test",
+            "RELAYBOX_FAILPOINTS": failpoints,
+            "RELAYBOX_FAILPOINTS_DIRECTORY": str(directory),
+        }
+        self._process = _forkserver().Process(target=_drive_and_report, args=(mission, environment, theirs), daemon=True)
+        self._process.start()
+        theirs.close()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    def hits(self) -> list[Hit]:
+        try:
+            lines = (self._directory / "hits.jsonl").read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return []
+        return [Hit(hit["failpoint"], hit["pid"]) for hit in map(json.loads, lines)]
+
+    def wait_for_hit(self, count: int = 1) -> bool:
+        """Waits for so many hits; false when the driver ended without them."""
+        wait_until(lambda: len(self.hits()) >= count or not self.is_alive, f"hit {count} of driver {self.pid}")
+        return len(self.hits()) >= count
+
+    def wait_until_stopped(self) -> None:
+        """Until SIGSTOP took hold of all of it."""
+        wait_until(lambda: _state(self.pid) in {"T", "Z", ""}, f"driver {self.pid} is stopped")
+
+    def release(self, failpoint: str) -> None:
+        """Lets a paused driver go on."""
+        (self._directory / f"{failpoint}.go").touch()
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.is_alive:
+            os.kill(self.pid, number)
+
+    def outcome(self, deadline_seconds: float = 60.0) -> Outcome | None:
+        """How it ended; None when it was killed. Waits for the end."""
+        self._process.join(deadline_seconds)
+        assert not self.is_alive, f"driver {self.pid} did not end within {deadline_seconds} s"
+        try:
+            return self._pipe.recv() if self._pipe.poll() else None
+        except EOFError:
+            return None
+
+    def end(self) -> None:
+        """Kills what is left of it."""
+        self.signal(signal.SIGKILL)
+        self._process.join()
+        self._pipe.close()
+        self._process.close()
+
+
+@contextmanager
+def driver(mission: Mission, failpoints: str, directory: Path) -> Iterator[Driver]:
+    """A driver that is gone afterwards."""
+    running = Driver(mission, failpoints, directory)
+    try:
+        yield running
+    finally:
+        running.end()
+
+
+def drive(mission: Mission) -> Outcome:
+    """Carries out a mission in this process; an error of ours becomes part of the outcome."""
+    routes = load_routes(mission.routes)
+    hop = routes.hop(mission.hop)
+    try:
+        with patient_for_seconds():
+            summary = transfer_hop(hop, ThreadRunner(THREADS), recorded_by=f"driver {os.getpid()}")
+            settle_hop(routes.route(hop.route), hop, recorded_by=f"driver {os.getpid()}")
+    except errors.RelayboxError as error:
+        return Outcome(error=f"{type(error).__name__}: {error}", is_transient=isinstance(error, errors.Transient))
+    return Outcome(summary.batch_count, summary.resumed_count)
+
+
+@contextmanager
+def patient_for_seconds() -> Iterator[None]:
+    """Sessions opened meanwhile wait for locks, and may idle in a transaction, for seconds only."""
+    usual = connections.IDLE_IN_TRANSACTION_SECONDS, connections.LOCK_TIMEOUT_SECONDS
+    connections.IDLE_IN_TRANSACTION_SECONDS, connections.LOCK_TIMEOUT_SECONDS = IDLE_IN_TRANSACTION_SECONDS, LOCK_TIMEOUT_SECONDS
+    try:
+        yield
+    finally:
+        connections.IDLE_IN_TRANSACTION_SECONDS, connections.LOCK_TIMEOUT_SECONDS = usual
+
+
+@cache
+def _forkserver() -> ForkServerContext:
+    """Forks drivers from a process that has the library loaded and no session open: 10 ms instead of half a second."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
+
+
+def _drive_and_report(mission: Mission, environment: Mapping[str, str], pipe: Pipe) -> None:
+    os.environ.update(environment, PGSERVICEFILE=str(mission.services))
+    pipe.send(drive(mission))
+
+
+def _state(pid: int) -> str:
+    """The process's state letter, such as T for stopped; empty when it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""

@@ -1,0 +1,185 @@
+"""Where a cell runs: two clusters that live long, and for each cell three fresh databases, cloned from empty stores."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg2
+import yaml
+
+from relaybox.local.clusters import Cluster, create_cluster, write_service_file
+from relaybox.routes import Hop, Route, Routes, load_routes
+from relaybox.schema import initialise_store
+from tests.faults.drivers import Mission
+from tests.faults.proxy import Proxy
+
+STORES = ("airline", "hub", "analytics")
+
+LAYOUTS: Mapping[str, Mapping[str, str]] = {
+    "outbox": {"airline": "source", "hub": "destination", "analytics": "destination"},
+    "log": {"airline": "source", "hub": "source", "analytics": "destination"},
+}
+"""Which cluster holds which store, so that the hop under test always goes from `source` to `destination`."""
+
+TESTED_HOP = {"outbox": "flights/1", "log": "flights/2"}
+
+SETTINGS = {
+    "shared_buffers": "32MB",
+    "max_wal_size": "2GB",
+    "wal_writer_delay": "10s",  # a killed cluster loses every commit that nobody waited for
+    "autovacuum": "off",  # thousands of short-lived databases would keep it busy
+}
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """The clusters `source` and `destination`, each with a proxy in front that the drivers under test go through."""
+
+    clusters: Mapping[str, Cluster]
+    proxies: Mapping[str, Proxy]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Three empty stores with the route `flights`; PGSERVICEFILE of this process names them, past the proxies."""
+
+    sides: Clusters
+    kind: str  # outbox | log
+    directory: Path
+    databases: Mapping[str, str]
+
+    @property
+    def routes(self) -> Routes:
+        return load_routes(self.routes_file)
+
+    @property
+    def route(self) -> Route:
+        return self.routes.route("flights")
+
+    @property
+    def hop(self) -> Hop:
+        """The hop under test."""
+        return self.routes.hop(TESTED_HOP[self.kind])
+
+    @property
+    def routes_file(self) -> Path:
+        return self.directory / "relaybox.yaml"
+
+    @property
+    def services_file(self) -> Path:
+        return self.directory / "services.conf"
+
+    @property
+    def proxied_services_file(self) -> Path:
+        return self.directory / "proxied.conf"
+
+    def mission(self, hop: str = "", *, proxied: bool = False) -> Mission:
+        """To move a hop (the one under test by default) and settle it."""
+        services = self.proxied_services_file if proxied else self.services_file
+        return Mission(self.routes_file, services, hop or self.hop.name)
+
+    def administer(self, side: str, statement: str, *arguments: object) -> list[tuple[object, ...]]:
+        """Runs a statement in the database `postgres` of a cluster."""
+        return administer(self.sides.clusters[side], statement, *arguments)
+
+    def database(self, side: str) -> str:
+        """The database of the hop under test in a cluster."""
+        return self.databases[self.hop.source.name if side == "source" else self.hop.destination.name]
+
+
+@contextmanager
+def running_clusters(directory: Path, *, segment_rows: int) -> Iterator[Clusters]:
+    """Both clusters with their templates and proxies. They end with the context.
+
+    Args:
+        directory: for their data and files.
+        segment_rows: small enough that segments are made while a cell runs.
+    """
+    with ExitStack() as stack:
+        clusters = {side: create_cluster(side, directory / side, settings=SETTINGS) for side in ("source", "destination")}
+        for cluster in clusters.values():
+            stack.callback(cluster.remove)
+            cluster.start()
+        _make_templates(clusters, directory, segment_rows)
+        proxies = {side: stack.enter_context(Proxy(cluster.host, cluster.port)) for side, cluster in clusters.items()}
+        yield Clusters(clusters, proxies)
+
+
+@contextmanager
+def fresh_place(sides: Clusters, kind: str, directory: Path, *, batch_rows: int) -> Iterator[Place]:
+    """Three databases that are gone afterwards; a batch has `batch_rows` messages at most, in two slices."""
+    directory.mkdir(parents=True, exist_ok=True)
+    name = f"cell_{next(_numbers)}"
+    place = Place(sides, kind, directory, {store: f"{name}_{store}" for store in STORES})
+    _each(LAYOUTS[kind], lambda store, side: place.administer(side, f"create database {name}_{store} template template_{store}"))
+    _write_routes(place.routes_file, batch_rows)
+    for path, proxied in ((place.services_file, False), (place.proxied_services_file, True)):
+        write_service_file(path, {store: _parameters(place, store, proxied=proxied) for store in STORES})
+    try:
+        with _environment(PGSERVICEFILE=str(place.services_file)):
+            yield place
+    finally:
+        for side in ("source", "destination"):
+            sides.proxies[side].reset()
+            sides.proxies[side].heal()
+            sides.clusters[side].start()
+        _each(LAYOUTS[kind], lambda store, side: place.administer(side, f"drop database {name}_{store} with (force)"))
+
+
+def administer(cluster: Cluster, statement: str, *arguments: object) -> list[tuple[object, ...]]:
+    with closing(psycopg2.connect(**cluster.parameters("postgres"))) as connection:
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute(statement, arguments or None)
+            return list(cursor.fetchall()) if cursor.description else []
+
+
+def _parameters(place: Place, store: str, *, proxied: bool) -> dict[str, str]:
+    side = LAYOUTS[place.kind][store]
+    parameters = place.sides.clusters[side].parameters(place.databases[store])
+    return parameters | {"port": str(place.sides.proxies[side].port)} if proxied else parameters
+
+
+def _make_templates(clusters: Mapping[str, Cluster], directory: Path, segment_rows: int) -> None:
+    """An initialised, empty database template_STORE in every cluster that may hold the store."""
+    _write_routes(directory / "relaybox.yaml", 1000)
+    routes = load_routes(directory / "relaybox.yaml")
+    needed = {(store, side) for layout in LAYOUTS.values() for store, side in layout.items()}
+    for store, side in sorted(needed):
+        administer(clusters[side], f"create database template_{store}")
+        write_service_file(directory / "services.conf", {store: clusters[side].parameters(f"template_{store}")})
+        with _environment(PGSERVICEFILE=str(directory / "services.conf")):
+            initialise_store(routes.stores[store], routes, segment_rows=segment_rows)
+
+
+def _write_routes(path: Path, batch_rows: int) -> None:
+    limits = {"batch_rows": batch_rows, "slice_rows": max(1, batch_rows // 2), "slice_timeout_seconds": 30}
+    flights = {"topics": ["flights"], "path": list(STORES), "limits": limits}
+    path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": {"flights": flights}}))
+
+
+def _each(layout: Mapping[str, str], act: Callable[[str, str], object]) -> None:
+    with ThreadPoolExecutor(len(layout)) as pool:
+        list(pool.map(act, layout.keys(), layout.values()))
+
+
+@contextmanager
+def _environment(**variables: str) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
