@@ -1,7 +1,9 @@
 -- Makes outbox segments ahead of the sequence. Producers are not blocked: ATTACH takes SHARE UPDATE EXCLUSIVE only.
--- Rows that fell into outbox_overflow become a segment of their own. Returns the names of the segments made.
+-- Rows that fell into outbox_overflow become a segment of their own. Returns the names of the segments made: none where a
+-- long transaction holds a table that is needed. Nobody waits for it: what no segment covers goes into the overflow meanwhile.
 create or replace function relaybox.ensure_outbox_segments(ahead_count integer default 4) returns text[]
 language plpgsql volatile
+set lock_timeout = '200ms' -- producers wait as long behind the lock that is waited for
 as $$
 declare
     size bigint := (select s.segment_rows from relaybox.store s);
@@ -12,32 +14,36 @@ declare
     segment text;
     upper_end bigint;
 begin
-    -- one maker at a time; the key is the oid of the table
-    perform pg_advisory_xact_lock('relaybox.outbox'::regclass::oid::bigint);
-    covered := relaybox.outbox_covered();
-    select max(o.seq) into overflow_last from relaybox.outbox_overflow o;
-    if overflow_last is not null then
-        -- ACCESS EXCLUSIVE on the outbox for a moment: only after an outage longer than all the segments made ahead
-        lock table relaybox.outbox in access exclusive mode;
+    begin
+        -- one maker at a time; the key is the oid of the table
+        perform pg_advisory_xact_lock('relaybox.outbox'::regclass::oid::bigint);
+        covered := relaybox.outbox_covered();
         select max(o.seq) into overflow_last from relaybox.outbox_overflow o;
-        segment := format('outbox_s%s', lpad((covered / size)::text, 6, '0'));
-        overflow_last := (overflow_last / size + 1) * size;
-        alter table relaybox.outbox detach partition relaybox.outbox_overflow;
-        execute format('alter table relaybox.outbox_overflow rename to %I', segment);
-        execute format('alter table relaybox.outbox attach partition relaybox.%I for values from (%s) to (%s)', segment, covered, overflow_last);
-        create table relaybox.outbox_overflow partition of relaybox.outbox default;
-        made := made || segment;
-        covered := overflow_last;
-    end if;
-    while covered < next_seq + ahead_count * size loop
-        -- a jump of the sequence is covered by one wide segment
-        upper_end := greatest(covered + size, next_seq / size * size);
-        segment := format('outbox_s%s', lpad((covered / size)::text, 6, '0'));
-        execute format('create table relaybox.%I (like relaybox.outbox including defaults including constraints)', segment);
-        execute format('alter table relaybox.outbox attach partition relaybox.%I for values from (%s) to (%s)', segment, covered, upper_end);
-        made := made || segment;
-        covered := upper_end;
-    end loop;
+        if overflow_last is not null then
+            -- ACCESS EXCLUSIVE on the outbox for a moment: only after an outage longer than all the segments made ahead
+            lock table relaybox.outbox in access exclusive mode;
+            select max(o.seq) into overflow_last from relaybox.outbox_overflow o;
+            segment := format('outbox_s%s', lpad((covered / size)::text, 6, '0'));
+            overflow_last := (overflow_last / size + 1) * size;
+            alter table relaybox.outbox detach partition relaybox.outbox_overflow;
+            execute format('alter table relaybox.outbox_overflow rename to %I', segment);
+            execute format('alter table relaybox.outbox attach partition relaybox.%I for values from (%s) to (%s)', segment, covered, overflow_last);
+            create table relaybox.outbox_overflow partition of relaybox.outbox default;
+            made := made || segment;
+            covered := overflow_last;
+        end if;
+        while covered < next_seq + ahead_count * size loop
+            -- a jump of the sequence is covered by one wide segment
+            upper_end := greatest(covered + size, next_seq / size * size);
+            segment := format('outbox_s%s', lpad((covered / size)::text, 6, '0'));
+            execute format('create table relaybox.%I (like relaybox.outbox including defaults including constraints)', segment);
+            execute format('alter table relaybox.outbox attach partition relaybox.%I for values from (%s) to (%s)', segment, covered, upper_end);
+            made := made || segment;
+            covered := upper_end;
+        end loop;
+    exception when lock_not_available then
+        made := '{}';
+    end;
     return made;
 end
 $$;

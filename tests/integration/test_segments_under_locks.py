@@ -1,0 +1,40 @@
+"""Making segments waits for nobody: a transaction left open, or a dump that runs for hours, delays neither hop nor producers."""
+
+from __future__ import annotations
+
+from tests.world import World, insert
+
+OVERFLOW_ROWS = "select count(*) from relaybox.outbox_overflow"
+
+
+def jump(world: World, seq: int) -> None:
+    world.query("airline", "select setval('relaybox.outbox_seq', %s)", seq)
+
+
+def test_g2_rows_of_the_overflow_are_moved_while_a_transaction_is_open(world: World) -> None:
+    """A producer that is still open keeps the overflow from becoming a segment, and nothing else from moving."""
+    with world.session() as held:
+        insert(held, "held")
+        jump(world, 200_000)
+        world.send("in the overflow")
+        world.transfer()
+        assert world.payloads() == ["in the overflow"]
+        assert world.value("airline", OVERFLOW_ROWS) == 1
+        held.commit()
+    world.transfer()
+    assert world.payloads() == ["in the overflow", "held"]
+    assert world.value("airline", OVERFLOW_ROWS) == 0
+
+
+def test_g2_a_long_reader_of_the_outbox_keeps_no_hop_waiting(world: World) -> None:
+    """A dump holds all tables when the next segment is due: it is made by a later run."""
+    with world.session() as dump, dump.cursor() as cursor:
+        cursor.execute("lock table relaybox.outbox in access share mode")
+        jump(world, 30_000)
+        world.send("a")
+        world.transfer()
+        covered = world.value("airline", "select relaybox.outbox_covered()")
+        dump.rollback()
+    world.transfer()
+    assert world.payloads() == ["a"]
+    assert world.value("airline", "select relaybox.outbox_covered()") > covered
