@@ -35,11 +35,24 @@ CREATE TABLE relaybox.batch (
     timeline integer NOT NULL,
     next_xid xid8 NOT NULL,
     planned_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    CONSTRAINT batch_has_slices CHECK ((jsonb_array_length(slices) >= 1)),
+    generation integer DEFAULT 1 NOT NULL,
+    adopted boolean DEFAULT false NOT NULL,
+    xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    CONSTRAINT batch_has_slices CHECK ((adopted = (jsonb_array_length(slices) = 0))),
     CONSTRAINT batch_positions_dense CHECK (((((last_position - first_position) + 1) = row_count) AND (first_position >= 1))),
-    CONSTRAINT batch_range_not_empty CHECK (((batch >= 1) AND (row_count >= 1) AND (reads_through > reads_after))),
+    CONSTRAINT batch_range_not_empty CHECK (((batch >= 1) AND (row_count >= 1) AND (adopted OR (reads_through > reads_after)))),
     CONSTRAINT pair_is_whole CHECK ((((lower IS NULL) = (upper IS NULL)) AND ((upper IS NULL) = (pair_last_seq IS NULL)))),
     CONSTRAINT pair_moves_forward CHECK (((pg_snapshot_xmin(upper) >= pg_snapshot_xmin(lower)) AND (pg_snapshot_xmax(upper) >= pg_snapshot_xmax(lower))))
+);
+
+CREATE TABLE relaybox.attestation (
+    attested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    attested_by text NOT NULL,
+    reason text NOT NULL,
+    from_system_identifier bigint NOT NULL,
+    from_timeline integer NOT NULL,
+    system_identifier bigint NOT NULL,
+    timeline integer NOT NULL
 );
 
 CREATE TABLE relaybox.confirmation (
@@ -53,6 +66,29 @@ CREATE TABLE relaybox.confirmation (
     CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['received'::text, 'settled'::text])))
 );
 
+CREATE TABLE relaybox.generation (
+    hop text NOT NULL,
+    generation integer NOT NULL,
+    begun_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    begun_by text NOT NULL,
+    reason text NOT NULL,
+    adopted_from bigint NOT NULL,
+    adopted_through bigint NOT NULL,
+    anchor_seq bigint NOT NULL,
+    undelivered_count bigint NOT NULL,
+    ghost_count bigint NOT NULL
+);
+
+CREATE TABLE relaybox.ghost (
+    hop text NOT NULL,
+    "position" bigint NOT NULL,
+    generation integer NOT NULL,
+    message_id uuid NOT NULL,
+    sender text NOT NULL,
+    topic text NOT NULL,
+    sent_at timestamp with time zone NOT NULL
+);
+
 CREATE TABLE relaybox.hop_in (
     hop_id integer NOT NULL,
     hop text NOT NULL,
@@ -60,6 +96,7 @@ CREATE TABLE relaybox.hop_in (
     published_batch bigint DEFAULT 0 NOT NULL,
     published_position bigint DEFAULT 0 NOT NULL,
     registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    generation integer DEFAULT 1 NOT NULL,
     CONSTRAINT published_never_negative CHECK (((published_batch >= 0) AND (published_position >= 0)))
 );
 
@@ -85,6 +122,10 @@ CREATE TABLE relaybox.hop_out (
     system_identifier bigint NOT NULL,
     timeline integer NOT NULL,
     registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    generation integer DEFAULT 1 NOT NULL,
+    anchor_seq bigint DEFAULT 0 NOT NULL,
+    undelivered int8multirange DEFAULT '{}'::int8multirange NOT NULL,
+    resend_through bigint DEFAULT 0 NOT NULL,
     CONSTRAINT outbox_hop_names_its_topics CHECK (((reads_log IS NULL) = ((cardinality(topics) > 0) AND (topics IS NOT NULL)))),
     CONSTRAINT planned_never_negative CHECK (((batch >= 0) AND ("position" >= 0))),
     CONSTRAINT policy_is_known CHECK ((policy = ANY (ARRAY['received'::text, 'cascade'::text]))),
@@ -208,11 +249,20 @@ ALTER TABLE ONLY relaybox.outbox ATTACH PARTITION relaybox.outbox_overflow DEFAU
 ALTER TABLE ONLY relaybox.arrival
     ADD CONSTRAINT arrival_pkey PRIMARY KEY (hop_id, batch);
 
+ALTER TABLE ONLY relaybox.attestation
+    ADD CONSTRAINT attestation_pkey PRIMARY KEY (attested_at);
+
 ALTER TABLE ONLY relaybox.batch
     ADD CONSTRAINT batch_pkey PRIMARY KEY (hop, batch);
 
 ALTER TABLE ONLY relaybox.confirmation
     ADD CONSTRAINT confirmation_pkey PRIMARY KEY (hop, state, through_position);
+
+ALTER TABLE ONLY relaybox.generation
+    ADD CONSTRAINT generation_pkey PRIMARY KEY (hop, generation);
+
+ALTER TABLE ONLY relaybox.ghost
+    ADD CONSTRAINT ghost_pkey PRIMARY KEY (hop, "position");
 
 ALTER TABLE ONLY relaybox.hop_in
     ADD CONSTRAINT hop_arrives_once UNIQUE (hop);
@@ -264,6 +314,12 @@ ALTER TABLE ONLY relaybox.arrival
 
 ALTER TABLE ONLY relaybox.batch
     ADD CONSTRAINT batch_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox.hop_out(hop);
+
+ALTER TABLE ONLY relaybox.generation
+    ADD CONSTRAINT generation_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox.hop_out(hop);
+
+ALTER TABLE ONLY relaybox.ghost
+    ADD CONSTRAINT ghost_of_a_generation FOREIGN KEY (hop, generation) REFERENCES relaybox.generation(hop, generation);
 
 ALTER TABLE ONLY relaybox.hop_out
     ADD CONSTRAINT reads_log_of_a_hop_that_arrives_here FOREIGN KEY (reads_log) REFERENCES relaybox.hop_in(hop_id);

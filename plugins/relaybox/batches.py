@@ -17,11 +17,15 @@ HOLE_FACTOR = 8
 
 @dataclass(frozen=True)
 class Bucket:
-    """Rows of a pair counted together: `row_count` rows with seq in [first_seq, last_seq]."""
+    """Rows of a pair counted together: `row_count` rows with seq in [first_seq, last_seq].
+
+    Between two runs lie rows that were delivered before: no slice reads across.
+    """
 
     first_seq: int
     last_seq: int
     row_count: int
+    run: int = 0
 
 
 @dataclass(frozen=True)
@@ -76,10 +80,15 @@ class Batch:
     last_position: int
     row_count: int
     slices: tuple[Slice, ...]
+    generation: int
     system_identifier: int
     timeline: int
     next_xid: int
     planned_at: datetime
+
+
+EVERYTHING = ("1:1:", "9223372036854775807:9223372036854775807:")
+"""The pair of a batch whose rows are all settled, no matter when they were written (every_transaction.sql)."""
 
 
 def bucket_seqs(batch_rows: int, slice_rows: int) -> int:
@@ -101,7 +110,7 @@ def cut_batch(
         reads_after: seq after which this batch reads (exclusive).
         first_position: position of the batch's first row.
         batch_rows: most rows of a batch.
-        slice_rows: wished rows of a slice; a slice has at most this plus one bucket, and ends before a wide hole.
+        slice_rows: wished rows of a slice; a slice has at most this plus one bucket, and ends with its run and before a wide hole.
 
     Returns:
         The cut, or None when there is no row.
@@ -135,7 +144,8 @@ def _cut_slices(buckets: Iterable[Bucket], *, first_position: int, slice_rows: i
 def _runs(buckets: list[Bucket], slice_rows: int) -> Iterator[list[Bucket]]:
     run, row_count = [buckets[0]], buckets[0].row_count
     for before, bucket in pairwise(buckets):
-        if row_count >= slice_rows or bucket.first_seq - before.last_seq > HOLE_FACTOR * slice_rows:
+        wide_hole = bucket.first_seq - before.last_seq > HOLE_FACTOR * slice_rows
+        if row_count >= slice_rows or wide_hole or bucket.run != before.run:
             yield run
             run, row_count = [], 0
         run.append(bucket)

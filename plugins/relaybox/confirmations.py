@@ -65,6 +65,7 @@ def confirm_arrived(source: Connection, destination: Connection, hop: Hop, *, re
 def _is_received(source: Connection, hop: Hop, arrived: Arrived) -> bool:
     """Whether the source has this very arrival confirmed, in a short transaction of its own."""
     with store_errors(hop.source.name, f"reading the confirmations of hop {hop.name}"), source.cursor() as cursor:
+        cursor.execute("select relaybox.require_writable_primary()")
         cursor.execute(
             """
             select exists (

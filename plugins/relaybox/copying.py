@@ -42,6 +42,7 @@ class CopyOrder:
     source_service: str
     destination: str
     destination_service: str
+    generation: int
     batch: int
     plan_id: UUID
     attempt: int
@@ -72,6 +73,7 @@ def copy_order(hop: Hop, batch: Batch, *, attempt: int, log_id: int, reads_log: 
         source_service=hop.source.service,
         destination=hop.destination.name,
         destination_service=hop.destination.service,
+        generation=batch.generation,
         batch=batch.batch,
         plan_id=batch.plan_id,
         attempt=attempt,
@@ -165,8 +167,8 @@ def _copy_rows(destination: Connection, order: CopyOrder, slice_: Slice, name: s
                 )
             with store_errors(order.destination, _doing(order, slice_)):
                 cursor.execute(
-                    "select relaybox.accept_slice(%s, %s, %s, %s, %s, %s)",
-                    (order.log_id, order.batch, slice_.slice, str(order.plan_id), row_count, order.attempt),
+                    "select relaybox.accept_slice(%s, %s, %s, %s, %s, %s, %s)",
+                    (order.log_id, order.generation, order.batch, slice_.slice, str(order.plan_id), row_count, order.attempt),
                 )
                 reach("slice.accepted", destination)
                 commit(destination, "slice")

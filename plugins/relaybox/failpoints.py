@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
 
 FAILPOINTS: Mapping[str, str] = {
+    "generation.begun": "destination: a new generation begun, older staged rows removed",
+    "generation.committing": "destination: COMMIT of the new generation not sent yet",
+    "generation.committed": "destination: new generation durable",
+    "reanchor.recorded": "source: new generation, or what to send again, written",
+    "reanchor.committing": "source: COMMIT of the reanchoring not sent yet",
+    "reanchor.committed": "source: new generation durable, destination not told yet",
+    "attest.recorded": "source: new fingerprint written",
+    "attest.committing": "source: COMMIT of the attestation not sent yet",
+    "attest.committed": "source: new fingerprint durable",
     "outbox_segments.made": "source: segments of the outbox made, not committed",
     "outbox_segments.committing": "source: COMMIT of outbox segments not sent yet",
     "outbox_segments.committed": "source: outbox segments committed",

@@ -15,7 +15,10 @@ from relaybox.batches import Slice
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """A batch as its source planned it, with all that is needed to read its slices again."""
+    """A batch as its source planned it, with all that is needed to read its slices again.
+
+    `adopted`: the source lost its plan; only where it stands at the destination is known, and it has no slices.
+    """
 
     batch: int
     plan_id: UUID
@@ -27,6 +30,7 @@ class PlannedBatch:
     first_position: int
     last_position: int
     slices: tuple[Slice, ...]
+    adopted: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,7 @@ def _planned(row: Any) -> PlannedBatch:
         first_position=row.first_position,
         last_position=row.last_position,
         slices=tuple(Slice(*slice_) for slice_ in row.slices),
+        adopted=row.adopted,
     )
 
 
@@ -169,5 +174,5 @@ def _batch_contradictions(planned: Mapping[int, PlannedBatch], published: Publis
             f"batch {published.batch} is published at positions {published.first_position} to {published.last_position}, "
             f"planned were {plan.first_position} to {plan.last_position}"
         )
-    if published.receipt_count != len(plan.slices):
+    if published.receipt_count != len(plan.slices) and not plan.adopted:
         yield f"batch {published.batch} is published with {published.receipt_count} receipts of {len(plan.slices)} slices"

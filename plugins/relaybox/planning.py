@@ -7,15 +7,14 @@ came back without a warning: that flush makes every row of the batch durable fir
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from psycopg2.extras import Json, NamedTupleCursor
 
 from relaybox import errors
-from relaybox.batches import Batch, Bucket, Cut, Slice, bucket_seqs, cut_batch, cut_log
+from relaybox.batches import EVERYTHING, Batch, Bucket, Cut, Slice, bucket_seqs, cut_batch, cut_log
 from relaybox.connections import commit_durably, one_row, store_errors
 from relaybox.failpoints import reach
 
@@ -33,6 +32,7 @@ class Arrived:
     """What the destination has published of a hop: its newest batch (0: none) and that batch's last position and plan."""
 
     log_id: int
+    generation: int
     batch: int
     position: int
     plan_id: UUID | None
@@ -105,8 +105,10 @@ def _plan(source: Connection, hop: Hop, arrived: Arrived, counted: CountedRest |
         head = one_row(cursor)
         reach("plan.locked", source)
         _require_common_history(hop, head, arrived)
+        if head.resend_through and arrived.batch >= head.resend_through:
+            cursor.execute("select relaybox.end_resending(%s)", (hop.name,))
         if head.batch > arrived.batch:
-            batch = read_batch(source, hop.name, head.batch)
+            batch = read_batch(source, hop.name, arrived.batch + 1)
             return Planned(batch, _begin_attempt(cursor, hop.name), resumed=True)
         if head.batch > head.received_batch:
             raise errors.PlanRefused(f"hop {hop.name}: batch {head.batch} has arrived but is not confirmed yet.")
@@ -122,9 +124,11 @@ def _plan(source: Connection, hop: Hop, arrived: Arrived, counted: CountedRest |
 
 def _require_common_history(hop: Hop, head: Any, arrived: Arrived) -> None:
     source, destination = hop.source.name, hop.destination.name
-    if arrived.batch > head.batch:
+    if arrived.generation > head.generation:
+        lost, why = source, f"{source} is in generation {head.generation} of it, {destination} in generation {arrived.generation}"
+    elif arrived.batch > head.batch:
         lost, why = source, f"ledger of {source} ends at batch {head.batch}, {destination} has published batch {arrived.batch}"
-    elif arrived.batch < head.received_batch:
+    elif arrived.batch < head.received_batch and arrived.batch >= head.resend_through:
         lost, why = (
             destination,
             f"{source} has batch {head.received_batch} confirmed, {destination} ends at batch {arrived.batch}",
@@ -133,7 +137,7 @@ def _require_common_history(hop: Hop, head: Any, arrived: Arrived) -> None:
         return
     raise errors.HistoryLost(
         f"hop {hop.name} {source}->{destination}: {why}. {lost} lost history; nothing was moved.",
-        next_step=f"Compare the stores with: relaybox verify {hop.route}",
+        next_step=f"See what is missing with: relaybox reanchor {hop.name}",
     )
 
 
@@ -157,7 +161,7 @@ def _plan_log(cursor: Any, hop: Hop, head: Any) -> tuple[None, Cut, None] | None
         raise errors.HistoryLost(
             f"hop {hop.name}: it has read {hop.source.name}'s log through position {log.reads_after}, "
             f"but that log now ends at {log.published_position}. {hop.source.name} lost history; nothing was moved.",
-            next_step=f"Compare the stores with: relaybox verify {hop.route}",
+            next_step=f"First repair the hop before it. See what is missing here with: relaybox reanchor {hop.name}",
         )
     cut = cut_log(
         reads_after=log.reads_after,
@@ -176,7 +180,7 @@ def _plan_outbox(cursor: Any, hop: Hop, head: Any, counted: CountedRest | None) 
     if counted and wanted == (counted.lower, counted.upper, counted.topics, counted.reads_after, counted.bucket_seqs):
         buckets, whole = list(counted.buckets), True
     else:
-        buckets, whole = _count_rows(cursor, hop, pair, head.topics, width), pair.last_seq is None
+        buckets, whole = _count_rows(cursor, hop, head, pair, width), pair.last_seq is None
     cut = cut_batch(
         buckets,
         reads_after=pair.reads_after,
@@ -189,15 +193,23 @@ def _plan_outbox(cursor: Any, hop: Hop, head: Any, counted: CountedRest | None) 
         return None
     left = tuple(bucket for bucket in buckets if bucket.first_seq > cut.reads_through)
     rest = CountedRest(pair.lower, pair.upper, topics, cut.reads_through, width, left) if whole and left else None
+    if (pair.lower, pair.upper) == EVERYTHING:
+        cut = replace(cut, pair_exhausted=True)  # what is left of the undelivered is kept with the hop, not with a pair
     last_seq = buckets[-1].last_seq if pair.last_seq is None else pair.last_seq
     return _Pair(pair.lower, pair.upper, last_seq, cut.reads_after), cut, rest
 
 
 def _next_pair(cursor: Any, hop: Hop, head: Any) -> _Pair:
-    """The rest of the newest batch's pair, else a new one from the last upper snapshot to this moment."""
+    """What a new generation found undelivered, the rest of the newest batch's pair, or a new one up to this moment."""
+    if head.undelivered != "{}":
+        cursor.execute("select lower(%s::int8multirange) - 1 as reads_after", (head.undelivered,))
+        return _Pair(*EVERYTHING, None, one_row(cursor).reads_after)
     cursor.execute(
-        "select lower, upper, pair_last_seq, reads_through from relaybox.batch where hop = %s and batch = %s and not pair_exhausted",
-        (hop.name, head.batch),
+        """
+        select lower, upper, pair_last_seq, reads_through from relaybox.batch
+        where hop = %s and batch = %s and generation = %s and not pair_exhausted
+        """,
+        (hop.name, head.batch, head.generation),
     )
     if rest := one_row(cursor):
         return _Pair(rest.lower, rest.upper, rest.pair_last_seq, rest.reads_through)
@@ -206,13 +218,18 @@ def _next_pair(cursor: Any, hop: Hop, head: Any) -> _Pair:
     return _Pair(head.lower, one_row(cursor).now, None, 0)
 
 
-def _count_rows(cursor: Any, hop: Hop, pair: _Pair, topics: Sequence[str], width: int) -> list[Bucket]:
-    if pair.last_seq is None:
-        cursor.execute("select * from relaybox.outbox_buckets(%s, %s, %s, %s)", (pair.lower, pair.upper, topics, width))
+def _count_rows(cursor: Any, hop: Hop, head: Any, pair: _Pair, width: int) -> list[Bucket]:
+    if (pair.lower, pair.upper) == EVERYTHING:
+        cursor.execute("select * from relaybox.undelivered_buckets(%s, %s, %s)", (head.undelivered, head.topics, width))
+    elif pair.last_seq is None:
+        cursor.execute(
+            "select * from relaybox.outbox_buckets(%s, %s, %s, %s, %s)",
+            (pair.lower, pair.upper, head.topics, width, head.anchor_seq),
+        )
     else:
         cursor.execute(
             "select * from relaybox.outbox_buckets_after(%s, %s, %s, %s, %s, %s, %s)",
-            (pair.lower, pair.upper, topics, width, pair.reads_after, pair.last_seq, hop.limits.batch_rows + 1),
+            (pair.lower, pair.upper, head.topics, width, pair.reads_after, pair.last_seq, hop.limits.batch_rows + 1),
         )
     return [Bucket(*row) for row in cursor.fetchall()]
 
@@ -273,6 +290,7 @@ def _batch(row: Any) -> Batch:
         last_position=row.last_position,
         row_count=row.row_count,
         slices=tuple(Slice(*s) for s in slices),
+        generation=row.generation,
         system_identifier=row.system_identifier,
         timeline=row.timeline,
         next_xid=int(row.next_xid),

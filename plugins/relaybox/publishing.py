@@ -36,7 +36,7 @@ def ask_destination(destination: Connection, hop: Hop) -> Arrived:
     with store_errors(hop.destination.name, f"asking how far hop {hop.name} has arrived"), destination.cursor() as cursor:
         cursor.execute(
             """
-            select i.hop_id, i.published_batch, i.published_position,
+            select i.hop_id, i.generation, i.published_batch, i.published_position,
                 (select a.plan_id from relaybox.arrival a where a.hop_id = i.hop_id and a.batch = i.published_batch)
             from relaybox.hop_in i where i.hop = %s
             """,
@@ -48,7 +48,8 @@ def ask_destination(destination: Connection, hop: Hop) -> Arrived:
         raise errors.UnknownHop(
             f"hop {hop.name} does not arrive in store {hop.destination.name}.", next_step="Run: relaybox init"
         )
-    return Arrived(row[0], row[1], row[2], None if row[3] is None else UUID(str(row[3])))
+    log_id, generation, batch, position, plan_id = row
+    return Arrived(log_id, generation, batch, position, None if plan_id is None else UUID(str(plan_id)))
 
 
 def durable_arrival(destination: Connection, hop: Hop, arrived: Arrived) -> Arrival:
@@ -74,6 +75,22 @@ def make_log_segments(destination: Connection, hop: Hop, *, log_id: int, through
         commit(destination, "log_segments")
 
 
+def begin_generation(destination: Connection, hop: Hop, *, log_id: int, generation: int) -> None:
+    """Has the destination begin a generation of the hop after its last published batch. Commits; idempotent.
+
+    Raises:
+        HistoryLost: the destination knows a newer generation.
+        NotDurable: COMMIT returned with a warning; run it again.
+    """
+    with (
+        store_errors(hop.destination.name, f"beginning generation {generation} of hop {hop.name}"),
+        destination.cursor() as cursor,
+    ):
+        cursor.execute("select relaybox.begin_generation(%s, %s)", (log_id, generation))
+        reach("generation.begun", destination)
+        commit_durably(destination, "generation")
+
+
 def publish_batch(destination: Connection, hop: Hop, batch: Batch, *, log_id: int) -> Arrival:
     """Makes a batch readable if every slice has its receipt and every row is there. Commits; idempotent.
 
@@ -86,9 +103,10 @@ def publish_batch(destination: Connection, hop: Hop, batch: Batch, *, log_id: in
         reach("publish.begin", destination)
         with destination.cursor(cursor_factory=NamedTupleCursor) as cursor:
             cursor.execute(
-                "select * from relaybox.publish_batch(%s, %s, %s, %s, %s, %s, %s, %s)",
+                "select * from relaybox.publish_batch(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
                 (
                     log_id,
+                    batch.generation,
                     batch.batch,
                     str(batch.plan_id),
                     batch.first_position,

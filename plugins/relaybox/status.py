@@ -227,7 +227,7 @@ def _hop_errors(hop: Hop, source: _Asked, destination: _Asked) -> Iterator[error
         yield errors.HistoryLost(
             f"hop {hop.name}: {hop.source.name} has batch {sending.received_batch} confirmed, "
             f"{hop.destination.name} ends at batch {receiving.published_batch}. {hop.destination.name} lost history.",
-            next_step=f"Compare the stores with: relaybox verify {hop.route}",
+            next_step=f"See what is missing with: relaybox reanchor {hop.name}",
         )
 
 

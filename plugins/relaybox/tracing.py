@@ -29,6 +29,7 @@ class Place(StrEnum):
     """How far a message is on a hop."""
 
     PASSED_OVER = "passed over"  # its topic is not the hop's, or was not when its time came
+    ADOPTED = "delivered before its source lost the ledger of it"
     WAITING = "not yet planned"
     PLANNED = "planned, not copied"
     COPIED = "copied, not published"
@@ -162,6 +163,8 @@ def _trace_hop(stores: _Stores, hop: Hop, reads: int, topic: str, message_id: UU
     if reading.state != "planned":
         passed = reading.state == "passed over" or topic not in hop.topics
         place = Place.PASSED_OVER if passed else Place.WAITING
+        if reading.state == "adopted":
+            place = Place.ADOPTED
         return HopTrace(hop.name, hop.source.name, hop.destination.name, place)
     arrivals = stores.rows(
         hop.destination,

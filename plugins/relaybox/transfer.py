@@ -19,7 +19,7 @@ from relaybox.copying import SliceCopied, copy_order
 from relaybox.events import emit
 from relaybox.failpoints import reach
 from relaybox.planning import CountedRest, Planned, plan_batch
-from relaybox.publishing import ask_destination, make_log_segments, publish_batch
+from relaybox.publishing import ask_destination, begin_generation, make_log_segments, publish_batch
 from relaybox.schema import open_store
 
 if TYPE_CHECKING:
@@ -145,6 +145,8 @@ class _Run:
         if planned is None:
             return False
         try:
+            if arrived.generation < planned.batch.generation:
+                begin_generation(self.destination, self.hop, log_id=arrived.log_id, generation=planned.batch.generation)
             byte_count = self._copy(planned, arrived.log_id)
             arrival = publish_batch(self.destination, self.hop, planned.batch, log_id=arrived.log_id)
         except (errors.SliceSuperseded, errors.StoreUnreachable, errors.StoreBusy, errors.SliceMissing) as error:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 from relaybox import errors
+from relaybox.adoption import NOTHING_ADOPTED, Adopted, compare_adopted, read_at_destination, read_at_source
 from relaybox.comparisons import Ledgers, Leg, Piece, hop_leg, whole_leg
 from relaybox.defects import LOSSES, Defect, DefectKind, compare_slice, reconcile
 from relaybox.ledgers import read_destination, read_source
@@ -40,6 +41,8 @@ class LegProof:
         in_flight: committed messages that are not published at the destination yet.
         delivery: R and UR by content.
         contradictions: what is wrong in or between the ledgers.
+        adopted_count: messages that were delivered under a ledger which the source lost; they are not in `sent`.
+        ghosts: ids of those of them that the source lost as well.
     """
 
     name: str
@@ -53,6 +56,8 @@ class LegProof:
     delivery: Delivery
     defects: tuple[Defect, ...]
     contradictions: tuple[str, ...]
+    adopted_count: int = 0
+    ghosts: tuple[UUID, ...] = ()
 
     @property
     def defect_count(self) -> int:
@@ -115,7 +120,10 @@ def verify_route(route: Route, *, progress: Callable[[VerifyProgress], None] = l
         digests = _Digests(sessions, [*legs, whole], progress)
         findings = _ask_findings(sessions, route, legs, whole)
         digests.wait()
-        proofs = [_prove(sessions, leg, digests, findings) for leg in legs]
+        proofs = [
+            _prove(sessions, leg, digests, findings, _compare_adopted(sessions, one))
+            for leg, one in zip(legs, ledgers, strict=True)
+        ]
         end_to_end = proofs[0] if whole is legs[0] else _prove(sessions, whole, digests, findings)
     named = {defect.message_id for proof in (*proofs, end_to_end) for defect in proof.defects}
     return RouteProof(
@@ -189,14 +197,25 @@ class _Digests:
         return self._asked[store.name, read].result()
 
 
-def _prove(sessions: Sessions, leg: Leg, digests: _Digests, findings: _Findings) -> LegProof:
+def _compare_adopted(sessions: Sessions, ledgers: Ledgers) -> Adopted:
+    planned, hop = ledgers.source.planned, ledgers.hop
+    if not any(batch.adopted for batch in planned):
+        return NOTHING_ADOPTED
+    doing = f"comparing what hop {hop.name} adopted"
+    rows = sessions.ask(hop.destination, doing, read_at_destination(ledgers.destination.log_id, planned)).result()
+    hashes, listed = sessions.ask(hop.source, doing, read_at_source(hop.name, rows)).result()
+    return compare_adopted(rows, hashes, listed)
+
+
+def _prove(sessions: Sessions, leg: Leg, digests: _Digests, findings: _Findings, adopted: Adopted = NOTHING_ADOPTED) -> LegProof:
     differing = [
         piece for piece in leg.pieces if digests.of(leg.source, piece.source) != digests.of(leg.destination, piece.destination)
     ]
     stranger_count, strangers = sessions.ask(leg.destination, "looking for rows beyond the ledger", _beyond(leg)).result()
     named = [defect for piece in differing for defect in _compare(sessions, leg, piece)]
     unbatched = findings.unbatched[leg.name].result() if leg.name in findings.unbatched else ()
-    defects = (*unbatched, *reconcile([*named, *strangers], doubled=findings.doubled[leg.name].result()))
+    doubled = findings.doubled[leg.name].result()
+    defects = (*unbatched, *reconcile([*named, *strangers, *adopted.defects], doubled=doubled))
     sent = sum(digests.of(leg.source, piece.source).row_count for piece in leg.pieces) + len(unbatched)
     received = sum(digests.of(leg.destination, piece.destination).row_count for piece in leg.pieces) + stranger_count
     lost = len({(defect.message_id, defect.position) for defect in defects if defect.kind in LOSSES})
@@ -212,6 +231,8 @@ def _prove(sessions: Sessions, leg: Leg, digests: _Digests, findings: _Findings)
         delivery=measure_delivery(sent=sent, unique_received=sent - lost, received=received),
         defects=defects,
         contradictions=(*leg.contradictions, *_miscounted(leg, digests)),
+        adopted_count=adopted.message_count,
+        ghosts=tuple(row.message_id for row in adopted.ghosts),
     )
 
 

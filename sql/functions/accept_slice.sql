@@ -1,16 +1,22 @@
 -- Last statement of a slice's transaction: the batch is still open, and the receipt is written with the rows.
 -- Locks the hop_in row FOR SHARE, so publish waits for slices in flight and a slice that wakes after publish is refused
--- (a plain SELECT would read stale state). READ COMMITTED only. Raises RB011 (another batch is due), RB015 (already published).
+-- (a plain SELECT would read stale state). READ COMMITTED only.
+-- Raises RB011 (another batch is due), RB015 (already published, or of an older generation).
 create or replace function relaybox.accept_slice(
-    log_id integer, batch_ bigint, slice_ integer, plan_id_ uuid, row_count_ bigint, attempt_ bigint
+    log_id integer, generation_ integer, batch_ bigint, slice_ integer, plan_id_ uuid, row_count_ bigint, attempt_ bigint
 )
 returns void
 language plpgsql volatile
 as $$
 declare
     published bigint;
+    generation_here integer;
 begin
-    select i.published_batch into published from relaybox.hop_in i where i.hop_id = log_id for share;
+    select i.published_batch, i.generation into published, generation_here from relaybox.hop_in i where i.hop_id = log_id for share;
+    if generation_here <> generation_ then
+        raise exception using errcode = 'RB015',
+            message = format('slice %s of batch %s is of generation %s, the hop is in generation %s here', slice_, batch_, generation_, generation_here);
+    end if;
     if published >= batch_ then
         raise exception using errcode = 'RB015',
             message = format('slice %s of batch %s came after batch %s was published', slice_, batch_, published);

@@ -18,12 +18,12 @@ begin
                 'hop %s: the destination holds batch %s, the ledger here ends at %s',
                 hop_name, batch_, (select h.batch from relaybox.hop_out h where h.hop = hop_name)
             ),
-            hint = 'The source lost history. Nothing was moved. Compare the stores with: relaybox verify ' || split_part(hop_name, '/', 1);
+            hint = 'The source lost history. Nothing was moved. See what is missing with: relaybox reanchor ' || hop_name;
     end if;
     if planned.plan_id <> plan_id_ then
         raise exception using errcode = 'RB012',
             message = format('hop %s: the destination holds batch %s with plan %s, the ledger here has plan %s', hop_name, batch_, plan_id_, planned.plan_id),
-            hint = 'The source lost history after this batch was sent. Compare the stores with: relaybox verify ' || split_part(hop_name, '/', 1);
+            hint = 'The source lost history after this batch was sent. See what is missing with: relaybox reanchor ' || hop_name;
     end if;
     insert into relaybox.confirmation (hop, state, through_position, through_batch, happened_at, recorded_by)
     values (hop_name, 'received', planned.last_position, batch_, happened_at_, recorded_by_)

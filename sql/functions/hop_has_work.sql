@@ -8,17 +8,22 @@ as $$
             h.batch > coalesce((
                 select max(c.through_batch) from relaybox.confirmation c where c.hop = hop_name and c.state = 'received'
             ), 0)
-            or not coalesce((select b.pair_exhausted from relaybox.batch b where b.hop = h.hop and b.batch = h.batch), true)
+            or h.undelivered <> '{}'
+            or not coalesce((
+                select b.pair_exhausted from relaybox.batch b
+                where b.hop = h.hop and b.batch = h.batch and b.generation = h.generation
+            ), true)
             or case
                 when h.reads_log is not null then
                     (select i.published_position from relaybox.hop_in i where i.hop_id = h.reads_log)
                     > coalesce((select b.reads_through from relaybox.batch b where b.hop = h.hop and b.batch = h.batch), 0)
                 else exists (
                     select from relaybox.outbox o
-                    where o.xid >= pg_snapshot_xmax(h.lower) and o.topic = any(h.topics)
+                    where o.xid >= pg_snapshot_xmax(h.lower) and o.xid < pg_snapshot_xmax(pg_current_snapshot())
+                        and o.topic = any(h.topics) and o.seq + 0 > h.anchor_seq
                 ) or exists (
                     select from relaybox.outbox o
-                    where o.xid = any(array(select x from pg_snapshot_xip(h.lower) x)) and o.topic = any(h.topics)
+                    where o.xid = any(array(select x from pg_snapshot_xip(h.lower) x)) and o.topic = any(h.topics) and o.seq + 0 > h.anchor_seq
                 )
             end
         from relaybox.hop_out h

@@ -4,7 +4,8 @@
 create or replace function relaybox.lock_hop(hop_name text)
 returns table (
     reads_log integer, topics text[], batch bigint, "position" bigint, lower pg_snapshot, attempt bigint,
-    received_batch bigint, system_identifier bigint, timeline integer, next_xid xid8
+    received_batch bigint, generation integer, anchor_seq bigint, undelivered int8multirange, resend_through bigint,
+    system_identifier bigint, timeline integer, next_xid xid8
 )
 language plpgsql volatile
 as $$
@@ -33,13 +34,16 @@ begin
                 hop_name, known.system_identifier, known.timeline, coalesce(pg_snapshot_xmax(known.lower), '3'::xid8),
                 here.system_identifier, here.timeline, here.next_xid
             ),
-            hint = 'The source was restored, promoted or replaced. Nothing was moved. Compare the stores with: relaybox verify '
-                || split_part(hop_name, '/', 1);
+            hint = format(
+                'The source was restored, promoted or replaced. Nothing was moved. If it lost nothing: relaybox attest %s. Else: relaybox reanchor %s',
+                (select s.store from relaybox.store s), hop_name
+            );
     end if;
     return query
     select
         known.reads_log, known.topics, known.batch, known.position, known.lower, known.attempt,
         coalesce((select max(c.through_batch) from relaybox.confirmation c where c.hop = hop_name and c.state = 'received'), 0),
+        known.generation, known.anchor_seq, known.undelivered, known.resend_through,
         here.system_identifier, here.timeline, here.next_xid;
 end
 $$;

@@ -1,7 +1,10 @@
 -- Rows of an outbox that became visible between two snapshots, counted in buckets of seq.
 -- The split: everything from lower's xmax on, plus the transactions that lower saw open and that have
 -- finished since. One transaction left open does not make every read start at its beginning.
-create or replace function relaybox.outbox_buckets(lower_ pg_snapshot, upper_ pg_snapshot, topics_ text[], bucket_seqs bigint)
+-- after_seq: the anchor of the hop's generation; 0 for the first one. `+ 0`: the index on xid is the narrow one, not the key.
+create or replace function relaybox.outbox_buckets(
+    lower_ pg_snapshot, upper_ pg_snapshot, topics_ text[], bucket_seqs bigint, after_seq bigint
+)
 returns table (first_seq bigint, last_seq bigint, row_count bigint)
 language sql stable parallel safe
 as $$
@@ -13,11 +16,13 @@ as $$
             and o.xid < pg_snapshot_xmax(upper_)
             and (o.xid < pg_snapshot_xmin(upper_) or pg_visible_in_snapshot(o.xid, upper_))
             and o.topic = any(topics_)
+            and o.seq + 0 > after_seq
         union all
         select o.seq
         from relaybox.outbox o
         where o.xid = any(array(select x from pg_snapshot_xip(lower_) x where pg_visible_in_snapshot(x, upper_)))
             and o.topic = any(topics_)
+            and o.seq + 0 > after_seq
     ) p
     group by p.seq / bucket_seqs
     order by 1

@@ -1,9 +1,9 @@
 -- Makes a batch readable: all slices have receipts of this plan and its rows are really there (counted, not believed).
 -- Locks the hop_in row FOR UPDATE, which also makes the caller's COMMIT wait for a standby when the batch was published before.
 -- Idempotent: a second call returns the first arrival.
--- Raises RB011 (batch does not follow), RB012 (other content), RB013 (receipts missing), RB014 (rows missing).
+-- Raises RB015 (of an older generation), RB011 (batch does not follow), RB012 (other content), RB013 (receipts missing), RB014 (rows missing).
 create or replace function relaybox.publish_batch(
-    log_id integer, batch_ bigint, plan_id_ uuid, first_position_ bigint, last_position_ bigint, slice_count_ integer,
+    log_id integer, generation_ integer, batch_ bigint, plan_id_ uuid, first_position_ bigint, last_position_ bigint, slice_count_ integer,
     source_system_identifier_ bigint, source_timeline_ integer
 )
 returns relaybox.arrival
@@ -18,6 +18,10 @@ begin
     perform relaybox.require_writable_primary();
     set local synchronous_commit = on;
     select * into head from relaybox.hop_in i where i.hop_id = log_id for update;
+    if head.generation <> generation_ then
+        raise exception using errcode = 'RB015',
+            message = format('hop %s: batch %s is of generation %s, the hop is in generation %s here', head.hop, batch_, generation_, head.generation);
+    end if;
     select * into arrived from relaybox.arrival a where a.hop_id = log_id and a.batch = batch_;
     if found then
         if (arrived.plan_id, arrived.first_position, arrived.last_position) <> (plan_id_, first_position_, last_position_) then
@@ -31,7 +35,7 @@ begin
                 'hop %s: batch %s from position %s does not follow; this store has published batch %s through position %s',
                 head.hop, batch_, first_position_, head.published_batch, head.published_position
             ),
-            hint = 'One of the two stores lost history. Compare them with: relaybox verify ' || split_part(head.hop, '/', 1);
+            hint = 'One of the two stores lost history. See what is missing with: relaybox reanchor ' || head.hop;
     end if;
     select count(*) into receipt_count from relaybox.receipt r where r.hop_id = log_id and r.batch = batch_ and r.plan_id = plan_id_;
     if receipt_count <> slice_count_ then

@@ -8,7 +8,7 @@ begin
             'hop %s: batch %s is here with plan %s; the source now offers plan %s under the same number',
             (select i.hop from relaybox.hop_in i where i.hop_id = log_id), batch_, plan_here, plan_offered
         ),
-        hint = 'The source lost history after this batch was sent. Nothing was overwritten. Compare the stores with: relaybox verify '
-            || (select split_part(i.hop, '/', 1) from relaybox.hop_in i where i.hop_id = log_id);
+        hint = 'The source lost history after this batch was sent. Nothing was overwritten. See what is missing with: relaybox reanchor '
+            || (select i.hop from relaybox.hop_in i where i.hop_id = log_id);
 end
 $$;

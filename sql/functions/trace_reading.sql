@@ -1,6 +1,6 @@
 -- Where a hop puts what it reads at `reads` (a seq of the outbox, or a position of the log): batch, slice, position,
 -- recomputed from the ledger, and when the confirmations that cover it were recorded here. state: waiting (for a batch),
--- passed over (its topic was not the hop's when its time came), planned.
+-- passed over (its topic was not the hop's when its time came), adopted (delivered by a ledger that this store lost), planned.
 create or replace function relaybox.trace_reading(
     hop_name text, reads bigint,
     out state text, out batch bigint, out slice integer, out "position" bigint, out planned_at timestamptz,
@@ -20,12 +20,21 @@ begin
     where b.hop = hop_name and b.reads_after < reads and b.reads_through >= reads
         and (head.reads_log is not null
             or message.topic = any(b.topics)
-                and pg_visible_in_snapshot(message.xid, b.upper) and not pg_visible_in_snapshot(message.xid, b.lower));
+                and pg_visible_in_snapshot(message.xid, b.upper) and not pg_visible_in_snapshot(message.xid, b.lower)
+                and exists (
+                    select from jsonb_array_elements(b.slices) s where (s ->> 1)::bigint <= reads and (s ->> 2)::bigint >= reads
+                ));
+    if planned.adopted then
+        state := 'adopted';
+        return;
+    end if;
     if not found then
         state := case
-            when head.reads_log is null and pg_visible_in_snapshot(message.xid, head.lower) and not exists (
+            when reads <= head.anchor_seq and message.topic = any(head.topics) and not head.undelivered @> reads then 'adopted'
+            when head.reads_log is null and reads > head.anchor_seq and pg_visible_in_snapshot(message.xid, head.lower) and not exists (
                 select from relaybox.batch b
-                where b.hop = hop_name and b.batch = head.batch and not b.pair_exhausted and b.reads_through < reads
+                where b.hop = hop_name and b.batch = head.batch and b.generation = head.generation
+                    and not b.pair_exhausted and b.reads_through < reads
                     and message.topic = any(b.topics) and not pg_visible_in_snapshot(message.xid, b.lower)
             ) then 'passed over'
             else 'waiting'

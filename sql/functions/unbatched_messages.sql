@@ -1,6 +1,7 @@
 -- G2 asked of the outbox itself: committed messages that a hop's newest snapshot has passed and that no slice reads.
 -- Each pair of snapshots, and each stretch between two pairs, is counted by index; rows are looked at only where a count
--- is wrong. A hop that reads a log has none: its batches are ranges of positions.
+-- is wrong. A hop that reads a log has none: its batches are ranges of positions. Of a hop that was reanchored its newest
+-- generation's pairs are asked; what that found undelivered is in its first batches, slice by slice.
 create or replace function relaybox.unbatched_messages(hop_name text)
 returns table (seq bigint, message_id uuid, sender text, through_batch bigint)
 language plpgsql stable
@@ -10,12 +11,20 @@ declare
     every_seq constant bigint := 4611686018427387904;
     pair record;
     row_count bigint;
+    anchor bigint := (select h.anchor_seq from relaybox.hop_out h where h.hop = hop_name);
+    first_lower text := coalesce((
+        select b.lower::text from relaybox.batch b
+        join relaybox.hop_out h on h.hop = b.hop and h.generation = b.generation
+        where b.hop = hop_name and b.generation > 1 and b.upper::text <> relaybox.every_transaction()::text
+        order by b.batch limit 1
+    ), (select h.lower::text from relaybox.hop_out h where h.hop = hop_name and h.generation > 1), '1:1:');
 begin
     for pair in
         with slice as (
             select b.batch, b.lower, b.upper, b.topics, b.pair_exhausted, b.reads_after, b.reads_through, s
-            from relaybox.batch b, jsonb_array_elements(b.slices) s
-            where b.hop = hop_name and b.lower is not null
+            from relaybox.batch b
+            join relaybox.hop_out h on h.hop = b.hop and h.generation = b.generation, jsonb_array_elements(b.slices) s
+            where b.hop = hop_name and b.lower is not null and b.upper::text <> relaybox.every_transaction()::text
         ),
         planned as (
             -- topics may change inside a pair: then each part of it counts for itself
@@ -28,7 +37,7 @@ begin
             group by lower::text, upper::text, topics
         ),
         chain as (
-            select p.*, lag(p.upper_, 1, '1:1:') over later as upper_before, lag(p.topics_, 1, p.topics_) over later as topics_before
+            select p.*, lag(p.upper_, 1, first_lower) over later as upper_before, lag(p.topics_, 1, p.topics_) over later as topics_before
             from (
                 select * from planned
                 union all
@@ -48,18 +57,18 @@ begin
     loop
         if (pair.reads_after_, pair.reads_through_) = (0, every_seq) then
             select coalesce(sum(k.row_count), 0) into row_count
-            from relaybox.outbox_buckets(pair.lower_, pair.upper_, pair.topics_, every_seq) k;
+            from relaybox.outbox_buckets(pair.lower_, pair.upper_, pair.topics_, every_seq, anchor) k;
         else
             select coalesce(sum(k.row_count), 0) into row_count
             from relaybox.outbox_buckets_after(
-                pair.lower_, pair.upper_, pair.topics_, every_seq, pair.reads_after_, pair.reads_through_, every_seq
+                pair.lower_, pair.upper_, pair.topics_, every_seq, greatest(pair.reads_after_, anchor), pair.reads_through_, every_seq
             ) k;
         end if;
         if row_count <> pair.planned_count then
             return query
             select o.seq, o.message_id, o.sender, pair.batch
             from relaybox.outbox o
-            where o.seq > pair.reads_after_ and o.seq <= pair.reads_through_
+            where o.seq > greatest(pair.reads_after_, anchor) and o.seq <= pair.reads_through_
                 and not pair.covered @> o.seq
                 and o.topic = any(pair.topics_)
                 and pg_visible_in_snapshot(o.xid, pair.upper_) and not pg_visible_in_snapshot(o.xid, pair.lower_)

@@ -130,7 +130,7 @@ def test_g3_a_zombie_slice_that_wakes_after_publish_is_refused(world: World) -> 
     copy_slice(order, planned.batch.slices[0])
     publish(world, planned)
     with world.session("hub") as zombie, zombie.cursor() as cursor, pytest.raises(psycopg2.Error) as refused:
-        cursor.execute("select relaybox.accept_slice(%s, 1, 1, %s, 5, 1)", (order.log_id, str(order.plan_id)))
+        cursor.execute("select relaybox.accept_slice(%s, 1, 1, 1, %s, 5, 1)", (order.log_id, str(order.plan_id)))
     assert refused.value.pgcode == "RB015"
 
 
@@ -139,7 +139,7 @@ def test_g3_publish_waits_for_a_slice_in_flight(world: World) -> None:
     world.send_many(5)
     planned, order = planned_batch(world)
     with world.session("hub") as in_flight, in_flight.cursor() as cursor:
-        cursor.execute("select relaybox.accept_slice(%s, 1, 1, %s, 5, 1)", (order.log_id, str(order.plan_id)))
+        cursor.execute("select relaybox.accept_slice(%s, 1, 1, 1, %s, 5, 1)", (order.log_id, str(order.plan_id)))
         ended: list[BaseException] = []
 
         def try_publish() -> None:

@@ -51,7 +51,7 @@ def head(world: World) -> tuple[str, str]:
 
 def test_the_count_of_a_pair_reads_the_xid_index(busy: World) -> None:
     """outbox_buckets is inlined and touches only the pair's transactions."""
-    nodes = plan_nodes(busy, "airline", "select * from relaybox.outbox_buckets(%s, %s, '{flights}', 64)", *head(busy))
+    nodes = plan_nodes(busy, "airline", "select * from relaybox.outbox_buckets(%s, %s, '{flights}', 64, 0)", *head(busy))
     indexes = {index for _, index in scans(nodes) if index}
     assert indexes
     assert all(index.endswith("_xid_idx") for index in indexes)

@@ -162,6 +162,51 @@ def confirm(
 
 
 @app.command()
+def reanchor(
+    context: typer.Context,
+    hop: Annotated[str, typer.Argument(metavar="HOP", help="The hop that stopped, as in flights/1.")],
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="Do it, and record why. Without it: only tell.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a hop go on after one of its stores lost history: a restore, a failover with a lost tail, a dump and reload.
+
+    Compares both stores. What the destination lost is sent again, to the same positions. What the source lost stays where it
+    is and is listed (ghosts); what was not delivered comes first. Without --reason nothing is changed, and the exit code is 1 if
+    something is to be done.
+
+    \b
+    Examples:
+      relaybox reanchor flights/1
+      relaybox reanchor flights/1 --reason "airline restored to 03:10, ticket 4711"
+    """
+    from relaybox.cli.repairing import run_reanchor
+
+    run_reanchor(context.obj, hop, reason=reason, as_json=as_json)
+
+
+@app.command()
+def attest(
+    context: typer.Context,
+    store: Annotated[str, typer.Argument(metavar="STORE", help="The store whose cluster was promoted or upgraded.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why; it is recorded.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Say that a store lost nothing although its cluster is another one now: a promotion without loss, pg_upgrade.
+
+    The word is checked: transaction numbers and both stores' ledgers must go on where they were.
+
+    \b
+    Examples:
+      relaybox attest hub --reason "promoted, the old primary had no unsent WAL"
+    """
+    from relaybox.cli.repairing import run_attest
+
+    run_attest(context.obj, store, reason=reason, as_json=as_json)
+
+
+@app.command()
 def demo(context: typer.Context) -> None:
     """Move 336,776 real messages over two hops with Airflow and Spark, on clusters made for it.
 

@@ -172,6 +172,8 @@ def _leg(leg: LegProof) -> Document:
         **_delivery(leg.delivery, leg.received),
         "defects": [_defect(defect) for defect in leg.defects],
         "contradictions": list(leg.contradictions),
+        "adopted_count": leg.adopted_count,
+        "ghosts": [str(message_id) for message_id in leg.ghosts],
     }
 
 

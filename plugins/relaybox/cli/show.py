@@ -19,6 +19,7 @@ from relaybox.tracing import Place
 if TYPE_CHECKING:
     from relaybox.confirmations import Settled
     from relaybox.defects import Defect
+    from relaybox.reanchoring import Reanchored
     from relaybox.reliability import Delivery
     from relaybox.routes import Hop
     from relaybox.schema import StoreInitialised
@@ -189,12 +190,37 @@ def show_proof(proof: RouteProof) -> None:
     for leg in (*proof.hops, *whole):
         slices = f"{leg.slice_count:,} slices of {leg.batch_count:,} batches"
         console.print(f"{_leg_name(proof, leg)}: {leg.source} with {leg.destination}, {slices}")
+        if leg.adopted_count:
+            adopted = f"{leg.adopted_count:,} more compared one by one, delivered before {leg.source} lost history"
+            console.print(f"  {adopted}; {len(leg.ghosts):,} of them only {leg.destination} has (ghosts; --json names them)")
     in_order = proof.sender_count - len(proof.disordered_senders)
     console.print(f"order: {in_order:,} of {proof.sender_count:,} senders in order at {proof.end_to_end.destination}")
     if proof.repeated_ids:
         console.print(f"note: producers gave {len(proof.repeated_ids):,} ids to more than one message; each was delivered")
     for leg in (*proof.hops, *whole):
         _show_defects(console, leg)
+
+
+def show_reanchored(found: Reanchored, *, done: bool) -> None:
+    """What a reanchoring found, and did or would do."""
+    console = _console()
+    will = "" if done else "would be "
+    console.print(
+        f"[bold]{found.hop}[/] batch {found.common_batch} is the last that both stores know; {found.arrived_batch} have arrived"
+    )
+    if found.loss == "nobody":
+        console.print("Nobody lost history; nothing is to be done.")
+    elif found.loss == "destination":
+        console.print(f"The destination lost history: {will}sent again: {found.resend_count:,} batches, to the same positions")
+    else:
+        console.print(
+            f"The source lost history: {will}adopted: {found.adopted_count:,} messages, {len(found.ghosts):,} of them ghosts"
+        )
+        console.print(f"  {will}delivered first in generation {found.generation}: {found.undelivered_count:,} messages")
+        for ghost in found.ghosts[:NAMED_DEFECTS]:
+            console.print(f"  ghost: {ghost.message_id} of {ghost.sender}, topic {ghost.topic}, at position {ghost.position}")
+        if len(found.ghosts) > NAMED_DEFECTS:
+            console.print(f"  and {len(found.ghosts) - NAMED_DEFECTS:,} more; --json names all")
 
 
 def _leg_name(proof: RouteProof, leg: LegProof) -> str:

@@ -1,0 +1,24 @@
+-- Messages that a hop delivered under a ledger which this store lost, hashed as they are here, at the positions they have there.
+-- A message that this store lost as well gives no row.
+create or replace function relaybox.adopted_content(hop_name text, positions bigint[], message_ids uuid[])
+returns table ("position" bigint, message_hash text)
+language sql stable
+as $$
+    select
+        a.position,
+        relaybox.message_hash(
+            o.message_id, o.topic, o.sender, o.epoch, coalesce(o.index, a.position), o.key, o.payload, o.payload_bytes, o.headers, o.sent_at
+        )
+    from unnest(positions, message_ids) a ("position", message_id)
+    join relaybox.hop_out h on h.hop = hop_name and h.reads_log is null
+    join relaybox.outbox o on o.message_id = a.message_id
+    union all
+    select
+        a.position,
+        relaybox.message_hash(
+            l.message_id, l.topic, l.sender, l.epoch, l.index, l.key, l.payload, l.payload_bytes, l.headers, l.sent_at
+        )
+    from unnest(positions, message_ids) a ("position", message_id)
+    join relaybox.hop_out h on h.hop = hop_name
+    join relaybox.log l on l.hop_id = h.reads_log and l.position = a.position and l.message_id = a.message_id
+$$;

@@ -1,0 +1,315 @@
+"""`reanchor` and `attest`: a hop goes on after a store lost history, and nothing is lost, doubled or overwritten in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import psycopg2
+import pytest
+
+from relaybox import errors
+from relaybox.attesting import attest_store
+from relaybox.local.clusters import Cluster
+from relaybox.reanchoring import Reanchored, reanchor_hop
+from relaybox.verification import RouteProof, verify_route
+from tests.breaking import transfer_until
+from tests.world import STORES, World, insert
+
+
+class Backups:
+    """Copies of a test's databases within their clusters: what a store was at some time, put back later."""
+
+    def __init__(self, clusters: dict[str, Cluster], world: World) -> None:
+        self._clusters, self._world = clusters, world
+        self.names: list[tuple[str, str]] = []
+
+    def take(self, store: str) -> str:
+        """A copy of a store as it is now; its name."""
+        name = f"{self._world.value(store, 'select current_database()')}_backup_{len(self.names)}"
+        self._administer(store, f"create database {name} template {self._world.value(store, 'select current_database()')}")
+        self.names.append((store, name))
+        return name
+
+    def restore(self, store: str, name: str) -> None:
+        """The store is again what it was."""
+        database = self._world.value(store, "select current_database()")
+        self._administer(store, f"drop database {database} with (force)")
+        self._administer(store, f"create database {database} template {name}")
+
+    def drop(self) -> None:
+        for store, name in self.names:
+            self._administer(store, f"drop database {name} with (force)")
+
+    def _administer(self, store: str, statement: str) -> None:
+        connection = psycopg2.connect(**self._clusters[store].parameters("postgres"))
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+        connection.close()
+
+
+@pytest.fixture
+def backups(clusters: dict[str, Cluster], world: World) -> Iterator[Backups]:
+    backups = Backups(clusters, world)
+    yield backups
+    backups.drop()
+
+
+def reanchor(world: World, hop: int = 0) -> Reanchored:
+    return reanchor_hop(world.route.hops[hop], recorded_by="test", reason="a test", dry_run=False)
+
+
+def verify(world: World) -> RouteProof:
+    proof = verify_route(world.route)
+    assert proof.verdict == "delivered", [leg for leg in proof.hops if leg.defect_count]
+    return proof
+
+
+def another_cluster(world: World, store: str = "airline") -> None:
+    """The ledger says that it was written by another cluster: what a promotion or a reload looks like."""
+    world.query(store, "update relaybox.hop_out set timeline = timeline + 1")
+
+
+def test_a_source_that_lost_its_tail_goes_on_and_its_ghosts_are_listed(world: World, backups: Backups) -> None:
+    """Failover below what was acknowledged: 2 delivered messages are gone at the source, 3 new ones take their seqs."""
+    world.send("kept 1", "kept 2")
+    world.transfer_all()
+    before = backups.take("airline")
+    world.send("lost 1", "lost 2")
+    world.transfer_all()
+    backups.restore("airline", before)
+    another_cluster(world)
+    world.send("new 1", "new 2", "new 3")
+    with pytest.raises(errors.HistoryLost, match=r"relaybox reanchor flights/1"):
+        world.transfer()
+    found = reanchor(world)
+    assert (found.loss, found.common_batch, found.arrived_batch, found.undelivered_count) == ("source", 1, 2, 3)
+    assert [ghost.position for ghost in found.ghosts] == [3, 4]
+    world.transfer_all()
+    assert world.payloads("flights/2") == ["kept 1", "kept 2", "lost 1", "lost 2", "new 1", "new 2", "new 3"]
+    proof = verify(world)
+    assert (proof.hops[0].adopted_count, len(proof.hops[0].ghosts)) == (2, 2)
+
+
+def test_what_was_delivered_beyond_the_restored_ledger_is_not_delivered_again(world: World, backups: Backups) -> None:
+    """The batch is lost from the ledger, its messages are not: they are adopted."""
+    world.send("a")
+    world.transfer()
+    world.send("b", "c")
+    before = backups.take("airline")
+    world.transfer()
+    backups.restore("airline", before)
+    world.send("d")
+    found = reanchor(world)
+    assert (found.adopted_count, found.ghosts, found.undelivered_count) == (2, (), 1)
+    world.transfer_all()
+    assert world.payloads() == ["a", "b", "c", "d"]
+    assert verify(world).hops[0].adopted_count == 2
+
+
+def test_a_dumped_and_reloaded_source_delivers_every_message_once(world: World) -> None:
+    """Its rows carry transaction numbers of the old cluster, higher than any of the new one; new rows carry low ones."""
+    world.send("delivered 1", "delivered 2")
+    world.transfer()
+    world.send("waiting 1", "waiting 2")
+    # the old cluster had used a million transactions more than this one will for long
+    shift = 1_000_000
+    world.query("airline", "update relaybox.outbox set xid = ((xid::text)::bigint + %s)::text::xid8", shift)
+    world.query(
+        "airline",
+        """
+        update relaybox.batch set lower = lower, upper = format('%%s:%%s:', pg_snapshot_xmin(upper)::text::bigint + %s,
+            pg_snapshot_xmax(upper)::text::bigint + %s)::pg_snapshot, xid = ((xid::text)::bigint + %s)::text::xid8
+        """,
+        *(shift, shift, shift),
+    )
+    world.query("airline", "update relaybox.hop_out set lower = (select upper from relaybox.batch where batch = 1)")
+    another_cluster(world)
+    with pytest.raises(errors.HistoryLost, match="dumped and reloaded"):
+        attest_store(world.route.path[0], world.routes, recorded_by="test", reason="wrong word")
+    world.send("new")
+    with pytest.raises(errors.HistoryLost):
+        world.transfer()
+    found = reanchor(world)
+    assert (found.common_batch, found.adopted_count, found.undelivered_count) == (1, 0, 3)
+    world.transfer_all()
+    expected = ["delivered 1", "delivered 2", "waiting 1", "waiting 2", "new"]
+    assert world.payloads() == expected
+    # once this cluster's numbers reach the old ones, nothing comes again
+    world.query("airline", "update relaybox.outbox set xid = pg_current_xact_id() where payload like 'waiting%%'")
+    world.transfer_all()
+    assert world.payloads() == expected
+    assert world.value("airline", "select relaybox.hop_has_work('flights/1')") is False
+
+
+def test_undelivered_messages_between_delivered_ones_keep_slices_apart(world: World, backups: Backups) -> None:
+    """A transaction that committed late lies between delivered messages: only it is read."""
+    world.change_route(limits={"batch_rows": 10, "slice_rows": 5})
+    with world.session() as late:
+        insert(late, "late 1")
+        world.send("a")
+        insert(late, "late 2")
+        world.send("b")
+        world.transfer()
+        late.commit()
+    another_cluster(world)
+    found = reanchor(world)
+    assert found.undelivered_count == 2
+    world.transfer_all()
+    assert world.payloads() == ["a", "b", "late 1", "late 2"]
+    verify(world)
+
+
+def test_a_capped_pair_is_finished_by_the_new_generation(world: World) -> None:
+    """A source is replaced in the middle of a backlog: the rest is undelivered, in order, nothing twice."""
+    world.change_route(limits={"batch_rows": 10, "slice_rows": 5})
+    world.send_many(50)
+    transfer_until(world.first_hop, lambda progress: progress.published)
+    another_cluster(world)
+    found = reanchor(world)
+    assert found.undelivered_count == 50 - world.value("hub", "select published_position from relaybox.hop_in")
+    world.send_many(5, prefix="n")
+    world.transfer_all()
+    assert world.payloads() == [f"m{n}" for n in range(1, 51)] + [f"n{n}" for n in range(1, 6)]
+    verify(world)
+
+
+def test_a_planned_batch_that_never_arrived_is_void_and_its_messages_come_first(world: World) -> None:
+    world.send("a", "b")
+    transfer_until(world.first_hop, lambda progress: progress.copied == progress.row_count)
+    assert world.value("hub", "select count(*) from relaybox.log") == 2
+    another_cluster(world)
+    found = reanchor(world)
+    assert (found.common_batch, found.undelivered_count) == (0, 2)
+    world.transfer_all()
+    assert world.payloads() == ["a", "b"]
+
+
+def test_a_destination_that_lost_its_tail_gets_it_again_at_the_same_positions(world: World, backups: Backups) -> None:
+    world.send("a")
+    world.transfer_all()
+    before = backups.take("hub")
+    world.send("b")
+    world.transfer_all()
+    world.send("c", "d")
+    world.transfer_all()
+    log = world.query("hub", "select position, payload, message_id from relaybox.log order by 1")
+    backups.restore("hub", before)
+    with pytest.raises(errors.HistoryLost, match="hub lost history"):
+        world.transfer()
+    found = reanchor(world)
+    assert (found.loss, found.resend_count) == ("destination", 2)
+    world.transfer()
+    assert world.query("hub", "select position, payload, message_id from relaybox.log order by 1") == log
+    # the hub lost the ledger of the next hop as well
+    with pytest.raises(errors.HistoryLost):
+        world.transfer(world.second_hop)
+    assert reanchor(world, 1).adopted_count == 3
+    world.send("e")
+    world.transfer_all()
+    assert world.payloads("flights/2") == ["a", "b", "c", "d", "e"]
+    verify(world)
+
+
+def test_a_hop_that_reads_a_log_waits_until_the_log_has_what_it_delivered(world: World, backups: Backups) -> None:
+    world.send("a")
+    before = backups.take("hub")
+    world.transfer_all()
+    backups.restore("hub", before)
+    with pytest.raises(errors.HistoryLost, match="First bring the hop before it up to date"):
+        reanchor(world, 1)
+
+
+def test_a_second_loss_after_resending_stops_again(world: World, backups: Backups) -> None:
+    before = backups.take("hub")
+    world.send("a")
+    world.transfer()
+    backups.restore("hub", before)
+    reanchor(world)
+    world.transfer()
+    world.send("b")
+    world.transfer()
+    backups.restore("hub", before)
+    with pytest.raises(errors.HistoryLost):
+        world.transfer()
+
+
+def test_nothing_is_changed_without_a_reason_or_when_nobody_lost_anything(world: World) -> None:
+    world.send("a")
+    world.transfer()
+    assert reanchor(world).loss == "nobody"
+    another_cluster(world)
+    told = reanchor_hop(world.first_hop, recorded_by="test", reason="", dry_run=True)
+    assert told.loss == "source"
+    assert world.value("airline", "select max(generation) from relaybox.hop_out") == 1
+    assert world.value("airline", "select count(*) from relaybox.generation") == 0
+
+
+def test_an_open_writer_is_waited_for_and_named(world: World) -> None:
+    """The anchor needs a moment without a transaction that has written to the outbox."""
+    another_cluster(world)
+    with world.session() as writer:
+        insert(writer, "open")
+        with pytest.raises(errors.StoreBusy, match="lock timeout"):
+            reanchor(world)
+        writer.commit()
+    assert reanchor(world).undelivered_count == 1
+
+
+def test_a_zombie_of_the_older_generation_is_refused(world: World) -> None:
+    world.send("a")
+    world.transfer()
+    another_cluster(world)
+    reanchor(world)
+    with world.session("hub") as session, session.cursor() as cursor, pytest.raises(psycopg2.Error) as refused:
+        cursor.execute("select relaybox.accept_slice(1, 1, 2, 1, gen_random_uuid(), 1, 1)")
+    assert refused.value.pgcode == "RB015"
+
+
+def test_a_source_restored_to_before_its_reanchoring_stops(world: World, backups: Backups) -> None:
+    """Its batches agree with the destination's, its generation does not: a zombie ledger must not go on."""
+    world.send("a")
+    world.transfer()
+    before = backups.take("airline")
+    another_cluster(world)
+    reanchor(world)
+    backups.restore("airline", before)
+    with pytest.raises(errors.HistoryLost, match="generation 1 of it, hub in generation 2"):
+        world.transfer()
+    assert reanchor(world).generation == 3
+    world.send("b")
+    world.transfer_all()
+    assert world.payloads() == ["a", "b"]
+    verify(world)
+
+
+def test_attest_records_a_promotion_without_loss(world: World) -> None:
+    world.send("a")
+    world.transfer()
+    another_cluster(world)
+    with pytest.raises(errors.HistoryLost, match="relaybox attest airline"):
+        world.transfer()
+    attested = attest_store(world.route.path[0], world.routes, recorded_by="test", reason="promoted")
+    assert attested.changed
+    assert not attest_store(world.route.path[0], world.routes, recorded_by="test", reason="again").changed
+    world.send("b")
+    world.transfer_all()
+    assert world.payloads() == ["a", "b"]
+    verify(world)
+
+
+def test_attest_refuses_a_store_that_lost_something(world: World, backups: Backups) -> None:
+    world.send("a")
+    before = backups.take("airline")
+    world.transfer()
+    backups.restore("airline", before)
+    another_cluster(world)
+    with pytest.raises(errors.HistoryLost, match="Run: relaybox reanchor flights/1"):
+        attest_store(world.route.path[0], world.routes, recorded_by="test", reason="wrong word")
+    assert world.value("airline", "select count(*) from relaybox.attestation") == 0
+
+
+def test_attest_of_every_store_is_known(world: World) -> None:
+    for store in world.route.path:
+        assert not attest_store(store, world.routes, recorded_by="test", reason="nothing happened").changed
+    assert len(STORES) == 3
