@@ -85,7 +85,7 @@ def _check(cursor: Any, store: Store, hop: Hop, arrived: Arrived, here: Any) -> 
     problem = None
     if ledger.reloaded:
         problem = "its rows were written by other transactions than they name: the store was dumped and reloaded"
-    elif here.next_xid < ledger.lower_xmax:
+    elif int(here.next_xid) < int(ledger.lower_xmax):
         problem = f"its next transaction is {here.next_xid}, the ledger knows of transactions up to {ledger.lower_xmax}"
     elif arrived.generation != ledger.generation or (arrived.batch > 0 and str(arrived.plan_id) != ledger.arrived_plan_id):
         problem = f"{hop.destination.name} has batch {arrived.batch} of generation {arrived.generation}, which the ledger does not know so"

@@ -298,6 +298,25 @@ def test_attest_records_a_promotion_without_loss(world: World) -> None:
     verify(world)
 
 
+def test_attest_refuses_transaction_numbers_that_went_back(world: World) -> None:
+    """Numbers, not their texts: 1005 is above 998."""
+    world.send("a")
+    world.transfer()
+    another_cluster(world)
+    for factor, refused in ((10, True), (1, False)):
+        world.query(
+            "airline",
+            "update relaybox.hop_out set lower = format('%%s:%%s:', next, next)::pg_snapshot"
+            " from (select (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1) * %s as next) n",
+            factor,
+        )
+        if refused:
+            with pytest.raises(errors.HistoryLost, match="its next transaction is"):
+                attest_store(world.route.path[0], world.routes, recorded_by="test", reason="wrong word")
+        else:
+            assert attest_store(world.route.path[0], world.routes, recorded_by="test", reason="right word").changed
+
+
 def test_attest_refuses_a_store_that_lost_something(world: World, backups: Backups) -> None:
     world.send("a")
     before = backups.take("airline")
