@@ -1,0 +1,205 @@
+"""What the stores hold once everything is quiet, read whole, with queries of our own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg2
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection as Connection
+
+    from relaybox.routes import Hop
+
+
+@dataclass(frozen=True)
+class Message:
+    """What must arrive byte by byte; values as Postgres prints them."""
+
+    message_id: str
+    topic: str
+    sender: str
+    epoch: int
+    key: str | None
+    headers: str | None
+    payload: str | None
+    payload_bytes: str | None
+    sent_at: str
+
+
+@dataclass(frozen=True)
+class OutboxRow:
+    seq: int
+    xid: int
+    index: int | None
+    message: Message
+
+
+@dataclass(frozen=True)
+class LogRow:
+    position: int
+    index: int
+    message: Message
+
+
+@dataclass(frozen=True)
+class BatchRow:
+    """One row of the source's ledger; `slices` as (slice, first read, last read, first position, row count)."""
+
+    batch: int
+    plan_id: str
+    topics: tuple[str, ...]
+    lower: str | None
+    upper: str | None
+    pair_exhausted: bool
+    reads_after: int
+    reads_through: int
+    first_position: int
+    last_position: int
+    row_count: int
+    slices: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class ReceiptRow:
+    batch: int
+    slice: int
+    plan_id: str
+    row_count: int
+
+
+@dataclass(frozen=True)
+class ArrivalRow:
+    batch: int
+    plan_id: str
+    first_position: int
+    last_position: int
+    row_count: int
+
+
+@dataclass(frozen=True)
+class ConfirmationRow:
+    """A confirmation of a hop, in the ledger of `store`: the hop's source, or a store further up that was told."""
+
+    store: str
+    state: str
+    through_position: int
+    through_batch: int
+
+
+@dataclass(frozen=True)
+class HopState:
+    """A hop: what its source planned and was told, and what its destination holds."""
+
+    name: str
+    source: str
+    destination: str
+    upstream: str | None
+    downstream: str | None
+    policy: str
+    topics: tuple[str, ...]
+    published: int
+    log: tuple[LogRow, ...]
+    batches: tuple[BatchRow, ...]
+    receipts: tuple[ReceiptRow, ...]
+    arrivals: tuple[ArrivalRow, ...]
+    confirmations: tuple[ConfirmationRow, ...]
+
+
+@dataclass(frozen=True)
+class Stores:
+    """The outbox of every store that a first hop reads, and all hops, each route's in its order."""
+
+    outboxes: dict[str, tuple[OutboxRow, ...]]
+    hops: tuple[HopState, ...]
+
+    def hop(self, name: str) -> HopState:
+        return next(hop for hop in self.hops if hop.name == name)
+
+
+def read_stores(hops: Sequence[Hop]) -> Stores:
+    """Dumps what the checker needs of all stores of these hops. Call it when nothing moves.
+
+    Args:
+        hops: whole routes, such as `routes.hops`.
+    """
+    services = {store.name: store.service for hop in hops for store in (hop.source, hop.destination)}
+    sessions = {name: psycopg2.connect(service=service, options="-c timezone=UTC") for name, service in services.items()}
+    try:
+        origins = {hop.source.name for hop in hops if hop.upstream is None}
+        return Stores(
+            {store: tuple(_outbox(sessions[store])) for store in sorted(origins)},
+            tuple(_hop(sessions, hop) for hop in hops),
+        )
+    finally:
+        for session in sessions.values():
+            with closing(session):
+                session.rollback()
+
+
+_MESSAGE = "message_id::text, topic, sender, epoch, key, headers::text, payload, payload_bytes::text, sent_at::text"
+
+
+def _outbox(session: Connection) -> Iterable[OutboxRow]:
+    query = f"select seq, xid::text::bigint, index, {_MESSAGE} from relaybox.outbox order by seq"
+    return (OutboxRow(seq, xid, index, Message(*message)) for seq, xid, index, *message in _rows(session, query))
+
+
+def _hop(sessions: dict[str, Connection], hop: Hop) -> HopState:
+    source, destination = sessions[hop.source.name], sessions[hop.destination.name]
+    log_id, published = _rows(destination, "select hop_id, published_position from relaybox.hop_in where hop = %s", hop.name)[0]
+    return HopState(
+        name=hop.name,
+        source=hop.source.name,
+        destination=hop.destination.name,
+        upstream=hop.upstream,
+        downstream=hop.downstream,
+        policy=hop.policy,
+        topics=hop.topics,
+        published=published,
+        log=tuple(_log(destination, log_id, published)),
+        batches=tuple(_batches(source, hop.name)),
+        receipts=_typed(ReceiptRow, destination, "receipt", "batch, slice, plan_id::text, row_count", log_id),
+        arrivals=_typed(
+            ArrivalRow, destination, "arrival", "batch, plan_id::text, first_position, last_position, row_count", log_id
+        ),
+        confirmations=tuple(
+            ConfirmationRow(store, *row)
+            for store, session in sessions.items()
+            for row in _rows(
+                session,
+                "select state, through_position, through_batch from relaybox.confirmation where hop = %s order by 1, 2",
+                hop.name,
+            )
+        ),
+    )
+
+
+def _log(session: Connection, log_id: int, published: int) -> Iterable[LogRow]:
+    """The published part: what is staged above it is nobody's business yet."""
+    query = f"select position, index, {_MESSAGE} from relaybox.log where hop_id = %s and position <= %s order by position"
+    return (LogRow(position, index, Message(*message)) for position, index, *message in _rows(session, query, log_id, published))
+
+
+def _batches(session: Connection, hop: str) -> Iterable[BatchRow]:
+    query = """
+        select batch, plan_id::text, topics, lower::text, upper::text, pair_exhausted, reads_after, reads_through,
+            first_position, last_position, row_count, slices
+        from relaybox.batch where hop = %s order by batch
+        """
+    for batch, plan_id, topics, *columns, slices in _rows(session, query, hop):
+        yield BatchRow(batch, plan_id, tuple(topics or ()), *columns, tuple(tuple(numbers) for numbers in slices))
+
+
+def _typed(kind: type, session: Connection, table: str, columns: str, log_id: int) -> tuple[Any, ...]:
+    rows = _rows(session, f"select {columns} from relaybox.{table} where hop_id = %s order by 1, 2", log_id)
+    return tuple(kind(*row) for row in rows)
+
+
+def _rows(session: Connection, query: str, *arguments: object) -> list[tuple[Any, ...]]:
+    with session.cursor() as cursor:
+        cursor.execute(query, arguments)
+        return cursor.fetchall()
