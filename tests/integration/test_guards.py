@@ -1,0 +1,139 @@
+"""Guards of the protocol that a run without faults never needs: each one alone, in the moment that needs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from uuid import uuid4
+
+import pytest
+
+from relaybox import errors
+from relaybox.connections import connect
+from relaybox.copying import CopyOrder, copy_order, copy_slice, session_name
+from relaybox.planning import Planned, plan_batch
+from relaybox.publishing import ask_destination, make_log_segments, publish_batch
+from tests.world import World, insert, wait_until
+
+
+@pytest.fixture
+def planned(world: World) -> Planned:
+    """A batch of two messages, planned and not copied."""
+    world.send("a", "b")
+    hop = world.first_hop
+    with world.session("airline") as source, world.session("hub") as destination:
+        arrived = ask_destination(destination, hop)
+        found = plan_batch(source, hop, arrived)
+        assert found is not None
+        make_log_segments(destination, hop, log_id=arrived.log_id, through_position=2)
+    return found
+
+
+@pytest.fixture
+def order(world: World, planned: Planned) -> CopyOrder:
+    log_id = world.value("hub", "select hop_id from relaybox.hop_in where hop = 'flights/1'")
+    return copy_order(world.first_hop, planned.batch, attempt=planned.attempt, log_id=log_id, reads_log=None)
+
+
+def test_g5_messages_are_ordered_by_insertion_whatever_their_xid_and_clock_say(world: World) -> None:
+    """An old transaction that inserts late, at a clock that went back, comes last; also in a slice that is not dense."""
+    with world.session() as old, world.session() as undone, old.cursor() as cursor:
+        cursor.execute("select pg_current_xact_id()")
+        world.send("first")
+        insert(undone, "a hole in seq")
+        undone.rollback()
+        cursor.execute(
+            "insert into relaybox.outbox (topic, sender, payload, sent_at) values ('flights', 'UA', 'second', now() - interval '1 hour')"
+        )
+        old.commit()
+    world.transfer()
+    assert world.payloads() == ["first", "second"]
+
+
+def test_g3_rows_that_no_receipt_explains_are_never_taken_for_a_copy(world: World, planned: Planned, order: CopyOrder) -> None:
+    """A stranger's row at the slice's positions is an error that stops, not a slice that is done."""
+    world.query(
+        "hub",
+        f"insert into relaybox.log_{order.log_id} (position, index, epoch, message_id, sent_at, topic, sender, payload) "
+        "values (1, 1, 1, gen_random_uuid(), now(), 'flights', 'UA', 'stranger')",
+    )
+    with pytest.raises(errors.StoreFailed, match="23505"):
+        copy_slice(order, planned.batch.slices[0])
+    assert world.value("hub", "select count(*) from relaybox.receipt") == 0
+
+
+def test_g3_an_older_attempt_never_ends_a_newer_one(world: World, planned: Planned, order: CopyOrder) -> None:
+    """A zombie driver that goes on after it was superseded leaves the session of the newer attempt alone."""
+    slice_ = planned.batch.slices[0]
+    newer = connect("hub", application_name=session_name(replace(order, attempt=order.attempt + 1), slice_))
+    copy_slice(order, slice_)
+    with newer.cursor() as cursor:
+        cursor.execute("select 1")
+    newer.close()
+
+
+def test_g3_receipts_of_another_plan_do_not_count(world: World, planned: Planned, order: CopyOrder) -> None:
+    """The same batch number under another plan: its slices are not copied, and what is there is not its own."""
+    slice_ = planned.batch.slices[0]
+    copy_slice(order, slice_)
+    other = uuid4()
+    with pytest.raises(errors.ContentDiffers):
+        copy_slice(replace(order, plan_id=other), slice_)
+    with world.session("hub") as destination, pytest.raises(errors.SliceMissing):
+        publish_batch(destination, world.first_hop, replace(planned.batch, plan_id=other), log_id=order.log_id)
+    assert world.payloads() == []
+
+
+DURABLE = {
+    "airline": (
+        "select relaybox.lock_hop('flights/1')",
+        "select relaybox.confirm_received('flights/1', 1, plan_id, now(), 'test') from relaybox.batch",
+        "select relaybox.confirm_settled('flights/1', 1, now(), 'test')",
+    ),
+    "hub": (
+        "select relaybox.publish_batch({publish})",
+        "select relaybox.durable_arrival(1)",
+    ),
+}
+
+
+@pytest.mark.parametrize(("store", "statement"), [(store, text) for store, texts in DURABLE.items() for text in texts])
+def test_g7_what_must_be_durable_waits_for_the_disk_whatever_the_role_says(world: World, store: str, statement: str) -> None:
+    """A role or a database may have synchronous_commit off; a plan, an arrival and a confirmation do not."""
+    world.send("a")
+    world.transfer()
+    columns = "generation, batch, plan_id, first_position, last_position, jsonb_array_length(slices), system_identifier, timeline"
+    (arguments,) = world.query("airline", f"select {columns} from relaybox.batch")
+    with world.session(store) as connection, connection.cursor() as cursor:
+        cursor.execute("set synchronous_commit = off")
+        connection.commit()
+        if "{publish}" in statement:
+            cursor.execute("select relaybox.publish_batch(1, %s, %s, %s, %s, %s, %s, %s, %s)", arguments)
+        else:
+            cursor.execute(statement)
+        cursor.execute("show synchronous_commit")
+        assert cursor.fetchone() == ("on",)
+
+
+@pytest.fixture(params=["airline", "hub"])
+def careless(world: World, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A store whose server runs without full_page_writes."""
+    _set_full_page_writes(world, request.param, "off")
+    try:
+        yield request.param
+    finally:
+        _set_full_page_writes(world, request.param, "on")
+
+
+def _set_full_page_writes(world: World, store: str, value: str) -> None:
+    world.query(store, f"alter system set full_page_writes = {value}")
+    world.query(store, "select pg_reload_conf()")
+    wait_until(lambda: world.value(store, "select current_setting('full_page_writes')") == value, "the setting is in force")
+
+
+def test_g7_a_server_that_may_forget_what_it_committed_is_refused(world: World, careless: str) -> None:
+    """fsync and full_page_writes are on, or nothing is moved: neither from such a server nor to it."""
+    world.send("a")
+    with pytest.raises(errors.StoreUnusable, match=f"store {careless}.*full_page_writes is off"):
+        world.transfer()
+    assert world.payloads() == []
