@@ -168,7 +168,7 @@ def patient_for_seconds() -> Iterator[None]:
 def _forkserver() -> ForkServerContext:
     """Forks drivers from a process that has the library loaded and no session open: 10 ms instead of half a second."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload(["__main__", __name__])  # a child would import pytest, too
     return context
 
 

@@ -32,6 +32,7 @@ TESTED_HOP = {"outbox": "flights/1", "log": "flights/2"}
 SETTINGS = {
     "shared_buffers": "32MB",
     "max_wal_size": "2GB",
+    "max_prepared_transactions": "20",
     "wal_writer_delay": "10s",  # a killed cluster loses every commit that nobody waited for
     "autovacuum": "off",  # thousands of short-lived databases would keep it busy
 }

@@ -1,0 +1,198 @@
+"""Runs one cell: five batches with applications at work, the fault at the third, then quiet and the checker's verdict."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import psycopg2
+
+from tests.faults.checker import Violation, check, read_stores, reliability
+from tests.faults.drivers import Outcome, drive, driver
+from tests.faults.faults import FAULTS, Scene
+from tests.faults.history import read_history
+from tests.faults.places import STORES, Clusters, Place, fresh_place
+from tests.faults.workload import Workload
+from tests.world import wait_until
+
+BATCH_ROWS = 24
+MESSAGES_PER_TRANSACTION = 3.2
+"""What a producer sends in the mean; its transactions have 1 to 6 messages, and some are rolled back."""
+
+LIVENESS_SECONDS = 60.0
+"""With the fault healed, everything has arrived and is settled before this."""
+
+
+@dataclass(frozen=True)
+class Strike:
+    """A fault at a failpoint."""
+
+    failpoint: str
+    fault: str
+
+
+@dataclass
+class CellResult:
+    """What a cell did and found. A cell is good when every strike hit and nothing was violated."""
+
+    name: str
+    seed: int
+    hits: int = 0
+    seconds: float = 0.0
+    recovery_seconds: list[float] = field(default_factory=list)
+    batches: int = 0
+    resumed: int = 0
+    messages: int = 0
+    errors: list[str] = field(default_factory=list)
+    violations: list[Violation] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def is_good(self) -> bool:
+        return not self.violations and not self.problems
+
+
+def run_cell(
+    name: str,
+    strikes: Sequence[Strike],
+    sides: Clusters,
+    directory: Path,
+    *,
+    kind: str,
+    batch_rows: int = BATCH_ROWS,
+    seed: int = 1,
+) -> CellResult:
+    """Runs a workload through the faults, one after another, each at a driver that finds what the last one left.
+
+    Args:
+        name: of the cell, for the report.
+        strikes: what happens; the first one at the third batch.
+        sides: the clusters; all faults on them are healed afterwards.
+        directory: for the histories and the drivers' files; must not hold anything of another cell.
+        kind: outbox | log, what the hop under test reads.
+        batch_rows: messages of a batch at most.
+        seed: of the producers.
+    """
+    started = time.monotonic()
+    result = CellResult(name, seed)
+    with fresh_place(sides, kind, directory, batch_rows=batch_rows) as place:
+        _Run(place, batch_rows, result).through(strikes)
+    result.seconds = time.monotonic() - started
+    return result
+
+
+@dataclass
+class _Run:
+    place: Place
+    batch_rows: int
+    result: CellResult
+
+    def through(self, strikes: Sequence[Strike]) -> None:
+        history = self.place.directory / "history"
+        with Workload(history, self.place.route.hops, seed=self.result.seed) as workload:
+            self._send(workload, batches=2)
+            wait_until(lambda: workload.is_idle, "the first two batches are sent")
+            self._move_everything()
+            for number, strike in enumerate(strikes, 1):
+                self._send(workload, batches=2 if number == len(strikes) else 1)
+                self._strike(strike, number)
+            self._recover()
+            self._send(workload, batches=1)
+            wait_until(lambda: workload.is_idle, "the last batch is sent")
+            workload.stop_producers()
+            self._move_everything()
+            self._settle_first_hop()
+            self._wait_for_consumers(workload)
+        self._judge(history)
+
+    def _send(self, workload: Workload, *, batches: int) -> None:
+        """Asks for so many batches, and returns when there is something to move."""
+        before = workload.acknowledged_count
+        workload.send(max(1, round(batches * self.batch_rows / len(workload.senders) / MESSAGES_PER_TRANSACTION)))
+        wait_until(lambda: workload.acknowledged_count > before, "the first of the transactions is committed")
+
+    def _strike(self, strike: Strike, number: int) -> None:
+        fault, take_over = FAULTS[strike.fault], partial(self._take_over, self.place.hop.name)
+        if self.place.kind == "log":
+            self._take_over("flights/1")
+        files = self.place.directory / f"driver_{number}"
+        with driver(self.place.mission(proxied=True), f"{strike.failpoint}={fault.action}", files) as struck:
+            if struck.wait_for_hit():
+                self.result.hits += 1
+                fault.strike(Scene(self.place, struck, strike.failpoint, take_over))
+            else:
+                self.result.problems.append(f"{strike.failpoint} was never reached")
+            self._note(struck.outcome())
+        if self.place.kind == "outbox" and number > 0:
+            self._take_over("flights/2")
+
+    def _note(self, outcome: Outcome | None) -> None:
+        """A struck driver may fail, but only with an error that the orchestrator answers with another try."""
+        if outcome is not None and outcome.error:
+            self.result.errors.append(outcome.error)
+            if not outcome.is_transient:
+                self.result.problems.append(f"the driver gave up for good: {outcome.error}")
+
+    def _recover(self) -> None:
+        healed = time.monotonic()
+        self._take_over(self.place.hop.name)
+        self.result.recovery_seconds.append(time.monotonic() - healed)
+
+    def _take_over(self, hop: str) -> Outcome:
+        """What the orchestrator does: tries until a try succeeds."""
+        deadline = time.monotonic() + LIVENESS_SECONDS
+        while True:
+            outcome = drive(self.place.mission(hop))
+            self.result.resumed += outcome.resumed_count
+            if not outcome.error:
+                return outcome
+            assert outcome.is_transient, f"a driver without a fault gave up for good: {outcome.error}"
+            assert time.monotonic() < deadline, f"not within {LIVENESS_SECONDS} s: hop {hop} moves; {outcome.error}"
+
+    def _move_everything(self) -> None:
+        for hop in self.place.route.hops:
+            self._take_over(hop.name)
+
+    def _settle_first_hop(self) -> None:
+        self._take_over("flights/1")
+
+    def _wait_for_consumers(self, workload: Workload) -> None:
+        for hop in self.place.route.hops:
+            (published,) = _ask(
+                hop.destination.service, "select published_position from relaybox.hop_in where hop = %s", hop.name
+            )
+            wait_until(
+                lambda name=hop.name, published=published: workload.seen_through(name) == published,
+                f"consumers of {hop.name} see position {published}",
+            )
+
+    def _judge(self, history: Path) -> None:
+        stores, result = read_stores(self.place.routes.hops), self.result
+        result.violations = check(read_history(history), stores)
+        measured = {one.hop: one for one in reliability(stores)}["flights"]
+        result.messages = measured.sent
+        result.batches = len(stores.hop(self.place.hop.name).batches)
+        if (measured.r, measured.ur) != (1.0, 1.0):
+            result.problems.append(f"R is {measured.r}, UR is {measured.ur}")
+        if result.batches < 5:
+            result.problems.append(f"only {result.batches} batches")
+        result.problems += [leftover for store in STORES for leftover in _leftovers(store)]
+
+
+def _leftovers(store: str) -> list[str]:
+    """Sessions of drivers that nobody ended, and rows that nobody will publish."""
+    sessions = "select count(*) from pg_stat_activity where datname = current_database() and application_name like 'relaybox %%'"
+    wait_until(lambda: _ask(store, sessions) == (0,), f"the sessions of all drivers at {store} have ended")
+    staged = "select count(*) from relaybox.log l join relaybox.hop_in i using (hop_id) where l.position > i.published_position"
+    (count,) = _ask(store, staged)
+    return [f"{count} staged rows are left at {store}"] if count else []
+
+
+def _ask(store: str, query: str, *arguments: object) -> tuple[int, ...]:
+    with closing(psycopg2.connect(service=store)) as connection, connection.cursor() as cursor:
+        cursor.execute(query, arguments)
+        return cursor.fetchall()[0]

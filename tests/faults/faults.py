@@ -1,0 +1,191 @@
+"""What can happen to a driver at a failpoint: one small function for each fault, which strikes and heals again."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import psycopg2
+
+from tests.faults.drivers import Driver, Outcome
+from tests.faults.places import Place
+from tests.world import wait_until
+
+STREAM_BYTES = 1500
+"""A stream breaks after so many more bytes: in the middle of a COPY of the smallest batches."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a fault finds: the driver has just reached the failpoint, and waits there if the fault asked for it."""
+
+    place: Place
+    driver: Driver
+    failpoint: str
+    take_over: Callable[[], Outcome]
+    """Another driver carries out the same mission, to its end."""
+
+    def release(self) -> None:
+        self.driver.release(self.failpoint)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`action` is what the failpoint does when it is reached; then `strike` runs, and leaves nothing broken."""
+
+    name: str
+    action: str
+    strike: Callable[[Scene], None]
+
+
+def nothing_more(_: Scene) -> None:
+    """The action at the failpoint is the whole fault."""
+
+
+def crash_cluster(side: str, scene: Scene) -> None:
+    """K4, K5: all of a cluster is killed, and stays down until the driver has ended."""
+    cluster = scene.place.sides.clusters[side]
+    cluster.kill()
+    scene.release()
+    scene.driver.outcome()
+    cluster.start()
+
+
+def restart_cluster(side: str, scene: Scene) -> None:
+    """K4, K5: all of a cluster is killed, and is back before the driver looks again."""
+    cluster = scene.place.sides.clusters[side]
+    cluster.kill()
+    cluster.start()
+    scene.release()
+
+
+def reset_connections(side: str, scene: Scene) -> None:
+    """K6: every connection of the driver to one side is reset."""
+    scene.place.sides.proxies[side].reset()
+    scene.release()
+
+
+def break_stream(side: str, scene: Scene) -> None:
+    """K6: the connections to one side are reset some bytes later."""
+    proxy = scene.place.sides.proxies[side]
+    proxy.reset_after(STREAM_BYTES)
+    scene.release()
+    wait_until(proxy.has_reset.is_set, f"{STREAM_BYTES} more bytes pass on the side of the {side}")
+
+
+def swallow_packets(side: str, scene: Scene) -> None:
+    """K7: nothing passes any more; the driver is given up, another one does the work; then the old one hears again."""
+    proxy = scene.place.sides.proxies[side]
+    proxy.black_hole()
+    scene.release()
+    scene.take_over()
+    proxy.heal()
+
+
+def swallow_answers(side: str, scene: Scene) -> None:
+    """K7, one-sided: the server still does what the driver says, and the driver never hears of it until later."""
+    proxy = scene.place.sides.proxies[side]
+    proxy.black_hole("to_client")
+    scene.release()
+    scene.take_over()
+    proxy.heal()
+
+
+def cut_commit(side: str, scene: Scene) -> None:
+    """K8: the COMMIT is done, and its answer never arrives."""
+    proxy = scene.place.sides.proxies[side]
+    proxy.cut_next_commit()
+    scene.release()
+    wait_until(proxy.commit_was_cut.is_set, f"a COMMIT at the {side} is cut")
+
+
+def wake_as_zombie(scene: Scene) -> None:
+    """K9: the driver is frozen while another one does the work; then it wakes and goes on as if nothing had happened."""
+    scene.driver.wait_until_stopped()
+    scene.take_over()
+    scene.driver.signal(signal.SIGCONT)
+
+
+def run_twice(scene: Scene) -> None:
+    """K16: a second driver runs to its end while the first one waits, its sessions open."""
+    scene.take_over()
+    scene.release()
+
+
+def terminate_backends(side: str, scene: Scene) -> None:
+    """K10: an administrator ends the driver's sessions at one side."""
+    ended = scene.place.administer(side, f"select pg_terminate_backend(pid, 5000) {_OF_THE_DRIVER}", scene.place.database(side))
+    assert ended, f"the driver has no session at the {side}"
+    scene.release()
+
+
+def cancel_statement(side: str, table: str, scene: Scene) -> None:
+    """K11: the driver's next statement is cancelled while it waits for a lock on `table`."""
+    place = scene.place
+    with _locked(place, side, table):
+        scene.release()
+        waiting = f"select pg_cancel_backend(pid) {_OF_THE_DRIVER} and wait_event_type = 'Lock'"
+        wait_until(lambda: bool(place.administer(side, waiting, place.database(side))), f"the driver waits for {table}")
+
+
+def cancel_copy(side: str, scene: Scene) -> None:
+    """K11: the COPY that runs at one side is cancelled."""
+    running = f"select pg_cancel_backend(pid) {_OF_THE_DRIVER} and state = 'active' and query ilike 'copy%%'"
+    assert scene.place.administer(side, running, scene.place.database(side)), f"no COPY runs at the {side}"
+    scene.release()
+
+
+_OF_THE_DRIVER = "from pg_stat_activity where datname = %s and application_name like 'relaybox %%'"
+
+
+@contextmanager
+def _locked(place: Place, side: str, table: str) -> Iterator[None]:
+    parameters = place.sides.clusters[side].parameters(place.database(side))
+    with closing(psycopg2.connect(**parameters)) as connection, connection.cursor() as cursor:
+        cursor.execute(f"lock table relaybox.{table} in access exclusive mode")
+        yield
+        connection.rollback()
+
+
+def _both_sides(name: str, strike: Callable[[str, Scene], None]) -> Iterator[Fault]:
+    for side in ("source", "destination"):
+        yield Fault(f"{name}_{side}", "pause", partial(strike, side))
+
+
+def _faults() -> Iterator[Fault]:
+    yield Fault("kill_driver", "kill", nothing_more)
+    yield Fault("zombie", "stop", wake_as_zombie)
+    yield Fault("duplicate", "pause", run_twice)
+    for sqlstate in ("40001", "40P01", "53100", "57P01"):
+        yield Fault(f"raise_{sqlstate}", f"raise {sqlstate}", nothing_more)
+    for name, strike in _AT_A_SIDE.items():
+        yield from _both_sides(name, strike)
+    for side, table in _CANCELLED:
+        yield Fault(f"cancel_{side}_{table}", "pause", partial(cancel_statement, side, table))
+
+
+_AT_A_SIDE: dict[str, Callable[[str, Scene], Any]] = {
+    "crash": crash_cluster,
+    "restart": restart_cluster,
+    "reset": reset_connections,
+    "break_stream": break_stream,
+    "black_hole": swallow_packets,
+    "deaf": swallow_answers,
+    "cut_commit": cut_commit,
+    "terminate": terminate_backends,
+    "cancel_copy": cancel_copy,
+}
+
+_CANCELLED = (
+    ("source", "hop_out"),
+    ("source", "batch"),
+    ("source", "confirmation"),
+    ("destination", "hop_in"),
+    ("destination", "receipt"),
+)
+
+FAULTS = {fault.name: fault for fault in _faults()}
