@@ -38,9 +38,11 @@ CREATE TABLE relaybox.batch (
     generation integer DEFAULT 1 NOT NULL,
     adopted boolean DEFAULT false NOT NULL,
     xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    digests text[],
     CONSTRAINT batch_has_slices CHECK ((adopted = (jsonb_array_length(slices) = 0))),
     CONSTRAINT batch_positions_dense CHECK (((((last_position - first_position) + 1) = row_count) AND (first_position >= 1))),
     CONSTRAINT batch_range_not_empty CHECK (((batch >= 1) AND (row_count >= 1) AND (adopted OR (reads_through > reads_after)))),
+    CONSTRAINT one_digest_per_slice CHECK ((cardinality(digests) = jsonb_array_length(slices))),
     CONSTRAINT pair_is_whole CHECK ((((lower IS NULL) = (upper IS NULL)) AND ((upper IS NULL) = (pair_last_seq IS NULL)))),
     CONSTRAINT pair_moves_forward CHECK (((pg_snapshot_xmin(upper) >= pg_snapshot_xmin(lower)) AND (pg_snapshot_xmax(upper) >= pg_snapshot_xmax(lower))))
 );

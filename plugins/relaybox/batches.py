@@ -80,6 +80,7 @@ class Batch:
     last_position: int
     row_count: int
     slices: tuple[Slice, ...]
+    digests: tuple[str, ...] | None
     generation: int
     system_identifier: int
     timeline: int

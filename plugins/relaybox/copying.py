@@ -51,6 +51,7 @@ class CopyOrder:
     topics: tuple[str, ...] | None
     lower: str | None
     upper: str | None
+    digests: tuple[str, ...] | None  # of the slices, in their order
     timeout_seconds: float
 
 
@@ -82,6 +83,7 @@ def copy_order(hop: Hop, batch: Batch, *, attempt: int, log_id: int, reads_log: 
         topics=batch.topics,
         lower=batch.lower,
         upper=batch.upper,
+        digests=batch.digests,
         timeout_seconds=hop.limits.slice_timeout_seconds,
     )
 
@@ -97,7 +99,8 @@ def copy_slice(order: CopyOrder, slice_: Slice) -> SliceCopied:
     A slice that already has its receipt is left as it is. Called once per slice and attempt, on an executor.
 
     Raises:
-        ContentDiffers: the source gave another number of rows than planned; nothing is kept.
+        ContentDiffers: the source gave another number of rows than planned, or other content where the plan has digests;
+            nothing is kept.
         SliceSuperseded: the batch was published meanwhile, or a newer attempt ended this session.
         StoreBusy, StoreUnreachable: a retry may help.
     """
@@ -167,8 +170,19 @@ def _copy_rows(destination: Connection, order: CopyOrder, slice_: Slice, name: s
                 )
             with store_errors(order.destination, _doing(order, slice_)):
                 cursor.execute(
-                    "select relaybox.accept_slice(%s, %s, %s, %s, %s, %s, %s)",
-                    (order.log_id, order.generation, order.batch, slice_.slice, str(order.plan_id), row_count, order.attempt),
+                    "select relaybox.accept_slice(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+                    (
+                        *(
+                            order.log_id,
+                            order.generation,
+                            order.batch,
+                            slice_.slice,
+                            str(order.plan_id),
+                            row_count,
+                            order.attempt,
+                        ),
+                        *(order.digests and order.digests[slice_.slice - 1], slice_.first_position),
+                    ),
                 )
                 reach("slice.accepted", destination)
                 commit(destination, "slice")

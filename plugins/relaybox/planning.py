@@ -117,7 +117,7 @@ def _plan(source: Connection, hop: Hop, arrived: Arrived, counted: CountedRest |
             return None
         pair, cut, rest = plan
         reach("plan.counted", source)
-        batch = _record(cursor, hop.name, pair, cut, head)
+        batch = _record(cursor, hop, pair, cut, head)
         reach("plan.recorded", source)
         return Planned(batch, _begin_attempt(cursor, hop.name), resumed=False, rest=rest)
 
@@ -241,20 +241,29 @@ def _skip_if_wide(cursor: Any, hop: str, pair: _Pair) -> None:
     )
 
 
-def _record(cursor: Any, hop: str, pair: _Pair | None, cut: Cut, head: Any) -> Batch:
+def _record(cursor: Any, hop: Hop, pair: _Pair | None, cut: Cut, head: Any) -> Batch:
     slices = [[s.slice, s.first_read, s.last_read, s.first_position, s.row_count] for s in cut.slices]
+    lower, upper = (pair.lower, pair.upper) if pair else (None, None)
+    digests = None
+    if hop.integrity == "checksum":
+        # read before COMMIT, but never without it: the digests are durable with the rows, or neither is
+        cursor.execute(
+            "select relaybox.slice_digests(%s, %s, %s, %s, %s)", (head.reads_log, lower, upper, head.topics, Json(slices))
+        )
+        (digests,) = one_row(cursor)
     cursor.execute(
-        "select * from relaybox.record_batch(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        "select * from relaybox.record_batch(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         (
-            hop,
-            pair and pair.lower,
-            pair and pair.upper,
+            hop.name,
+            lower,
+            upper,
             pair and pair.last_seq,
             cut.pair_exhausted,
             cut.reads_after,
             cut.reads_through,
             cut.row_count,
             Json(slices),
+            digests,
             head.system_identifier,
             head.timeline,
             head.next_xid,
@@ -290,6 +299,7 @@ def _batch(row: Any) -> Batch:
         last_position=row.last_position,
         row_count=row.row_count,
         slices=tuple(Slice(*s) for s in slices),
+        digests=None if row.digests is None else tuple(row.digests),
         generation=row.generation,
         system_identifier=row.system_identifier,
         timeline=row.timeline,

@@ -25,6 +25,7 @@ from relaybox.route_file import SMALLEST_FILE, RouteFile
 from relaybox.route_problems import Location, Problem, report, show, show_name, suggest
 
 POLICIES = ("received", "cascade")
+INTEGRITIES = ("count", "checksum")
 MAX_SLICES_PER_BATCH = 10_000
 
 _DAY_SECONDS = 24 * 60 * 60
@@ -87,6 +88,14 @@ def _policy(value: object) -> str:
     return value
 
 
+def _integrity(value: object) -> str:
+    if not isinstance(value, str):
+        raise _broken("a text, count or checksum")
+    if value not in INTEGRITIES:
+        raise _broken(f"count or checksum. {suggest(value, INTEGRITIES)}")
+    return value
+
+
 def _whole_number(default: int, low: int, high: int) -> Any:
     return Field(default=default, ge=low, le=high, description=f"a whole number from {low} to {high}")
 
@@ -143,6 +152,7 @@ class RouteRules(_Rules):
     topics: list[Topic] = Field(min_length=1, description="a list of one or more topics")
     path: list[StoreInPath] = Field(description="a list of two or more stores")
     policy: Annotated[str, PlainValidator(_policy)] = "cascade"
+    integrity: Annotated[str, PlainValidator(_integrity)] = "count"
     limits: Annotated[LimitsRules, _section(", ".join(LimitsRules.model_fields))] = LimitsRules()
     retries: Annotated[RetriesRules, _section(", ".join(RetriesRules.model_fields))] = RetriesRules()
 

@@ -28,6 +28,7 @@ routes:
 | `topics` | | one or more, each once |
 | `path` | | two or more stores of this file, each once: a loop would carry a message round for ever |
 | `policy` | `cascade` | a batch is settled when the next store has it (`received`), or the next hop settled it (`cascade`) |
+| `integrity` | `count` | what a slice is checked by when it arrives: its number of rows (`count`), or their content too (`checksum`) |
 
 **`routes.<route>.limits`**
 
@@ -116,6 +117,7 @@ class Hop:
     upstream: str | None
     downstream: str | None
     policy: str
+    integrity: str
     limits: Limits
     retries: Retries
 
@@ -128,6 +130,7 @@ class Route:
     topics: tuple[str, ...]
     path: tuple[Store, ...]
     policy: str
+    integrity: str
     limits: Limits
     retries: Retries
     hops: tuple[Hop, ...]
@@ -200,6 +203,7 @@ def _route(name: str, rules: RouteRules, stores: Mapping[str, Store]) -> Route:
         topics=tuple(rules.topics),
         path=tuple(stores[store] for store in rules.path),
         policy=rules.policy,
+        integrity=rules.integrity,
         limits=_limits(rules),
         retries=_retries(rules),
         hops=(),
@@ -244,6 +248,7 @@ def _hop(route: Route, number: int, source: Store, destination: Store) -> Hop:
         upstream=f"{route.name}/{number - 1}" if number > 1 else None,
         downstream=f"{route.name}/{number + 1}" if destination != route.path[-1] else None,
         policy=route.policy,
+        integrity=route.integrity,
         limits=route.limits,
         retries=route.retries,
     )

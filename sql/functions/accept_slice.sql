@@ -1,9 +1,11 @@
 -- Last statement of a slice's transaction: the batch is still open, and the receipt is written with the rows.
 -- Locks the hop_in row FOR SHARE, so publish waits for slices in flight and a slice that wakes after publish is refused
 -- (a plain SELECT would read stale state). READ COMMITTED only.
--- Raises RB011 (another batch is due), RB015 (already published, or of an older generation).
+-- Raises RB011 (another batch is due), RB012 (not the content that was planned, where the plan has a digest),
+-- RB015 (already published, or of an older generation).
 create or replace function relaybox.accept_slice(
-    log_id integer, generation_ integer, batch_ bigint, slice_ integer, plan_id_ uuid, row_count_ bigint, attempt_ bigint
+    log_id integer, generation_ integer, batch_ bigint, slice_ integer, plan_id_ uuid, row_count_ bigint, attempt_ bigint,
+    digest_ text default null, first_position bigint default null
 )
 returns void
 language plpgsql volatile
@@ -11,7 +13,20 @@ as $$
 declare
     published bigint;
     generation_here integer;
+    digest_here text;
 begin
+    -- before the lock: publish must not wait for it
+    if digest_ is not null then
+        select d.digest into digest_here
+        from relaybox.slice_digest(
+            log_id, null, null, null, first_position, first_position + row_count_ - 1, first_position, first_position + row_count_ - 1
+        ) d;
+        if digest_here is distinct from digest_ then
+            raise exception using errcode = 'RB012',
+                message = format('slice %s of batch %s arrived with other content than was planned', slice_, batch_),
+                hint = 'Messages of the source were changed after planning. Nothing of the slice was kept.';
+        end if;
+    end if;
     select i.published_batch, i.generation into published, generation_here from relaybox.hop_in i where i.hop_id = log_id for share;
     if generation_here <> generation_ then
         raise exception using errcode = 'RB015',

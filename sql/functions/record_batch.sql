@@ -4,7 +4,7 @@
 create or replace function relaybox.record_batch(
     hop_name text, lower_ pg_snapshot, upper_ pg_snapshot, pair_last_seq_ bigint, pair_exhausted_ boolean,
     reads_after_ bigint, reads_through_ bigint, row_count_ bigint, slices_ jsonb,
-    system_identifier_ bigint, timeline_ integer, next_xid_ xid8
+    digests_ text[], system_identifier_ bigint, timeline_ integer, next_xid_ xid8
 )
 returns relaybox.batch
 language plpgsql volatile
@@ -37,11 +37,12 @@ begin
     end if;
     insert into relaybox.batch (
         hop, batch, topics, lower, upper, pair_last_seq, pair_exhausted, reads_after, reads_through,
-        first_position, last_position, row_count, slices, system_identifier, timeline, next_xid, generation
+        first_position, last_position, row_count, slices, digests, system_identifier, timeline, next_xid,
+        generation
     )
     values (
         hop_name, head.batch + 1, head.topics, lower_, upper_, pair_last_seq_, pair_exhausted_, reads_after_, reads_through_,
-        head.position + 1, head.position + row_count_, row_count_, slices_, system_identifier_, timeline_, next_xid_,
+        head.position + 1, head.position + row_count_, row_count_, slices_, digests_, system_identifier_, timeline_, next_xid_,
         head.generation
     )
     returning * into planned;

@@ -75,6 +75,27 @@ def test_g4_publish_counts_rows_and_believes_no_receipt(world: World) -> None:
     assert world.payloads() == []
 
 
+def test_g4_content_changed_after_planning_is_refused_where_the_route_asks_for_checksums(world: World) -> None:
+    """Counts can't see it; with `integrity: checksum` nothing of the slice is kept, at either hop."""
+    world.change_route(integrity="checksum")
+    world.send_many(10)
+    planned, order = planned_batch(world)
+    world.query("airline", "update relaybox.outbox set payload = 'forged' where payload = 'm7'")
+    with pytest.raises(errors.ContentDiffers, match="arrived with other content than was planned"):
+        copy_slice(order, planned.batch.slices[0])
+    assert world.value("hub", "select count(*) from relaybox.log") == 0
+    world.query("airline", "update relaybox.outbox set payload = 'm7' where payload = 'forged'")
+    world.transfer_all()
+    assert world.payloads("flights/2") == [f"m{n}" for n in range(1, 11)]
+    assert world.value("hub", "select cardinality(digests) from relaybox.batch where hop = 'flights/2'") == 1
+
+
+def test_g4_without_checksums_nothing_is_hashed(world: World) -> None:
+    world.send_many(10)
+    world.transfer()
+    assert world.value("airline", "select digests is null from relaybox.batch") is True
+
+
 def test_g4_publish_without_all_receipts_is_refused(world: World) -> None:
     """One slice of four is missing: the batch stays open."""
     world.change_route(limits={"batch_rows": 1000, "slice_rows": 8})

@@ -111,7 +111,7 @@ def test_empty_route_is_told_what_it_needs(tmp_path: Path) -> None:
     assert problems(tmp_path, f"{SMALLEST}  next:\n  last: 5\n") == [
         "9: routes.next.path: missing; expected a list of two or more stores",
         "9: routes.next.topics: missing; expected a list of one or more topics",
-        "10: routes.last: got 5; expected a section with the keys topics, path, policy, limits, retries",
+        "10: routes.last: got 5; expected a section with the keys topics, path, policy, integrity, limits, retries",
     ]
 
 
@@ -176,7 +176,7 @@ def test_example_shows_every_key_and_every_default(tmp_path: Path) -> None:
     example, smallest = load_routes(EXAMPLE), load(tmp_path, SMALLEST)
     assert example.route("flights") == smallest.route("flights")
     assert document["stores"]["airline"].keys() == {"service", "connection"}
-    assert document["routes"]["flights"].keys() == {"topics", "path", "policy", "limits", "retries"}
+    assert document["routes"]["flights"].keys() == {"topics", "path", "policy", "integrity", "limits", "retries"}
     assert document["routes"]["flights"]["limits"].keys() == Limits.__dataclass_fields__.keys()
     assert document["routes"]["flights"]["retries"].keys() == Retries.__dataclass_fields__.keys()
 
@@ -252,12 +252,16 @@ routes:
         ("retries: {backoff: .nan}", "retries.backoff: got NaN; expected a number from 1 to 10"),
         ("retries: {max_delay_seconds: 9}", "retries.max_delay_seconds: got 9; expected at least delay_seconds, which is 10"),
         (
+            "integrity: checksums",
+            'integrity: got "checksums"; expected count or checksum. Did you mean checksum? Known: checksum, count',
+        ),
+        (
             "policy: processed",
             'policy: got "processed"; expected a policy; processed is not yet available. Known: received, cascade',
         ),
         ("policy: [received]", "policy: got a list of 1; expected a text, the name of a policy"),
-        ("order: fifo", "order: unknown key. Known: limits, path, policy, retries, topics"),
-        ("<<: {}", '"<<": unknown key. Known: limits, path, policy, retries, topics'),
+        ("order: fifo", "order: unknown key. Known: integrity, limits, path, policy, retries, topics"),
+        ("<<: {}", '"<<": unknown key. Known: integrity, limits, path, policy, retries, topics'),
     ],
 )
 def test_value_against_its_rule(tmp_path: Path, line: str, problem: str) -> None:
@@ -463,7 +467,7 @@ def test_tags_build_nothing(tmp_path: Path) -> None:
         "3: stores.hub: " + refused.format("set"),
         "7: routes.flights.topics: " + refused.format("python/object/apply:os.system"),
         "9: routes.flights.order: " + refused.format("bool"),
-        "9: routes.flights.order: unknown key. Known: limits, path, policy, retries, topics",
+        "9: routes.flights.order: unknown key. Known: integrity, limits, path, policy, retries, topics",
     ]
 
 

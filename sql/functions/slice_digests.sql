@@ -1,0 +1,13 @@
+-- The digest of each slice of a plan, in the slices' order, at the source: what the destination must find when it has copied.
+create or replace function relaybox.slice_digests(
+    reads_log integer, lower_ pg_snapshot, upper_ pg_snapshot, topics_ text[], slices jsonb
+)
+returns text[]
+language sql stable
+as $$
+    select array_agg(d.digest order by s.place)
+    from jsonb_array_elements(slices) with ordinality s (slice, place)
+    cross join lateral relaybox.slice_digest(
+        reads_log, lower_, upper_, topics_, (slice ->> 1)::bigint, (slice ->> 2)::bigint, (slice ->> 3)::bigint, 9223372036854775807
+    ) d
+$$;
