@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -59,7 +60,10 @@ def test_whatever_happens_in_whatever_order(
 
 
 def _administer(clusters: Mapping[str, Cluster], statement: str) -> None:
-    for cluster in clusters.values():
+    def run(cluster: Cluster) -> None:
         with closing(psycopg2.connect(**cluster.parameters("postgres"))) as connection:
             connection.autocommit = True
             connection.cursor().execute(statement)
+
+    with ThreadPoolExecutor(len(clusters)) as pool:
+        list(pool.map(run, clusters.values()))

@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from relaybox import errors
+from relaybox.confirmations import confirm_received
 from relaybox.connections import connect
 from relaybox.copying import CopyOrder, copy_order, copy_slice, session_name
 from relaybox.planning import Planned, plan_batch
@@ -82,6 +83,25 @@ def test_g3_receipts_of_another_plan_do_not_count(world: World, planned: Planned
     with world.session("hub") as destination, pytest.raises(errors.SliceMissing):
         publish_batch(destination, world.first_hop, replace(planned.batch, plan_id=other), log_id=order.log_id)
     assert world.payloads() == []
+
+
+def test_g3_another_plan_under_a_published_number_is_refused(world: World, planned: Planned, order: CopyOrder) -> None:
+    """A source that lost history and planned the batch again is stopped by the destination (G11)."""
+    copy_slice(order, planned.batch.slices[0])
+    with world.session("hub") as destination:
+        publish_batch(destination, world.first_hop, planned.batch, log_id=order.log_id)
+        with pytest.raises(errors.ContentDiffers):
+            publish_batch(destination, world.first_hop, replace(planned.batch, plan_id=uuid4()), log_id=order.log_id)
+
+
+def test_g7_an_arrival_is_confirmed_as_often_as_anybody_likes(world: World, planned: Planned, order: CopyOrder) -> None:
+    """The second confirmation of a batch changes nothing and is no error."""
+    copy_slice(order, planned.batch.slices[0])
+    with world.session("hub") as destination, world.session("airline") as source:
+        arrival = publish_batch(destination, world.first_hop, planned.batch, log_id=order.log_id)
+        for _ in range(2):
+            confirm_received(source, world.first_hop, arrival, recorded_by="test")
+    assert world.value("airline", "select count(*) from relaybox.confirmation") == 1
 
 
 DURABLE = {

@@ -1,0 +1,137 @@
+"""Seeded bugs: each patch breaks one rule of the protocol, and names the tests that must notice.
+
+A patch begins with two lines: `# what is broken`, and `# tests: a pytest selection`, chosen narrow so that it takes seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parents[1]
+TIMEOUT_SECONDS = 300
+
+_LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "build", "dist")
+_WHERE = "import relaybox, relaybox.schema; print(relaybox.__file__); print(relaybox.schema.sql_directory())"
+_FAILED = re.compile(r"^FAILED (.+?)(?: - .*)?$", re.MULTILINE)
+
+
+class MutantsBrokenError(Exception):
+    """The mutants prove nothing: a patch does not apply, its tests are not there, or other code was under test."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One seeded bug."""
+
+    name: str
+    broken: str
+    tests: tuple[str, ...]
+    patch: Path
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the tests said of a mutant: `caught_by` is the first that failed, empty where the mutant survived."""
+
+    mutant: Mutant
+    caught_by: str
+    seconds: float
+
+
+def read_mutants(directory: Path = HERE) -> tuple[Mutant, ...]:
+    """All mutants by name. Raises MutantsBrokenError for a patch without its two lines."""
+    return tuple(_read_mutant(path) for path in sorted(directory.glob("*.patch")))
+
+
+def _read_mutant(path: Path) -> Mutant:
+    broken, tests, *_ = path.read_text(encoding="utf-8").splitlines()
+    if not broken.startswith("# ") or not tests.startswith("# tests: "):
+        raise MutantsBrokenError(f"{path.name}: the first line says what is broken, the second is `# tests: SELECTION`.")
+    return Mutant(path.stem, broken[2:], tuple(shlex.split(tests.removeprefix("# tests: "))), path)
+
+
+def copy_repository(destination: Path) -> Path:
+    """A copy of the checkout without anything that tools left in it."""
+    shutil.copytree(REPOSITORY, destination, ignore=_LEFT_OUT)
+    return destination
+
+
+def apply_patch(mutant: Mutant, repository: Path) -> None:
+    """Breaks a copy. Raises MutantsBrokenError when the code has moved on and the patch no longer fits."""
+    outside = {**os.environ, "GIT_CEILING_DIRECTORIES": str(repository.parent)}  # no repository around the copy is meant
+    answer = subprocess.run(
+        ["git", "apply", mutant.patch.resolve()], cwd=repository, env=outside, capture_output=True, text=True, check=False
+    )
+    if answer.returncode != 0:
+        raise MutantsBrokenError(f"{mutant.name}: the patch does not apply; bring it up to date. {answer.stderr.strip()}")
+
+
+def require_under_test(repository: Path) -> None:
+    """Proves that Python and SQL come from the copy. Raises MutantsBrokenError where another installation is found first."""
+    answer = subprocess.run(
+        [sys.executable, "-c", _WHERE], cwd=repository, env=_environment(repository), capture_output=True, text=True, check=True
+    )
+    for place in answer.stdout.split():
+        if not Path(place).resolve().is_relative_to(repository.resolve()):
+            raise MutantsBrokenError(f"under test is {place}, not the copy in {repository}.")
+
+
+def try_mutant(mutant: Mutant, original: Path, directory: Path) -> Verdict:
+    """Breaks a copy of `original` below `directory` and runs the mutant's tests against it."""
+    started = time.monotonic()
+    repository = directory / mutant.name
+    shutil.copytree(original, repository)
+    try:
+        apply_patch(mutant, repository)
+        require_under_test(repository)
+        return Verdict(mutant, first_failure(mutant.tests, repository), time.monotonic() - started)
+    finally:
+        shutil.rmtree(repository)
+
+
+def first_failure(selection: Sequence[str], repository: Path) -> str:
+    """The first test of a pytest selection that fails, or an empty text.
+
+    Raises:
+        MutantsBrokenError: pytest did not run the tests: nothing was selected, a name is wrong, or the stores could not be made.
+    """
+    command = [sys.executable, "-m", "pytest", "--quiet", "--exitfirst", "--no-header", "-p", "no:cacheprovider", *selection]
+    answer = subprocess.run(
+        [*command, f"--timeout={TIMEOUT_SECONDS}"],
+        cwd=repository,
+        env=_environment(repository),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if answer.returncode not in {0, 1}:
+        raise MutantsBrokenError(
+            f"pytest {shlex.join(selection)} ended with {answer.returncode}:\n{answer.stdout}{answer.stderr}"
+        )
+    failed = _FAILED.search(answer.stdout)
+    if answer.returncode == 1 and failed is None:
+        raise MutantsBrokenError(f"pytest {shlex.join(selection)} could not begin:\n{answer.stdout}{answer.stderr}")
+    return failed[1] if failed else ""
+
+
+def require_green(verdicts: Iterable[Verdict], repository: Path) -> None:
+    """The tests that noticed pass on unbroken code. Raises MutantsBrokenError if one fails there too: it proved nothing."""
+    noticed = sorted({verdict.caught_by for verdict in verdicts if verdict.caught_by})
+    if noticed and (failed := first_failure(noticed, repository)):
+        raise MutantsBrokenError(f"{failed} fails without any mutant.")
+
+
+def _environment(repository: Path) -> dict[str, str]:
+    """The copy's code first; nothing of this process's own settings."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RELAYBOX_", "PYTEST_", "PG"))}
+    return {**kept, "PYTHONPATH": str(repository / "plugins"), "PYTHONDONTWRITEBYTECODE": "1"}
