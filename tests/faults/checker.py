@@ -121,8 +121,8 @@ class Facts:
 
     @cached_property
     def positions(self) -> dict[str, dict[str, int]]:
-        """Of each hop: where a payload is in its log."""
-        return {hop.name: {row.message.payload or "": row.position for row in hop.log} for hop in self.stores.hops}
+        """Of each hop: where a payload first is in its log."""
+        return {hop.name: {row.message.payload or "": row.position for row in reversed(hop.log)} for hop in self.stores.hops}
 
     @cached_property
     def tried(self) -> set[str]:
@@ -200,6 +200,11 @@ def _outbox_members(hop: HopState, rows: Sequence[OutboxRow]) -> Iterator[tuple[
             )
 
 
+def _place(row: OutboxRow | LogRow) -> int:
+    """Where a hop reads a row: seq or position."""
+    return row.seq if isinstance(row, OutboxRow) else row.position
+
+
 def _log_members(hop: HopState, rows: Sequence[LogRow]) -> Iterator[tuple[int, list[LogRow]]]:
     for batch in hop.batches:
         yield batch.batch, [row for row in rows if batch.reads_after < row.position <= batch.reads_through]
@@ -275,11 +280,13 @@ def doubled(facts: Facts) -> Iterator[Finding]:
 def altered(facts: Facts) -> Iterator[Finding]:
     """A message is the same at every hop: payload, headers, sender, epoch, times, and its index once it has one."""
     for hop in facts.stores.hops:
-        sent = {row.message.message_id: row for row in facts.input(hop)}
+        sent = defaultdict(list)
+        for row in facts.input(hop):
+            sent[row.message.message_id].append(row)
         other = [
             f"{row.message.payload!r} at position {row.position}"
             for row in hop.log
-            if (origin := sent.get(row.message.message_id)) and not _same(origin, row)
+            if (origins := sent[row.message.message_id]) and not any(_same(origin, row) for origin in origins)
         ]
         yield from _found(other, f"{{}} messages changed on {hop.name}")
 
@@ -294,8 +301,7 @@ def dense_positions(facts: Facts) -> Iterator[Finding]:
     """A hop's positions are 1..N."""
     for hop in facts.stores.hops:
         positions = [row.position for row in hop.log]
-        wanted = range(1, max(hop.published, len(positions)) + 1)
-        missing = sorted(set(wanted) ^ set(positions))
+        missing = sorted(set(range(1, hop.published + 1)) ^ set(positions))
         yield from _found(missing, f"{{}} positions missing or beyond the published {hop.published} at {hop.name}")
 
 
@@ -322,7 +328,7 @@ def _highest_position_through(facts: Facts, hop: HopState) -> list[int]:
     for one, message in facts.sent_through(hop, "ok"):
         number, position = one.acknowledged or 0, facts.positions[hop.name].get(message.payload, 0)
         highest[number] = max(highest[number], position)
-    newest = max([*highest, *(message.after for one in facts.history.transactions for message in one.messages)])
+    newest = max([0, *highest, *(message.after for one in facts.history.transactions for message in one.messages)])
     reached = [0]
     for number in range(1, newest + 1):
         reached.append(max(reached[-1], highest.get(number, 0)))
@@ -349,7 +355,7 @@ def log_order(facts: Facts) -> Iterator[Finding]:
     for hop in facts.stores.hops:
         if hop.upstream is None:
             continue
-        upstream = {row.message.message_id: row.position for row in facts.input(hop)}
+        upstream = {row.message.message_id: _place(row) for row in reversed(facts.input(hop))}
         places = [upstream[row.message.message_id] for row in hop.log if row.message.message_id in upstream]
         inverted = [f"{first} before {second}" for first, second in pairwise(places) if first > second]
         yield from _found(inverted, f"{{}} places where {hop.name} leaves the order of {hop.upstream}")
@@ -392,12 +398,8 @@ def _chain_faults(hop: HopState, before: BatchRow, batch: BatchRow) -> Iterator[
 def one_batch_each(facts: Facts) -> Iterator[Finding]:
     """Every row that a hop has to move is in exactly one batch, by snapshots evaluated here and not in Postgres."""
     for hop in facts.stores.hops:
-        batches = Counter(row.message.message_id for rows in facts.members[hop.name].values() for row in rows)
-        wrong = [
-            f"{row.message.payload!r} in {batches[row.message.message_id]}"
-            for row in facts.input(hop)
-            if batches[row.message.message_id] != 1
-        ]
+        batches = Counter(_place(row) for rows in facts.members[hop.name].values() for row in rows)
+        wrong = [f"{row.message.payload!r} in {batches[_place(row)]}" for row in facts.input(hop) if batches[_place(row)] != 1]
         yield from _found(wrong, f"{{}} rows are in no batch of {hop.name}, or in several")
 
 
