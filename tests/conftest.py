@@ -14,7 +14,7 @@ from relaybox.local.clusters import Cluster, create_cluster, write_service_file
 from tests.world import STORES, World, routes_file
 
 CLUSTER_SETTINGS = {
-    "max_prepared_transactions": "20",
+    "max_prepared_transactions": "600",
     "track_commit_timestamp": "on",
     "shared_buffers": "64MB",
     "max_wal_size": "2GB",
