@@ -148,7 +148,7 @@ class _Stores:
         here = one_row(self.cursor)
         moved = (here.system_identifier, here.timeline) != (self.head.system_identifier, self.head.timeline)
         behind = self.head.generation < self.arrived.generation
-        if common == self.arrived.batch and not moved and not behind:
+        if common == self.arrived.batch and not moved and not behind and not self._staged_of_lost_plans():
             return self._resend(common)
         return self._begin(common, here, recorded_by, reason)
 
@@ -167,6 +167,22 @@ class _Stores:
                 common = next((batch for batch, plan_id in cursor if planned.get(batch) == plan_id), 0)
             self.destination.rollback()
         return int(common)
+
+    def _staged_of_lost_plans(self) -> bool:
+        """Whether the destination holds unpublished slices of a plan that is not in the source's ledger."""
+        self.cursor.execute(
+            "select batch, plan_id::text from relaybox.batch where hop = %s and batch > %s", (self.hop.name, self.arrived.batch)
+        )
+        planned = {tuple(row) for row in self.cursor.fetchall()}
+        with store_errors(self.hop.destination.name, f"reading the receipts of hop {self.hop.name}"):
+            with self.destination.cursor() as cursor:
+                cursor.execute(
+                    "select distinct batch, plan_id::text from relaybox.receipt where hop_id = %s and batch > %s",
+                    (self.arrived.log_id, self.arrived.batch),
+                )
+                staged = set(cursor.fetchall())
+            self.destination.rollback()
+        return not staged <= planned
 
     def _resend(self, common: int) -> Reanchored:
         self.cursor.execute(

@@ -185,6 +185,21 @@ def test_a_planned_batch_that_never_arrived_is_void_and_its_messages_come_first(
     assert world.payloads() == ["a", "b"]
 
 
+def test_slices_of_a_plan_that_the_source_lost_make_way(world: World, backups: Backups) -> None:
+    """Nothing was published of the lost plan, so the ledgers agree; its staged slices alone stop the new plan."""
+    world.send("a", "b")
+    before = backups.take("airline")
+    transfer_until(world.first_hop, lambda progress: progress.copied == progress.row_count)
+    backups.restore("airline", before)
+    with pytest.raises(errors.ContentDiffers, match="under the same number"):
+        world.transfer()
+    found = reanchor(world)
+    assert (found.loss, found.adopted_count, found.undelivered_count) == ("source", 0, 2)
+    world.transfer_all()
+    assert world.payloads() == ["a", "b"]
+    verify(world)
+
+
 def test_a_destination_that_lost_its_tail_gets_it_again_at_the_same_positions(world: World, backups: Backups) -> None:
     world.send("a")
     world.transfer_all()
