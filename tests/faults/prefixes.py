@@ -24,6 +24,7 @@ from tests.faults.delivery import (
     undelivered,
 )
 from tests.faults.recorded_run import DATABASE, Moment, Recording
+from tests.faults.repairs import Repair, repair, unlisted_ghosts
 from tests.faults.wal_copies import ask, lsn_text, recover, recovered_through
 from tests.world import STORES, World
 
@@ -38,6 +39,7 @@ class Prefix:
     """What a store has left: its WAL below `lsn`, while the others are as they were at `moment`.
 
     Attributes:
+        number: among the prefixes of its moment.
         store: the store that loses its WAL.
         moment: number of the recording's moment.
         lsn: first byte that is lost.
@@ -45,6 +47,7 @@ class Prefix:
         promote: recovered on a new timeline, as a promoted standby.
     """
 
+    number: int
     store: str
     moment: int
     lsn: int
@@ -60,6 +63,9 @@ class Outcome:
         recovered: where the last replayed record begins: the proof that the cut was hit.
         lost_acknowledged: messages (source) or published positions (destination) that were acknowledged and are gone.
         stopped: the G11 errors, in the words that the operator reads; empty: everything continued.
+        attested: stores that the repair attested.
+        reanchored: hops that the repair reanchored.
+        ghosts: messages that a log holds and the source lost.
         violations: what nobody may ever see; empty: fine.
     """
 
@@ -68,6 +74,8 @@ class Outcome:
     recovered: str
     lost_acknowledged: int
     stopped: tuple[str, ...]
+    attested: tuple[str, ...]
+    reanchored: tuple[str, ...]
     ghosts: int
     violations: tuple[str, ...]
 
@@ -91,7 +99,7 @@ def choose_prefixes(recording: Recording, store: str, *, count: int, seed: int) 
             lsn = chance.randrange(min(lowest, now.flushed - 1), now.flushed)
         else:
             lsn = chance.randint(now.flushed, now.inserted)
-        prefixes.append(Prefix(store, moment, lsn, below, promote=number % 3 == 2))
+        prefixes.append(Prefix(number, store, moment, lsn, below, promote=number % 3 == 2))
     return prefixes
 
 
@@ -115,9 +123,9 @@ def try_prefix(recording: Recording, directory: Path, others: Mapping[str, Clust
         stack.callback(copy.remove)
         services = {prefix.store: copy.parameters(DATABASE)}
         for store, cluster in others.items():
-            ask(cluster, f"create database cell template {DATABASE}")
-            stack.callback(ask, cluster, "drop database cell with (force)")
-            services[store] = cluster.parameters("cell")
+            cell = f"cell_{prefix.number}"
+            ask(cluster, f"create database {cell} template {DATABASE}")
+            services[store] = cluster.parameters(cell)
         write_service_file(directory / "services.conf", services)
         return _judge(World(directory / "relaybox.yaml"), recording.moments[prefix.moment], recording, prefix, copy)
 
@@ -134,12 +142,25 @@ def _judge(world: World, moment: Moment, recording: Recording, prefix: Prefix, c
         violations.append(f"recovered through {lsn_text(recovered)}, cut at {lsn_text(prefix.lsn)}")
     if not prefix.below and lost:
         violations.append(f"a power loss took {lost} acknowledged messages")
+    repaired = Repair((), ())
     if not stopped:
         violations += _silent(world, now)
-    elif not prefix.below and not prefix.promote:
-        violations.append(f"stopped although nothing was lost: {stopped[0]}")
-    ghosts = len({ghost for hop in now.logs for ghost in now.ghosts(hop)})
-    return Outcome(prefix, moment.step, lsn_text(recovered), lost, tuple(stopped), ghosts, tuple(violations))
+    else:
+        if not prefix.below and not prefix.promote:
+            violations.append(f"stopped although nothing was lost: {stopped[0]}")
+        repaired = repair(world)
+        violations += _unrepaired(world, now)
+    return Outcome(
+        prefix=prefix,
+        step=moment.step,
+        recovered=lsn_text(recovered),
+        lost_acknowledged=lost,
+        stopped=tuple(stopped),
+        attested=repaired.attested,
+        reanchored=repaired.reanchored,
+        ghosts=len({ghost for hop in now.logs for ghost in now.ghosts(hop)}),
+        violations=tuple(violations),
+    )
 
 
 def _go_on(world: World) -> tuple[list[str], list[str]]:
@@ -169,6 +190,17 @@ def _silent(world: World, now: Delivered) -> Iterator[str]:
     verdict = verify_route(world.route).verdict
     if verdict != "delivered":
         yield f"verify says {verdict}"
+
+
+def _unrepaired(world: World, stopped: Delivered) -> Iterator[str]:
+    """After the repair every message that still exists is everywhere, once, in order; what was published stands; ghosts are listed."""
+    now = read_delivered(world)
+    found = [*overwritten(stopped, now), *undelivered(now), *doubled(now), *disordered(now), *not_dense(world)]
+    found += [*confirmed_too_early(world), *unlisted_ghosts(world, now)]
+    verdict = verify_route(world.route).verdict
+    if verdict != "delivered":
+        found.append(f"verify says {verdict}")
+    yield from (f"after the repair: {violation}" for violation in found)
 
 
 def _lost_acknowledged(before: Delivered, world: World, moment: Moment, recording: Recording, prefix: Prefix) -> int:

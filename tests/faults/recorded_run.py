@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -19,7 +20,13 @@ from tests.world import STORES, World, insert, routes_file
 DATABASE = "store"
 SENDERS = ("UA", "AA", "DL")
 TRANSACTIONS_PER_ROUND = 12
+PAUSE_SECONDS = 0.1
+"""A producer pauses up to so long between two transactions, so that a round's messages come while its driver works."""
+
 LIMITS = {"batch_rows": 30, "slice_rows": 8}
+
+UNFLUSHED = {"wal_writer_delay": "10s", "wal_writer_flush_after": "64MB"}
+"""Commits that nobody waits for stay off the disk until somebody else's commit flushes them."""
 
 _WAL_NOW = "select (pg_current_wal_flush_lsn() - '0/0')::bigint, (pg_current_wal_insert_lsn() - '0/0')::bigint"
 
@@ -69,7 +76,7 @@ def record_run(directory: Path, *, seed: int, rounds: int) -> Iterator[Recording
         rounds: each has 36 transactions of 1 to 4 messages, and a batch or more of each hop.
     """
     with ExitStack() as stack:
-        clusters = {store: create_cluster(store, directory / store, settings=WAL_SETTINGS) for store in STORES}
+        clusters = {store: create_cluster(store, directory / store, settings={**WAL_SETTINGS, **UNFLUSHED}) for store in STORES}
         for cluster in clusters.values():
             stack.callback(cluster.remove)
             cluster.start()
@@ -115,6 +122,7 @@ class _Run(ExitStack):
         chance = random.Random(seed)
         with self._world.session() as connection:
             for transaction in range(TRANSACTIONS_PER_ROUND):
+                time.sleep(chance.uniform(0, PAUSE_SECONDS))
                 durable = chance.random() < 0.5
                 first = (round_ * TRANSACTIONS_PER_ROUND + transaction) * 4
                 payloads = [f"{sender}-{first + n}" for n in range(1, chance.randint(1, 4) + 1)]
