@@ -1,18 +1,14 @@
-"""What the Spark driver inherits from its task, and that it does not outlive it."""
+"""What the Spark driver inherits from its task."""
 
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from relaybox.airflow.child_process import driver_environment
-from relaybox.local.processes import is_alive
-from tests.world import wait_until
 
 
 def test_nothing_of_airflow_reaches_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,20 +36,3 @@ def test_the_driver_runs_this_python_unless_the_deployment_names_another(monkeyp
     assert environment["PYSPARK_PYTHON"] == sys.executable
     assert environment["PYSPARK_DRIVER_PYTHON"] == "/opt/python"
     assert environment["PATH"] == f"/opt/spark/bin{os.pathsep}{Path(sys.executable).parent}"
-
-
-def test_a_killed_task_takes_the_driver_along() -> None:
-    """SIGKILL leaves no time to clean up: the kernel does it."""
-    program = (
-        "import subprocess, sys, time\n"
-        "from relaybox.airflow.child_process import die_with_parent\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], preexec_fn=die_with_parent())\n"
-        "print(child.pid, flush=True)\n"
-        "time.sleep(600)\n"
-    )
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as task:
-        assert task.stdout is not None
-        driver = int(task.stdout.readline())
-        assert is_alive(driver)
-        task.send_signal(signal.SIGKILL)
-        wait_until(lambda: not is_alive(driver), "the driver is gone")

@@ -1,15 +1,12 @@
-"""The Spark driver as a child of the task: what it may see, and that it dies with the task."""
+"""What a Spark driver may see of the task that starts it."""
 
 from __future__ import annotations
 
-import ctypes
 import os
-import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-_PR_SET_PDEATHSIG = 1
 _AIRFLOW_PREFIXES = ("AIRFLOW", "_AIRFLOW", "__AIRFLOW")
 
 
@@ -29,19 +26,3 @@ def driver_environment(route_file: Path) -> dict[str, str]:
 def _path_with_own_scripts(environment: Mapping[str, str]) -> str:
     """spark-submit of the installed pyspark is beside this interpreter, which need not be on the path."""
     return os.pathsep.join([environment.get("PATH", os.defpath), str(Path(sys.executable).parent)])
-
-
-def die_with_parent() -> Callable[[], None]:
-    """A `preexec_fn`: Linux kills the child when the thread that started it ends.
-
-    Without it, a killed task leaves a Spark driver behind that goes on writing beside the retry. The protocol survives
-    that; the retry would wait for it.
-    """
-    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
-
-    def before_exec() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before the call
-            os._exit(1)
-
-    return before_exec

@@ -11,10 +11,11 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowSkipException
 
 from relaybox.airflow.assets import log_asset
-from relaybox.airflow.child_process import die_with_parent, driver_environment
+from relaybox.airflow.child_process import driver_environment
 from relaybox.airflow.hop_state import HopState, read_hop_state
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
+from relaybox.parents import child_dies_with_parent
 from relaybox.routes import Hop
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ class HopTransferOperator(SparkSubmitOperator):
     def _run_driver(self) -> None:
         BaseHook.get_connection(self._conn_id)  # without it the hook would quietly submit to YARN
         self._hook = self._get_hook()  # where the base class's on_kill finds the process
-        self._hook.submit(self.application, env=driver_environment(self.route_file), preexec_fn=die_with_parent())
+        # a driver that lived on after a killed task would write beside the retry: the protocol survives that, the retry would wait
+        self._hook.submit(self.application, env=driver_environment(self.route_file), preexec_fn=child_dies_with_parent())
 
     def _announce(self, context: Context, state: HopState) -> dict[str, int]:
         numbers = {"batch": state.batch, "position": state.position}

@@ -16,7 +16,8 @@ import time
 from collections.abc import Sequence
 from types import FrameType
 
-from relaybox.local.processes import descendants, die_with_parent, send_signal
+from relaybox.local.processes import descendants, send_signal
+from relaybox.parents import child_dies_with_parent
 
 GRACE_SECONDS = 20.0
 _POLL_SECONDS = 0.05
@@ -36,7 +37,7 @@ def guard(command: Sequence[str], *, grace_seconds: float = GRACE_SECONDS) -> in
         process = subprocess.Popen(
             command,
             process_group=0,
-            preexec_fn=die_with_parent(signal.SIGKILL),  # noqa: PLW1509  this process has one thread
+            preexec_fn=child_dies_with_parent(),  # noqa: PLW1509  this process has one thread
         )
         code = _wait_for(process.pid)
     except _AskedToEndError:

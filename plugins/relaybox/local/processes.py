@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import os
 import pwd
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-_PR_SET_PDEATHSIG = 1
+from relaybox.parents import child_dies_with_parent
+
 _POLL_SECONDS = 0.02
 
 
@@ -57,7 +57,7 @@ def spawn(
 
     Its output is appended to `log`.
     """
-    prepare = die_with_parent(death_signal)
+    prepare = child_dies_with_parent(death_signal)
 
     def start() -> subprocess.Popen[bytes]:
         with log.open("ab") as output:
@@ -80,19 +80,6 @@ def spawn(
 def _starter() -> ThreadPoolExecutor:
     """One thread that lives as long as this process: the kernel takes the end of the starting thread for the parent's death."""
     return ThreadPoolExecutor(1, thread_name_prefix="relaybox-starter")
-
-
-def die_with_parent(death_signal: signal.Signals) -> Callable[[], None]:
-    """A `preexec_fn`: the child gets this signal when the thread that started it ends."""
-    parent = os.getpid()
-    prctl = ctypes.CDLL(None).prctl  # loaded here: the child must not take the loader's lock between fork and exec
-
-    def prepare() -> None:
-        prctl(_PR_SET_PDEATHSIG, int(death_signal))
-        if os.getppid() != parent:  # died before prctl
-            os._exit(1)
-
-    return prepare
 
 
 def is_alive(pid: int) -> bool:

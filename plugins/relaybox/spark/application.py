@@ -6,10 +6,8 @@ Exit codes: 0 done, 75 a retry may help, 65 it won't, 78 the configuration is wr
 from __future__ import annotations
 
 import argparse
-import ctypes
 import getpass
 import logging
-import signal
 import sys
 from collections.abc import Sequence
 
@@ -17,18 +15,18 @@ from pyspark import SparkContext
 
 from relaybox.errors import ConfigurationError, RelayboxError, Transient
 from relaybox.events import emit
+from relaybox.parents import die_with_parent
 from relaybox.routes import load_routes
 from relaybox.spark.runner import SparkRunner, spark_conf
 from relaybox.transfer import transfer_hop
 
 EXIT_TRANSIENT, EXIT_TERMINAL, EXIT_CONFIGURATION = 75, 65, 78
-_PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parses the arguments, runs the hop, tells the result by exit code."""
     options = _parser().parse_args(arguments)
-    _die_with_parent()
+    die_with_parent()  # the JVM, without which this process must not go on alone
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
     try:
         _run(options)
@@ -61,11 +59,6 @@ def _run(options: argparse.Namespace) -> None:
         )
     finally:
         context.stop()
-
-
-def _die_with_parent() -> None:
-    """The JVM started this process; without it the driver must not go on alone."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _parser() -> argparse.ArgumentParser:
