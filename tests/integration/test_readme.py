@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import yaml
@@ -44,9 +45,9 @@ def test_readme_from_one_insert_to_the_proof_of_delivery(world: World) -> None:
     ]
 
     reports = [command.replace("MESSAGE_ID", str(message_id)) for command in commands if command != transfer]
-    assert len(reports) == 3
+    assert len(reports) == 5
     for command in reports:
-        run = invoke(*command.split())
+        run = invoke(*shlex.split(command))
         assert run.exit_code == 0, (command, run.stdout, run.stderr)
-        as_json = invoke(*command.split(), "--json")
+        as_json = invoke(*shlex.split(command), "--json")
         assert as_json.document, command
