@@ -8,11 +8,13 @@ delivered comes first in the new generation; new pairs of snapshots begin above 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+import psycopg2
 from psycopg2 import sql
 from psycopg2.extras import NamedTupleCursor, execute_values
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from relaybox.routes import Hop
 
 _COPY_SECONDS = 3600.0
+_LOCK_ATTEMPTS, _LOCK_MILLISECONDS, _LOCK_PAUSE_SECONDS = 20, 200, 0.3
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def reanchor_hop(hop: Hop, *, recorded_by: str, reason: str, dry_run: bool) -> R
         dry_run: only tell; nothing is written.
 
     Raises:
-        StoreBusy: a transaction kept the outbox open for longer than the lock timeout.
+        StoreBusy: for ten seconds there was always a transaction that had written to the outbox; end the one that stays open.
         HistoryLost: the log that the hop reads ends before what it has delivered: bring the hop before it up to date first.
         UnknownHop, StoreUnreachable, StoreUnusable: see relaybox.errors.
     """
@@ -291,8 +294,7 @@ class _Stores:
 
     def _take_anchor(self) -> tuple[int, str]:
         """The last seq that anybody took, and a snapshot, at a moment when no open transaction had written to the outbox."""
-        self.cursor.execute("savepoint anchor")
-        self.cursor.execute("lock table relaybox.outbox in exclusive mode")
+        self._lock_outbox()
         self.cursor.execute(
             """
             select setval('relaybox.outbox_seq', greatest(q.last_value, (select max(o.seq) from relaybox.outbox o), 1)) as seq,
@@ -303,6 +305,21 @@ class _Stores:
         anchor = one_row(self.cursor)
         self.cursor.execute("rollback to savepoint anchor")  # producers go on
         return anchor.seq, anchor.lower
+
+    def _lock_outbox(self) -> None:
+        """Waits for open writers, but never so long that producers, who queue behind this lock, would notice."""
+        self.cursor.execute("set local lock_timeout = %s", (f"{_LOCK_MILLISECONDS}ms",))
+        for attempt in range(1, _LOCK_ATTEMPTS + 1):
+            self.cursor.execute("savepoint anchor")
+            try:
+                self.cursor.execute("lock table relaybox.outbox in exclusive mode")
+            except psycopg2.errors.LockNotAvailable:
+                if attempt == _LOCK_ATTEMPTS:
+                    raise
+                self.cursor.execute("rollback to savepoint anchor")
+                time.sleep(_LOCK_PAUSE_SECONDS)
+            else:
+                return
 
     def _match_log(self) -> None:
         """A hop that reads a log keeps its positions: what was delivered must stand in the log at the same places."""
