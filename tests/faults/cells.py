@@ -22,50 +22,61 @@ class Cell:
         return f"{self.failpoint}-{self.fault}-{self.kind}"
 
 
-ANYWHERE: Mapping[str, str] = {
-    "kill_driver": "*",
-    "zombie": "*",
-    "duplicate": "*",
-    "raise_40001": "*",
-    "raise_53100": "*",
-    "raise_40P01": "*.committing",
-    "raise_57P01": "*.committing",
-    "restart_source": "*.committed",
-    "restart_destination": "*.committed",
-    "cancel_source_hop_out": "plan.begin",
-    "cancel_source_batch": "plan.locked",
-    "cancel_source_confirmation": "*.begin",
-    "cancel_destination_hop_in": "publish.begin",
-    "cancel_destination_receipt": "slice.copied",
+ANYWHERE: Mapping[str, tuple[str, ...]] = {
+    "kill_driver": ("*",),
+    "zombie": ("*",),
+    "duplicate": ("*",),
+    "raise_40001": ("*.begin", "*.recorded", "*.read"),
+    "raise_53100": ("*.made", "*.counted", "*.copied", "*.accepted", "*.published", "*.begun"),
+    "raise_40P01": ("*.locked", "*.connected", "*.committing"),
+    "raise_57P01": ("*.committed",),
+    "restart_source": ("*.committed",),
+    "restart_destination": ("*.committed",),
+    "cancel_source_hop_out": ("plan.begin",),
+    "cancel_source_batch": ("plan.locked",),
+    "cancel_source_confirmation": ("confirm.begin", "downstream.begin"),
+    "cancel_destination_hop_in": ("publish.begin",),
+    "cancel_destination_receipt": ("slice.copied",),
 }
 """Fault -> failpoints at which it strikes."""
 
-AT_THE_STORE: Mapping[str, str] = {
-    "crash": "*",
-    "reset": "*",
-    "black_hole": "*",
-    "terminate": "*",
-    "deaf": "*.committing",
-    "cut_commit": "*.committing",
-    "break_stream": "slice.connected",
-    "cancel_copy": "slice.piping",
+AT_THE_STORE: Mapping[str, tuple[str, ...]] = {
+    "crash": ("*",),
+    "terminate": ("*",),
+    "reset": ("*.committing", "slice.*"),
+    "black_hole": ("*.locked", "*.committing", "slice.piping", "publish.published"),
+    "deaf": ("*.committing",),
+    "cut_commit": ("*.committing",),
+    "break_stream": ("slice.connected",),
+    "cancel_copy": ("slice.piping",),
 }
 """Fault -> failpoints at which it strikes the store that the step works in."""
 
-IMPOSSIBLE: Mapping[str, tuple[str, ...]] = {
-    "raise_*": ("slice.piping",),  # a COPY is running: the session can take no statement
-    "cancel_source_confirmation": ("plan.begin", "slice.begin", "publish.begin", "settle.begin"),
-}
-"""What the tables above name and can't be: the step does not do what the fault strikes."""
-
 ON_A_LOG: Mapping[str, tuple[str, ...]] = {
     "kill_driver": ("plan.*", "slice.*", "publish.*", "confirm.*", "settle.*"),
-    "zombie": ("plan.*", "slice.*", "publish.*"),
+    "zombie": ("plan.locked", "plan.committing", "slice.accepted", "slice.committed", "publish.committing"),
     "crash_*": ("plan.committed", "slice.piping", "publish.committing", "confirm.committing"),
-    "cut_commit_*": ("plan.*", "slice.*", "publish.*", "confirm.*"),
-    "break_stream_*": ("slice.*",),
+    "cut_commit_*": ("*",),
+    "break_stream_*": ("*",),
 }
 """Cells run once more for a hop that reads a log; planning and reading differ there."""
+
+
+REPAIRS: Mapping[str, str] = {"reanchor": "reanchor", "generation": "reanchor", "attest": "attest"}
+"""Steps that only a repair takes, after the source's fingerprint has changed: the repair that the driver begins with."""
+
+FOLLOWING: Mapping[str, str] = {"arrival": "publish.committed"}
+"""Steps that only a driver takes that finds what a killed one left: where that one was killed."""
+
+
+def repair(failpoint: str) -> str:
+    """The repair during which a failpoint is reached; empty for the steps of a transfer."""
+    return REPAIRS.get(failpoint.split(".", maxsplit=1)[0], "")
+
+
+def killed_before(failpoint: str) -> str:
+    """Where an earlier driver must have been killed for a failpoint to be reached; empty: nowhere."""
+    return FOLLOWING.get(failpoint.split(".", maxsplit=1)[0], "")
 
 
 def sides(failpoint: str) -> tuple[str, ...]:
@@ -81,19 +92,21 @@ def all_cells() -> tuple[Cell, ...]:
 def _cells() -> Iterator[Cell]:
     for failpoint in FAILPOINTS:
         for fault in FAULTS:
-            if _strikes(fault, failpoint) and not _listed(IMPOSSIBLE, fault, failpoint):
+            if _strikes(fault, failpoint):
                 yield Cell(failpoint, fault, "outbox")
-                if _listed(ON_A_LOG, fault, failpoint):
+                if _runs_on_a_log(fault, failpoint):
                     yield Cell(failpoint, fault, "log")
 
 
 def _strikes(fault: str, failpoint: str) -> bool:
     family, _, side = fault.rpartition("_")
-    at_the_store = side in sides(failpoint) and fnmatch(failpoint, AT_THE_STORE.get(family, ""))
-    return at_the_store or fnmatch(failpoint, ANYWHERE.get(fault, ""))
+    at_the_store = side in sides(failpoint) and _matches(failpoint, AT_THE_STORE.get(family, ()))
+    return at_the_store or _matches(failpoint, ANYWHERE.get(fault, ()))
 
 
-def _listed(table: Mapping[str, tuple[str, ...]], fault: str, failpoint: str) -> bool:
-    return any(
-        fnmatch(fault, faults) and any(fnmatch(failpoint, pattern) for pattern in patterns) for faults, patterns in table.items()
-    )
+def _runs_on_a_log(fault: str, failpoint: str) -> bool:
+    return any(fnmatch(fault, faults) and _matches(failpoint, patterns) for faults, patterns in ON_A_LOG.items())
+
+
+def _matches(name: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch(name, pattern) for pattern in patterns)

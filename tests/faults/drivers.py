@@ -15,7 +15,9 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 from relaybox import connections, errors
+from relaybox.attesting import attest_store
 from relaybox.confirmations import settle_hop
+from relaybox.reanchoring import reanchor_hop
 from relaybox.routes import load_routes
 from relaybox.runners import ThreadRunner
 from relaybox.transfer import transfer_hop
@@ -30,11 +32,19 @@ THREADS = 2
 
 @dataclass(frozen=True)
 class Mission:
-    """What a driver does: transfer the hop until it is empty, then settle it. `services` is its libpq service file."""
+    """What a driver does: transfer the hop until it is empty, then settle it; before that the repair, if there is one.
+
+    Attributes:
+        routes: the relaybox.yaml.
+        services: its libpq service file.
+        hop: the name of the hop.
+        repair: reanchor (the hop), attest (the hop's source), or nothing.
+    """
 
     routes: Path
     services: Path
     hop: str
+    repair: str = ""
 
 
 @dataclass(frozen=True)
@@ -143,11 +153,15 @@ def driver(mission: Mission, failpoints: str, directory: Path) -> Iterator[Drive
 def drive(mission: Mission) -> Outcome:
     """Carries out a mission in this process; an error of ours becomes part of the outcome."""
     routes = load_routes(mission.routes)
-    hop = routes.hop(mission.hop)
+    hop, name = routes.hop(mission.hop), f"driver {os.getpid()}"
     try:
         with patient_for_seconds():
-            summary = transfer_hop(hop, ThreadRunner(THREADS), recorded_by=f"driver {os.getpid()}")
-            settle_hop(routes.route(hop.route), hop, recorded_by=f"driver {os.getpid()}")
+            if mission.repair == "reanchor":
+                reanchor_hop(hop, recorded_by=name, reason="a fault was tested", dry_run=False)
+            elif mission.repair == "attest":
+                attest_store(hop.source, routes, recorded_by=name, reason="a fault was tested")
+            summary = transfer_hop(hop, ThreadRunner(THREADS), recorded_by=name)
+            settle_hop(routes.route(hop.route), hop, recorded_by=name)
     except errors.RelayboxError as error:
         return Outcome(error=f"{type(error).__name__}: {error}", is_transient=isinstance(error, errors.Transient))
     return Outcome(summary.batch_count, summary.resumed_count)

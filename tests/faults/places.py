@@ -82,10 +82,9 @@ class Place:
     def proxied_services_file(self) -> Path:
         return self.directory / "proxied.conf"
 
-    def mission(self, hop: str = "", *, proxied: bool = False) -> Mission:
-        """To move a hop (the one under test by default) and settle it."""
-        services = self.proxied_services_file if proxied else self.services_file
-        return Mission(self.routes_file, services, hop or self.hop.name)
+    def mission(self, hop: str, *, proxied: bool = False, repair: str = "") -> Mission:
+        """To move a hop and settle it."""
+        return Mission(self.routes_file, self.proxied_services_file if proxied else self.services_file, hop, repair)
 
     def administer(self, side: str, statement: str, *arguments: object) -> list[tuple[object, ...]]:
         """Runs a statement in the database `postgres` of a cluster."""
