@@ -1,0 +1,109 @@
+"""What a proof compares: each hop with its own slices, and the whole way as far as the last store got."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from relaybox.batches import Slice
+from relaybox.comparisons import Ledgers, Leg, Piece, hop_leg, whole_leg
+from relaybox.ledgers import Destination, PlannedBatch, PublishedBatch, Source
+from relaybox.reading import SliceRead
+from relaybox.routes import Route
+from tests.world import World, routes_file
+
+PLAN_1, PLAN_2 = UUID(int=1), UUID(int=2)
+OUTBOX_BATCHES = (
+    PlannedBatch(1, PLAN_1, ("flights",), "1:1:", "9:9:", 0, 30, 1, 5, (Slice(1, 10, 20, 1, 3), Slice(2, 21, 30, 4, 2))),
+    PlannedBatch(2, PLAN_2, ("flights",), "9:9:", "12:12:", 0, 40, 6, 9, (Slice(1, 31, 40, 6, 4),)),
+)
+LOG_BATCHES = (PlannedBatch(1, PLAN_1, None, None, None, 0, 4, 1, 4, (Slice(1, 1, 4, 1, 4),)),)
+
+
+@pytest.fixture
+def route(tmp_path: Path) -> Route:
+    return World(routes_file(tmp_path)).route
+
+
+@pytest.fixture
+def ledgers(route: Route) -> list[Ledgers]:
+    """Hop 1 planned nine messages and published five of them; hop 2 has four of these. Three more wait in the outbox."""
+    first = Ledgers(
+        route.hops[0],
+        Source(None, 9, OUTBOX_BATCHES, 3),
+        Destination(7, 5, (PublishedBatch(1, PLAN_1, 1, 5, 2, 2),), 8),
+    )
+    second = Ledgers(
+        route.hops[1],
+        Source(7, 4, LOG_BATCHES, 1),
+        Destination(8, 4, (PublishedBatch(1, PLAN_1, 1, 4, 1, 1),), 4),
+    )
+    return [first, second]
+
+
+def outbox(first_read: int, last_read: int, first_position: int, through_position: int) -> SliceRead:
+    return SliceRead(None, "1:1:", "9:9:", ("flights",), first_read, last_read, first_position, through_position)
+
+
+def test_a_hop_is_compared_slice_by_slice_as_far_as_it_is_published(route: Route, ledgers: list[Ledgers]) -> None:
+    """Batch 2 has not arrived: its messages, and those that wait, are in flight."""
+    assert hop_leg(ledgers[0]) == Leg(
+        name="flights/1",
+        source=route.path[0],
+        destination=route.path[1],
+        log_id=7,
+        through_position=5,
+        planned_position=9,
+        highest_position=8,
+        in_flight=7,
+        pieces=(
+            Piece(1, 1, 3, outbox(10, 20, 1, 3), SliceRead(7, None, None, None, 1, 3, 1, 3)),
+            Piece(1, 2, 2, outbox(21, 30, 4, 5), SliceRead(7, None, None, None, 4, 5, 4, 5)),
+        ),
+        contradictions=(),
+    )
+
+
+def test_a_hop_that_reads_a_log_is_compared_with_that_log(ledgers: list[Ledgers]) -> None:
+    """Positions of the upstream log on one side, its own on the other."""
+    (piece,) = hop_leg(ledgers[1]).pieces
+    assert piece == Piece(1, 1, 4, SliceRead(7, None, None, None, 1, 4, 1, 4), SliceRead(8, None, None, None, 1, 4, 1, 4))
+    assert hop_leg(ledgers[1]).in_flight == 1
+
+
+def test_the_whole_way_is_compared_past_the_stores_between(route: Route, ledgers: list[Ledgers]) -> None:
+    """The origin's slices are looked for in the last log, as far as that is published: four messages, of two slices."""
+    assert whole_leg(route, ledgers) == Leg(
+        name="flights",
+        source=route.path[0],
+        destination=route.path[2],
+        log_id=8,
+        through_position=4,
+        planned_position=4,
+        highest_position=4,
+        in_flight=8,
+        pieces=(
+            Piece(1, 1, 3, outbox(10, 20, 1, 3), SliceRead(8, None, None, None, 1, 3, 1, 3)),
+            Piece(1, 2, 1, outbox(21, 30, 4, 4), SliceRead(8, None, None, None, 4, 4, 4, 4)),
+        ),
+        contradictions=(),
+    )
+
+
+def test_slices_beyond_the_last_store_are_left_out_of_the_whole_way(route: Route, ledgers: list[Ledgers]) -> None:
+    """The last store has three messages: the second slice, which begins at the fourth, is not compared."""
+    behind = replace(ledgers[1], destination=replace(ledgers[1].destination, published_position=3))
+    (piece,) = whole_leg(route, [ledgers[0], behind]).pieces
+    assert (piece.slice, piece.row_count) == (1, 3)
+
+
+def test_nothing_is_less_than_nothing_in_flight(route: Route, ledgers: list[Ledgers]) -> None:
+    """A source that lost its ledger planned less than has arrived; that is a contradiction and no message in flight."""
+    lost = replace(ledgers[0], source=Source(None, 0, (), 0))
+    assert hop_leg(lost).in_flight == whole_leg(route, [lost, ledgers[1]]).in_flight == 0
+    assert hop_leg(lost).contradictions == ("batch 1 is published but not in the ledger of the source: the source lost history",)
+    waiting = replace(ledgers[0], source=replace(ledgers[0].source, planned_position=5, waiting_count=0))
+    assert hop_leg(waiting).in_flight == 0
