@@ -1,0 +1,120 @@
+"""The reliability report: what was struck, what was found, in Markdown for people and in JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import psycopg2
+
+import relaybox
+
+LOST = ("lost", "left_behind", "one_batch_each", "dense_positions")
+DOUBLED = ("doubled",)
+OUT_OF_ORDER = ("order", "transaction_order", "log_order", "poll_skip", "nonmonotonic_poll", "disagreement")
+FALSE_CONFIRMATIONS = ("false_received", "false_settled", "confirmation_taken_back", "false_hearsay")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One finished cell, as it is kept in the state file."""
+
+    section: str
+    name: str
+    seed: int
+    hits: int
+    expected_hits: int
+    seconds: float
+    recovery_seconds: float
+    messages: int
+    batches: int
+    resumed: int
+    violations: Mapping[str, int]
+    problems: Sequence[str]
+
+    @property
+    def is_good(self) -> bool:
+        return self.hits == self.expected_hits and not self.violations and not self.problems
+
+
+def write_report(rows: Sequence[Row], path: Path, *, command: str, postgres: str) -> None:
+    """Writes `path` (Markdown) and the same beside it with the ending .json."""
+    facts = _facts(rows, command, postgres)
+    path.with_suffix(".json").write_text(json.dumps(facts | {"cells": [vars(row) for row in rows]}, indent=1), encoding="utf-8")
+    path.write_text("\n".join(_lines(rows, facts)) + "\n", encoding="utf-8")
+
+
+def _facts(rows: Sequence[Row], command: str, postgres: str) -> dict[str, object]:
+    found: Counter[str] = Counter()
+    for row in rows:
+        found.update(row.violations)
+    messages = sum(row.messages for row in rows)
+    recoveries = sorted(row.recovery_seconds for row in rows) or [0.0]
+    return {
+        "command": command,
+        "relaybox": relaybox.__version__,
+        "postgres": postgres,
+        "python": platform.python_version(),
+        "psycopg2": psycopg2.__version__.split()[0],
+        "cells": len(rows),
+        "good_cells": sum(row.is_good for row in rows),
+        "hits": sum(row.hits for row in rows),
+        "messages": messages,
+        "lost": _sum(found, LOST),
+        "doubled": _sum(found, DOUBLED),
+        "out_of_order": _sum(found, OUT_OF_ORDER),
+        "false_confirmations": _sum(found, FALSE_CONFIRMATIONS),
+        "violations": dict(found),
+        "loss_rate_bound": 3 / messages if messages else 1.0,
+        "recovery_median_seconds": round(median(recoveries), 3),
+        "recovery_worst_seconds": round(recoveries[-1], 3),
+    }
+
+
+def _sum(found: Mapping[str, int], names: Iterable[str]) -> int:
+    return sum(found.get(name, 0) for name in names)
+
+
+def _lines(rows: Sequence[Row], facts: Mapping[str, object]) -> Iterable[str]:
+    yield "# Reliability report"
+    yield ""
+    yield f"Made by `{facts['command']}` with Relaybox {facts['relaybox']}, Postgres {facts['postgres']}, Python {facts['python']},"
+    yield f"psycopg2 {facts['psycopg2']}. Do not edit; run the command."
+    yield ""
+    yield "| section | cells | good | hits | messages | recovery, median | recovery, worst |"
+    yield "|---|--:|--:|--:|--:|--:|--:|"
+    for section in dict.fromkeys(row.section for row in rows):
+        yield _section_line(section, [row for row in rows if row.section == section])
+    yield ""
+    yield "| lost | doubled | out of order | false confirmations |"
+    yield "|--:|--:|--:|--:|"
+    yield f"| {facts['lost']} | {facts['doubled']} | {facts['out_of_order']} | {facts['false_confirmations']} |"
+    yield ""
+    yield (
+        f"With no loss among {facts['messages']:,} messages the loss rate is below {facts['loss_rate_bound']:.1e} "
+        "(3/N) with 95 % confidence. That is a bound for faults like these, not a proof."
+    )
+    yield ""
+    yield "## Cells"
+    yield ""
+    yield "| cell | seed | hits | batches | resumed | recovery s | verdict |"
+    yield "|---|--:|--:|--:|--:|--:|---|"
+    for row in rows:
+        verdict = "good" if row.is_good else "; ".join([*row.problems, *row.violations]).replace("|", "/").replace("\n", " ")
+        yield (
+            f"| {row.name} | {row.seed} | {row.hits}/{row.expected_hits} | {row.batches} | {row.resumed} "
+            f"| {row.recovery_seconds:.2f} | {verdict} |"
+        )
+
+
+def _section_line(section: str, rows: Sequence[Row]) -> str:
+    recoveries = [row.recovery_seconds for row in rows]
+    return (
+        f"| {section} | {len(rows)} | {sum(row.is_good for row in rows)} | {sum(row.hits for row in rows)} "
+        f"| {sum(row.messages for row in rows):,} | {median(recoveries):.2f} s | {max(recoveries):.2f} s |"
+    )

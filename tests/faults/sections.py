@@ -1,0 +1,67 @@
+"""What `python -m tests.faults` runs: named sections of jobs. Other levels of tests add theirs to SECTIONS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tests.faults.cell_run import CellResult, Strike, run_cell
+from tests.faults.cells import all_cells
+from tests.faults.pairs import draw_pair
+from tests.faults.places import Clusters
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was asked for on the command line."""
+
+    seed: int
+    pairs: int
+    batch_rows: int
+
+
+@dataclass(frozen=True)
+class Job:
+    """One cell: `run` takes the clusters and an empty directory. `expected_hits` failpoints must be reached."""
+
+    section: str
+    name: str
+    expected_hits: int
+    run: Callable[[Clusters, Path], CellResult]
+
+    @property
+    def key(self) -> str:
+        return f"{self.section}: {self.name}"
+
+
+def matrix(plan: Plan) -> Iterator[Job]:
+    """Every cell of the matrix."""
+    for cell in all_cells():
+        yield _job("matrix", str(cell), [Strike(cell.failpoint, cell.fault)], plan, kind=cell.kind, seed=plan.seed)
+
+
+def pairs(plan: Plan) -> Iterator[Job]:
+    """Random pairs of faults, one for each seed from the plan's on."""
+    for seed in range(plan.seed, plan.seed + plan.pairs):
+        pair = draw_pair(seed)
+        yield _job("pairs", str(pair), [pair.first, pair.second], plan, kind="outbox", seed=seed)
+
+
+def _job(section: str, name: str, strikes: Sequence[Strike], plan: Plan, *, kind: str, seed: int) -> Job:
+    return Job(
+        section,
+        name,
+        len(strikes),
+        partial(_run, name, strikes, kind=kind, batch_rows=plan.batch_rows, seed=seed),
+    )
+
+
+def _run(
+    name: str, strikes: Sequence[Strike], sides: Clusters, directory: Path, *, kind: str, batch_rows: int, seed: int
+) -> CellResult:
+    return run_cell(name, strikes, sides, directory, kind=kind, batch_rows=batch_rows, seed=seed)
+
+
+SECTIONS: Mapping[str, Callable[[Plan], Iterator[Job]]] = {"matrix": matrix, "pairs": pairs}
