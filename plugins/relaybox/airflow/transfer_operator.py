@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from relaybox.airflow.child_process import driver_environment
 from relaybox.airflow.hop_state import HopState, read_hop_state
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
+from relaybox.driver_options import driver_java_options
 from relaybox.parents import child_dies_with_parent
 from relaybox.routes import Hop
 
@@ -35,7 +35,7 @@ class HopTransferOperator(SparkSubmitOperator):
             application=application,
             application_args=["--hop", hop.name, "--recorded-by", "{{ dag.dag_id }} {{ run_id }}"],
             name=f"relaybox {hop.name}",
-            conf={"spark.driver.extraJavaOptions": _driver_options(), "spark.ui.enabled": "false"},
+            conf={"spark.driver.extraJavaOptions": driver_java_options(), "spark.ui.enabled": "false"},
             deploy_mode="client",
             **kwargs,
         )
@@ -64,13 +64,3 @@ class HopTransferOperator(SparkSubmitOperator):
         numbers = {"batch": state.batch, "position": state.position}
         context["outlet_events"][log_asset(self.hop)].extra = dict(numbers)
         return numbers
-
-
-def _driver_options() -> str:
-    """Options of the driver's JVM, which schedules and moves no row.
-
-    Its start is most of what it does: the quick compiler and the simple collector take 7 CPU seconds for it, the defaults 13.
-    The log has warnings and errors of Spark only: the task log is for batches, counts and rates.
-    """
-    logging = Path(str(resources.files("relaybox"))) / "spark" / "log4j2.properties"
-    return f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dlog4j2.configurationFile={logging.as_uri()}"

@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from relaybox import __version__, errors
+from relaybox.driver_options import driver_java_options
 from relaybox.local.bench_contestants import measure_hop, measure_pipe
 from relaybox.local.bench_replication import measure_sync
 from relaybox.local.bench_report import HOP, PIPES, SYNCS, TITLES, BenchReport, Measurement, print_report, write_json
@@ -185,8 +186,9 @@ def _spark() -> Iterator[SliceRunner]:
 
     os.environ["JAVA_HOME"] = str(find_java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     conf = spark_conf("relaybox bench hop").setMaster(f"local[{_core_count()}]").set("spark.ui.enabled", "false")
-    context = SparkContext(conf=conf.set("spark.driver.host", "127.0.0.1"))
+    context = SparkContext(conf=conf.set("spark.driver.extraJavaOptions", driver_java_options()))
     try:
         context.parallelize(range(_core_count()), _core_count()).count()
         yield SparkRunner(context)
