@@ -1,0 +1,88 @@
+"""The matrix leaves nothing out: every commit of the core has failpoints, and every failpoint has cells."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import relaybox
+from relaybox.failpoints import FAILPOINTS
+from tests.faults.cells import all_cells, sides
+from tests.faults.faults import FAULTS
+
+LIBRARY = Path(relaybox.__file__).parent
+
+NOT_A_STEP = {
+    "connections.py": "commit_durably and commit are the places where failpoints are reached",
+    "schema.py": "`relaybox init` is one transaction and moves no message",
+}
+"""Modules that commit and are no step of the protocol, and why."""
+
+
+def calls(path: Path) -> Iterator[ast.Call]:
+    return (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+
+
+def bare_commits(path: Path) -> list[str]:
+    """Places where a connection is committed without passing a failpoint."""
+    return [
+        f"{path.name}:{call.lineno}"
+        for call in calls(path)
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "commit"
+    ]
+
+
+def named_steps() -> set[str]:
+    """The steps that the core commits under: the last argument of commit_durably() and of its sister."""
+    return {
+        call.args[-1].value
+        for path in LIBRARY.glob("*.py")
+        for call in calls(path)
+        if isinstance(call.func, ast.Name) and call.func.id.startswith("commit") and isinstance(call.args[-1], ast.Constant)
+    }
+
+
+def reached() -> set[str]:
+    """Failpoints that the code reaches by a literal name."""
+    return {
+        call.args[0].value
+        for path in LIBRARY.rglob("*.py")
+        for call in calls(path)
+        if isinstance(call.func, ast.Name) and call.func.id == "reach" and isinstance(call.args[0], ast.Constant)
+    }
+
+
+@pytest.mark.parametrize("path", sorted(LIBRARY.glob("*.py")), ids=lambda path: path.name)
+def test_every_step_has_a_failpoint(path: Path) -> None:
+    """A module of the core commits only where failpoints are reached before and after."""
+    assert (bare_commits(path) == []) == (path.name not in NOT_A_STEP)
+
+
+def test_every_commit_has_its_two_failpoints() -> None:
+    """STEP.committing and STEP.committed for every step that commits, and no failpoint that nothing reaches."""
+    around = {f"{step}.{moment}" for step in named_steps() for moment in ("committing", "committed")}
+    assert around | reached() == set(FAILPOINTS)
+
+
+def test_every_failpoint_has_its_cells() -> None:
+    """Each is struck by the death of its driver, by a zombie, by a duplicate, and by the crash of each store that it works in."""
+    struck = {(cell.failpoint, cell.fault) for cell in all_cells()}
+    everywhere = {"kill_driver", "zombie", "duplicate"}
+    wanted = {
+        (failpoint, fault) for failpoint in FAILPOINTS for fault in everywhere | {f"crash_{side}" for side in sides(failpoint)}
+    }
+    assert wanted <= struck
+
+
+def test_every_fault_has_its_cells() -> None:
+    assert {cell.fault for cell in all_cells()} == set(FAULTS)
+
+
+def test_the_matrix_is_as_big_as_promised() -> None:
+    """At least 250 cells, none of them twice, both kinds of hops."""
+    cells = all_cells()
+    assert len(set(cells)) == len(cells) >= 250
+    assert {cell.kind for cell in cells} == {"outbox", "log"}
