@@ -6,6 +6,7 @@ INSTALLED := $(VENV)/.installed
 LOCK := requirements.lock
 UV := $(BIN)/uv
 ARGS ?=
+MINUTES ?= 20
 
 # PYTHON=... chooses the interpreter; otherwise the first that is new enough and can make a venv with pip.
 PYTHON ?= python3 python3.13 python3.12 python3.11 python3.14
@@ -22,7 +23,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 
 .PHONY: help
 help: ## List what can be done here
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: venv
 venv: $(INSTALLED) ## Create .venv and install everything from requirements.lock
@@ -34,6 +35,18 @@ demo: $(INSTALLED) ## Move 336,776 real messages over two hops (DEMO_EXIT=1 stop
 .PHONY: test
 test: lint chromium ## Lint, then run every test (ARGS="-k name" selects)
 	$(BIN)/pytest $(ARGS)
+
+.PHONY: test-faults
+test-faults: $(INSTALLED) ## Strike every step with every fault; writes docs/reliability-report.md (ARGS="--seed 7")
+	$(BIN)/python -m tests.faults $(ARGS)
+
+.PHONY: soak
+soak: $(INSTALLED) ## Faults at random times under load, for MINUTES=n
+	$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) $(ARGS)
+
+.PHONY: mutants
+mutants: $(INSTALLED) ## Break the code in every known way, one at a time, and expect red tests
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 .PHONY: lint
 lint: $(INSTALLED) ## Check format, style, types, import rules and SQL
@@ -63,7 +76,7 @@ lock: $(INSTALLED) ## Pin the newest allowed versions, with hashes, in requireme
 
 .PHONY: clean
 clean: ## Remove .venv and everything that tools and demos left here
-	rm -rf $(VENV) .airflow .relaybox .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf $(VENV) .airflow .faults-state.jsonl .relaybox .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 
 # The browser tests drive a Chromium; the demo needs none.
 .PHONY: chromium
