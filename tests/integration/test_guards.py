@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from uuid import uuid4
 
+import psycopg2
 import pytest
 
 from relaybox import errors
 from relaybox.confirmations import confirm_received
-from relaybox.connections import connect
+from relaybox.connections import commit_durably, connect
 from relaybox.copying import CopyOrder, copy_order, copy_slice, session_name
 from relaybox.planning import Planned, plan_batch
 from relaybox.publishing import ask_destination, make_log_segments, publish_batch
@@ -49,6 +50,28 @@ def test_g5_messages_are_ordered_by_insertion_whatever_their_xid_and_clock_say(w
         old.commit()
     world.transfer()
     assert world.payloads() == ["first", "second"]
+
+
+def test_g2_the_next_pair_begins_where_this_one_ended(world: World, planned: Planned) -> None:
+    """From the plan's COMMIT on, in the same transaction: nothing lies between two pairs, and nothing in both."""
+    assert world.value("airline", "select lower::text from relaybox.hop_out") == planned.batch.upper
+
+
+def test_g2_the_ledger_takes_no_plan_that_does_not_follow_the_last(world: World) -> None:
+    """A driver that remembers an older end of the ledger is refused by the ledger itself."""
+    world.send("a")
+    world.transfer()
+    with pytest.raises(psycopg2.Error, match="does not follow batch 1") as refused:
+        world.query(
+            "airline",
+            """
+            select relaybox.record_batch(
+                hop, '1:1:'::pg_snapshot, upper, pair_last_seq, true, 0::bigint, reads_through, row_count, slices, null::text[],
+                system_identifier, timeline, next_xid
+            ) from relaybox.batch
+            """,
+        )
+    assert refused.value.pgcode == "RB005"
 
 
 def test_g3_rows_that_no_receipt_explains_are_never_taken_for_a_copy(world: World, planned: Planned, order: CopyOrder) -> None:
@@ -102,6 +125,22 @@ def test_g7_an_arrival_is_confirmed_as_often_as_anybody_likes(world: World, plan
         for _ in range(2):
             confirm_received(source, world.first_hop, arrival, recorded_by="test")
     assert world.value("airline", "select count(*) from relaybox.confirmation") == 1
+
+
+def test_g7_a_commit_that_warns_is_no_commit(world: World) -> None:
+    """Whatever the server warns of while it commits, nothing may rest on that transaction."""
+    with world.session() as connection, connection.cursor() as cursor:
+        cursor.execute(
+            """
+            create table warned (id integer);
+            create function warn() returns trigger language plpgsql as 'begin raise warning ''not sure''; return null; end';
+            create constraint trigger warns after insert on warned deferrable initially deferred for each row execute function warn();
+            """
+        )
+        commit_durably(connection, "plan")
+        cursor.execute("insert into warned values (1)")
+        with pytest.raises(errors.NotDurable, match="not sure"):
+            commit_durably(connection, "plan")
 
 
 DURABLE = {
