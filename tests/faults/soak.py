@@ -1,0 +1,278 @@
+"""`python -m tests.faults.soak --minutes 20`: constant load, a random fault each minute, and what that costs.
+
+The fault-free rate is measured first. Then a driver process runs all the while and is struck once a minute at a random
+failpoint; the rate, the recovery after each fault, and the sizes of everything that could grow are written down.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import psycopg2
+import typer
+
+from tests.faults.cells import Cell, all_cells, killed_before, repair
+from tests.faults.checker import check, read_stores, reliability
+from tests.faults.drivers import Outcome, drive, driver
+from tests.faults.faults import FAULTS, Scene
+from tests.faults.history import read_history
+from tests.faults.places import STORES, Place, fresh_place, running_clusters
+from tests.faults.workload import Manners, Workload
+from tests.world import wait_until
+
+BATCH_ROWS = 1000
+LOAD = Manners(pause_seconds=0.02)
+"""Three senders; some hundred messages a second, which leaves the hop time to be idle."""
+
+RECOVERY_SECONDS = 30.0
+RATE_KEPT = 0.6
+FAULT_EVERY_SECONDS = 60.0
+KEPT_BUSY = 1_000_000
+
+
+@dataclass(frozen=True)
+class Struck:
+    """One fault: where, and how long until the hop had moved everything that had been sent by then."""
+
+    cell: str
+    at_second: float
+    recovery_seconds: float
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What could grow: rows of the ledgers for each batch, sessions and locks of drivers, staged rows, memory here."""
+
+    at_second: float
+    batches: int
+    ledger_rows_per_batch: float
+    driver_sessions: int
+    driver_locks: int
+    resident_megabytes: float
+
+
+@dataclass
+class Soak:
+    """What was measured."""
+
+    minutes: float
+    seed: int
+    rate_without_faults: float = 0.0
+    rate_with_faults: float = 0.0
+    r: float = 0.0
+    ur: float = 0.0
+    messages: int = 0
+    faults: list[Struck] = field(default_factory=list)
+    sizes: list[Sizes] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+
+    def shortcomings(self) -> Iterator[str]:
+        """What missed its aim."""
+        yield from self.violations
+        if (self.r, self.ur) != (1.0, 1.0):
+            yield f"R is {self.r}, UR is {self.ur}"
+        if self.rate_with_faults < RATE_KEPT * self.rate_without_faults:
+            yield f"{self.rate_with_faults:.0f} messages a second with faults, {self.rate_without_faults:.0f} without"
+        for struck in self.faults:
+            if struck.recovery_seconds > RECOVERY_SECONDS:
+                yield f"{struck.cell} took {struck.recovery_seconds:.1f} s to recover"
+        if self.sizes[-1].ledger_rows_per_batch > 1.1 * self.sizes[0].ledger_rows_per_batch:
+            yield f"ledgers grew from {self.sizes[0].ledger_rows_per_batch:.1f} to {self.sizes[-1].ledger_rows_per_batch:.1f} rows a batch"
+        if self.sizes[-1].driver_sessions or self.sizes[-1].driver_locks:
+            yield f"left over: {self.sizes[-1].driver_sessions} sessions, {self.sizes[-1].driver_locks} locks"
+
+
+def soak(minutes: float, *, seed: int, directory: Path, fault_every_seconds: float = FAULT_EVERY_SECONDS) -> Soak:
+    """Runs the load without faults for a fifth of the time (a minute at most), then with faults; then all is checked."""
+    result, chance = Soak(minutes, seed), random.Random(seed)
+    cells = [
+        cell for cell in all_cells() if cell.kind == "outbox" and not repair(cell.failpoint) and not killed_before(cell.failpoint)
+    ]
+    with (
+        running_clusters(directory, segment_rows=100_000) as sides,
+        fresh_place(sides, "outbox", directory / "soak", batch_rows=BATCH_ROWS) as place,
+    ):
+        history = place.directory / "history"
+        with Workload(history, place.route.hops, seed=seed, manners=LOAD) as workload:
+            workload.send(KEPT_BUSY)
+            started = time.monotonic()
+            quiet = min(60.0, minutes * 60 / 5)
+            result.rate_without_faults = _rate(place, lambda: _keep_moving(place, quiet))
+            result.sizes.append(_sizes(place, started))
+            strike_all = partial(
+                _strike_all,
+                place,
+                cells,
+                chance,
+                started=started,
+                deadline=started + minutes * 60,
+                every_seconds=fault_every_seconds,
+            )
+            result.rate_with_faults = _rate(place, partial(strike_all, result=result))
+            workload.stop_producers()
+            for _ in range(2):  # the second time settles what the last hop has confirmed
+                for hop in place.route.hops:
+                    _recover(place, hop.name)
+            for hop in place.route.hops:
+                last = _count(hop.destination.name, "select published_position from relaybox.hop_in where hop = %s", hop.name)
+                wait_until(
+                    lambda name=hop.name, last=last: workload.seen_through(name) == last, f"consumers of {hop.name} see {last}"
+                )
+        result.sizes.append(_sizes(place, started))
+        stores = read_stores(place.routes.hops)
+        result.violations = [str(violation) for violation in check(read_history(history), stores)]
+        measured = {one.hop: one for one in reliability(stores)}["flights"]
+        result.r, result.ur, result.messages = measured.r, measured.ur, measured.sent
+    return result
+
+
+def _rate(place: Place, work: Callable[[], None]) -> float:
+    """Messages a second that arrived at the end of the route while `work` went on."""
+    last = place.route.hops[-1]
+    question = "select published_position from relaybox.hop_in where hop = %s"
+    before, started = _count(last.destination.name, question, last.name), time.monotonic()
+    work()
+    for hop in place.route.hops:
+        _recover(place, hop.name)
+    return (_count(last.destination.name, question, last.name) - before) / (time.monotonic() - started)
+
+
+def _keep_moving(place: Place, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for hop in place.route.hops:
+            _recover(place, hop.name)
+
+
+def _strike_all(
+    place: Place, cells: list[Cell], chance: random.Random, *, started: float, deadline: float, every_seconds: float, result: Soak
+) -> None:
+    """Strikes in the middle of each interval and moves messages the rest of it."""
+    for number in range(1, 1_000_000):
+        if time.monotonic() >= deadline:
+            return
+        interval_ends = min(deadline, time.monotonic() + every_seconds)
+        cell = chance.choice(cells)
+        at = time.monotonic()
+        if _strike(place, cell, number):
+            _recover(place, place.hop.name)
+            result.faults.append(Struck(str(cell), round(at - started, 1), round(time.monotonic() - at, 2)))
+        else:
+            result.violations.append(f"{cell} was never reached")
+        _keep_moving(place, interval_ends - time.monotonic())
+        result.sizes.append(_sizes(place, started))
+
+
+def _strike(place: Place, cell: Cell, number: int) -> bool:
+    fault, files = FAULTS[cell.fault], place.directory / f"driver_{number}"
+    with driver(place.mission(place.hop.name, proxied=True), f"{cell.failpoint}={fault.action}", files) as struck:
+        if not struck.wait_for_hit():
+            return False
+        fault.strike(Scene(place, struck, cell.failpoint, lambda: _recover(place, place.hop.name)))
+        struck.outcome()
+    return True
+
+
+def _recover(place: Place, hop: str) -> Outcome:
+    """Tries until a try succeeds."""
+    deadline = time.monotonic() + 2 * RECOVERY_SECONDS
+    while True:
+        outcome = drive(place.mission(hop))
+        if not outcome.error:
+            return outcome
+        assert outcome.is_transient and time.monotonic() < deadline, outcome.error  # noqa: PT018
+
+
+def _sizes(place: Place, started: float) -> Sizes:
+    hop = place.hop
+    batches = _count(hop.source.name, "select count(*) from relaybox.batch where hop = %s", hop.name)
+    rows = _count(hop.source.name, "select count(*) from relaybox.confirmation where hop = %s and state = 'received'", hop.name)
+    rows += _count(
+        hop.destination.name,
+        "select count(*) from relaybox.arrival a join relaybox.hop_in i using (hop_id) where hop = %s",
+        hop.name,
+    )
+    sessions = "select count(*) from pg_stat_activity where datname = current_database() and application_name like 'relaybox %%'"
+    locks = f"select count(*) from pg_locks where pid in ({sessions.replace('count(*)', 'pid')})"
+    return Sizes(
+        at_second=round(time.monotonic() - started, 1),
+        batches=batches,
+        ledger_rows_per_batch=rows / max(1, batches),
+        driver_sessions=sum(_count(store, sessions) for store in STORES),
+        driver_locks=sum(_count(store, locks) for store in STORES),
+        resident_megabytes=_resident_megabytes(),
+    )
+
+
+def _resident_megabytes() -> float:
+    line = next(line for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines() if line.startswith("VmRSS"))
+    return int(line.split()[1]) / 1024
+
+
+def _count(store: str, query: str, *arguments: object) -> int:
+    with closing(psycopg2.connect(service=store)) as connection, connection.cursor() as cursor:
+        cursor.execute(query, arguments)
+        return int(cursor.fetchone()[0])
+
+
+def _lines(result: Soak) -> Iterator[str]:
+    shortcomings = list(result.shortcomings())
+    yield "# Soak report"
+    yield ""
+    yield f"Made by `python -m tests.faults.soak --minutes {result.minutes:g} --seed {result.seed}`. Do not edit; run the command."
+    yield ""
+    yield "| messages | R | UR | rate without faults | rate with faults | faults | slowest recovery |"
+    yield "|--:|--:|--:|--:|--:|--:|--:|"
+    slowest = max((struck.recovery_seconds for struck in result.faults), default=0.0)
+    yield (
+        f"| {result.messages:,} | {result.r:g} | {result.ur:g} | {result.rate_without_faults:.0f}/s | {result.rate_with_faults:.0f}/s "
+        f"| {len(result.faults)} | {slowest:.1f} s |"
+    )
+    yield ""
+    yield "Every aim was met." if not shortcomings else "Missed: " + "; ".join(shortcomings)
+    yield ""
+    yield "| second | fault | recovery s |"
+    yield "|--:|---|--:|"
+    yield from (f"| {struck.at_second} | {struck.cell} | {struck.recovery_seconds} |" for struck in result.faults)
+    yield ""
+    yield "| second | batches | ledger rows per batch | sessions | locks | resident MB |"
+    yield "|--:|--:|--:|--:|--:|--:|"
+    for one in result.sizes:
+        yield (
+            f"| {one.at_second} | {one.batches} | {one.ledger_rows_per_batch:.2f} | {one.driver_sessions} | {one.driver_locks} "
+            f"| {one.resident_megabytes:.0f} |"
+        )
+
+
+def run(
+    *,
+    minutes: Annotated[float, typer.Option(help="How long, all in all.")] = 20.0,
+    seed: Annotated[int, typer.Option(help="Of the faults and of the producers.")] = 1,
+    fault_every: Annotated[float, typer.Option(help="Seconds from one fault to the next.")] = FAULT_EVERY_SECONDS,
+    report: Annotated[Path, typer.Option(help="Where the report goes; its JSON beside it.")] = Path("docs/soak-report.md"),
+) -> None:
+    """Keeps a route under load, strikes it once a minute, and reports what that costs. Exit code 1 when an aim is missed."""
+    with tempfile.TemporaryDirectory(prefix="relaybox-soak-") as name:
+        directory = Path(name)
+        directory.chmod(0o711)  # the servers' account passes through
+        result = soak(minutes, seed=seed, directory=directory, fault_every_seconds=fault_every)
+    report.write_text("\n".join(_lines(result)) + "\n", encoding="utf-8")
+    report.with_suffix(".json").write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
+    shortcomings = list(result.shortcomings())
+    for shortcoming in shortcomings:
+        typer.echo(shortcoming, err=True)
+    typer.echo(f"{result.messages} messages, {len(result.faults)} faults, report in {report}")
+    raise typer.Exit(1 if shortcomings else 0)
+
+
+if __name__ == "__main__":
+    typer.run(run)
