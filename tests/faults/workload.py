@@ -165,7 +165,7 @@ class Producer(Client):
     def _send_one(self) -> None:
         self._end_held()
         connection = self._take_session()
-        if connection is None:
+        if connection is None or not self._begin(connection):
             return
         number = next(self._transactions)
         manner = self._choose_manner()
@@ -186,6 +186,12 @@ class Producer(Client):
             self._prepare(connection, number)
         else:
             self._commit(connection, number, "commit")
+
+    def _begin(self, connection: Connection) -> bool:
+        """False when the session broke while nobody used it: nothing was tried yet, so there is nothing to note."""
+        with reconnecting(connection):
+            connection.cursor().execute("begin")
+        return not connection.closed
 
     def _choose_manner(self) -> str:
         point = self._random.random()
@@ -209,7 +215,6 @@ class Producer(Client):
     def _insert(self, connection: Connection, number: int, *, with_savepoint: bool) -> None:
         parts = self._split(self._random.randint(1, self._manners.messages_at_most))
         cursor = connection.cursor()
-        cursor.execute("begin")
         for part, count in enumerate(parts):
             undone = with_savepoint and part == 0
             if undone:
