@@ -19,15 +19,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.faults.memory import fast_directory
 from tests.faults.prefixes import Outcome, choose_prefixes, others_at, try_prefix
 from tests.faults.recorded_run import Recording, record_run
 from tests.world import STORES
 
 PREFIXES_PER_MOMENT = 6
 ROUNDS = 8
-MEMORY = Path("/dev/shm")  # noqa: S108  a private directory is made in it
-"""Clusters are faster there. What a power loss keeps is decided by the cut, not by the disk."""
-
 SIDES = {"source": STORES[:1], "destination": STORES[1:]}
 
 
@@ -35,7 +33,7 @@ SIDES = {"source": STORES[:1], "destination": STORES[1:]}
 def recorded(*, seed: int, rounds: int) -> Iterator[tuple[Recording, Path]]:
     """A recorded run in a directory of its own, and that directory; PGSERVICEFILE names the run's services meanwhile."""
     before = os.environ.get("PGSERVICEFILE")
-    with tempfile.TemporaryDirectory(prefix="relaybox-wal-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None) as name:
+    with tempfile.TemporaryDirectory(prefix="relaybox-wal-", dir=fast_directory()) as name:
         directory = Path(name)
         directory.chmod(0o711)  # the servers' account passes through
         os.environ["PGSERVICEFILE"] = str(directory / "services.conf")
