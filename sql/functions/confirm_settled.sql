@@ -18,9 +18,9 @@ begin
     select b.* into settled_batch
     from relaybox.batch b
     where b.hop = hop_name
-        and b.last_position <= least(through_position_, (
+        and b.last_position <= least(through_position_, coalesce((
             select max(c.through_position) from relaybox.confirmation c where c.hop = hop_name and c.state = 'received'
-        ))
+        ), 0))
     order by b.last_position desc
     limit 1;
     if found then

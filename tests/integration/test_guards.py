@@ -127,6 +127,18 @@ def test_g7_an_arrival_is_confirmed_as_often_as_anybody_likes(world: World, plan
     assert world.value("airline", "select count(*) from relaybox.confirmation") == 1
 
 
+def test_g7_a_planned_batch_that_nobody_received_is_never_settled(world: World, planned: Planned) -> None:
+    """Whatever position is offered, and also where nothing at all was received yet."""
+    settle = "select relaybox.confirm_settled('flights/1', 1000, now(), 'forger')"
+    assert world.value("airline", settle) == 0
+    world.transfer()
+    assert world.value("airline", settle) == 2
+    world.send("c")
+    with world.session("airline") as source, world.session("hub") as destination:
+        plan_batch(source, world.first_hop, ask_destination(destination, world.first_hop))
+    assert world.value("airline", settle) == 2
+
+
 def test_g7_a_commit_that_warns_is_no_commit(world: World) -> None:
     """Whatever the server warns of while it commits, nothing may rest on that transaction."""
     with world.session() as connection, connection.cursor() as cursor:
