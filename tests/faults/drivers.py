@@ -28,6 +28,8 @@ LOCK_TIMEOUT_SECONDS = 2
 """How long the drivers of these tests wait for each other; a minute and ten seconds outside of tests."""
 
 THREADS = 2
+LINGER_SECONDS = 0.1
+"""Under constant load: a pause of the messages that is long enough to settle what has arrived."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,14 @@ class Mission:
         services: its libpq service file.
         hop: the name of the hop.
         repair: reanchor (the hop), attest (the hop's source), or nothing.
+        at_most_seconds: ends the transfer then even if messages keep coming; 0: never.
     """
 
     routes: Path
     services: Path
     hop: str
     repair: str = ""
+    at_most_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -160,7 +164,13 @@ def drive(mission: Mission) -> Outcome:
                 reanchor_hop(hop, recorded_by=name, reason="a fault was tested", dry_run=False)
             elif mission.repair == "attest":
                 attest_store(hop.source, routes, recorded_by=name, reason="a fault was tested")
-            summary = transfer_hop(hop, ThreadRunner(THREADS), recorded_by=name)
+            summary = transfer_hop(
+                hop,
+                ThreadRunner(THREADS),
+                recorded_by=name,
+                linger_seconds=LINGER_SECONDS if mission.at_most_seconds else 0.0,
+                linger_at_most_seconds=mission.at_most_seconds,
+            )
             settle_hop(routes.route(hop.route), hop, recorded_by=name)
     except errors.RelayboxError as error:
         return Outcome(error=f"{type(error).__name__}: {error}", is_transient=isinstance(error, errors.Transient))

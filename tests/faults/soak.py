@@ -12,7 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +22,7 @@ import typer
 
 from tests.faults.cells import Cell, all_cells, killed_before, repair
 from tests.faults.checker import check, read_stores, reliability
-from tests.faults.drivers import Outcome, drive, driver
+from tests.faults.drivers import Mission, Outcome, drive, driver
 from tests.faults.faults import FAULTS, Scene
 from tests.faults.history import read_history
 from tests.faults.places import STORES, Place, fresh_place, running_clusters
@@ -36,7 +36,9 @@ LOAD = Manners(pause_seconds=0.02)
 RECOVERY_SECONDS = 30.0
 RATE_KEPT = 0.6
 FAULT_EVERY_SECONDS = 60.0
+ROUND_SECONDS = 1.0
 KEPT_BUSY = 1_000_000
+"""Transactions of each sender: more than any soak will see."""
 
 
 @dataclass(frozen=True)
@@ -119,9 +121,7 @@ def soak(minutes: float, *, seed: int, directory: Path, fault_every_seconds: flo
             )
             result.rate_with_faults = _rate(place, partial(strike_all, result=result))
             workload.stop_producers()
-            for _ in range(2):  # the second time settles what the last hop has confirmed
-                for hop in place.route.hops:
-                    _recover(place, hop.name)
+            _move_to_the_end(place)
             for hop in place.route.hops:
                 last = _count(hop.destination.name, "select published_position from relaybox.hop_in where hop = %s", hop.name)
                 wait_until(
@@ -174,7 +174,7 @@ def _strike_all(
 
 def _strike(place: Place, cell: Cell, number: int) -> bool:
     fault, files = FAULTS[cell.fault], place.directory / f"driver_{number}"
-    with driver(place.mission(place.hop.name, proxied=True), f"{cell.failpoint}={fault.action}", files) as struck:
+    with driver(_mission(place, place.hop.name, proxied=True), f"{cell.failpoint}={fault.action}", files) as struck:
         if not struck.wait_for_hit():
             return False
         fault.strike(Scene(place, struck, cell.failpoint, lambda: _recover(place, place.hop.name)))
@@ -186,10 +186,22 @@ def _recover(place: Place, hop: str) -> Outcome:
     """Tries until a try succeeds."""
     deadline = time.monotonic() + 2 * RECOVERY_SECONDS
     while True:
-        outcome = drive(place.mission(hop))
+        outcome = drive(_mission(place, hop))
         if not outcome.error:
             return outcome
         assert outcome.is_transient and time.monotonic() < deadline, outcome.error  # noqa: PT018
+
+
+def _move_to_the_end(place: Place) -> None:
+    """Nobody sends any more; the second time settles what the last hop has confirmed."""
+    for hop in (*place.route.hops, *place.route.hops):
+        outcome = drive(place.mission(hop.name))
+        assert not outcome.error, outcome.error
+
+
+def _mission(place: Place, hop: str, *, proxied: bool = False) -> Mission:
+    """Under a load that never ends, a driver ends by the clock."""
+    return replace(place.mission(hop, proxied=proxied), at_most_seconds=ROUND_SECONDS)
 
 
 def _sizes(place: Place, started: float) -> Sizes:
