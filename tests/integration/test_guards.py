@@ -15,6 +15,7 @@ from relaybox.connections import commit_durably, connect
 from relaybox.copying import CopyOrder, copy_order, copy_slice, session_name
 from relaybox.planning import Planned, plan_batch
 from relaybox.publishing import ask_destination, make_log_segments, publish_batch
+from tests.breaking import copy_first_slices
 from tests.world import World, insert, wait_until
 
 
@@ -55,6 +56,30 @@ def test_g5_messages_are_ordered_by_insertion_whatever_their_xid_and_clock_say(w
 def test_g2_the_next_pair_begins_where_this_one_ended(world: World, planned: Planned) -> None:
     """From the plan's COMMIT on, in the same transaction: nothing lies between two pairs, and nothing in both."""
     assert world.value("airline", "select lower::text from relaybox.hop_out") == planned.batch.upper
+
+
+def test_g1_a_savepoint_that_outlives_a_batch_is_sent_with_its_transaction(world: World) -> None:
+    """Rows carry their transaction's number, not the savepoint's: a snapshot knows only the first."""
+    with world.session() as held, held.cursor() as cursor:
+        cursor.execute("savepoint s")
+        insert(held, "in a savepoint")
+        cursor.execute("release savepoint s")
+        world.send("meanwhile")
+        world.transfer()
+        held.commit()
+    world.transfer()
+    assert world.payloads() == ["meanwhile", "in a savepoint"]
+
+
+def test_g2_a_planned_batch_is_read_with_its_own_topics(world: World) -> None:
+    """The route gained a topic between plan and copy; the slice has a message of it in its range, and leaves it out."""
+    world.send("a")
+    world.send("not planned", topic="weather")
+    world.send("b")
+    copy_first_slices(world.first_hop, 0)
+    world.change_route(topics=["flights", "weather"])
+    world.transfer()
+    assert world.payloads() == ["a", "b"]
 
 
 def test_g2_the_ledger_takes_no_plan_that_does_not_follow_the_last(world: World) -> None:
