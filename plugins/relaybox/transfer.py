@@ -186,6 +186,11 @@ class _Run:
                 planned = plan_batch(self.source, self.hop, arrived, rest=self.rest)
             except errors.PlanRefused:
                 arrived = self._confirm()
+            except errors.HistoryLost:
+                # a driver that slept since it asked has an old answer: only a fresh one proves that history is lost
+                told_before, arrived = arrived, ask_destination(self.destination, self.hop)
+                if arrived == told_before:
+                    raise
             else:
                 self.rest = planned.rest if planned else None
                 return planned
