@@ -1,0 +1,117 @@
+"""What must hold in every state (safety), and what must still be possible from it (liveness)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.model.protocol import Protocol
+from tests.model.state import IDLE, SHOP, STORES, Log, Sender, State, Store
+
+RECOVERY_STEPS = 400
+
+
+def violations(state: State) -> Iterator[str]:
+    """The guarantees that a state breaks, in words."""
+    if state.alarm:
+        yield f"G11: false alarm, no store ever lost anything: {state.alarm}"
+    has_failed_over = any(server.timeline > 1 for server in state.servers)
+    for hop in range(1, len(state.servers)):
+        source, destination = state.servers[hop - 1], state.servers[hop]
+        log = destination.now.log
+        yield from _log_is_wrong(state, hop, log)
+        if any(batch.after_loss for batch in source.now.ledger.batches):
+            yield f"G11: hop {hop} planned a batch after {STORES[hop - 1]} had lost history"
+        if not has_failed_over:
+            for durable in (source.now, *source.losable):
+                yield from _delivered_is_not_there(hop, durable, log)
+            for durable in (destination.now, *destination.losable):
+                yield from _confirmed_too_early(hop, source.now, durable)
+    if not has_failed_over and len(state.servers) > 2:
+        settled = state.servers[SHOP].now.ledger
+        through = settled.batches[settled.settled - 1].last if settled.settled else 0
+        if any(through > store.log.published for store in (state.servers[2].now, *state.servers[2].losable)):
+            yield f"G7: hop 1 is settled through position {through}, bank has not published that"
+
+
+def _log_is_wrong(state: State, hop: int, log: Log) -> Iterator[str]:
+    readable = log.readable
+    positions, messages = [position for position, _ in readable], [message for _, message in readable]
+    if len(set(messages)) < len(messages) or len(set(positions)) < len(positions):
+        yield f"G3: a message is twice in the published log of hop {hop}: {readable}"
+    if positions != list(range(1, log.published + 1)):
+        yield f"G4: the published log of hop {hop} has positions {positions}, published through {log.published}"
+    if hop == 1:
+        after = {row.message: row.after for row in state.servers[SHOP].now.rows}
+        for place, message in enumerate(messages):
+            if any(after.get(message, 0) >> later & 1 for later in messages[place + 1 :]):
+                yield "G5: a message stands before one that had committed before it was inserted"
+    elif messages != [message for _, message in state.servers[1].now.log.readable][: len(messages)] and not any(
+        server.timeline > 1 for server in state.servers
+    ):
+        yield "G5: the second log has another order than the first"
+
+
+def _delivered_is_not_there(hop: int, source: Store, log: Log) -> Iterator[str]:
+    """Whatever a crash leaves of the source holds everything that consumers of the destination have read."""
+    sent = {row.message for row in source.rows} if hop == 1 else {message for _, message in source.log.readable}
+    if {message for _, message in log.readable} - sent:
+        yield f"G1: hop {hop} published a message that {STORES[hop - 1]} has not, or may lose in a crash"
+
+
+def _confirmed_too_early(hop: int, source: Store, destination: Store) -> Iterator[str]:
+    if source.ledger.received > len(destination.log.arrivals):
+        yield f"G7: batch {source.ledger.received} of hop {hop} is confirmed, {STORES[hop]} has not published it, or may lose it"
+
+
+class Liveness:
+    """From every state, with the faults over, a fresh driver must bring everything home. Asked once per content of the stores."""
+
+    def __init__(self, protocol: Protocol) -> None:
+        self._protocol = protocol
+        self._known: dict[tuple[object, ...], str | None] = {}
+
+    def violated(self, state: State) -> str | None:
+        """Why not everything can be delivered any more; None when it can, or when a hop has to stop after a failover."""
+        if state.alarm:
+            return None
+        if any(server.timeline > 1 for server in state.servers):
+            return None
+        key = (tuple(server.now for server in state.servers), state.next_xid, state.plans)
+        if key not in self._known:
+            self._known[key] = self._recover(state)
+        return self._known[key]
+
+    def _recover(self, state: State) -> str | None:
+        """Everybody is gone, open transactions are rolled back, one driver works hop by hop until nothing changes."""
+        state = state._replace(
+            senders=tuple(Sender(sender.begun) for sender in state.senders),
+            drivers=(IDLE,),
+            crashes=0,
+            failovers=0,
+        )
+        for hop in range(1, len(state.servers)):
+            for _ in range(RECOVERY_STEPS):
+                before = tuple(server.now for server in state.servers)
+                state = self._drive(state, hop)
+                if state.alarm or before == tuple(server.now for server in state.servers):
+                    break
+        if state.alarm:
+            return f"liveness: the next driver is stopped by a false alarm: {state.alarm}"
+        sent = sorted(row.message for row in state.servers[SHOP].now.rows)
+        for hop in range(1, len(state.servers)):
+            arrived = sorted(message for _, message in state.servers[hop].now.log.readable)
+            if arrived != sent:
+                missing = [self._protocol.name(message) for message in sent if message not in arrived]
+                return f"G2: with everything healed, hop {hop} delivers {len(arrived)} of {len(sent)} messages, never {missing}"
+        return next(violations(state), None)
+
+    def _drive(self, state: State, hop: int) -> State:
+        """One round of a fresh driver: from asking to confirming, or to the error that ends it."""
+        label_state = list(self._protocol.driver_steps(state, 0))[hop - 1]
+        state = label_state[1]
+        while state.drivers[0].step != "idle" and not state.alarm:
+            following = list(self._protocol.driver_steps(state, 0))
+            if not following:
+                return state
+            state = following[0][1]
+        return state._replace(drivers=(IDLE,))

@@ -1,0 +1,128 @@
+"""The protocol of two hops, one small step at a time: who may do what next, in every state.
+
+Every step of a driver is one transaction, or a piece of one that others can see or be stopped by. Names in `broken` switch one
+rule of the protocol off; variants.py says which are known and what each of them is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.model.delivery import Delivery
+from tests.model.moves import commit, put, restart, with_sender, with_server
+from tests.model.rules import Step
+from tests.model.state import IDLE, SHOP, STORES, Driver, Row, Sender, Server, State, Store
+
+
+class Protocol(Delivery):
+    """The transitions of the model: correct, or with rules switched off."""
+
+    def start(self) -> State:
+        standby = Store() if self.bounds.failovers else None
+        return State(
+            servers=(Server(standby=standby),) * (self.bounds.hops + 1),
+            senders=(Sender(),) * len(self.bounds.messages),
+            drivers=(IDLE,) * self.bounds.drivers,
+            crashes=self.bounds.crashes,
+            failovers=self.bounds.failovers,
+        )
+
+    def steps(self, state: State) -> Iterator[Step]:
+        """All that may happen next: what is said of it, and the state after it."""
+        if state.alarm:
+            return
+        yield from self._producers(state)
+        seen: set[Driver] = set()
+        for place, driver in enumerate(state.drivers):
+            if driver not in seen:
+                seen.add(driver)
+                yield from self.driver_steps(state, place)
+                if driver.step != "idle":
+                    yield f"a driver of hop {driver.hop} is killed ({driver.step})", put(state, place, IDLE)
+        yield from self.settle(state)
+        yield from self._faults(state)
+
+    def _producers(self, state: State) -> Iterator[Step]:
+        for number, sender in enumerate(state.senders):
+            name = "AB"[number]
+            if sender.row is not None:
+                row = sender.row
+                yield f"{name} commits {self.name(row.message)}", self._commit_row(state, number, row)
+                yield f"{name} rolls {self.name(row.message)} back", with_sender(state, number, sender._replace(xid=0, row=None))
+            elif sender.xid:
+                yield self._insert(state, number)
+            elif sender.begun < self.bounds.messages[number]:
+                begun = Sender(sender.begun + 1, state.next_xid)
+                opened = with_sender(state, number, begun)._replace(next_xid=state.next_xid + 1)
+                if number == 0:
+                    yield f"{name} begins transaction {begun.xid}", opened
+                else:
+                    label, inserted = self._insert(opened, number)
+                    yield f"{label} in transaction {begun.xid}", inserted
+
+    def _insert(self, state: State, number: int) -> Step:
+        sender = state.senders[number]
+        message = sum(self.bounds.messages[:number]) + sender.begun - 1
+        after = sum(1 << row.message for row in state.servers[SHOP].now.rows)
+        row = Row(state.next_seq, sender.xid, message, after)
+        label = f"{'AB'[number]} inserts {self.name(message)} as seq {row.seq}"
+        return label, with_sender(state, number, sender._replace(row=row))._replace(next_seq=state.next_seq + 1)
+
+    def _commit_row(self, state: State, number: int, row: Row) -> State:
+        shop = state.servers[SHOP].now
+        rows = tuple(sorted([*shop.rows, row]))
+        after = with_sender(state, number, state.senders[number]._replace(xid=0, row=None))
+        is_durable = number < len(state.senders) - 1
+        return commit(after, SHOP, shop._replace(rows=rows, top_xid=max(shop.top_xid, row.xid)), durable=is_durable)
+
+    def driver_steps(self, state: State, place: int) -> Iterator[Step]:
+        """What one driver may do next."""
+        driver = state.drivers[place]
+        match driver.step:
+            case "idle":
+                for hop in range(1, self.bounds.hops + 1):
+                    yield self.ask(state, place, hop)
+            case "asked":
+                # an uncommitted plan holds the lock of its hop
+                if not any(other.uncommitted and other.hop == driver.hop for other in state.drivers):
+                    yield self.plan(state, place)
+            case "planned":
+                yield self.read(state, place)
+            case "read":
+                yield from self.guard(state, place)
+            case "guarded":
+                yield self.accept(state, place)
+            case "copied":
+                yield from self.finish_copy(state, place)
+            case "published":
+                yield self.confirm(state, place)
+        yield from self._steps_too_early(state, place)
+
+    def _steps_too_early(self, state: State, place: int) -> Iterator[Step]:
+        """What only a broken protocol lets a driver do."""
+        step = state.drivers[place].step
+        if step == "planned" and "publish_without_receipts" in self.broken:
+            yield self.publish(state, place)
+        if step == "copied" and "confirm_before_publish" in self.broken:
+            yield self.confirm(state, place)
+
+    def _faults(self, state: State) -> Iterator[Step]:
+        for place in self.bounds.fragile[: self.bounds.hops + 1]:
+            server = state.servers[place]
+            if state.crashes:
+                for left in {server.now, *server.losable}:
+                    crashed = server._replace(now=left, losable=())
+                    lost = "" if left == server.now else " and loses what was not flushed"
+                    yield f"{STORES[place]} crashes{lost}", restart(state, place, crashed)._replace(crashes=state.crashes - 1)
+            if state.failovers:
+                flushed = server.losable[0] if server.losable else server.now
+                if server.standby != flushed:
+                    yield (
+                        f"the standby of {STORES[place]} catches up",
+                        with_server(state, place, server._replace(standby=flushed)),
+                    )
+                promoted = Server(server.standby or Store(), (), None, server.timeline + 1, lost=server.standby != server.now)
+                yield (
+                    f"{STORES[place]} fails over{' and loses the newest commits' if promoted.lost else ''}",
+                    restart(state, place, promoted)._replace(failovers=state.failovers - 1),
+                )

@@ -1,0 +1,144 @@
+"""The state of the model: three stores, their clients and drivers, as small tuples that compare and hash fast.
+
+`shop` holds the outbox, hop 1 moves it into the log of `hub`, hop 2 moves that log into the one of `bank`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+SHOP, HUB, BANK = 0, 1, 2
+STORES = ("shop", "hub", "bank")
+
+
+class Snapshot(NamedTuple):
+    """What a pg_snapshot says: transactions below xmax are visible unless they were open."""
+
+    xmax: int
+    open: tuple[int, ...]
+
+    def sees(self, xid: int) -> bool:
+        return xid < self.xmax and xid not in self.open
+
+
+NOTHING_SEEN = Snapshot(1, ())
+
+
+class Row(NamedTuple):
+    """A committed message of the outbox. `after`: bits of the messages that had committed before its insert."""
+
+    seq: int
+    xid: int
+    message: int
+    after: int
+
+
+class Batch(NamedTuple):
+    """A planned batch. Hop 1 reads seqs after..through inside a pair of snapshots, hop 2 positions after..through."""
+
+    plan: int
+    lower: Snapshot | None
+    upper: Snapshot | None
+    after: int
+    through: int
+    first: int
+    count: int
+    exhausted: bool
+    after_loss: bool
+
+    @property
+    def last(self) -> int:
+        return self.first + self.count - 1
+
+
+class Ledger(NamedTuple):
+    """What a source keeps of the hop that leaves it. `received`, `settled`: batches 1 .. so many."""
+
+    batches: tuple[Batch, ...] = ()
+    lower: Snapshot = NOTHING_SEEN
+    received: int = 0
+    settled: int = 0
+    timeline: int = 1
+
+
+class Log(NamedTuple):
+    """What a destination keeps of the hop that arrives in it.
+
+    `rows`: (position, message), staged and published. `receipts`: (batch, plan). `arrivals`: (plan, last position) of batch 1, 2 ...
+    """
+
+    rows: tuple[tuple[int, int], ...] = ()
+    receipts: tuple[tuple[int, int], ...] = ()
+    arrivals: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def published(self) -> int:
+        """The last position that consumers may read."""
+        return self.arrivals[-1][1] if self.arrivals else 0
+
+    @property
+    def readable(self) -> tuple[tuple[int, int], ...]:
+        published = self.published
+        return tuple(row for row in self.rows if row[0] <= published)
+
+
+class Store(NamedTuple):
+    """All that is committed in one store. `top_xid`: the highest transaction number that its WAL knows."""
+
+    rows: tuple[Row, ...] = ()
+    ledger: Ledger = Ledger()
+    log: Log = Log()
+    top_xid: int = 0
+
+
+class Server(NamedTuple):
+    """A store and what may become of it: a crash leaves `now` or one of `losable`, a failover `standby`."""
+
+    now: Store = Store()
+    losable: tuple[Store, ...] = ()
+    standby: Store | None = None
+    timeline: int = 1
+    lost: bool = False
+
+
+class Sender(NamedTuple):
+    """A producer: messages begun so far, and its open transaction with the message that it inserted."""
+
+    begun: int = 0
+    xid: int = 0
+    row: Row | None = None
+
+
+class Driver(NamedTuple):
+    """One worker of a hop. It may stop for ever at any step, and go on at any later time: then it is a zombie.
+
+    `remembered` and `uncommitted` are for broken protocols: an old snapshot, a plan whose COMMIT was not sent.
+    step: idle | asked | planned | read | guarded | copied | published.
+    """
+
+    step: str = "idle"
+    hop: int = 0
+    number: int = 0
+    plan: int = 0
+    batch: Batch | None = None
+    rows: tuple[tuple[int, int], ...] = ()
+    remembered: Snapshot | None = None
+    uncommitted: Ledger | None = None
+
+
+IDLE = Driver()
+
+
+class State(NamedTuple):
+    """Everything. `alarm`: a terminal error that somebody raised although no store ever lost anything."""
+
+    servers: tuple[Server, ...]
+    senders: tuple[Sender, ...]
+    drivers: tuple[Driver, ...]
+    next_xid: int = 1
+    next_seq: int = 1
+    plans: int = 0
+    drawn: int = 0
+    crashes: int = 0
+    failovers: int = 0
+    alarm: str = ""

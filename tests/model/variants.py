@@ -1,0 +1,113 @@
+"""Broken protocols: each with a rule switched off, the bounds in which that shows, and the guarantee that it costs.
+
+Where a variant needs two switches, two rules guard the same thing. REDUNDANT names the rules whose loss another one makes good.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tests.model.rules import Bounds
+from tests.model.state import HUB, SHOP
+
+CALM = Bounds(hops=1, crashes=0)
+ONE_MESSAGE = Bounds(hops=1, messages=(0, 1), crashes=0)
+SHOP_CRASHES = Bounds(hops=1, crashes=1, fragile=(SHOP,))
+HUB_CRASHES = Bounds(hops=1, crashes=1, fragile=(HUB,))
+SHOP_FAILS_OVER = Bounds(hops=1, crashes=0, failovers=1, fragile=(SHOP,))
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is broken, in words; the switches; the guarantee that must be found broken; where it shows."""
+
+    what: str
+    guarantee: str
+    bounds: Bounds = CALM
+    switches: frozenset[str] = field(default_factory=frozenset)
+
+
+def _variant(what: str, guarantee: str, bounds: Bounds, *switches: str) -> Variant:
+    return Variant(what, guarantee, bounds, frozenset(switches))
+
+
+VARIANTS = {
+    "ledger_async": _variant(
+        "the batch row is committed with synchronous_commit off", "G1", SHOP_CRASHES, "ledger_async"
+    ),
+    "read_before_ledger_commit": _variant(
+        "rows are read and copied before the plan's COMMIT was answered", "liveness", SHOP_CRASHES, "read_before_ledger_commit"
+    ),
+    "snapshot_before_lock": _variant(
+        "the snapshot is as old as the statement that waited for the lock", "G3", ONE_MESSAGE, "snapshot_before_lock"
+    ),
+    "snapshot_in_writing_transaction": _variant(
+        "the snapshot is taken in a transaction that wrote: its own number counts as visible", "G2", CALM,
+        "snapshot_in_writing_transaction",
+    ),
+    "snapshot_on_standby": _variant("a standby's snapshot knows no open transaction", "G2", CALM, "snapshot_on_standby"),
+    "capped_by_made_up_snapshot": _variant(
+        "a batch is capped by a made-up upper snapshot X:X:, not along seq", "G5", CALM, "capped_by_made_up_snapshot",
+    ),
+    "id_watermark": _variant("a batch is what has a higher seq than the last one", "G2", CALM, "id_watermark"),
+    "range_forgets_open": _variant(
+        "the range above lower's xmax is read, the transactions that lower saw open are not", "G2", CALM, "range_forgets_open"
+    ),
+    "order_by_xid": _variant(
+        "rows are ordered by transaction number", "G5", Bounds(hops=1, crashes=0, batch_rows=2), "order_by_xid"
+    ),
+    "lower_from_memory": _variant(
+        "a driver takes the lower snapshot from its own memory, not from the ledger", "G3", CALM, "lower_from_memory",
+    ),
+    "replan_instead_of_resume": _variant(
+        "a batch that has not arrived is planned anew under the same number", "liveness", CALM, "replan_instead_of_resume"
+    ),
+    "replan_and_no_plan_id": _variant(
+        "planned anew, and nobody compares plans", "G3", Bounds(hops=1, drivers=1, crashes=0),
+        "replan_instead_of_resume", "no_plan_id",
+    ),
+    "plan_without_waiting": _variant(
+        "the next batch is planned while the one before is not confirmed", "G2", CALM, "plan_without_waiting"
+    ),
+    "no_guard_no_keys": _variant(
+        "a slice neither asks whether its batch is open nor collides with another copy", "G3", CALM, "no_guard", "no_keys"
+    ),
+    "plain_guard_no_keys": _variant(
+        "a slice asks with a plain select, and nothing collides", "G3", CALM, "plain_guard", "no_keys"
+    ),
+    "no_keys": _variant("two copies of a slice may both commit", "liveness", CALM, "no_keys"),
+    "publish_without_receipts": _variant(
+        "publish counts neither receipts nor rows", "G4", CALM, "publish_without_receipts"
+    ),
+    "receipts_not_counted": _variant(
+        "publish believes its driver that the slices are copied", "G4", HUB_CRASHES, "receipts_not_counted"
+    ),
+    "positions_from_sequence": _variant(
+        "positions are drawn from a sequence by each copy", "G4", CALM, "positions_from_sequence"
+    ),
+    "publish_async": _variant("the arrival is committed with synchronous_commit off", "G7", HUB_CRASHES, "publish_async"),
+    "confirm_before_publish": _variant(
+        "received is recorded when the slices are copied", "G7", CALM, "confirm_before_publish"
+    ),
+    "settled_on_received": _variant(
+        "the first hop is settled by its own confirmation, though the policy is cascade", "G7",
+        Bounds(messages=(1, 0), crashes=0, drivers=1), "settled_on_received",
+    ),
+    "staged_rows_read": _variant(
+        "the second hop reads rows of the first one's log before they are published", "G1",
+        Bounds(messages=(1, 0), crashes=1, drivers=2), "staged_rows_read",
+    ),
+    "no_fingerprint": _variant(
+        "the timeline of the source is not compared", "G11", SHOP_FAILS_OVER, "no_fingerprint"
+    ),
+    "stale_answer_believed": _variant(
+        "an old answer of the destination is taken for lost history", "G11",
+        Bounds(hops=1, messages=(1, 0), crashes=0), "stale_answer_believed",
+    ),
+}  # fmt: skip
+
+REDUNDANT = {
+    "no_guard": "a slice does not ask whether its batch is open: it collides with the receipt of the copy that was published",
+    "plain_guard": "a slice asks with a plain select: the same",
+    "no_plan_id": "plans are not compared: as long as unfinished batches are resumed, there is one plan for each number",
+}
