@@ -144,7 +144,7 @@ class _Run:
                 fault.strike(Scene(self.place, struck, strike.failpoint, take_over))
             else:
                 self.result.problems.append(f"{strike.failpoint} was never reached")
-            self._note(struck.outcome())
+            self._note(struck.outcome(), killed=fault.action == "kill")
         if to_repair:
             self._take_over(hop.name, repairing=to_repair)
 
@@ -154,9 +154,12 @@ class _Run:
             assert killed.wait_for_hit(), f"{failpoint} was never reached"
             killed.outcome()
 
-    def _note(self, outcome: Outcome | None) -> None:
+    def _note(self, outcome: Outcome | None, *, killed: bool) -> None:
         """A struck driver may fail, but only with an error that the orchestrator answers with another try."""
-        if outcome is not None and outcome.error:
+        if outcome is None:
+            if not killed:
+                self.result.problems.append("the driver died of an error that is none of ours")
+        elif outcome.error:
             self.result.errors.append(outcome.error)
             if not outcome.is_transient:
                 self.result.problems.append(f"the driver gave up for good: {outcome.error}")

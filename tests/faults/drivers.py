@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing.connection import Connection as Pipe
@@ -87,6 +87,7 @@ class Driver:
         """
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
+        self._outcome: Outcome | None = None
         self._pipe, theirs = multiprocessing.Pipe(duplex=False)
         environment = {
             "RELAYBOX_ENVIRONMENT": "test",
@@ -128,13 +129,13 @@ class Driver:
             os.kill(self.pid, number)
 
     def outcome(self, deadline_seconds: float = 60.0) -> Outcome | None:
-        """How it ended; None when it was killed. Waits for the end."""
+        """How it ended; None when it was killed. Waits for the end; may be asked again."""
         self._process.join(deadline_seconds)
         assert not self.is_alive, f"driver {self.pid} did not end within {deadline_seconds} s"
-        try:
-            return self._pipe.recv() if self._pipe.poll() else None
-        except EOFError:
-            return None
+        with suppress(EOFError):  # it was killed, and its end of the pipe with it
+            if self._pipe.poll():
+                self._outcome = self._pipe.recv()
+        return self._outcome
 
     def end(self) -> None:
         """Kills what is left of it."""
