@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from uuid import uuid4
 
@@ -80,6 +81,54 @@ def test_g2_a_planned_batch_is_read_with_its_own_topics(world: World) -> None:
     world.change_route(topics=["flights", "weather"])
     world.transfer()
     assert world.payloads() == ["a", "b"]
+
+
+LOCK_WAITS = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+
+
+def test_g2_the_snapshot_of_a_plan_is_younger_than_its_lock(world: World) -> None:
+    """What was committed while a planner waited for another one is in its batch: its time never runs behind the lock."""
+    world.send("before")
+    with world.session() as other, ThreadPoolExecutor(1) as pool:
+        with other.cursor() as cursor:
+            cursor.execute("select from relaybox.lock_hop('flights/1')")
+        run = pool.submit(world.transfer)
+        wait_until(lambda: world.value("airline", LOCK_WAITS) == 1, "the planner waits for the lock")
+        world.send("meanwhile")
+        other.rollback()
+        assert run.result(60).batch_count == 1
+    assert world.payloads() == ["before", "meanwhile"]
+
+
+def test_g2_a_transaction_that_ends_while_rows_are_counted_is_in_the_next_pair(world: World) -> None:
+    """Rows are counted by the pair's own snapshots, not by what is visible when the counting begins."""
+    with world.session() as late:
+        insert(late, "late")
+        world.send("done before it")
+        upper = world.value("airline", "select pg_current_snapshot()::text")
+        late.commit()
+    after = world.value("airline", "select pg_current_snapshot()::text")
+    count = "select coalesce(sum(row_count), 0) from relaybox.outbox_buckets(%s, %s, '{flights}', 8, 0)"
+    assert world.value("airline", count, "1:1:", upper) == 1
+    assert world.value("airline", count, upper, after) == 1
+
+
+def test_g3_a_slice_that_comes_while_its_batch_is_being_published_is_refused(
+    world: World, planned: Planned, order: CopyOrder
+) -> None:
+    """The guard waits for the publish in flight and then sees what it did; a plain SELECT would have seen the time before."""
+    slice_ = planned.batch.slices[0]
+    copy_slice(order, slice_)
+    accept = "select relaybox.accept_slice(%s, 1, 1, 99, %s, 2::bigint, 1::bigint)"
+    with world.session("hub") as publisher, ThreadPoolExecutor(1) as pool:
+        with publisher.cursor() as cursor:
+            cursor.execute("update relaybox.hop_in set published_batch = 1, published_position = 2 where hop = 'flights/1'")
+        zombie = pool.submit(world.query, "hub", accept, order.log_id, str(order.plan_id))
+        wait_until(lambda: world.value("hub", LOCK_WAITS) == 1, "the slice waits for publish")
+        publisher.commit()
+        with pytest.raises(psycopg2.Error) as refused:
+            zombie.result(30)
+    assert refused.value.pgcode == "RB015"
 
 
 def test_g2_the_ledger_takes_no_plan_that_does_not_follow_the_last(world: World) -> None:
