@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import signal
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -18,6 +21,7 @@ import psycopg2
 from relaybox.local.airflow_client import AirflowClient
 from relaybox.local.airflow_standalone import AirflowStandalone
 from relaybox.local.clusters import Cluster, write_service_file
+from relaybox.local.processes import descendants, spawn
 from tests.airflow.conftest import REPOSITORY, connection_fields
 from tests.world import STORES, World, routes_file, wait_until
 
@@ -27,6 +31,21 @@ ROUTE = {
 }
 DATABASE, METADATA, ROLE = "scheduled", "airflow_metadata", "mover"
 ARRIVE_SECONDS = 240.0
+FAILPOINT = "slice.piping"
+
+
+@dataclass(frozen=True)
+class SparkDriver:
+    """A Spark application of a task that is in the middle of copying a slice."""
+
+    jvm: int
+    processes: tuple[int, ...]
+    """The JVM, its Python driver and its workers."""
+
+    @property
+    def task(self) -> int:
+        """The process of the Airflow task, which started the JVM."""
+        return parent(self.jvm)
 
 
 @dataclass(frozen=True)
@@ -38,6 +57,8 @@ class System:
     metadata: Mapping[str, str] = field(repr=False)
     passwords: tuple[str, ...] = field(repr=False)
     temporary: Path
+    failpoints: Path
+    schedulers: ExitStack
 
     @property
     def client(self) -> AirflowClient:
@@ -59,6 +80,53 @@ class System:
             "no run is left",
             deadline_seconds=ARRIVE_SECONDS,
         )
+
+    @contextmanager
+    def slices_held(self) -> Iterator[None]:
+        """Meanwhile every Spark application waits in the middle of its first slices."""
+        released = self.failpoints / f"{FAILPOINT}.go"
+        released.unlink()
+        try:
+            yield
+        finally:
+            released.touch()
+
+    def wait_for_driver(self, hop: str, *, but: Collection[int] = ()) -> SparkDriver:
+        """Waits until an application of the hop, whose JVM is none of `but`, is in the middle of a slice."""
+        found: list[SparkDriver] = []
+
+        def is_there() -> bool:
+            for jvm in set(driver_jvms(hop)) - set(but):
+                below = descendants(jvm)
+                if set(self._held_workers()) & set(below):
+                    found.append(SparkDriver(jvm, (jvm, *below)))
+            return bool(found)
+
+        wait_until(is_there, f"an application of {hop} copies a slice", deadline_seconds=ARRIVE_SECONDS)
+        return found[0]
+
+    def _held_workers(self) -> list[int]:
+        try:
+            lines = (self.failpoints / "hits.jsonl").read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return []
+        return [json.loads(line)["pid"] for line in lines]
+
+    def kill_scheduler(self) -> None:
+        """SIGKILLs the scheduler and starts another one, as a supervisor of services does."""
+        schedulers = [pid for pid in descendants(os.getpid()) if is_scheduler(_read(pid, "cmdline"))]
+        (scheduler,) = [pid for pid in schedulers if parent(pid) not in schedulers]  # others are forks of it
+        environment = dict(os.fsdecode(entry).split("=", 1) for entry in _read(scheduler, "environ").rstrip(b"\0").split(b"\0"))
+        os.kill(scheduler, signal.SIGKILL)
+        airflow = Path(sys.executable).with_name("airflow")
+        guard = spawn(
+            [sys.executable, "-m", "relaybox.local.guard", airflow, "scheduler"],
+            env=environment,
+            log=self.airflow.home / "second-scheduler.log",
+            cwd=self.airflow.home,
+            death_signal=signal.SIGTERM,
+        )
+        self.schedulers.callback(_end, guard)
 
     def runs(self, dag_id: str = "~") -> list[dict[str, Any]]:
         return list(self.client.get(f"dags/{dag_id}/dagRuns", limit=500, order_by="run_after")["dag_runs"])
@@ -84,8 +152,10 @@ def running_system(clusters: Mapping[str, Cluster], directory: Path) -> Iterator
     stores = {store: _make_store(clusters[store], passwords[store]) for store in STORES}
     metadata = clusters["hub"].parameters(METADATA)
     _administer(clusters["hub"], f"create database {METADATA}")
-    service_file, temporary = directory / "services.conf", directory / "tmp"
+    service_file, temporary, failpoints = directory / "services.conf", directory / "tmp", directory / "failpoints"
     temporary.mkdir()
+    failpoints.mkdir()
+    (failpoints / f"{FAILPOINT}.go").touch()
     write_service_file(service_file, stores)
     path = routes_file(directory, route=ROUTE)
     os.environ["PGSERVICEFILE"] = str(service_file)
@@ -101,11 +171,18 @@ def running_system(clusters: Mapping[str, Cluster], directory: Path) -> Iterator
                 **{f"relaybox_{store}": json.dumps(connection_fields(parameters)) for store, parameters in stores.items()},
                 "spark_default": json.dumps({"conn_type": "spark", "host": "local[2]"}),
             },
-            environment={"RELAYBOX_CONFIG": str(path), "PGSERVICEFILE": "/nowhere/at/all", "TMPDIR": str(temporary)},
+            environment={
+                "RELAYBOX_CONFIG": str(path),
+                "PGSERVICEFILE": "/nowhere/at/all",
+                "TMPDIR": str(temporary),
+                "RELAYBOX_ENVIRONMENT": "test",
+                "RELAYBOX_FAILPOINTS": f"{FAILPOINT}=pause",
+                "RELAYBOX_FAILPOINTS_DIRECTORY": str(failpoints),
+            },
         )
-        with airflow:
+        with airflow, ExitStack() as schedulers:
             airflow.wait_until_healthy(deadline_seconds=ARRIVE_SECONDS)
-            yield System(world, airflow, metadata, tuple(passwords.values()), temporary)
+            yield System(world, airflow, metadata, tuple(passwords.values()), temporary, failpoints, schedulers)
     finally:
         del os.environ["PGSERVICEFILE"]
         _drop(clusters)
@@ -129,6 +206,11 @@ def _administer(cluster: Cluster, statement: str) -> None:
         connection.autocommit = True
         with connection.cursor() as cursor:
             cursor.execute(statement)
+
+
+def _end(guard: subprocess.Popen[bytes]) -> None:
+    guard.terminate()
+    guard.wait()
 
 
 class ProcessSampler:
@@ -181,6 +263,22 @@ def is_driver(command_line: bytes, hop: str = "") -> bool:
     """Whether a process is a Spark driver: the JVM or its Python, of one hop or of any."""
     arguments = command_line.split(b"\0")
     return any(argument.endswith(b"spark_apps/transfer.py") for argument in arguments) and (not hop or hop.encode() in arguments)
+
+
+def driver_jvms(hop: str) -> list[int]:
+    """The JVMs that spark-submit became for a hop."""
+    return [pid for pid, command_line in command_lines() if is_driver(command_line, hop) and b"SparkSubmit" in command_line]
+
+
+def is_scheduler(command_line: bytes) -> bool:
+    """Whether a process is `airflow scheduler`, or a fork of it that has not changed its title."""
+    arguments = command_line.rstrip(b"\0").split(b"\0")
+    return arguments[-1] == b"scheduler" and arguments[-2:-1] != [] and arguments[-2].endswith(b"airflow")
+
+
+def parent(pid: int) -> int:
+    """The parent of a living process."""
+    return int(_read(pid, "stat").rpartition(b")")[2].split()[1])
 
 
 def _read(pid: int, name: str) -> bytes:

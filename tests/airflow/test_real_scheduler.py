@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import sync_playwright
@@ -16,9 +17,11 @@ from playwright.sync_api import sync_playwright
 from relaybox.airflow.naming import confirm_title, transfer_title
 from relaybox.local.chromium import find_chromium, launch_arguments
 from relaybox.local.clusters import Cluster, postgres_program
+from relaybox.local.processes import is_alive, wait_until_gone
+from relaybox.reliability import PERFECT
 from relaybox.verification import verify_route
 from tests.airflow.conftest import REPOSITORY
-from tests.airflow.system import ProcessSampler, System, command_lines, is_driver, running_system
+from tests.airflow.system import ARRIVE_SECONDS, ProcessSampler, SparkDriver, System, driver_jvms, is_driver, running_system
 from tests.world import wait_until
 
 FIRST_COUNT, SECOND_COUNT = 50_000, 20_000
@@ -160,8 +163,69 @@ def _running_try(system: System) -> Mapping[str, Any]:
 
 def _kill_driver(hop: str) -> None:
     """SIGKILLs the JVM that spark-submit became; its Python and its tasks go with it."""
-    (jvm,) = [pid for pid, command_line in command_lines() if is_driver(command_line, hop) and b"SparkSubmit" in command_line]
+    (jvm,) = driver_jvms(hop)
     os.kill(jvm, signal.SIGKILL)
+
+
+def test_g3_whatever_is_done_to_a_task_ends_its_spark_and_its_batch_arrives_once(moved: System) -> None:
+    """One batch, struck in the middle of its slices: task killed, cleared, marked success, triggered twice, scheduler killed."""
+    world, dag_id = moved.world, "relaybox_transfer__flights_1"
+    batch = 1 + world.value("airline", "select max(batch) from relaybox.batch where hop = 'flights/1'")
+    plan = "select plan_id from relaybox.batch where hop = 'flights/1' and batch = %s"
+    with moved.slices_held():
+        world.send_many(SECOND_COUNT, prefix="third")
+        first = moved.wait_for_driver("flights/1")
+        planned = world.value("airline", plan, batch)
+
+        task = _running_try(moved)
+        os.kill(first.task, signal.SIGKILL)
+        _assert_gone(moved, first, deadline_seconds=10)
+
+        second = moved.wait_for_driver("flights/1", but=[first.jvm])
+        _clear(moved, task)
+        _assert_gone(moved, second, deadline_seconds=60)
+
+        third = moved.wait_for_driver("flights/1", but=[first.jvm, second.jvm])
+        _mark_success(moved, task)
+        _assert_gone(moved, third, deadline_seconds=60)
+
+        runs = [moved.client.trigger_dag(dag_id) for _ in range(2)]
+        fourth = moved.wait_for_driver("flights/1", but=[first.jvm, second.jvm, third.jvm])
+        moved.kill_scheduler()
+        assert is_alive(fourth.jvm)  # its task needs no scheduler
+    moved.wait_until_settled(len(world.sent()))
+    moved.wait_until_quiet()
+
+    assert {run["state"] for run in moved.runs(dag_id) if run["dag_run_id"] in runs} == {"success"}
+    assert world.value("hub", "select plan_id from relaybox.arrival where batch = %s", batch) == planned
+    assert world.positions("flights/2") == list(range(1, len(world.sent()) + 1))
+    _assert_perfect(moved, verdict="delivered")
+
+
+def _assert_gone(system: System, driver: SparkDriver, *, deadline_seconds: float) -> None:
+    """No process of the application lives, and what it left behind is no defect."""
+    assert wait_until_gone(driver.processes, deadline_seconds=deadline_seconds) == []
+    _assert_perfect(system, verdict="in flight")
+
+
+def _assert_perfect(system: System, *, verdict: str) -> None:
+    """R = UR = 1 on every hop and from end to end."""
+    proof = verify_route(system.world.route)
+    assert [leg.delivery for leg in (*proof.hops, proof.end_to_end)] == [PERFECT] * 3
+    assert proof.verdict == verdict
+
+
+def _task_path(task: Mapping[str, Any]) -> str:
+    return f"dags/{task['dag_id']}/dagRuns/{quote(task['dag_run_id'], safe='')}/taskInstances/{task['task_id']}"
+
+
+def _clear(system: System, task: Mapping[str, Any]) -> None:
+    body = {"dry_run": False, "only_failed": False, "dag_run_id": task["dag_run_id"], "task_ids": [task["task_id"]]}
+    system.client.post(f"dags/{task['dag_id']}/clearTaskInstances", body)
+
+
+def _mark_success(system: System, task: Mapping[str, Any]) -> None:
+    system.client.patch(_task_path(task), {"new_state": "success"})
 
 
 def test_passwords_are_on_no_command_line(moved: System, sampler: ProcessSampler) -> None:
@@ -209,7 +273,11 @@ def test_passwords_are_in_no_row_of_airflows_database(moved: System) -> None:
 
 
 def test_no_service_file_is_left(moved: System) -> None:
-    """Also the killed driver's task has removed its own."""
+    """Tasks remove their own; that of a task which was killed is removed by a later one, a minute after it was written."""
+    for file in moved.temporary.glob("relaybox-services-*/pg_service.conf"):
+        os.utime(file, (0, 0))
+    run = moved.client.trigger_dag("relaybox_transfer__flights_1")
+    moved.client.wait_for_run("relaybox_transfer__flights_1", run, deadline_seconds=ARRIVE_SECONDS)
     moved.wait_until_quiet()
     assert list(moved.temporary.glob("relaybox-services-*")) == []
 

@@ -47,6 +47,10 @@ class AirflowClient:
         """The JSON answer of POST /api/v2/PATH."""
         return self._request("POST", f"/api/v2/{path}", self._authorization(), json.dumps(body))
 
+    def patch(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The JSON answer of PATCH /api/v2/PATH."""
+        return self._request("PATCH", f"/api/v2/{path}", self._authorization(), json.dumps(body))
+
     def trigger_dag(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
         """Starts a run; returns its id."""
         run = self.post(f"dags/{quote(dag_id)}/dagRuns", {"logical_date": None, "conf": dict(conf or {})})
