@@ -6,7 +6,6 @@ import json
 import shlex
 import shutil
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from fnmatch import fnmatch
@@ -16,6 +15,7 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from tests.faults.memory import fast_temporary_directory
 from tests.faults.places import Clusters, administer, running_clusters
 from tests.faults.report import Row, write_report
 from tests.faults.sections import SECTIONS, Job, Plan
@@ -55,12 +55,12 @@ def faults(
     if fresh:
         state.unlink(missing_ok=True)
     done = _finished(state, plan)
-    with tempfile.TemporaryDirectory(prefix="relaybox-faults-") as name:
-        directory = Path(name)
-        directory.chmod(0o711)  # the servers' account passes through
-        with running_clusters(directory, segment_rows=4 * batch_rows) as sides:
-            _run_all([job for job in jobs if job.key not in done], sides, directory, state, plan=plan, done=done)
-            version = administer(sides.clusters["source"], "show server_version")[0][0]
+    with (
+        fast_temporary_directory("relaybox-faults-") as directory,
+        running_clusters(directory, segment_rows=4 * batch_rows) as sides,
+    ):
+        _run_all([job for job in jobs if job.key not in done], sides, directory, state, plan=plan, done=done)
+        version = administer(sides.clusters["source"], "show server_version")[0][0]
     rows = [done[job.key] for job in jobs]
     write_report(rows, report, command=shlex.join(["python", "-m", "tests.faults", *sys.argv[1:]]), postgres=str(version))
     bad = [row for row in rows if not row.is_good]

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.faults.memory import fast_temporary_directory
 from tests.faults.places import Clusters, running_clusters
 
 
 @pytest.fixture(scope="session")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clusters]:
-    """`source` and `destination`."""
-    with running_clusters(tmp_path_factory.mktemp("faults"), segment_rows=100) as sides:
+def sides() -> Iterator[Clusters]:
+    """`source` and `destination`; killed with SIGKILL, never with the power, so memory keeps what a disk would."""
+    with fast_temporary_directory("relaybox-cells-") as directory, running_clusters(directory, segment_rows=100) as sides:
         yield sides
+
+
+@pytest.fixture
+def cell_directory() -> Iterator[Path]:
+    """For the histories and drivers of one cell: hundreds of small durable writes."""
+    with fast_temporary_directory("relaybox-cell-") as directory:
+        yield directory / "cell"

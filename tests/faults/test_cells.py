@@ -12,8 +12,8 @@ from tests.faults.places import Clusters
 
 
 @pytest.mark.parametrize("cell", all_cells(), ids=str)
-def test_cell(cell: Cell, sides: Clusters, tmp_path: Path) -> None:
+def test_cell(cell: Cell, sides: Clusters, cell_directory: Path) -> None:
     """The failpoint is reached, the fault strikes, another driver recovers, and the checker finds nothing."""
-    result = run_cell(str(cell), [Strike(cell.failpoint, cell.fault)], sides, tmp_path / "cell", kind=cell.kind)
+    result = run_cell(str(cell), [Strike(cell.failpoint, cell.fault)], sides, cell_directory, kind=cell.kind)
     assert result.is_good, [*result.problems, *map(str, result.violations), *result.errors]
     assert result.hits == 1

@@ -12,9 +12,9 @@ from tests.faults.places import Clusters
 
 
 @pytest.mark.parametrize("pair", [draw_pair(seed) for seed in range(1, 9)], ids=str)
-def test_pair(pair: Pair, sides: Clusters, tmp_path: Path) -> None:
+def test_pair(pair: Pair, sides: Clusters, cell_directory: Path) -> None:
     """Both failpoints are reached, and the checker finds nothing."""
-    result = run_cell(str(pair), [pair.first, pair.second], sides, tmp_path / "pair", kind="outbox", seed=pair.seed)
+    result = run_cell(str(pair), [pair.first, pair.second], sides, cell_directory, kind="outbox", seed=pair.seed)
     assert result.is_good, [*result.problems, *map(str, result.violations), *result.errors]
     assert result.hits == 2
 
