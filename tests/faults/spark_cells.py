@@ -246,7 +246,7 @@ class _Run:
 
     def _judge(self, history: Path) -> None:
         stores = read_stores(self.place.routes.hops)
-        self.result.violations = [str(violation) for violation in check(read_history(history), stores)]
+        self.result.violations += [str(violation) for violation in check(read_history(history), stores)]
         for one in reliability(stores):
             self.result.messages = one.sent
             if (one.r, one.ur) != (1.0, 1.0):
