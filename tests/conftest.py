@@ -11,6 +11,7 @@ import psycopg2
 import pytest
 
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
+from tests.logins import make_logins_cheap
 from tests.world import STORES, World, routes_file
 
 CLUSTER_SETTINGS = {
@@ -32,6 +33,7 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, 
     try:
         for cluster in clusters.values():
             cluster.start()
+            make_logins_cheap(cluster)
         yield clusters
     finally:
         for cluster in clusters.values():

@@ -134,8 +134,8 @@ def translate(error: psycopg2.Error, *, store: str, doing: str) -> errors.Relayb
     """The error of ours for an error of a store; terminal unless the SQLSTATE says that a retry may help."""
     code = error.pgcode
     if code is None:
-        # psycopg2 has no SQLSTATE when the connection itself broke
-        broken = isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError)
+        # psycopg2 has no SQLSTATE when the connection itself broke; in the middle of a COPY it has no class for it either
+        broken = isinstance(error, psycopg2.OperationalError | psycopg2.InterfaceError) or type(error) is psycopg2.DatabaseError
         kind: type[errors.RelayboxError] = errors.StoreUnreachable if broken else errors.StoreFailed
     else:
         kind = _OWN_CODES.get(code) or _POSTGRES_CODES.get(code) or _POSTGRES_CLASSES.get(code[:2], errors.StoreFailed)

@@ -35,8 +35,10 @@ ANYWHERE: Mapping[str, tuple[str, ...]] = {
     "cancel_source_hop_out": ("plan.begin",),
     "cancel_source_batch": ("plan.locked",),
     "cancel_source_confirmation": ("confirm.begin", "downstream.begin"),
+    "cancel_source_outbox": ("slice.connected",),
     "cancel_destination_hop_in": ("publish.begin",),
     "cancel_destination_receipt": ("slice.copied",),
+    "cancel_copy_destination": ("slice.piping",),
 }
 """Fault -> failpoints at which it strikes."""
 
@@ -48,7 +50,6 @@ AT_THE_STORE: Mapping[str, tuple[str, ...]] = {
     "deaf": ("*.committing",),
     "cut_commit": ("*.committing",),
     "break_stream": ("slice.connected",),
-    "cancel_copy": ("slice.piping",),
 }
 """Fault -> failpoints at which it strikes the store that the step works in."""
 
@@ -56,7 +57,7 @@ ON_A_LOG: Mapping[str, tuple[str, ...]] = {
     "kill_driver": ("plan.*", "slice.*", "publish.*", "confirm.*", "settle.*"),
     "zombie": ("plan.locked", "plan.committing", "slice.accepted", "slice.committed", "publish.committing"),
     "crash_*": ("plan.committed", "slice.piping", "publish.committing", "confirm.committing"),
-    "cut_commit_*": ("*",),
+    "cut_commit_*": ("log_segments.*", "plan.*", "slice.*", "publish.*", "confirm.*", "settle.*"),
     "break_stream_*": ("*",),
 }
 """Cells run once more for a hop that reads a log; planning and reading differ there."""

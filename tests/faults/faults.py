@@ -132,10 +132,10 @@ def cancel_statement(side: str, table: str, scene: Scene) -> None:
         wait_until(lambda: bool(place.administer(side, waiting, place.database(side))), f"the driver waits for {table}")
 
 
-def cancel_copy(side: str, scene: Scene) -> None:
-    """K11: the COPY that runs at one side is cancelled."""
+def cancel_copy(scene: Scene) -> None:
+    """K11: the COPY that runs at the destination is cancelled; the source's has ended long ago when it has few rows."""
     running = f"select pg_cancel_backend(pid) {_OF_THE_DRIVER} and state = 'active' and query ilike 'copy%%'"
-    assert scene.place.administer(side, running, scene.place.database(side)), f"no COPY runs at the {side}"
+    assert scene.place.administer("destination", running, scene.place.database("destination")), "no COPY runs at the destination"
     scene.release()
 
 
@@ -164,6 +164,7 @@ def _faults() -> Iterator[Fault]:
         yield Fault(f"raise_{sqlstate}", f"raise {sqlstate}", nothing_more)
     for name, strike in _AT_A_SIDE.items():
         yield from _both_sides(name, strike)
+    yield Fault("cancel_copy_destination", "pause", cancel_copy)
     for side, table in _CANCELLED:
         yield Fault(f"cancel_{side}_{table}", "pause", partial(cancel_statement, side, table))
 
@@ -177,13 +178,13 @@ _AT_A_SIDE: dict[str, Callable[[str, Scene], Any]] = {
     "deaf": swallow_answers,
     "cut_commit": cut_commit,
     "terminate": terminate_backends,
-    "cancel_copy": cancel_copy,
 }
 
 _CANCELLED = (
     ("source", "hop_out"),
     ("source", "batch"),
     ("source", "confirmation"),
+    ("source", "outbox"),
     ("destination", "hop_in"),
     ("destination", "receipt"),
 )

@@ -18,6 +18,7 @@ from relaybox.routes import Hop, Route, Routes, load_routes
 from relaybox.schema import initialise_store
 from tests.faults.drivers import Mission
 from tests.faults.proxy import Proxy
+from tests.logins import make_logins_cheap
 
 STORES = ("airline", "hub", "analytics")
 
@@ -108,6 +109,7 @@ def running_clusters(directory: Path, *, segment_rows: int) -> Iterator[Clusters
         for cluster in clusters.values():
             stack.callback(cluster.remove)
             cluster.start()
+            make_logins_cheap(cluster)
         _make_templates(clusters, directory, segment_rows)
         proxies = {side: stack.enter_context(Proxy(cluster.host, cluster.port)) for side, cluster in clusters.items()}
         yield Clusters(clusters, proxies)

@@ -30,7 +30,7 @@ from tests.faults.workload import Manners, Workload
 from tests.world import wait_until
 
 BATCH_ROWS = 1000
-LOAD = Manners(pause_seconds=0.02)
+LOAD = Manners(pause_seconds=0.005)
 """Three senders; some hundred messages a second, which leaves the hop time to be idle."""
 
 RECOVERY_SECONDS = 30.0

@@ -212,6 +212,14 @@ def f():
     assert list(_silent_handlers(ast.parse(told), Path("x.py"))) == []
 
 
+def test_a_stream_cut_in_the_middle_of_a_copy_is_worth_a_retry() -> None:
+    """psycopg2 has neither a SQLSTATE nor a class of its own for it."""
+    error = psycopg2.DatabaseError("error with status PGRES_COPY_OUT and no message from the libpq")
+    assert isinstance(translate(error, store="airline", doing="copying"), errors.StoreUnreachable)
+    misuse = psycopg2.ProgrammingError("no results to fetch")
+    assert isinstance(translate(misuse, store="airline", doing="copying"), errors.StoreFailed)
+
+
 def _silent_handlers(tree: ast.AST, path: Path, within: tuple[str, ...] = ()) -> Iterator[str]:
     """`file function what` of every handler that neither raises nor uses its error, and of every suppress()."""
     for node in ast.iter_child_nodes(tree):
