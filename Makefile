@@ -38,7 +38,10 @@ test: lint chromium ## Lint, then run every test (ARGS="-k name" selects)
 
 .PHONY: test-faults
 test-faults: $(INSTALLED) ## Strike every step with every fault; writes docs/reliability-report.md (ARGS="--seed 7")
-	$(BIN)/python -m tests.faults $(ARGS)
+	$(BIN)/python -m tests.model
+	$(BIN)/python -m tests.faults.wal_prefix --source 150 --destination 150 --result .faults-wal-prefixes.json
+	$(BIN)/python -m tests.faults.spark_cells --messages 100000 --json .faults-spark-cells.json
+	$(BIN)/python -m tests.faults --wal-prefixes .faults-wal-prefixes.json $(ARGS)
 
 .PHONY: soak
 soak: $(INSTALLED) ## Faults at random times under load, for MINUTES=n
@@ -77,7 +80,7 @@ lock: $(INSTALLED) ## Pin the newest allowed versions, with hashes, in requireme
 
 .PHONY: clean
 clean: ## Remove .venv and everything that tools and demos left here
-	rm -rf $(VENV) .airflow .faults-state.jsonl .relaybox .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf $(VENV) .airflow .faults-* .relaybox .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 
 # The browser tests drive a Chromium; the demo needs none.
 .PHONY: chromium

@@ -44,6 +44,9 @@ def faults(
     section: Annotated[list[str] | None, typer.Option(help=f"Only this one of: {', '.join(SECTIONS)}. May be repeated.")] = None,
     select: Annotated[str, typer.Option(help="Only cells whose `section: name` matches this pattern.")] = "*",
     report: Annotated[Path, typer.Option(help="Where the report goes; its JSON beside it.")] = Path("docs/reliability-report.md"),
+    wal_prefixes: Annotated[
+        Path | None, typer.Option(help="Result of `python -m tests.faults.wal_prefix`, for the report.", exists=True)
+    ] = None,
     state: Annotated[Path, typer.Option(help="Finished cells, so that a run can be taken up again.")] = Path(
         ".faults-state.jsonl"
     ),
@@ -62,7 +65,13 @@ def faults(
         _run_all([job for job in jobs if job.key not in done], sides, directory, state, plan=plan, done=done)
         version = administer(sides.clusters["source"], "show server_version")[0][0]
     rows = [done[job.key] for job in jobs]
-    write_report(rows, report, command=shlex.join(["python", "-m", "tests.faults", *sys.argv[1:]]), postgres=str(version))
+    write_report(
+        rows,
+        report,
+        command=shlex.join(["python", "-m", "tests.faults", *sys.argv[1:]]),
+        postgres=str(version),
+        wal_prefixes=wal_prefixes,
+    )
     bad = [row for row in rows if not row.is_good]
     for row in bad:
         typer.echo(f"{row.section}: {row.name}: {'; '.join([*row.problems, *row.violations])}", err=True)

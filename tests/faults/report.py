@@ -42,9 +42,20 @@ class Row:
         return self.hits == self.expected_hits and not self.violations and not self.problems
 
 
-def write_report(rows: Sequence[Row], path: Path, *, command: str, postgres: str) -> None:
-    """Writes `path` (Markdown) and the same beside it with the ending .json."""
+def write_report(rows: Sequence[Row], path: Path, *, command: str, postgres: str, wal_prefixes: Path | None = None) -> None:
+    """Writes `path` (Markdown) and the same beside it with the ending .json.
+
+    Args:
+        rows: the cells.
+        path: of the Markdown.
+        command: that made it.
+        postgres: version of the clusters.
+        wal_prefixes: result of `python -m tests.faults.wal_prefix`, for a section of its own.
+    """
     facts = _facts(rows, command, postgres)
+    if wal_prefixes is not None:
+        sides = json.loads(wal_prefixes.read_text(encoding="utf-8"))
+        facts["wal_prefixes"] = {name: sides[name] for name in ("seed", "source", "destination")}
     path.with_suffix(".json").write_text(json.dumps(facts | {"cells": [vars(row) for row in rows]}, indent=1), encoding="utf-8")
     path.write_text("\n".join(_lines(rows, facts)) + "\n", encoding="utf-8")
 
@@ -100,6 +111,8 @@ def _lines(rows: Sequence[Row], facts: Mapping[str, object]) -> Iterable[str]:
         "(3/N) with 95 % confidence. That is a bound for faults like these, not a proof."
     )
     yield ""
+    if isinstance(sides := facts.get("wal_prefixes"), Mapping):
+        yield from _prefix_lines(sides)
     yield "## Cells"
     yield ""
     yield "| cell | seed | hits | batches | resumed | recovery s | verdict |"
@@ -110,6 +123,30 @@ def _lines(rows: Sequence[Row], facts: Mapping[str, object]) -> Iterable[str]:
             f"| {row.name} | {row.seed} | {row.hits}/{row.expected_hits} | {row.batches} | {row.resumed} "
             f"| {row.recovery_seconds:.2f} | {verdict} |"
         )
+
+
+def _prefix_lines(sides: Mapping[str, Mapping[str, int]]) -> Iterable[str]:
+    yield "## Power loss and failover, at any byte of the WAL"
+    yield ""
+    yield f"A recorded run, each store recovered to prefixes of its WAL (seed {sides['seed']}). Silent: lost, doubled, reordered or"
+    yield "overwritten without G11 having said so; after the repair everything is judged again."
+    yield ""
+    columns = (
+        "prefixes",
+        "below_acknowledged",
+        "promoted",
+        "continued",
+        "stopped",
+        "attested",
+        "reanchored",
+        "with_ghosts",
+        "silent",
+    )
+    yield f"| store | {' | '.join(column.replace('_', ' ') for column in columns)} |"
+    yield f"|---|{'--:|' * len(columns)}"
+    for side in ("source", "destination"):
+        yield f"| {side} | {' | '.join(str(sides[side][column]) for column in columns)} |"
+    yield ""
 
 
 def _section_line(section: str, rows: Sequence[Row]) -> str:
