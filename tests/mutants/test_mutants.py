@@ -47,7 +47,7 @@ def test_two_seeded_bugs_are_caught_and_reported(tmp_path: Path, capsys: pytest.
     assert main(["--only", "slice-without-plan", "--only", "hole-taken-for-dense", "--json", str(report)]) == 0
     assert "2 of 2 mutants caught" in capsys.readouterr().out
     caught_by = {verdict["mutant"]: verdict["caught_by"] for verdict in json.loads(report.read_text())["verdicts"]}
-    assert caught_by["hole-taken-for-dense"].startswith("tests/unit/test_batches.py::")
+    assert caught_by["hole-taken-for-dense"].startswith("tests/unit/test_exact_cuts.py::")
     assert caught_by["slice-without-plan"].endswith("::test_g3_receipts_of_another_plan_do_not_count")
 
 
