@@ -57,7 +57,7 @@ def pipe_copy(
         _abort(source)
         if receiver.timed_out:
             raise errors.StoreBusy(f"no data came from the source for {timeout_seconds:.0f} s") from None
-        if sender.error is not None and receiver.sender_failed:
+        if receiver.sender_failed:
             raise SendingFailed(sender.error) from None
         raise _server_error(error) from None
     finally:
@@ -79,18 +79,20 @@ def _abort(connection: Connection) -> None:
 
 
 class _Sender(threading.Thread):
-    """COPY TO into the write end of the pipe. `error` is set before the pipe closes, so end of file means: look there."""
+    """COPY TO into the write end of the pipe. `has_sent_all` is set before the pipe closes: an end of file alone proves nothing."""
 
     def __init__(self, source: Connection, copy_to: Composable | str, write_end: int) -> None:
         super().__init__(name="relaybox-pipe-sender", daemon=True)
         self._source, self._copy_to, self._write_end = source, copy_to, write_end
-        self.error: psycopg2.Error | None = None
+        self.has_sent_all = False
+        self.error: psycopg2.Error = psycopg2.OperationalError("COPY at the source ended without a word")
 
     def run(self) -> None:
         try:
             with os.fdopen(self._write_end, "wb", buffering=PIPE_BYTES) as file, self._source.cursor() as cursor:
                 try:
                     cursor.copy_expert(self._copy_to, file)
+                    self.has_sent_all = True
                 except psycopg2.Error as error:
                     self.error = error
         except BrokenPipeError:
@@ -113,7 +115,7 @@ class _Receiver(io.RawIOBase):
             self.timed_out = True
             raise TimeoutError("the source sent nothing before the deadline")
         data = os.read(self._read_end, size)
-        if not data and self._sender.error is not None:
+        if not data and not self._sender.has_sent_all:
             self.sender_failed = True
             raise ConnectionAbortedError("the source failed")
         if data and not self.byte_count:
