@@ -40,10 +40,12 @@ class Manners:
     Attributes:
         messages_at_most: messages of one transaction, 1 to this many, inserted by several statements.
         pause_seconds: rest between two transactions of one producer.
+        rereads: consumers read from the start now and then; if not, once, at the end.
     """
 
     messages_at_most: int = 6
     pause_seconds: float = 0.0
+    rereads: bool = True
     rolled_back: float = 0.1
     savepoint: float = 0.1
     held_open: float = 0.1
@@ -320,9 +322,10 @@ def _said(error: BaseException) -> str:
 class Consumer(Client):
     """Reads a hop's log from the position it has reached, and from the start now and then."""
 
-    def __init__(self, directory: Path, name: str, hop: Hop) -> None:
+    def __init__(self, directory: Path, name: str, hop: Hop, *, rereads: bool) -> None:
         super().__init__(directory, name)
         self.hop = hop
+        self._rereads = rereads
         self.position = 0
         """The last position it has seen."""
 
@@ -340,7 +343,7 @@ class Consumer(Client):
     def _read_on(self, connection: Connection) -> None:
         for poll in itertools.count():
             self.position = self._read(connection, self.position) or self.position
-            if poll % POLLS_PER_REREAD == POLLS_PER_REREAD - 1:
+            if self._rereads and poll % POLLS_PER_REREAD == POLLS_PER_REREAD - 1:
                 self._read_again(connection)
             if self.is_stopping:
                 self._read_again(connection)
@@ -458,7 +461,7 @@ class Workload:
             for sender in self.senders
         ]  # fmt: skip
         self.consumers = [
-            Consumer(self.directory, f"consumer-{hop.name.replace('/', '-')}-{number}", hop)
+            Consumer(self.directory, f"consumer-{hop.name.replace('/', '-')}-{number}", hop, rereads=self.manners.rereads)
             for hop in self.hops
             for number in range(1, self.consumers_per_hop + 1)
         ]
