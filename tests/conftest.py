@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import psycopg2
 import pytest
 
-from relaybox.local.clusters import Cluster, create_cluster, write_service_file
-from tests.logins import make_logins_cheap
-from tests.world import STORES, World, routes_file
+from relaybox.local.clusters import Cluster, write_service_file
+from tests.stores import read_clusters, running_clusters
+from tests.world import World, routes_file
 
-CLUSTER_SETTINGS = {
-    "max_prepared_transactions": "600",
-    "track_commit_timestamp": "on",
-    "shared_buffers": "64MB",
-    "max_wal_size": "2GB",
-}
 _database_numbers = itertools.count(1)
 
 Parameters = Mapping[str, Mapping[str, str]]
@@ -27,22 +23,19 @@ Parameters = Mapping[str, Mapping[str, str]]
 
 @pytest.fixture(scope="session")
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Cluster]]:
-    """Three running clusters, one per store."""
-    directory = tmp_path_factory.mktemp("clusters")
-    clusters = {store: create_cluster(store, directory / store, settings=CLUSTER_SETTINGS) for store in STORES}
-    try:
-        for cluster in clusters.values():
-            cluster.start()
-            make_logins_cheap(cluster)
+    """Three running clusters, one per store: new ones, or those that RELAYBOX_TEST_CLUSTERS names."""
+    if kept := os.environ.get("RELAYBOX_TEST_CLUSTERS"):
+        yield read_clusters(Path(kept))
+        return
+    with running_clusters(tmp_path_factory.mktemp("clusters")) as clusters:
         yield clusters
-    finally:
-        for cluster in clusters.values():
-            cluster.remove()
 
 
 @pytest.fixture(scope="session")
 def template(clusters: Mapping[str, Cluster], tmp_path_factory: pytest.TempPathFactory) -> str:
     """The name of a database in each cluster that is an initialised, empty store."""
+    if _has_template(clusters["airline"]):
+        return "template_store"
     directory = tmp_path_factory.mktemp("template")
     _administer_all(clusters, "create database template_store")
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -54,7 +47,7 @@ def template(clusters: Mapping[str, Cluster], tmp_path_factory: pytest.TempPathF
 @pytest.fixture
 def databases(clusters: Mapping[str, Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Parameters]:
     """An empty database in each cluster, and a service file that names them; gone after the test."""
-    name = f"test_{next(_database_numbers)}"
+    name = _new_name()
     _administer_all(clusters, f"create database {name}")
     yield _serve(clusters, name, tmp_path, monkeypatch)
     _administer_all(clusters, f"drop database {name} with (force)")
@@ -63,13 +56,24 @@ def databases(clusters: Mapping[str, Cluster], tmp_path: Path, monkeypatch: pyte
 @pytest.fixture
 def world(clusters: Mapping[str, Cluster], template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """The route `flights` over three initialised, empty stores."""
-    name = f"test_{next(_database_numbers)}"
+    name = _new_name()
     _administer_all(clusters, f"create database {name} template {template}")
     _serve(clusters, name, tmp_path, monkeypatch)
     path = routes_file(tmp_path)
     monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
     yield World(path)
     _administer_all(clusters, f"drop database {name} with (force)")
+
+
+def _new_name() -> str:
+    """Of a database; unique among processes that share kept clusters."""
+    return f"test_{os.getpid()}_{next(_database_numbers)}"
+
+
+def _has_template(cluster: Cluster) -> bool:
+    with closing(psycopg2.connect(**cluster.parameters("postgres"))) as connection, connection.cursor() as cursor:
+        cursor.execute("select from pg_database where datname = 'template_store'")
+        return cursor.fetchone() is not None
 
 
 def _serve(clusters: Mapping[str, Cluster], database: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> Parameters:

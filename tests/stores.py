@@ -1,0 +1,49 @@
+"""The clusters that most tests share: made for one run, or kept for many (mutation tests start a thousand)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from relaybox.local.clusters import Cluster, create_cluster
+from tests.logins import make_logins_cheap
+from tests.world import STORES
+
+SETTINGS = {
+    "max_prepared_transactions": "600",
+    "track_commit_timestamp": "on",
+    "shared_buffers": "64MB",
+    "max_wal_size": "2GB",
+}
+
+
+@contextmanager
+def running_clusters(directory: Path) -> Iterator[Mapping[str, Cluster]]:
+    """A cluster per store, gone afterwards."""
+    clusters = {store: create_cluster(store, directory / store, settings=SETTINGS) for store in STORES}
+    try:
+        for cluster in clusters.values():
+            cluster.start()
+            make_logins_cheap(cluster)
+        yield clusters
+    finally:
+        for cluster in clusters.values():
+            cluster.remove()
+
+
+def write_clusters(path: Path, clusters: Mapping[str, Cluster]) -> None:
+    """For RELAYBOX_TEST_CLUSTERS: where running clusters are, passwords included."""
+    kept = {
+        store: {"directory": str(cluster.directory), "port": cluster.port, "user": cluster.user, "password": cluster.password}
+        for store, cluster in clusters.items()
+    }
+    path.touch(mode=0o600)
+    path.write_text(json.dumps(kept), encoding="utf-8")
+
+
+def read_clusters(path: Path) -> dict[str, Cluster]:
+    """What write_clusters wrote. Who reads it neither starts nor stops them."""
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    return {store: Cluster(store, Path(at["directory"]), at["port"], at["user"], at["password"]) for store, at in kept.items()}
