@@ -51,6 +51,7 @@ soak: $(INSTALLED) ## Faults at random times under load, for MINUTES=n
 mutants: $(INSTALLED) ## Break the code in every known way, one at a time, and expect red tests
 	$(BIN)/python -m tests.mutants $(ARGS)
 	$(BIN)/python -m tests.mutants.mutation
+	$(BIN)/python -m tests.mutants.mutation --stores
 
 .PHONY: lint
 lint: $(INSTALLED) ## Check format, style, types, import rules and SQL
