@@ -38,10 +38,16 @@ test: lint chromium ## Lint, then run every test (ARGS="-k name" selects)
 
 .PHONY: test-faults
 test-faults: $(INSTALLED) ## Strike every step with every fault; writes docs/reliability-report.md (ARGS="--seed 7")
-	$(BIN)/python -m tests.model
 	$(BIN)/python -m tests.faults.wal_prefix --source 150 --destination 150 --result .faults-wal-prefixes.json
-	$(BIN)/python -m tests.faults.spark_cells --messages 100000 --json .faults-spark-cells.json
 	$(BIN)/python -m tests.faults --wal-prefixes .faults-wal-prefixes.json $(ARGS)
+
+.PHONY: test-spark
+test-spark: $(INSTALLED) ## Kill Spark's workers, executors and drivers, with 100,000 messages each time
+	$(BIN)/python -m tests.faults.spark_cells --messages 100000 --json .faults-spark-cells.json $(ARGS)
+
+.PHONY: model
+model: $(INSTALLED) ## Visit every state of a small model of the protocol
+	$(BIN)/python -m tests.model $(ARGS)
 
 .PHONY: soak
 soak: $(INSTALLED) ## Faults at random times under load, for MINUTES=n
