@@ -61,7 +61,7 @@ def attest_store(store: Store, routes: Routes, *, recorded_by: str, reason: str)
         here = one_row(cursor)
         changed = [_check(cursor, store, hop, arrivals[hop], here) for hop in hops]
         if any(changed):
-            _record(cursor, here, recorded_by, reason)
+            _record(cursor, [hop.name for hop in hops], here, recorded_by, reason)
             reach("attest.recorded", session)
             commit_durably(session, "attest")
     attested = Attested(store.name, here.system_identifier, here.timeline, tuple(hop.name for hop in hops), any(changed))
@@ -99,15 +99,20 @@ def _check(cursor: Any, store: Store, hop: Hop, arrived: Arrived, here: Any) -> 
     return bool((here.system_identifier, here.timeline) != (ledger.system_identifier, ledger.timeline))
 
 
-def _record(cursor: Any, here: Any, recorded_by: str, reason: str) -> None:
+def _record(cursor: Any, hops: list[str], here: Any, recorded_by: str, reason: str) -> None:
     cursor.execute(
         """
         insert into relaybox.attestation (
             attested_by, reason, from_system_identifier, from_timeline, system_identifier, timeline
         )
         select %s, %s, h.system_identifier, h.timeline, %s, %s from relaybox.hop_out h
+        where h.hop = any(%s) and (h.system_identifier, h.timeline) <> (%s, %s)
         order by h.hop limit 1
         """,
-        (recorded_by, reason, here.system_identifier, here.timeline),
+        (recorded_by, reason, here.system_identifier, here.timeline, hops, here.system_identifier, here.timeline),
     )
-    cursor.execute("update relaybox.hop_out set system_identifier = %s, timeline = %s", (here.system_identifier, here.timeline))
+    # a hop that relaybox.yaml no longer names was not checked, and stays stopped
+    cursor.execute(
+        "update relaybox.hop_out set system_identifier = %s, timeline = %s where hop = any(%s)",
+        (here.system_identifier, here.timeline, hops),
+    )

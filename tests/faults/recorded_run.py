@@ -122,7 +122,7 @@ class _Run(ExitStack):
         chance = random.Random(seed)
         with self._world.session() as connection:
             for transaction in range(TRANSACTIONS_PER_ROUND):
-                time.sleep(chance.uniform(0, PAUSE_SECONDS))
+                time.sleep(chance.uniform(0, PAUSE_SECONDS))  # an application's own pace; nobody waits for it
                 durable = chance.random() < 0.5
                 first = (round_ * TRANSACTIONS_PER_ROUND + transaction) * 4
                 payloads = [f"{sender}-{first + n}" for n in range(1, chance.randint(1, 4) + 1)]

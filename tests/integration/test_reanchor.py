@@ -13,6 +13,7 @@ from relaybox.local.clusters import Cluster
 from relaybox.reanchoring import Reanchored, reanchor_hop
 from relaybox.verification import RouteProof, verify_route
 from tests.breaking import transfer_until
+from tests.cli import invoke
 from tests.world import STORES, World, insert
 
 
@@ -341,6 +342,27 @@ def test_attest_refuses_a_store_that_lost_something(world: World, backups: Backu
     with pytest.raises(errors.HistoryLost, match="Run: relaybox reanchor flights/1"):
         attest_store(world.route.path[0], world.routes, recorded_by="test", reason="wrong word")
     assert world.value("airline", "select count(*) from relaybox.attestation") == 0
+
+
+def test_attest_leaves_a_hop_stopped_that_no_route_names_any_more(world: World) -> None:
+    """Its destination was not asked, so nobody knows whether it agrees."""
+    world.query(
+        "airline",
+        "insert into relaybox.hop_out (hop, destination, topics, policy, lower, system_identifier, timeline)"
+        " select 'old/1', 'hub', topics, policy, lower, system_identifier, timeline from relaybox.hop_out",
+    )
+    another_cluster(world)
+    assert attest_store(world.route.path[0], world.routes, recorded_by="test", reason="promoted").changed
+    timelines = dict(world.query("airline", "select hop, timeline from relaybox.hop_out"))
+    assert timelines["old/1"] == timelines["flights/1"] + 1
+
+
+def test_reanchor_with_an_empty_reason_only_tells(world: World) -> None:
+    world.send("a")
+    world.transfer()
+    another_cluster(world)
+    assert invoke("reanchor", "flights/1", "--reason", "").exit_code == 1
+    assert world.value("airline", "select count(*) from relaybox.generation") == 0
 
 
 def test_attest_of_every_store_is_known(world: World) -> None:

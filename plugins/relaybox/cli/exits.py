@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import sys
 import traceback
 from collections.abc import Iterable
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import typer
 
-from relaybox import errors
+from relaybox import __version__, errors
 
 
 class ExitCode(IntEnum):
@@ -31,6 +32,11 @@ class Settings:
 
     config: Path | None
     debug: bool
+
+    @property
+    def recorded_by(self) -> str:
+        """Who runs this command, for the ledgers."""
+        return f"{getpass.getuser()} with relaybox {__version__}"
 
 
 def exit_code(error: errors.RelayboxError) -> ExitCode:

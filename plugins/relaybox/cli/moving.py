@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -57,26 +56,28 @@ def run_transfer(settings: Settings, name: str, *, threads: int, linger_seconds:
     hop = load_routes(settings.config).hop(name)
     linger = hop.limits.linger_seconds if linger_seconds is None else linger_seconds
     if as_json:
-        summary = _transfer(hop, threads, linger)
+        summary = _transfer(settings, hop, threads, linger)
         documents.write({**asdict(summary), "rows_per_second": summary.rows_per_second})
         return
     from relaybox.cli.show import show_transfer, transfer_bar
 
     with transfer_bar(hop) as progress:
-        summary = _transfer(hop, threads, linger, progress)
+        summary = _transfer(settings, hop, threads, linger, progress)
     show_transfer(summary)
 
 
 def _transfer(
-    hop: Hop, threads: int, linger_seconds: float, progress: Callable[[Progress], None] = lambda _: None
+    settings: Settings, hop: Hop, threads: int, linger_seconds: float, progress: Callable[[Progress], None] = lambda _: None
 ) -> TransferSummary:
-    return transfer_hop(hop, ThreadRunner(threads), recorded_by=_recorded_by(), linger_seconds=linger_seconds, progress=progress)
+    return transfer_hop(
+        hop, ThreadRunner(threads), recorded_by=settings.recorded_by, linger_seconds=linger_seconds, progress=progress
+    )
 
 
 def run_confirm(settings: Settings, name: str, *, as_json: bool) -> None:
     """Settles the hops of a route, the last one first, or one hop."""
     route, hops = _hops_to_settle(load_routes(settings.config), name)
-    settled = [settle_hop(route, hop, recorded_by=_recorded_by()) for hop in hops]
+    settled = [settle_hop(route, hop, recorded_by=settings.recorded_by) for hop in hops]
     if as_json:
         documents.write({"hops": [asdict(hop) for hop in settled]})
         return
@@ -91,10 +92,6 @@ def _hops_to_settle(routes: Routes, name: str) -> tuple[Route, list[Hop]]:
         return routes.route(hop.route), [hop]
     route = routes.route(name)
     return route, list(reversed(route.hops))
-
-
-def _recorded_by() -> str:
-    return f"{getpass.getuser()} with relaybox {__version__}"
 
 
 def run_version(*, as_json: bool) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import getpass
 from dataclasses import asdict
 
 import typer
 
-from relaybox import __version__
 from relaybox.attesting import attest_store
 from relaybox.cli import documents
 from relaybox.cli.exits import ExitCode, Settings
@@ -16,10 +14,10 @@ from relaybox.routes import load_routes
 
 
 def run_reanchor(settings: Settings, name: str, *, reason: str | None, as_json: bool) -> None:
-    """Shows what a hop's stores have in common; with a reason, lets the hop go on from there."""
+    """Shows what a hop's stores have in common; with a reason that says something, lets the hop go on from there."""
     hop = load_routes(settings.config).hop(name)
-    found = reanchor_hop(hop, recorded_by=_recorded_by(), reason=reason or "", dry_run=reason is None)
-    done = reason is not None and found.loss != "nobody"
+    found = reanchor_hop(hop, recorded_by=settings.recorded_by, reason=reason or "", dry_run=not reason)
+    done = bool(reason) and found.loss != "nobody"
     if as_json:
         documents.write({**asdict(found), "done": done})
     else:
@@ -37,7 +35,7 @@ def run_reanchor(settings: Settings, name: str, *, reason: str | None, as_json: 
 def run_attest(settings: Settings, name: str, *, reason: str, as_json: bool) -> None:
     """Records the fingerprint of the cluster that is a store now."""
     routes = load_routes(settings.config)
-    attested = attest_store(routes.store(name), routes, recorded_by=_recorded_by(), reason=reason)
+    attested = attest_store(routes.store(name), routes, recorded_by=settings.recorded_by, reason=reason)
     if as_json:
         documents.write(asdict(attested))
         return
@@ -45,7 +43,3 @@ def run_attest(settings: Settings, name: str, *, reason: str, as_json: bool) -> 
     print(
         f"{name}: cluster {attested.system_identifier} on timeline {attested.timeline}, {what}; hops {', '.join(attested.hops)} go on"
     )
-
-
-def _recorded_by() -> str:
-    return f"{getpass.getuser()} with relaybox {__version__}"
