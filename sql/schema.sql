@@ -13,6 +13,7 @@ CREATE TABLE relaybox.arrival (
     source_system_identifier bigint NOT NULL,
     source_timeline integer NOT NULL,
     published_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    has_own_indexes boolean,
     CONSTRAINT arrival_positions_dense CHECK ((((last_position - first_position) + 1) = row_count))
 );
 
@@ -68,6 +69,41 @@ CREATE TABLE relaybox.confirmation (
     CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['received'::text, 'settled'::text])))
 );
 
+CREATE TABLE relaybox.dead_letter (
+    stream_id integer NOT NULL,
+    hop_id integer NOT NULL,
+    "position" bigint NOT NULL,
+    reason text NOT NULL,
+    detail text,
+    first_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+CREATE TABLE relaybox.decision (
+    hop_id integer NOT NULL,
+    batch bigint NOT NULL,
+    row_count bigint NOT NULL,
+    duplicate_count bigint NOT NULL,
+    set_aside_count bigint NOT NULL,
+    delivered_count bigint NOT NULL,
+    held_after bigint NOT NULL,
+    last_place bigint NOT NULL,
+    duplicates bigint[],
+    in_order boolean NOT NULL,
+    decided_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+CREATE TABLE relaybox.delivery (
+    stream_id integer NOT NULL,
+    first_place bigint NOT NULL,
+    last_place bigint NOT NULL,
+    hop_id integer NOT NULL,
+    first_position bigint NOT NULL,
+    positions bigint[],
+    delivered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT delivery_names_each_position CHECK (((positions IS NULL) OR (cardinality(positions) = ((last_place - first_place) + 1)))),
+    CONSTRAINT delivery_not_empty CHECK (((first_place >= 1) AND (last_place >= first_place)))
+);
+
 CREATE TABLE relaybox.generation (
     hop text NOT NULL,
     generation integer NOT NULL,
@@ -89,6 +125,16 @@ CREATE TABLE relaybox.ghost (
     sender text NOT NULL,
     topic text NOT NULL,
     sent_at timestamp with time zone NOT NULL
+);
+
+CREATE TABLE relaybox.held (
+    hop_id integer NOT NULL,
+    "position" bigint NOT NULL,
+    stream_id integer NOT NULL,
+    sender_id integer NOT NULL,
+    index bigint NOT NULL,
+    taken bigint NOT NULL,
+    held_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
 CREATE TABLE relaybox.hop_in (
@@ -146,7 +192,8 @@ CREATE TABLE relaybox.log (
     key text,
     headers jsonb,
     payload text,
-    payload_bytes bytea
+    payload_bytes bytea,
+    clock jsonb
 )
 PARTITION BY LIST (hop_id);
 
@@ -165,6 +212,14 @@ CREATE VIEW relaybox.inbox WITH (security_barrier='true') AS
     l.sent_at
    FROM (relaybox.hop_in i
      JOIN relaybox.log l ON (((l.hop_id = i.hop_id) AND (l."position" <= i.published_position))));
+
+CREATE TABLE relaybox.index_range (
+    sender_id integer NOT NULL,
+    first_index bigint NOT NULL,
+    last_index bigint NOT NULL,
+    first_position bigint NOT NULL,
+    last_position bigint NOT NULL
+);
 
 CREATE TABLE relaybox.migration (
     number integer NOT NULL,
@@ -192,9 +247,12 @@ CREATE TABLE relaybox.outbox (
     headers jsonb,
     payload text,
     payload_bytes bytea,
+    clock jsonb,
+    CONSTRAINT clock_is_an_object CHECK (((jsonb_typeof(clock) = 'object'::text) AND (octet_length((clock)::text) <= 65536))),
     CONSTRAINT headers_are_an_object CHECK ((jsonb_typeof(headers) = 'object'::text)),
     CONSTRAINT headers_at_most_64_kib CHECK ((octet_length((headers)::text) <= 65536)),
     CONSTRAINT index_and_epoch_positive CHECK (((index >= 1) AND (epoch >= 1))),
+    CONSTRAINT index_below_the_largest CHECK ((index < '9223372036854775807'::bigint)),
     CONSTRAINT key_at_most_200_characters CHECK ((length(key) <= 200)),
     CONSTRAINT message_has_exactly_one_payload CHECK ((num_nonnulls(payload, payload_bytes) = 1)),
     CONSTRAINT payload_at_most_16_mib CHECK (((octet_length(payload) <= 16777216) AND (octet_length(payload_bytes) <= 16777216))),
@@ -216,9 +274,12 @@ CREATE TABLE relaybox.outbox_overflow (
     headers jsonb,
     payload text,
     payload_bytes bytea,
+    clock jsonb,
+    CONSTRAINT clock_is_an_object CHECK (((jsonb_typeof(clock) = 'object'::text) AND (octet_length((clock)::text) <= 65536))),
     CONSTRAINT headers_are_an_object CHECK ((jsonb_typeof(headers) = 'object'::text)),
     CONSTRAINT headers_at_most_64_kib CHECK ((octet_length((headers)::text) <= 65536)),
     CONSTRAINT index_and_epoch_positive CHECK (((index >= 1) AND (epoch >= 1))),
+    CONSTRAINT index_below_the_largest CHECK ((index < '9223372036854775807'::bigint)),
     CONSTRAINT key_at_most_200_characters CHECK ((length(key) <= 200)),
     CONSTRAINT message_has_exactly_one_payload CHECK ((num_nonnulls(payload, payload_bytes) = 1)),
     CONSTRAINT payload_at_most_16_mib CHECK (((octet_length(payload) <= 16777216) AND (octet_length(payload_bytes) <= 16777216))),
@@ -236,6 +297,91 @@ CREATE TABLE relaybox.receipt (
     copied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
+CREATE TABLE relaybox.seen (
+    sender_id integer NOT NULL,
+    chunk bigint NOT NULL,
+    indexes int8multirange NOT NULL
+);
+
+CREATE TABLE relaybox.sender (
+    origin text NOT NULL,
+    sender text NOT NULL,
+    epoch integer NOT NULL,
+    kind text NOT NULL,
+    declared_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    declared_by text DEFAULT SESSION_USER NOT NULL,
+    xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    CONSTRAINT epoch_positive CHECK ((epoch >= 1)),
+    CONSTRAINT kind_is_known CHECK ((kind = ANY (ARRAY['gapless'::text, 'sparse'::text]))),
+    CONSTRAINT sender_is_a_plain_name CHECK ((sender ~ '^[A-Za-z0-9_.:-]{1,48}$'::text))
+);
+
+CREATE TABLE relaybox.sender_counter (
+    sender text NOT NULL,
+    epoch integer NOT NULL,
+    last_index bigint DEFAULT 0 NOT NULL
+);
+
+CREATE TABLE relaybox.sender_role (
+    sender text NOT NULL,
+    role_name name NOT NULL,
+    bound_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    bound_by text DEFAULT SESSION_USER NOT NULL
+);
+
+CREATE TABLE relaybox.sender_state (
+    sender_id integer NOT NULL,
+    stream_id integer NOT NULL,
+    sender text NOT NULL,
+    epoch integer NOT NULL,
+    origin text NOT NULL,
+    kind text NOT NULL,
+    watermark bigint DEFAULT 0 NOT NULL,
+    seen_beyond bigint DEFAULT 0 NOT NULL,
+    fragment_count bigint DEFAULT 0 NOT NULL,
+    skipped int8multirange DEFAULT '{}'::int8multirange NOT NULL,
+    fenced boolean DEFAULT false NOT NULL,
+    stalled_after bigint,
+    stalled_reason text,
+    range_first_index bigint,
+    range_last_index bigint,
+    range_first_position bigint,
+    range_last_position bigint,
+    moved_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT stalled_for_a_reason CHECK (((stalled_after IS NULL) = (stalled_reason IS NULL)))
+);
+
+ALTER TABLE relaybox.sender_state ALTER COLUMN sender_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox.sender_state_sender_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE relaybox.skip (
+    skip_id bigint NOT NULL,
+    stream_id integer NOT NULL,
+    sender text NOT NULL,
+    epoch integer NOT NULL,
+    first_index bigint NOT NULL,
+    last_index bigint NOT NULL,
+    reason text NOT NULL,
+    skipped_by text NOT NULL,
+    skipped_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT skip_not_empty CHECK (((last_index >= first_index) AND (btrim(reason) <> ''::text)))
+);
+
+ALTER TABLE relaybox.skip ALTER COLUMN skip_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox.skip_skip_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE relaybox.store (
     only_row boolean DEFAULT true NOT NULL,
     store text NOT NULL,
@@ -244,6 +390,40 @@ CREATE TABLE relaybox.store (
     initialised_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     CONSTRAINT segment_rows_positive CHECK ((segment_rows > 0)),
     CONSTRAINT store_has_one_row CHECK (only_row)
+);
+
+CREATE TABLE relaybox.stream (
+    stream_id integer NOT NULL,
+    stream text NOT NULL,
+    delivery_order text NOT NULL,
+    message_id_window bigint DEFAULT 0 NOT NULL,
+    holdback_rows bigint DEFAULT 10000 NOT NULL,
+    fragments bigint DEFAULT 1000000 NOT NULL,
+    taken bigint DEFAULT 0 NOT NULL,
+    last_place bigint DEFAULT 0 NOT NULL,
+    recheck boolean DEFAULT false NOT NULL,
+    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT delivery_order_is_known CHECK ((delivery_order = ANY (ARRAY['none'::text, 'fifo'::text, 'causal'::text, 'total'::text]))),
+    CONSTRAINT stream_limits_positive CHECK (((message_id_window >= 0) AND (holdback_rows >= 1) AND (fragments >= 1)))
+);
+
+CREATE TABLE relaybox.stream_log (
+    hop_id integer NOT NULL,
+    stream_id integer NOT NULL,
+    origin text NOT NULL,
+    decided_batch bigint DEFAULT 0 NOT NULL,
+    decided_position bigint DEFAULT 0 NOT NULL,
+    senders_seen pg_snapshot,
+    senders_seen_at timestamp with time zone
+);
+
+ALTER TABLE relaybox.stream ALTER COLUMN stream_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox.stream_stream_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 
 ALTER TABLE ONLY relaybox.outbox ATTACH PARTITION relaybox.outbox_overflow DEFAULT;
@@ -260,11 +440,23 @@ ALTER TABLE ONLY relaybox.batch
 ALTER TABLE ONLY relaybox.confirmation
     ADD CONSTRAINT confirmation_pkey PRIMARY KEY (hop, state, through_position);
 
+ALTER TABLE ONLY relaybox.dead_letter
+    ADD CONSTRAINT dead_letter_pkey PRIMARY KEY (hop_id, "position");
+
+ALTER TABLE ONLY relaybox.decision
+    ADD CONSTRAINT decision_pkey PRIMARY KEY (hop_id, batch);
+
+ALTER TABLE ONLY relaybox.delivery
+    ADD CONSTRAINT delivery_pkey PRIMARY KEY (stream_id, last_place);
+
 ALTER TABLE ONLY relaybox.generation
     ADD CONSTRAINT generation_pkey PRIMARY KEY (hop, generation);
 
 ALTER TABLE ONLY relaybox.ghost
     ADD CONSTRAINT ghost_pkey PRIMARY KEY (hop, "position");
+
+ALTER TABLE ONLY relaybox.held
+    ADD CONSTRAINT held_pkey PRIMARY KEY (hop_id, "position");
 
 ALTER TABLE ONLY relaybox.hop_in
     ADD CONSTRAINT hop_arrives_once UNIQUE (hop);
@@ -274,6 +466,9 @@ ALTER TABLE ONLY relaybox.hop_in
 
 ALTER TABLE ONLY relaybox.hop_out
     ADD CONSTRAINT hop_out_pkey PRIMARY KEY (hop);
+
+ALTER TABLE ONLY relaybox.index_range
+    ADD CONSTRAINT index_range_pkey PRIMARY KEY (sender_id, last_index, first_position);
 
 ALTER TABLE ONLY relaybox.log
     ADD CONSTRAINT log_pkey PRIMARY KEY (hop_id, "position");
@@ -290,12 +485,46 @@ ALTER TABLE ONLY relaybox.outbox_overflow
 ALTER TABLE ONLY relaybox.receipt
     ADD CONSTRAINT receipt_pkey PRIMARY KEY (hop_id, batch, slice);
 
+ALTER TABLE ONLY relaybox.seen
+    ADD CONSTRAINT seen_pkey PRIMARY KEY (sender_id, chunk);
+
+ALTER TABLE ONLY relaybox.sender_counter
+    ADD CONSTRAINT sender_counter_pkey PRIMARY KEY (sender);
+
+ALTER TABLE ONLY relaybox.sender
+    ADD CONSTRAINT sender_pkey PRIMARY KEY (origin, sender, epoch);
+
+ALTER TABLE ONLY relaybox.sender_role
+    ADD CONSTRAINT sender_role_pkey PRIMARY KEY (sender, role_name);
+
+ALTER TABLE ONLY relaybox.sender_state
+    ADD CONSTRAINT sender_state_of_an_epoch UNIQUE (stream_id, sender, epoch);
+
+ALTER TABLE ONLY relaybox.sender_state
+    ADD CONSTRAINT sender_state_pkey PRIMARY KEY (sender_id);
+
+ALTER TABLE ONLY relaybox.skip
+    ADD CONSTRAINT skip_pkey PRIMARY KEY (skip_id);
+
 ALTER TABLE ONLY relaybox.store
     ADD CONSTRAINT store_pkey PRIMARY KEY (only_row);
+
+ALTER TABLE ONLY relaybox.stream
+    ADD CONSTRAINT stream_is_known_once UNIQUE (stream);
+
+ALTER TABLE ONLY relaybox.stream_log
+    ADD CONSTRAINT stream_log_pkey PRIMARY KEY (hop_id);
+
+ALTER TABLE ONLY relaybox.stream
+    ADD CONSTRAINT stream_pkey PRIMARY KEY (stream_id);
 
 CREATE UNIQUE INDEX arrival_last_position ON relaybox.arrival USING btree (hop_id, last_position);
 
 CREATE UNIQUE INDEX batch_last_position ON relaybox.batch USING btree (hop, last_position);
+
+CREATE INDEX dead_letter_stream ON relaybox.dead_letter USING btree (stream_id);
+
+CREATE INDEX held_sender ON relaybox.held USING btree (sender_id, index);
 
 CREATE INDEX outbox_message_id ON ONLY relaybox.outbox USING btree (message_id);
 
@@ -304,6 +533,10 @@ CREATE INDEX outbox_overflow_message_id_idx ON relaybox.outbox_overflow USING bt
 CREATE INDEX outbox_xid ON ONLY relaybox.outbox USING btree (xid);
 
 CREATE INDEX outbox_overflow_xid_idx ON relaybox.outbox_overflow USING btree (xid);
+
+CREATE INDEX sender_xid ON relaybox.sender USING btree (xid);
+
+CREATE INDEX stream_log_stream ON relaybox.stream_log USING btree (stream_id);
 
 ALTER INDEX relaybox.outbox_message_id ATTACH PARTITION relaybox.outbox_overflow_message_id_idx;
 
@@ -317,14 +550,53 @@ ALTER TABLE ONLY relaybox.arrival
 ALTER TABLE ONLY relaybox.batch
     ADD CONSTRAINT batch_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox.hop_out(hop);
 
+ALTER TABLE ONLY relaybox.dead_letter
+    ADD CONSTRAINT dead_letter_hop_id_fkey FOREIGN KEY (hop_id) REFERENCES relaybox.hop_in(hop_id);
+
+ALTER TABLE ONLY relaybox.dead_letter
+    ADD CONSTRAINT dead_letter_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);
+
+ALTER TABLE ONLY relaybox.decision
+    ADD CONSTRAINT decision_hop_id_fkey FOREIGN KEY (hop_id) REFERENCES relaybox.hop_in(hop_id);
+
+ALTER TABLE ONLY relaybox.delivery
+    ADD CONSTRAINT delivery_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);
+
 ALTER TABLE ONLY relaybox.generation
     ADD CONSTRAINT generation_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox.hop_out(hop);
 
 ALTER TABLE ONLY relaybox.ghost
     ADD CONSTRAINT ghost_of_a_generation FOREIGN KEY (hop, generation) REFERENCES relaybox.generation(hop, generation);
 
+ALTER TABLE ONLY relaybox.held
+    ADD CONSTRAINT held_hop_id_fkey FOREIGN KEY (hop_id) REFERENCES relaybox.hop_in(hop_id);
+
+ALTER TABLE ONLY relaybox.held
+    ADD CONSTRAINT held_sender_id_fkey FOREIGN KEY (sender_id) REFERENCES relaybox.sender_state(sender_id);
+
+ALTER TABLE ONLY relaybox.held
+    ADD CONSTRAINT held_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);
+
+ALTER TABLE ONLY relaybox.index_range
+    ADD CONSTRAINT index_range_sender_id_fkey FOREIGN KEY (sender_id) REFERENCES relaybox.sender_state(sender_id);
+
 ALTER TABLE ONLY relaybox.hop_out
     ADD CONSTRAINT reads_log_of_a_hop_that_arrives_here FOREIGN KEY (reads_log) REFERENCES relaybox.hop_in(hop_id);
 
 ALTER TABLE ONLY relaybox.receipt
     ADD CONSTRAINT receipt_of_a_hop FOREIGN KEY (hop_id) REFERENCES relaybox.hop_in(hop_id);
+
+ALTER TABLE ONLY relaybox.seen
+    ADD CONSTRAINT seen_sender_id_fkey FOREIGN KEY (sender_id) REFERENCES relaybox.sender_state(sender_id);
+
+ALTER TABLE ONLY relaybox.sender_state
+    ADD CONSTRAINT sender_state_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);
+
+ALTER TABLE ONLY relaybox.skip
+    ADD CONSTRAINT skip_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);
+
+ALTER TABLE ONLY relaybox.stream_log
+    ADD CONSTRAINT stream_log_hop_id_fkey FOREIGN KEY (hop_id) REFERENCES relaybox.hop_in(hop_id);
+
+ALTER TABLE ONLY relaybox.stream_log
+    ADD CONSTRAINT stream_log_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);
