@@ -209,6 +209,7 @@ CREATE VIEW relaybox.inbox WITH (security_barrier='true') AS
     l.payload,
     l.payload_bytes,
     l.headers,
+    l.clock,
     l.sent_at
    FROM (relaybox.hop_in i
      JOIN relaybox.log l ON (((l.hop_id = i.hop_id) AND (l."position" <= i.published_position))));

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _COLUMNS = sql.SQL(", ").join(
     sql.Identifier(column)
     for column in (
-        "position", "index", "epoch", "message_id", "sent_at", "topic", "sender", "key", "headers", "payload", "payload_bytes"
+        "position", "index", "epoch", "message_id", "sent_at", "topic", "sender", "key", "headers", "payload", "payload_bytes", "clock"
     )
 )  # fmt: skip
 

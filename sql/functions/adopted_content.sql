@@ -7,7 +7,8 @@ as $$
     select
         a.position,
         relaybox.message_hash(
-            o.message_id, o.topic, o.sender, o.epoch, coalesce(o.index, a.position), o.key, o.payload, o.payload_bytes, o.headers, o.sent_at
+            o.message_id, o.topic, o.sender, case when o.index is null then 0 else o.epoch end, coalesce(o.index, a.position),
+            o.key, o.payload, o.payload_bytes, o.headers, o.clock, o.sent_at
         )
     from unnest(positions, message_ids) a ("position", message_id)
     join relaybox.hop_out h on h.hop = hop_name and h.reads_log is null
@@ -16,7 +17,7 @@ as $$
     select
         a.position,
         relaybox.message_hash(
-            l.message_id, l.topic, l.sender, l.epoch, l.index, l.key, l.payload, l.payload_bytes, l.headers, l.sent_at
+            l.message_id, l.topic, l.sender, l.epoch, l.index, l.key, l.payload, l.payload_bytes, l.headers, l.clock, l.sent_at
         )
     from unnest(positions, message_ids) a ("position", message_id)
     join relaybox.hop_out h on h.hop = hop_name

@@ -3,10 +3,10 @@
 -- column from column; no hashtext, no text form of a time. A third of the time of the row's text form.
 create or replace function relaybox.message_hash(
     message_id uuid, topic text, sender text, epoch integer, index bigint, key text, payload text, payload_bytes bytea,
-    headers jsonb, sent_at timestamptz
+    headers jsonb, clock jsonb, sent_at timestamptz
 )
 returns text
 language sql stable
 as $$
-    select md5(record_send(row(message_id, topic, sender, epoch, index, key, payload, payload_bytes, headers, sent_at)))
+    select md5(record_send(row(message_id, topic, sender, epoch, index, key, payload, payload_bytes, headers, clock, sent_at)))
 $$;

@@ -3,13 +3,14 @@
 create or replace function relaybox.read_dense_slice(first_seq bigint, last_seq bigint, first_position bigint)
 returns table (
     "position" bigint, index bigint, epoch integer, message_id uuid, sent_at timestamptz,
-    topic text, sender text, key text, headers jsonb, payload text, payload_bytes bytea
+    topic text, sender text, key text, headers jsonb, payload text, payload_bytes bytea, clock jsonb
 )
 language sql stable parallel safe
 as $$
     select
         o.seq - first_seq + first_position, coalesce(o.index, o.seq - first_seq + first_position),
-        o.epoch, o.message_id, o.sent_at, o.topic, o.sender, o.key, o.headers, o.payload, o.payload_bytes
+        case when o.index is null then 0 else o.epoch end, o.message_id, o.sent_at,
+        o.topic, o.sender, o.key, o.headers, o.payload, o.payload_bytes, o.clock
     from relaybox.outbox o
     where o.seq >= first_seq and o.seq <= last_seq
 $$;

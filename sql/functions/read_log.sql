@@ -3,7 +3,7 @@
 create or replace function relaybox.read_log(hop_name text, after_position bigint default 0, max_count integer default 1000)
 returns table (
     "position" bigint, message_id uuid, topic text, sender text, epoch integer, index bigint,
-    key text, payload text, payload_bytes bytea, headers jsonb, sent_at timestamptz
+    key text, payload text, payload_bytes bytea, headers jsonb, clock jsonb, sent_at timestamptz
 )
 language plpgsql stable security definer
 set search_path = pg_catalog, relaybox, pg_temp
@@ -17,7 +17,8 @@ begin
             hint = 'Known here: ' || coalesce((select string_agg(i.hop, ', ' order by i.hop) from relaybox.hop_in i), 'none') || '.';
     end if;
     return query
-    select l.position, l.message_id, l.topic, l.sender, l.epoch, l.index, l.key, l.payload, l.payload_bytes, l.headers, l.sent_at
+    select
+        l.position, l.message_id, l.topic, l.sender, l.epoch, l.index, l.key, l.payload, l.payload_bytes, l.headers, l.clock, l.sent_at
     from relaybox.log l
     where l.hop_id = log_here.hop_id and l.position > after_position and l.position <= log_here.published_position
     order by l.position

@@ -5,13 +5,13 @@ create or replace function relaybox.read_log_slice(
 )
 returns table (
     "position" bigint, index bigint, epoch integer, message_id uuid, sent_at timestamptz,
-    topic text, sender text, key text, headers jsonb, payload text, payload_bytes bytea
+    topic text, sender text, key text, headers jsonb, payload text, payload_bytes bytea, clock jsonb
 )
 language sql stable parallel safe
 as $$
     select
         l.position - first_read + first_position, l.index, l.epoch, l.message_id, l.sent_at,
-        l.topic, l.sender, l.key, l.headers, l.payload, l.payload_bytes
+        l.topic, l.sender, l.key, l.headers, l.payload, l.payload_bytes, l.clock
     from relaybox.log l
     where l.hop_id = log_id and l.position >= first_read and l.position <= last_read
 $$;

@@ -1,18 +1,20 @@
 -- The rows of one slice of an outbox batch, with their positions. Same rows at any time, for anyone.
+-- A message without an index of its own gets its position as index, in epoch 0.
 -- A plain SQL function, so that it is inlined into the COPY that reads it: no row is materialised.
 create or replace function relaybox.read_outbox_slice(
     lower_ pg_snapshot, upper_ pg_snapshot, topics_ text[], first_seq bigint, last_seq bigint, first_position bigint
 )
 returns table (
     "position" bigint, index bigint, epoch integer, message_id uuid, sent_at timestamptz,
-    topic text, sender text, key text, headers jsonb, payload text, payload_bytes bytea
+    topic text, sender text, key text, headers jsonb, payload text, payload_bytes bytea, clock jsonb
 )
 language sql stable parallel safe
 as $$
     select
         first_position - 1 + row_number() over (order by o.seq),
         coalesce(o.index, first_position - 1 + row_number() over (order by o.seq)),
-        o.epoch, o.message_id, o.sent_at, o.topic, o.sender, o.key, o.headers, o.payload, o.payload_bytes
+        case when o.index is null then 0 else o.epoch end, o.message_id, o.sent_at,
+        o.topic, o.sender, o.key, o.headers, o.payload, o.payload_bytes, o.clock
     from relaybox.outbox o
     where o.seq >= first_seq
         and o.seq <= last_seq

@@ -10,7 +10,7 @@ as $$
     select
         s.position, s.message_id, s.sender,
         relaybox.message_hash(
-            s.message_id, s.topic, s.sender, s.epoch, s.index, s.key, s.payload, s.payload_bytes, s.headers, s.sent_at
+            s.message_id, s.topic, s.sender, s.epoch, s.index, s.key, s.payload, s.payload_bytes, s.headers, s.clock, s.sent_at
         )
     from (
         select o.* from relaybox.read_outbox_slice(lower_, upper_, topics_, first_read, last_read, first_position) o

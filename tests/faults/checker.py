@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby, pairwise
 
@@ -278,7 +278,7 @@ def doubled(facts: Facts) -> Iterator[Finding]:
 
 @invariant
 def altered(facts: Facts) -> Iterator[Finding]:
-    """A message is the same at every hop: payload, headers, sender, epoch, times, and its index once it has one."""
+    """A message is the same at every hop: payload, headers, sender, clock, times, and its epoch and index once it has them."""
     for hop in facts.stores.hops:
         sent = defaultdict(list)
         for row in facts.input(hop):
@@ -292,8 +292,9 @@ def altered(facts: Facts) -> Iterator[Finding]:
 
 
 def _same(origin: OutboxRow | LogRow, row: LogRow) -> bool:
-    index = row.position if origin.index is None else origin.index
-    return (origin.message, index) == (row.message, row.index)
+    if origin.index is None:
+        return (replace(origin.message, epoch=0), row.position) == (row.message, row.index)
+    return (origin.message, origin.index) == (row.message, row.index)
 
 
 @invariant

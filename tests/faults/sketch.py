@@ -37,8 +37,9 @@ SEND = re.compile(r"(\(?)([A-Z]{2}):(\d+)(?:~(\d+))?([!?x]?)")
 FIRST_XID = 10
 
 
-def message_of(payload: str) -> Message:
-    return Message(f"id of {payload}", "t", payload[:2], 1, None, '{"n": 1}', payload, None, "noon")
+def message_of(payload: str, *, epoch: int = 1) -> Message:
+    """As in the outbox; in logs the epoch of these messages, which have no index of their own, is 0."""
+    return Message(f"id of {payload}", "t", payload[:2], epoch, None, '{"n": 1}', payload, None, None, "noon")
 
 
 @dataclass
@@ -153,7 +154,11 @@ class Sketch:
         last, plan_id = len(hop.log) + len(taken), f"plan {number} of {hop.name}"
         reads = [row.position if hop.upstream else row.seq for row in taken]
         for position, row in enumerate(taken, first):
-            hop.log.append(LogRow(position, position if row.index is None else row.index, row.message))
+            hop.log.append(
+                LogRow(position, position, replace(row.message, epoch=0))
+                if row.index is None
+                else LogRow(position, row.index, row.message)
+            )
         slices = ((1, reads[0], reads[-1], first, len(taken)),)
         hop.batches.append(
             BatchRow(number, plan_id, ("t",), lower, upper, exhausted, reads_after, reads[-1], first, last, len(taken), slices)

@@ -27,6 +27,7 @@ class Message:
     headers: str | None
     payload: str | None
     payload_bytes: str | None
+    clock: str | None
     sent_at: str
 
 
@@ -140,7 +141,7 @@ def read_stores(hops: Sequence[Hop]) -> Stores:
                 session.rollback()
 
 
-_MESSAGE = "message_id::text, topic, sender, epoch, key, headers::text, payload, payload_bytes::text, sent_at::text"
+_MESSAGE = "message_id::text, topic, sender, epoch, key, headers::text, payload, payload_bytes::text, clock::text, sent_at::text"
 
 
 def _outbox(session: Connection) -> Iterable[OutboxRow]:

@@ -102,7 +102,7 @@ def put(hops: tuple[str, ...], position: int, payload: str, *, index: int | None
         no_reads(sketch)
         for hop in hops:
             log = list_of(sketch, f"{hop}.log")
-            log[position - 1] = replace(log[position - 1], message=message_of(payload), index=index or position)
+            log[position - 1] = replace(log[position - 1], message=message_of(payload, epoch=0), index=index or position)
 
     return tamper
 
@@ -134,9 +134,10 @@ def crossed_indexes(sketch: Sketch) -> None:
     """The second hop gives indexes anew instead of carrying them."""
     for row in sketch.outbox:
         sketch.outbox[sketch.outbox.index(row)] = replace(row, index=row.seq + 100)
-    for number, row in enumerate(sketch.a.log):
-        seq = next(one.seq for one in sketch.outbox if one.message == row.message)
-        sketch.a.log[number] = replace(row, index=seq + 100)
+    for log, carried in ((sketch.a.log, True), (sketch.b.log, False)):
+        for number, row in enumerate(log):
+            sent = next(one for one in sketch.outbox if one.message.message_id == row.message.message_id)
+            log[number] = replace(row, message=sent.message, index=sent.seq + 100 if carried else row.index)
 
 
 def read_of(after: int, *positions: int, **changes: Any) -> Read:
@@ -175,7 +176,7 @@ BAD: dict[str, tuple[Tampering, set[str]]] = {
         change_message("b.log", 7, payload="LH2"), {"doubled", "altered", },
     ),
     "twice at the end, published": (
-        all_of(add("a.log", LogRow(9, 9, message_of("UA1"))), lambda s: setattr(s.a, "published", 9)),
+        all_of(add("a.log", LogRow(9, 9, message_of("UA1", epoch=0))), lambda s: setattr(s.a, "published", 9)),
         {"doubled", "unfinished", "one_batch_each"},
     ),
     # equality
@@ -260,7 +261,10 @@ BAD: dict[str, tuple[Tampering, set[str]]] = {
         add("reads", read_of(8, consumer="another", messages=((9, "id of LH2", "LH2"),))), {"disagreement"},
     ),
     "a published batch changed in place": (
-        all_of(change("b.log", 0, message=message_of("UA2"), index=2), change("b.log", 1, message=message_of("UA1"), index=1)),
+        all_of(
+            change("b.log", 0, message=message_of("UA2", epoch=0), index=2),
+            change("b.log", 1, message=message_of("UA1", epoch=0), index=1),
+        ),
         {"disagreement", "log_order", "transaction_order", "batch_content"},
     ),
     # confirmations

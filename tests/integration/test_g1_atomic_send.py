@@ -67,7 +67,7 @@ def test_g1_a_prepared_transaction_is_sent_when_it_commits(world: World) -> None
 
 
 def test_g1_the_producer_s_role_can_insert_and_nothing_else(world: World) -> None:
-    """An application writes its columns; seq, xid, index and epoch are not its own, and nothing can be changed or removed."""
+    """An application writes its columns; seq and xid are not its own, and nothing can be changed or removed."""
     with world.session() as connection, connection.cursor() as cursor:
         cursor.execute("set role relaybox_producer")
         cursor.execute(
@@ -77,7 +77,6 @@ def test_g1_the_producer_s_role_can_insert_and_nothing_else(world: World) -> Non
         for statement in (
             "insert into relaybox.outbox (topic, sender, payload, seq) values ('flights', 'UA', 'x', 1)",
             "insert into relaybox.outbox (topic, sender, payload, xid) values ('flights', 'UA', 'x', '3')",
-            "insert into relaybox.outbox (topic, sender, payload, index) values ('flights', 'UA', 'x', 7)",
             "update relaybox.outbox set payload = 'changed'",
             "delete from relaybox.outbox",
             "truncate relaybox.outbox",

@@ -130,7 +130,7 @@ BREAKS = {
     "changed": "update relaybox.log set payload = payload || ' ' where position = 11",
     "misplaced": "update relaybox.log set position = 5000 where position = 11",
     "doubled": "insert into relaybox.log select hop_id, epoch, 5000, index, message_id, sent_at, topic, sender, key, headers, payload, "
-    "payload_bytes from relaybox.log where position = 11",
+    "payload_bytes, clock from relaybox.log where position = 11",
 }
 
 
@@ -191,6 +191,7 @@ COLUMNS = {
     "headers": """headers = '{"a": 1}'""",
     "payload": "payload = payload || 'x'",
     "payload_bytes": "payload = null, payload_bytes = convert_to(payload, 'UTF8')",
+    "clock": """clock = '{"UA": 1}'""",
     "sent_at": "sent_at = sent_at + interval '1 microsecond'",
 }
 
