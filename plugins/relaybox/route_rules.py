@@ -26,6 +26,7 @@ from relaybox.route_problems import Location, Problem, report, show, show_name, 
 
 POLICIES = ("received", "cascade")
 INTEGRITIES = ("count", "checksum")
+RUNNERS = ("auto", "spark", "threads")
 MAX_SLICES_PER_BATCH = 10_000
 
 _DAY_SECONDS = 24 * 60 * 60
@@ -96,6 +97,14 @@ def _integrity(value: object) -> str:
     return value
 
 
+def _runner(value: object) -> str:
+    if not isinstance(value, str):
+        raise _broken("a text, auto, spark or threads")
+    if value not in RUNNERS:
+        raise _broken(f"auto, spark or threads. {suggest(value, RUNNERS)}")
+    return value
+
+
 def _whole_number(default: int, low: int, high: int) -> Any:
     return Field(default=default, ge=low, le=high, description=f"a whole number from {low} to {high}")
 
@@ -121,6 +130,7 @@ class LimitsRules(_Rules):
     slice_rows: int = _whole_number(100_000, 1, 10_000_000)
     slice_timeout_seconds: int = _whole_number(900, 1, _DAY_SECONDS)
     linger_seconds: int = _whole_number(0, 0, 3_600)
+    spark_from_rows: int = _whole_number(50_000, 1, 1_000_000_000)
 
     @field_validator("slice_rows")
     @classmethod
@@ -153,6 +163,7 @@ class RouteRules(_Rules):
     path: list[StoreInPath] = Field(description="a list of two or more stores")
     policy: Annotated[str, PlainValidator(_policy)] = "cascade"
     integrity: Annotated[str, PlainValidator(_integrity)] = "count"
+    runner: Annotated[str, PlainValidator(_runner)] = "auto"
     limits: Annotated[LimitsRules, _section(", ".join(LimitsRules.model_fields))] = LimitsRules()
     retries: Annotated[RetriesRules, _section(", ".join(RetriesRules.model_fields))] = RetriesRules()
 

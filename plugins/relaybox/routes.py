@@ -29,6 +29,7 @@ routes:
 | `path` | | two or more stores of this file, each once: a loop would carry a message round for ever |
 | `policy` | `cascade` | a batch is settled when the next store has it (`received`), or the next hop settled it (`cascade`) |
 | `integrity` | `count` | what a slice is checked by when it arrives: its number of rows (`count`), or their content too (`checksum`) |
+| `runner` | `auto` | who moves under Airflow: the task (`threads`), Spark (`spark`), or as `limits.spark_from_rows` says (`auto`) |
 
 **`routes.<route>.limits`**
 
@@ -38,6 +39,7 @@ routes:
 | `slice_rows` | 100000 | 1 to `batch_rows` (also by default): how many one task copies; a batch has at most 10000 slices |
 | `slice_timeout_seconds` | 900 | 1 to 86400: how long one try at a slice may take |
 | `linger_seconds` | 0 | 0 to 3600: how long an empty hop waits for more messages before the transfer ends |
+| `spark_from_rows` | 50000 | 1 to 1000000000: with `runner: auto`, so many waiting messages are worth the start of a Spark application |
 
 **`routes.<route>.retries`**, of the tasks of its hops
 
@@ -86,6 +88,7 @@ class Limits:
     slice_rows: int
     slice_timeout_seconds: int
     linger_seconds: int
+    spark_from_rows: int
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,7 @@ class Hop:
     downstream: str | None
     policy: str
     integrity: str
+    runner: str
     limits: Limits
     retries: Retries
 
@@ -131,6 +135,7 @@ class Route:
     path: tuple[Store, ...]
     policy: str
     integrity: str
+    runner: str
     limits: Limits
     retries: Retries
     hops: tuple[Hop, ...]
@@ -204,6 +209,7 @@ def _route(name: str, rules: RouteRules, stores: Mapping[str, Store]) -> Route:
         path=tuple(stores[store] for store in rules.path),
         policy=rules.policy,
         integrity=rules.integrity,
+        runner=rules.runner,
         limits=_limits(rules),
         retries=_retries(rules),
         hops=(),
@@ -218,6 +224,7 @@ def _limits(rules: RouteRules) -> Limits:
         slice_rows=min(limits.slice_rows, limits.batch_rows),  # only the default can be above: the rules refuse another
         slice_timeout_seconds=limits.slice_timeout_seconds,
         linger_seconds=limits.linger_seconds,
+        spark_from_rows=limits.spark_from_rows,
     )
 
 
@@ -249,6 +256,7 @@ def _hop(route: Route, number: int, source: Store, destination: Store) -> Hop:
         downstream=f"{route.name}/{number + 1}" if destination != route.path[-1] else None,
         policy=route.policy,
         integrity=route.integrity,
+        runner=route.runner,
         limits=route.limits,
         retries=route.retries,
     )

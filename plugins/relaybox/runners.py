@@ -17,17 +17,33 @@ class SliceRunner(Protocol):
         """Yields a report for each slice as it is done; raises the first error once no slice is running."""
 
 
-class ThreadRunner:
-    """Threads in one process: fast tests, and tiny deployments without a JVM."""
+class BatchTooLarge(Exception):
+    """A batch has more rows than its runner takes on. It stays planned: whoever runs the hop next resumes it."""
 
-    def __init__(self, threads: int = 2) -> None:
+
+class ThreadRunner:
+    """Threads in one process: small backlogs, fast tests, and tiny deployments without a JVM.
+
+    Whoever interrupts it (Ctrl-C, a task's time limit) does not wait for slices: their sessions end with the process.
+
+    Args:
+        threads: so many slices are copied side by side.
+        below_rows: batches of so many rows and more are left to another runner.
+    """
+
+    def __init__(self, threads: int = 2, *, below_rows: int | None = None) -> None:
         self._threads = threads
+        self._below_rows = below_rows
 
     def copy_slices(self, order: CopyOrder, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="relaybox-slice") as pool:
-            tasks = [pool.submit(copy_slice, order, slice_) for slice_ in slices]
-            try:
-                for task in as_completed(tasks):
-                    yield task.result()
-            finally:
-                pool.shutdown(cancel_futures=True)
+        row_count = sum(slice_.row_count for slice_ in slices)
+        if self._below_rows is not None and row_count >= self._below_rows:
+            raise BatchTooLarge(f"batch {order.batch} of hop {order.hop} has {row_count} rows")
+        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="relaybox-slice")
+        wait = False
+        try:
+            for task in as_completed([pool.submit(copy_slice, order, slice_) for slice_ in slices]):
+                wait = task.exception() is not None
+                yield task.result()
+        finally:
+            pool.shutdown(wait=wait, cancel_futures=True)

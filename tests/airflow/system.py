@@ -26,6 +26,7 @@ from tests.airflow.conftest import REPOSITORY, connection_fields
 from tests.world import STORES, World, routes_file, wait_until
 
 ROUTE = {
+    "runner": "spark",
     "limits": {"batch_rows": 20_000, "slice_rows": 5_000},
     "retries": {"attempts": 6, "delay_seconds": 1, "backoff": 1.0, "max_delay_seconds": 1},
 }

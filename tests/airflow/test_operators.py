@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,8 +22,10 @@ from relaybox.airflow.transfer_operator import HopTransferOperator
 from relaybox.errors import StoreUnreachable
 from relaybox.local.clusters import find_free_port
 from relaybox.routes import Hop
+from relaybox.runners import BatchTooLarge, ThreadRunner
+from relaybox.transfer import transfer_hop
 from tests.airflow.conftest import REPOSITORY
-from tests.world import World
+from tests.world import World, wait_until
 
 SPARK_SUBMIT = """\
 #!/bin/sh
@@ -84,6 +87,11 @@ def transfer(world: World, hop: Hop, *, try_number: int = 1) -> tuple[dict[str, 
     return execute(operator, try_number=try_number)
 
 
+def by_spark(world: World) -> Hop:
+    """The first hop, of a route whose runner is spark."""
+    return replace(world.first_hop, runner="spark")
+
+
 def settle(world: World, hop: Hop) -> tuple[dict[str, int], OutletEventAccessors]:
     """Executes the confirm task of a hop; returns its XCom and its asset events."""
     return execute(HopSettleOperator(task_id="settle", route=world.route, hop=hop, outlets=[settled_asset(hop)]), try_number=1)
@@ -115,7 +123,7 @@ def test_a_retry_that_finds_nothing_left_succeeds(connected: World, spark_submit
 def test_work_starts_the_spark_application(connected: World, spark_submit: SparkSubmit) -> None:
     """In client mode, with the hop's name and who recorded it, and Spark's own noise turned off."""
     connected.send("one")
-    transfer(connected, connected.first_hop)
+    transfer(connected, by_spark(connected))
     arguments = spark_submit.arguments
     application = arguments.index(str(REPOSITORY / "spark_apps" / "transfer.py"))
     assert arguments[application + 1 :] == ["--hop", "flights/1", "--recorded-by", "{{ dag.dag_id }} {{ run_id }}"]
@@ -128,7 +136,7 @@ def test_work_starts_the_spark_application(connected: World, spark_submit: Spark
 def test_the_driver_gets_credentials_by_file_and_nothing_of_airflow(connected: World, spark_submit: SparkSubmit) -> None:
     """Its hop's two stores only; no password in its arguments or environment; the file is gone with the task."""
     connected.send("one")
-    transfer(connected, connected.first_hop)
+    transfer(connected, by_spark(connected))
     passwords = {json.loads(os.environ[f"AIRFLOW_CONN_RELAYBOX_{store}"])["password"] for store in ("AIRLINE", "HUB")}
     services = (spark_submit.notes / "services").read_text()
     assert [line for line in services.splitlines() if line.startswith("[")] == ["[airline]", "[hub]"]
@@ -148,7 +156,7 @@ def test_the_drivers_exit_code_decides_about_a_retry(
     connected.send("one")
     spark_submit.ends_with(code)
     with pytest.raises(AirflowException) as failed:
-        transfer(connected, connected.first_hop)
+        transfer(connected, by_spark(connected))
     assert DriverExitPolicy().evaluate(failed.value, 1, 5).action is action
 
 
@@ -185,8 +193,68 @@ def test_a_missing_connection_fails_at_once(
     connected.send("one")
     monkeypatch.delenv(f"AIRFLOW_CONN_{connection}")
     with pytest.raises(AirflowFailException, match=f"`{connection.lower()}`.*Add the connection in Airflow"):
-        transfer(connected, connected.first_hop)
+        transfer(connected, by_spark(connected))
     assert not spark_submit.was_called
+
+
+def test_a_small_backlog_is_moved_by_the_task_itself(connected: World, spark_submit: SparkSubmit) -> None:
+    """Of a route whose runner is auto, the default: the same protocol, the same event, no JVM, and no Spark connection asked for."""
+    connected.send("one", "two")
+    numbers, events = transfer(connected, connected.first_hop)
+    assert numbers == {"batch": 1, "position": 2}
+    assert events[log_asset(connected.first_hop)].extra == numbers
+    assert connected.payloads() == ["one", "two"]
+    assert connected.value("airline", "select recorded_by from relaybox.confirmation") == "a_dag a_run"
+    assert not spark_submit.was_called
+
+
+@pytest.mark.parametrize(("waiting", "starts_spark"), [(9, False), (10, True)])
+def test_spark_starts_from_so_many_rows(connected: World, spark_submit: SparkSubmit, waiting: int, starts_spark: bool) -> None:
+    """`limits.spark_from_rows` of the route; a batch that somebody planned and left counts like rows that no batch holds yet."""
+    hop = few_rows_for_spark(connected)
+    connected.send_many(waiting - 3)
+    leave_a_planned_batch(connected)
+    connected.send_many(3)
+    transfer(connected, hop)
+    assert spark_submit.was_called is starts_spark
+    assert len(connected.payloads()) == (0 if starts_spark else waiting)
+
+
+def test_a_large_batch_that_comes_while_threads_linger_is_left_to_spark(connected: World, spark_submit: SparkSubmit) -> None:
+    """It is planned already: the application resumes it, as any batch that was left."""
+    hop = few_rows_for_spark(connected)
+    hop = replace(hop, limits=replace(hop.limits, linger_seconds=60))
+    connected.send("one")
+    sender = threading.Thread(
+        target=lambda: (wait_until(lambda: connected.payloads() == ["one"], "moved"), connected.send_many(10))
+    )
+    sender.start()
+    numbers, _ = transfer(connected, hop)
+    sender.join()
+    assert spark_submit.was_called
+    assert numbers == {"batch": 2, "position": 11}
+    assert connected.payloads() == ["one"]
+    connected.transfer()
+    assert connected.positions() == list(range(1, 12))
+    assert connected.value("airline", "select count(*) from relaybox.batch") == 2
+
+
+def test_a_route_may_do_without_spark(connected: World, spark_submit: SparkSubmit) -> None:
+    """`runner: threads`: however much waits."""
+    connected.send_many(11)
+    transfer(connected, replace(few_rows_for_spark(connected), runner="threads"))
+    assert not spark_submit.was_called
+    assert len(connected.payloads()) == 11
+
+
+def few_rows_for_spark(world: World) -> Hop:
+    """The first hop, of a route whose runner is auto, with Spark for ten rows and more."""
+    return replace(world.first_hop, limits=replace(world.first_hop.limits, spark_from_rows=10))
+
+
+def leave_a_planned_batch(world: World) -> None:
+    with pytest.raises(BatchTooLarge):
+        transfer_hop(world.first_hop, ThreadRunner(below_rows=1), recorded_by="somebody")
 
 
 def test_g7_the_confirm_tasks_settle_from_the_end_to_the_origin(connected: World) -> None:

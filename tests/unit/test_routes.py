@@ -50,8 +50,10 @@ def test_smallest_file_gets_every_default(tmp_path: Path) -> None:
     assert routes.store("hub") == Store("hub", service="hub", connection="relaybox_hub")
     assert route.topics == ("flights",)
     assert [store.name for store in route.path] == ["airline", "hub", "analytics"]
-    assert route.policy == "cascade"
-    assert route.limits == Limits(batch_rows=1_000_000, slice_rows=100_000, slice_timeout_seconds=900, linger_seconds=0)
+    assert (route.policy, route.runner) == ("cascade", "auto")
+    assert route.limits == Limits(
+        batch_rows=1_000_000, slice_rows=100_000, slice_timeout_seconds=900, linger_seconds=0, spark_from_rows=50_000
+    )
     assert route.retries == Retries(attempts=5, delay_seconds=10, backoff=2.0, max_delay_seconds=300)
     assert routes.path == tmp_path / "relaybox.yaml"
 
@@ -82,15 +84,16 @@ def test_written_values_replace_defaults(tmp_path: Path) -> None:
             topics: [x, y.z, 2026-11-21]
             path: [a, b]
             policy: received
-            limits: {batch_rows: 500, slice_rows: 50, slice_timeout_seconds: 7, linger_seconds: 3}
+            runner: threads
+            limits: {batch_rows: 500, slice_rows: 50, slice_timeout_seconds: 7, linger_seconds: 3, spark_from_rows: 9}
             retries: {attempts: 2, delay_seconds: 4, backoff: 3, max_delay_seconds: 8}
         """,
     )
     hop = routes.hop("r/1")
     assert hop.source == Store("a", service="db-a", connection="Conn.A")
     assert hop.destination == Store("b", service="b", connection="relaybox_b")
-    assert (hop.topics, hop.policy) == (("x", "y.z", "2026-11-21"), "received")
-    assert hop.limits == Limits(batch_rows=500, slice_rows=50, slice_timeout_seconds=7, linger_seconds=3)
+    assert (hop.topics, hop.policy, hop.runner) == (("x", "y.z", "2026-11-21"), "received", "threads")
+    assert hop.limits == Limits(batch_rows=500, slice_rows=50, slice_timeout_seconds=7, linger_seconds=3, spark_from_rows=9)
     assert hop.retries == Retries(attempts=2, delay_seconds=4, backoff=3.0, max_delay_seconds=8)
 
 
@@ -111,7 +114,7 @@ def test_empty_route_is_told_what_it_needs(tmp_path: Path) -> None:
     assert problems(tmp_path, f"{SMALLEST}  next:\n  last: 5\n") == [
         "9: routes.next.path: missing; expected a list of two or more stores",
         "9: routes.next.topics: missing; expected a list of one or more topics",
-        "10: routes.last: got 5; expected a section with the keys topics, path, policy, integrity, limits, retries",
+        "10: routes.last: got 5; expected a section with the keys topics, path, policy, integrity, runner, limits, retries",
     ]
 
 
@@ -176,7 +179,7 @@ def test_example_shows_every_key_and_every_default(tmp_path: Path) -> None:
     example, smallest = load_routes(EXAMPLE), load(tmp_path, SMALLEST)
     assert example.route("flights") == smallest.route("flights")
     assert document["stores"]["airline"].keys() == {"service", "connection"}
-    assert document["routes"]["flights"].keys() == {"topics", "path", "policy", "integrity", "limits", "retries"}
+    assert document["routes"]["flights"].keys() == {"topics", "path", "policy", "integrity", "runner", "limits", "retries"}
     assert document["routes"]["flights"]["limits"].keys() == Limits.__dataclass_fields__.keys()
     assert document["routes"]["flights"]["retries"].keys() == Retries.__dataclass_fields__.keys()
 
@@ -217,7 +220,7 @@ routes:
         "11: routes.flights.limits.linger_seconds: got 3601; expected a whole number from 0 to 3600",
         (
             "11: routes.flights.limits.slice_timeout: unknown key. Did you mean slice_timeout_seconds? "
-            "Known: batch_rows, linger_seconds, slice_rows, slice_timeout_seconds"
+            "Known: batch_rows, linger_seconds, slice_rows, slice_timeout_seconds, spark_from_rows"
         ),
         "12: routes.flights.retries.max_delay_seconds: got 19; expected at least delay_seconds, which is 20",
         "13: routes.second.path: missing; expected a list of two or more stores",
@@ -260,8 +263,14 @@ routes:
             'policy: got "processed"; expected a policy; processed is not yet available. Known: received, cascade',
         ),
         ("policy: [received]", "policy: got a list of 1; expected a text, the name of a policy"),
-        ("order: fifo", "order: unknown key. Known: integrity, limits, path, policy, retries, topics"),
-        ("<<: {}", '"<<": unknown key. Known: integrity, limits, path, policy, retries, topics'),
+        (
+            "runner: sparks",
+            'runner: got "sparks"; expected auto, spark or threads. Did you mean spark? Known: auto, spark, threads',
+        ),
+        ("runner: 2", "runner: got 2; expected a text, auto, spark or threads"),
+        ("limits: {spark_from_rows: 0}", "limits.spark_from_rows: got 0; expected a whole number from 1 to 1000000000"),
+        ("order: fifo", "order: unknown key. Known: integrity, limits, path, policy, retries, runner, topics"),
+        ("<<: {}", '"<<": unknown key. Known: integrity, limits, path, policy, retries, runner, topics'),
     ],
 )
 def test_value_against_its_rule(tmp_path: Path, line: str, problem: str) -> None:
@@ -467,7 +476,7 @@ def test_tags_build_nothing(tmp_path: Path) -> None:
         "3: stores.hub: " + refused.format("set"),
         "7: routes.flights.topics: " + refused.format("python/object/apply:os.system"),
         "9: routes.flights.order: " + refused.format("bool"),
-        "9: routes.flights.order: unknown key. Known: integrity, limits, path, policy, retries, topics",
+        "9: routes.flights.order: unknown key. Known: integrity, limits, path, policy, retries, runner, topics",
     ]
 
 

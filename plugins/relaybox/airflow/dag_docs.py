@@ -30,8 +30,9 @@ Moves the messages of hop **{hop.name}** from {reads} to its log in **{destinati
 ### What it does
 
 1. Looks whether anything waits. If not, the task is *skipped*; that is the normal end of a quiet run.
-2. Starts Spark, which plans a batch at {source}, copies its slices, publishes it at {destination}, confirms it at
-   {source}, and goes on until nothing is left. The log has a line for each: batch, positions, rows, rows per second.
+2. {_mover(hop)}
+   It plans a batch at {source}, copies its slices, publishes it at {destination}, confirms it at {source}, and goes on until
+   nothing is left{_lingering(hop)}. The log has a line for each: batch, positions, rows, rows per second.
 3. Its success says that the log grew, and wakes what reads it.
 
 It is started by new messages (a look at {source} every second), and every five minutes in any case (`{FALLBACK_CRON}`).
@@ -49,6 +50,17 @@ The last lines of the log say what is wrong, where, and what to do next.
 In a terminal: `relaybox status` shows the lag of the hop, `relaybox verify {hop.route}` proves what arrived.
 
 {_BUTTONS}"""
+
+
+def _mover(hop: Hop) -> str:
+    if hop.runner == "auto":
+        return f"Moves fewer than {hop.limits.spark_from_rows:,} waiting messages by itself, and starts Spark for more."
+    return "Moves them by itself." if hop.runner == "threads" else "Starts Spark."
+
+
+def _lingering(hop: Hop) -> str:
+    seconds = hop.limits.linger_seconds
+    return f" and nothing came for {seconds} s" if seconds else ""
 
 
 def confirm_doc(route: Route, hop: Hop) -> str:

@@ -13,11 +13,15 @@ from relaybox.schema import open_store
 
 @dataclass(frozen=True)
 class HopState:
-    """Whether anything waits to be moved, and the newest planned batch (0: none) with its last position."""
+    """Whether anything waits to be moved, the newest planned batch (0: none) with its last position, and how many rows wait.
+
+    Rows wait while no batch holds them, or while theirs is not confirmed.
+    """
 
     has_work: bool
     batch: int
     position: int
+    waiting_count: int
 
 
 def read_hop_state(hop: Hop) -> HopState:
@@ -32,7 +36,13 @@ def read_hop_state(hop: Hop) -> HopState:
         store_errors(hop.source.name, f"looking at hop {hop.name}"),
         source.cursor() as cursor,
     ):
-        cursor.execute("select relaybox.hop_has_work(hop), batch, position from relaybox.hop_out where hop = %s", (hop.name,))
+        cursor.execute(
+            """
+            select relaybox.hop_has_work(h.hop), h.batch, h.position, s.waiting_count + s.planned_position - s.received_position
+            from relaybox.hop_out h, relaybox.sending_state(h.hop) s where h.hop = %s
+            """,
+            (hop.name,),
+        )
         row = cursor.fetchone()
     if row is None:
         raise UnknownHop(f"store {hop.source.name}: it does not know hop {hop.name}.", next_step="Run: relaybox init")

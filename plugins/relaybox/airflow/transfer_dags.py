@@ -24,7 +24,7 @@ def _transfer_dag(routes: Routes, route: Route, hop: Hop) -> DAG:
     with DAG(
         transfer_dag_id(hop),
         dag_display_name=transfer_title(hop),
-        description=f"Moves the messages of hop {hop.name} with Spark",
+        description=f"Moves the messages of hop {hop.name}",
         doc_md=transfer_doc(route, hop),
         schedule=AssetOrTimeSchedule(timetable=fallback_timetable(), assets=[reads]),
         **dag_options(hop),

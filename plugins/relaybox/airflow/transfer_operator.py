@@ -15,19 +15,28 @@ from relaybox.airflow.hop_state import HopState, read_hop_state
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.driver_options import driver_java_options
+from relaybox.events import emit
 from relaybox.parents import child_dies_with_parent
 from relaybox.routes import Hop
+from relaybox.runners import BatchTooLarge, ThreadRunner
+from relaybox.transfer import transfer_hop
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class HopTransferOperator(SparkSubmitOperator):
-    """Runs a hop with spark-submit until it is empty, or skips when there is nothing to move.
+LINGER_AT_MOST_SECONDS = 600.0
+"""As in a Spark application: then the task ends, and a new one starts if messages still come."""
 
-    Looking first costs milliseconds, a Spark application that finds nothing costs ten seconds. The driver runs beside the
-    task (client mode): it reads its credentials from a service file that exists while it runs, sees nothing of Airflow's
-    environment, and dies with the task. Safe to run, kill, clear or run twice at any time: the protocol does not lean on Airflow.
+
+class HopTransferOperator(SparkSubmitOperator):
+    """Runs a hop until it is empty, or skips when there is nothing to move.
+
+    Looking first costs milliseconds, a Spark application that finds nothing costs ten seconds. What is little is moved by threads of
+    the task itself, what is much by spark-submit: the route's `runner` and `limits.spark_from_rows` decide. The protocol is the same.
+    The driver of Spark runs beside the task (client mode): it reads its credentials from a service file that exists while it runs,
+    sees nothing of Airflow's environment, and dies with the task. Safe to run, kill, clear or run twice at any time: the protocol
+    does not lean on Airflow.
     """
 
     def __init__(self, *, hop: Hop, application: str, route_file: Path, **kwargs: Any) -> None:
@@ -47,12 +56,44 @@ class HopTransferOperator(SparkSubmitOperator):
         with terminal_errors_fail_at_once(), service_file((self.hop.source, self.hop.destination)):
             state = read_hop_state(self.hop)
             if state.has_work:
-                self._run_driver()
+                self._move(context, state.waiting_count)
                 state = read_hop_state(self.hop)
             elif context["ti"].try_number == 1 or state.batch == 0:
                 raise AirflowSkipException(f"hop {self.hop.name}: nothing to move")
             # else an earlier try moved it all and could not say so: this one wakes the next hop
             return self._announce(context, state)
+
+    def on_kill(self) -> None:
+        """Ends Spark, if it was started; threads end with the task's process."""
+        if self._hook is not None:
+            super().on_kill()
+
+    def _move(self, context: Context, waiting_count: int) -> None:
+        runner = self._choose_runner(waiting_count)
+        emit("runner_chosen", hop=self.hop.name, runner=runner, waiting=waiting_count)
+        if runner == "threads":
+            try:
+                self._run_threads(context)
+            except BatchTooLarge as left:
+                emit("runner_chosen", hop=self.hop.name, runner="spark", reason=left)
+            else:
+                return
+        self._run_driver()
+
+    def _choose_runner(self, waiting_count: int) -> str:
+        if self.hop.runner != "auto":
+            return self.hop.runner
+        return "spark" if waiting_count >= self.hop.limits.spark_from_rows else "threads"
+
+    def _run_threads(self, context: Context) -> None:
+        """Raises BatchTooLarge when, while it lingers, a batch comes that Spark is to move."""
+        transfer_hop(
+            self.hop,
+            ThreadRunner(below_rows=self.hop.limits.spark_from_rows if self.hop.runner == "auto" else None),
+            recorded_by=f"{context['ti'].dag_id} {context['ti'].run_id}",
+            linger_seconds=self.hop.limits.linger_seconds,
+            linger_at_most_seconds=LINGER_AT_MOST_SECONDS,
+        )
 
     def _run_driver(self) -> None:
         BaseHook.get_connection(self._conn_id)  # without it the hook would quietly submit to YARN

@@ -40,6 +40,7 @@ _ROUTES = {
             "topics": [TOPIC],
             "path": list(STORES),
             "policy": "cascade",
+            "runner": "spark",
             "limits": {"linger_seconds": 5},  # one Spark application per hop moves the whole year
             "retries": {"delay_seconds": 2},  # Airflow may start a task before it can serve it
         }
