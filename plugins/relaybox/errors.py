@@ -60,11 +60,7 @@ class UnknownMessage(Terminal):
 
 
 class HopChanged(Terminal):
-    """relaybox.yaml gives a registered hop another path."""
-
-
-class SenderRefused(Terminal):
-    """A declaration of a sender, an epoch or an index that its store refuses."""
+    """relaybox.yaml gives a registered hop another path, or a stream that delivered already another order."""
 
 
 class HistoryLost(Terminal):

@@ -23,6 +23,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from relaybox.errors import ConfigurationError
 from relaybox.route_file import SMALLEST_FILE, RouteFile
 from relaybox.route_problems import Location, Problem, report, show, show_name, suggest
+from relaybox.stream_rules import FRAGMENTS, HOLDBACK_ROWS, MESSAGE_ID_WINDOW, ORDERS, stream_contradictions
 
 POLICIES = ("received", "cascade")
 INTEGRITIES = ("count", "checksum")
@@ -105,6 +106,14 @@ def _runner(value: object) -> str:
     return value
 
 
+def _order(value: object) -> str:
+    if not isinstance(value, str):
+        raise _broken("a text, the name of an order")
+    if value not in ORDERS:
+        raise _broken(f"an order. {suggest(value, ORDERS)}")
+    return value
+
+
 def _whole_number(default: int, low: int, high: int) -> Any:
     return Field(default=default, ge=low, le=high, description=f"a whole number from {low} to {high}")
 
@@ -131,6 +140,8 @@ class LimitsRules(_Rules):
     slice_timeout_seconds: int = _whole_number(900, 1, _DAY_SECONDS)
     linger_seconds: int = _whole_number(0, 0, 3_600)
     spark_from_rows: int = _whole_number(50_000, 1, 1_000_000_000)
+    holdback_rows: int = _whole_number(HOLDBACK_ROWS, 1, 1_000_000)
+    fragments: int = _whole_number(FRAGMENTS, 100, 100_000_000)
 
     @field_validator("slice_rows")
     @classmethod
@@ -164,6 +175,9 @@ class RouteRules(_Rules):
     policy: Annotated[str, PlainValidator(_policy)] = "cascade"
     integrity: Annotated[str, PlainValidator(_integrity)] = "count"
     runner: Annotated[str, PlainValidator(_runner)] = "auto"
+    order: Annotated[str, PlainValidator(_order)] = "none"
+    stream: Name | None = None
+    message_id_window: int = _whole_number(MESSAGE_ID_WINDOW, 0, 1_000_000)
     limits: Annotated[LimitsRules, _section(", ".join(LimitsRules.model_fields))] = LimitsRules()
     retries: Annotated[RetriesRules, _section(", ".join(RetriesRules.model_fields))] = RetriesRules()
 
@@ -227,6 +241,7 @@ def _contradictions(document: object) -> Iterator[Problem]:
         for index, topic, first in _repeats(topics):
             text = f"got {show(topic)}, which is at [{first}] too; expected each topic once"
             yield Problem(("routes", name, "topics", index), text)
+    yield from stream_contradictions(routes)
 
 
 def _path_contradictions(location: Location, path: object, stores: dict[str, object]) -> Iterator[Problem]:
@@ -239,6 +254,8 @@ def _path_contradictions(location: Location, path: object, stores: dict[str, obj
             text = f"got {show(store)}; expected a store of this file"
             yield Problem((*location, index), text, unknown=store, known=stores)
     for index, store, first in _repeats(path):
+        if index == 1:  # a local hop: from the outbox of the first store into a log of the same store
+            continue
         yield Problem((*location, index), f"got {show(store)}, which is at [{first}] too; expected a path without a loop")
 
 

@@ -26,10 +26,13 @@ routes:
 | key | default | rule |
 |---|---|---|
 | `topics` | | one or more, each once |
-| `path` | | two or more stores of this file, each once: a loop would carry a message round for ever |
+| `path` | | two or more stores of this file, each once: a loop would carry a message round for ever; see local hops |
 | `policy` | `cascade` | a batch is settled when the next store has it (`received`), or the next hop settled it (`cascade`) |
 | `integrity` | `count` | what a slice is checked by when it arrives: its number of rows (`count`), or their content too (`checksum`) |
 | `runner` | `auto` | who moves under Airflow: the task (`threads`), Spark (`spark`), or as `limits.spark_from_rows` says (`auto`) |
+| `order` | `none` | what consumers can rely on: `none`, `fifo`, `causal` or `total`; see streams |
+| `stream` | the route's name | the name that consumers read by, a name like a route's; only causal routes may share one |
+| `message_id_window` | 0 | 0 to 1000000: a message whose `message_id` stood within so many positions before it is a duplicate; 0: none is |
 
 **`routes.<route>.limits`**
 
@@ -40,6 +43,8 @@ routes:
 | `slice_timeout_seconds` | 900 | 1 to 86400: how long one try at a slice may take |
 | `linger_seconds` | 0 | 0 to 3600: how long an empty hop waits for more messages before the transfer ends |
 | `spark_from_rows` | 50000 | 1 to 1000000000: with `runner: auto`, so many waiting messages are worth the start of a Spark application |
+| `holdback_rows` | 10000 | 1 to 1000000: how many messages of one sender a store holds back until a gap fills; then that sender waits |
+| `fragments` | 1000000 | 100 to 100000000: how many pieces the set of one sender's indexes may fall into; then that sender waits |
 
 **`routes.<route>.retries`**, of the tasks of its hops
 
@@ -50,13 +55,31 @@ routes:
 | `backoff` | 2.0 | 1 to 10: each delay is so many times the one before |
 | `max_delay_seconds` | 300 | `delay_seconds` to 86400: no delay is longer; at least `delay_seconds` by default |
 
-Store and route names are a small letter and up to 29 more of `a-z 0-9 _ -`; topics are 1 to 48 of `a-z 0-9 _ . -`; services
+**Local hops.** Only the first store of a path may stand twice in it: `[hub, hub]`, `[hub, hub, analytics]`. The first hop then
+leads from the outbox of `hub` into a log of `hub`, for consumers beside the producers.
+
+**Streams.** A stream is what consumers read in each store that a route arrives in: the messages of its log without duplicates,
+each sender's in its order (`fifo`), none before one that its sender had seen (`causal`), or in one sequence for all stores
+(`total`). Causal order needs every message of a group wherever one of them is read. So causal routes from several stores share
+a stream, its topics, window and limits, and each origin must reach each store that one of them arrives in, exactly once:
+
+```yaml
+routes:
+  chat-a: {topics: [chat], path: [a, a], order: causal, stream: chat}
+  chat-a-b: {topics: [chat], path: [a, b], order: causal, stream: chat}
+  chat-b: {topics: [chat], path: [b, b], order: causal, stream: chat}
+  chat-b-a: {topics: [chat], path: [b, a], order: causal, stream: chat}
+```
+
+A `total` route has one sequencer, its first log, so no other route may carry one of its topics.
+
+Store, route and stream names are a small letter and up to 29 more of `a-z 0-9 _ -`; topics are 1 to 48 of `a-z 0-9 _ . -`; services
 and connections are 1 to 63 of `A-Z a-z 0-9 _ . -`, the first a letter or a digit. Durations are whole seconds. A store,
 `limits` or `retries` with nothing behind it has all its defaults.
 
 The file is YAML in UTF-8, at most 1 MiB, 16 levels and 50,000 keys and values, each alias counted as a copy. Unknown keys, keys
 written twice and tags are refused; `<<` is a key like any other. Two routes may share stores, hops and topics: each hop has
-a log of its own.
+a log of its own. Streams set the bounds to that.
 """
 
 import os
@@ -89,6 +112,8 @@ class Limits:
     slice_timeout_seconds: int
     linger_seconds: int
     spark_from_rows: int
+    holdback_rows: int
+    fragments: int
 
 
 @dataclass(frozen=True)
@@ -109,6 +134,8 @@ class Hop:
         name: the route's name and the hop's number: `flights/1`. Always matches `[a-z0-9_-]+/[0-9]+`.
         upstream: the hop whose log this one reads; None: it reads the outbox of `source`.
         downstream: the hop that reads this one's log; None: it is the route's last.
+        origin: the first store of the route, where its messages are sent.
+        stream: what consumers read the hop's log as, at its destination, in this order.
     """
 
     name: str
@@ -116,12 +143,16 @@ class Hop:
     number: int
     source: Store
     destination: Store
+    origin: Store
     topics: tuple[str, ...]
     upstream: str | None
     downstream: str | None
     policy: str
     integrity: str
     runner: str
+    order: str
+    stream: str
+    message_id_window: int
     limits: Limits
     retries: Retries
 
@@ -136,6 +167,9 @@ class Route:
     policy: str
     integrity: str
     runner: str
+    order: str
+    stream: str
+    message_id_window: int
     limits: Limits
     retries: Retries
     hops: tuple[Hop, ...]
@@ -210,6 +244,9 @@ def _route(name: str, rules: RouteRules, stores: Mapping[str, Store]) -> Route:
         policy=rules.policy,
         integrity=rules.integrity,
         runner=rules.runner,
+        order=rules.order,
+        stream=rules.stream or name,
+        message_id_window=rules.message_id_window,
         limits=_limits(rules),
         retries=_retries(rules),
         hops=(),
@@ -225,6 +262,8 @@ def _limits(rules: RouteRules) -> Limits:
         slice_timeout_seconds=limits.slice_timeout_seconds,
         linger_seconds=limits.linger_seconds,
         spark_from_rows=limits.spark_from_rows,
+        holdback_rows=limits.holdback_rows,
+        fragments=limits.fragments,
     )
 
 
@@ -251,12 +290,16 @@ def _hop(route: Route, number: int, source: Store, destination: Store) -> Hop:
         number=number,
         source=source,
         destination=destination,
+        origin=route.path[0],
         topics=route.topics,
         upstream=f"{route.name}/{number - 1}" if number > 1 else None,
-        downstream=f"{route.name}/{number + 1}" if destination != route.path[-1] else None,
+        downstream=f"{route.name}/{number + 1}" if number + 1 < len(route.path) else None,
         policy=route.policy,
         integrity=route.integrity,
         runner=route.runner,
+        order=route.order,
+        stream=route.stream,
+        message_id_window=route.message_id_window,
         limits=route.limits,
         retries=route.retries,
     )

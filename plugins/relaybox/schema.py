@@ -123,7 +123,7 @@ def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMEN
         StoreUnusable: a standby, a wrong encoding, fsync off, or missing rights.
         SchemaTooNew: made by a newer Relaybox; nothing was changed.
         ConfigurationError: this database is another store already.
-        HopChanged: a registered hop got another path.
+        HopChanged: a registered hop got another path, or a stream that delivered already another order.
     """
     with closing(connect(store.service, application_name="relaybox init")) as connection:
         _require_usable(connection, store.name)
@@ -238,11 +238,24 @@ def _drop_functions(cursor: Any) -> None:
 def _register_hops(cursor: Any, store: Store, routes: Routes) -> Iterator[tuple[str, str]]:
     for hop in routes.hops:
         if hop.destination == store:
-            cursor.execute("select registered from relaybox.register_hop_in(%s, %s)", (hop.name, hop.source.name))
-            yield f"{hop.name} in", "registered" if one_row(cursor)[0] else "unchanged"
+            yield f"{hop.name} in", _register_hop_in(cursor, hop)
     for hop in routes.hops:
         if hop.source == store:
             yield f"{hop.name} out", _register_hop_out(cursor, hop)
+
+
+def _register_hop_in(cursor: Any, hop: Hop) -> str:
+    cursor.execute("select registered from relaybox.register_hop_in(%s, %s)", (hop.name, hop.source.name))
+    registered = one_row(cursor)[0]
+    cursor.execute(
+        "select relaybox.register_stream(%s, %s, %s, %s, %s, %s, %s)",
+        (
+            *(hop.name, hop.stream, hop.origin.name, hop.order, hop.message_id_window),
+            *(hop.limits.holdback_rows, hop.limits.fragments),
+        ),
+    )
+    stream = str(one_row(cursor)[0])
+    return "registered" if registered else stream
 
 
 def _register_hop_out(cursor: Any, hop: Hop) -> str:

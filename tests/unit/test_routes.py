@@ -11,6 +11,7 @@ from relaybox.errors import ConfigurationError
 from relaybox.routes import Limits, Retries, Routes, Store, load_routes
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "relaybox.yaml"
+KNOWN = "Known: integrity, limits, message_id_window, order, path, policy, retries, runner, stream, topics"
 SMALLEST = """\
 stores:
   airline: {}
@@ -51,8 +52,15 @@ def test_smallest_file_gets_every_default(tmp_path: Path) -> None:
     assert route.topics == ("flights",)
     assert [store.name for store in route.path] == ["airline", "hub", "analytics"]
     assert (route.policy, route.runner) == ("cascade", "auto")
+    assert (route.order, route.stream, route.message_id_window) == ("none", "flights", 0)
     assert route.limits == Limits(
-        batch_rows=1_000_000, slice_rows=100_000, slice_timeout_seconds=900, linger_seconds=0, spark_from_rows=50_000
+        batch_rows=1_000_000,
+        slice_rows=100_000,
+        slice_timeout_seconds=900,
+        linger_seconds=0,
+        spark_from_rows=50_000,
+        holdback_rows=10_000,
+        fragments=1_000_000,
     )
     assert route.retries == Retries(attempts=5, delay_seconds=10, backoff=2.0, max_delay_seconds=300)
     assert routes.path == tmp_path / "relaybox.yaml"
@@ -71,6 +79,8 @@ def test_path_becomes_a_chain_of_hops(tmp_path: Path) -> None:
     for hop in route.hops:
         assert (hop.route, hop.topics, hop.policy) == (route.name, route.topics, route.policy)
         assert (hop.limits, hop.retries) == (route.limits, route.retries)
+        assert (hop.order, hop.stream, hop.message_id_window) == (route.order, route.stream, route.message_id_window)
+        assert hop.origin == routes.store("airline")
 
 
 def test_written_values_replace_defaults(tmp_path: Path) -> None:
@@ -85,7 +95,12 @@ def test_written_values_replace_defaults(tmp_path: Path) -> None:
             path: [a, b]
             policy: received
             runner: threads
-            limits: {batch_rows: 500, slice_rows: 50, slice_timeout_seconds: 7, linger_seconds: 3, spark_from_rows: 9}
+            order: fifo
+            stream: all-of-r
+            message_id_window: 1000000
+            limits:
+              {batch_rows: 500, slice_rows: 50, slice_timeout_seconds: 7, linger_seconds: 3, spark_from_rows: 9,
+               holdback_rows: 1, fragments: 100}
             retries: {attempts: 2, delay_seconds: 4, backoff: 3, max_delay_seconds: 8}
         """,
     )
@@ -93,7 +108,16 @@ def test_written_values_replace_defaults(tmp_path: Path) -> None:
     assert hop.source == Store("a", service="db-a", connection="Conn.A")
     assert hop.destination == Store("b", service="b", connection="relaybox_b")
     assert (hop.topics, hop.policy, hop.runner) == (("x", "y.z", "2026-11-21"), "received", "threads")
-    assert hop.limits == Limits(batch_rows=500, slice_rows=50, slice_timeout_seconds=7, linger_seconds=3, spark_from_rows=9)
+    assert (hop.order, hop.stream, hop.message_id_window) == ("fifo", "all-of-r", 1_000_000)
+    assert hop.limits == Limits(
+        batch_rows=500,
+        slice_rows=50,
+        slice_timeout_seconds=7,
+        linger_seconds=3,
+        spark_from_rows=9,
+        holdback_rows=1,
+        fragments=100,
+    )
     assert hop.retries == Retries(attempts=2, delay_seconds=4, backoff=3.0, max_delay_seconds=8)
 
 
@@ -114,7 +138,10 @@ def test_empty_route_is_told_what_it_needs(tmp_path: Path) -> None:
     assert problems(tmp_path, f"{SMALLEST}  next:\n  last: 5\n") == [
         "9: routes.next.path: missing; expected a list of two or more stores",
         "9: routes.next.topics: missing; expected a list of one or more topics",
-        "10: routes.last: got 5; expected a section with the keys topics, path, policy, integrity, runner, limits, retries",
+        (
+            "10: routes.last: got 5; expected a section with the keys topics, path, policy, integrity, runner, order, stream, "
+            "message_id_window, limits, retries"
+        ),
     ]
 
 
@@ -179,7 +206,9 @@ def test_example_shows_every_key_and_every_default(tmp_path: Path) -> None:
     example, smallest = load_routes(EXAMPLE), load(tmp_path, SMALLEST)
     assert example.route("flights") == smallest.route("flights")
     assert document["stores"]["airline"].keys() == {"service", "connection"}
-    assert document["routes"]["flights"].keys() == {"topics", "path", "policy", "integrity", "runner", "limits", "retries"}
+    assert document["routes"]["flights"].keys() == {
+        "topics", "path", "policy", "integrity", "runner", "order", "stream", "message_id_window", "limits", "retries",
+    }  # fmt: skip
     assert document["routes"]["flights"]["limits"].keys() == Limits.__dataclass_fields__.keys()
     assert document["routes"]["flights"]["retries"].keys() == Retries.__dataclass_fields__.keys()
 
@@ -220,7 +249,7 @@ routes:
         "11: routes.flights.limits.linger_seconds: got 3601; expected a whole number from 0 to 3600",
         (
             "11: routes.flights.limits.slice_timeout: unknown key. Did you mean slice_timeout_seconds? "
-            "Known: batch_rows, linger_seconds, slice_rows, slice_timeout_seconds, spark_from_rows"
+            "Known: batch_rows, fragments, holdback_rows, linger_seconds, slice_rows, slice_timeout_seconds, spark_from_rows"
         ),
         "12: routes.flights.retries.max_delay_seconds: got 19; expected at least delay_seconds, which is 20",
         "13: routes.second.path: missing; expected a list of two or more stores",
@@ -269,8 +298,18 @@ routes:
         ),
         ("runner: 2", "runner: got 2; expected a text, auto, spark or threads"),
         ("limits: {spark_from_rows: 0}", "limits.spark_from_rows: got 0; expected a whole number from 1 to 1000000000"),
-        ("order: fifo", "order: unknown key. Known: integrity, limits, path, policy, retries, runner, topics"),
-        ("<<: {}", '"<<": unknown key. Known: integrity, limits, path, policy, retries, runner, topics'),
+        ("order: totl", 'order: got "totl"; expected an order. Did you mean total? Known: causal, fifo, none, total'),
+        ("order: [fifo]", "order: got a list of 1; expected a text, the name of an order"),
+        ("order:", "order: got nothing; expected a text, the name of an order"),
+        ("stream: Flights", 'stream: got "Flights"; expected a name of 1 to 30 of a-z 0-9 _ -, the first a letter'),
+        ("message_id_window: -1", "message_id_window: got -1; expected a whole number from 0 to 1000000"),
+        ("message_id_window: 1000001", "message_id_window: got 1000001; expected a whole number from 0 to 1000000"),
+        ("limits: {holdback_rows: 0}", "limits.holdback_rows: got 0; expected a whole number from 1 to 1000000"),
+        ("limits: {holdback_rows: 1000001}", "limits.holdback_rows: got 1000001; expected a whole number from 1 to 1000000"),
+        ("limits: {fragments: 99}", "limits.fragments: got 99; expected a whole number from 100 to 100000000"),
+        ("limits: {fragments: 100000001}", "limits.fragments: got 100000001; expected a whole number from 100 to 100000000"),
+        ("lane: x", f"lane: unknown key. {KNOWN}"),
+        ("<<: {}", f'"<<": unknown key. {KNOWN}'),
     ],
 )
 def test_value_against_its_rule(tmp_path: Path, line: str, problem: str) -> None:
@@ -294,12 +333,28 @@ def test_key_written_twice_is_refused(tmp_path: Path) -> None:
         ("[hub, 5]", "path[1]: got 5; expected the name of a store"),
         ("[hub, {}]", "path[1]: got a section; expected the name of a store"),
         ("[hub, airline, hub]", 'path[2]: got "hub", which is at [0] too; expected a path without a loop'),
+        ("[hub, airline, airline]", 'path[2]: got "airline", which is at [1] too; expected a path without a loop'),
+        ("[hub, hub, hub]", 'path[2]: got "hub", which is at [0] too; expected a path without a loop'),
+        ("[hub, hub, airline, hub]", 'path[3]: got "hub", which is at [0] too; expected a path without a loop'),
     ],
 )
 def test_path_leads_from_store_to_store(tmp_path: Path, path: str, problem: str) -> None:
     """A path has two or more stores and no loop."""
     content = SMALLEST.replace("[airline, hub, analytics]", path)
     assert problems(tmp_path, content) == [f"8: routes.flights.{problem}"]
+
+
+@pytest.mark.parametrize("further", [[], ["analytics"]])
+def test_first_hop_may_be_local(tmp_path: Path, further: list[str]) -> None:
+    """From a store's outbox into a log of the same store, and from there on like any other log."""
+    route = load(tmp_path, SMALLEST.replace("[airline, hub, analytics]", str(["hub", "hub", *further]))).route("flights")
+    first, *others = route.hops
+    assert (first.name, first.source.name, first.destination.name, first.upstream) == ("flights/1", "hub", "hub", None)
+    assert first.downstream == ("flights/2" if further else None)
+    assert [(hop.source.name, hop.destination.name, hop.upstream, hop.downstream) for hop in others] == [
+        ("hub", store, "flights/1", None) for store in further
+    ]
+    assert {hop.origin.name for hop in route.hops} == {"hub"}
 
 
 HOSTILE_NAMES = [
@@ -476,7 +531,7 @@ def test_tags_build_nothing(tmp_path: Path) -> None:
         "3: stores.hub: " + refused.format("set"),
         "7: routes.flights.topics: " + refused.format("python/object/apply:os.system"),
         "9: routes.flights.order: " + refused.format("bool"),
-        "9: routes.flights.order: unknown key. Known: integrity, limits, path, policy, retries, runner, topics",
+        '9: routes.flights.order: got "maybe"; expected an order. Known: causal, fifo, none, total',
     ]
 
 

@@ -18,7 +18,10 @@ EXAMPLE = (Path(__file__).parents[2] / "docs" / "examples" / "relaybox.yaml").re
 DOCUMENT = yaml.safe_load(EXAMPLE)
 
 words = st.sampled_from(
-    ["airline", "hub", "analytics", "flights", "received", "cascade", "service", "limits", "topics", "path", "[key]"]
+    [
+        *("airline", "hub", "analytics", "flights", "received", "cascade", "service", "limits", "topics", "path", "[key]"),
+        *("order", "stream", "fifo", "causal", "total"),
+    ]
 )
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=60) | st.dates() | words
 values = st.recursive(
@@ -96,7 +99,10 @@ def assert_sound(routes: Routes) -> None:
     for hop in routes.hops:
         assert re.fullmatch(r"[a-z0-9_-]+/[0-9]+", hop.name)
         assert routes.hop(hop.name) == hop
-        assert hop.source != hop.destination
+        assert hop.source != hop.destination or hop.number == 1
+        assert hop.origin == routes.route(hop.route).path[0]
+        assert hop.order in ("none", "fifo", "causal", "total")
+        assert re.fullmatch(r"[a-z][a-z0-9_-]{0,29}", hop.stream)
         assert 1 <= hop.limits.slice_rows <= hop.limits.batch_rows
         assert hop.retries.delay_seconds <= hop.retries.max_delay_seconds
         assert all(re.fullmatch(r"[a-z0-9_.-]{1,48}", topic) for topic in hop.topics)
@@ -126,12 +132,14 @@ def test_any_bytes_are_understood_or_refused(config: Path, content: bytes) -> No
 
 @settings(deadline=None)
 @given(
-    path=st.lists(names, min_size=2, max_size=8, unique=True),
+    stores=st.lists(names, min_size=2, max_size=8, unique=True),
+    is_local=st.booleans(),
     route=names,
     carried=st.lists(topics, min_size=1, max_size=5, unique=True),
 )
-def test_good_files_become_chains(config: Path, path: list[str], route: str, carried: list[str]) -> None:
+def test_good_files_become_chains(config: Path, stores: list[str], is_local: bool, route: str, carried: list[str]) -> None:
     """Every good path becomes a chain: each hop begins where the one before ended and reads its log."""
+    path = [*stores[:1], *stores] if is_local else stores
     document = {"stores": {store: {} for store in path}, "routes": {route: {"topics": carried, "path": path}}}
     config.write_text(yaml.safe_dump(document))
     routes = load_routes(config)
