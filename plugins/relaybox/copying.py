@@ -148,16 +148,18 @@ def _after_collision(
 
 
 def _copy_rows(destination: Connection, order: CopyOrder, slice_: Slice, name: str) -> int:
+    with store_errors(order.destination, _doing(order, slice_)), destination.cursor() as cursor:
+        # before the source's session begins: of a local hop it is one of this store, and has this name too
+        cursor.execute(
+            "select relaybox.end_older_attempts(%s, %s, %s, %s)", (order.hop, order.batch, slice_.slice, order.attempt)
+        )
+        destination.rollback()
     source = connect(order.source_service, application_name=name, statement_timeout_seconds=order.timeout_seconds)
     try:
         with destination.cursor() as cursor:
             with store_errors(order.destination, _doing(order, slice_)):
                 # publish is the durable point; until then a lost slice is copied again
                 cursor.execute("set local synchronous_commit = off")
-                cursor.execute(
-                    "select relaybox.end_older_attempts(%s, %s, %s, %s)",
-                    (order.hop, order.batch, slice_.slice, order.attempt),
-                )
                 reach("slice.connected", destination)
             row_count, byte_count = _pipe_rows(source, destination, order, slice_)
             with store_errors(order.destination, _doing(order, slice_)):

@@ -31,8 +31,8 @@ class Sessions:
     """
 
     def __init__(self, stores: Collection[Store], *, application_name: str) -> None:
-        self._stores, self._application_name = stores, application_name
-        self._threads = {store.name: ThreadPoolExecutor(1, thread_name_prefix=f"relaybox-{store.name}") for store in stores}
+        self._stores, self._application_name = tuple(dict.fromkeys(stores)), application_name  # a local hop names its store twice
+        self._threads = {store.name: ThreadPoolExecutor(1, thread_name_prefix=f"relaybox-{store.name}") for store in self._stores}
         self._connections: dict[str, Connection] = {}
 
     def __enter__(self) -> Self:
