@@ -9,5 +9,8 @@ grant usage on sequence relaybox.outbox_seq to relaybox_producer;
 grant execute on function relaybox.new_message_id() to relaybox_producer;
 grant insert (message_id, topic, sender, epoch, index, key, headers, payload, payload_bytes, clock) on relaybox.outbox to relaybox_producer;
 grant select (message_id) on relaybox.outbox to relaybox_producer;
+grant execute on function relaybox.declare_sender(text, text), relaybox.new_epoch(text, text) to relaybox_producer;
+grant execute on function relaybox.sender_epoch(text), relaybox.next_index(text) to relaybox_producer;
+grant select on relaybox.sender_role to relaybox_producer;
 grant select on relaybox.inbox to relaybox_consumer;
 grant execute on function relaybox.read_log(text, bigint, integer) to relaybox_consumer;

@@ -35,6 +35,10 @@ _OWN_CODES: dict[str, type[errors.RelayboxError]] = {
     "RB013": errors.SliceMissing,
     "RB014": errors.HistoryLost,
     "RB015": errors.SliceSuperseded,
+    "RB016": errors.HistoryLost,
+    "RB021": errors.SenderRefused,
+    "RB022": errors.SenderRefused,
+    "RB023": errors.SenderRefused,
 }
 
 _POSTGRES_CODES: dict[str, type[errors.RelayboxError]] = {

@@ -63,6 +63,10 @@ class HopChanged(Terminal):
     """relaybox.yaml gives a registered hop another path, or a stream that delivered already another order."""
 
 
+class SenderRefused(Terminal):
+    """A declaration of a sender, an epoch or an index that its store refuses."""
+
+
 class HistoryLost(Terminal):
     """G11: one of the two stores went back in time. Nothing is skipped or overwritten."""
 

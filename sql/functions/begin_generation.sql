@@ -24,6 +24,7 @@ begin
         delete from relaybox.log l where l.hop_id = log_id and l.position > head.published_position;
         delete from relaybox.receipt r where r.hop_id = log_id and r.batch > head.published_batch;
         update relaybox.hop_in set generation = generation_ where hop_id = log_id;
+        update relaybox.stream_log set senders_seen = null where hop_id = log_id;  -- of a history that may not be the source's
     end if;
 end
 $$;

@@ -18,7 +18,8 @@ from tests.airflow.conftest import REPOSITORY
 from tests.world import routes_file
 
 RETRIES = {"attempts": 3, "delay_seconds": 7, "backoff": 3.0, "max_delay_seconds": 60}
-DAG_IDS = {f"relaybox_{kind}__flights_{hop}" for kind in ("transfer", "confirm") for hop in (1, 2)}
+HOP_DAG_IDS = {f"relaybox_{kind}__flights_{hop}" for kind in ("transfer", "confirm") for hop in (1, 2)}
+DAG_IDS = HOP_DAG_IDS | {"relaybox_watch"}
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def asset_names(value: object) -> list[str]:
 
 
 def test_each_hop_has_a_transfer_dag_and_a_confirm_dag(route: Path) -> None:
-    """Two hops give four DAGs, and no import error."""
+    """Two hops give four DAGs, and one that looks after them; no import error."""
     bag = parse()
     assert bag.import_errors == {}
     assert set(bag.dags) == DAG_IDS
@@ -78,7 +79,7 @@ def test_dags_are_named_after_their_hops(dags: Mapping[str, DAG]) -> None:
     titles = {dag_id: dag.dag_display_name for dag_id, dag in dags.items()}
     assert titles["relaybox_transfer__flights_1"] == "flights/1 airline → hub"
     assert titles["relaybox_confirm__flights_2"] == "flights/2 hub ← analytics confirm"
-    assert {frozenset(dag.tags) for dag in dags.values()} == {frozenset({"relaybox", "flights"})}
+    assert {frozenset(dags[dag_id].tags) for dag_id in HOP_DAG_IDS} == {frozenset({"relaybox", "flights"})}
 
 
 def test_assets_tie_the_hops_and_the_confirmations_to_one_chain(dags: Mapping[str, DAG]) -> None:
@@ -96,15 +97,20 @@ def test_assets_tie_the_hops_and_the_confirmations_to_one_chain(dags: Mapping[st
     assert writes[chain[-1]] == ["relaybox/flights/1/settled"]
 
 
-def test_every_transfer_is_watched_and_has_a_timed_fallback(dags: Mapping[str, DAG]) -> None:
-    """New messages start a hop; the clock does if the triggerer is dead. No credential is in the trigger."""
+def test_every_transfer_is_watched(dags: Mapping[str, DAG]) -> None:
+    """New messages start a hop. No credential is in the trigger."""
     for number, store in ((1, "airline"), (2, "hub")):
-        timetable = schedule(dags[f"relaybox_transfer__flights_{number}"])["__var"]
-        assert timetable["timetable"]["__var"]["expression"] == "*/5 * * * *"
-        (asset,) = timetable["asset_condition"]["objects"]
+        (asset,) = schedule(dags[f"relaybox_transfer__flights_{number}"])["__var"]["asset_condition"]["objects"]
         (watcher,) = asset["watchers"]
         assert watcher["trigger"]["classpath"] == "relaybox.airflow.triggers.HopWorkTrigger"
         assert watcher["trigger"]["kwargs"].items() >= {"hop": f"flights/{number}", "connection": f"relaybox_{store}"}.items()
+
+
+def test_the_clock_starts_one_dag_for_all_hops(dags: Mapping[str, DAG]) -> None:
+    """With a task per store that hops leave. The DAGs of hops have no clock: a hundred idle hops start nothing."""
+    clocks = {dag_id: schedule(dag)["__type"].rpartition(".")[2] for dag_id, dag in dags.items()}
+    assert clocks == {**dict.fromkeys(HOP_DAG_IDS, "AssetTriggeredTimetable"), "relaybox_watch": "CronTriggerTimetable"}
+    assert dags["relaybox_watch"].task_ids == ["look_at_airline", "look_at_hub"]
 
 
 def test_an_asset_has_the_same_watchers_wherever_it_is_named(dags: Mapping[str, DAG]) -> None:
@@ -138,8 +144,8 @@ def test_a_local_hop_is_a_hop_like_any_other(tmp_path: Path, monkeypatch: pytest
 
 def test_retries_are_the_routes(dags: Mapping[str, DAG]) -> None:
     """Three attempts are two retries, each delay three times the one before, at most a minute."""
-    for dag in dags.values():
-        for task in dag.tasks:
+    for dag_id in HOP_DAG_IDS:
+        for task in dags[dag_id].tasks:
             assert task.retries == 2
             assert task.retry_delay == timedelta(seconds=7)
             assert task.retry_exponential_backoff == 3.0
@@ -183,7 +189,7 @@ def test_a_broken_route_file_gives_one_error_that_names_every_problem(tmp_path: 
     monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
     bag = parse()
     assert bag.dags == {}
-    assert {Path(file).name for file in bag.import_errors} == {"transfer.py", "confirm.py"}
+    assert {Path(file).name for file in bag.import_errors} == {"transfer.py", "confirm.py", "watch.py"}
     for error in bag.import_errors.values():
         assert f"ConfigurationError: 3 problems in {path}" in error
         for problem in ("stores.hub: got 3", 'routes.flights.path[1]: got "hab"', "routes.flights.topics: got a list of 0"):

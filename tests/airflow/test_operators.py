@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import threading
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import RetryAction
+from airflow.sdk import DAG, RetryAction
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
@@ -19,10 +20,12 @@ from relaybox.airflow.assets import log_asset, settled_asset
 from relaybox.airflow.retry_policy import DriverExitPolicy
 from relaybox.airflow.settle_operator import HopSettleOperator
 from relaybox.airflow.transfer_operator import HopTransferOperator
+from relaybox.airflow.watch_dag import build_watch_dag
 from relaybox.errors import StoreUnreachable
 from relaybox.local.clusters import find_free_port
 from relaybox.routes import Hop
 from relaybox.runners import BatchTooLarge, ThreadRunner
+from relaybox.schema import open_store
 from relaybox.transfer import transfer_hop
 from tests.airflow.conftest import REPOSITORY
 from tests.world import World, wait_until
@@ -255,6 +258,39 @@ def few_rows_for_spark(world: World) -> Hop:
 def leave_a_planned_batch(world: World) -> None:
     with pytest.raises(BatchTooLarge):
         transfer_hop(world.first_hop, ThreadRunner(below_rows=1), recorded_by="somebody")
+
+
+def test_the_look_at_a_store_wakes_what_lies_idle(connected: World) -> None:
+    """Work that nobody drives, messages that are not settled; and nothing, once all of it is done."""
+
+    def look(store: str) -> tuple[dict[str, list[str]], list[str]]:
+        task = parse_dag(connected, "relaybox_watch").get_task(f"look_at_{store}")
+        woken, events = execute(task, try_number=1)
+        return woken, [event.dest_asset_key.name for event in events[task.alias].asset_alias_events]
+
+    assert look("airline") == ({"waiting": [], "unsettled": []}, [])
+    connected.send("one")
+    assert look("airline") == ({"waiting": ["flights/1"], "unsettled": []}, ["relaybox/flights/1/outbox"])
+    with closing(open_store(connected.first_hop.source, application_name="relaybox flights/1 driver")):
+        assert look("airline")[0]["waiting"] == []
+    connected.transfer_all()
+    assert look("airline") == ({"waiting": [], "unsettled": ["flights/1"]}, ["relaybox/flights/2/settled"])
+    assert look("hub") == ({"waiting": [], "unsettled": ["flights/2"]}, ["relaybox/flights/2/log"])
+    connected.settle_all()
+    assert [look(store)[1] for store in ("airline", "hub")] == [[], []]
+
+
+def test_a_store_that_is_down_hides_no_other_store(connected: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look at it fails, to be retried; the look at the other one does not ask it."""
+    change_connection(monkeypatch, "RELAYBOX_AIRLINE", port=find_free_port())
+    dag = parse_dag(connected, "relaybox_watch")
+    with pytest.raises(StoreUnreachable):
+        execute(dag.get_task("look_at_airline"), try_number=1)
+    assert execute(dag.get_task("look_at_hub"), try_number=1)[0] == {"waiting": [], "unsettled": []}
+
+
+def parse_dag(world: World, dag_id: str) -> DAG:
+    return build_watch_dag(world.routes)[dag_id]
 
 
 def test_g7_the_confirm_tasks_settle_from_the_end_to_the_origin(connected: World) -> None:

@@ -73,6 +73,15 @@ def test_g7_the_graph_shows_the_cascade(moved: System) -> None:
     assert all(any(run["run_type"] == "asset_triggered" for run in each) for each in runs.values())
 
 
+def test_the_watch_wakes_what_no_event_started(moved: System) -> None:
+    """Confirmations that were lost on their way: the clock's DAG finds them missing, and the confirm DAG writes them again."""
+    moved.world.query("airline", "delete from relaybox.confirmation where state = 'settled'")
+    assert moved.settled_through() == 0
+    moved.client.trigger_dag("relaybox_watch")
+    moved.wait_until_settled(FIRST_COUNT)
+    moved.wait_until_quiet()
+
+
 def test_waiting_messages_do_not_flood_airflow_with_events(moved: System) -> None:
     """The watcher looks every second and Spark takes ten to start: still one event per stretch of work."""
     events = [event for event in moved.asset_events() if event["name"] == "relaybox/flights/1/outbox"]

@@ -9,12 +9,14 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, closing
 
 import pytest
+import yaml
 from airflow.triggers.base import TriggerEvent
+from airflow.triggers.shared_stream import SharedStreamManager
 
 from relaybox.airflow.triggers import HopWorkTrigger
 from relaybox.local.clusters import find_free_port
 from relaybox.schema import open_store
-from tests.world import World, wait_until
+from tests.world import STORES, World, wait_until
 
 POLL_SECONDS = 0.05
 SILENCE_SECONDS = 20 * POLL_SECONDS
@@ -127,6 +129,33 @@ def test_hops_of_one_store_share_one_session(connected: World) -> None:
     sibling = HopWorkTrigger(hop="other/1", connection="relaybox_airline", poll_seconds=POLL_SECONDS, patience_seconds=9.0)
     assert trigger.shared_stream_key() == sibling.shared_stream_key()
     assert trigger.shared_stream_key() != HopWorkTrigger(hop="flights/2", connection="relaybox_hub").shared_stream_key()
+
+
+def test_a_hundred_hops_of_a_store_cost_one_session(connected: World) -> None:
+    """In Airflow's own manager of shared streams: each hop gets its event, and one session looks for all."""
+    routes = {f"r{number}": {"topics": ["flights"], "path": ["airline", "hub"]} for number in range(100)}
+    connected.path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": routes}))
+    connected.initialise()
+    sessions = "select count(*) from pg_stat_activity where application_name = 'relaybox watch' and datname = current_database()"
+
+    async def run() -> int:
+        manager = SharedStreamManager()
+        triggers = [
+            HopWorkTrigger(hop=hop.name, connection="relaybox_airline", poll_seconds=POLL_SECONDS)
+            for hop in connected.routes.hops
+        ]
+        streams = [
+            trigger.filter_shared_stream(manager.subscribe(trigger_id=number, trigger=trigger, key=trigger.shared_stream_key()))
+            for number, trigger in enumerate(triggers)
+        ]
+        await asyncio.to_thread(connected.send, "one")
+        events = await asyncio.wait_for(asyncio.gather(*(anext(stream) for stream in streams)), DEADLINE_SECONDS)
+        assert [event.payload["hop"] for event in events] == [hop.name for hop in connected.routes.hops]
+        count = await asyncio.to_thread(connected.value, "airline", sessions)
+        await manager.stop_all()
+        return int(count)
+
+    assert asyncio.run(run()) == 1
 
 
 def test_the_trigger_comes_back_from_its_serialized_form() -> None:

@@ -133,6 +133,10 @@ def test_every_wait_of_a_session_has_a_limit(world: World) -> None:
         ("RB013", errors.SliceMissing),
         ("RB014", errors.HistoryLost),
         ("RB015", errors.SliceSuperseded),
+        ("RB016", errors.HistoryLost),
+        ("RB021", errors.SenderRefused),
+        ("RB022", errors.SenderRefused),
+        ("RB023", errors.SenderRefused),
     ],
 )
 def test_each_sqlstate_is_one_of_our_errors(world: World, code: str, kind: type[errors.RelayboxError]) -> None:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from airflow.sdk import Asset, AssetWatcher
 
 from relaybox.airflow.triggers import HopWorkTrigger
-from relaybox.routes import Hop, Store
+from relaybox.routes import Hop, Routes, Store
 
-LOG_PATIENCE_SECONDS = 20.0
-"""How long a hop that reads a log leaves it to the hop before to wake it: the start of Spark takes about half of that."""
+LOG_PATIENCE_SECONDS = 2.0
+"""How long a hop that reads a log leaves it to the hop before to wake it, which it does when its task ends, and not while it lingers."""
 
 
 def outbox_asset(hop: Hop) -> Asset:
@@ -30,6 +30,21 @@ def log_asset(hop: Hop) -> Asset:
     if hop.downstream is None:
         return _asset(hop, "log")
     return _asset(hop, "log", _watcher(hop.downstream, hop.destination, patience_seconds=LOG_PATIENCE_SECONDS))
+
+
+def read_asset(routes: Routes, hop: Hop) -> Asset:
+    """What the hop reads: its events start the hop's transfer."""
+    return log_asset(routes.hop(hop.upstream)) if hop.upstream else outbox_asset(hop)
+
+
+def settling_asset(routes: Routes, hop: Hop) -> Asset:
+    """Whose events start the hop's confirmation: the next hop's confirmations, and at the end of the route the log."""
+    return settled_asset(routes.hop(hop.downstream)) if hop.downstream else log_asset(hop)
+
+
+def wake_alias(store: Store) -> str:
+    """The asset alias under which the watch DAG wakes the hops that leave a store."""
+    return f"relaybox/{store.name}/wake"
 
 
 def settled_asset(hop: Hop) -> Asset:

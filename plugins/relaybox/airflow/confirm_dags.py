@@ -1,17 +1,17 @@
 """One DAG per hop that confirms back to its source.
 
-A wave of confirmations starts at the end of a route, when the last log grew or by the clock, and goes hop by hop to the origin.
+A wave of confirmations starts at the end of a route, when the last log grew, and goes hop by hop to the origin.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from airflow.sdk import DAG, AssetAny, AssetOrTimeSchedule
+from airflow.sdk import DAG, AssetAny
 
-from relaybox.airflow.assets import log_asset, settled_asset
+from relaybox.airflow.assets import log_asset, settled_asset, settling_asset
 from relaybox.airflow.dag_docs import confirm_doc
-from relaybox.airflow.dag_factory import build_dags, dag_options, fallback_timetable
+from relaybox.airflow.dag_factory import build_dags, dag_options
 from relaybox.airflow.naming import SETTLE_TASK_ID, confirm_dag_id, confirm_title
 from relaybox.airflow.settle_operator import HopSettleOperator
 from relaybox.routes import Hop, Route, Routes
@@ -23,23 +23,21 @@ def build_confirm_dags(routes: Routes) -> dict[str, DAG]:
 
 
 def _confirm_dag(routes: Routes, route: Route, hop: Hop) -> DAG:
-    downstream = routes.hop(hop.downstream) if hop.downstream else None
     with DAG(
         confirm_dag_id(hop),
         dag_display_name=confirm_title(hop),
         description=f"Confirms to {hop.source.name} what became of the messages of hop {hop.name}",
         doc_md=confirm_doc(route, hop),
-        schedule=_schedule(hop, downstream),
+        schedule=_schedule(routes, hop),
         **dag_options(hop),
     ) as dag:
         HopSettleOperator(task_id=SETTLE_TASK_ID, route=route, hop=hop, outlets=[settled_asset(hop)])
     return dag
 
 
-def _schedule(hop: Hop, downstream: Hop | None) -> Any:
+def _schedule(routes: Routes, hop: Hop) -> Any:
     """With policy `received` a hop settles by its own log; what is confirmed further down still passes through it."""
-    if downstream is None:
-        return AssetOrTimeSchedule(timetable=fallback_timetable(), assets=[log_asset(hop)])
-    if hop.policy == "received":
-        return AssetAny(settled_asset(downstream), log_asset(hop))
-    return [settled_asset(downstream)]
+    starts = settling_asset(routes, hop)
+    if hop.policy == "received" and hop.downstream is not None:
+        return AssetAny(starts, log_asset(hop))
+    return [starts]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from relaybox.airflow.dag_factory import FALLBACK_CRON
-from relaybox.routes import Hop, Route
+from relaybox.airflow.dag_factory import LOOK_CRON
+from relaybox.airflow.naming import WATCH_DAG_ID
+from relaybox.routes import Hop, Route, Routes
 
 _BUTTONS = """\
 ### Which buttons are safe
@@ -35,7 +36,7 @@ Moves the messages of hop **{hop.name}** from {reads} to its log in **{destinati
    nothing is left{_lingering(hop)}. The log has a line for each: batch, positions, rows, rows per second.
 3. Its success says that the log grew, and wakes what reads it.
 
-It is started by new messages (a look at {source} every second), and every five minutes in any case (`{FALLBACK_CRON}`).
+It is started by new messages (a look at {source} every second); the DAG `{WATCH_DAG_ID}` starts it if that failed.
 
 ### When it fails
 
@@ -85,6 +86,26 @@ cannot mend fails at once; its message says what to do.
 {_BUTTONS}"""
 
 
+def watch_doc(routes: Routes) -> str:
+    stores = ", ".join(dict.fromkeys(hop.source.name for hop in routes.hops))
+    return f"""\
+Looks after all {len(routes.hops)} hops by the clock (`{LOOK_CRON}`), one task per store: {stores}.
+
+### What it does
+
+1. Asks the store about every hop that leaves it, in one query.
+2. Wakes the transfer of a hop with work that nobody drives, and the confirmation of a hop with messages that are not settled.
+
+Usually it wakes nothing: the triggerer looks every second, and each DAG wakes the next. It is there for a dead triggerer
+and for events that Airflow dropped. Hops without work start nothing at all.
+
+### When it fails
+
+A store is down, or its connection is wrong: the message says which. The hops of the other stores are looked after all the same.
+
+{_BUTTONS}"""
+
+
 def _policy(hop: Hop) -> str:
     if hop.policy == "received" or hop.downstream is None:
         return f"A message is settled when {hop.destination.name} has it."
@@ -93,7 +114,7 @@ def _policy(hop: Hop) -> str:
 
 def _started_by(hop: Hop) -> str:
     if hop.downstream is None:
-        return f"each growth of its log, and every five minutes in any case (`{FALLBACK_CRON}`)"
+        return f"each growth of its log; the DAG `{WATCH_DAG_ID}` starts it if that failed"
     by_log = ", and by each growth of its own log" if hop.policy == "received" else ""
     return f"the confirmations of hop {hop.downstream}{by_log}"
 

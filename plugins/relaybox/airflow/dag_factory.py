@@ -1,4 +1,4 @@
-"""What the DAGs of all hops have in common: options, retries, the timed fallback, and which of them to build."""
+"""What the DAGs of all hops have in common: options, retries, and which of them to build."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, CronTriggerTimetable, get_parsing_context
+from airflow.sdk import DAG, get_parsing_context
 
 from relaybox.routes import Hop, Retries, Route, Routes
 
-FALLBACK_CRON = "*/5 * * * *"
-"""Starts what no event started: a dead triggerer, a dropped event. A run that finds nothing to do costs a fraction of a second."""
+LOOK_CRON = "*/5 * * * *"
+"""When the watch DAG looks for what no event started."""
 
 
 def build_dags(routes: Routes, dag_id: Callable[[Hop], str], build: Callable[[Route, Hop], DAG]) -> dict[str, DAG]:
@@ -19,17 +19,16 @@ def build_dags(routes: Routes, dag_id: Callable[[Hop], str], build: Callable[[Ro
 
     A task asks for its own DAG only (the parsing context says which), and only that one is built.
     """
-    wanted = get_parsing_context().dag_id
-    return {
-        dag_id(hop): build(route, hop) for route in routes.routes.values() for hop in route.hops if wanted in (None, dag_id(hop))
-    }
+    return {dag_id(hop): build(route, hop) for route in routes.routes.values() for hop in route.hops if wanted(dag_id(hop))}
+
+
+def wanted(dag_id: str) -> bool:
+    """Whether this process parses the file for that DAG, or for all."""
+    return get_parsing_context().dag_id in (None, dag_id)
 
 
 def dag_options(hop: Hop) -> dict[str, Any]:
-    """Options of a hop's DAGs. One run at a time saves work; it keeps nothing correct.
-
-    Without a start date, the clock's first run is the next one, not one for the time before the DAG was there.
-    """
+    """Options of a hop's DAGs. One run at a time saves work; it keeps nothing correct."""
     return {
         "catchup": False,
         "max_active_runs": 1,
@@ -46,7 +45,3 @@ def retry_options(retries: Retries) -> dict[str, Any]:
         "retry_exponential_backoff": retries.backoff,
         "max_retry_delay": timedelta(seconds=retries.max_delay_seconds),
     }
-
-
-def fallback_timetable() -> CronTriggerTimetable:
-    return CronTriggerTimetable(FALLBACK_CRON, timezone="UTC")

@@ -1,4 +1,4 @@
-"""What the source of a hop says about it, for the task that is about to run it or has just done so."""
+"""What the source of a hop says about it, for the task that is about to run it, has just done so, or looks after it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from relaybox.connections import store_errors
 from relaybox.errors import UnknownHop
-from relaybox.routes import Hop
+from relaybox.routes import Hop, Store
 from relaybox.schema import open_store
 
 
@@ -47,3 +47,41 @@ def read_hop_state(hop: Hop) -> HopState:
     if row is None:
         raise UnknownHop(f"store {hop.source.name}: it does not know hop {hop.name}.", next_step="Run: relaybox init")
     return HopState(*row)
+
+
+@dataclass(frozen=True)
+class IdleHop:
+    """A hop that somebody should run: work that nobody drives, or messages that are confirmed as received and not as settled."""
+
+    hop: str
+    has_work: bool
+    is_unsettled: bool
+
+
+def read_idle_hops(store: Store) -> list[IdleHop]:
+    """Asks a store once about every hop that leaves it; the errors are those of read_hop_state."""
+    with (
+        closing(open_store(store, application_name="relaybox look")) as session,
+        store_errors(store.name, "looking at its hops"),
+        session.cursor() as cursor,
+    ):
+        cursor.execute(
+            """
+            select h.hop, h.has_work and not relaybox.hop_is_driven(h.hop), h.received > h.settled
+            from (
+                select o.hop, relaybox.hop_has_work(o.hop) as has_work,
+                    (
+                        select coalesce(max(c.through_position), 0) from relaybox.confirmation c
+                        where c.hop = o.hop and c.state = 'received'
+                    ) as received,
+                    (
+                        select coalesce(max(c.through_position), 0) from relaybox.confirmation c
+                        where c.hop = o.hop and c.state = 'settled'
+                    ) as settled
+                from relaybox.hop_out o
+                offset 0
+            ) h
+            """
+        )
+        hops = [IdleHop(*row) for row in cursor.fetchall()]
+    return [hop for hop in hops if hop.has_work or hop.is_unsettled]

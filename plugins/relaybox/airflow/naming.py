@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from relaybox.routes import Hop
+from relaybox.routes import Hop, Store
 
 TRANSFER_TASK_ID = "transfer"
 SETTLE_TASK_ID = "settle"
+WATCH_DAG_ID = "relaybox_watch"
 
 
 def transfer_dag_id(hop: Hop) -> str:
@@ -14,6 +15,10 @@ def transfer_dag_id(hop: Hop) -> str:
 
 def confirm_dag_id(hop: Hop) -> str:
     return f"relaybox_confirm__{hop.route}_{hop.number}"
+
+
+def look_task_id(store: Store) -> str:
+    return f"look_at_{store.name}"
 
 
 def transfer_title(hop: Hop) -> str:

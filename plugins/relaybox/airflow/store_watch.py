@@ -24,7 +24,10 @@ STATEMENT_TIMEOUT_SECONDS = 10
 
 _MENDABLE = (psycopg2.Error, ConfigurationError, AirflowNotFoundException, AirflowSecretsBackendAccessDenied)
 
-_QUERY = "select hop, relaybox.hop_has_work(hop), relaybox.hop_is_driven(hop) from relaybox.hop_out"
+_QUERY = """
+select h.hop, h.has_work, h.has_work and relaybox.hop_is_driven(h.hop)
+from (select hop, relaybox.hop_has_work(hop) as has_work from relaybox.hop_out offset 0) h
+"""
 
 
 async def watch_store(connection_id: str, *, poll_seconds: float) -> AsyncGenerator[Mapping[str, Sighting]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from airflow.sdk import DAG, AssetOrTimeSchedule
+from airflow.sdk import DAG
 
-from relaybox.airflow.assets import log_asset, outbox_asset
+from relaybox.airflow.assets import log_asset, read_asset
 from relaybox.airflow.dag_docs import transfer_doc
-from relaybox.airflow.dag_factory import build_dags, dag_options, fallback_timetable
+from relaybox.airflow.dag_factory import build_dags, dag_options
 from relaybox.airflow.deployment import transfer_application
 from relaybox.airflow.naming import TRANSFER_TASK_ID, transfer_dag_id, transfer_title
 from relaybox.airflow.retry_policy import DriverExitPolicy
@@ -20,13 +20,12 @@ def build_transfer_dags(routes: Routes) -> dict[str, DAG]:
 
 
 def _transfer_dag(routes: Routes, route: Route, hop: Hop) -> DAG:
-    reads = log_asset(routes.hop(hop.upstream)) if hop.upstream else outbox_asset(hop)
     with DAG(
         transfer_dag_id(hop),
         dag_display_name=transfer_title(hop),
         description=f"Moves the messages of hop {hop.name}",
         doc_md=transfer_doc(route, hop),
-        schedule=AssetOrTimeSchedule(timetable=fallback_timetable(), assets=[reads]),
+        schedule=[read_asset(routes, hop)],
         **dag_options(hop),
     ) as dag:
         HopTransferOperator(

@@ -9,7 +9,7 @@ REPEAT_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Sighting:
-    """What one poll saw of a hop: whether something waits to be moved, and whether a driver is at it already."""
+    """What one poll saw of a hop: whether something waits to be moved, and whether a driver is at that work already."""
 
     has_work: bool
     is_driven: bool

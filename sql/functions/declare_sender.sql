@@ -1,0 +1,31 @@
+-- A producer says that it numbers the messages of a sender itself: gapless (1, 2, 3 ... each once) or sparse (any order, repeats
+-- possible). Returns the sender's epoch; declaring the same again changes nothing. Durable before anybody can see it.
+-- Raises RB021 (refused: another kind than before, or no such kind), RB023 (a sender of another role).
+create or replace function relaybox.declare_sender(sender text, kind text) returns integer
+language plpgsql volatile security definer
+set search_path = pg_catalog, relaybox, pg_temp
+as $$
+declare
+    origin_here text := (select s.store from relaybox.store s);
+    declared relaybox.sender;
+begin
+    set local synchronous_commit = on;
+    perform relaybox.require_sender_role(declare_sender.sender);
+    perform relaybox.require_sender_kind(declare_sender.sender, declare_sender.kind);
+    insert into relaybox.sender (origin, sender, epoch, kind)
+    select origin_here, declare_sender.sender, 1, declare_sender.kind
+    where not exists (select from relaybox.sender s where s.origin = origin_here and s.sender = declare_sender.sender)
+    on conflict do nothing;
+    insert into relaybox.sender_counter (sender, epoch) values (declare_sender.sender, 1) on conflict do nothing;
+    select s.* into declared from relaybox.sender s
+    where s.origin = origin_here and s.sender = declare_sender.sender
+    order by s.epoch desc
+    limit 1;
+    if declared.kind <> declare_sender.kind then
+        raise exception using errcode = 'RB021',
+            message = format('sender %s is %s here since epoch %s, not %s', declared.sender, declared.kind, declared.epoch, declare_sender.kind),
+            hint = format('Another kind is a new epoch: select relaybox.new_epoch(%L, %L)', declared.sender, declare_sender.kind);
+    end if;
+    return declared.epoch;
+end
+$$;

@@ -1,0 +1,32 @@
+-- The next number of a gapless sender's epoch, from a counter row that stays locked until the transaction ends: a rollback gives it
+-- back, and numbers are in commit order. The price: one transaction of the sender at a time (docs/concepts.md has the figure).
+-- Raises RB022 (not declared, or sparse), RB023 (a sender of another role).
+create or replace function relaybox.next_index(sender text) returns bigint
+language plpgsql volatile security definer
+set search_path = pg_catalog, relaybox, pg_temp
+as $$
+declare
+    given bigint;
+begin
+    perform relaybox.require_sender_role(next_index.sender);
+    update relaybox.sender_counter c set last_index = c.last_index + 1 where c.sender = next_index.sender returning c.last_index into given;
+    -- a later statement than the lock, which new_epoch() takes too
+    if given is null or 'gapless' is distinct from (
+        select s.kind from relaybox.store here
+        join relaybox.sender_counter c on c.sender = next_index.sender
+        join relaybox.sender s on s.origin = here.store and s.sender = c.sender and s.epoch = c.epoch
+    ) then
+        raise exception using errcode = 'RB022',
+            message = format(
+                'sender %s is %s in this store, and only gapless senders have a counter',
+                next_index.sender, case when given is null then 'not declared' else 'sparse' end
+            ),
+            hint = format(
+                case when given is null then 'Declare it: select relaybox.declare_sender(%L, ''gapless'')'
+                    else 'Begin a gapless epoch: select relaybox.new_epoch(%L, ''gapless'')' end,
+                next_index.sender
+            );
+    end if;
+    return given;
+end
+$$;

@@ -1,0 +1,43 @@
+-- Destination: declarations as senders_since() gave them at the source, and the snapshot they are of. Returns how many are new here.
+-- senders_seen_at becomes this transaction's beginning: the caller reads senders_seen in it before it asks the source, so that
+-- everything declared until then is here. Raises RB004, RB016 (a declaration that contradicts one that is here).
+create or replace function relaybox.remember_senders(log_id integer, seen pg_snapshot, senders jsonb) returns integer
+language plpgsql volatile
+as $$
+declare
+    log_here relaybox.stream_log;
+    other record;
+    new_count integer;
+begin
+    set local synchronous_commit = on;
+    select l.* into log_here from relaybox.stream_log l where l.hop_id = log_id;
+    if not found then
+        raise exception using errcode = 'RB004', message = format('log %s belongs to no stream in this store', log_id), hint = 'Run: relaybox init';
+    end if;
+    insert into relaybox.sender (origin, sender, epoch, kind, declared_at, declared_by)
+    select log_here.origin, s.sender, s.epoch, s.kind, s.declared_at, s.declared_by
+    from jsonb_to_recordset(senders) s (sender text, epoch integer, kind text, declared_at timestamptz, declared_by text)
+    order by s.sender, s.epoch
+    on conflict do nothing;
+    get diagnostics new_count = row_count;
+    select s.sender, s.epoch, s.kind, here.kind as kind_here into other
+    from jsonb_to_recordset(senders) s (sender text, epoch integer, kind text)
+    join relaybox.sender here on here.origin = log_here.origin and here.sender = s.sender and here.epoch = s.epoch
+    where here.kind <> s.kind
+    order by s.sender, s.epoch
+    limit 1;
+    if found then
+        raise exception using errcode = 'RB016',
+            message = format(
+                'epoch %s of sender %s of %s is %s here and %s at the source', other.epoch, other.sender, log_here.origin, other.kind_here, other.kind
+            ),
+            hint = format(
+                'Store %s lost the declaration and made another. There, delete that row of relaybox.sender, then run: relaybox senders new-epoch %s %s',
+                log_here.origin, log_here.origin, other.sender
+            );
+    end if;
+    update relaybox.stream_log l set senders_seen = seen, senders_seen_at = now()
+    where l.hop_id = log_id and (l.senders_seen_at is null or l.senders_seen_at < now());
+    return new_count;
+end
+$$;

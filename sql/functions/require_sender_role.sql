@@ -1,0 +1,23 @@
+-- In a store that binds senders to roles: whoever called may speak for the sender. As the policy on the outbox says it, for functions
+-- that run with their owner's rights; there the setting `role` names who called, if it is not the session's own role. Raises RB023.
+create or replace function relaybox.require_sender_role(sender_ text) returns void
+language plpgsql stable
+as $$
+declare
+    caller name := coalesce(nullif(current_setting('role'), 'none'), session_user);
+begin
+    if exists (
+        select from pg_class o
+        where o.oid = 'relaybox.outbox'::regclass and o.relrowsecurity and not pg_has_role(caller, o.relowner, 'usage')
+            and not exists (
+                select from relaybox.sender_role b
+                join pg_roles r on r.rolname = b.role_name
+                where b.sender = sender_ and pg_has_role(caller, r.oid, 'usage')
+            )
+    ) then
+        raise exception using errcode = 'RB023',
+            message = format('role %s may not speak for sender %s', caller, sender_),
+            hint = format('This store binds senders to roles. An administrator runs: relaybox senders bind STORE %s %s', sender_, caller);
+    end if;
+end
+$$;

@@ -1,0 +1,9 @@
+-- Takes back bind_sender(), whether the role still exists or not. Returns whether there was something to take back. For administrators.
+create or replace function relaybox.unbind_sender(sender_ text, role_name_ name) returns boolean
+language plpgsql volatile
+as $$
+begin
+    delete from relaybox.sender_role b where b.sender = sender_ and b.role_name = role_name_;
+    return found;
+end
+$$;
