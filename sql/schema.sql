@@ -2,6 +2,53 @@
 
 CREATE SCHEMA relaybox;
 
+CREATE TABLE relaybox.cursor (
+    subscription_id integer NOT NULL,
+    lane integer NOT NULL,
+    version bigint NOT NULL,
+    done_place bigint NOT NULL,
+    fetched_place bigint NOT NULL,
+    redrive_place bigint,
+    fetch_count integer DEFAULT 0 NOT NULL,
+    suspect_place bigint DEFAULT 0 NOT NULL,
+    suspect_rows integer,
+    worker text,
+    leased_until timestamp with time zone,
+    wait_until timestamp with time zone,
+    replay_place bigint DEFAULT 0 NOT NULL,
+    rate_from timestamp with time zone,
+    moved_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT a_lease_has_a_worker CHECK (((worker IS NULL) = (leased_until IS NULL))),
+    CONSTRAINT done_is_not_beyond_fetched CHECK ((fetched_place >= done_place))
+);
+
+CREATE TABLE relaybox.subscription (
+    subscription_id integer NOT NULL,
+    subscription text NOT NULL,
+    stream_id integer NOT NULL,
+    topic text,
+    lanes integer DEFAULT 1 NOT NULL,
+    lane_by text DEFAULT 'sender'::text NOT NULL,
+    lane_hash bigint DEFAULT hashtextextended('relaybox'::text, (0)::bigint) NOT NULL,
+    first_place bigint NOT NULL,
+    through_place bigint,
+    replay_of integer,
+    rows_per_second integer,
+    nack_limit integer DEFAULT 5 NOT NULL,
+    crash_limit integer DEFAULT 5 NOT NULL,
+    hold_sender boolean DEFAULT false NOT NULL,
+    retry_seconds integer DEFAULT 0 NOT NULL,
+    lease_seconds integer DEFAULT 60 NOT NULL,
+    subscribed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    subscribed_by text DEFAULT SESSION_USER NOT NULL,
+    ended_at timestamp with time zone,
+    CONSTRAINT a_replay_ends CHECK (((replay_of IS NULL) = (through_place IS NULL))),
+    CONSTRAINT lane_by_is_known CHECK ((lane_by = ANY (ARRAY['sender'::text, 'key'::text]))),
+    CONSTRAINT lanes_1_to_64 CHECK (((lanes >= 1) AND (lanes <= 64))),
+    CONSTRAINT subscription_is_a_plain_name CHECK ((subscription ~ '^[a-z0-9_.-]{1,60}$'::text)),
+    CONSTRAINT subscription_limits_positive CHECK (((first_place >= 1) AND (nack_limit >= 1) AND (crash_limit >= 1) AND (retry_seconds >= 0) AND (lease_seconds >= 1) AND (rows_per_second >= 1)))
+);
+
 CREATE TABLE relaybox.arrival (
     hop_id integer NOT NULL,
     batch bigint NOT NULL,
@@ -69,14 +116,136 @@ CREATE TABLE relaybox.confirmation (
     CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['received'::text, 'settled'::text])))
 );
 
+CREATE TABLE relaybox.consumer_action (
+    action_id bigint NOT NULL,
+    subscription text NOT NULL,
+    action text NOT NULL,
+    detail jsonb NOT NULL,
+    reason text,
+    done_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    done_by text DEFAULT SESSION_USER NOT NULL,
+    CONSTRAINT action_is_known CHECK ((action = ANY (ARRAY['subscribe'::text, 'unsubscribe'::text, 'replay'::text, 'cancel_replay'::text, 'redrive'::text, 'drop'::text])))
+);
+
+ALTER TABLE relaybox.consumer_action ALTER COLUMN action_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox.consumer_action_action_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE relaybox.dead_letter (
     stream_id integer NOT NULL,
     hop_id integer NOT NULL,
     "position" bigint NOT NULL,
     reason text NOT NULL,
     detail text,
-    first_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+    first_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    dead_letter_id bigint NOT NULL,
+    subscription_id integer,
+    lane integer,
+    place bigint,
+    sender text,
+    attempts integer DEFAULT 1 NOT NULL,
+    last_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    last_by text DEFAULT SESSION_USER NOT NULL,
+    state text DEFAULT 'open'::text NOT NULL,
+    settled_at timestamp with time zone,
+    settled_by text,
+    settled_reason text,
+    CONSTRAINT dead_letter_of_a_lane CHECK ((num_nulls(subscription_id, lane, place, sender) = ANY (ARRAY[0, 4]))),
+    CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'redriving'::text, 'redriven'::text, 'dropped'::text])))
 );
+
+ALTER TABLE relaybox.dead_letter ALTER COLUMN dead_letter_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox.dead_letter_dead_letter_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE relaybox.hop_in (
+    hop_id integer NOT NULL,
+    hop text NOT NULL,
+    source text NOT NULL,
+    published_batch bigint DEFAULT 0 NOT NULL,
+    published_position bigint DEFAULT 0 NOT NULL,
+    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    generation integer DEFAULT 1 NOT NULL,
+    CONSTRAINT published_never_negative CHECK (((published_batch >= 0) AND (published_position >= 0)))
+);
+
+CREATE TABLE relaybox.log (
+    hop_id integer NOT NULL,
+    epoch integer NOT NULL,
+    "position" bigint NOT NULL,
+    index bigint NOT NULL,
+    message_id uuid NOT NULL,
+    sent_at timestamp with time zone NOT NULL,
+    topic text NOT NULL,
+    sender text NOT NULL,
+    key text,
+    headers jsonb,
+    payload text,
+    payload_bytes bytea,
+    clock jsonb
+)
+PARTITION BY LIST (hop_id);
+
+CREATE TABLE relaybox.stream (
+    stream_id integer NOT NULL,
+    stream text NOT NULL,
+    delivery_order text NOT NULL,
+    message_id_window bigint DEFAULT 0 NOT NULL,
+    holdback_rows bigint DEFAULT 10000 NOT NULL,
+    fragments bigint DEFAULT 1000000 NOT NULL,
+    taken bigint DEFAULT 0 NOT NULL,
+    last_place bigint DEFAULT 0 NOT NULL,
+    recheck boolean DEFAULT false NOT NULL,
+    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    first_kept_place bigint DEFAULT 1 NOT NULL,
+    CONSTRAINT delivery_order_is_known CHECK ((delivery_order = ANY (ARRAY['none'::text, 'fifo'::text, 'causal'::text, 'total'::text]))),
+    CONSTRAINT first_kept_place_positive CHECK ((first_kept_place >= 1)),
+    CONSTRAINT stream_limits_positive CHECK (((message_id_window >= 0) AND (holdback_rows >= 1) AND (fragments >= 1)))
+);
+
+CREATE VIEW relaybox.dead_letters WITH (security_barrier='true') AS
+ SELECT d.dead_letter_id AS letter,
+    d.state,
+    s.stream,
+    n.subscription,
+    d.lane,
+    d.place,
+    d.reason,
+    d.detail,
+    d.attempts,
+    d.first_at,
+    d.last_at,
+    d.last_by,
+    d.settled_at,
+    d.settled_by,
+    d.settled_reason,
+    i.hop,
+    d."position",
+    l.message_id,
+    l.topic,
+    l.sender,
+    l.epoch,
+    l.index,
+    l.key,
+    l.payload,
+    l.payload_bytes,
+    l.headers,
+    l.sent_at
+   FROM ((((relaybox.dead_letter d
+     JOIN relaybox.stream s ON ((s.stream_id = d.stream_id)))
+     JOIN relaybox.hop_in i ON ((i.hop_id = d.hop_id)))
+     LEFT JOIN relaybox.subscription n ON ((n.subscription_id = d.subscription_id)))
+     LEFT JOIN relaybox.log l ON (((l.hop_id = d.hop_id) AND (l."position" = d."position"))));
 
 CREATE TABLE relaybox.decision (
     hop_id integer NOT NULL,
@@ -102,6 +271,17 @@ CREATE TABLE relaybox.delivery (
     delivered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     CONSTRAINT delivery_names_each_position CHECK (((positions IS NULL) OR (cardinality(positions) = ((last_place - first_place) + 1)))),
     CONSTRAINT delivery_not_empty CHECK (((first_place >= 1) AND (last_place >= first_place)))
+);
+
+CREATE TABLE relaybox.failed_attempt (
+    subscription_id integer NOT NULL,
+    lane integer NOT NULL,
+    place bigint NOT NULL,
+    attempts integer NOT NULL,
+    first_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    last_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    last_by text NOT NULL,
+    reason text NOT NULL
 );
 
 CREATE TABLE relaybox.generation (
@@ -137,17 +317,6 @@ CREATE TABLE relaybox.held (
     held_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
-CREATE TABLE relaybox.hop_in (
-    hop_id integer NOT NULL,
-    hop text NOT NULL,
-    source text NOT NULL,
-    published_batch bigint DEFAULT 0 NOT NULL,
-    published_position bigint DEFAULT 0 NOT NULL,
-    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    generation integer DEFAULT 1 NOT NULL,
-    CONSTRAINT published_never_negative CHECK (((published_batch >= 0) AND (published_position >= 0)))
-);
-
 ALTER TABLE relaybox.hop_in ALTER COLUMN hop_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox.hop_in_hop_id_seq
     START WITH 1
@@ -180,23 +349,6 @@ CREATE TABLE relaybox.hop_out (
     CONSTRAINT reads_outbox_or_log CHECK (((reads_log IS NULL) = (lower IS NOT NULL)))
 );
 
-CREATE TABLE relaybox.log (
-    hop_id integer NOT NULL,
-    epoch integer NOT NULL,
-    "position" bigint NOT NULL,
-    index bigint NOT NULL,
-    message_id uuid NOT NULL,
-    sent_at timestamp with time zone NOT NULL,
-    topic text NOT NULL,
-    sender text NOT NULL,
-    key text,
-    headers jsonb,
-    payload text,
-    payload_bytes bytea,
-    clock jsonb
-)
-PARTITION BY LIST (hop_id);
-
 CREATE VIEW relaybox.inbox WITH (security_barrier='true') AS
  SELECT i.hop,
     l."position",
@@ -220,6 +372,11 @@ CREATE TABLE relaybox.index_range (
     last_index bigint NOT NULL,
     first_position bigint NOT NULL,
     last_position bigint NOT NULL
+);
+
+CREATE TABLE relaybox.lane (
+    subscription_id integer NOT NULL,
+    lane integer NOT NULL
 );
 
 CREATE TABLE relaybox.migration (
@@ -393,21 +550,6 @@ CREATE TABLE relaybox.store (
     CONSTRAINT store_has_one_row CHECK (only_row)
 );
 
-CREATE TABLE relaybox.stream (
-    stream_id integer NOT NULL,
-    stream text NOT NULL,
-    delivery_order text NOT NULL,
-    message_id_window bigint DEFAULT 0 NOT NULL,
-    holdback_rows bigint DEFAULT 10000 NOT NULL,
-    fragments bigint DEFAULT 1000000 NOT NULL,
-    taken bigint DEFAULT 0 NOT NULL,
-    last_place bigint DEFAULT 0 NOT NULL,
-    recheck boolean DEFAULT false NOT NULL,
-    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    CONSTRAINT delivery_order_is_known CHECK ((delivery_order = ANY (ARRAY['none'::text, 'fifo'::text, 'causal'::text, 'total'::text]))),
-    CONSTRAINT stream_limits_positive CHECK (((message_id_window >= 0) AND (holdback_rows >= 1) AND (fragments >= 1)))
-);
-
 CREATE TABLE relaybox.stream_log (
     hop_id integer NOT NULL,
     stream_id integer NOT NULL,
@@ -427,6 +569,76 @@ ALTER TABLE relaybox.stream ALTER COLUMN stream_id ADD GENERATED ALWAYS AS IDENT
     CACHE 1
 );
 
+CREATE TABLE relaybox.stream_topic (
+    stream_id integer NOT NULL,
+    topic text NOT NULL
+);
+
+ALTER TABLE relaybox.subscription ALTER COLUMN subscription_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox.subscription_subscription_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE VIEW relaybox.subscriptions WITH (security_barrier='true') AS
+ SELECT n.subscription,
+    s.stream,
+    n.topic,
+    n.lanes,
+    n.lane_by,
+    n.first_place,
+    n.through_place,
+    parent.subscription AS replay_of,
+    n.rows_per_second,
+    n.nack_limit,
+    n.crash_limit,
+    n.hold_sender,
+    n.retry_seconds,
+    n.lease_seconds,
+    n.subscribed_at,
+    n.subscribed_by,
+    c.done_place,
+    c.replaying,
+    c.leased_lanes,
+    c.moved_at,
+    GREATEST(c.done_place, LEAST(n.through_place, s.last_place)) AS last_place,
+    GREATEST((0)::bigint, (LEAST(n.through_place, s.last_place) - c.done_place)) AS places_behind,
+    ( SELECT count(*) AS count
+           FROM relaybox.dead_letter d
+          WHERE ((d.subscription_id = n.subscription_id) AND (d.state = ANY (ARRAY['open'::text, 'redriving'::text])))) AS dead_letters
+   FROM (((relaybox.subscription n
+     JOIN relaybox.stream s ON ((s.stream_id = n.stream_id)))
+     LEFT JOIN relaybox.subscription parent ON ((parent.subscription_id = n.replay_of)))
+     JOIN LATERAL ( SELECT min(newest.done_place) AS done_place,
+            bool_or((newest.done_place < newest.replay_place)) AS replaying,
+            max(newest.moved_at) AS moved_at,
+            count(*) FILTER (WHERE (newest.leased_until > clock_timestamp())) AS leased_lanes
+           FROM (relaybox.lane l
+             JOIN LATERAL ( SELECT k.subscription_id,
+                    k.lane,
+                    k.version,
+                    k.done_place,
+                    k.fetched_place,
+                    k.redrive_place,
+                    k.fetch_count,
+                    k.suspect_place,
+                    k.suspect_rows,
+                    k.worker,
+                    k.leased_until,
+                    k.wait_until,
+                    k.replay_place,
+                    k.rate_from,
+                    k.moved_at
+                   FROM relaybox.cursor k
+                  WHERE ((k.subscription_id = l.subscription_id) AND (k.lane = l.lane))
+                  ORDER BY k.version DESC
+                 LIMIT 1) newest ON (true))
+          WHERE (l.subscription_id = n.subscription_id)) c ON (true))
+  WHERE (n.ended_at IS NULL);
+
 ALTER TABLE ONLY relaybox.outbox ATTACH PARTITION relaybox.outbox_overflow DEFAULT;
 
 ALTER TABLE ONLY relaybox.arrival
@@ -441,14 +653,23 @@ ALTER TABLE ONLY relaybox.batch
 ALTER TABLE ONLY relaybox.confirmation
     ADD CONSTRAINT confirmation_pkey PRIMARY KEY (hop, state, through_position);
 
+ALTER TABLE ONLY relaybox.consumer_action
+    ADD CONSTRAINT consumer_action_pkey PRIMARY KEY (action_id);
+
+ALTER TABLE ONLY relaybox.cursor
+    ADD CONSTRAINT cursor_pkey PRIMARY KEY (subscription_id, lane, version);
+
 ALTER TABLE ONLY relaybox.dead_letter
-    ADD CONSTRAINT dead_letter_pkey PRIMARY KEY (hop_id, "position");
+    ADD CONSTRAINT dead_letter_pkey PRIMARY KEY (dead_letter_id);
 
 ALTER TABLE ONLY relaybox.decision
     ADD CONSTRAINT decision_pkey PRIMARY KEY (hop_id, batch);
 
 ALTER TABLE ONLY relaybox.delivery
     ADD CONSTRAINT delivery_pkey PRIMARY KEY (stream_id, last_place);
+
+ALTER TABLE ONLY relaybox.failed_attempt
+    ADD CONSTRAINT failed_attempt_pkey PRIMARY KEY (subscription_id, lane, place);
 
 ALTER TABLE ONLY relaybox.generation
     ADD CONSTRAINT generation_pkey PRIMARY KEY (hop, generation);
@@ -470,6 +691,9 @@ ALTER TABLE ONLY relaybox.hop_out
 
 ALTER TABLE ONLY relaybox.index_range
     ADD CONSTRAINT index_range_pkey PRIMARY KEY (sender_id, last_index, first_position);
+
+ALTER TABLE ONLY relaybox.lane
+    ADD CONSTRAINT lane_pkey PRIMARY KEY (subscription_id, lane);
 
 ALTER TABLE ONLY relaybox.log
     ADD CONSTRAINT log_pkey PRIMARY KEY (hop_id, "position");
@@ -519,11 +743,25 @@ ALTER TABLE ONLY relaybox.stream_log
 ALTER TABLE ONLY relaybox.stream
     ADD CONSTRAINT stream_pkey PRIMARY KEY (stream_id);
 
+ALTER TABLE ONLY relaybox.stream_topic
+    ADD CONSTRAINT stream_topic_pkey PRIMARY KEY (stream_id, topic);
+
+ALTER TABLE ONLY relaybox.subscription
+    ADD CONSTRAINT subscription_pkey PRIMARY KEY (subscription_id);
+
 CREATE UNIQUE INDEX arrival_last_position ON relaybox.arrival USING btree (hop_id, last_position);
 
 CREATE UNIQUE INDEX batch_last_position ON relaybox.batch USING btree (hop, last_position);
 
+CREATE UNIQUE INDEX dead_letter_of_a_stream ON relaybox.dead_letter USING btree (hop_id, "position") WHERE (subscription_id IS NULL);
+
+CREATE UNIQUE INDEX dead_letter_of_a_subscription ON relaybox.dead_letter USING btree (subscription_id, place);
+
 CREATE INDEX dead_letter_stream ON relaybox.dead_letter USING btree (stream_id);
+
+CREATE INDEX dead_letter_unsettled ON relaybox.dead_letter USING btree (subscription_id, lane, place) WHERE (state = ANY (ARRAY['open'::text, 'redriving'::text]));
+
+CREATE INDEX delivery_delivered_at ON relaybox.delivery USING btree (stream_id, delivered_at, last_place);
 
 CREATE INDEX held_sender ON relaybox.held USING btree (sender_id, index);
 
@@ -538,6 +776,8 @@ CREATE INDEX outbox_overflow_xid_idx ON relaybox.outbox_overflow USING btree (xi
 CREATE INDEX sender_xid ON relaybox.sender USING btree (xid);
 
 CREATE INDEX stream_log_stream ON relaybox.stream_log USING btree (stream_id);
+
+CREATE UNIQUE INDEX subscribed_once ON relaybox.subscription USING btree (subscription) WHERE (ended_at IS NULL);
 
 ALTER INDEX relaybox.outbox_message_id ATTACH PARTITION relaybox.outbox_overflow_message_id_idx;
 
@@ -557,11 +797,17 @@ ALTER TABLE ONLY relaybox.dead_letter
 ALTER TABLE ONLY relaybox.dead_letter
     ADD CONSTRAINT dead_letter_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);
 
+ALTER TABLE ONLY relaybox.dead_letter
+    ADD CONSTRAINT dead_letter_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox.subscription(subscription_id);
+
 ALTER TABLE ONLY relaybox.decision
     ADD CONSTRAINT decision_hop_id_fkey FOREIGN KEY (hop_id) REFERENCES relaybox.hop_in(hop_id);
 
 ALTER TABLE ONLY relaybox.delivery
     ADD CONSTRAINT delivery_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);
+
+ALTER TABLE ONLY relaybox.failed_attempt
+    ADD CONSTRAINT failed_attempt_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox.subscription(subscription_id);
 
 ALTER TABLE ONLY relaybox.generation
     ADD CONSTRAINT generation_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox.hop_out(hop);
@@ -580,6 +826,9 @@ ALTER TABLE ONLY relaybox.held
 
 ALTER TABLE ONLY relaybox.index_range
     ADD CONSTRAINT index_range_sender_id_fkey FOREIGN KEY (sender_id) REFERENCES relaybox.sender_state(sender_id);
+
+ALTER TABLE ONLY relaybox.lane
+    ADD CONSTRAINT lane_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox.subscription(subscription_id);
 
 ALTER TABLE ONLY relaybox.hop_out
     ADD CONSTRAINT reads_log_of_a_hop_that_arrives_here FOREIGN KEY (reads_log) REFERENCES relaybox.hop_in(hop_id);
@@ -601,3 +850,12 @@ ALTER TABLE ONLY relaybox.stream_log
 
 ALTER TABLE ONLY relaybox.stream_log
     ADD CONSTRAINT stream_log_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);
+
+ALTER TABLE ONLY relaybox.stream_topic
+    ADD CONSTRAINT stream_topic_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY relaybox.subscription
+    ADD CONSTRAINT subscription_replay_of_fkey FOREIGN KEY (replay_of) REFERENCES relaybox.subscription(subscription_id);
+
+ALTER TABLE ONLY relaybox.subscription
+    ADD CONSTRAINT subscription_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);

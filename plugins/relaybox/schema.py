@@ -255,6 +255,7 @@ def _register_hop_in(cursor: Any, hop: Hop) -> str:
         ),
     )
     stream = str(one_row(cursor)[0])
+    cursor.execute("select relaybox.register_topics(%s, %s)", (hop.stream, list(hop.topics)))
     return "registered" if registered else stream
 
 

@@ -62,7 +62,8 @@ begin
     delete from relaybox.stream s
     where s.stream_id = log.stream_id and s.taken = 0
         and not exists (select from relaybox.stream_log l where l.stream_id = s.stream_id)
-        and not exists (select from relaybox.skip k where k.stream_id = s.stream_id);
+        and not exists (select from relaybox.skip k where k.stream_id = s.stream_id)
+        and not exists (select from relaybox.subscription n where n.stream_id = s.stream_id);
     return case when log.hop_id is null then 'registered' else 'changed' end;
 end
 $$;

@@ -1,0 +1,39 @@
+-- Gives up an open dead letter, of a stream or of a subscription; its message stays in the log. What waits behind it goes on.
+-- Raises RB036 without a reason, RB037 if it is not open.
+create or replace function relaybox.drop_dead_letter(letter bigint, reason text) returns void
+language plpgsql volatile security definer
+set search_path = pg_catalog, relaybox, pg_temp
+as $$
+declare
+    dropped relaybox.dead_letter;
+begin
+    if coalesce(btrim(reason), '') = '' then
+        raise exception using errcode = 'RB036', message = 'a dead letter is dropped with a reason', hint = 'drop_dead_letter(letter, ''why'')';
+    end if;
+    perform from relaybox.lane l
+    join relaybox.dead_letter d on d.subscription_id = l.subscription_id and d.lane = l.lane
+    where d.dead_letter_id = letter
+    for update of l;
+    update relaybox.dead_letter d
+    set state = 'dropped', settled_at = clock_timestamp(), settled_by = session_user, settled_reason = drop_dead_letter.reason
+    where d.dead_letter_id = letter and d.state = 'open'
+    returning * into dropped;
+    if not found then
+        raise exception using errcode = 'RB037', message = format('there is no open dead letter %s in this store', letter),
+            hint = 'See: relaybox dead-letters list';
+    end if;
+    update relaybox.dead_letter d set state = 'redriving'
+    where d.subscription_id = dropped.subscription_id and d.lane = dropped.lane and d.sender = dropped.sender
+        and d.state = 'open' and d.reason = 'waits_behind' and d.place > dropped.place
+        and not exists (
+            select from relaybox.dead_letter b
+            where b.subscription_id = d.subscription_id and b.lane = d.lane and b.sender = d.sender
+                and b.state = 'open' and b.reason <> 'waits_behind' and b.place < d.place
+        );
+    perform relaybox.record_action(
+        coalesce((select s.subscription from relaybox.subscription s where s.subscription_id = dropped.subscription_id), (
+            select s.stream from relaybox.stream s where s.stream_id = dropped.stream_id
+        )), 'drop', drop_dead_letter.reason, jsonb_build_object('letter', letter, 'place', dropped.place, 'why_dead', dropped.reason)
+    );
+end
+$$;

@@ -1,0 +1,46 @@
+-- How far each lane of a subscription is behind its stream. places_behind counts the places of all lanes and topics from the lane's
+-- on; waiting_since is when the first of them was delivered here. Raises RB031.
+create or replace function relaybox.lag(subscription text)
+returns table (
+    lane integer, done_place bigint, fetched_place bigint, last_place bigint, places_behind bigint, waiting_since timestamptz,
+    worker text, leased_until timestamptz, replaying boolean, failing integer, dead_letters integer
+)
+language plpgsql stable security definer
+set search_path = pg_catalog, relaybox, pg_temp
+as $$
+declare
+    known relaybox.subscription := relaybox.subscription_named(lag.subscription);
+begin
+    return query
+    select
+        l.lane, c.done_place, c.fetched_place, reach.last_place, reach.last_place - c.done_place,
+        (
+            select d.delivered_at from relaybox.delivery d
+            where d.stream_id = known.stream_id and d.last_place > c.done_place and reach.last_place > c.done_place
+            order by d.last_place
+            limit 1
+        ),
+        c.worker, c.leased_until, c.done_place < c.replay_place,
+        (
+            select count(*)::integer from relaybox.failed_attempt f
+            where f.subscription_id = known.subscription_id and f.lane = l.lane
+        ),
+        (
+            select count(*)::integer from relaybox.dead_letter d
+            where d.subscription_id = known.subscription_id and d.lane = l.lane and d.state in ('open', 'redriving')
+        )
+    from relaybox.lane l
+    join lateral (
+        select n.* from relaybox.cursor n
+        where n.subscription_id = l.subscription_id and n.lane = l.lane
+        order by n.version desc
+        limit 1
+    ) c on true
+    cross join lateral (
+        select greatest(c.done_place, least(known.through_place, s.last_place)) as last_place
+        from relaybox.stream s where s.stream_id = known.stream_id
+    ) reach
+    where l.subscription_id = known.subscription_id
+    order by l.lane;
+end
+$$;

@@ -1,0 +1,20 @@
+-- Locks a lane until the transaction ends and returns its cursor. Caller: knows the subscription. Raises RB036 for a lane that it has not.
+create or replace function relaybox.lock_lane(known relaybox.subscription, lane_ integer) returns relaybox.cursor
+language plpgsql volatile
+as $$
+declare
+    newest relaybox.cursor;
+begin
+    perform from relaybox.lane l where l.subscription_id = known.subscription_id and l.lane = lane_ for update;
+    if not found then
+        raise exception using errcode = 'RB036',
+            message = format('subscription %s has lanes 1 to %s, no lane %s', known.subscription, known.lanes, lane_);
+    end if;
+    -- a later statement than the lock: it sees what was committed before the lock came free
+    select * into newest from relaybox.cursor c
+    where c.subscription_id = known.subscription_id and c.lane = lane_
+    order by c.version desc
+    limit 1;
+    return newest;
+end
+$$;

@@ -1,0 +1,19 @@
+-- Records where a locked lane is now. Raises 40001 if the transaction's snapshot is older than the lane's newest cursor.
+create or replace function relaybox.move_cursor(moved relaybox.cursor) returns void
+language plpgsql volatile
+as $$
+begin
+    moved.version := moved.version + 1;
+    moved.moved_at := clock_timestamp();
+    insert into relaybox.cursor select moved.* on conflict do nothing;
+    if not found then
+        raise exception using errcode = '40001',
+            message = format('lane %s was moved by another transaction after this one began', moved.lane),
+            hint = 'Fetch again in a new transaction.';
+    end if;
+    if moved.version % 100 = 0 then
+        delete from relaybox.cursor c
+        where c.subscription_id = moved.subscription_id and c.lane = moved.lane and c.version < moved.version;
+    end if;
+end
+$$;

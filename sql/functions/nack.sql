@@ -1,0 +1,42 @@
+-- Refuses one fetched message with a reason. It comes again, with those fetched after it, until it was refused nack_limit times; then it
+-- is a dead letter and the rest flows. Ends the fetch: fetch again before the next word. Returns whether it is a dead letter now.
+-- Raises RB031 not subscribed, RB033 what was not fetched, RB035 the lane was lost, RB036 without a reason.
+create or replace function relaybox.nack(subscription text, place bigint, reason text, lane integer default 1, worker text default null)
+returns boolean
+language plpgsql volatile security definer
+set search_path = pg_catalog, relaybox, pg_temp
+as $$
+declare
+    known relaybox.subscription := relaybox.subscription_named(nack.subscription);
+    worker_ text := relaybox.worker_name(nack.worker);
+    c relaybox.cursor := relaybox.lock_lane(known, nack.lane);
+    attempts_ integer;
+    is_set_aside boolean;
+begin
+    if coalesce(btrim(reason), '') = '' then
+        raise exception using errcode = 'RB036', message = 'a message is refused with a reason', hint = 'nack(subscription, place, ''why'')';
+    end if;
+    perform relaybox.require_fetched(c, known, nack.place, worker_);
+    if not relaybox.is_fetched(c, known, nack.place) then
+        raise exception using errcode = 'RB033',
+            message = format('subscription %s, lane %s: place %s is no message of this lane, or is set aside', known.subscription, c.lane, nack.place),
+            hint = 'Give the place and the lane of a message as fetch gave them.';
+    end if;
+    insert into relaybox.failed_attempt as f (subscription_id, lane, place, attempts, last_by, reason)
+    values (known.subscription_id, c.lane, nack.place, 1, worker_, nack.reason)
+    on conflict on constraint failed_attempt_pkey do update
+    set attempts = f.attempts + 1, last_at = clock_timestamp(), last_by = excluded.last_by, reason = excluded.reason
+    returning f.attempts into attempts_;
+    is_set_aside := attempts_ >= known.nack_limit;
+    if is_set_aside then
+        perform relaybox.set_aside(c, known, nack.place, 'refused', nack.reason, attempts_, worker_);
+    else
+        c.wait_until := clock_timestamp() + make_interval(secs => known.retry_seconds);
+    end if;
+    c.worker := null;
+    c.leased_until := null;
+    c.fetch_count := 0;
+    perform relaybox.move_cursor(c);
+    return is_set_aside;
+end
+$$;

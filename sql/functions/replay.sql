@@ -1,0 +1,84 @@
+-- Reads again. own_cursor false: the subscription's lanes go back to start, and come forward again from there. True: a second cursor is
+-- opened for start to through, under the name that is returned; the live one is not touched. start and through: earliest, latest, a place,
+-- a time. dry_run only counts. Holds the lanes that it moves. Raises RB031, RB034 no longer kept, RB036 (no reason, an empty range).
+create or replace function relaybox.replay(
+    subscription text, start text, reason text, through text default null, own_cursor boolean default false,
+    rows_per_second integer default null, dry_run boolean default false,
+    out replayed_as text, out first_place bigint, out last_place bigint, out message_count bigint, out byte_count bigint,
+    out estimated_seconds double precision
+)
+language plpgsql volatile security definer
+set search_path = pg_catalog, relaybox, pg_temp
+as $$
+declare
+    known relaybox.subscription := relaybox.subscription_named(replay.subscription);
+    lane_ integer;
+    c relaybox.cursor;
+    made integer;
+begin
+    if coalesce(btrim(reason), '') = '' then
+        raise exception using errcode = 'RB036', message = 'a replay is asked for with a reason', hint = 'replay(subscription, start, ''why'')';
+    end if;
+    if known.replay_of is not null or (through is not null and not own_cursor) then
+        raise exception using errcode = 'RB036',
+            message = case when known.replay_of is null then 'only a replay with a cursor of its own has an end' else 'a replay is not replayed' end,
+            hint = case when known.replay_of is null then 'Give own_cursor => true, or no end.' else 'Replay the subscription itself.' end;
+    end if;
+    perform from relaybox.stream s where s.stream_id = known.stream_id for key share;
+    first_place := relaybox.start_place(known.stream_id, start);
+    if not own_cursor then
+        for lane_ in 1..known.lanes loop
+            c := relaybox.lock_lane(known, lane_);
+            last_place := greatest(last_place, c.done_place);
+            if c.done_place >= first_place and not dry_run then
+                c.replay_place := greatest(c.replay_place, c.done_place);
+                c.done_place := first_place - 1;
+                c.fetched_place := first_place - 1;
+                c.redrive_place := null;
+                c.fetch_count := 0;
+                c.suspect_place := 0;
+                c.worker := null;
+                c.leased_until := null;
+                c.rate_from := clock_timestamp();
+                perform relaybox.move_cursor(c);
+            end if;
+        end loop;
+        replayed_as := known.subscription;
+    else
+        select least(s.last_place, relaybox.start_place(known.stream_id, coalesce(through, 'latest')) - case when through !~ '^[0-9]+$' or through is null then 1 else 0 end)
+        into last_place from relaybox.stream s where s.stream_id = known.stream_id;
+    end if;
+    select r.message_count, r.byte_count, coalesce(r.message_count::double precision / replay.rows_per_second, r.read_seconds)
+    into message_count, byte_count, estimated_seconds
+    from relaybox.estimate_range(known, first_place, last_place) r;
+    if last_place < first_place and not dry_run then
+        raise exception using errcode = 'RB036',
+            message = format('subscription %s: nothing to replay from place %s; it is done through place %s', known.subscription, first_place, last_place);
+    end if;
+    if own_cursor then
+        replayed_as := format('%s.replay-%s', left(known.subscription, 40), 1 + (
+            select count(*) from relaybox.subscription s where s.replay_of = known.subscription_id
+        ));
+    end if;
+    if dry_run then
+        return;
+    end if;
+    if own_cursor then
+        insert into relaybox.subscription (
+            subscription, stream_id, topic, lanes, lane_by, lane_hash, first_place, through_place, replay_of, rows_per_second,
+            nack_limit, crash_limit, hold_sender, retry_seconds, lease_seconds
+        )
+        values (
+            replayed_as, known.stream_id, known.topic, known.lanes, known.lane_by, known.lane_hash, first_place, last_place, known.subscription_id,
+            replay.rows_per_second, known.nack_limit, known.crash_limit, known.hold_sender, known.retry_seconds, known.lease_seconds
+        )
+        returning subscription_id into made;
+        perform relaybox.open_lanes(made, known.lanes, first_place, last_place);
+    else
+        update relaybox.subscription s set rows_per_second = replay.rows_per_second where s.subscription_id = known.subscription_id;
+    end if;
+    perform relaybox.record_action(known.subscription, 'replay', reason, jsonb_build_object(
+        'as', replayed_as, 'start', start, 'first_place', first_place, 'last_place', last_place, 'rows_per_second', replay.rows_per_second
+    ));
+end
+$$;

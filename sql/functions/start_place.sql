@@ -1,0 +1,41 @@
+-- The first place to read for "earliest", "latest", a place, or a time (of delivery in this store).
+-- Raises RB034 for a place that is no longer kept, RB036 for what is none of these.
+create or replace function relaybox.start_place(stream_id_ integer, start text) returns bigint
+language plpgsql stable
+as $$
+declare
+    known relaybox.stream;
+    since timestamptz;
+begin
+    select * into known from relaybox.stream s where s.stream_id = stream_id_;
+    case
+        when start = 'earliest' then return known.first_kept_place;
+        when start = 'latest' then return known.last_place + 1;
+        when start ~ '^[0-9]{1,18}$' then
+            if start::bigint < known.first_kept_place then
+                raise exception using errcode = 'RB034',
+                    message = format('stream %s: place %s is no longer kept; the first one is %s', known.stream, start, known.first_kept_place),
+                    hint = 'Start at ''earliest'', or at a kept place.';
+            end if;
+            if start::bigint > known.last_place + 1 then
+                raise exception using errcode = 'RB036',
+                    message = format('stream %s: there is no place %s yet; the newest is %s', known.stream, start, known.last_place),
+                    hint = 'Start at ''latest'' for what will come.';
+            end if;
+            return start::bigint;
+        else
+            begin
+                since := start::timestamptz;
+            exception when data_exception then
+                raise exception using errcode = 'RB036',
+                    message = format('%L is no start: give ''earliest'', ''latest'', a place such as 1200, or a time such as 2026-07-01 12:00+00', start);
+            end;
+            return greatest(known.first_kept_place, coalesce((
+                select d.first_place from relaybox.delivery d
+                where d.stream_id = stream_id_ and d.delivered_at >= since
+                order by d.delivered_at, d.last_place
+                limit 1
+            ), known.last_place + 1));
+    end case;
+end
+$$;

@@ -1,0 +1,59 @@
+-- Makes a durable subscription to a stream, or to one topic of the stream that carries it; returns the first place it will read.
+-- start: earliest, latest, a place, or a time. Holds the stream's row FOR KEY SHARE, so that retention waits for it.
+-- Raises RB030 already subscribed, RB032 no such stream or topic, RB034 a place no longer kept, RB036 a start that is none.
+create or replace function relaybox.subscribe(
+    subscription text, source text, start text default 'earliest', lanes integer default 1, lane_by text default 'sender',
+    nack_limit integer default 5, crash_limit integer default 5, hold_sender boolean default false,
+    retry_seconds integer default 0, lease_seconds integer default 60
+)
+returns bigint
+language plpgsql volatile security definer
+set search_path = pg_catalog, relaybox, pg_temp
+as $$
+declare
+    found_streams integer[];
+    stream_id_ integer;
+    first_place_ bigint;
+    made integer;
+begin
+    select array_agg(s.stream_id) into found_streams from relaybox.stream s where s.stream = source;
+    if found_streams is null then
+        select array_agg(t.stream_id) into found_streams from relaybox.stream_topic t where t.topic = source;
+    end if;
+    if found_streams is null or cardinality(found_streams) > 1 then
+        raise exception using errcode = 'RB032',
+            message = format(
+                case when found_streams is null then 'there is no stream and no topic %s in this store' else 'topic %s is carried by several streams; name one' end,
+                source
+            ),
+            hint = 'Streams here: ' || coalesce((
+                select string_agg(format('%s (%s)', s.stream, coalesce((
+                    select string_agg(t.topic, ', ' order by t.topic) from relaybox.stream_topic t where t.stream_id = s.stream_id
+                ), '')), ', ' order by s.stream) from relaybox.stream s
+            ), 'none') || '.';
+    end if;
+    stream_id_ := found_streams[1];
+    perform from relaybox.stream s where s.stream_id = stream_id_ for key share;
+    first_place_ := relaybox.start_place(stream_id_, start);
+    begin
+        insert into relaybox.subscription (
+            subscription, stream_id, topic, lanes, lane_by, first_place, nack_limit, crash_limit, hold_sender, retry_seconds, lease_seconds
+        )
+        values (
+            subscribe.subscription, stream_id_,
+            case when not exists (select from relaybox.stream s where s.stream = source) then source end,
+            subscribe.lanes, subscribe.lane_by, first_place_, subscribe.nack_limit, subscribe.crash_limit, subscribe.hold_sender,
+            subscribe.retry_seconds, subscribe.lease_seconds
+        )
+        returning subscription_id into made;
+    exception when unique_violation then
+        raise exception using errcode = 'RB030', message = format('already subscribed: subscription %s exists in this store', subscription),
+            hint = format('Go on with select * from relaybox.fetch(%L), or unsubscribe it first.', subscription);
+    end;
+    perform relaybox.open_lanes(made, lanes, first_place_);
+    perform relaybox.record_action(
+        subscription, 'subscribe', null, jsonb_build_object('source', source, 'start', start, 'first_place', first_place_, 'lanes', lanes)
+    );
+    return first_place_;
+end
+$$;

@@ -1,0 +1,23 @@
+-- The subscription of that name. Raises RB031; RB036 if this server would give senders other lanes than the one it was made on.
+create or replace function relaybox.subscription_named(name text) returns relaybox.subscription
+language plpgsql stable
+as $$
+declare
+    known relaybox.subscription;
+begin
+    select * into known from relaybox.subscription s where s.subscription = name and s.ended_at is null;
+    if not found then
+        raise exception using errcode = 'RB031', message = format('there is no subscription %s in this store: not subscribed', name),
+            hint = format(
+                'Subscribe first: select relaybox.subscribe(%L, ''STREAM''). Known here: %s.', name,
+                coalesce((select string_agg(s.subscription, ', ' order by s.subscription) from relaybox.subscription s where s.ended_at is null), 'none')
+            );
+    end if;
+    if known.lanes > 1 and known.lane_hash <> hashtextextended('relaybox', 0) then
+        raise exception using errcode = 'RB036',
+            message = format('subscription %s has %s lanes, and this server''s hash function would give its senders other lanes', name, known.lanes),
+            hint = 'Let the old server finish the subscription, or unsubscribe and subscribe anew at the place up to which all lanes are done.';
+    end if;
+    return known;
+end
+$$;

@@ -1,0 +1,30 @@
+-- Ends a subscription and its replays. Their dead letters stay, with their messages' places. Raises RB031.
+create or replace function relaybox.unsubscribe(subscription text, reason text default null) returns void
+language plpgsql volatile security definer
+set search_path = pg_catalog, relaybox, pg_temp
+as $$
+declare
+    known relaybox.subscription := relaybox.subscription_named(unsubscribe.subscription);
+    ended integer[];
+    stood jsonb;
+begin
+    ended := array(
+        select s.subscription_id from relaybox.subscription s
+        where s.ended_at is null and (s.subscription_id = known.subscription_id or s.replay_of = known.subscription_id)
+    );
+    perform from relaybox.lane l where l.subscription_id = any(ended) order by l.subscription_id, l.lane for update;
+    select jsonb_object_agg(c.lane, c.done_place) into stood from (
+        select distinct on (c.lane) c.lane, c.done_place from relaybox.cursor c
+        where c.subscription_id = known.subscription_id
+        order by c.lane, c.version desc
+    ) c;
+    delete from relaybox.cursor c where c.subscription_id = any(ended);
+    delete from relaybox.failed_attempt f where f.subscription_id = any(ended);
+    delete from relaybox.lane l where l.subscription_id = any(ended);
+    update relaybox.subscription s set ended_at = clock_timestamp() where s.subscription_id = any(ended);
+    perform relaybox.record_action(
+        known.subscription, case when known.replay_of is null then 'unsubscribe' else 'cancel_replay' end, reason,
+        jsonb_build_object('done_places', stood)
+    );
+end
+$$;

@@ -1,0 +1,29 @@
+-- The subscriptions of this store, replays included; places are those of the slowest lane.
+create or replace view relaybox.subscriptions with (security_barrier) as
+select
+    n.subscription, s.stream, n.topic, n.lanes, n.lane_by, n.first_place, n.through_place, parent.subscription as replay_of, n.rows_per_second,
+    n.nack_limit, n.crash_limit, n.hold_sender, n.retry_seconds, n.lease_seconds, n.subscribed_at, n.subscribed_by,
+    c.done_place, c.replaying, c.leased_lanes, c.moved_at,
+    greatest(c.done_place, least(n.through_place, s.last_place)) as last_place,
+    greatest(0, least(n.through_place, s.last_place) - c.done_place) as places_behind,
+    (
+        select count(*) from relaybox.dead_letter d
+        where d.subscription_id = n.subscription_id and d.state in ('open', 'redriving')
+    ) as dead_letters
+from relaybox.subscription n
+join relaybox.stream s on s.stream_id = n.stream_id
+left join relaybox.subscription parent on parent.subscription_id = n.replay_of
+join lateral (
+    select
+        min(newest.done_place) as done_place, bool_or(newest.done_place < newest.replay_place) as replaying, max(newest.moved_at) as moved_at,
+        count(*) filter (where newest.leased_until > clock_timestamp()) as leased_lanes
+    from relaybox.lane l
+    join lateral (
+        select k.* from relaybox.cursor k
+        where k.subscription_id = l.subscription_id and k.lane = l.lane
+        order by k.version desc
+        limit 1
+    ) newest on true
+    where l.subscription_id = n.subscription_id
+) c on true
+where n.ended_at is null;

@@ -1,0 +1,84 @@
+"""A stream with chosen messages in one store: what consumers read, without the hop that brings it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.world import World
+
+STORE = "hub"
+STREAM = "flights"
+
+
+def deliver(world: World, count: int, *, senders: int = 3, topic: str = "flights", backwards: bool = False) -> None:
+    """Puts `count` more messages m<place> into the stream, of senders s1, s2 ... in turn.
+
+    Args:
+        world: of the test.
+        count: how many.
+        senders: how many senders there are.
+        topic: of all of them.
+        backwards: the log has them the other way round: they are delivered as a list of positions, not as a run.
+    """
+    first = _last(world) + 1
+    world.query(STORE, "select relaybox.ensure_log_segments(1, %s)", first + count)
+    places = list(range(first, first + count))
+    positions = places[::-1] if backwards else places
+    world.query(
+        STORE,
+        """
+        insert into relaybox.log (hop_id, epoch, position, index, message_id, sent_at, topic, sender, key, payload)
+        select 1, 0, position, position, gen_random_uuid(), clock_timestamp(), %s, 's' || 1 + (place - 1) %% %s, 'k' || place %% 7, 'm' || place
+        from unnest(%s::bigint[], %s::bigint[]) as r (place, position)
+        """,
+        topic,
+        senders,
+        places,
+        positions,
+    )
+    world.query(
+        STORE,
+        """
+        with told as (update relaybox.stream set last_place = %s where stream = %s returning stream_id)
+        insert into relaybox.delivery (stream_id, first_place, last_place, hop_id, first_position, positions)
+        select stream_id, %s, %s, 1, %s, %s from told
+        """,
+        places[-1],
+        STREAM,
+        first,
+        places[-1],
+        first,
+        positions if backwards else None,
+    )
+
+
+def _last(world: World) -> int:
+    return int(world.value(STORE, "select last_place from relaybox.stream where stream = %s", STREAM))
+
+
+def places(rows: list[tuple[Any, ...]]) -> list[int]:
+    """The places of fetched or read rows: their first column."""
+    return [row[0] for row in rows]
+
+
+def fetch(
+    world: World,
+    count: int,
+    subscription: str = "billing",
+    *,
+    acked: int | None = None,
+    worker: str = "a",
+    lane: int | None = None,
+) -> list[tuple[Any, ...]]:
+    """Place, lane, replayed, attempt, sender and payload of a fetch, committed."""
+    return world.query(
+        STORE,
+        "select place, lane, replayed, attempt, sender, payload"
+        " from relaybox.fetch(%s, %s, %s, acked_lane => %s, only_lane => %s, worker => %s)",
+        subscription,
+        count,
+        acked,
+        lane or 1,
+        lane,
+        worker,
+    )
