@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 
-from relaybox import copying
+from relaybox import copying, reading, schema
 from relaybox.reanchoring import reanchor_hop
+from relaybox.routes import Store
 from relaybox.status import read_status
 from relaybox.tracing import trace_message
 from relaybox.verification import verify_route
@@ -73,6 +75,19 @@ def test_status_verify_and_where_tell_of_it_like_of_any_hop(local: World) -> Non
     assert [(hop.place, hop.position) for hop in trace.hops] == [("settled", 2) for _ in local.route.hops]
     assert {invoke(*command).exit_code for command in (("status",), ("verify", "flights"), ("where", message_id))} == {0}
     assert sessions(local) == []
+
+
+def test_a_proof_opens_one_session_per_store(local: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that stands twice in the path is asked by one thread, in one session."""
+    opened: list[str] = []
+
+    def spied(store: Store, **options: str) -> Any:
+        opened.append(store.name)
+        return schema.open_store(store, **options)
+
+    monkeypatch.setattr(reading, "open_store", spied)
+    verify_route(local.route)
+    assert sorted(opened) == sorted({store.name for store in local.route.path})
 
 
 def sessions(world: World) -> list[str]:
