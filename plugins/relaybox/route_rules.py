@@ -132,6 +132,7 @@ class _Rules(BaseModel):
 class StoreRules(_Rules):
     service: Service | None = None
     connection: Connection | None = None
+    bind_senders: bool = Field(default=False, description="true or false")
 
 
 class LimitsRules(_Rules):

@@ -19,6 +19,7 @@ routes:
 |---|---|---|
 | `service` | the store's name | the libpq service that code connects with; one per store |
 | `connection` | `relaybox_<store>` | the Airflow connection that the service file is written from; one per store |
+| `bind_senders` | false | true or false: whether a database role may insert only messages of senders that it is bound to |
 
 **`routes.<route>`**: two stores make one hop, three make two. Hops are numbered from 1: `flights/1` reads the outbox of
 `airline`, `flights/2` reads the log that `flights/1` filled in `hub`.
@@ -96,11 +97,12 @@ from relaybox.route_rules import FileRules, RouteRules, StoreRules, check_rules
 
 @dataclass(frozen=True)
 class Store:
-    """One Postgres database: `service` for libpq, `connection` for Airflow."""
+    """One Postgres database: `service` for libpq, `connection` for Airflow; `bind_senders`: each sender has its database roles."""
 
     name: str
     service: str
     connection: str
+    bind_senders: bool = False
 
 
 @dataclass(frozen=True)
@@ -233,7 +235,8 @@ def _routes(rules: FileRules, path: Path) -> Routes:
 
 
 def _store(name: str, rules: StoreRules) -> Store:
-    return Store(name, service=rules.service or name, connection=rules.connection or f"relaybox_{name}")
+    connection = rules.connection or f"relaybox_{name}"
+    return Store(name, service=rules.service or name, connection=connection, bind_senders=rules.bind_senders)
 
 
 def _route(name: str, rules: RouteRules, stores: Mapping[str, Store]) -> Route:

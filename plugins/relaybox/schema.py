@@ -45,6 +45,7 @@ class StoreInitialised:
     roles_created: tuple[str, ...]
     segments_made: tuple[str, ...]
     hops: dict[str, str]  # "flights/1 out" -> registered | changed | unchanged
+    sender_binding: str  # to database roles: switched on | switched off | unchanged
 
     @property
     def changed(self) -> bool:
@@ -54,6 +55,7 @@ class StoreInitialised:
             or self.roles_created
             or self.segments_made
             or set(self.hops.values()) - {"unchanged"}
+            or self.sender_binding != "unchanged"
         )
 
 
@@ -139,8 +141,10 @@ def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMEN
             cursor.execute("select relaybox.ensure_outbox_segments()")
             segments = tuple(one_row(cursor)[0])
             hops = dict(_register_hops(cursor, store, routes))
+            cursor.execute("select relaybox.bind_senders(%s)", (store.bind_senders,))
+            binding = ("switched on" if store.bind_senders else "switched off") if one_row(cursor)[0] else "unchanged"
             connection.commit()
-    return StoreInitialised(store.name, migrations, renewed, roles, segments, hops)
+    return StoreInitialised(store.name, migrations, renewed, roles, segments, hops, binding)
 
 
 def _require_usable(connection: Connection, store: str) -> None:

@@ -88,7 +88,7 @@ def test_written_values_replace_defaults(tmp_path: Path) -> None:
     routes = load(
         tmp_path,
         """\
-        stores: {a: {service: db-a, connection: Conn.A}, b: }
+        stores: {a: {service: db-a, connection: Conn.A, bind_senders: true}, b: }
         routes:
           r:
             topics: [x, y.z, 2026-11-21]
@@ -105,7 +105,7 @@ def test_written_values_replace_defaults(tmp_path: Path) -> None:
         """,
     )
     hop = routes.hop("r/1")
-    assert hop.source == Store("a", service="db-a", connection="Conn.A")
+    assert hop.source == Store("a", service="db-a", connection="Conn.A", bind_senders=True)
     assert hop.destination == Store("b", service="b", connection="relaybox_b")
     assert (hop.topics, hop.policy, hop.runner) == (("x", "y.z", "2026-11-21"), "received", "threads")
     assert (hop.order, hop.stream, hop.message_id_window) == ("fifo", "all-of-r", 1_000_000)
@@ -205,7 +205,7 @@ def test_example_shows_every_key_and_every_default(tmp_path: Path) -> None:
     document = yaml.safe_load(EXAMPLE.read_text())
     example, smallest = load_routes(EXAMPLE), load(tmp_path, SMALLEST)
     assert example.route("flights") == smallest.route("flights")
-    assert document["stores"]["airline"].keys() == {"service", "connection"}
+    assert document["stores"]["airline"].keys() == {"service", "connection", "bind_senders"}
     assert document["routes"]["flights"].keys() == {
         "topics", "path", "policy", "integrity", "runner", "order", "stream", "message_id_window", "limits", "retries",
     }  # fmt: skip
@@ -235,7 +235,7 @@ routes:
 """,
     ) == [
         '3: stores.Hub: got "Hub"; expected a name of 1 to 30 of a-z 0-9 _ -, the first a letter',
-        "4: stores.mirror.pasword: unknown key. Known: connection, service",
+        "4: stores.mirror.pasword: unknown key. Known: bind_senders, connection, service",
         '4: stores.mirror.service: got "airline", the service of store airline too; expected one service per database',
         "5: route: unknown key. Did you mean routes? Known: routes, stores",
         '8: routes.flights.topics[1]: got "flights", which is at [0] too; expected each topic once',

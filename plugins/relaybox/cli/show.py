@@ -262,6 +262,7 @@ def show_initialised(stores: Sequence[StoreInitialised]) -> None:
             "roles": ", ".join(store.roles_created),
             "segments": ", ".join(store.segments_made),
             "hops": ", ".join(f"{hop} {what}" for hop, what in store.hops.items() if what != "unchanged"),
+            "binding of senders to roles": "" if store.sender_binding == "unchanged" else store.sender_binding,
         }
         for what, text in done.items():
             if text:
