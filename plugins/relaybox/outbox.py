@@ -1,0 +1,173 @@
+"""For producers in Python: one call that inserts a message in the caller's own transaction, and the clocks of causal senders.
+
+An application needs nothing of this: an insert into relaybox.outbox says the same. Nothing here commits or rolls back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from psycopg2.extensions import cursor as Psycopg2Cursor
+from sqlalchemy import text
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+    from sqlalchemy.orm import Session, scoped_session
+
+    Producing = Session | scoped_session[Session] | Connection | Psycopg2Cursor
+
+Clock = Mapping[str, int | list[int]]
+"""What a message's sender had received when it sent: index by sender, or [epoch, index]; an index alone is of epoch 1."""
+
+_INSERT = """
+insert into relaybox.outbox (message_id, topic, sender, epoch, index, key, headers, payload, payload_bytes, clock)
+values (
+    coalesce(cast({message_id} as uuid), relaybox.new_message_id()), {topic}, {sender}, coalesce(cast({epoch} as integer), 1),
+    cast({index} as bigint), {key}, cast({headers} as jsonb), {payload}, cast({payload_bytes} as bytea), cast({clock} as jsonb)
+)
+returning message_id
+"""
+# the counter first: it is locked from here on, and with it the epoch
+_NUMBER = "select relaybox.next_index({sender}), relaybox.sender_epoch({sender})"
+
+
+def put(
+    session: Producing,
+    topic: str,
+    sender: str,
+    payload: str | bytes | Mapping[str, Any] | list[Any],
+    *,
+    key: str | None = None,
+    headers: Mapping[str, Any] | None = None,
+    message_id: UUID | None = None,
+    index: int | None = None,
+    epoch: int | None = None,
+    clock: Clock | None = None,
+) -> UUID:
+    """Sends one message: one insert in the caller's transaction, which decides whether the message exists.
+
+    After a commit whose answer got lost, repeat the transaction with the same `message_id`: routes with a `message_id_window`
+    deliver it once, and so do routes of any kind if the sender is declared and the `index` is the same too.
+
+    Args:
+        session: a SQLAlchemy session or connection, or a cursor of psycopg2.
+        topic: what routes choose messages by, 1 to 48 of a-z 0-9 _ . -
+        sender: who says it, 1 to 48 of A-Z a-z 0-9 _ . : -
+        payload: text, bytes, or a mapping or list that is sent as JSON.
+        key: at most 200 characters.
+        headers: a JSON object, at most 64 KiB.
+        message_id: an id of your own choice; by default a new one.
+        index: only for declared senders: the message's own number, from 1.
+        epoch: the sender's epoch that the index counts in, from 1; by default 1.
+        clock: only in causal routes; CausalSender writes it.
+
+    Returns:
+        The message's id.
+
+    Raises:
+        ValueError: an epoch without an index.
+        the driver's own error: what the outbox refuses. The constraint's name is the reason; the transaction is to be rolled back.
+    """
+    if epoch is not None and index is None:
+        raise ValueError("epoch without index: a message that has no number of its own belongs to no epoch")
+    values = {
+        "message_id": None if message_id is None else str(message_id),
+        "topic": topic,
+        "sender": sender,
+        "epoch": epoch,
+        "index": index,
+        "key": key,
+        "headers": _json(headers),
+        "payload": None if isinstance(payload, bytes) else payload if isinstance(payload, str) else _json(payload),
+        "payload_bytes": payload if isinstance(payload, bytes) else None,
+        "clock": _json(clock),
+    }
+    (given,) = _row(session, _INSERT, values)
+    return given if isinstance(given, UUID) else UUID(given)
+
+
+class CausalSender:
+    """One sender of a causal route: its messages name what it had received, so that nobody reads an answer before its question.
+
+    The sender is declared gapless at its store. Each process that sends as it and receives for it keeps one of these, tells it
+    every message that it reads from the stream, and saves `clock` with its cursor, or reads the stream again after a restart.
+    Not for several threads at once.
+    """
+
+    def __init__(self, sender: str, clock: Clock | None = None) -> None:
+        """Continues with a saved clock; by default nothing was received yet."""
+        self.sender = sender
+        self._heard: dict[str, tuple[int, int]] = {}
+        self._merge(clock or {})
+
+    @property
+    def clock(self) -> dict[str, list[int]]:
+        """The newest [epoch, index] received, by sender; sends only, and never the sender itself."""
+        return {sender: list(number) for sender, number in self._heard.items()}
+
+    def delivered(self, message: Any) -> None:
+        """Merges a message that was read from the stream: it, and what its sender had received.
+
+        Args:
+            message: a row of relaybox.read_stream: a mapping, or with attributes, with sender, epoch, index and clock.
+
+        Raises:
+            ValueError: its sender gave it no index (epoch 0): nothing can be made to wait for it.
+        """
+        sender, epoch, index, clock = (_field(message, name) for name in ("sender", "epoch", "index", "clock"))
+        if epoch < 1:
+            raise ValueError(
+                f"the message of sender {sender} at index {index} has no index of its own (epoch 0): no causal order"
+            )
+        self._merge(clock or {})
+        self._merge({sender: [epoch, index]})
+
+    def put(
+        self,
+        session: Producing,
+        topic: str,
+        payload: str | bytes | Mapping[str, Any] | list[Any],
+        *,
+        key: str | None = None,
+        headers: Mapping[str, Any] | None = None,
+        message_id: UUID | None = None,
+    ) -> UUID:
+        """Sends a message that comes after everything delivered so far, numbered by relaybox.next_index().
+
+        From here on other transactions of this sender wait until the caller's ends; if it is rolled back, the number is free again.
+        """
+        index, epoch = _row(session, _NUMBER, {"sender": self.sender})
+        numbers = {"index": index, "epoch": epoch, "clock": self.clock}
+        return put(session, topic, self.sender, payload, key=key, headers=headers, message_id=message_id, **numbers)
+
+    def _merge(self, clock: Clock) -> None:
+        for sender, entry in clock.items():
+            number = (1, entry) if isinstance(entry, int) else (entry[0], entry[1])
+            if sender != self.sender:  # its own messages are in order by their index
+                self._heard[sender] = max(number, self._heard.get(sender, number))
+
+
+def _row(session: Producing, statement: str, values: Mapping[str, Any]) -> Any:
+    """The one row of a statement whose {names} are values."""
+    if isinstance(session, Psycopg2Cursor):
+        session.execute(statement.format(**{name: f"%({name})s" for name in values}), values)
+        return tuple(_values(session.fetchone()))
+    return session.execute(text(statement.format(**{name: f":{name}" for name in values})), dict(values)).one()
+
+
+def _values(row: Any) -> Any:
+    """Cursors may give rows as mappings."""
+    return row.values() if isinstance(row, Mapping) else row
+
+
+def _field(message: Any, name: str) -> Any:
+    """A column of a row; SQLAlchemy's rows have a method `index`, so theirs are read by their mapping."""
+    message = getattr(message, "_mapping", message)
+    return message[name] if isinstance(message, Mapping) else getattr(message, name)
+
+
+def _json(value: object) -> str | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False, allow_nan=False)
