@@ -18,6 +18,7 @@ COMMANDS = [
     ["confirm"],
     ["demo"],
     ["bench", "hop"],
+    ["bench", "latency"],
     ["version"],
 ]
 

@@ -245,6 +245,44 @@ def bench_hop(
     run_bench(messages=messages, rounds=rounds, json_path=json_path, runner=runner)
 
 
+@bench.command("latency")
+def bench_latency(
+    *,
+    hops: Annotated[
+        list[int] | None,
+        typer.Option("--hops", min=1, help="Measure with so many hops. Default: 1, 10, 100.", show_default=False),
+    ] = None,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="First messages of idle hops, for each count.")] = 20,
+    lingering_samples: Annotated[int, typer.Option("--lingering-samples", min=1, help="Messages to a busy hop.")] = 300,
+    idle_seconds: Annotated[
+        float, typer.Option("--idle-seconds", min=1, help="Measure the CPU of idle hops for so long.")
+    ] = 60.0,
+    runner: Annotated[str, typer.Option("--runner", help="Of the routes: auto, spark or threads.")] = "auto",
+    json_path: Annotated[
+        Path | None, typer.Option("--json", help="Write every raw value to this file.", show_default=False)
+    ] = None,
+) -> None:
+    """Measure the time from commit to arrival with a real Airflow: to an idle hop, and while it lingers; and the CPU of idle hops.
+
+    Starts clusters and an Airflow of its own, and takes about a quarter of an hour.
+
+    \b
+    Examples:
+      relaybox bench latency --json latency.json
+      relaybox bench latency --hops 1 --samples 5 --lingering-samples 50 --runner spark
+    """
+    from relaybox.local.bench_latency import run_bench_latency
+
+    run_bench_latency(
+        hop_counts=hops or [1, 10, 100],
+        samples=samples,
+        lingering_samples=lingering_samples,
+        idle_seconds=idle_seconds,
+        runner=runner,
+        json_path=json_path,
+    )
+
+
 @app.command()
 def version(as_json: AsJson = False) -> None:
     """Show the version, and the schema version that stores must have.

@@ -75,6 +75,11 @@ class AirflowStandalone:
         return f"http://127.0.0.1:{self.ports.api}"
 
     @property
+    def pid(self) -> int | None:
+        """The guard, below which everything runs; None when it was not started."""
+        return None if self._guard is None else self._guard.pid
+
+    @property
     def log_file(self) -> Path:
         return self.home / "standalone.log"
 

@@ -104,7 +104,7 @@ class _Bench:
             runner=runner,
             rollback_every=rollback_every,
             limits=asdict(hop.limits),
-            environment=_environment(self._stores),
+            environment=describe_environment(self._stores),
             measurements=tuple(self._take_turns()),
         )
 
@@ -159,7 +159,8 @@ def _progress(console: Console) -> Progress:
     return Progress(*columns, console=console, refresh_per_second=2)
 
 
-def _environment(stores: BenchStores) -> dict[str, Any]:
+def describe_environment(stores: BenchStores) -> dict[str, Any]:
+    """The machine, the versions and the settings."""
     return {
         "relaybox": __version__,
         "python": platform.python_version(),

@@ -17,7 +17,7 @@ from psycopg2.extensions import make_dsn
 
 from relaybox import errors
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
-from relaybox.routes import Hop, load_routes
+from relaybox.routes import Hop, Routes, load_routes
 from relaybox.schema import SEGMENT_ROWS, initialise_store
 
 SOURCE, DESTINATION = "source", "destination"
@@ -66,10 +66,15 @@ class EmptyLog:
 class BenchStores:
     """Two running clusters, each with one initialised store, reachable by libpq services of the stores' names."""
 
-    def __init__(self, directory: Path, source_dsn: str, limits: Mapping[str, int]) -> None:
-        self.source_dsn = source_dsn  # for the destination's server, which doesn't read our service file
+    def __init__(self, directory: Path, clusters: Mapping[str, Cluster], limits: Mapping[str, int]) -> None:
+        self.clusters = clusters
         self._directory, self._limits = directory, limits
         self._route_numbers = itertools.count(1)
+
+    @property
+    def source_dsn(self) -> str:
+        """For the destination's server, which doesn't read our service file."""
+        return make_dsn(**self.clusters[SOURCE].parameters("postgres"))
 
     def query(self, store: str, statement: str | sql.Composable, *arguments: Any) -> list[tuple[Any, ...]]:
         """Rows of one statement, in autocommit, so that VACUUM and CREATE SUBSCRIPTION work too."""
@@ -82,13 +87,23 @@ class BenchStores:
     def new_route(self) -> Hop:
         """Writes a relaybox.yaml with one new route of one hop, and registers it in both stores."""
         name = f"bench{next(self._route_numbers)}"
-        route = {"topics": [TOPIC], "path": [SOURCE, DESTINATION], "policy": "received", "limits": dict(self._limits)}
+        return self.write_routes({name: {"topics": [TOPIC]}}).hop(f"{name}/1")
+
+    def write_routes(self, routes: Mapping[str, Mapping[str, object]]) -> Routes:
+        """Writes a relaybox.yaml with these routes from the source to the destination, and registers them in both stores."""
+        every = {"path": [SOURCE, DESTINATION], "policy": "received", "limits": dict(self._limits)}
         path = self._directory / "relaybox.yaml"
-        path.write_text(yaml.safe_dump({"stores": {SOURCE: {}, DESTINATION: {}}, "routes": {name: route}}))
-        routes = load_routes(path)
-        for store in routes.stores.values():
-            initialise_store(store, routes)
-        return routes.hop(f"{name}/1")
+        document = {
+            "stores": {SOURCE: {}, DESTINATION: {}},
+            "routes": {name: {**every, **route} for name, route in routes.items()},
+        }
+        written = path.with_suffix(".new")
+        written.write_text(yaml.safe_dump(document))
+        written.replace(path)  # an Airflow may be reading it
+        loaded = load_routes(path)
+        for store in loaded.stores.values():
+            initialise_store(store, loaded)
+        return loaded
 
     def fill(self, messages: int, *, rollback_every: int, filled: Callable[[int], None]) -> None:
         """Sends `messages` messages, 1000 per transaction; calls `filled` with each transaction's count.
@@ -153,7 +168,7 @@ def open_bench_stores(directory: Path, limits: Mapping[str, int]) -> Iterator[Be
         for cluster in clusters.values():
             cluster.start()
         os.environ["PGSERVICEFILE"] = str(_write_services(directory, clusters))
-        stores = BenchStores(directory, make_dsn(**clusters[SOURCE].parameters("postgres")), limits)
+        stores = BenchStores(directory, clusters, limits)
         stores.query(DESTINATION, sql.SQL("create database {}").format(sql.Identifier(REPLICA)))
         yield stores
     finally:

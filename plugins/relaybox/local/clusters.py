@@ -83,7 +83,7 @@ class Cluster:
     @property
     def is_running(self) -> bool:
         """Whether the postmaster lives; it may still be starting or recovering."""
-        return self._postmaster_pid() is not None
+        return self.pid is not None
 
     def start(self) -> None:
         """Starts the server and returns when it accepts connections. It stops by itself when this process dies.
@@ -107,7 +107,7 @@ class Cluster:
 
     def stop(self, mode: str = "fast") -> None:
         """Stops the server: `smart`, `fast` (rolls back open transactions) or `immediate` (recovery at the next start)."""
-        pid = self._postmaster_pid()
+        pid = self.pid
         if pid is None:
             return
         send_signal(pid, _STOP_SIGNALS[mode])
@@ -120,7 +120,7 @@ class Cluster:
 
     def kill(self) -> None:
         """SIGKILLs the postmaster and all its backends, as a crash of the machine would; the next start recovers."""
-        pid = self._postmaster_pid()
+        pid = self.pid
         if pid is None:
             return
         send_signal(pid, signal.SIGSTOP)  # no new backend between the listing and the kill
@@ -138,7 +138,8 @@ class Cluster:
         if self.directory.is_symlink():
             self.directory.unlink()
 
-    def _postmaster_pid(self) -> int | None:
+    @property
+    def pid(self) -> int | None:
         """The living server of this directory. A stale file may name a process that has nothing to do with it."""
         lines = self._pid_file_lines()
         pid = int(lines[0]) if lines else None

@@ -18,11 +18,11 @@ from psycopg2 import sql
 from psycopg2.extensions import encrypt_password
 from sqlalchemy import URL
 
-import relaybox
 from relaybox.connections import connect, store_errors
 from relaybox.errors import ConfigurationError
 from relaybox.local.airflow_standalone import AirflowStandalone
 from relaybox.local.airline import open_engine
+from relaybox.local.checkout import find_checkout
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
 from relaybox.local.flights import TOPIC, metadata
 from relaybox.routes import Route, Routes, load_routes
@@ -92,7 +92,7 @@ def run_stack(directory: Path | None, say: Say) -> Iterator[DemoStack]:
         ConfigurationError: this is no checkout, or a demo runs in it already.
         StoreUnreachable: a server did not start.
     """
-    home = _checkout()
+    home = find_checkout()
     with ExitStack() as stack:
         directory = stack.enter_context(_own_directory(directory or home / ".relaybox" / "demo"))
         stack.enter_context(_environment(PGSERVICEFILE=str(directory / _SERVICES)))
@@ -106,16 +106,6 @@ def run_stack(directory: Path | None, say: Say) -> Iterator[DemoStack]:
             airflow.start()
             stores.result()
         yield DemoStack(directory, routes, airflow)
-
-
-def _checkout() -> Path:
-    """The folder of the repository, which is an Airflow home: the demo runs its dags/ and plugins/ as they are."""
-    home = Path(relaybox.__file__).resolve().parents[2]
-    if not (home / "dags").is_dir():
-        raise ConfigurationError(
-            f"the demo needs a checkout of the repository; {home} has no dags folder.", next_step="Run make demo in one."
-        )
-    return home
 
 
 @contextmanager

@@ -109,6 +109,12 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
+def tree_cpu_seconds(pid: int) -> float:
+    """CPU time of a process and of all below it, those that have ended and were waited for included."""
+    ticks = sum(int(tick) for process in (pid, *descendants(pid)) for tick in _stat_fields(process)[11:15])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def _all_pids() -> Iterator[int]:
     return (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
 
