@@ -206,6 +206,36 @@ def attest(
     run_attest(context.obj, store, reason=reason, as_json=as_json)
 
 
+@app.command("plan-retries")
+def plan_retries(
+    context: typer.Context,
+    route: Annotated[
+        str | None, typer.Argument(metavar="[ROUTE]", help="Take its delays, and its measured failure rate.", show_default=False)
+    ] = None,
+    *,
+    target: Annotated[str, typer.Option("--target", help="How reliable the whole is to be: 0.99999.", show_default=False)],
+    failure_rate: Annotated[
+        str | None,
+        typer.Option("--failure-rate", help="How often one try fails: 0.1. Default: measured on ROUTE.", show_default=False),
+    ] = None,
+    outage_seconds: Annotated[float, typer.Option("--outage-seconds", min=0, help="The longest outage to outlast.")] = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """Work out attempts and delays for a target reliability: R_n = 1 - (1 - R)^(n + 1) for n retries.
+
+    Only transient errors are retried, so only they count. In an outage tries fail together: --outage-seconds says how long
+    the delays must last.
+
+    \b
+    Examples:
+      relaybox plan-retries --failure-rate 0.1 --target 0.99999
+      relaybox plan-retries flights --target 0.999999 --outage-seconds 600
+    """
+    from relaybox.cli.planning import run_plan_retries
+
+    run_plan_retries(context.obj, route, failure_rate=failure_rate, target=target, outage_seconds=outage_seconds, as_json=as_json)
+
+
 @app.command()
 def demo(context: typer.Context) -> None:
     """Move 336,776 real messages over two hops with Airflow and Spark, on clusters made for it.
