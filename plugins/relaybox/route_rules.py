@@ -141,6 +141,8 @@ class LimitsRules(_Rules):
     slice_timeout_seconds: int = _whole_number(900, 1, _DAY_SECONDS)
     linger_seconds: int = _whole_number(0, 0, 3_600)
     spark_from_rows: int = _whole_number(50_000, 1, 1_000_000_000)
+    run_timeout_seconds: int = _whole_number(21_600, 60, 7 * _DAY_SECONDS)
+    target_lag_seconds: int = _whole_number(600, 1, 7 * _DAY_SECONDS)
     holdback_rows: int = _whole_number(HOLDBACK_ROWS, 1, 1_000_000)
     fragments: int = _whole_number(FRAGMENTS, 100, 100_000_000)
 

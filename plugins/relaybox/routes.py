@@ -44,6 +44,8 @@ routes:
 | `slice_timeout_seconds` | 900 | 1 to 86400: how long one try at a slice may take |
 | `linger_seconds` | 0 | 0 to 3600: how long an empty hop waits for more messages before the transfer ends |
 | `spark_from_rows` | 50000 | 1 to 1000000000: with `runner: auto`, so many waiting messages are worth the start of a Spark application |
+| `run_timeout_seconds` | 21600 | 60 to 604800: how long one try of a transfer may take under Airflow before it is ended |
+| `target_lag_seconds` | 600 | 1 to 604800: how long a message may wait at most; a hop that is later is alarmed |
 | `holdback_rows` | 10000 | 1 to 1000000: how many messages of one sender a store holds back until a gap fills; then that sender waits |
 | `fragments` | 1000000 | 100 to 100000000: how many pieces the set of one sender's indexes may fall into; then that sender waits |
 
@@ -114,6 +116,8 @@ class Limits:
     slice_timeout_seconds: int
     linger_seconds: int
     spark_from_rows: int
+    run_timeout_seconds: int
+    target_lag_seconds: int
     holdback_rows: int
     fragments: int
 
@@ -265,6 +269,8 @@ def _limits(rules: RouteRules) -> Limits:
         slice_timeout_seconds=limits.slice_timeout_seconds,
         linger_seconds=limits.linger_seconds,
         spark_from_rows=limits.spark_from_rows,
+        run_timeout_seconds=limits.run_timeout_seconds,
+        target_lag_seconds=limits.target_lag_seconds,
         holdback_rows=limits.holdback_rows,
         fragments=limits.fragments,
     )

@@ -152,6 +152,12 @@ def test_retries_are_the_routes(dags: Mapping[str, DAG]) -> None:
             assert task.max_retry_delay == timedelta(seconds=60)
 
 
+def test_a_try_of_a_transfer_ends_in_time(dags: Mapping[str, DAG]) -> None:
+    """`limits.run_timeout_seconds` of the route."""
+    limits = {task.execution_timeout for dag_id in HOP_DAG_IDS if "transfer" in dag_id for task in dags[dag_id].tasks}
+    assert limits == {timedelta(hours=6)}
+
+
 def test_one_run_at_a_time_and_no_catching_up(dags: Mapping[str, DAG]) -> None:
     """A run drains everything there is: a second one beside it, or one for each missed time, would find nothing."""
     assert {(dag.max_active_runs, dag.catchup) for dag in dags.values()} == {(1, False)}

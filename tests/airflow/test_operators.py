@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import threading
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +15,7 @@ from typing import Any
 
 import pytest
 from airflow.sdk import DAG, RetryAction
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from relaybox.airflow.assets import log_asset, settled_asset
@@ -80,14 +82,17 @@ def spark_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SparkSubmit
 
 def transfer(world: World, hop: Hop, *, try_number: int = 1) -> tuple[dict[str, int], OutletEventAccessors]:
     """Executes the transfer task of a hop; returns its XCom and its asset events."""
-    operator = HopTransferOperator(
+    return execute(transfer_task(world, hop), try_number=try_number)
+
+
+def transfer_task(world: World, hop: Hop) -> HopTransferOperator:
+    return HopTransferOperator(
         task_id="transfer",
         hop=hop,
         application=str(REPOSITORY / "spark_apps" / "transfer.py"),
         route_file=world.path,
         outlets=[log_asset(hop)],
     )
-    return execute(operator, try_number=try_number)
 
 
 def by_spark(world: World) -> Hop:
@@ -248,6 +253,67 @@ def test_a_route_may_do_without_spark(connected: World, spark_submit: SparkSubmi
     transfer(connected, replace(few_rows_for_spark(connected), runner="threads"))
     assert not spark_submit.was_called
     assert len(connected.payloads()) == 11
+
+
+SLOW_DRIVER = """\
+#!/bin/sh
+exec "$PYSPARK_PYTHON" -c "
+from relaybox.connections import connect
+with connect('airline', application_name='slow driver').cursor() as cursor: cursor.execute('select pg_sleep(600)')
+"
+"""
+
+
+def test_a_time_limit_ends_the_driver_and_its_statement(connected: World, spark_submit: SparkSubmit) -> None:
+    """As Airflow does it: the task is interrupted, then asked to end what it started. The server ends what nobody waits for."""
+    program = Path(os.environ["PATH"].split(os.pathsep)[0]) / "spark-submit"
+    program.write_text(SLOW_DRIVER)
+    connected.send("one")
+    operator = transfer_task(connected, by_spark(connected))
+    running = "select count(*) from pg_stat_activity where application_name = 'slow driver' and state = 'active'"
+    with interrupted_once(lambda: connected.value("airline", running) == 1), pytest.raises(AirflowTaskTimeout):
+        execute(operator, try_number=1)
+    operator.on_kill()
+    wait_until(lambda: connected.value("airline", running) == 0, "the statement is ended", deadline_seconds=15)
+
+
+def test_a_time_limit_does_not_wait_for_the_slices_of_threads(connected: World, spark_submit: SparkSubmit) -> None:
+    """A slice that waits for a lock would outlive the limit; here its session ends when the lock does, in a task with the process."""
+    connected.send("one")
+    waiting = "select count(*) from pg_stat_activity where application_name like %s and wait_event_type = 'Lock'"
+    with connected.session("hub") as blocker, blocker.cursor() as cursor:
+        connected.query("hub", "select relaybox.ensure_log_segments(hop_id, 1) from relaybox.hop_in where hop = 'flights/1'")
+        cursor.execute("lock table relaybox.receipt in access exclusive mode")
+        with (
+            interrupted_once(lambda: connected.value("hub", waiting, "relaybox flights/1 b1%") == 1),
+            pytest.raises(AirflowTaskTimeout),
+        ):
+            execute(transfer_task(connected, connected.first_hop), try_number=1)
+        assert connected.value("hub", waiting, "relaybox flights/1 b1%") == 1  # it still waits, and nobody waits for it
+        blocker.rollback()
+    connected.transfer()
+    assert connected.payloads() == ["one"]
+
+
+@contextmanager
+def interrupted_once(condition: Callable[[], bool]) -> Iterator[None]:
+    """Raises Airflow's AirflowTaskTimeout in this thread when the condition holds, by a signal as Airflow does."""
+
+    def interrupt(*_: object) -> None:
+        raise AirflowTaskTimeout
+
+    def watch() -> None:
+        wait_until(condition, "the moment to interrupt")
+        os.kill(os.getpid(), signal.SIGALRM)
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        watcher.join()
+        signal.signal(signal.SIGALRM, before)
 
 
 def few_rows_for_spark(world: World) -> Hop:

@@ -59,6 +59,8 @@ def test_smallest_file_gets_every_default(tmp_path: Path) -> None:
         slice_timeout_seconds=900,
         linger_seconds=0,
         spark_from_rows=50_000,
+        run_timeout_seconds=21_600,
+        target_lag_seconds=600,
         holdback_rows=10_000,
         fragments=1_000_000,
     )
@@ -100,6 +102,7 @@ def test_written_values_replace_defaults(tmp_path: Path) -> None:
             message_id_window: 1000000
             limits:
               {batch_rows: 500, slice_rows: 50, slice_timeout_seconds: 7, linger_seconds: 3, spark_from_rows: 9,
+               run_timeout_seconds: 60, target_lag_seconds: 2,
                holdback_rows: 1, fragments: 100}
             retries: {attempts: 2, delay_seconds: 4, backoff: 3, max_delay_seconds: 8}
         """,
@@ -115,6 +118,8 @@ def test_written_values_replace_defaults(tmp_path: Path) -> None:
         slice_timeout_seconds=7,
         linger_seconds=3,
         spark_from_rows=9,
+        run_timeout_seconds=60,
+        target_lag_seconds=2,
         holdback_rows=1,
         fragments=100,
     )
@@ -249,7 +254,8 @@ routes:
         "11: routes.flights.limits.linger_seconds: got 3601; expected a whole number from 0 to 3600",
         (
             "11: routes.flights.limits.slice_timeout: unknown key. Did you mean slice_timeout_seconds? "
-            "Known: batch_rows, fragments, holdback_rows, linger_seconds, slice_rows, slice_timeout_seconds, spark_from_rows"
+            "Known: batch_rows, fragments, holdback_rows, linger_seconds, run_timeout_seconds, slice_rows, slice_timeout_seconds, "
+            "spark_from_rows, target_lag_seconds"
         ),
         "12: routes.flights.retries.max_delay_seconds: got 19; expected at least delay_seconds, which is 20",
         "13: routes.second.path: missing; expected a list of two or more stores",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from airflow.sdk import DAG
 
 from relaybox.airflow.assets import log_asset, read_asset
@@ -35,5 +37,6 @@ def _transfer_dag(routes: Routes, route: Route, hop: Hop) -> DAG:
             route_file=routes.path,
             outlets=[log_asset(hop)],
             retry_policy=DriverExitPolicy(),
+            execution_timeout=timedelta(seconds=hop.limits.run_timeout_seconds),
         )
     return dag
