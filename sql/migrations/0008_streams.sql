@@ -100,6 +100,7 @@ create table relaybox.delivery (
 create table relaybox.decision (
     hop_id integer not null references relaybox.hop_in (hop_id),
     batch bigint not null,
+    first_taken bigint not null,
     row_count bigint not null,
     duplicate_count bigint not null,
     set_aside_count bigint not null,
@@ -112,6 +113,7 @@ create table relaybox.decision (
     constraint decision_pkey primary key (hop_id, batch)
 );
 
+comment on column relaybox.decision.first_taken is 'arrival number of the batch''s first row in its stream';
 comment on column relaybox.decision.delivered_count is 'messages that this batch let through, those held before included';
 comment on column relaybox.decision.held_after is 'messages of the stream in the holdback after this batch';
 
@@ -126,8 +128,9 @@ create table relaybox.sender_state (
     watermark bigint not null default 0,
     seen_beyond bigint not null default 0,
     fragment_count bigint not null default 0,
+    held_count bigint not null default 0,
     skipped int8multirange not null default '{}',
-    fenced boolean not null default false,
+    begun_at bigint,
     stalled_after bigint,
     stalled_reason text,
     range_first_index bigint,
@@ -140,6 +143,8 @@ create table relaybox.sender_state (
 );
 
 comment on column relaybox.sender_state.watermark is 'every index up to it was delivered, set aside or skipped';
+comment on column relaybox.sender_state.begun_at is 'arrival number of its first accepted message; lower epochs are refused from there on';
+comment on column relaybox.sender_state.skipped is 'indexes that an operator gave up';
 comment on column relaybox.sender_state.stalled_after is 'messages of this sender beyond this position of its log wait there, undecided and unlisted';
 comment on column relaybox.sender_state.range_first_index is 'with the other three: where in the log to look for the newest indexes';
 
@@ -148,6 +153,7 @@ create table relaybox.seen (
     sender_id integer not null references relaybox.sender_state (sender_id),
     chunk bigint not null,
     indexes int8multirange not null,
+    fragments integer not null,
     constraint seen_pkey primary key (sender_id, chunk)
 );
 

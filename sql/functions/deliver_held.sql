@@ -1,0 +1,22 @@
+-- Releases what an operator's skip lets through, without a new batch. The counts go to the newest decision of the log.
+create or replace function relaybox.deliver_held(here relaybox.stream, input relaybox.stream_log) returns void
+language plpgsql volatile
+as $$
+declare
+    placed bigint;
+begin
+    perform relaybox.judge_batch(here, input, input.decided_position + 1, input.decided_position);
+    placed := relaybox.place_messages(here, input.hop_id, input.decided_position + 1, input.decided_position);
+    perform relaybox.set_aside_judged(here);
+    update relaybox.decision d set
+        delivered_count = d.delivered_count + placed, last_place = here.last_place + placed,
+        duplicate_count = d.duplicate_count + (select count(*) from pg_temp.judged j where j.verdict = 'duplicate'),
+        duplicates = d.duplicates || (select array_agg(j.position) from pg_temp.judged j where j.verdict = 'duplicate'),
+        set_aside_count = d.set_aside_count + (select count(*) from pg_temp.judged j where j.verdict <> 'duplicate')
+    where d.hop_id = input.hop_id and d.batch = input.decided_batch;
+    perform relaybox.settle_senders(here, input.hop_id, input.decided_position + 1, input.decided_position);
+    update relaybox.decision d set held_after = (select count(*) from relaybox.held h where h.stream_id = here.stream_id)
+    where d.hop_id = input.hop_id and d.batch = input.decided_batch;
+    update relaybox.stream s set last_place = here.last_place + placed, recheck = false where s.stream_id = here.stream_id;
+end
+$$;

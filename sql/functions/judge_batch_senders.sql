@@ -1,0 +1,36 @@
+-- Fills in what is known of each sender of a batch, and says which ones bring it in order: nothing of theirs is missing,
+-- repeated, early, or of another epoch than before.
+create or replace function relaybox.judge_batch_senders(here relaybox.stream, input relaybox.stream_log) returns void
+language sql volatile
+as $$
+    update pg_temp.batch_sender b set
+        sender_id = k.sender_id, kind = coalesce(k.state_kind, k.declared_kind), declared_at = k.declared_at,
+        first_declared_at = k.first_declared_at, of_another_store = k.of_another_store,
+        watermark = coalesce(k.watermark, 0), skipped = coalesce(k.skipped, '{}'), waits = k.stalled_after is not null,
+        in_order = k.stalled_after is null and case
+            when b.epoch = 0 then k.first_declared_at is null and here.delivery_order <> 'causal'
+            else b.reads_after is null and b.ascending and k.epochs = 1 and k.state_kind = 'gapless' and k.is_newest
+                and not k.of_another_store and here.delivery_order <> 'causal' and k.held_count = 0 and k.seen_beyond = 0
+                and b.first_index = k.watermark + 1 and not k.skipped && int8range(b.first_index, b.last_index, '[]')
+        end
+    from (
+        select
+            g.sender, g.epoch, s.sender_id, s.kind as state_kind, s.watermark, s.skipped, s.held_count, s.seen_beyond,
+            s.stalled_after, d.kind as declared_kind, d.declared_at,
+            (select min(a.declared_at) from relaybox.sender a where a.origin = input.origin and a.sender = g.sender) as first_declared_at,
+            exists (
+                select from relaybox.sender_state o
+                where o.stream_id = here.stream_id and o.sender = g.sender and o.origin <> input.origin
+            ) as of_another_store,
+            not exists (
+                select from relaybox.sender_state o
+                where o.stream_id = here.stream_id and o.sender = g.sender and o.epoch > g.epoch
+            ) as is_newest,
+            count(*) filter (where g.epoch > 0) over (partition by g.sender) as epochs
+        from pg_temp.batch_sender g
+        left join relaybox.sender_state s
+            on s.stream_id = here.stream_id and s.sender = g.sender and s.epoch = g.epoch and s.origin = input.origin
+        left join relaybox.sender d on d.origin = input.origin and d.sender = g.sender and d.epoch = g.epoch
+    ) k
+    where k.sender = b.sender and k.epoch = b.epoch;
+$$;

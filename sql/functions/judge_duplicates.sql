@@ -1,0 +1,39 @@
+-- A duplicate with other content than its original is no duplicate: it is set aside. Originals of earlier batches are looked for
+-- where the sender's index lay in the log; one that retention has dropped can't be compared any more.
+create or replace function relaybox.judge_duplicates() returns void
+language plpgsql volatile
+set work_mem = '64MB'
+set enable_seqscan = off
+as $$
+begin
+    if exists (select from pg_temp.judged where verdict = 'duplicate' and original is null) then
+        update pg_temp.judged j set original = o.position
+        from (
+            select d.taken, min(l.position) as "position"
+            from (
+                select distinct j.hop_id, j.sender_id, r.first_position, r.last_position
+                from pg_temp.judged j
+                join (
+                    select sender_id, first_index, last_index, first_position, last_position from relaybox.index_range
+                    union all
+                    select sender_id, range_first_index, range_last_index, range_first_position, range_last_position
+                    from relaybox.sender_state where range_first_index is not null
+                ) r on r.sender_id = j.sender_id and r.first_index <= j.index and r.last_index >= j.index
+                where j.verdict = 'duplicate' and j.original is null
+            ) p
+            join relaybox.sender_state s on s.sender_id = p.sender_id
+            join relaybox.log l on l.hop_id = p.hop_id and l.position >= p.first_position and l.position <= p.last_position
+                and l.sender = s.sender and l.epoch = s.epoch
+            join pg_temp.judged d on d.verdict = 'duplicate' and d.original is null and d.sender_id = p.sender_id and d.index = l.index
+            where not exists (select from relaybox.dead_letter x where x.hop_id = l.hop_id and x.position = l.position)
+            group by d.taken
+        ) o
+        where j.taken = o.taken and j.position <> o.position;
+    end if;
+    update pg_temp.judged j set verdict = 'other_content'
+    from relaybox.log l, relaybox.log o
+    where j.verdict = 'duplicate' and j.original is not null
+        and l.hop_id = j.hop_id and l.position = j.position and o.hop_id = j.hop_id and o.position = j.original
+        and (l.topic, l.key, l.payload, l.payload_bytes) is distinct from (o.topic, o.key, o.payload, o.payload_bytes);
+end
+$$;

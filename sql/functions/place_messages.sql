@@ -1,0 +1,59 @@
+-- Appends to a stream what may be delivered now: the judged rows with a t and no verdict, among the rows of the batch that needed
+-- no look, by arrival. Places come a thousand to a row of relaybox.delivery, or as runs where positions follow each other.
+create or replace function relaybox.place_messages(here relaybox.stream, log_id integer, first_position bigint, last_position bigint)
+returns bigint
+language plpgsql volatile
+set work_mem = '256MB'
+set jit = off
+as $$
+declare
+    placed bigint;
+begin
+    with ready as (
+        select j.hop_id, j.position, j.t, j.epoch, j.ordinal, j.taken
+        from pg_temp.judged j where j.verdict is null and j.t is not null
+        union all
+        select log_id, p, here.taken + p - first_position + 1, 0, 0, 0
+        from generate_series(first_position, last_position) p
+        where exists (select from pg_temp.batch_sender where in_order)
+            and not exists (select from pg_temp.judged j where j.hop_id = log_id and j.position = p)
+            and p not in (
+                select l.position from relaybox.log l join pg_temp.batch_sender b on b.sender = l.sender and b.epoch = l.epoch and b.waits
+                where l.hop_id = log_id and l.position >= first_position and l.position <= last_position
+            )
+    ), numbered as (
+        select r.hop_id, r.position,
+            row_number() over (order by r.t, case when here.delivery_order = 'causal' then 0 else r.epoch end, r.ordinal, r.taken) as n
+        from ready r
+    ), logs as (
+        select n.*, n.n - row_number() over (partition by n.hop_id order by n.n) as island from numbered n
+    ), blocks as (
+        select l.hop_id, l.island, (l.n - 1) / 1000 as block, min(l.n) as first_n, max(l.n) as last_n, array_agg(l.position order by l.n) as positions
+        from logs l
+        group by l.hop_id, l.island, (l.n - 1) / 1000
+    ), shaped as (
+        select b.*, b.positions[1] as first_position, b.positions[cardinality(b.positions)] as last_position,
+            b.positions = array(
+                select p from generate_series(b.positions[1], b.positions[1] + cardinality(b.positions) - 1) p
+            ) as is_run
+        from blocks b
+    ), joined as (
+        select s.*,
+            sum(case when s.is_run and s.joins then 0 else 1 end) over (order by s.first_n) as piece
+        from (
+            select s.*,
+                lag(s.is_run) over before and lag(s.hop_id) over before = s.hop_id and lag(s.last_position) over before + 1 = s.first_position as joins
+            from shaped s
+            window before as (order by s.first_n)
+        ) s
+    )
+    insert into relaybox.delivery (stream_id, first_place, last_place, hop_id, first_position, positions)
+    select here.stream_id, here.last_place + min(j.first_n), here.last_place + max(j.last_n), min(j.hop_id), min(j.first_position),
+        case when bool_and(j.is_run) then null else min(j.positions) end
+    from joined j
+    group by j.piece;
+    select coalesce(max(d.last_place), here.last_place) - here.last_place into placed
+    from relaybox.delivery d where d.stream_id = here.stream_id and d.last_place > here.last_place;
+    return placed;
+end
+$$;

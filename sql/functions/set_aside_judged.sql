@@ -1,0 +1,8 @@
+-- Sets aside what a decision refused. The message stays in its log.
+create or replace function relaybox.set_aside_judged(here relaybox.stream) returns void
+language sql volatile
+as $$
+    insert into relaybox.dead_letter (stream_id, hop_id, "position", reason)
+    select here.stream_id, j.hop_id, j.position, j.verdict from pg_temp.judged j
+    where j.verdict is not null and j.verdict <> 'duplicate'
+$$;

@@ -1,0 +1,31 @@
+-- Senders that stalled and may go on: their undecided rows, which lie in the log before this batch, are looked at with it.
+create or replace function relaybox.take_up_stalled(here relaybox.stream, input relaybox.stream_log, before_position bigint) returns void
+language plpgsql volatile
+as $$
+declare
+    stalled relaybox.sender_state;
+begin
+    for stalled in
+        select s.* from relaybox.sender_state s
+        where s.stream_id = here.stream_id and s.origin = input.origin and s.stalled_after is not null and (
+            here.recheck
+            or s.stalled_reason = 'set_full' and s.fragment_count < here.fragments
+            or s.stalled_reason = 'holdback_full' and exists (
+                select from pg_temp.batch_sender b
+                where b.sender = s.sender and (b.epoch > s.epoch or b.epoch = s.epoch and b.first_index <= s.watermark + 1)
+            )
+        )
+    loop
+        update relaybox.sender_state set stalled_after = null, stalled_reason = null where sender_id = stalled.sender_id;
+        insert into pg_temp.batch_sender as b (sender, epoch, first_index, last_index, ascending, reads_after)
+        select l.sender, l.epoch, min(l.index), max(l.index), false, stalled.stalled_after
+        from relaybox.log l
+        where l.hop_id = input.hop_id and l.position > stalled.stalled_after and l.position < before_position
+            and l.sender = stalled.sender and l.epoch = stalled.epoch
+        group by l.sender, l.epoch
+        on conflict (sender, epoch) do update set
+            first_index = least(b.first_index, excluded.first_index), last_index = greatest(b.last_index, excluded.last_index),
+            ascending = false, reads_after = excluded.reads_after;
+    end loop;
+end
+$$;
