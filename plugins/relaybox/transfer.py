@@ -16,6 +16,7 @@ from relaybox import errors
 from relaybox.confirmations import confirm_arrived, confirm_received
 from relaybox.connections import commit, store_errors
 from relaybox.copying import SliceCopied, copy_order
+from relaybox.delivering import deliver_arrived
 from relaybox.events import emit
 from relaybox.failpoints import reach
 from relaybox.planning import CountedRest, Planned, plan_batch
@@ -114,7 +115,8 @@ class _Run:
     def until_quiet(self, linger_seconds: float, linger_at_most_seconds: float) -> TransferSummary:
         started = quiet_since = time.monotonic()
         self._prepare_source()
-        self._confirm()
+        arrived = self._confirm()
+        deliver_arrived(self.source, self.destination, self.hop, log_id=arrived.log_id)
         while True:
             moved = self._move_batch()
             now = time.monotonic()
@@ -169,6 +171,7 @@ class _Run:
         )
         self.progress(Progress(self.hop.name, batch.batch, batch.row_count, batch.row_count, published=True))
         confirm_received(self.source, self.hop, arrival, recorded_by=self.recorded_by)
+        deliver_arrived(self.source, self.destination, self.hop, log_id=arrived.log_id)
         self.summary = replace(
             self.summary,
             batch_count=self.summary.batch_count + 1,

@@ -11,6 +11,7 @@ declare
     batch relaybox.arrival;
     decided relaybox.decision;
     is_in_order boolean;
+    has_judged boolean;
     ends bigint;
     placed bigint;
     counted record;
@@ -25,7 +26,7 @@ begin
     select * into input from relaybox.stream_log l where l.hop_id = log_id;
     select * into batch from relaybox.arrival a where a.hop_id = log_id and a.batch > input.decided_batch order by a.batch limit 1;
     if not found then
-        if here.recheck then
+        if here.recheck or relaybox.holds_unknown_causes(here) then
             perform relaybox.deliver_held(here, input);
         end if;
         return null;
@@ -33,14 +34,15 @@ begin
     ends := here.taken + batch.row_count;
     is_in_order := not coalesce(batch.has_own_indexes, true) and here.message_id_window = 0 and here.delivery_order <> 'causal'
         and not here.recheck and not exists (select from relaybox.sender d where d.origin = input.origin);
-    if not is_in_order then
+    has_judged := not is_in_order;
+    if has_judged then
         perform relaybox.judge_batch(here, input, batch.first_position, batch.last_position);
         is_in_order := not here.recheck and not exists (select from pg_temp.batch_sender where not in_order);
     end if;
     if is_in_order then
         perform relaybox.append_run(here, log_id, batch.first_position, batch.last_position);
         placed := batch.row_count;
-        if to_regclass('pg_temp.batch_sender') is not null then
+        if has_judged then
             perform relaybox.settle_senders(here, log_id, batch.first_position, batch.last_position);
         end if;
         select 0 as duplicate_count, 0 as set_aside_count, null::bigint[] as duplicates into counted;

@@ -14,6 +14,7 @@ declare
     arrived relaybox.arrival;
     receipt_count integer;
     rows_here bigint;
+    has_own_indexes_here boolean;
 begin
     perform relaybox.require_writable_primary();
     set local synchronous_commit = on;
@@ -53,8 +54,8 @@ begin
         set local enable_seqscan = on;
     end if;
     -- dynamic, because only so may plpgsql count in parallel
-    execute 'select count(*) from relaybox.log l where l.hop_id = $1 and l.position >= $2 and l.position <= $3'
-    into rows_here using log_id, first_position_, last_position_;
+    execute 'select count(*), max(l.epoch) > 0 from relaybox.log l where l.hop_id = $1 and l.position >= $2 and l.position <= $3'
+    into rows_here, has_own_indexes_here using log_id, first_position_, last_position_;
     if rows_here <> last_position_ - first_position_ + 1 then
         raise exception using errcode = 'RB014',
             message = format(
@@ -64,10 +65,12 @@ begin
             hint = 'Rows of this log were removed after they were copied. Nothing was published.';
     end if;
     insert into relaybox.arrival (
-        hop_id, batch, plan_id, first_position, last_position, row_count, slice_count, source_system_identifier, source_timeline
+        hop_id, batch, plan_id, first_position, last_position, row_count, slice_count, source_system_identifier, source_timeline,
+        has_own_indexes
     )
     values (
-        log_id, batch_, plan_id_, first_position_, last_position_, rows_here, slice_count_, source_system_identifier_, source_timeline_
+        log_id, batch_, plan_id_, first_position_, last_position_, rows_here, slice_count_, source_system_identifier_, source_timeline_,
+        has_own_indexes_here
     )
     returning * into arrived;
     update relaybox.hop_in set published_batch = batch_, published_position = last_position_ where hop_id = log_id;

@@ -9,7 +9,6 @@ declare
     covered int8range;
 begin
     -- the usual disorder is over when the batch is: no gap is left, nothing to remember but the watermark
-    create temporary table if not exists remembered (sender_id integer primary key) on commit delete rows;
     with whole as (
         update relaybox.sender_state s set watermark = j.last_index
         from (

@@ -23,10 +23,13 @@ begin
         watermark = case when waits_for_earlier then greatest(s.watermark, j.last_done) else s.watermark end,
         range_first_index = least(s.range_first_index, j.first_index), range_last_index = greatest(s.range_last_index, j.last_index),
         range_first_position = least(s.range_first_position, j.first_position),
-        range_last_position = greatest(s.range_last_position, j.last_position)
+        range_last_position = greatest(s.range_last_position, j.last_position),
+        -- set aside before its turn: its turn must not be waited for
+        skipped = s.skipped + coalesce(j.done_early, '{}')
     from (
         select j.sender_id, min(j.taken) as begun_at, max(j.index) filter (where j.t is not null) as last_done,
-            min(j.index) as first_index, max(j.index) as last_index, min(j.position) as first_position, max(j.position) as last_position
+            min(j.index) as first_index, max(j.index) as last_index, min(j.position) as first_position, max(j.position) as last_position,
+            range_agg(int8range(j.index, j.index + 1)) filter (where j.t is null and j.verdict is not null) as done_early
         from pg_temp.judged j where j.counts group by j.sender_id
     ) j
     where s.sender_id = j.sender_id;

@@ -1,0 +1,51 @@
+-- Gives up a gap of a sender: the messages with these indexes will never come. What waited for them is released in this transaction.
+-- first_index: the first one that is missing; last_index: at most the one before the first that is held.
+-- Raises RB004 (no such stream or sender here), RB017 (not a gap of this sender).
+create or replace function relaybox.skip_gap(
+    stream_name text, sender_ text, last_index_ bigint, reason_ text, skipped_by_ text,
+    out epoch integer, out first_index bigint, out last_index bigint, out released bigint
+)
+language plpgsql volatile
+as $$
+declare
+    here relaybox.stream;
+    input relaybox.stream_log;
+    state relaybox.sender_state;
+    first_held bigint;
+begin
+    perform relaybox.require_writable_primary();
+    set local synchronous_commit = on;
+    select s.* into here from relaybox.stream s where s.stream = stream_name for update;
+    if not found then
+        raise exception using errcode = 'RB004', message = format('stream %s is not delivered in this store', stream_name),
+            hint = 'Known here: ' || coalesce((select string_agg(s.stream, ', ' order by s.stream) from relaybox.stream s), 'none') || '.';
+    end if;
+    select s.* into state from relaybox.sender_state s
+    where s.stream_id = here.stream_id and s.sender = sender_ order by s.epoch desc limit 1;
+    if not found then
+        raise exception using errcode = 'RB004', message = format('sender %s has sent nothing with an index of its own in stream %s', sender_, stream_name);
+    end if;
+    select min(h.index) into first_held from relaybox.held h where h.sender_id = state.sender_id;
+    epoch := state.epoch;
+    first_index := state.watermark + 1;
+    last_index := coalesce(last_index_, first_held - 1);
+    if state.kind <> 'gapless' or here.delivery_order not in ('fifo', 'causal')
+        or last_index is null or last_index < first_index or last_index >= coalesce(first_held, last_index + 1)
+    then
+        raise exception using errcode = 'RB017',
+            message = format(
+                'sender %s in stream %s: %s to %s is no gap; delivered through index %s, the first held one is %s',
+                sender_, stream_name, first_index, coalesce(last_index::text, 'nothing'), state.watermark, coalesce(first_held::text, 'none')
+            ),
+            hint = 'Skip only what is missing: see relaybox holdback.';
+    end if;
+    insert into relaybox.skip (stream_id, sender, epoch, first_index, last_index, reason, skipped_by)
+    values (here.stream_id, sender_, state.epoch, first_index, last_index, reason_, skipped_by_);
+    update relaybox.sender_state s set skipped = s.skipped + int8multirange(int8range(first_index, skip_gap.last_index, '[]'))
+    where s.sender_id = state.sender_id;
+    select l.* into input from relaybox.stream_log l where l.stream_id = here.stream_id and l.origin = state.origin;
+    here.recheck := true;
+    perform relaybox.deliver_held(here, input);
+    select s.last_place - here.last_place into released from relaybox.stream s where s.stream_id = here.stream_id;
+end
+$$;

@@ -1,0 +1,13 @@
+-- Whether a log has published batches that its stream has not decided on, or holds messages that may have to be set aside.
+create or replace function relaybox.stream_has_work(log_id integer) returns boolean
+language sql stable
+as $$
+    select coalesce(bool_or(
+        i.published_batch > l.decided_batch or s.recheck
+        or s.delivery_order = 'causal' and exists (select from relaybox.held h where h.stream_id = s.stream_id)
+    ), true)
+    from relaybox.hop_in i
+    left join relaybox.stream_log l on l.hop_id = i.hop_id
+    left join relaybox.stream s on s.stream_id = l.stream_id
+    where i.hop_id = log_id
+$$;
