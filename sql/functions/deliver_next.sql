@@ -45,7 +45,7 @@ begin
         if has_judged then
             perform relaybox.settle_senders(here, log_id, batch.first_position, batch.last_position);
         end if;
-        select 0 as duplicate_count, 0 as set_aside_count, null::bigint[] as duplicates into counted;
+        select 0::bigint as duplicate_count, 0::bigint as set_aside_count, null::bigint[] as duplicates into counted;
     else
         placed := relaybox.place_messages(here, log_id, batch.first_position, batch.last_position);
         select count(*) filter (where j.verdict = 'duplicate') as duplicate_count,

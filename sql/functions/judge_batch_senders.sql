@@ -7,12 +7,12 @@ as $$
         sender_id = k.sender_id, kind = coalesce(k.state_kind, k.declared_kind), declared_at = k.declared_at,
         first_declared_at = k.first_declared_at, of_another_store = k.of_another_store,
         watermark = coalesce(k.watermark, 0), skipped = coalesce(k.skipped, '{}'), waits = k.stalled_after is not null,
-        in_order = k.stalled_after is null and case
+        in_order = k.stalled_after is null and coalesce(case
             when b.epoch = 0 then k.first_declared_at is null and here.delivery_order <> 'causal'
             else b.reads_after is null and b.ascending and k.epochs = 1 and k.state_kind = 'gapless' and k.is_newest
                 and not k.of_another_store and here.delivery_order <> 'causal' and k.held_count = 0 and k.seen_beyond = 0
                 and b.first_index = k.watermark + 1 and not k.skipped && int8range(b.first_index, b.last_index, '[]')
-        end
+        end, false)
     from (
         select
             g.sender, g.epoch, s.sender_id, s.kind as state_kind, s.watermark, s.skipped, s.held_count, s.seen_beyond,

@@ -4,6 +4,8 @@ create or replace function relaybox.judge_duplicates() returns void
 language plpgsql volatile
 set work_mem = '64MB'
 set enable_seqscan = off
+set enable_hashjoin = on
+set enable_mergejoin = on
 as $$
 begin
     if exists (select from pg_temp.judged where verdict = 'duplicate' and original is null) then
@@ -30,10 +32,17 @@ begin
         ) o
         where j.taken = o.taken and j.position <> o.position;
     end if;
-    update pg_temp.judged j set verdict = 'other_content'
-    from relaybox.log l, relaybox.log o
-    where j.verdict = 'duplicate' and j.original is not null
-        and l.hop_id = j.hop_id and l.position = j.position and o.hop_id = j.hop_id and o.position = j.original
-        and (l.topic, l.key, l.payload, l.payload_bytes) is distinct from (o.topic, o.key, o.payload, o.payload_bytes);
+    -- two lookups per duplicate; without statistics the planner would rather read the whole log twice
+    set local enable_hashjoin = off;
+    set local enable_mergejoin = off;
+    with other as materialized (
+        select d.taken
+        from pg_temp.judged d
+        join relaybox.log l on l.hop_id = d.hop_id and l.position = d.position
+        join relaybox.log o on o.hop_id = d.hop_id and o.position = d.original
+        where d.verdict = 'duplicate'
+            and (l.topic, l.key, l.payload, l.payload_bytes) is distinct from (o.topic, o.key, o.payload, o.payload_bytes)
+    )
+    update pg_temp.judged j set verdict = 'other_content' where j.taken in (select o.taken from other o) and j.verdict = 'duplicate';
 end
 $$;

@@ -9,7 +9,11 @@ set jit = off
 as $$
 declare
     waits_for_earlier boolean := here.delivery_order in ('fifo', 'causal');
+    shift bigint := here.taken - first_position + 1;
     has_ids boolean := exists (select from pg_temp.id_again);
+    has_seen boolean := exists (select from pg_temp.seen_again);
+    has_skips boolean := exists (select from relaybox.sender_state s where s.stream_id = here.stream_id and s.skipped <> '{}');
+    has_fences boolean;
 begin
     -- from its first acceptable message on, a higher epoch fences the lower ones
     if exists (
@@ -21,7 +25,7 @@ begin
         from relaybox.sender_state low
         join (
             select s.sender, s.epoch, coalesce(s.begun_at, (
-                select here.taken + min(l.position) - first_position + 1
+                select shift + min(l.position)
                 from relaybox.log l
                 join pg_temp.batch_sender b on b.sender = l.sender and b.epoch = l.epoch
                 where l.hop_id = input.hop_id and l.position >= first_position and l.position <= last_position
@@ -36,21 +40,21 @@ begin
         where low.stream_id = here.stream_id and exists (select from pg_temp.batch_sender b where b.sender = low.sender)
         group by low.sender_id;
     end if;
+    has_fences := exists (select from pg_temp.fence);
     insert into pg_temp.judged (taken, hop_id, "position", sender_id, epoch, index, is_new, verdict, original, counts, t, ordinal)
     select
         c.taken, c.hop_id, c.position, c.sender_id, c.epoch, c.index, c.is_new,
-        case
-            when c.chain is null then c.verdict
-            when c.skipped @> c.index then 'index_skipped'
-            when c.is_again then 'duplicate'
-        end,
+        case when c.chain is null then c.verdict when c.is_skipped then 'index_skipped' when c.is_again then 'duplicate' end,
         case when c.chain is null then c.original when c.previous_index = c.index then c.first_of_index end,
-        c.chain is not null and not c.is_again and not c.skipped @> c.index,
+        c.chain is not null and not c.is_again and not c.is_skipped,
         case
-            when c.chain is null and c.verdict is not null or c.is_again or c.skipped @> c.index then null
-            when c.chain is null or not waits_for_earlier then c.taken
-            when c.chain_whole then least(c.chain_taken, c.fenced_at)
-            else c.fenced_at
+            when c.chain is null then case when c.verdict is null then c.taken end
+            when c.is_again or c.is_skipped then null
+            when not waits_for_earlier then c.taken
+            when has_fences then least(
+                case when c.chain_whole then c.chain_taken end, (select f.fenced_at from pg_temp.fence f where f.sender_id = c.sender_id)
+            )
+            when c.chain_whole then c.chain_taken
         end,
         case when waits_for_earlier then c.index end
     from (
@@ -58,12 +62,17 @@ begin
             max(case when not d.is_again then d.taken end) over earlier as chain_taken,
             bool_and(
                 d.is_again or d.index = greatest(d.previous_index, d.watermark) + 1
-                or d.skipped @> int8range(
-                    greatest(d.previous_index, d.watermark) + 1, greatest(d.index, d.previous_index + 1, d.watermark + 1)
-                )
+                or has_skips and relaybox.is_skipped(d.chain, greatest(d.previous_index, d.watermark) + 1, d.index)
             ) over earlier as chain_whole
         from (
-            select e.*, e.index <= e.watermark or e.previous_index = e.index or coalesce(a.indexes @> e.index, false) as is_again
+            select e.*, has_skips and e.chain is not null and relaybox.is_skipped(e.chain, e.index, e.index + 1) as is_skipped,
+                e.chain is not null and (
+                    e.index <= e.watermark or coalesce(e.previous_index = e.index, false)
+                    or has_seen and exists (
+                        select from pg_temp.seen_again a
+                        where a.sender_id = e.chain and a.chunk = e.index >> 12 and a.indexes @> e.index
+                    )
+                ) as is_again
             from (
                 select r.*,
                     lag(r.index) over (partition by r.chain order by r.index, r.taken) as previous_index,
@@ -72,34 +81,34 @@ begin
                     select q.*, case when q.verdict is null and q.epoch > 0 then q.sender_id end as chain
                     from (
                         select
-                            here.taken + l.position - first_position + 1 as taken, l.hop_id, l.position, b.sender_id, l.epoch, l.index,
-                            true as is_new, b.watermark, b.skipped, i.original, f.fenced_at,
+                            shift + l.position as taken, l.hop_id, l.position, b.sender_id, l.epoch, l.index, true as is_new, b.watermark,
+                            case when has_ids then (select i.original from pg_temp.id_again i where i.position = l.position) end as original,
                             case
-                                when i.original is not null then 'duplicate'
+                                when has_ids and exists (select from pg_temp.id_again i where i.position = l.position) then 'duplicate'
                                 when b.epoch = 0 and b.first_declared_at <= l.sent_at then 'index_missing'
                                 when b.epoch = 0 then case when here.delivery_order = 'causal' then 'sender_not_gapless' end
                                 when coalesce(b.first_declared_at > l.sent_at, true) then 'sender_not_declared'
                                 when coalesce(b.declared_at > l.sent_at, true) then 'epoch_not_begun'
                                 when b.of_another_store then 'sender_of_another_store'
-                                when here.taken + l.position - first_position + 1 > f.fenced_at then 'epoch_fenced'
+                                when has_fences and shift + l.position > (select f.fenced_at from pg_temp.fence f where f.sender_id = b.sender_id)
+                                    then 'epoch_fenced'
                                 when b.kind = 'sparse' and waits_for_earlier then 'sender_not_gapless'
                                 when b.kind = 'gapless' and l.index > greatest(l.position, coalesce(upper(b.skipped) - 1, 0)) + 1000000
                                     then 'index_too_far'
                             end as verdict
                         from relaybox.log l
                         join pg_temp.batch_sender b on b.sender = l.sender and b.epoch = l.epoch
-                        left join pg_temp.fence f on f.sender_id = b.sender_id
-                        left join pg_temp.id_again i on has_ids and i.position = l.position
                         where l.hop_id = input.hop_id and l.position >= first_position and l.position <= last_position
                             and not b.in_order and not b.waits
                         union all
                         select
-                            k.first_taken + l.position - a.first_position, l.hop_id, l.position, b.sender_id, l.epoch, l.index,
-                            true, b.watermark, b.skipped, i.original, f.fenced_at,
+                            k.first_taken + l.position - a.first_position, l.hop_id, l.position, b.sender_id, l.epoch, l.index, true, b.watermark,
+                            (select i.original from pg_temp.id_again i where i.position = l.position),
                             case
-                                when i.original is not null then 'duplicate'
+                                when exists (select from pg_temp.id_again i where i.position = l.position) then 'duplicate'
                                 when coalesce(b.declared_at > l.sent_at, true) then 'epoch_not_begun'
-                                when k.first_taken + l.position - a.first_position > f.fenced_at then 'epoch_fenced'
+                                when k.first_taken + l.position - a.first_position
+                                    > (select f.fenced_at from pg_temp.fence f where f.sender_id = b.sender_id) then 'epoch_fenced'
                                 when b.kind = 'gapless' and l.index > greatest(l.position, coalesce(upper(b.skipped) - 1, 0)) + 1000000
                                     then 'index_too_far'
                             end
@@ -108,24 +117,19 @@ begin
                             and l.sender = b.sender and l.epoch = b.epoch
                         join relaybox.arrival a on a.hop_id = input.hop_id and a.first_position <= l.position and a.last_position >= l.position
                         join relaybox.decision k on k.hop_id = input.hop_id and k.batch = a.batch
-                        left join pg_temp.fence f on f.sender_id = b.sender_id
-                        left join pg_temp.id_again i on i.position = l.position
                         where b.reads_after is not null
                         union all
-                        select
-                            h.taken, h.hop_id, h.position, h.sender_id, s.epoch, h.index,
-                            false, s.watermark, s.skipped, null, f.fenced_at, null
+                        select h.taken, h.hop_id, h.position, h.sender_id, s.epoch, h.index, false, s.watermark, null, null
                         from relaybox.held h
                         join relaybox.sender_state s on s.sender_id = h.sender_id
-                        left join pg_temp.fence f on f.sender_id = h.sender_id
                         where h.stream_id = here.stream_id and (
-                            here.delivery_order = 'causal' or here.recheck or f.fenced_at is not null
+                            here.delivery_order = 'causal' or here.recheck
+                            or exists (select from pg_temp.fence f where f.sender_id = h.sender_id)
                             or exists (select from pg_temp.batch_sender b where b.sender_id = h.sender_id and not b.in_order)
                         )
                     ) q
                 ) r
             ) e
-            left join pg_temp.seen_again a on a.sender_id = e.chain and a.chunk = e.index >> 12
         ) d
         window earlier as (partition by d.chain order by d.index, d.taken)
     ) c;

@@ -19,7 +19,9 @@ begin
         ) on commit delete rows;
         create temporary table fence (sender_id integer primary key, fenced_at bigint) on commit delete rows;
         create temporary table id_again ("position" bigint primary key, original bigint) on commit delete rows;
-        create temporary table seen_again (sender_id integer, chunk bigint, indexes int8multirange) on commit delete rows;
+        create temporary table seen_again (
+            sender_id integer, chunk bigint, indexes int8multirange, primary key (sender_id, chunk)
+        ) on commit delete rows;
         -- what a clock asks for that is not delivered yet; sender_id null: of a sender that is not known here
         create temporary table cause (taken bigint, sender_id integer, index bigint, fenced_at bigint) on commit delete rows;
         -- a sender whose accepted indexes leave no gap behind
