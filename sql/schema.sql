@@ -49,6 +49,48 @@ CREATE TABLE relaybox.subscription (
     CONSTRAINT subscription_limits_positive CHECK (((first_place >= 1) AND (nack_limit >= 1) AND (crash_limit >= 1) AND (retry_seconds >= 0) AND (lease_seconds >= 1) AND (rows_per_second >= 1)))
 );
 
+CREATE TABLE relaybox.stream (
+    stream_id integer NOT NULL,
+    stream text NOT NULL,
+    delivery_order text NOT NULL,
+    message_id_window bigint DEFAULT 0 NOT NULL,
+    holdback_rows bigint DEFAULT 10000 NOT NULL,
+    fragments bigint DEFAULT 1000000 NOT NULL,
+    taken bigint DEFAULT 0 NOT NULL,
+    last_place bigint DEFAULT 0 NOT NULL,
+    recheck boolean DEFAULT false NOT NULL,
+    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    first_kept_place bigint DEFAULT 1 NOT NULL,
+    CONSTRAINT delivery_order_is_known CHECK ((delivery_order = ANY (ARRAY['none'::text, 'fifo'::text, 'causal'::text, 'total'::text]))),
+    CONSTRAINT first_kept_place_positive CHECK ((first_kept_place >= 1)),
+    CONSTRAINT stream_limits_positive CHECK (((message_id_window >= 0) AND (holdback_rows >= 1) AND (fragments >= 1)))
+);
+
+CREATE TABLE relaybox.stream_log (
+    hop_id integer NOT NULL,
+    stream_id integer NOT NULL,
+    origin text NOT NULL,
+    decided_batch bigint DEFAULT 0 NOT NULL,
+    decided_position bigint DEFAULT 0 NOT NULL,
+    senders_seen pg_snapshot,
+    senders_seen_at timestamp with time zone
+);
+
+CREATE TABLE relaybox.decision (
+    hop_id integer NOT NULL,
+    batch bigint NOT NULL,
+    first_taken bigint NOT NULL,
+    row_count bigint NOT NULL,
+    duplicate_count bigint NOT NULL,
+    set_aside_count bigint NOT NULL,
+    delivered_count bigint NOT NULL,
+    held_after bigint NOT NULL,
+    last_place bigint NOT NULL,
+    duplicates bigint[],
+    in_order boolean NOT NULL,
+    decided_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
 CREATE TABLE relaybox.arrival (
     hop_id integer NOT NULL,
     batch bigint NOT NULL,
@@ -196,23 +238,6 @@ CREATE TABLE relaybox.log (
 )
 PARTITION BY LIST (hop_id);
 
-CREATE TABLE relaybox.stream (
-    stream_id integer NOT NULL,
-    stream text NOT NULL,
-    delivery_order text NOT NULL,
-    message_id_window bigint DEFAULT 0 NOT NULL,
-    holdback_rows bigint DEFAULT 10000 NOT NULL,
-    fragments bigint DEFAULT 1000000 NOT NULL,
-    taken bigint DEFAULT 0 NOT NULL,
-    last_place bigint DEFAULT 0 NOT NULL,
-    recheck boolean DEFAULT false NOT NULL,
-    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    first_kept_place bigint DEFAULT 1 NOT NULL,
-    CONSTRAINT delivery_order_is_known CHECK ((delivery_order = ANY (ARRAY['none'::text, 'fifo'::text, 'causal'::text, 'total'::text]))),
-    CONSTRAINT first_kept_place_positive CHECK ((first_kept_place >= 1)),
-    CONSTRAINT stream_limits_positive CHECK (((message_id_window >= 0) AND (holdback_rows >= 1) AND (fragments >= 1)))
-);
-
 CREATE VIEW relaybox.dead_letters WITH (security_barrier='true') AS
  SELECT d.dead_letter_id AS letter,
     d.state,
@@ -246,20 +271,6 @@ CREATE VIEW relaybox.dead_letters WITH (security_barrier='true') AS
      JOIN relaybox.hop_in i ON ((i.hop_id = d.hop_id)))
      LEFT JOIN relaybox.subscription n ON ((n.subscription_id = d.subscription_id)))
      LEFT JOIN relaybox.log l ON (((l.hop_id = d.hop_id) AND (l."position" = d."position"))));
-
-CREATE TABLE relaybox.decision (
-    hop_id integer NOT NULL,
-    batch bigint NOT NULL,
-    row_count bigint NOT NULL,
-    duplicate_count bigint NOT NULL,
-    set_aside_count bigint NOT NULL,
-    delivered_count bigint NOT NULL,
-    held_after bigint NOT NULL,
-    last_place bigint NOT NULL,
-    duplicates bigint[],
-    in_order boolean NOT NULL,
-    decided_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
-);
 
 CREATE TABLE relaybox.delivery (
     stream_id integer NOT NULL,
@@ -458,7 +469,8 @@ CREATE TABLE relaybox.receipt (
 CREATE TABLE relaybox.seen (
     sender_id integer NOT NULL,
     chunk bigint NOT NULL,
-    indexes int8multirange NOT NULL
+    indexes int8multirange NOT NULL,
+    fragments integer NOT NULL
 );
 
 CREATE TABLE relaybox.sender (
@@ -497,8 +509,9 @@ CREATE TABLE relaybox.sender_state (
     watermark bigint DEFAULT 0 NOT NULL,
     seen_beyond bigint DEFAULT 0 NOT NULL,
     fragment_count bigint DEFAULT 0 NOT NULL,
+    held_count bigint DEFAULT 0 NOT NULL,
     skipped int8multirange DEFAULT '{}'::int8multirange NOT NULL,
-    fenced boolean DEFAULT false NOT NULL,
+    begun_at bigint,
     stalled_after bigint,
     stalled_reason text,
     range_first_index bigint,
@@ -548,16 +561,6 @@ CREATE TABLE relaybox.store (
     initialised_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     CONSTRAINT segment_rows_positive CHECK ((segment_rows > 0)),
     CONSTRAINT store_has_one_row CHECK (only_row)
-);
-
-CREATE TABLE relaybox.stream_log (
-    hop_id integer NOT NULL,
-    stream_id integer NOT NULL,
-    origin text NOT NULL,
-    decided_batch bigint DEFAULT 0 NOT NULL,
-    decided_position bigint DEFAULT 0 NOT NULL,
-    senders_seen pg_snapshot,
-    senders_seen_at timestamp with time zone
 );
 
 ALTER TABLE relaybox.stream ALTER COLUMN stream_id ADD GENERATED ALWAYS AS IDENTITY (

@@ -36,6 +36,7 @@ _OWN_CODES: dict[str, type[errors.RelayboxError]] = {
     "RB014": errors.HistoryLost,
     "RB015": errors.SliceSuperseded,
     "RB016": errors.HistoryLost,
+    "RB017": errors.NoSuchGap,
     "RB021": errors.SenderRefused,
     "RB022": errors.SenderRefused,
     "RB023": errors.SenderRefused,

@@ -71,6 +71,10 @@ class HistoryLost(Terminal):
     """G11: one of the two stores went back in time. Nothing is skipped or overwritten."""
 
 
+class NoSuchGap(Terminal):
+    """What shall be skipped is not missing."""
+
+
 class ContentDiffers(Terminal):
     """The same batch number with other content, or a slice whose rows are not the planned ones."""
 

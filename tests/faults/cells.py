@@ -27,7 +27,7 @@ ANYWHERE: Mapping[str, tuple[str, ...]] = {
     "zombie": ("*",),
     "duplicate": ("*",),
     "raise_40001": ("*.begin", "*.recorded", "*.read"),
-    "raise_53100": ("*.made", "*.counted", "*.copied", "*.accepted", "*.published", "*.begun"),
+    "raise_53100": ("*.made", "*.counted", "*.copied", "*.accepted", "*.published", "*.decided", "*.begun"),
     "raise_40P01": ("*.locked", "*.connected", "*.committing"),
     "raise_57P01": ("*.committed",),
     "restart_source": ("*.committed",),

@@ -1,0 +1,178 @@
+"""G6: a stream has the order that its route promises, whatever the order of arrival; and every message, once."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.world import World
+
+
+def declare(world: World, *senders: str, kind: str = "gapless") -> None:
+    for sender in senders:
+        world.query("airline", "select relaybox.declare_sender(%s, %s)", sender, kind)
+
+
+def send_numbered(world: World, sender: str, *numbers: int, epoch: int = 1, payload: str = "{sender}{index}") -> None:
+    """One transaction per message, in the order given."""
+    for index in numbers:
+        world.query(
+            "airline",
+            "insert into relaybox.outbox (topic, sender, epoch, index, payload) values ('flights', %s, %s, %s, %s)",
+            *(sender, epoch, index, payload.format(sender=sender, index=index)),
+        )
+
+
+def stream(world: World, store: str = "hub") -> list[str]:
+    """Payloads in the order of places, which must be 1, 2, 3 ..."""
+    rows = world.query(store, "select place, payload from relaybox.read_stream('flights', 0, 1000000)")
+    assert [place for place, _ in rows] == list(range(1, len(rows) + 1))
+    return [payload for _, payload in rows]
+
+
+def reasons(world: World, store: str = "hub") -> list[tuple[int, str]]:
+    return world.query(store, "select position, reason from relaybox.dead_letter order by position")
+
+
+@pytest.fixture
+def fifo(world: World) -> World:
+    world.change_route(order="fifo")
+    declare(world, "a", "b")
+    return world
+
+
+def test_g6_messages_without_an_index_are_delivered_as_they_came(world: World) -> None:
+    world.send("one", "two")
+    world.transfer()
+    world.send("three")
+    world.transfer()
+    assert stream(world) == ["one", "two", "three"]
+    assert world.query("hub", "select first_place, last_place, positions from relaybox.delivery") == [(1, 3, None)]
+
+
+def test_g6_fifo_holds_back_what_came_early_and_releases_it_in_order(fifo: World) -> None:
+    send_numbered(fifo, "a", 2, 3)
+    send_numbered(fifo, "b", 1)
+    fifo.transfer_all()
+    assert stream(fifo) == ["b1"]
+    send_numbered(fifo, "a", 1, 5)
+    fifo.transfer_all()
+    assert stream(fifo) == stream(fifo, "analytics") == ["b1", "a1", "a2", "a3"]
+    send_numbered(fifo, "a", 4)
+    fifo.transfer_all()
+    assert stream(fifo) == stream(fifo, "analytics") == ["b1", "a1", "a2", "a3", "a4", "a5"]
+
+
+def test_g6_with_order_none_the_same_messages_are_delivered_as_they_came(world: World) -> None:
+    declare(world, "a", "b")
+    send_numbered(world, "a", 2, 3)
+    send_numbered(world, "b", 1)
+    send_numbered(world, "a", 1)
+    world.transfer()
+    assert stream(world) == ["a2", "a3", "b1", "a1"]
+
+
+@pytest.mark.parametrize("order", ["none", "fifo", "total"])
+def test_g6_a_duplicate_is_dropped_in_its_batch_and_in_any_later_one(world: World, order: str) -> None:
+    world.change_route(order=order)
+    declare(world, "a")
+    send_numbered(world, "a", 1, 2, 2)
+    world.transfer()
+    send_numbered(world, "a", 1, 3, 2)
+    world.transfer()
+    assert stream(world) == ["a1", "a2", "a3"]
+    assert world.query("hub", "select duplicate_count, duplicates from relaybox.decision order by batch") == [
+        (1, [3]),
+        (2, [4, 6]),
+    ]
+
+
+@pytest.mark.parametrize("order", ["none", "fifo"])
+def test_g6_the_same_index_with_other_content_is_set_aside(world: World, order: str) -> None:
+    world.change_route(order=order)
+    declare(world, "a")
+    send_numbered(world, "a", 1, 2)
+    send_numbered(world, "a", 2, payload="forged")
+    world.transfer()
+    send_numbered(world, "a", 1, payload="forged later")
+    send_numbered(world, "a", 3)
+    world.transfer()
+    assert stream(world) == ["a1", "a2", "a3"]
+    assert reasons(world) == [(3, "other_content"), (4, "other_content")]
+
+
+def test_g6_a_stalled_sender_stalls_no_other_one(fifo: World) -> None:
+    fifo.change_route(order="fifo", limits={"holdback_rows": 3})
+    send_numbered(fifo, "a", *range(2, 8))
+    fifo.transfer()
+    send_numbered(fifo, "a", *range(8, 12))
+    send_numbered(fifo, "b", 1, 2)
+    fifo.transfer()
+    assert stream(fifo) == ["b1", "b2"]
+    assert fifo.query("hub", "select count(*) from relaybox.held") == [(6,)], "what came after it stalled waits in the log"
+    send_numbered(fifo, "a", 1)
+    fifo.transfer()
+    assert stream(fifo) == ["b1", "b2", *(f"a{index}" for index in range(1, 12))]
+    assert fifo.query("hub", "select held_count, stalled_after from relaybox.sender_state where sender = 'a'") == [(0, None)]
+
+
+def test_g6_a_higher_epoch_starts_anew_and_fences_the_lower_one(fifo: World) -> None:
+    send_numbered(fifo, "a", 1, 3)
+    fifo.transfer()
+    fifo.query("airline", "select relaybox.new_epoch('a')")
+    send_numbered(fifo, "a", 1, epoch=2, payload="a1 anew")
+    send_numbered(fifo, "a", 2, 4)
+    fifo.transfer()
+    assert stream(fifo) == ["a1", "a3", "a1 anew"], "the gap can't be filled any more, so what waited for it goes first"
+    assert reasons(fifo) == [(4, "epoch_fenced"), (5, "epoch_fenced")]
+
+
+def test_g6_a_skipped_gap_releases_what_waited_and_is_on_record(fifo: World) -> None:
+    send_numbered(fifo, "a", 1, 4, 5)
+    fifo.transfer()
+    assert stream(fifo) == ["a1"]
+    assert fifo.query("hub", "select * from relaybox.skip_gap('flights', 'a', null, 'lost by hand', 'me')") == [(1, 2, 3, 2)]
+    assert stream(fifo) == ["a1", "a4", "a5"]
+    send_numbered(fifo, "a", 2, 6)
+    fifo.transfer()
+    assert stream(fifo) == ["a1", "a4", "a5", "a6"]
+    assert reasons(fifo) == [(4, "index_skipped")]
+    assert fifo.query("hub", "select sender, first_index, last_index, reason, skipped_by from relaybox.skip") == [
+        ("a", 2, 3, "lost by hand", "me")
+    ]
+
+
+BAD = {
+    "an index of a sender that is not declared": ("stranger", 1, 1, "sender_not_declared"),
+    "a jump of a billion": ("a", 1, 1_000_000_000, "index_too_far"),
+    "an epoch that was not begun": ("a", 2, 1, "epoch_not_begun"),
+    "no index of a gapless sender": ("a", 1, None, "index_missing"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_g6_bad_numbers_are_set_aside_with_the_reason_and_the_others_flow(fifo: World, case: str) -> None:
+    sender, epoch, index, reason = BAD[case]
+    send_numbered(fifo, "b", 1)
+    fifo.query(
+        "airline",
+        "insert into relaybox.outbox (topic, sender, epoch, index, payload) values ('flights', %s, %s, %s, 'bad')",
+        *(sender, epoch, index),
+    )
+    send_numbered(fifo, "b", 2)
+    send_numbered(fifo, "a", 1)
+    fifo.transfer()
+    assert stream(fifo) == ["b1", "b2", "a1"]
+    assert reasons(fifo) == [(2, reason)]
+
+
+def test_g6_repeated_message_ids_are_dropped_within_the_window(world: World) -> None:
+    world.change_route(message_id_window=3)
+    ids = [f"00000000-0000-4000-8000-00000000000{n}" for n in range(4)]
+    for n in (0, 1, 0, 2, 3, 1):
+        world.query(
+            "airline",
+            "insert into relaybox.outbox (topic, sender, message_id, payload) values ('flights', 'x', %s, %s)",
+            *(ids[n], f"m{n}"),
+        )
+    world.transfer()
+    assert stream(world) == ["m0", "m1", "m2", "m3", "m1"], "the last one is farther from its like than the window"
