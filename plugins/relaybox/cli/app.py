@@ -9,6 +9,7 @@ from uuid import UUID
 import typer
 
 from relaybox.cli.exits import CommandGroup, Settings
+from relaybox.cli.senders import senders
 
 app = typer.Typer(
     name="relaybox",
@@ -24,6 +25,7 @@ app = typer.Typer(
 )
 bench = typer.Typer(cls=CommandGroup, help="Measures, on clusters of its own.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
+app.add_typer(senders, name="senders")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON document to stdout.")]
 

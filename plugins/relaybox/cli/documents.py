@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from relaybox.reliability import PERFECT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from relaybox.defects import Defect
+    from relaybox.errors import RelayboxError
     from relaybox.reliability import Delivery
+    from relaybox.senders import DeclaredSender
     from relaybox.status import HopStatus, RouteStatus, Status, UnroutedTopic
     from relaybox.tracing import HopTrace, Trace
     from relaybox.verification import LegProof, RouteProof
@@ -184,4 +187,14 @@ def _defect(defect: Defect) -> Document:
         "sender": defect.sender,
         "position": defect.position,
         "found_at": defect.found_at,
+    }
+
+
+def senders_document(senders: Sequence[DeclaredSender], failed: Mapping[str, RelayboxError]) -> Document:
+    """`last_index` is null but for gapless senders at their origin; `epoch` is 0 for a sender that is bound and not declared."""
+    return {
+        "senders": [
+            {**asdict(sender), "declared_at": _time(sender.declared_at), "roles": list(sender.roles)} for sender in senders
+        ],
+        "errors": {store: str(error) for store, error in failed.items()},
     }

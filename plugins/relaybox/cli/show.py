@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from relaybox.reliability import Delivery
     from relaybox.routes import Hop
     from relaybox.schema import StoreInitialised
+    from relaybox.senders import DeclaredSender
     from relaybox.status import HopStatus, OpenBatch, Status
     from relaybox.tracing import HopTrace, Sent, Trace
     from relaybox.transfer import Progress as TransferProgress
@@ -267,6 +268,21 @@ def show_initialised(stores: Sequence[StoreInitialised]) -> None:
         for what, text in done.items():
             if text:
                 console.print(f"  {what}: {text}")
+
+
+def show_senders(senders: Sequence[DeclaredSender]) -> None:
+    """One line per sender of each store, in its newest epoch."""
+    if not senders:
+        _console().print("no sender is declared: all messages are numbered by their position in the first log")
+        return
+    table = _table("store", "sender", "origin", "kind", "epoch", "counter", "declared", "by", "roles", right=("epoch", "counter"))
+    for sender in senders:
+        table.add_row(
+            *(sender.store, sender.sender, sender.origin, sender.kind),
+            *(str(sender.epoch), "-" if sender.last_index is None else _count(sender.last_index)),
+            *(_clock(sender.declared_at), escape(sender.declared_by or "-"), escape(", ".join(sender.roles)) or "-"),
+        )
+    _console().print(table)
 
 
 def show_transfer(summary: TransferSummary) -> None:

@@ -1,0 +1,161 @@
+"""`relaybox senders`: the group of commands, and what they do."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from relaybox.cli.exits import CommandGroup, Settings, exit_code, tell, worst
+
+
+class ListsByDefault(CommandGroup):
+    """`senders` and `senders STORE` list."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        if not args or args[0] not in {*self.commands, *ctx.help_option_names}:
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
+senders = typer.Typer(
+    cls=ListsByDefault,
+    help="Show which senders number their messages themselves; declare them, begin epochs, bind them to database roles.",
+    epilog="Examples: relaybox senders; relaybox senders airline --json; relaybox senders declare airline pump-7 gapless",
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON document to stdout.")]
+StoreName = Annotated[str, typer.Argument(metavar="STORE", help="The store where the sender sends.")]
+SenderName = Annotated[str, typer.Argument(metavar="SENDER", help="The sender, as in the outbox.")]
+RoleName = Annotated[str, typer.Argument(metavar="ROLE", help="The database role, or a group that roles inherit.")]
+
+
+@senders.command("list")
+def list_(
+    context: typer.Context,
+    store: Annotated[str | None, typer.Argument(metavar="[STORE]", help="Only this store.", show_default=False)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the senders of every store, or of one: kind, epoch, counter and bound roles. Undeclared senders are not listed.
+
+    \b
+    Examples:
+      relaybox senders
+      relaybox senders list airline --json
+    """
+    from relaybox import errors
+    from relaybox.cli import documents
+    from relaybox.routes import load_routes
+    from relaybox.senders import list_senders
+
+    settings: Settings = context.obj
+    routes = load_routes(settings.config)
+    found, failed = [], {}
+    for one in [routes.store(store)] if store else routes.stores.values():
+        try:
+            found += list_senders(one)
+        except errors.RelayboxError as error:
+            failed[one.name] = error  # told at the end; the other stores are shown
+    if as_json:
+        documents.write(documents.senders_document(found, failed))
+    else:
+        from relaybox.cli.show import show_senders
+
+        show_senders(found)
+    for failure in failed.values():
+        tell(failure, debug=settings.debug)
+    raise typer.Exit(worst(map(exit_code, failed.values())))
+
+
+@senders.command()
+def declare(
+    context: typer.Context,
+    store: StoreName,
+    sender: SenderName,
+    kind: Annotated[str, typer.Argument(metavar="KIND", help="gapless: 1, 2, 3 ... each once; sparse: any order, repeats.")],
+    as_json: AsJson = False,
+) -> None:
+    """Declare that a sender numbers its messages itself. The same again changes nothing; another kind needs a new epoch.
+
+    \b
+    Examples:
+      relaybox senders declare airline pump-7 gapless
+      relaybox senders declare airline probe sparse --json
+    """
+    from relaybox.routes import load_routes
+    from relaybox.senders import declare_sender
+
+    epoch = declare_sender(load_routes(context.obj.config).store(store), sender, kind)
+    _say(
+        f"{sender} of {store} is {kind} in epoch {epoch}",
+        {"sender": sender, "kind": kind, "epoch": epoch},
+        store,
+        as_json=as_json,
+    )
+
+
+@senders.command("new-epoch")
+def new_epoch(
+    context: typer.Context,
+    store: StoreName,
+    sender: SenderName,
+    kind: Annotated[str | None, typer.Option("--kind", help="gapless or sparse. Default: as before.", show_default=False)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start a sender anew, because it lost its counter or will number otherwise. Lower epochs are refused from then on.
+
+    \b
+    Examples:
+      relaybox senders new-epoch airline pump-7
+      relaybox senders new-epoch airline pump-7 --kind sparse
+    """
+    from relaybox.routes import load_routes
+    from relaybox.senders import begin_epoch
+
+    epoch = begin_epoch(load_routes(context.obj.config).store(store), sender, kind)
+    _say(f"{sender} of {store} begins epoch {epoch} with index 1", {"sender": sender, "epoch": epoch}, store, as_json=as_json)
+
+
+@senders.command()
+def bind(context: typer.Context, store: StoreName, sender: SenderName, role: RoleName, as_json: AsJson = False) -> None:
+    """Let a database role send as a sender. Asked where relaybox.yaml says `bind_senders: true` for the store.
+
+    \b
+    Examples:
+      relaybox senders bind airline UA app_ua
+    """
+    from relaybox.routes import load_routes
+    from relaybox.senders import bind_sender
+
+    at = load_routes(context.obj.config).store(store)
+    changed = bind_sender(at, sender, role)
+    text = f"role {role} may send as {sender} of {store}{'' if changed else ' already'}"
+    if not at.bind_senders:
+        text += f". Nobody is asked yet: set stores.{store}.bind_senders to true and run relaybox init"
+    document = {"sender": sender, "role": role, "changed": changed, "asked": at.bind_senders}
+    _say(text, document, store, as_json=as_json)
+
+
+@senders.command()
+def unbind(context: typer.Context, store: StoreName, sender: SenderName, role: RoleName, as_json: AsJson = False) -> None:
+    """Take back that a database role may send as a sender; holds from its next insert.
+
+    \b
+    Examples:
+      relaybox senders unbind airline UA app_ua
+    """
+    from relaybox.routes import load_routes
+    from relaybox.senders import unbind_sender
+
+    changed = unbind_sender(load_routes(context.obj.config).store(store), sender, role)
+    text = f"role {role} {'may no longer' if changed else 'was not bound to'} {'send as ' if changed else ''}{sender} of {store}"
+    _say(text, {"sender": sender, "role": role, "changed": changed}, store, as_json=as_json)
+
+
+def _say(text: str, document: dict[str, object], store: str, *, as_json: bool) -> None:
+    from relaybox.cli import documents
+
+    if as_json:
+        documents.write({"store": store, **document})
+    else:
+        print(text)
