@@ -138,6 +138,17 @@ def test_the_counter_is_locked_until_its_transaction_ends(world: World) -> None:
         assert (waiting.result(30), anew.result(30)) == (2, 2)
 
 
+def test_two_new_epochs_at_once_are_two_epochs(world: World) -> None:
+    """The second waits for the first and counts on from it; neither fails."""
+    declare(world, "pump", "gapless")
+    with world.session() as first, ThreadPoolExecutor(1) as pool, first.cursor() as cursor:
+        cursor.execute("select relaybox.new_epoch('pump')")
+        second = pool.submit(world.value, "airline", "select relaybox.new_epoch('pump')")
+        wait_until(lambda: waits(world) == 1, "the second waits for the first")
+        first.commit()
+        assert (cursor.fetchone(), second.result(30)) == ((2,), 3)
+
+
 def waits(world: World) -> int:
     return int(
         world.value(
