@@ -1,0 +1,296 @@
+"""What a stream must deliver, written the slow and plain way: row by row, with a loop that releases what has become ready.
+
+It shares nothing with the SQL but the rules: no windows, no watermarks, no sets of ranges.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+TOO_FAR = 1_000_000
+"""No index may be farther ahead than this."""
+
+DUPLICATE = "duplicate"
+
+Number = tuple[int, int]
+"""(epoch, index): how a sender's messages compare."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of a log, as received. `content`: what a repetition must have in common with its original."""
+
+    log: str
+    position: int
+    sender: str
+    epoch: int
+    index: int
+    sent_at: float = 0
+    message_id: str = ""
+    content: tuple[Any, ...] = ()
+    clock: Any = field(default=None, compare=False)
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Where it is: log and position."""
+        return self.log, self.position
+
+    @property
+    def number(self) -> Number:
+        return self.epoch, self.index
+
+
+class Declaration(NamedTuple):
+    """A row of relaybox.sender."""
+
+    origin: str
+    sender: str
+    epoch: int
+    kind: str
+    declared_at: float = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Received, not yet deliverable; `asked`: the logs that have brought declarations since it is held."""
+
+    row: Row
+    taken: int
+    asked: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Sender:
+    """What a stream knows of a sender that it has accepted a message of."""
+
+    origin: str
+    epoch: int = 0
+    originals: dict[Number, Row] = field(default_factory=dict)
+    done: set[Number] = field(default_factory=set)
+
+
+class Stream:
+    """One store's stream over its logs, given as log -> origin."""
+
+    def __init__(self, order: str, origins: Mapping[str, str], *, message_id_window: int = 0) -> None:
+        self.delivered: list[Row] = []
+        self.duplicates: list[Row] = []
+        self.dead_letters: dict[Row, str] = {}
+        self.held: list[Held] = []
+        self._order = order
+        self._origins = origins
+        self._window = message_id_window
+        self._declared: dict[tuple[str, str, int], Declaration] = {}
+        self._senders: dict[str, Sender] = {}
+        self._skipped: dict[str, set[Number]] = defaultdict(set)
+        self._rows: dict[str, list[Row]] = defaultdict(list)
+        self._taken = 0
+        self._rank: dict[tuple[str, Number], int] = {}
+
+    def declare(self, *declarations: Declaration) -> None:
+        """Declarations that were carried to this store. They come before the rows that they concern."""
+        for declaration in declarations:
+            self._declared[declaration.origin, declaration.sender, declaration.epoch] = declaration
+
+    def take(self, row: Row) -> None:
+        """The next row of one of the logs."""
+        self._taken += 1
+        self._rank = {}
+        verdict = self._verdict(row)
+        self._rows[row.log].append(row)
+        if verdict == DUPLICATE:
+            self.duplicates.append(row)
+        elif verdict is None or verdict.startswith("clock_"):
+            self._accept(row, verdict)
+        else:
+            self.dead_letters[row] = verdict
+
+    def take_all(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self.take(row)
+
+    def skip(self, sender: str, epoch: int, first_index: int, last_index: int) -> None:
+        """An operator says that these indexes will never come."""
+        self._skipped[sender] |= {(epoch, index) for index in range(first_index, last_index + 1)}
+        self._rank = {}
+        self._deliver(self._ready())
+
+    def senders_brought(self, log: str) -> None:
+        """A log has brought what its origin declares: who is named by a held clock and unknown even so, does not exist."""
+        self._rank = {}
+        for held in self.held:
+            held.asked.add(log)
+        for held in [held for held in self.held if held.asked == set(self._origins) and self._unknown(held.row)]:
+            self.held.remove(held)
+            self.dead_letters[held.row] = "clock_names_unknown_sender"
+            self._senders[held.row.sender].done.add(held.row.number)
+        self._deliver(self._ready())
+
+    # what becomes of a row
+
+    def _verdict(self, row: Row) -> str | None:
+        """None: accepted."""
+        return self._repeated_message_id(row) or (self._without_index(row) if row.epoch == 0 else self._with_index(row))
+
+    def _repeated_message_id(self, row: Row) -> str | None:
+        for earlier in reversed(self._rows[row.log]):
+            if row.position - earlier.position <= self._window and earlier.message_id == row.message_id:
+                return repetition(earlier, row)
+        return None
+
+    def _without_index(self, row: Row) -> str | None:
+        if self._declarations(row):
+            return "index_missing"
+        return "sender_not_gapless" if self._order == "causal" else None
+
+    def _with_index(self, row: Row) -> str | None:
+        epochs = {declaration.epoch: declaration.kind for declaration in self._declarations(row)}
+        sender = self._senders.get(row.sender)
+        if not epochs:
+            return "sender_not_declared"
+        if row.epoch not in epochs:
+            return "epoch_not_begun"
+        if sender and sender.origin != self._origins[row.log]:
+            return "sender_of_another_store"
+        if sender and row.epoch < sender.epoch:
+            return "epoch_fenced"
+        return self._of_kind(row, epochs[row.epoch])
+
+    def _of_kind(self, row: Row, kind: str) -> str | None:
+        sender = self._senders.get(row.sender)
+        skipped = [index for epoch, index in self._skipped[row.sender] if epoch == row.epoch]
+        if kind == "sparse" and self._order in {"fifo", "causal"}:
+            return "sender_not_gapless"
+        if kind == "gapless" and row.index > max(row.position, *skipped, 0) + TOO_FAR:
+            return "index_too_far"
+        if sender and row.number in sender.originals:
+            return repetition(sender.originals[row.number], row)
+        if row.index in skipped:
+            return "index_skipped"
+        return self._clock_defect(row) if self._order == "causal" else None
+
+    def _clock_defect(self, row: Row) -> str | None:
+        if not is_clock(row.clock) or clock_of(row).get(row.sender, row.number) != row.number:
+            return "clock_invalid"
+        if any(self._is_far_ahead(sender, number) for sender, number in clock_of(row).items() if sender != row.sender):
+            return "clock_too_far"
+        return None
+
+    def _is_far_ahead(self, sender: str, number: Number) -> bool:
+        epoch, index = number
+        come = max((done for of, done in self._done(sender) if of == epoch), default=0)
+        return index > come + TOO_FAR
+
+    def _declarations(self, row: Row) -> list[Declaration]:
+        origin = self._origins[row.log]
+        return [
+            declaration
+            for declaration in self._declared.values()
+            if (declaration.origin, declaration.sender) == (origin, row.sender) and declaration.declared_at <= row.sent_at
+        ]
+
+    def _accept(self, row: Row, clock_defect: str | None) -> None:
+        """Holds the row, or only its index if its clock is not to be believed; then delivers what can be delivered."""
+        if row.epoch == 0:
+            self.delivered.append(row)
+            return
+        sender = self._senders.setdefault(row.sender, Sender(self._origins[row.log]))
+        released = self._given_up(row) if row.epoch > sender.epoch else []
+        sender.epoch = row.epoch
+        sender.originals[row.number] = row
+        if clock_defect:
+            self.dead_letters[row] = clock_defect
+            sender.done.add(row.number)
+        else:
+            self.held.append(Held(row, self._taken))
+        self._deliver([*released, *self._ready()])
+
+    # what becomes ready
+
+    def _given_up(self, begins: Row) -> list[Held]:
+        """What was held of the epochs before this one, in their order: their gaps will not be filled."""
+        return [
+            self._release(held)
+            for held in sorted(self.held, key=lambda held: held.row.number)
+            if held.row.sender == begins.sender
+        ]
+
+    def _ready(self) -> Iterator[Held]:
+        """Takes out of the holdback what is ready, and what gets ready by that, until nothing does."""
+        while ready := [held for held in self.held if self._is_ready(held.row)]:
+            yield from [self._release(held) for held in ready]
+
+    def _release(self, held: Held) -> Held:
+        self.held.remove(held)
+        self._senders[held.row.sender].done.add(held.row.number)
+        self._rank[held.row.sender, held.row.number] = self._causal_rank(held.row)
+        return held
+
+    def _is_ready(self, row: Row) -> bool:
+        if self._order in {"none", "total"}:
+            return True
+        if self._order == "fifo":
+            return self._is_done(row.sender, (row.epoch, row.index - 1))
+        return all(self._is_done(sender, number) for sender, number in dependencies(row).items())
+
+    def _is_done(self, sender: str, number: Number) -> bool:
+        """Whether the message and all before it in its epoch were delivered, set aside, skipped or given up."""
+        epoch, index = number
+        done = self._done(sender)
+        known = self._senders.get(sender)
+        return (known is not None and epoch < known.epoch) or all((epoch, before) in done for before in range(index, 0, -1))
+
+    def _done(self, sender: str) -> set[Number]:
+        known = self._senders.get(sender)
+        return self._skipped[sender] | (known.done if known else set())
+
+    def _unknown(self, row: Row) -> bool:
+        """Whether its clock names a sender that nobody has declared."""
+        return not {declaration.sender for declaration in self._declared.values()} >= set(clock_of(row))
+
+    # the order of what gets ready at once
+
+    def _deliver(self, released: Iterable[Held]) -> None:
+        if self._order == "causal":
+            in_order = sorted(released, key=lambda held: (self._rank[held.row.sender, held.row.number], held.taken))
+        else:
+            in_order = sorted(released, key=lambda held: held.row.number)
+        self.delivered += [held.row for held in in_order]
+
+    def _causal_rank(self, row: Row) -> int:
+        """Grows along every chain of causes among what is released at once."""
+        causes = dependencies(row)
+        after = [rank for (sender, number), rank in self._rank.items() if number <= causes.get(sender, (0, 0))]
+        clock = {**clock_of(row), row.sender: row.number}
+        return max([sum(index for _, index in clock.values()), *(1 + rank for rank in after)])
+
+
+def repetition(original: Row, row: Row) -> str:
+    return DUPLICATE if row.content == original.content else "other_content"
+
+
+def is_clock(clock: Any) -> bool:
+    """A missing clock is an empty one."""
+    if clock is None:
+        return True
+    return isinstance(clock, dict) and all(is_entry(entry) for entry in clock.values())
+
+
+def is_entry(entry: Any) -> bool:
+    numbers = entry if isinstance(entry, list) and len(entry) == 2 else [entry]
+    return all(type(number) is int and number >= 1 for number in numbers)
+
+
+def clock_of(row: Row) -> dict[str, Number]:
+    """A plain index is one of epoch 1."""
+    return {
+        sender: (entry[0], entry[1]) if isinstance(entry, list) else (1, entry) for sender, entry in (row.clock or {}).items()
+    }
+
+
+def dependencies(row: Row) -> dict[str, Number]:
+    """What must be delivered before it: its own predecessor, and what its clock names of others."""
+    return {**clock_of(row), row.sender: (row.epoch, row.index - 1)}
