@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import psycopg2
@@ -54,15 +54,31 @@ def databases(clusters: Mapping[str, Cluster], tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.fixture
-def world(clusters: Mapping[str, Cluster], template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def make_world(
+    clusters: Mapping[str, Cluster], template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], AbstractContextManager[World]]:
+    """Makes the route `flights` over three initialised, empty stores, as often as a test wants; each is gone at its exit."""
+
+    @contextmanager
+    def make() -> Iterator[World]:
+        name = _new_name()
+        _administer_all(clusters, f"create database {name} template {template}")
+        try:
+            _serve(clusters, name, tmp_path, monkeypatch)
+            path = routes_file(tmp_path)
+            monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
+            yield World(path)
+        finally:
+            _administer_all(clusters, f"drop database {name} with (force)")
+
+    return make
+
+
+@pytest.fixture
+def world(make_world: Callable[[], AbstractContextManager[World]]) -> Iterator[World]:
     """The route `flights` over three initialised, empty stores."""
-    name = _new_name()
-    _administer_all(clusters, f"create database {name} template {template}")
-    _serve(clusters, name, tmp_path, monkeypatch)
-    path = routes_file(tmp_path)
-    monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
-    yield World(path)
-    _administer_all(clusters, f"drop database {name} with (force)")
+    with make_world() as world:
+        yield world
 
 
 def _new_name() -> str:

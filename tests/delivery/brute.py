@@ -87,7 +87,7 @@ class Stream:
         self._senders: dict[str, Sender] = {}
         self._skipped: dict[str, set[Number]] = defaultdict(set)
         self._rows: dict[str, list[Row]] = defaultdict(list)
-        self._taken = 0
+        self.taken = 0
         self._rank: dict[tuple[str, Number], int] = {}
 
     def declare(self, *declarations: Declaration) -> None:
@@ -97,7 +97,7 @@ class Stream:
 
     def take(self, row: Row) -> None:
         """The next row of one of the logs."""
-        self._taken += 1
+        self.taken += 1
         self._rank = {}
         verdict = self._verdict(row)
         self._rows[row.log].append(row)
@@ -136,7 +136,7 @@ class Stream:
         return self._repeated_message_id(row) or (self._without_index(row) if row.epoch == 0 else self._with_index(row))
 
     def _repeated_message_id(self, row: Row) -> str | None:
-        for earlier in reversed(self._rows[row.log]):
+        for earlier in self._rows[row.log]:
             if row.position - earlier.position <= self._window and earlier.message_id == row.message_id:
                 return repetition(earlier, row)
         return None
@@ -175,14 +175,9 @@ class Stream:
     def _clock_defect(self, row: Row) -> str | None:
         if not is_clock(row.clock) or clock_of(row).get(row.sender, row.number) != row.number:
             return "clock_invalid"
-        if any(self._is_far_ahead(sender, number) for sender, number in clock_of(row).items() if sender != row.sender):
+        if any(index > self.taken + TOO_FAR for sender, (_, index) in clock_of(row).items() if sender != row.sender):
             return "clock_too_far"
         return None
-
-    def _is_far_ahead(self, sender: str, number: Number) -> bool:
-        epoch, index = number
-        come = max((done for of, done in self._done(sender) if of == epoch), default=0)
-        return index > come + TOO_FAR
 
     def _declarations(self, row: Row) -> list[Declaration]:
         origin = self._origins[row.log]
@@ -205,7 +200,7 @@ class Stream:
             self.dead_letters[row] = clock_defect
             sender.done.add(row.number)
         else:
-            self.held.append(Held(row, self._taken))
+            self.held.append(Held(row, self.taken))
         self._deliver([*released, *self._ready()])
 
     # what becomes ready
@@ -226,7 +221,8 @@ class Stream:
     def _release(self, held: Held) -> Held:
         self.held.remove(held)
         self._senders[held.row.sender].done.add(held.row.number)
-        self._rank[held.row.sender, held.row.number] = self._causal_rank(held.row)
+        if self._order == "causal":
+            self._rank[held.row.sender, held.row.number] = self._causal_rank(held.row)
         return held
 
     def _is_ready(self, row: Row) -> bool:
@@ -249,7 +245,8 @@ class Stream:
 
     def _unknown(self, row: Row) -> bool:
         """Whether its clock names a sender that nobody has declared."""
-        return not {declaration.sender for declaration in self._declared.values()} >= set(clock_of(row))
+        declared = {(declaration.sender, declaration.epoch) for declaration in self._declared.values()}
+        return any((sender, epoch) not in declared for sender, (epoch, _) in clock_of(row).items())
 
     # the order of what gets ready at once
 

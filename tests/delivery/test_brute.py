@@ -212,7 +212,7 @@ def test_a_clock_may_name_its_own_index(clock: Any) -> None:
 
 
 def test_a_clock_from_far_in_the_future_is_set_aside() -> None:
-    made = run("causal", "A1 A2 B1", clocks={"A1": {"B": 1_000_001}, "B1": {"A": 2}})
+    made = run("causal", "A1 A2 B1", clocks={"A1": {"B": 1_000_002}, "B1": {"A": 2}})
     assert reasons(made) == {"A1": "clock_too_far"}
     assert names(made.delivered) == "A2 B1"
 

@@ -1,0 +1,104 @@
+"""What a store's stream has made of its logs, and what the brute force makes of the same logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.delivery.brute import Declaration, Row, Stream
+
+Query = Callable[..., list[tuple[Any, ...]]]
+"""A statement and its arguments -> its rows."""
+
+Places = list[tuple[str, int]]
+"""Logs and positions."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """`stalled`: (sender, epoch) -> the position beyond which its messages wait unlisted."""
+
+    delivered: Places
+    duplicates: Places
+    dead_letters: dict[tuple[str, int], str]
+    held: Places
+    stalled: dict[tuple[str, int], int] = field(default_factory=dict)
+
+
+def wanted(brute: Stream) -> Outcome:
+    """What the brute force says."""
+    return Outcome(
+        [row.place for row in brute.delivered],
+        sorted(row.place for row in brute.duplicates),
+        {row.place: reason for row, reason in brute.dead_letters.items()},
+        sorted(held.row.place for held in brute.held),
+    )
+
+
+def read_outcome(query: Query, stream: str) -> Outcome:
+    """What the store says."""
+    delivered = query(
+        """
+        select i.hop, coalesce(d.positions[n + 1], d.first_position + n)
+        from relaybox.delivery d join relaybox.stream s using (stream_id) join relaybox.hop_in i using (hop_id),
+            generate_series(0, d.last_place - d.first_place) n
+        where s.stream = %s order by d.first_place + n
+        """,
+        stream,
+    )
+    of_stream = "join relaybox.hop_in i using (hop_id) join relaybox.stream_log using (hop_id) join relaybox.stream s on s.stream_id = stream_log.stream_id"
+    duplicates = query(f"select i.hop, unnest(d.duplicates) from relaybox.decision d {of_stream} where s.stream = %s", stream)
+    dead_letters = query(
+        f"select i.hop, d.position, d.reason from relaybox.dead_letter d {of_stream} where s.stream = %s", stream
+    )
+    held = query(f"select i.hop, h.position from relaybox.held h {of_stream} where s.stream = %s", stream)
+    stalled = query(
+        """
+        select t.sender, t.epoch, t.stalled_after from relaybox.sender_state t join relaybox.stream s using (stream_id)
+        where s.stream = %s and t.stalled_after is not null
+        """,
+        stream,
+    )
+    return Outcome(
+        delivered,
+        sorted(duplicates),
+        {(log, position): reason for log, position, reason in dead_letters},
+        sorted(held),
+        {(sender, epoch): after for sender, epoch, after in stalled},
+    )
+
+
+def decide_again(query: Query, stream: str) -> Stream:
+    """Has the brute force decide on what a store has in its logs, in the order in which the store has decided on it."""
+    ((order, window),) = query("select delivery_order, message_id_window from relaybox.stream where stream = %s", stream)
+    logs = query(
+        "select i.hop, l.origin from relaybox.stream_log l join relaybox.stream s using (stream_id) join relaybox.hop_in i using (hop_id) where s.stream = %s",
+        stream,
+    )
+    brute = Stream(order, dict(logs), message_id_window=window)
+    brute.declare(
+        *[
+            Declaration(origin, sender, epoch, kind, declared_at.timestamp())
+            for origin, sender, epoch, kind, declared_at in query(
+                "select origin, sender, epoch, kind, declared_at from relaybox.sender"
+            )
+        ]
+    )
+    brute.take_all(
+        Row(log, position, sender, epoch, index, sent_at.timestamp(), message_id, tuple(content), clock)
+        for log, position, sender, epoch, index, sent_at, message_id, clock, *content in query(
+            """
+            select i.hop, m.position, m.sender, m.epoch, m.index, m.sent_at, m.message_id, m.clock, m.topic, m.key, m.payload, m.payload_bytes
+            from relaybox.stream s
+            join relaybox.stream_log l using (stream_id)
+            join relaybox.hop_in i using (hop_id)
+            join relaybox.decision d using (hop_id)
+            join relaybox.arrival a using (hop_id, batch)
+            join relaybox.log m on m.hop_id = a.hop_id and m.position >= a.first_position and m.position <= a.last_position
+            where s.stream = %s order by d.first_taken + m.position - a.first_position
+            """,
+            stream,
+        )
+    )
+    return brute

@@ -1,0 +1,111 @@
+"""A stream in a real store whose logs are written by the test: arrivals, decisions, and what came out."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from psycopg2.extras import Json, execute_values
+
+from tests.delivery.brute import Declaration, Row
+from tests.delivery.histories import LOGS, History
+from tests.delivery.outcomes import Outcome, read_outcome
+
+EMPTY = """
+delete from relaybox.held; delete from relaybox.seen; delete from relaybox.index_range; delete from relaybox.sender_state;
+delete from relaybox.dead_letter; delete from relaybox.decision; delete from relaybox.delivery; delete from relaybox.skip;
+delete from relaybox.stream_log; delete from relaybox.stream; delete from relaybox.sender;
+delete from relaybox.arrival; delete from relaybox.log; update relaybox.hop_in set published_batch = 0, published_position = 0;
+"""
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class StoredStream:
+    """The stream `all` over logs of LOGS in one store; used again for each history."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+        self._logs: dict[str, int] = {}
+        for log in LOGS:
+            self._logs[log] = self._execute("select (relaybox.register_hop_in(%s, %s)).log_id", log, log.removesuffix("/1"))[0][0]
+        self.commit()
+
+    def begin(self, history: History, *, holdback_rows: int = 10_000, fragments: int = 1_000_000) -> None:
+        """Everything is in the logs, nothing is published yet. Commits."""
+        self.roll_back()  # an example before this one may have failed anywhere
+        self._execute(EMPTY)
+        for log, origin in history.origins.items():
+            self._execute(
+                "select relaybox.register_stream(%s, 'all', %s, %s, %s, %s, %s)",
+                log, origin, history.order, history.message_id_window, holdback_rows, fragments,
+            )  # fmt: skip
+        self._declare(history.declarations)
+        self._write(row for rows in history.logs.values() for row in rows)
+        self.commit()
+
+    def publish(self, log: str, row_count: int, *, knows_kind: bool) -> None:
+        """The next rows arrive as one batch. Commits."""
+        self._execute(
+            """
+            with head as (
+                update relaybox.hop_in set published_batch = published_batch + 1, published_position = published_position + %(rows)s
+                where hop_id = %(log)s returning published_batch batch, published_position last
+            )
+            insert into relaybox.arrival (
+                hop_id, batch, plan_id, first_position, last_position, row_count, slice_count, source_system_identifier, source_timeline,
+                has_own_indexes
+            )
+            select %(log)s, h.batch, gen_random_uuid(), h.last - %(rows)s + 1, h.last, %(rows)s, 1, 1, 1, case when %(knows)s then (
+                select coalesce(bool_or(l.epoch > 0), false) from relaybox.log l
+                where l.hop_id = %(log)s and l.position > h.last - %(rows)s and l.position <= h.last
+            ) end
+            from head h
+            """,
+            log=self._logs[log], rows=row_count, knows=knows_kind,
+        )  # fmt: skip
+        self.commit()
+
+    def decide(self, log: str) -> bool:
+        """Decides on the log's next batch in the open transaction; false if there is none."""
+        return bool(self._execute("select (relaybox.deliver_next(%s)).batch is not null", self._logs[log])[0][0])
+
+    def commit(self) -> None:
+        self._connection.commit()
+
+    def roll_back(self) -> None:
+        self._connection.rollback()
+
+    def outcome(self) -> Outcome:
+        return read_outcome(self._execute, "all")
+
+    def _declare(self, declarations: Sequence[Declaration]) -> None:
+        rows = [(d.origin, d.sender, d.epoch, d.kind, moment(d.declared_at)) for d in declarations]
+        self._insert("relaybox.sender (origin, sender, epoch, kind, declared_at)", rows)
+
+    def _write(self, rows: Iterable[Row]) -> None:
+        self._insert(
+            "relaybox.log (hop_id, position, sender, epoch, index, sent_at, message_id, topic, payload, clock)",
+            [
+                (
+                    self._logs[row.log], row.position, row.sender, row.epoch, row.index, moment(row.sent_at),
+                    str(uuid.uuid5(uuid.NAMESPACE_OID, row.message_id)), "flights", row.content[0],
+                    None if row.clock is None else Json(row.clock),
+                )
+                for row in rows
+            ],
+        )  # fmt: skip
+
+    def _insert(self, into: str, rows: list[tuple[Any, ...]]) -> None:
+        with self._connection.cursor() as cursor:
+            execute_values(cursor, f"insert into {into} values %s", rows, page_size=1000)
+
+    def _execute(self, statement: str, *arguments: Any, **named: Any) -> list[tuple[Any, ...]]:
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement, named or arguments or None)
+            return list(cursor.fetchall()) if cursor.description else []
+
+
+def moment(seconds: float) -> datetime:
+    return BEGAN + timedelta(seconds=seconds)

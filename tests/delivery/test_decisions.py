@@ -1,0 +1,137 @@
+"""deliver_next against the brute force: generated logs, cut anywhere into batches, decided on with crashes in between."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from itertools import islice
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import strategies as st
+
+from tests.delivery.brute import Row, Stream
+from tests.delivery.histories import History, histories
+from tests.delivery.outcomes import Outcome, Places, wanted
+from tests.delivery.stored import StoredStream
+from tests.world import World
+
+EXAMPLES = int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "60"))
+ORDERS = ("none", "fifo", "causal", "total")
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+generated = settings(
+    max_examples=max(1, EXAMPLES // (2 * len(ORDERS))),
+    derandomize=EXAMPLES <= 60,  # the default run is the same every time; longer ones look further and print how to repeat
+    print_blob=True,
+    deadline=None,
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
+)
+
+
+@pytest.fixture
+def stored(world: World) -> Iterator[StoredStream]:
+    with world.session("hub") as connection:
+        yield StoredStream(connection)
+
+
+@pytest.mark.timeout(60 + EXAMPLES)
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_stream_is_what_its_rules_say(stored: StoredStream, order: str) -> None:
+    """Delivered, dropped, set aside and held after every decision, whatever came, however it was cut, whatever was rolled back."""
+
+    @generated
+    @given(history=histories(order=order), data=st.data())
+    def check(history: History, data: st.DataObject) -> None:
+        run = Run(stored, history, data.draw)
+        while run.step():
+            run.check()
+
+    check()
+
+
+@pytest.mark.timeout(60 + EXAMPLES)
+@pytest.mark.parametrize("order", ORDERS)
+def test_limits_change_no_sequence(stored: StoredStream, order: str) -> None:
+    """With room for a few only: who waits is the sender whose limit is reached, and when its gaps are filled nothing is missing."""
+
+    @generated
+    @given(history=histories(order=order, orderly=True), data=st.data())
+    def check(history: History, data: st.DataObject) -> None:
+        limits = st.integers(1, 3)
+        run = Run(stored, history, data.draw, holdback_rows=data.draw(limits), fragments=data.draw(limits))
+        while run.step():
+            run.check_limited()
+
+    check()
+
+
+class Run:
+    """One life of a stream in the store, and the same life in the brute force."""
+
+    def __init__(self, stored: StoredStream, history: History, draw: Draw, **limits: int) -> None:
+        stored.begin(history, **limits)
+        self._stored, self._history, self._draw = stored, history, draw
+        self._brute = Stream(history.order, history.origins, message_id_window=history.message_id_window)
+        self._brute.declare(*history.declarations)
+        self._arriving = {log: iter(rows) for log, rows in history.logs.items()}
+        self._left = {log: len(rows) for log, rows in history.logs.items()}
+        self._undecided: dict[str, list[list[Row]]] = {log: [] for log in history.logs}
+        self._rows = {row.place: row for rows in history.logs.values() for row in rows}
+        self._stalled_once: set[str] = set()
+
+    def step(self) -> bool:
+        """A batch arrives, or is decided on; false when nothing is left."""
+        arrive = [(log, self._arrive) for log, left in self._left.items() if left]
+        decide = [(log, self._decide) for log, undecided in self._undecided.items() if undecided]
+        if not arrive and not decide:
+            return False
+        log, act = self._draw(st.sampled_from(arrive + decide))
+        act(log)
+        return True
+
+    def check(self) -> None:
+        """The store has what the brute force has."""
+        assert self._stored.outcome() == wanted(self._brute)
+
+    def check_limited(self) -> None:
+        """As `check`, but for what waits behind a limit. Without an order the others do not wait for it."""
+        brute, outcome = self._brute, self._stored.outcome()
+        self._stalled_once |= {sender for sender, _ in outcome.stalled}
+        expected = self._but_waiting(outcome, [row.place for row in brute.delivered])
+        if self._history.order in {"none", "total"}:
+            assert self._of_others(outcome.delivered) == self._of_others(expected)
+            assert sorted(outcome.delivered) == sorted(expected)
+        else:
+            assert outcome.delivered == expected == [row.place for row in brute.delivered]
+        assert outcome.duplicates == self._but_waiting(outcome, sorted(row.place for row in brute.duplicates))
+        assert sorted(outcome.dead_letters) == self._but_waiting(outcome, sorted(row.place for row in brute.dead_letters))
+        assert outcome.held == self._but_waiting(outcome, sorted(held.row.place for held in brute.held))
+
+    def _but_waiting(self, outcome: Outcome, places: Places) -> Places:
+        """Without those that wait behind a limit, unlisted."""
+        rows = [self._rows[place] for place in places]
+        return [row.place for row in rows if row.position <= outcome.stalled.get((row.sender, row.epoch), row.position)]
+
+    def _of_others(self, places: Places) -> Places:
+        """Those of senders that never waited."""
+        return [place for place in places if self._rows[place].sender not in self._stalled_once]
+
+    def _arrive(self, log: str) -> None:
+        batch = list(islice(self._arriving[log], self._draw(st.sampled_from((1, 1, 2, 3, 5, 8, 40)))))
+        note(f"{log}: {' '.join(f'{row.sender}{row.epoch}.{row.index}' for row in batch)}")
+        self._stored.publish(log, len(batch), knows_kind=self._draw(st.booleans()))
+        self._left[log] -= len(batch)
+        self._undecided[log].append(batch)
+
+    def _decide(self, log: str) -> None:
+        if self._draw(st.sampled_from((False, False, True))):
+            assert self._stored.decide(log)
+            self._stored.roll_back()
+        assert self._stored.decide(log)
+        self._stored.commit()
+        self._brute.take_all(self._undecided[log].pop(0))

@@ -1,0 +1,111 @@
+"""Three stores, real transfers, producers in concurrent transactions, drivers that fail anywhere: every stream is the brute force's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack, suppress
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import strategies as st
+
+from relaybox.errors import RelayboxError
+from relaybox.failpoints import FAILPOINTS
+from tests.delivery.outcomes import decide_again, read_outcome, wanted
+from tests.delivery.producing import Producers
+from tests.world import World
+
+EXAMPLES = max(5, int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "0")) // 12)
+STEPS = 25
+ORDERS = ("none", "fifo", "causal", "total")
+
+STRIKES = tuple(
+    failpoint
+    for failpoint in FAILPOINTS
+    if failpoint.split(".")[0] in {"outbox_segments", "plan", "log_segments", "slice", "publish", "deliver", "confirm"}
+    and failpoint != "slice.piping"
+)
+"""Where a transfer may fail: everywhere but where a COPY is running, which can't be made to raise."""
+
+generated = settings(
+    max_examples=EXAMPLES,
+    derandomize=EXAMPLES <= 5,  # the default run is the same every time; longer ones look further and print how to repeat
+    print_blob=True,
+    deadline=None,
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # an example takes seconds, and its steps are short enough to read
+)
+
+_texts = count(1)
+
+
+@pytest.mark.timeout(120 + 20 * EXAMPLES)
+def test_every_store_delivers_what_the_rules_make_of_its_log(
+    make_world: Callable[[], AbstractContextManager[World]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And all stores of a route deliver the same sequence, since the decision is a function of the log."""
+    monkeypatch.setenv("RELAYBOX_ENVIRONMENT", "test")
+    monkeypatch.setenv("RELAYBOX_FAILPOINTS_DIRECTORY", str(tmp_path))
+
+    @generated
+    @given(data=st.data())
+    def check(data: st.DataObject) -> None:
+        with make_world() as world:
+            world.change_route(
+                order=data.draw(st.sampled_from(ORDERS)),
+                message_id_window=data.draw(st.sampled_from((0, 0, 5))),
+                limits={
+                    "holdback_rows": data.draw(st.sampled_from((2, 10_000))),
+                    "batch_rows": data.draw(st.sampled_from((3, 1000))),
+                },
+            )
+            committed_count = live(world, data, monkeypatch)
+            hub, analytics = (read_outcome(partial(world.query, store), "flights") for store in ("hub", "analytics"))
+            for store, outcome in (("hub", hub), ("analytics", analytics)):
+                brute = decide_again(partial(world.query, store), "flights")
+                assert brute.taken == committed_count
+                assert (outcome.delivered, outcome.stalled) == (wanted(brute).delivered, {}) or outcome.stalled
+                if not outcome.stalled:
+                    assert outcome == wanted(brute)
+            assert [position for _, position in hub.delivered] == [position for _, position in analytics.delivered]
+
+    check()
+
+
+def live(world: World, data: st.DataObject, monkeypatch: pytest.MonkeyPatch) -> int:
+    """A life of some steps, and the transfers that bring everything home. Returns how many messages were committed."""
+    with ExitStack() as stack:
+        producers = Producers([stack.enter_context(world.session()) for _ in range(3)], data.draw, world.route.order)
+        steps = {"send": 12, "end": 4, "transfer": 4, "epoch": 1}
+        for _ in range(STEPS):
+            match data.draw(st.sampled_from([step for step, times in steps.items() for _ in range(times)])):
+                case "send":
+                    producers.send()
+                case "end":
+                    producers.end()
+                case "epoch":
+                    producers.begin_epoch()
+                case "transfer":
+                    strike(world, data, monkeypatch)
+        producers.finish()
+        monkeypatch.delenv("RELAYBOX_FAILPOINTS", raising=False)
+        world.transfer_all()
+        return producers.committed_count
+
+
+def strike(world: World, data: st.DataObject, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some hop runs, and fails at some moment if it gets there."""
+    hop = data.draw(st.sampled_from(world.route.hops))
+    failpoint = data.draw(st.sampled_from((*STRIKES, *[None] * (len(STRIKES) // 2))))
+    note(f"{hop.name} until {failpoint}")
+    if failpoint:
+        # a text strikes once in a process: blanks make it another one
+        monkeypatch.setenv("RELAYBOX_FAILPOINTS", f"{failpoint}:{data.draw(st.integers(1, 2))}=raise 40001{' ' * next(_texts)}")
+    with suppress(RelayboxError):
+        world.transfer(hop)
+    monkeypatch.delenv("RELAYBOX_FAILPOINTS", raising=False)
