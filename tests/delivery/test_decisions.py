@@ -86,12 +86,15 @@ class Run:
 
     def step(self) -> bool:
         """A batch arrives, or is decided on; false when nothing is left."""
-        arrive = [(log, self._arrive) for log, left in self._left.items() if left]
-        decide = [(log, self._decide) for log, undecided in self._undecided.items() if undecided]
-        if not arrive and not decide:
+        possible = [("arrive", log) for log, left in self._left.items() if left]
+        possible += [("decide", log) for log, undecided in self._undecided.items() if undecided]
+        if not possible:
             return False
-        log, act = self._draw(st.sampled_from(arrive + decide))
-        act(log)
+        act, log = self._draw(st.sampled_from(possible))
+        if act == "arrive":
+            self._arrive(log)
+        else:
+            self._decide(log)
         return True
 
     def check(self) -> None:
