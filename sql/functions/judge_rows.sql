@@ -45,7 +45,7 @@ begin
     select
         c.taken, c.hop_id, c.position, c.sender_id, c.epoch, c.index, c.is_new,
         case when c.chain is null then c.verdict when c.is_skipped then 'index_skipped' when c.is_again then 'duplicate' end,
-        case when c.chain is null then c.original when c.previous_index = c.index then c.first_of_index end,
+        case when c.chain is null then c.original when not c.is_past then c.first_of_index end,
         c.chain is not null and not c.is_again and not c.is_skipped,
         case
             when c.chain is null then case when c.verdict is null then c.taken end
@@ -66,15 +66,12 @@ begin
             ) over earlier as chain_whole
         from (
             select e.*, has_skips and e.chain is not null and relaybox.is_skipped(e.chain, e.index, e.index + 1) as is_skipped,
-                e.chain is not null and (
-                    e.index <= e.watermark or coalesce(e.previous_index = e.index, false)
-                    or has_seen and exists (
-                        select from pg_temp.seen_again a
-                        where a.sender_id = e.chain and a.chunk = e.index >> 12 and a.indexes @> e.index
-                    )
-                ) as is_again
+                e.is_past or e.chain is not null and coalesce(e.previous_index = e.index, false) as is_again
             from (
                 select r.*,
+                    r.chain is not null and (r.index <= r.watermark or has_seen and exists (
+                        select from pg_temp.seen_again a where a.sender_id = r.chain and a.chunk = r.index >> 12 and a.indexes @> r.index
+                    )) as is_past,
                     lag(r.index) over (partition by r.chain order by r.index, r.taken) as previous_index,
                     first_value(r.position) over (partition by r.chain, r.index order by r.taken) as first_of_index
                 from (
