@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from psycopg2.extras import NamedTupleCursor
 
+from relaybox import errors
 from relaybox.connections import commit_durably, one_row, store_errors
 from relaybox.events import emit
 from relaybox.failpoints import reach
@@ -20,44 +21,61 @@ if TYPE_CHECKING:
     from relaybox.routes import Hop
 
 
-def deliver_arrived(source: Connection, destination: Connection, hop: Hop, *, log_id: int) -> None:
-    """Decides on every published batch of a hop that its stream has not decided on. Commits each decision; idempotent.
+def carry_senders(source: Connection, destination: Connection, hop: Hop, *, log_id: int) -> None:
+    """Copies the declarations of senders that the source knows and the destination doesn't. Commits; idempotent.
 
-    The declarations of senders come first: whoever sent a message of these batches had declared itself before.
+    Called when a batch is planned and before it is published: whoever sent one of its messages had declared itself before.
 
     Raises:
         UnknownHop: the hop's stream is not registered.
         HistoryLost: the source declares a sender otherwise than it did before.
         NotDurable: COMMIT returned with a warning; run it again.
     """
-    if not _has_undecided(destination, hop, log_id):
-        return
-    _carry_senders(source, destination, hop, log_id)
-    while _deliver_next(destination, hop, log_id):
+    with store_errors(hop.destination.name, f"asking which senders of hop {hop.name} are known"), destination.cursor() as cursor:
+        cursor.execute(
+            """
+            select l.origin, l.senders_seen, s.delivery_order = 'causal'
+            from relaybox.stream_log l join relaybox.stream s using (stream_id) where l.hop_id = %s
+            """,
+            (log_id,),
+        )
+        row = one_row(cursor)
+    if row is None:
+        raise errors.UnknownHop(
+            f"hop {hop.name} belongs to no stream in store {hop.destination.name}.", next_step="Run: relaybox init"
+        )
+    origin, seen, is_causal = row
+    with store_errors(hop.source.name, f"reading the senders of hop {hop.name}"), source.cursor() as cursor:
+        cursor.execute("select through, senders::text, senders <> '[]' from relaybox.senders_since(%s, %s)", (origin, seen))
+        through, senders, has_news = one_row(cursor)
+        source.rollback()
+    with store_errors(hop.destination.name, f"writing the senders of hop {hop.name}"), destination.cursor() as cursor:
+        if not (has_news or is_causal):
+            destination.rollback()
+            return
+        reach("senders.read", destination)
+        cursor.execute("select relaybox.remember_senders(%s, %s, %s)", (log_id, through, senders))
+        reach("senders.written", destination)
+        commit_durably(destination, "senders")
+
+
+def deliver_arrived(destination: Connection, hop: Hop, *, log_id: int) -> None:
+    """Decides on every published batch of a hop that its stream has not decided on. Commits each decision; idempotent.
+
+    Raises:
+        UnknownHop: the hop's stream is not registered.
+        NotDurable: COMMIT returned with a warning; run it again.
+    """
+    while _has_work(destination, hop, log_id) and _deliver_next(destination, hop, log_id):
         pass
 
 
-def _has_undecided(destination: Connection, hop: Hop, log_id: int) -> bool:
+def _has_work(destination: Connection, hop: Hop, log_id: int) -> bool:
     with store_errors(hop.destination.name, f"asking what hop {hop.name} has to deliver"), destination.cursor() as cursor:
         cursor.execute("select relaybox.stream_has_work(%s)", (log_id,))
         (has_work,) = one_row(cursor)
         destination.rollback()
     return bool(has_work)
-
-
-def _carry_senders(source: Connection, destination: Connection, hop: Hop, log_id: int) -> None:
-    """Copies the declarations that the source knows and the destination doesn't. Written with the first decision."""
-    with store_errors(hop.destination.name, f"asking which senders of hop {hop.name} are known"), destination.cursor() as cursor:
-        cursor.execute("select origin, senders_seen from relaybox.stream_log where hop_id = %s", (log_id,))
-        origin, seen = one_row(cursor)
-    with store_errors(hop.source.name, f"reading the senders of hop {hop.name}"), source.cursor() as cursor:
-        cursor.execute("select through, senders::text from relaybox.senders_since(%s, %s)", (origin, seen))
-        through, senders = one_row(cursor)
-        source.rollback()
-    with store_errors(hop.destination.name, f"writing the senders of hop {hop.name}"):
-        reach("senders.read", destination)
-        with destination.cursor() as cursor:
-            cursor.execute("select relaybox.remember_senders(%s, %s, %s)", (log_id, through, senders))
 
 
 def _deliver_next(destination: Connection, hop: Hop, log_id: int) -> bool:

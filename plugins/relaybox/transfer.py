@@ -16,7 +16,7 @@ from relaybox import errors
 from relaybox.confirmations import confirm_arrived, confirm_received
 from relaybox.connections import commit, store_errors
 from relaybox.copying import SliceCopied, copy_order
-from relaybox.delivering import deliver_arrived
+from relaybox.delivering import carry_senders, deliver_arrived
 from relaybox.events import emit
 from relaybox.failpoints import reach
 from relaybox.planning import CountedRest, Planned, plan_batch
@@ -116,7 +116,8 @@ class _Run:
         started = quiet_since = time.monotonic()
         self._prepare_source()
         arrived = self._confirm()
-        deliver_arrived(self.source, self.destination, self.hop, log_id=arrived.log_id)
+        carry_senders(self.source, self.destination, self.hop, log_id=arrived.log_id)
+        deliver_arrived(self.destination, self.hop, log_id=arrived.log_id)
         while True:
             moved = self._move_batch()
             now = time.monotonic()
@@ -150,6 +151,7 @@ class _Run:
             if arrived.generation < planned.batch.generation:
                 begin_generation(self.destination, self.hop, log_id=arrived.log_id, generation=planned.batch.generation)
             byte_count = self._copy(planned, arrived.log_id)
+            carry_senders(self.source, self.destination, self.hop, log_id=arrived.log_id)
             arrival = publish_batch(self.destination, self.hop, planned.batch, log_id=arrived.log_id)
         except (errors.SliceSuperseded, errors.StoreUnreachable, errors.StoreBusy, errors.SliceMissing) as error:
             self._end_transactions()
@@ -171,7 +173,7 @@ class _Run:
         )
         self.progress(Progress(self.hop.name, batch.batch, batch.row_count, batch.row_count, published=True))
         confirm_received(self.source, self.hop, arrival, recorded_by=self.recorded_by)
-        deliver_arrived(self.source, self.destination, self.hop, log_id=arrived.log_id)
+        deliver_arrived(self.destination, self.hop, log_id=arrived.log_id)
         self.summary = replace(
             self.summary,
             batch_count=self.summary.batch_count + 1,

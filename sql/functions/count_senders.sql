@@ -1,25 +1,47 @@
--- The senders of a range of a log, and whether each one's indexes rise by one from row to row there (ascending).
--- One pass in the order of positions: each sender's indexes are gathered as they come, and compared with what they must be.
+-- The senders of a range of a log: how many rows, and whether each one's indexes rise by one from row to row there (ascending).
+-- One pass in the order of positions, a quarter of the range per worker: each sender's indexes are gathered as they come, and
+-- compared with what they must be. A quarter is never shared out further: its rows would lose their order.
 create or replace function relaybox.count_senders(log_id integer, first_position bigint, last_position bigint)
-returns table (sender text, epoch integer, first_index bigint, last_index bigint, ascending boolean)
-language sql stable
+returns table (sender text, epoch integer, row_count bigint, first_index bigint, last_index bigint, ascending boolean)
+language plpgsql stable
 set enable_sort = off
 set enable_seqscan = off
-set max_parallel_workers_per_gather = 0
+set enable_bitmapscan = off
+set min_parallel_table_scan_size = '1TB'
+set min_parallel_index_scan_size = '1TB'
+set parallel_setup_cost = 0
+set parallel_tuple_cost = 0
 set work_mem = '64MB'
 set jit = off
 as $$
-    select
-        l.sender, l.epoch, min(l.index), max(l.index),
-        case
-            when max(l.index) - min(l.index) + 1 = count(*)
-                then array_agg(l.index) = array(select i from generate_series(min(l.index), max(l.index)) i)
-            else false
-        end
-    from (
-        select m.sender, m.epoch, m.index from relaybox.log m
-        where m.hop_id = log_id and m.position >= first_position and m.position <= last_position
-        order by m.position
-    ) l
-    group by l.sender, l.epoch
+declare
+    quarters integer := case when last_position - first_position < 20000 then 1 else 4 end;
+    step bigint := (last_position - first_position) / quarters + 1;
+    one_quarter constant text := '
+        select %s as quarter, l.sender, l.epoch, array_agg(l.index) as indexes
+        from (
+            select m.sender, m.epoch, m.index from relaybox.log m
+            where m.hop_id = $1 and m.position >= %s and m.position <= %s order by m.position
+        ) l
+        group by l.sender, l.epoch';
+begin
+    return query execute (
+        select 'select s.sender, s.epoch, sum(s.row_count)::bigint, min(s.first_index), max(s.last_index), bool_and(s.ascending and s.follows)
+            from (
+                select r.*, coalesce(r.first_index = lag(r.last_index) over (partition by r.sender, r.epoch order by r.quarter) + 1, true) as follows
+                from (
+                    select q.quarter, q.sender, q.epoch, cardinality(q.indexes)::bigint as row_count,
+                        q.indexes[1] as first_index, q.indexes[cardinality(q.indexes)] as last_index,
+                        q.indexes = array(
+                            select i from generate_series(q.indexes[1], q.indexes[1] + cardinality(q.indexes) - 1) i
+                        ) as ascending
+                    from (' || string_agg(
+            format(one_quarter, q, first_position + q * step, least(first_position + (q + 1) * step - 1, last_position)), ' union all ' order by q
+        ) || ') q
+                ) r
+            ) s
+            group by s.sender, s.epoch'
+        from generate_series(0, quarters - 1) q
+    ) using log_id;
+end
 $$;

@@ -5,7 +5,7 @@ as $$
 declare
     placed bigint;
 begin
-    perform relaybox.judge_batch(here, input, input.decided_position + 1, input.decided_position);
+    perform relaybox.judge_batch(here, input, null, input.decided_position + 1, input.decided_position);
     placed := relaybox.place_messages(here, input.hop_id, input.decided_position + 1, input.decided_position);
     perform relaybox.set_aside_judged(here);
     update relaybox.decision d set

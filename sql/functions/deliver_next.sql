@@ -33,10 +33,10 @@ begin
     end if;
     ends := here.taken + batch.row_count;
     is_in_order := not coalesce(batch.has_own_indexes, true) and here.message_id_window = 0 and here.delivery_order <> 'causal'
-        and not here.recheck and not exists (select from relaybox.sender d where d.origin = input.origin);
+        and not here.recheck;
     has_judged := not is_in_order;
     if has_judged then
-        perform relaybox.judge_batch(here, input, batch.first_position, batch.last_position);
+        perform relaybox.judge_batch(here, input, batch.batch, batch.first_position, batch.last_position);
         is_in_order := not here.recheck and not exists (select from pg_temp.batch_sender where not in_order);
     end if;
     if is_in_order then

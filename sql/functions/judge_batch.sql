@@ -1,5 +1,7 @@
 -- Judges a range of a log as far as it needs it: which senders bring it in order, and of the others every row.
-create or replace function relaybox.judge_batch(here relaybox.stream, input relaybox.stream_log, first_position bigint, last_position bigint)
+create or replace function relaybox.judge_batch(
+    here relaybox.stream, input relaybox.stream_log, batch_ bigint, first_position bigint, last_position bigint
+)
 returns void
 language plpgsql volatile
 as $$
@@ -7,8 +9,16 @@ declare
     reads_from bigint;
 begin
     perform relaybox.make_delivery_tables();
-    insert into pg_temp.batch_sender (sender, epoch, first_index, last_index, ascending)
-    select * from relaybox.count_senders(input.hop_id, first_position, last_position);
+    if to_regclass('pg_temp.published_sender') is not null then
+        insert into pg_temp.batch_sender (sender, epoch, first_index, last_index, ascending)
+        select p.sender, p.epoch, p.first_index, p.last_index, p.ascending
+        from pg_temp.published_sender p where p.hop_id = input.hop_id and p.batch = batch_;
+    end if;
+    if last_position >= first_position and not exists (select from pg_temp.batch_sender) then
+        insert into pg_temp.batch_sender (sender, epoch, first_index, last_index, ascending)
+        select c.sender, c.epoch, c.first_index, c.last_index, c.ascending
+        from relaybox.count_senders(input.hop_id, first_position, last_position) c;
+    end if;
     perform relaybox.take_up_stalled(here, input, first_position);
     perform relaybox.judge_batch_senders(here, input);
     select coalesce(min(b.reads_after) + 1, first_position) into reads_from from pg_temp.batch_sender b;

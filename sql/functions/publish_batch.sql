@@ -15,6 +15,7 @@ declare
     receipt_count integer;
     rows_here bigint;
     has_own_indexes_here boolean;
+    declared text[];
 begin
     perform relaybox.require_writable_primary();
     set local synchronous_commit = on;
@@ -53,9 +54,21 @@ begin
         set local enable_bitmapscan = off;
         set local enable_seqscan = on;
     end if;
-    -- dynamic, because only so may plpgsql count in parallel
-    execute 'select count(*), max(l.epoch) > 0 from relaybox.log l where l.hop_id = $1 and l.position >= $2 and l.position <= $3'
-    into rows_here, has_own_indexes_here using log_id, first_position_, last_position_;
+    select array_agg(distinct d.sender) into declared
+    from relaybox.stream_log l join relaybox.sender d on d.origin = l.origin where l.hop_id = log_id;
+    perform relaybox.make_published_sender();
+    if (select a.has_own_indexes from relaybox.arrival a where a.hop_id = log_id and a.batch = batch_ - 1) then
+        -- probably these have too: whoever decides on the batch in this session finds its senders counted
+        insert into pg_temp.published_sender (hop_id, batch, sender, epoch, row_count, first_index, last_index, ascending)
+        select log_id, batch_, c.* from relaybox.count_senders(log_id, first_position_, last_position_) c;
+        select coalesce(sum(p.row_count), 0), bool_or(p.epoch > 0 or coalesce(p.sender = any(declared), false))
+        into rows_here, has_own_indexes_here from pg_temp.published_sender p;
+    else
+        -- dynamic, because only so may plpgsql count in parallel
+        execute 'select count(*), max(l.epoch) > 0 or coalesce(bool_or(l.sender = any($4)), false)
+            from relaybox.log l where l.hop_id = $1 and l.position >= $2 and l.position <= $3'
+        into rows_here, has_own_indexes_here using log_id, first_position_, last_position_, declared;
+    end if;
     if rows_here <> last_position_ - first_position_ + 1 then
         raise exception using errcode = 'RB014',
             message = format(

@@ -9,7 +9,7 @@ alter table relaybox.outbox add constraint clock_is_an_object check (jsonb_typeo
 
 comment on column relaybox.log.epoch is '0: the sender gave no index, and the first log numbered the message by its position';
 
--- Whether any message of the batch brought an index of its own; null: published before this was asked.
+-- Whether any message of the batch brought an index of its own, or should have; null: published before this was asked.
 alter table relaybox.arrival add column has_own_indexes boolean;
 
 -- Senders that number their messages themselves, as declared at the store where they send. Rows never change:

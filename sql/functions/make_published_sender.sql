@@ -1,0 +1,14 @@
+-- The senders of the batch that this session published last, for deliver_next(). Empties it.
+create or replace function relaybox.make_published_sender() returns void
+language plpgsql volatile
+as $$
+begin
+    if to_regclass('pg_temp.published_sender') is null then
+        create temporary table published_sender (
+            hop_id integer, batch bigint, sender text, epoch integer, row_count bigint, first_index bigint, last_index bigint, ascending boolean
+        ) on commit preserve rows;
+    else
+        truncate pg_temp.published_sender;
+    end if;
+end
+$$;
