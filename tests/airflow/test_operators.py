@@ -17,6 +17,7 @@ import pytest
 from airflow.sdk import DAG, RetryAction
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 from airflow.sdk.execution_time.context import OutletEventAccessors
+from airflow.sdk.observability import stats
 
 from relaybox.airflow.assets import log_asset, settled_asset
 from relaybox.airflow.retry_policy import DriverExitPolicy
@@ -245,6 +246,24 @@ def test_a_large_batch_that_comes_while_threads_linger_is_left_to_spark(connecte
     connected.transfer()
     assert connected.positions() == list(range(1, 12))
     assert connected.value("airline", "select count(*) from relaybox.batch") == 2
+
+
+def test_airflows_own_metrics_tell_what_a_transfer_moved(
+    connected: World, spark_submit: SparkSubmit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever Airflow sends them to; with the hop as a tag."""
+    told: dict[str, tuple[object, object]] = {}
+    for kind in ("incr", "gauge", "timing"):
+        monkeypatch.setattr(stats, kind, lambda name, value, *, tags: told.update({name: (value, tags)}))
+    connected.send("one", "two")
+    transfer(connected, connected.first_hop)
+    tags = {"hop": "flights/1"}
+    assert told.pop("relaybox.transfer_duration")[1] == tags
+    assert told == {
+        "relaybox.messages_moved": (2, tags),
+        "relaybox.batches_moved": (1, tags),
+        "relaybox.waiting_messages": (0, tags),
+    }
 
 
 def test_a_route_may_do_without_spark(connected: World, spark_submit: SparkSubmit) -> None:

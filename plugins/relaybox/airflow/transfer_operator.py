@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.observability import stats
 
 from relaybox.airflow.assets import log_asset
 from relaybox.airflow.child_process import driver_environment
@@ -56,12 +59,22 @@ class HopTransferOperator(SparkSubmitOperator):
         with terminal_errors_fail_at_once(), service_file((self.hop.source, self.hop.destination)):
             state = read_hop_state(self.hop)
             if state.has_work:
-                self._move(context, state.waiting_count)
+                before, started = state, time.monotonic()
+                self._move(context, before.waiting_count)
                 state = read_hop_state(self.hop)
+                self._measure(before, state, time.monotonic() - started)
             elif context["ti"].try_number == 1 or state.batch == 0:
                 raise AirflowSkipException(f"hop {self.hop.name}: nothing to move")
             # else an earlier try moved it all and could not say so: this one wakes the next hop
             return self._announce(context, state)
+
+    def _measure(self, before: HopState, after: HopState, seconds: float) -> None:
+        """To Airflow's own metrics: as `airflow.relaybox.*`, with the hop as a tag."""
+        tags = {"hop": self.hop.name}
+        stats.incr("relaybox.messages_moved", after.position - before.position, tags=tags)
+        stats.incr("relaybox.batches_moved", after.batch - before.batch, tags=tags)
+        stats.timing("relaybox.transfer_duration", timedelta(seconds=seconds), tags=tags)
+        stats.gauge("relaybox.waiting_messages", after.waiting_count, tags=tags)
 
     def on_kill(self) -> None:
         """Ends Spark, if it was started; threads end with the task's process."""

@@ -80,6 +80,22 @@ def status(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 @app.command()
+def metrics(context: typer.Context, as_json: AsJson = False) -> None:
+    """Write how all hops and stores are, for a monitoring system: OpenMetrics text.
+
+    docs/alerts.yml has the alarms, docs/grafana-dashboard.json the pictures. A store that does not answer is a metric too.
+
+    \b
+    Examples:
+      relaybox metrics
+      relaybox metrics | grep relaybox_hop_lag
+    """
+    from relaybox.cli.metrics import run_metrics
+
+    run_metrics(context.obj, as_json=as_json)
+
+
+@app.command()
 def where(
     context: typer.Context,
     message_id: Annotated[UUID, typer.Argument(metavar="MESSAGE_ID", help="The message's id, a uuid.")],

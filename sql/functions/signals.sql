@@ -1,0 +1,124 @@
+-- What a monitoring system asks a store about every few seconds: a row per metric and set of labels. The names are explained in
+-- plugins/relaybox/metrics.py. An age is how long a watermark has stood although something lies beyond it, else 0.
+create or replace function relaybox.signals() returns table (metric text, labels jsonb, value double precision)
+language sql stable
+as $$
+    with
+    leaving as (
+        select h.hop, h.batch, received.through_position as received_position, settled.through_position as settled_position,
+            unreceived.planned_at as unreceived_since, unsettled.recorded_at as unsettled_since, settled.recorded_at as settled_at,
+            greatest(newest.planned_at, received.recorded_at) as progress_at
+        from relaybox.hop_out h
+        left join relaybox.batch newest on newest.hop = h.hop and newest.batch = h.batch
+        left join lateral (
+            select c.through_batch, c.through_position, c.recorded_at from relaybox.confirmation c
+            where c.hop = h.hop and c.state = 'received' order by c.through_position desc limit 1
+        ) received on true
+        left join lateral (
+            select c.through_position, c.recorded_at from relaybox.confirmation c
+            where c.hop = h.hop and c.state = 'settled' order by c.through_position desc limit 1
+        ) settled on true
+        left join lateral (
+            select b.planned_at from relaybox.batch b
+            where b.hop = h.hop and b.batch > coalesce(received.through_batch, 0) order by b.batch limit 1
+        ) unreceived on true
+        left join lateral (
+            select c.recorded_at from relaybox.confirmation c
+            where c.hop = h.hop and c.state = 'received' and c.through_position > coalesce(settled.through_position, 0)
+            order by c.through_position limit 1
+        ) unsettled on true
+    ),
+    arriving as (
+        select s.stream, i.hop, undecided.published_at as undecided_since, l.decided_at
+        from relaybox.stream_log sl
+        join relaybox.stream s on s.stream_id = sl.stream_id
+        join relaybox.hop_in i on i.hop_id = sl.hop_id
+        left join lateral (
+            select a.published_at from relaybox.arrival a
+            where a.hop_id = sl.hop_id and a.batch > sl.decided_batch order by a.batch limit 1
+        ) undecided on true
+        left join lateral (
+            select d.decided_at from relaybox.decision d where d.hop_id = sl.hop_id order by d.batch desc limit 1
+        ) l on true
+    ),
+    subscribed as (
+        select u.subscription, s.stream, sum(g.places_behind) as behind,
+            max(
+                case when g.places_behind > 0
+                    then extract(epoch from now() - greatest(g.waiting_since, (
+                        select max(c.moved_at) from relaybox.cursor c
+                        where c.subscription_id = u.subscription_id and c.lane = g.lane and c.done_place = g.done_place
+                    )))
+                end
+            ) as waiting_seconds
+        from relaybox.subscription u
+        join relaybox.stream s on s.stream_id = u.stream_id
+        cross join lateral relaybox.lag(u.subscription) g
+        where u.ended_at is null
+        group by u.subscription, s.stream
+    ),
+    ages as (
+        select 'received' as watermark, jsonb_build_object('hop', hop) as at_, unreceived_since as since from leaving
+        union all
+        select 'settled', jsonb_build_object('hop', hop), case when unsettled_since is not null then greatest(unsettled_since, settled_at) end
+        from leaving
+        union all
+        select 'delivered', jsonb_build_object('hop', hop, 'stream', stream),
+            case when undecided_since is not null then greatest(undecided_since, decided_at) end
+        from arriving
+        union all
+        select 'sender', jsonb_build_object('stream', s.stream), min(h.held_at)
+        from relaybox.stream s left join relaybox.held h on h.stream_id = s.stream_id
+        group by s.stream
+    )
+    select 'relaybox_watermark_age_seconds', at_ || jsonb_build_object('watermark', watermark),
+        coalesce(greatest(extract(epoch from now() - since), 0), 0)::double precision
+    from ages
+    union all
+    select 'relaybox_watermark_age_seconds', jsonb_build_object('watermark', 'acknowledged', 'stream', stream, 'subscription', subscription),
+        coalesce(greatest(waiting_seconds, 0), 0)
+    from subscribed
+    union all
+    select 'relaybox_subscription_behind_messages', jsonb_build_object('stream', stream, 'subscription', subscription), behind from subscribed
+    union all
+    select 'relaybox_hop_unsettled_messages', jsonb_build_object('hop', hop),
+        coalesce(received_position, 0) - coalesce(settled_position, 0)
+    from leaving
+    union all
+    select 'relaybox_hop_progress_timestamp_seconds', jsonb_build_object('hop', hop), extract(epoch from progress_at)
+    from leaving where progress_at is not null
+    union all
+    select 'relaybox_stream_delivered_messages_total', jsonb_build_object('stream', stream), last_place from relaybox.stream
+    union all
+    select 'relaybox_stream_duplicates_total', jsonb_build_object('stream', s.stream), coalesce(sum(d.duplicate_count), 0)
+    from relaybox.stream s
+    left join relaybox.stream_log l on l.stream_id = s.stream_id
+    left join relaybox.decision d on d.hop_id = l.hop_id
+    group by s.stream
+    union all
+    select 'relaybox_stream_held_messages', jsonb_build_object('stream', s.stream),
+        (select count(*) from relaybox.held h where h.stream_id = s.stream_id)
+    from relaybox.stream s
+    union all
+    select 'relaybox_stream_stalled_senders', jsonb_build_object('stream', s.stream),
+        (select count(*) from relaybox.sender_state e where e.stream_id = s.stream_id and e.stalled_after is not null)
+    from relaybox.stream s
+    union all
+    select 'relaybox_dead_letters', jsonb_build_object('stream', s.stream),
+        (select count(*) from relaybox.dead_letter d where d.stream_id = s.stream_id and d.state in ('open', 'redriving'))
+    from relaybox.stream s
+    union all
+    select 'relaybox_store_oldest_transaction_seconds', '{}',
+        coalesce(greatest(max(extract(epoch from now() - a.xact_start)), 0), 0)
+    from pg_stat_activity a
+    where a.datname = current_database() and a.backend_xid is not null and a.pid <> pg_backend_pid()
+    union all
+    select 'relaybox_store_bytes', jsonb_build_object('part', t.part), sum(pg_total_relation_size(t.oid))
+    from (
+        select c.oid,
+            case when c.relname like 'outbox%' then 'outbox' when c.relname like 'log%' then 'logs'
+                when c.relname in ('batch', 'receipt', 'arrival', 'confirmation', 'decision', 'delivery') then 'ledgers' else 'rest' end as part
+        from pg_class c where c.relnamespace = 'relaybox'::regnamespace and c.relkind = 'r'
+    ) t
+    group by t.part
+$$;

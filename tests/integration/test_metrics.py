@@ -1,0 +1,222 @@
+"""What a monitoring system is told: every stalled watermark ages, and no name is wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from relaybox.metrics import METRICS, collect, read_signals, render
+from relaybox.reliability import Delivery
+from relaybox.status import read_status
+from tests.cli import invoke
+from tests.streams import STORE, deliver
+from tests.world import World, wait_until
+
+AGED_SECONDS = 0.3
+_SAMPLE = re.compile(r'^([a-z_]+)\{((?:[a-z_]+="(?:[^"\\\n]|\\[\\n"])*",?)*)\} (-?[0-9.e+-]+)$')
+
+
+def values(world: World, metric: str, **labels: str) -> list[float]:
+    """Of the samples of a metric that have these labels."""
+    routes = world.routes
+    return [
+        float(sample.value)
+        for sample in collect(read_status(routes), read_signals(routes))
+        if sample.metric == metric and labels.items() <= sample.labels.items()
+    ]
+
+
+def value(world: World, metric: str, **labels: str) -> float:
+    (found,) = values(world, metric, **labels)
+    return found
+
+
+def age(world: World, watermark: str, **labels: str) -> float:
+    return value(world, "relaybox_watermark_age_seconds", watermark=watermark, **labels)
+
+
+def ages_until(world: World, watermark: str, mended: Callable[[], object], **labels: str) -> None:
+    """The age of a watermark that stands grows; mending it brings it back to 0."""
+    wait_until(lambda: age(world, watermark, **labels) > AGED_SECONDS, f"{watermark} ages")
+    first = age(world, watermark, **labels)
+    assert age(world, watermark, **labels) > first
+    mended()
+    assert age(world, watermark, **labels) == 0
+
+
+def take_away(world: World, store: str) -> None:
+    """Nothing answers at the store's port."""
+    services = world.path.parent / "services.conf"
+    before, section, after = services.read_text().partition(f"[{store}]")
+    services.write_text(before + section + re.sub(r"port=\d+", "port=1", after, count=1))
+
+
+def test_nothing_ages_while_nothing_waits(world: World) -> None:
+    """Not even after days: an idle hop is no stall."""
+    world.send("one")
+    world.transfer_all()
+    world.settle_all()
+    assert {*values(world, "relaybox_watermark_age_seconds")} == {0.0}
+    assert {*values(world, "relaybox_hop_lag_seconds"), *values(world, "relaybox_hop_blocked_seconds")} == {0.0}
+
+
+def test_a_hop_that_nobody_runs_ages(world: World) -> None:
+    """Messages wait: lag, blocked and the age of what was sent grow together, until the hop runs."""
+    world.send("zero")
+    world.transfer()
+    world.send("one")
+    wait_until(lambda: value(world, "relaybox_hop_lag_seconds", hop="flights/1") > AGED_SECONDS, "the lag grows")
+    assert value(world, "relaybox_hop_lag_messages", hop="flights/1") == 1
+    assert value(world, "relaybox_hop_blocked_seconds", hop="flights/1") > AGED_SECONDS
+    assert value(world, "relaybox_hop_oldest_unsettled_seconds", hop="flights/1") > AGED_SECONDS
+    ages_until(world, "sent", world.transfer, hop="flights/1")
+    assert value(world, "relaybox_hop_lag_seconds", hop="flights/1") == 0
+
+
+def test_a_batch_that_does_not_arrive_ages(world: World) -> None:
+    """Planned, and its confirmation is missing."""
+    world.send("one")
+    world.transfer()
+    world.query("airline", "delete from relaybox.confirmation")
+    ages_until(world, "received", world.transfer, hop="flights/1")
+
+
+def test_confirmations_that_do_not_come_back_age(world: World) -> None:
+    """Received, and not settled at the origin."""
+    world.send("one", "two")
+    world.transfer_all()
+    assert value(world, "relaybox_hop_unsettled_messages", hop="flights/1") == 2
+    ages_until(world, "settled", world.settle_all, hop="flights/1")
+    assert value(world, "relaybox_hop_unsettled_messages", hop="flights/1") == 0
+
+
+def test_a_published_batch_that_no_stream_decides_on_ages(world: World) -> None:
+    """Consumers do not see it."""
+    world.send("one")
+    world.transfer()
+    decided = world.query(STORE, "select decided_batch, decided_position from relaybox.stream_log")[0]
+    world.query(STORE, "delete from relaybox.decision")
+    world.query(STORE, "update relaybox.stream_log set decided_batch = 0")
+    mend = "update relaybox.stream_log set decided_batch = 1"
+    ages_until(world, "delivered", lambda: world.query(STORE, mend), hop="flights/1", store=STORE)
+    assert decided == (1, 1)
+
+
+def test_a_gap_that_holds_messages_back_ages(world: World) -> None:
+    """Received and not deliverable, and the sender that is beyond its holdback is counted."""
+    deliver(world, 1)
+    sender = (
+        "with state as (insert into relaybox.sender_state (stream_id, sender, epoch, origin, kind, stalled_after, stalled_reason) "
+        "select stream_id, 'UA', 1, 'airline', 'gapless', 1, 'holdback' from relaybox.stream returning sender_id, stream_id) "
+        "insert into relaybox.held (hop_id, position, stream_id, sender_id, index, taken) select 1, 1, stream_id, sender_id, 2, 1 from state"
+    )
+    world.query(STORE, sender)
+    assert value(world, "relaybox_stream_held_messages", store=STORE) == 1
+    assert value(world, "relaybox_stream_stalled_senders", store=STORE) == 1
+    ages_until(world, "sender", lambda: world.query(STORE, "delete from relaybox.held"), store=STORE)
+
+
+def test_a_consumer_that_stopped_ages(world: World) -> None:
+    """Its subscription is behind, and moved last a while ago; each acknowledgement begins anew."""
+    deliver(world, 2)
+    world.query(STORE, "select relaybox.subscribe('billing', 'flights')")
+
+    def acknowledge() -> None:
+        world.query(STORE, "select * from relaybox.fetch('billing', 10, worker => 'a')")
+        world.query(STORE, "select relaybox.ack('billing', 2, worker => 'a')")
+
+    assert value(world, "relaybox_subscription_behind_messages", subscription="billing") == 2
+    ages_until(world, "acknowledged", acknowledge, subscription="billing")
+    assert value(world, "relaybox_subscription_behind_messages", subscription="billing") == 0
+
+
+def test_an_open_transaction_that_wrote_ages(world: World) -> None:
+    """Its messages are invisible and wait; one that only reads holds nothing up."""
+    with world.session() as reader, world.session() as writer, reader.cursor() as reading, writer.cursor() as writing:
+        reading.execute("select 1")
+        assert value(world, "relaybox_store_oldest_transaction_seconds", store="airline") == 0
+        writing.execute("insert into relaybox.outbox (topic, sender, payload) values ('flights', 'UA', 'x')")
+        wait_until(
+            lambda: value(world, "relaybox_store_oldest_transaction_seconds", store="airline") > AGED_SECONDS,
+            "the transaction ages",
+        )
+
+
+def test_rates_come_from_counters_and_sizes_from_the_disk(world: World) -> None:
+    """What was sent, received and settled; R and UR; what the parts of a store take."""
+    world.send("one", "two")
+    world.transfer()
+    for name, expected in (("sent", 2), ("received", 2), ("settled", 0)):
+        assert value(world, f"relaybox_hop_{name}_messages_total", hop="flights/1") == expected
+    assert value(world, "relaybox_hop_reliability", hop="flights/1") == 1
+    assert values(world, "relaybox_hop_reliability", hop="flights/2") == []  # R of nothing is no reading
+    assert {part: value(world, "relaybox_store_bytes", store="airline", part=part) > 0 for part in ("outbox", "ledgers")} == {
+        "outbox": True,
+        "ledgers": True,
+    }
+
+
+def test_a_store_that_is_down_is_a_metric_and_hides_no_other(world: World) -> None:
+    """The command ends well: the monitoring system alarms."""
+    take_away(world, "analytics")
+    world.send("one")
+    document = invoke("metrics", "--json").document
+    up = {sample["labels"]["store"]: sample["value"] for sample in document["samples"] if sample["metric"] == "relaybox_store_up"}
+    assert up == {"airline": 1.0, "hub": 1.0, "analytics": 0.0}
+    errors = [sample["labels"] for sample in document["samples"] if sample["metric"] == "relaybox_hop_error"]
+    assert errors == [{"hop": "flights/2", "route": "flights", "error": "StoreUnreachable"}]
+    assert any(s["metric"] == "relaybox_hop_lag_messages" and s["labels"]["hop"] == "flights/1" for s in document["samples"])
+
+
+def test_the_text_is_openmetrics(world: World) -> None:
+    """Each family announced once, before its samples; counters end in _total; labels escaped; EOF at the end."""
+    world.send("one")
+    world.transfer_all()
+    *lines, end = invoke("metrics").stdout.splitlines()
+    assert end == "# EOF"
+    families: dict[str, str] = {}
+    current = ""
+    for line in lines:
+        if line.startswith("# TYPE "):
+            _, _, current, kind = line.split(" ")
+            assert current not in families
+            families[current] = kind
+        elif not line.startswith("# HELP "):
+            matched = _SAMPLE.match(line)
+            assert matched, line
+            assert matched[1] == current + ("_total" if families[current] == "counter" else "")
+    known = {metric.name for metric in METRICS.values()}
+    assert {name + ("_total" if kind == "counter" else "") for name, kind in families.items()} <= known
+
+
+def test_every_metric_that_stores_and_hops_give_is_explained(world: World) -> None:
+    """A name that METRICS does not know would be left out without a word."""
+    world.query(STORE, "select relaybox.subscribe('billing', 'flights')")
+    world.send("one")
+    world.send("lost", topic="flihgts")
+    world.transfer_all()
+    routes = world.routes
+    samples = collect(read_status(routes), read_signals(routes))
+    take_away(world, "analytics")
+    samples += collect(read_status(routes), read_signals(routes))
+    assert {sample.metric for sample in samples} == set(METRICS)
+
+
+def test_a_reliability_below_one_is_never_written_as_one(world: World) -> None:
+    """One of ten billion lost is not none."""
+    world.send("one")
+    world.transfer()
+    status: Any = read_status(world.routes)
+    almost = Delivery(Fraction(10**10 - 1, 10**10), Fraction(1))
+    hops = tuple(_with_delivery(hop, almost) for hop in status.hops)
+    text = render(type(status)(status.measured_at, hops, (), (), {}), {})
+    assert 'relaybox_hop_reliability{hop="flights/1",route="flights"} 0.999999999900000' in text
+    assert 'relaybox_hop_uniqueness{hop="flights/1",route="flights"} 1\n' in text
+
+
+def _with_delivery(hop: Any, delivery: Delivery) -> Any:
+    from dataclasses import replace
+
+    return replace(hop, delivery=delivery)
