@@ -1,5 +1,6 @@
 -- Has a stream read the log of a hop that arrives here, or brings its limits up to date. Idempotent; returns registered, changed
--- or unchanged. Caller: init, after register_hop_in. Locks the stream's row, then writes stream_log.
+-- or unchanged. After a change the next decision looks at the senders that had stalled at a limit.
+-- Caller: init, after register_hop_in. Locks the stream's row, then writes stream_log.
 -- Raises RB004 (no such hop), RB006 when what was decided already would get another order, stream, origin or window.
 create or replace function relaybox.register_stream(
     hop_name text, stream_name text, origin_ text, order_ text, message_id_window_ bigint, holdback_rows_ bigint, fragments_ bigint
@@ -55,7 +56,8 @@ begin
         return 'unchanged';
     end if;
     update relaybox.stream s
-    set delivery_order = order_, message_id_window = message_id_window_, holdback_rows = holdback_rows_, fragments = fragments_
+    set delivery_order = order_, message_id_window = message_id_window_, holdback_rows = holdback_rows_, fragments = fragments_,
+        recheck = s.taken > 0
     where s.stream_id = known.stream_id;
     insert into relaybox.stream_log (hop_id, stream_id, origin) values (log_id, known.stream_id, origin_)
     on conflict (hop_id) do update set stream_id = excluded.stream_id, origin = excluded.origin;

@@ -8,11 +8,16 @@ begin
     for stalled in
         select s.* from relaybox.sender_state s
         where s.stream_id = here.stream_id and s.origin = input.origin and s.stalled_after is not null and (
-            here.recheck
-            or s.stalled_reason = 'set_full' and s.fragment_count < here.fragments
-            or s.stalled_reason = 'holdback_full' and exists (
+            s.stalled_reason = 'set_full' and s.fragment_count <= here.fragments
+            or s.stalled_reason = 'holdback_full' and (here.recheck or exists (
                 select from pg_temp.batch_sender b
-                where b.sender = s.sender and (b.epoch > s.epoch or b.epoch = s.epoch and b.first_index <= s.watermark + 1)
+                where b.sender = s.sender and b.epoch = s.epoch and b.first_index <= s.watermark + 1
+            ))
+            -- the epoch ends: now or never
+            or exists (
+                select from pg_temp.batch_sender b
+                join relaybox.sender d on d.origin = s.origin and d.sender = b.sender and d.epoch = b.epoch
+                where b.sender = s.sender and b.epoch > s.epoch
             )
         )
     loop
