@@ -293,6 +293,31 @@ def bench_hop(
     run_bench(messages=messages, rounds=rounds, json_path=json_path, runner=runner)
 
 
+@bench.command("order")
+def bench_order(
+    messages: Annotated[
+        int, typer.Option("--messages", min=1000, help="Different messages that each contestant moves.")
+    ] = 1_000_000,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each contestant is measured.")] = 3,
+    runner: Annotated[str, typer.Option("--runner", help="Who copies the hop's slices: spark or threads.")] = "spark",
+    json_path: Annotated[
+        Path | None, typer.Option("--json", help="Write every raw value to this file.", show_default=False)
+    ] = None,
+) -> None:
+    """Compare a hop without sender kinds, one with 64 gapless senders in order, and one with duplicates and disorder.
+
+    The last one has 5 % of its messages twice and 5 % displaced by up to 1,000 places; what it delivers is checked.
+
+    \b
+    Examples:
+      relaybox bench order --json order.json
+      relaybox bench order --messages 100000 --rounds 1 --runner threads
+    """
+    from relaybox.local.bench_order import run_bench_order
+
+    run_bench_order(messages=messages, rounds=rounds, json_path=json_path, runner=runner)
+
+
 @bench.command("latency")
 def bench_latency(
     *,

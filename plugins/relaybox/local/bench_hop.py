@@ -67,7 +67,7 @@ def run_bench(
     with (
         tempfile.TemporaryDirectory(prefix="relaybox-bench-") as directory,
         open_bench_stores(Path(directory), limits or {}) as stores,
-        _RUNNERS[runner]() as slice_runner,
+        RUNNERS[runner]() as slice_runner,
     ):
         report = _Bench(stores, slice_runner, messages, rounds, console).run(runner, rollback_every)
     print_report(report, console)
@@ -81,7 +81,7 @@ def _check(messages: int, rounds: int, runner: str, rollback_every: int) -> None
         f"messages is {messages}, it must be 1 or more": messages < 1,
         f"rounds is {rounds}, it must be 1 or more": rounds < 1,
         f"rollback_every is {rollback_every}, it must be 0 or more": rollback_every < 0,
-        f"runner is {runner}, it must be one of {', '.join(_RUNNERS)}": runner not in _RUNNERS,
+        f"runner is {runner}, it must be one of {', '.join(RUNNERS)}": runner not in RUNNERS,
     }
     found = [problem for problem, holds in problems.items() if holds]
     if found:
@@ -109,14 +109,14 @@ class _Bench:
         )
 
     def _fill(self, rollback_every: int) -> None:
-        with _progress(self._console) as progress:
+        with show_progress(self._console) as progress:
             task = progress.add_task("filling the outbox", total=self._messages)
             advance = functools.partial(progress.advance, task)
             self._stores.fill(self._messages, rollback_every=rollback_every, filled=advance)
 
     def _take_turns(self) -> Iterator[Measurement]:
         turns = list(_turns(self._rounds))
-        with _progress(self._console) as progress:
+        with show_progress(self._console) as progress:
             task = progress.add_task("measuring", total=len(turns))
             for contestant, round_ in turns:
                 progress.update(task, description=TITLES[contestant])
@@ -153,7 +153,8 @@ def _line(measurement: Measurement) -> str:
     return f"{round_}: {TITLES[measurement.contestant]}: {measurement.seconds:.2f} s, {rate:,.0f} rows/s"
 
 
-def _progress(console: Console) -> Progress:
+def show_progress(console: Console) -> Progress:
+    """A bar that counts."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     # drawing costs CPU that a contestant needs
     return Progress(*columns, console=console, refresh_per_second=2)
@@ -197,7 +198,7 @@ def _spark() -> Iterator[SliceRunner]:
         context.stop()
 
 
-_RUNNERS: Mapping[str, Callable[[], AbstractContextManager[SliceRunner]]] = {"spark": _spark, "threads": _threads}
+RUNNERS: Mapping[str, Callable[[], AbstractContextManager[SliceRunner]]] = {"spark": _spark, "threads": _threads}
 
 
 def _core_count() -> int:

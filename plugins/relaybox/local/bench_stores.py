@@ -77,17 +77,25 @@ class BenchStores:
         return make_dsn(**self.clusters[SOURCE].parameters("postgres"))
 
     def query(self, store: str, statement: str | sql.Composable, *arguments: Any) -> list[tuple[Any, ...]]:
-        """Rows of one statement, in autocommit, so that VACUUM and CREATE SUBSCRIPTION work too."""
+        """Rows of one statement, in autocommit, so that VACUUM and CREATE SUBSCRIPTION work too. One dict: arguments by name."""
         with closing(psycopg2.connect(service=store)) as connection:
             connection.autocommit = True
             with connection.cursor() as cursor:
-                cursor.execute(statement, arguments or None)
+                cursor.execute(
+                    statement, arguments[0] if len(arguments) == 1 and isinstance(arguments[0], dict) else arguments or None
+                )
                 return list(cursor.fetchall()) if cursor.description else []
 
-    def new_route(self) -> Hop:
+    @contextmanager
+    def session(self, store: str) -> Iterator[Any]:
+        """A session for several statements; what is not committed is gone."""
+        with closing(psycopg2.connect(service=store)) as connection:
+            yield connection
+
+    def new_route(self, *, topic: str = TOPIC, order: str = "none") -> Hop:
         """Writes a relaybox.yaml with one new route of one hop, and registers it in both stores."""
         name = f"bench{next(self._route_numbers)}"
-        return self.write_routes({name: {"topics": [TOPIC]}}).hop(f"{name}/1")
+        return self.write_routes({name: {"topics": [topic], "order": order}}).hop(f"{name}/1")
 
     def write_routes(self, routes: Mapping[str, Mapping[str, object]]) -> Routes:
         """Writes a relaybox.yaml with these routes from the source to the destination, and registers them in both stores."""
@@ -130,9 +138,9 @@ class BenchStores:
             self.query(store, "checkpoint")
 
     @contextmanager
-    def empty_log(self) -> Iterator[EmptyLog]:
+    def empty_log(self, *, topic: str = TOPIC, order: str = "none") -> Iterator[EmptyLog]:
         """The log of a new hop; dropped afterwards, which keeps the disk bounded."""
-        hop = self.new_route()
+        hop = self.new_route(topic=topic, order=order)
         ((log_id,),) = self.query(DESTINATION, "select hop_id from relaybox.hop_in where hop = %s", hop.name)
         log = EmptyLog(hop, log_id)
         yield log
