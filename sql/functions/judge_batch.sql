@@ -10,13 +10,13 @@ declare
 begin
     perform relaybox.make_delivery_tables();
     if to_regclass('pg_temp.published_sender') is not null then
-        insert into pg_temp.batch_sender (sender, epoch, first_index, last_index, ascending)
-        select p.sender, p.epoch, p.first_index, p.last_index, p.ascending
+        insert into pg_temp.batch_sender (sender, epoch, first_index, last_index, ascending, first_sent_at)
+        select p.sender, p.epoch, p.first_index, p.last_index, p.ascending, p.first_sent_at
         from pg_temp.published_sender p where p.hop_id = input.hop_id and p.batch = batch_;
     end if;
     if last_position >= first_position and not exists (select from pg_temp.batch_sender) then
-        insert into pg_temp.batch_sender (sender, epoch, first_index, last_index, ascending)
-        select c.sender, c.epoch, c.first_index, c.last_index, c.ascending
+        insert into pg_temp.batch_sender (sender, epoch, first_index, last_index, ascending, first_sent_at)
+        select c.sender, c.epoch, c.first_index, c.last_index, c.ascending, c.first_sent_at
         from relaybox.count_senders(input.hop_id, first_position, last_position) c;
     end if;
     perform relaybox.take_up_stalled(here, input, first_position);
@@ -25,9 +25,6 @@ begin
     if here.message_id_window > 0 then
         perform relaybox.find_repeated_ids(input.hop_id, reads_from, last_position, here.message_id_window);
     end if;
-    if not here.recheck and not exists (select from pg_temp.batch_sender where not in_order) then
-        return;
-    end if;
     with begun as (
         insert into relaybox.sender_state (stream_id, sender, epoch, origin, kind)
         select here.stream_id, b.sender, b.epoch, input.origin, b.kind from pg_temp.batch_sender b
@@ -35,6 +32,9 @@ begin
         returning sender_id, sender, epoch
     )
     update pg_temp.batch_sender b set sender_id = n.sender_id from begun n where n.sender = b.sender and n.epoch = b.epoch;
+    if not here.recheck and not exists (select from pg_temp.batch_sender where not in_order) then
+        return;
+    end if;
     if here.delivery_order in ('none', 'total') then
         insert into pg_temp.seen_again (sender_id, chunk, indexes)
         select i.sender_id, i.chunk, i.indexes * n.indexes

@@ -9,8 +9,10 @@ as $$
         watermark = coalesce(k.watermark, 0), skipped = coalesce(k.skipped, '{}'), waits = k.stalled_after is not null,
         in_order = k.stalled_after is null and coalesce(case
             when b.epoch = 0 then k.first_declared_at is null and here.delivery_order <> 'causal'
-            else b.reads_after is null and b.ascending and k.epochs = 1 and k.state_kind = 'gapless' and k.is_newest
-                and not k.of_another_store and here.delivery_order <> 'causal' and k.held_count = 0 and k.seen_beyond = 0
+            when not b.ascending or b.reads_after is not null or k.epochs > 1 or k.of_another_store or here.delivery_order = 'causal' then false
+            when k.sender_id is null then
+                k.declared_kind = 'gapless' and not k.has_other_epoch and b.first_index = 1 and b.first_sent_at >= k.declared_at
+            else k.state_kind = 'gapless' and k.is_newest and k.held_count = 0 and k.seen_beyond = 0
                 and b.first_index = k.watermark + 1 and not k.skipped && int8range(b.first_index, b.last_index, '[]')
         end, false)
     from (
@@ -26,6 +28,10 @@ as $$
                 select from relaybox.sender_state o
                 where o.stream_id = here.stream_id and o.sender = g.sender and o.epoch > g.epoch
             ) as is_newest,
+            exists (
+                select from relaybox.sender_state o
+                where o.stream_id = here.stream_id and o.sender = g.sender and o.epoch <> g.epoch
+            ) as has_other_epoch,
             count(*) filter (where g.epoch > 0) over (partition by g.sender) as epochs
         from pg_temp.batch_sender g
         left join relaybox.sender_state s

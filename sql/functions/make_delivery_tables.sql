@@ -6,7 +6,7 @@ begin
     if to_regclass('pg_temp.batch_sender') is null then
         -- a sender and epoch of the batch. in_order: nothing to decide; waits: stalled, stays in its log
         create temporary table batch_sender (
-            sender text, epoch integer, first_index bigint, last_index bigint, ascending boolean,
+            sender text, epoch integer, first_index bigint, last_index bigint, ascending boolean, first_sent_at timestamptz,
             sender_id integer, kind text, declared_at timestamptz, first_declared_at timestamptz, of_another_store boolean,
             watermark bigint, skipped int8multirange, reads_after bigint, in_order boolean, waits boolean,
             primary key (sender, epoch)

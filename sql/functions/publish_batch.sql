@@ -59,7 +59,7 @@ begin
     perform relaybox.make_published_sender();
     if (select a.has_own_indexes from relaybox.arrival a where a.hop_id = log_id and a.batch = batch_ - 1) then
         -- probably these have too: whoever decides on the batch in this session finds its senders counted
-        insert into pg_temp.published_sender (hop_id, batch, sender, epoch, row_count, first_index, last_index, ascending)
+        insert into pg_temp.published_sender
         select log_id, batch_, c.* from relaybox.count_senders(log_id, first_position_, last_position_) c;
         select coalesce(sum(p.row_count), 0), bool_or(p.epoch > 0 or coalesce(p.sender = any(declared), false))
         into rows_here, has_own_indexes_here from pg_temp.published_sender p;

@@ -12,7 +12,7 @@ declare
 begin
     -- senders in order: the watermark moves over the batch
     update relaybox.sender_state s set
-        watermark = b.last_index, moved_at = clock_timestamp(),
+        watermark = b.last_index, begun_at = coalesce(s.begun_at, here.taken + 1), moved_at = clock_timestamp(),
         range_first_index = coalesce(s.range_first_index, b.first_index), range_last_index = b.last_index,
         range_first_position = coalesce(s.range_first_position, first_position_), range_last_position = last_position_
     from pg_temp.batch_sender b
