@@ -26,3 +26,4 @@ grant execute on function relaybox.replay(text, text, text, text, boolean, integ
 grant execute on function relaybox.cancel_replay(text, text) to relaybox_consumer;
 grant execute on function relaybox.redrive(text, text, bigint) to relaybox_consumer;
 grant execute on function relaybox.drop_dead_letter(bigint, text) to relaybox_consumer;
+grant execute on function relaybox.release(text, integer, text) to relaybox_consumer;

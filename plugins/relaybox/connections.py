@@ -40,6 +40,14 @@ _OWN_CODES: dict[str, type[errors.RelayboxError]] = {
     "RB021": errors.SenderRefused,
     "RB022": errors.SenderRefused,
     "RB023": errors.SenderRefused,
+    "RB030": errors.AlreadySubscribed,
+    "RB031": errors.NotSubscribed,
+    "RB032": errors.UnknownStream,
+    "RB033": errors.NotFetched,
+    "RB034": errors.NoLongerKept,
+    "RB035": errors.LaneLost,
+    "RB036": errors.RequestRefused,
+    "RB037": errors.DeadLetterNotOpen,
 }
 
 _POSTGRES_CODES: dict[str, type[errors.RelayboxError]] = {

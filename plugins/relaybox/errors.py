@@ -59,6 +59,34 @@ class UnknownMessage(Terminal):
     """No message has this id in the route's outbox."""
 
 
+class AlreadySubscribed(Terminal):
+    """The store has a subscription of this name."""
+
+
+class NotSubscribed(Terminal):
+    """The store has no subscription of this name."""
+
+
+class UnknownStream(Terminal):
+    """The store has no stream of this name, nor one that carries a topic of this name."""
+
+
+class NotFetched(Terminal):
+    """A word about a message that this worker has not fetched, or has acknowledged before."""
+
+
+class NoLongerKept(Terminal):
+    """Retention has dropped the place."""
+
+
+class RequestRefused(Terminal):
+    """What was asked of a subscription makes no sense: the message says why."""
+
+
+class DeadLetterNotOpen(Terminal):
+    """There is no such dead letter, it is settled, or another one comes first."""
+
+
 class HopChanged(Terminal):
     """relaybox.yaml gives a registered hop another path, or a stream that delivered already another order."""
 
@@ -89,6 +117,10 @@ class SliceMissing(Transient):
 
 class SliceSuperseded(Transient):
     """The slice came after its batch was published, or a newer attempt copies it."""
+
+
+class LaneLost(Transient):
+    """The lane's lease ended and another worker has it; nothing was acknowledged."""
 
 
 class NotDurable(Transient):

@@ -82,6 +82,17 @@ FAILPOINTS: Mapping[str, str] = {
 }
 """What has just happened, and at which store, when a failpoint is reached."""
 
+CONSUMER_FAILPOINTS: Mapping[str, str] = {
+    "consume.begin": "store: connected, nothing fetched",
+    "consume.fetched": "store: messages fetched and leased, COMMIT not sent yet",
+    "consume.leased": "store: that committed, no handler called yet",
+    "consume.handled": "store: the handler's work done, not acknowledged",
+    "consume.acknowledged": "store: acknowledged and the next fetched, COMMIT not sent yet",
+    "consume.committed": "store: work and acknowledgement committed",
+    "consume.refused": "store: message refused, COMMIT not sent yet",
+}
+"""The same of a consumer's loop."""
+
 _POLL_SECONDS = 0.005
 
 
@@ -89,7 +100,7 @@ def reach(failpoint: str, session: Connection | None) -> None:
     """Does what RELAYBOX_FAILPOINTS asks for at this moment; nothing when it is not set.
 
     Args:
-        failpoint: a key of FAILPOINTS.
+        failpoint: a key of FAILPOINTS or CONSUMER_FAILPOINTS.
         session: the session on which `raise` lets the server raise its error; None where a COPY is running on it.
 
     Raises:
@@ -166,9 +177,9 @@ def _parse(part: str) -> tuple[tuple[str, int], str]:
     moment, _, action = part.partition("=")
     failpoint, _, hit = moment.partition(":")
     known = action in {"pause", *_END} or (action.startswith("raise ") and action[6:].isalnum() and len(action) == 11)
-    if failpoint not in FAILPOINTS or not known or not (hit or "1").isdecimal():
+    if failpoint not in {*FAILPOINTS, *CONSUMER_FAILPOINTS} or not known or not (hit or "1").isdecimal():
         raise ConfigurationError(
             f"RELAYBOX_FAILPOINTS: {part!r} is not FAILPOINT[:HIT]=ACTION.",
-            next_step=f"Actions: kill, stop, exit, pause, raise SQLSTATE. Failpoints: {', '.join(FAILPOINTS)}.",
+            next_step=f"Actions: kill, stop, exit, pause, raise SQLSTATE. Failpoints: {', '.join([*FAILPOINTS, *CONSUMER_FAILPOINTS])}.",
         )
     return (failpoint, int(hit or 1)), action

@@ -1,5 +1,5 @@
 -- Goes along a stream after a place and finds a lane's next messages, at most max_count of them, those set aside not among them.
--- through_place: everything of the lane up to it was looked at; it is the last one's place if max_count were found.
+-- through_place: of the last one found; if there is none, everything up to it was looked at.
 create or replace function relaybox.scan_lane(
     known relaybox.subscription, lane_ integer, after_place bigint, bound_place bigint, max_count bigint,
     out through_place bigint, out row_count bigint
@@ -58,10 +58,8 @@ begin
             ) lane_row;
         end if;
         row_count := row_count + found_here;
-        if row_count >= max_count then
-            through_place := last_here;
-            return;
-        end if;
+        through_place := case when found_here > 0 then last_here else through_place end;
+        exit when row_count >= max_count;
     end loop;
 end
 $$;

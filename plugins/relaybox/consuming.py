@@ -1,0 +1,377 @@
+"""Consumers in Python: `for message in consumer:`, with the handler's work and the acknowledgement in one transaction.
+
+```python
+with Consumer("analytics", "billing") as consumer:
+    for message in consumer:
+        consumer.connection.execute(text("insert into invoice ..."), {...})
+```
+
+What the handler writes through `consumer.connection` exists exactly once (G10), whatever is killed. What it does elsewhere happens at
+least once: deduplicate by `message.message_id`, which never changes.
+"""
+
+from __future__ import annotations
+
+import functools
+import signal
+import threading
+import uuid
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import psycopg2
+import sqlalchemy
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from relaybox import errors
+from relaybox.connections import translate
+from relaybox.events import emit
+from relaybox.failpoints import reach
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+STATEMENT_TIMEOUT_SECONDS = 300
+IDLE_IN_TRANSACTION_SECONDS = 300
+
+Answer = TypeVar("Answer")
+
+_FETCH = """
+select
+    place, lane, replayed, attempt, hop, "position", message_id, topic, sender, epoch, index, key,
+    payload, payload_bytes, headers, clock, sent_at
+from relaybox.fetch(%s, %s, %s, %s, %s, %s)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message as it was sent, with its place in the stream.
+
+    Attributes:
+        place: in the stream of this store; rises.
+        replayed: it was acknowledged before, and is read again because somebody asked for it.
+        attempt: 1 the first time; more if it was fetched or refused before.
+        message_id: stable in every store and every replay: what a foreign system deduplicates by.
+    """
+
+    place: int
+    lane: int
+    replayed: bool
+    attempt: int
+    hop: str
+    position: int
+    message_id: uuid.UUID
+    topic: str
+    sender: str
+    epoch: int
+    index: int
+    key: str | None
+    payload: str | None
+    payload_bytes: bytes | None
+    headers: dict[str, Any] | None
+    clock: dict[str, Any] | None
+    sent_at: datetime
+
+
+class Consumer:
+    """A worker of one subscription. Iterating gives its messages and acknowledges each when the next one is asked for.
+
+    An exception in the loop's body refuses the message (it comes again, after nack_limit times it is a dead letter) and goes on to the
+    caller; `run` goes on with the next message instead. `break` leaves the message unacknowledged; `stop` ends the loop after it.
+    Between messages a session that broke is opened anew, three times with growing pauses, and what was not committed comes again.
+
+    Args:
+        store: a libpq service name, or an engine of psycopg2; its sessions need the role relaybox_consumer.
+        subscription: its name; it must exist in the store.
+        max_count: messages fetched at once.
+        commit_every: messages per transaction. With more than one, a failure takes back the work on those before it too; it comes again.
+        lane: consume this lane only; None: any that is free.
+        worker: a name that is this worker's alone; by default one is made.
+        poll_seconds: how long to rest when nothing is there.
+        until_empty: end instead of resting.
+        retries: how often a broken session is opened anew before the error is raised.
+        backoff_seconds: pause before the first of them; each further one is twice as long.
+    """
+
+    def __init__(
+        self,
+        store: str | Engine,
+        subscription: str,
+        *,
+        max_count: int = 100,
+        commit_every: int = 1,
+        lane: int | None = None,
+        worker: str | None = None,
+        poll_seconds: float = 1.0,
+        until_empty: bool = False,
+        retries: int = 3,
+        backoff_seconds: float = 1.0,
+    ) -> None:
+        self.subscription = subscription
+        self.worker = worker or f"consumer {uuid.uuid4()}"
+        self._engine = open_engine(store, subscription) if isinstance(store, str) else store
+        self._store = store if isinstance(store, str) else str(store.url.database)
+        self._max_count, self._commit_every, self._lane = max_count, commit_every, lane
+        self._poll_seconds, self._until_empty = poll_seconds, until_empty
+        self._retries, self._backoff_seconds = retries, backoff_seconds
+        self._stop = threading.Event()
+        self._connection: Connection | None = None
+        self._current: Message | None = None
+        self._refused: str | None = None
+
+    @property
+    def connection(self) -> Connection:
+        """The open transaction that the current message is acknowledged in: the handler's work on this store belongs here."""
+        if self._connection is None:
+            raise errors.RequestRefused(
+                f"subscription {self.subscription}: the consumer has no session now; it is not in its loop."
+            )
+        return self._connection
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Refuses the current message if the body failed on it, gives the lane back, closes the session."""
+        current, self._current = self._current, None
+        if isinstance(error, Exception) and not isinstance(error, errors.Transient) and current is not None:
+            with suppress(errors.RelayboxError):  # the body's error is the one to tell; the lease ends by itself
+                self._refuse(current, _reason(error))
+        elif current is not None:
+            self._release(current.lane)
+        self._close()
+
+    def __iter__(self) -> Iterator[Message]:
+        with self._graceful():
+            fetched: list[Message] = []
+            while not self._stop.is_set():
+                fetched = fetched or self._patiently(self._fetch)
+                if not fetched:
+                    if self._until_empty:
+                        return
+                    self._stop.wait(self._poll_seconds)
+                    continue
+                fetched = yield from self._hand_out(fetched)
+            if fetched:
+                self._release(fetched[0].lane)
+
+    def run(self, handle: Callable[[Connection, Message], None]) -> None:
+        """Calls the handler for every message until `stop`; one that raises has its message refused, and the rest goes on.
+
+        Raises:
+            StoreUnreachable: the session broke, and could not be opened anew after all retries.
+        """
+        for message in self:
+            try:
+                handle(self.connection, message)
+            except Exception as error:  # noqa: BLE001  # whatever it is, it is the message's reason
+                if not _is_broken(error):
+                    self.refuse(_reason(error))
+                # a broken session is found by the acknowledgement, which opens a new one and gets the message again
+
+    def refuse(self, reason: str) -> None:
+        """Refuses the current message when the loop goes on: its work is rolled back, and it comes again or is set aside."""
+        self._refused = reason
+
+    def stop(self, *_: object) -> None:
+        """Ends the loop after the current message, with all that was handled acknowledged. SIGTERM and SIGINT call it."""
+        self._stop.set()
+
+    def _hand_out(self, fetched: list[Message]) -> Generator[Message, None, list[Message]]:
+        """Yields messages, and commits; returns what was fetched along with the last acknowledgement."""
+        unacknowledged = 0
+        for message in fetched:
+            self._begin()
+            self._current = message
+            yield message
+            self._current = None
+            unacknowledged += 1
+            is_last, stops = message is fetched[-1], self._stop.is_set()
+            reason = self._refusal()
+            if reason is None and unacknowledged < self._commit_every and not (is_last or stops):
+                continue
+            try:
+                if reason is not None:
+                    self._patiently(functools.partial(self._refuse, message, reason))
+                    return []
+                following = self._acknowledge(message, fetch=is_last and not stops)
+            except (errors.StoreUnreachable, errors.StoreBusy, errors.LaneLost, errors.NotFetched) as error:
+                # committed or not: the next fetch tells, since it begins after what was acknowledged
+                self._close()
+                emit(
+                    "consumer_fetches_anew",
+                    subscription=self.subscription,
+                    worker=self.worker,
+                    place=message.place,
+                    error=str(error),
+                )
+                return []
+            unacknowledged = 0
+            if stops and not is_last:
+                self._release(message.lane)
+            if stops or is_last:
+                return following
+        return []
+
+    def _refusal(self) -> str | None:
+        """The reason that was given for refusing the current message, once."""
+        reason, self._refused = self._refused, None
+        return reason
+
+    def _begin(self) -> None:
+        """Begins the transaction before the handler does: a Session bound to the connection joins it and never commits it."""
+        if not self.connection.in_transaction():
+            self.connection.begin()
+
+    def _fetch(self) -> list[Message]:
+        reach("consume.begin", None)
+        messages = self._call_fetch(None)
+        reach("consume.fetched", None)
+        self._commit()
+        reach("consume.leased", None)
+        return messages
+
+    def _acknowledge(self, message: Message, *, fetch: bool) -> list[Message]:
+        """Acknowledges through a message and commits the handler's work with it; fetches what follows in the same round trip."""
+        reach("consume.handled", None)
+        following: list[Message] = []
+        if fetch:
+            following = self._call_fetch(message)
+        else:
+            self._execute(
+                "select relaybox.ack(%s, %s, %s, %s)",
+                (self.subscription, message.place, message.lane, self.worker),
+                "acknowledging",
+            )
+        reach("consume.acknowledged", None)
+        self._commit()
+        reach("consume.committed", None)
+        return following
+
+    def _call_fetch(self, acked: Message | None) -> list[Message]:
+        lane = acked.lane if acked else 1
+        arguments = (self.subscription, self._max_count, acked.place if acked else None, lane, self._lane, self.worker)
+        return [_message(row) for row in self._execute(_FETCH, arguments, "fetching").fetchall()]
+
+    def _refuse(self, message: Message, reason: str) -> None:
+        if self._connection is not None:
+            with suppress(DBAPIError):  # a session that is broken has rolled back by itself
+                self._connection.rollback()
+        arguments = (self.subscription, message.place, reason, message.lane, self.worker)
+        row = self._execute("select relaybox.nack(%s, %s, %s, %s, %s)", arguments, "refusing a message").fetchone()
+        reach("consume.refused", None)
+        self._commit()
+        emit(
+            "message_refused",
+            subscription=self.subscription,
+            place=message.place,
+            attempt=message.attempt,
+            dead_letter=bool(row and row[0]),
+            reason=reason,
+        )
+
+    def _release(self, lane: int) -> None:
+        """Gives the lane back; if that fails, its lease ends by itself."""
+        with suppress(errors.RelayboxError):
+            if self._connection is not None:
+                self._connection.rollback()
+            self._execute("select relaybox.release(%s, %s, %s)", (self.subscription, lane, self.worker), "releasing the lane")
+            self._commit()
+
+    def _execute(self, statement: str, arguments: tuple[object, ...], doing: str) -> Any:
+        with self._translated(doing):
+            if self._connection is None:
+                self._connection = self._engine.connect()
+            return self._connection.exec_driver_sql(statement, arguments)
+
+    def _commit(self) -> None:
+        with self._translated("committing"):
+            self.connection.commit()
+
+    @contextmanager
+    def _translated(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            self._close()
+            cause = error.orig
+            if not isinstance(cause, psycopg2.Error):
+                raise
+            raise translate(cause, store=self._store, doing=f"{doing} for subscription {self.subscription}") from error
+
+    def _patiently(self, call: Callable[[], Answer]) -> Answer:
+        """Calls, and again after a pause while the store can't be reached; each call begins with a new session."""
+        for retry in range(self._retries + 1):
+            try:
+                return call()
+            except (errors.StoreUnreachable, errors.StoreBusy) as error:
+                if retry == self._retries or self._stop.is_set():
+                    raise
+                pause = self._backoff_seconds * 2**retry
+                emit(
+                    "consumer_retries", subscription=self.subscription, retry=retry + 1, retry_in_seconds=pause, error=str(error)
+                )
+                self._stop.wait(pause)
+        raise AssertionError("range() has at least one value")
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(DBAPIError):
+                connection.close()
+
+    @contextmanager
+    def _graceful(self) -> Iterator[None]:
+        """SIGTERM and SIGINT stop the loop after its message, where this is the main thread; afterwards they are what they were."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def open_engine(service: str, subscription: str) -> Engine:
+    """An engine for a libpq service whose sessions' waits all end; one session at a time, never pooled."""
+
+    def open_session() -> Any:
+        return psycopg2.connect(
+            service=service,
+            application_name=f"relaybox consumer {subscription}",
+            connect_timeout=10,
+            keepalives_idle=10,
+            keepalives_interval=5,
+            keepalives_count=3,
+            tcp_user_timeout=30_000,
+            options=(
+                f"-c statement_timeout={STATEMENT_TIMEOUT_SECONDS}s -c lock_timeout=30s"
+                f" -c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_SECONDS}s"
+            ),
+        )
+
+    return sqlalchemy.create_engine("postgresql+psycopg2://", creator=open_session, poolclass=NullPool)
+
+
+def _message(row: Any) -> Message:
+    values = list(row)
+    values[6] = uuid.UUID(str(values[6]))
+    values[13] = None if values[13] is None else bytes(values[13])
+    return Message(*values)
+
+
+def _reason(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())[:1000]
+
+
+def _is_broken(error: Exception) -> bool:
+    """Whether it says that the session is gone, which is no fault of the message."""
+    return isinstance(error, errors.Transient) or (isinstance(error, DBAPIError) and error.connection_invalidated)

@@ -1,0 +1,222 @@
+"""Dead letters of consumers: what was refused too often, or killed its worker, is set aside; the rest flows, or waits behind it."""
+
+from __future__ import annotations
+
+import psycopg2
+import pytest
+
+from tests.streams import STORE, deliver, fetch, places
+from tests.world import World
+
+
+@pytest.fixture
+def twelve(world: World) -> World:
+    """Twelve messages of the senders s1, s2, s3 in turn; the subscription `billing` allows two refusals and two crashes."""
+    deliver(world, 12)
+    world.query(STORE, "select relaybox.subscribe('billing', 'flights', nack_limit => 2, crash_limit => 2)")
+    return world
+
+
+@pytest.fixture
+def ordered(twelve: World) -> World:
+    """The same, but a sender's later messages wait behind its dead letter."""
+    twelve.query(STORE, "select relaybox.unsubscribe('billing')")
+    twelve.query(STORE, "select relaybox.subscribe('billing', 'flights', nack_limit => 1, crash_limit => 2, hold_sender => true)")
+    return twelve
+
+
+def nack(world: World, place: int, reason: str = "no") -> bool:
+    return bool(world.value(STORE, "select relaybox.nack('billing', %s, %s, worker => 'a')", place, reason))
+
+
+def letters(world: World, columns: str = "place, state") -> list[tuple[object, ...]]:
+    return world.query(STORE, f"select {columns} from relaybox.dead_letters where subscription = 'billing' order by place")
+
+
+def read_on(world: World, count: int = 100) -> list[int]:
+    """Places of all that comes, acknowledged fetch by fetch."""
+    got, rows = [], fetch(world, count)
+    while rows:
+        got += places(rows)
+        rows = fetch(world, count, acked=rows[-1][0])
+    return got
+
+
+def test_after_its_limit_a_refused_message_is_set_aside_and_the_rest_flows(twelve: World) -> None:
+    """Reason, attempts, first and last time, who; and the message itself."""
+    fetch(twelve, 5)
+    assert nack(twelve, 3, "no such customer") is False
+    assert [(row[0], row[3]) for row in fetch(twelve, 5)] == [(1, 1), (2, 1), (3, 2), (4, 1), (5, 1)]
+    assert nack(twelve, 3, "still no such customer") is True
+    assert read_on(twelve, 5) == [1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12]
+    assert letters(twelve, "place, state, reason, detail, attempts, first_at < last_at, last_by, payload, sender") == [
+        (3, "open", "refused", "still no such customer", 2, True, "a", "m3", "s3")
+    ]
+    assert twelve.value(STORE, "select count(*) from relaybox.failed_attempt") == 0
+
+
+def test_a_refused_message_waits_where_the_subscription_says_so(twelve: World) -> None:
+    twelve.query(STORE, "update relaybox.subscription set retry_seconds = 3600")
+    fetch(twelve, 5)
+    nack(twelve, 1)
+    assert fetch(twelve, 5) == []
+    twelve.query(STORE, "update relaybox.cursor set wait_until = clock_timestamp()")
+    assert places(fetch(twelve, 5)) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("size", [1, 5, 12])
+def test_a_message_that_kills_its_worker_is_found_and_set_aside(twelve: World, size: int) -> None:
+    """A worker that dies at message 4, whatever it has fetched with it: the others are done once, in order."""
+    done: list[int] = []
+    for _ in range(40):
+        for place in places(fetch(twelve, size)):
+            if place == 4:
+                break
+            done.append(place)
+            twelve.query(STORE, "select relaybox.ack('billing', %s, worker => 'a')", place)
+    assert done == [1, 2, 3, *range(5, 13)]
+    assert letters(twelve, "place, reason, state") == [(4, "killed_its_worker", "open")]
+
+
+def test_a_batch_that_kills_its_worker_whole_is_cut_until_the_message_is_alone(twelve: World) -> None:
+    """A worker that acknowledges only whole fetches and dies on each that has message 7 in it."""
+    done: list[int] = []
+    sizes: list[int] = []
+    for _ in range(40):
+        got = places(fetch(twelve, 12))
+        sizes.append(len(got))
+        if got and 7 not in got:
+            done += got
+            twelve.query(STORE, "select relaybox.ack('billing', %s, worker => 'a')", got[-1])
+    assert done == [*range(1, 7), *range(8, 13)]
+    assert letters(twelve, "place, reason") == [(7, "killed_its_worker")]
+    assert sizes[:2] == [12, 12]
+    assert 1 in sizes
+
+
+def test_a_redriven_message_comes_again_and_counts_anew(twelve: World) -> None:
+    """With the same limits; then it is settled."""
+    fetch(twelve, 5)
+    nack(twelve, 3)
+    fetch(twelve, 5)
+    nack(twelve, 3)
+    assert read_on(twelve) == [1, 2, *range(4, 13)]
+    assert twelve.value(STORE, "select relaybox.redrive('billing', 'customer made')") == 1
+    assert [(row[0], row[2]) for row in fetch(twelve, 5)] == [(3, True)]
+    assert nack(twelve, 3) is False
+    assert places(fetch(twelve, 5)) == [3]
+    assert nack(twelve, 3) is True
+    assert letters(twelve, "place, state, attempts") == [(3, "open", 4)]
+    twelve.query(STORE, "select relaybox.redrive('billing', 'and again')")
+    assert places(fetch(twelve, 5)) == [3]
+    twelve.query(STORE, "select relaybox.ack('billing', 3, worker => 'a')")
+    assert letters(twelve) == [(3, "redriven")]
+    assert fetch(twelve, 5) == []
+
+
+def test_dead_letters_are_redriven_in_order_before_what_is_new(twelve: World) -> None:
+    twelve.query(STORE, "update relaybox.subscription set nack_limit = 1")
+    for place in (5, 2, 9):
+        fetch(twelve, 12)
+        nack(twelve, place)
+    assert read_on(twelve) == [1, 3, 4, 6, 7, 8, 10, 11, 12]
+    deliver(twelve, 2)
+    letter = letters(twelve, "letter")[1][0]
+    assert twelve.value(STORE, "select relaybox.redrive('billing', 'one', %s)", letter) == 1
+    assert places(fetch(twelve, 9)) == [5]
+    twelve.query(STORE, "select relaybox.ack('billing', 5, worker => 'a')")
+    assert twelve.value(STORE, "select relaybox.redrive('billing', 'all')") == 2
+    assert read_on(twelve, 1) == [2, 9, 13, 14]
+
+
+def test_a_dropped_letter_never_comes_again(twelve: World) -> None:
+    """Neither by redrive nor by a replay; who dropped it, when and why is in the letter and in the audit."""
+    twelve.query(STORE, "update relaybox.subscription set nack_limit = 1")
+    fetch(twelve, 12)
+    nack(twelve, 2)
+    (letter,) = letters(twelve, "letter")[0]
+    twelve.query(STORE, "select relaybox.drop_dead_letter(%s, 'test data')", letter)
+    assert twelve.value(STORE, "select relaybox.redrive('billing', 'all')") == 0
+    assert read_on(twelve) == [1, *range(3, 13)]
+    twelve.query(STORE, "select relaybox.replay('billing', 'earliest', 'again')")
+    assert read_on(twelve) == [1, *range(3, 13)]
+    user = twelve.value(STORE, "select session_user")
+    assert letters(twelve, "state, settled_reason, settled_by, settled_at is not null") == [("dropped", "test data", user, True)]
+    assert twelve.query(STORE, "select subscription, reason, done_by from relaybox.consumer_action where action = 'drop'") == [
+        ("billing", "test data", user)
+    ]
+
+
+def test_later_messages_of_the_sender_wait_behind_its_dead_letter(ordered: World) -> None:
+    """s1 sent 1, 4, 7, 10: 4 is refused, 7 and 10 wait, the others flow; redriven they come in order, before newer ones."""
+    assert places(fetch(ordered, 6)) == [1, 2, 3, 4, 5, 6]
+    assert nack(ordered, 4) is True
+    assert read_on(ordered, 6) == [1, 2, 3, 5, 6, 8, 9, 11, 12]
+    assert letters(ordered, "place, reason, state") == [
+        (4, "refused", "open"),
+        (7, "waits_behind", "open"),
+        (10, "waits_behind", "open"),
+    ]
+    deliver(ordered, 3)
+    assert ordered.value(STORE, "select relaybox.redrive('billing', 'mended')") == 3
+    assert places(fetch(ordered, 2)) == [4, 7]
+    assert places(fetch(ordered, 2, acked=7)) == [10]
+    rows = fetch(ordered, 9, acked=10)
+    assert places(rows) == [13, 14, 15]
+    assert letters(ordered) == [(4, "redriven"), (7, "redriven"), (10, "redriven")]
+
+
+def test_a_redriven_letter_that_fails_again_holds_its_sender_again(ordered: World) -> None:
+    fetch(ordered, 12)
+    nack(ordered, 4)
+    read_on(ordered)
+    ordered.query(STORE, "select relaybox.redrive('billing', 'mended?')")
+    assert places(fetch(ordered, 5)) == [4, 7, 10]
+    assert nack(ordered, 4) is True
+    assert fetch(ordered, 5) == []
+    assert letters(ordered) == [(4, "open"), (7, "open"), (10, "open")]
+
+
+def test_dropping_a_letter_lets_its_sender_go_on(ordered: World) -> None:
+    fetch(ordered, 12)
+    nack(ordered, 4)
+    read_on(ordered)
+    ordered.query(STORE, "select relaybox.drop_dead_letter(%s, 'worthless')", letters(ordered, "letter")[0][0])
+    assert read_on(ordered) == [7, 10]
+    deliver(ordered, 3)
+    assert read_on(ordered) == [13, 14, 15]
+
+
+def test_a_letter_behind_another_one_is_not_redriven_alone(ordered: World) -> None:
+    fetch(ordered, 12)
+    nack(ordered, 4)
+    read_on(ordered)
+    with pytest.raises(psycopg2.Error, match="waits behind dead letter") as refused:
+        ordered.query(STORE, "select relaybox.redrive('billing', 'why', %s)", letters(ordered, "letter")[1][0])
+    assert refused.value.pgcode == "RB037"
+
+
+def test_wrong_requests_are_denied(twelve: World) -> None:
+    """No such letter, no reason, a letter that is settled."""
+    for call, sqlstate in (
+        ("redrive('billing', '')", "RB036"),
+        ("redrive('billing', 'why', 4711)", "RB037"),
+        ("drop_dead_letter(4711, 'why')", "RB037"),
+        ("drop_dead_letter(4711, '')", "RB036"),
+    ):
+        with pytest.raises(psycopg2.Error) as refused:
+            twelve.query(STORE, f"select relaybox.{call}")
+        assert refused.value.pgcode == sqlstate
+
+
+def test_a_letter_of_a_stream_can_be_dropped_and_is_listed(twelve: World) -> None:
+    """What a stream could not deliver is in the same list, with no subscription."""
+    twelve.query(
+        STORE,
+        "insert into relaybox.dead_letter (stream_id, hop_id, position, reason) select stream_id, 1, 5, 'epoch_fenced' from relaybox.stream",
+    )
+    assert twelve.query(STORE, "select stream, subscription, reason, payload, state from relaybox.dead_letters") == [
+        ("flights", None, "epoch_fenced", "m5", "open")
+    ]
+    twelve.query(STORE, "select relaybox.drop_dead_letter(letter, 'known') from relaybox.dead_letters")
+    assert twelve.query(STORE, "select state from relaybox.dead_letters") == [("dropped",)]

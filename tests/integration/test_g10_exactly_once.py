@@ -1,0 +1,162 @@
+"""G10: effects in the consumer's store exist exactly once, whatever is killed and however often something is asked twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import psycopg2
+import pytest
+from sqlalchemy import text
+
+from relaybox.consuming import Consumer
+from relaybox.failpoints import CONSUMER_FAILPOINTS
+from tests.streams import STORE, deliver, places
+from tests.world import World, wait_until
+
+KILLS = int(os.environ.get("RELAYBOX_KILLS", "20"))
+STEPS = [step for step in CONSUMER_FAILPOINTS if step != "consume.refused"]
+
+
+@pytest.fixture
+def shop(world: World) -> World:
+    """A table for effects beside the stream, and the subscription `billing` that never takes a kill for a poison message."""
+    world.query(STORE, "create table public.effect (n bigint generated always as identity, place bigint not null, payload text)")
+    world.query(STORE, "select relaybox.subscribe('billing', 'flights', crash_limit => 1000000, lease_seconds => 1)")
+    return world
+
+
+def work(*, worker: str, max_count: int = 5, commit_every: int = 1) -> None:
+    """Consumes until nothing is there: one row of effect per message."""
+    with Consumer(
+        STORE, "billing", worker=worker, max_count=max_count, commit_every=commit_every, until_empty=True, retries=0
+    ) as consumer:
+        for message in consumer:
+            consumer.connection.execute(
+                text("insert into public.effect (place, payload) values (:place, :payload)"),
+                {"place": message.place, "payload": message.payload},
+            )
+
+
+def struck(
+    directory: Path, failpoints: str, *, after_seconds: float | None = None, worker: str, max_count: int, commit_every: int
+) -> bool:
+    """A process that consumes, killed at a failpoint or after a time; whether it was, rather than coming to its end."""
+    child = os.fork()
+    if child == 0:
+        os.environ |= {
+            "RELAYBOX_FAILPOINTS": failpoints,
+            "RELAYBOX_FAILPOINTS_DIRECTORY": str(directory),
+            "RELAYBOX_ENVIRONMENT": "test",
+        }
+        try:
+            work(worker=worker, max_count=max_count, commit_every=commit_every)
+        finally:
+            os._exit(0)
+    if after_seconds is not None:
+        time.sleep(after_seconds)
+        os.kill(child, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+def test_g10_a_consumer_killed_at_every_step_at_random_leaves_every_effect_once(shop: World, tmp_path: Path) -> None:
+    """RELAYBOX_KILLS times SIGKILL, at a step or at any moment, alone or followed by another worker; messages go on coming."""
+    seed = int(os.environ.get("RELAYBOX_SEED", random.randrange(10**6)))
+    print(f"RELAYBOX_SEED={seed}")
+    chance = random.Random(seed)
+    sent = kills = 0
+    worker = "w0"
+    steps = [*STEPS, *chance.choices([*STEPS, "any moment"], k=KILLS)]
+    deadline = time.monotonic() + 60 + KILLS * 3
+    while kills < KILLS:
+        assert time.monotonic() < deadline, f"{kills} kills"
+        if sent - done(shop) < 10:
+            deliver(shop, 40, backwards=chance.random() < 0.3)
+            sent += 40
+        step = steps[kills % len(steps)]
+        failpoints = "" if step == "any moment" else f"{step}:{chance.randint(1, 4 if step != 'consume.begin' else 1)}=kill"
+        after = chance.uniform(0.02, 0.2) if step == "any moment" else None
+        if struck(
+            tmp_path,
+            failpoints,
+            after_seconds=after,
+            worker=worker,
+            max_count=chance.randint(1, 9),
+            commit_every=chance.choice((1, 1, 4)),
+        ):
+            kills += 1
+            if chance.random() < 0.1:
+                worker = f"w{kills}"
+    wait_until(lambda: finished(shop, sent), "all messages are done")
+    assert [row[0] for row in shop.query(STORE, "select place from public.effect order by n")] == list(range(1, sent + 1))
+    assert shop.value(STORE, "select count(*) from public.effect where payload = 'm' || place") == sent
+
+
+def finished(world: World, sent: int) -> bool:
+    work(worker="last")
+    return done(world) == sent
+
+
+def done(world: World) -> int:
+    return int(world.value(STORE, "select done_place from relaybox.lag('billing')"))
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_g10_killed_at_each_step_in_turn(shop: World, tmp_path: Path, step: str) -> None:
+    """A3.31, the crash between receiving and saving: whatever the step, the next start does what is missing and nothing twice."""
+    deliver(shop, 12)
+    assert struck(tmp_path, f"{step}=kill", worker="w", max_count=5, commit_every=1)
+    assert step in (tmp_path / "hits.jsonl").read_text()
+    work(worker="w")
+    assert [row[0] for row in shop.query(STORE, "select place from public.effect order by n")] == list(range(1, 13))
+
+
+def test_g10_a_slow_reply_and_a_second_request_do_the_work_once(shop: World) -> None:
+    """A3.32: the same worker asks twice, since the first answer was slow. Both get the same messages, and one acknowledgement counts."""
+    deliver(shop, 6)
+    with shop.session(STORE) as first, first.cursor() as slow, shop.session(STORE) as second, second.cursor() as quick:
+        slow.execute("select place, payload from relaybox.fetch('billing', 3, worker => 'w')")
+        answer = slow.fetchall()
+        first.commit()
+        quick.execute("select place, payload from relaybox.fetch('billing', 3, worker => 'w')")
+        assert quick.fetchall() == answer
+        for cursor in (slow, quick):
+            cursor.executemany("insert into public.effect (place, payload) values (%s, %s)", answer)
+        quick.execute("select relaybox.ack('billing', 3, worker => 'w')")
+        second.commit()
+        with pytest.raises(psycopg2.Error) as refused:
+            slow.execute("select relaybox.ack('billing', 3, worker => 'w')")
+        assert refused.value.pgcode == "RB033"
+        first.rollback()
+    assert [row[0] for row in shop.query(STORE, "select place from public.effect order by place")] == [1, 2, 3]
+
+
+def test_g10_fetch_work_and_ack_in_one_transaction(shop: World) -> None:
+    """The shortest loop, in plain SQL: rolled back, nothing happened and nothing is acknowledged; committed, all of it is."""
+    deliver(shop, 4)
+    for outcome, expected in (("rollback", []), ("commit", [1, 2, 3, 4])):
+        with shop.session(STORE) as connection, connection.cursor() as cursor:
+            cursor.execute("insert into public.effect (place, payload) select place, payload from relaybox.fetch('billing')")
+            cursor.execute("select relaybox.ack('billing', 4)")
+            getattr(connection, outcome)()
+        assert places(shop.query(STORE, "select place from public.effect order by place")) == expected
+
+
+def test_g10_a_worker_that_slept_through_its_lease_leaves_no_effect(shop: World) -> None:
+    """Its transaction fails at the acknowledgement, with the work in it; who took over did the work."""
+    deliver(shop, 3)
+    with shop.session(STORE) as sleeper, sleeper.cursor() as cursor:
+        cursor.execute("select place, payload from relaybox.fetch('billing', 3, worker => 'sleeper')")
+        rows = cursor.fetchall()
+        sleeper.commit()
+        shop.query(STORE, "update relaybox.cursor set leased_until = clock_timestamp() where worker = 'sleeper'")
+        work(worker="heir")
+        cursor.executemany("insert into public.effect (place, payload) values (%s, %s)", rows)
+        with pytest.raises(psycopg2.Error) as refused:
+            cursor.execute("select relaybox.ack('billing', 3, worker => 'sleeper')")
+        assert refused.value.pgcode in ("RB033", "RB035")
+        sleeper.rollback()
+    assert [row[0] for row in shop.query(STORE, "select place from public.effect order by place")] == [1, 2, 3]
