@@ -764,7 +764,9 @@ CREATE INDEX dead_letter_stream ON relaybox.dead_letter USING btree (stream_id);
 
 CREATE INDEX dead_letter_unsettled ON relaybox.dead_letter USING btree (subscription_id, lane, place) WHERE (state = ANY (ARRAY['open'::text, 'redriving'::text]));
 
-CREATE INDEX delivery_delivered_at ON relaybox.delivery USING btree (stream_id, delivered_at, last_place);
+CREATE INDEX decision_decided_at ON relaybox.decision USING btree (hop_id, decided_at);
+
+CREATE INDEX decision_last_place ON relaybox.decision USING btree (hop_id, last_place);
 
 CREATE INDEX held_sender ON relaybox.held USING btree (sender_id, index);
 

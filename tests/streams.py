@@ -39,7 +39,13 @@ def deliver(world: World, count: int, *, senders: int = 3, topic: str = "flights
     world.query(
         STORE,
         """
-        with told as (update relaybox.stream set last_place = %s where stream = %s returning stream_id)
+        with told as (update relaybox.stream set last_place = %s where stream = %s returning stream_id, last_place),
+        decided as (
+            insert into relaybox.decision (
+                hop_id, batch, first_taken, row_count, duplicate_count, set_aside_count, delivered_count, held_after, last_place, in_order
+            )
+            select 1, last_place, last_place, 1, 0, 0, 1, 0, last_place, true from told
+        )
         insert into relaybox.delivery (stream_id, first_place, last_place, hop_id, first_position, positions)
         select stream_id, %s, %s, 1, %s, %s from told
         """,

@@ -15,10 +15,15 @@ begin
     select
         l.lane, c.done_place, c.fetched_place, reach.last_place, reach.last_place - c.done_place,
         (
-            select d.delivered_at from relaybox.delivery d
-            where d.stream_id = known.stream_id and d.last_place > c.done_place and reach.last_place > c.done_place
-            order by d.last_place
-            limit 1
+            select min(first.decided_at)
+            from relaybox.stream_log g
+            join lateral (
+                select k.decided_at from relaybox.decision k
+                where k.hop_id = g.hop_id and k.last_place > c.done_place
+                order by k.last_place
+                limit 1
+            ) first on true
+            where g.stream_id = known.stream_id and reach.last_place > c.done_place
         ),
         c.worker, c.leased_until, c.done_place < c.replay_place,
         (

@@ -30,12 +30,17 @@ begin
                 raise exception using errcode = 'RB036',
                     message = format('%L is no start: give ''earliest'', ''latest'', a place such as 1200, or a time such as 2026-07-01 12:00+00', start);
             end;
-            return greatest(known.first_kept_place, coalesce((
-                select d.first_place from relaybox.delivery d
-                where d.stream_id = stream_id_ and d.delivered_at >= since
-                order by d.delivered_at, d.last_place
-                limit 1
-            ), known.last_place + 1));
+            return greatest(known.first_kept_place, 1 + (
+                select coalesce(max(before.last_place), 0)
+                from relaybox.stream_log l
+                join lateral (
+                    select k.last_place from relaybox.decision k
+                    where k.hop_id = l.hop_id and k.decided_at < since
+                    order by k.decided_at desc
+                    limit 1
+                ) before on true
+                where l.stream_id = stream_id_
+            ));
     end case;
 end
 $$;

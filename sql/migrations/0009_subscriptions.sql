@@ -4,8 +4,11 @@
 alter table relaybox.stream add column first_kept_place bigint not null default 1;
 alter table relaybox.stream add constraint first_kept_place_positive check (first_kept_place >= 1);
 
--- Serves "the first place that was delivered at or after this time".
-create index delivery_delivered_at on relaybox.delivery (stream_id, delivered_at, last_place);
+-- Serves "up to which place was delivered before this time".
+create index decision_decided_at on relaybox.decision (hop_id, decided_at);
+
+-- Serves "when was the message at this place delivered".
+create index decision_last_place on relaybox.decision (hop_id, last_place);
 
 -- Which topics a stream carries, as its routes say.
 create table relaybox.stream_topic (
