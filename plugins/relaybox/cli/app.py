@@ -8,6 +8,7 @@ from uuid import UUID
 
 import typer
 
+from relaybox.cli import consumers
 from relaybox.cli.exits import CommandGroup, Settings
 from relaybox.cli.senders import senders
 
@@ -26,6 +27,10 @@ app = typer.Typer(
 bench = typer.Typer(cls=CommandGroup, help="Measures, on clusters of its own.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 app.add_typer(senders, name="senders")
+app.command()(consumers.subscriptions)
+app.command()(consumers.consume)
+app.command()(consumers.replay)
+app.add_typer(consumers.dead_letters, name="dead-letters")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON document to stdout.")]
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from relaybox.schema import StoreInitialised
     from relaybox.senders import DeclaredSender
     from relaybox.status import HopStatus, OpenBatch, Status
+    from relaybox.subscriptions import DeadLetter, Subscribed
     from relaybox.tracing import HopTrace, Sent, Trace
     from relaybox.transfer import Progress as TransferProgress
     from relaybox.transfer import TransferSummary
@@ -329,3 +330,31 @@ def transfer_bar(hop: Hop) -> Iterator[Callable[[TransferProgress], None]]:
         yield lambda progress: bar.update(
             task, description=f"{hop.name} batch {progress.batch}", completed=progress.copied, total=progress.row_count
         )
+
+
+def show_subscriptions(found: Sequence[Subscribed]) -> None:
+    numbers = ("lanes", "leased", "done", "last", "behind", "dead letters")
+    table = _table("store", "subscription", "stream", "topic", *numbers, "state", right=numbers)
+    for one in found:
+        state = f"replay of {one.replay_of}" if one.replay_of else "replaying" if one.replaying else "live"
+        counts = (one.lanes, one.leased_lanes, one.done_place, one.last_place, one.places_behind, one.dead_letters)
+        table.add_row(one.store, one.subscription, one.stream, one.topic or "all", *map(_count, counts), state)
+    _console().print(table if found else "No subscriptions.")
+
+
+def show_dead_letters(found: Sequence[DeadLetter]) -> None:
+    table = _table(
+        "store", "letter", "of", "place", "sender", "attempts", "last", "reason", "state", right=("letter", "place", "attempts")
+    )
+    for one in found:
+        reason = escape(f"{one.reason}: {one.detail}" if one.detail else one.reason)
+        table.add_row(
+            *(
+                one.store,
+                str(one.letter),
+                one.subscription or f"stream {one.stream}",
+                "-" if one.place is None else str(one.place),
+            ),
+            *(one.sender or "-", str(one.attempts), _clock(one.last_at), reason, one.state),
+        )
+    _console().print(table if found else "No dead letters.")

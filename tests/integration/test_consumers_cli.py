@@ -1,0 +1,127 @@
+"""subscriptions, consume, replay and dead-letters on the command line; messages come over a real hop."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.cli import Run, invoke
+from tests.world import World
+
+
+@pytest.fixture
+def billed(world: World) -> World:
+    """Ten messages moved to the hub, and the subscription `billing` there."""
+    world.send_many(10)
+    world.transfer()
+    world.query("hub", "select relaybox.subscribe('billing', 'flights', nack_limit => 1)")
+    return world
+
+
+def lines(run: Run) -> list[dict[str, object]]:
+    assert run.exit_code == 0, run.stderr
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def test_consume_prints_each_message_once_as_a_json_line(billed: World) -> None:
+    """It finds the store by the subscription, stops after --count, and goes on where it was."""
+    first = lines(invoke("consume", "billing", "--count", "4"))
+    assert [row["payload"] for row in first] == ["m1", "m2", "m3", "m4"]
+    assert set(first[0]) >= {"place", "lane", "message_id", "topic", "sender", "index", "key", "payload", "sent_at", "replayed"}
+    assert [row["place"] for row in lines(invoke("consume", "billing"))] == [5, 6, 7, 8, 9, 10]
+    assert invoke("consume", "billing").stdout == ""
+
+
+def test_consume_can_subscribe_first(billed: World) -> None:
+    """To a stream or a topic, from anywhere; asking for the same again is told."""
+    arguments = ("consume", "look", "--store", "hub", "--subscribe", "flights", "--from", "9")
+    assert [row["payload"] for row in lines(invoke(*arguments))] == ["m9", "m10"]
+    again = invoke(*arguments)
+    assert again.exit_code == 5
+    assert "already subscribed: subscription look exists" in again.stderr
+
+
+def test_subscriptions_lists_how_far_each_is(billed: World) -> None:
+    invoke("consume", "billing", "--count", "4")
+    (one,) = invoke("subscriptions", "--json").document["subscriptions"]
+    assert (one["store"], one["subscription"], one["stream"], one["done_place"], one["last_place"], one["places_behind"]) == (
+        *("hub", "billing", "flights"),
+        *(4, 10, 6),
+    )
+    shown = invoke("subscriptions").stdout
+    assert "billing" in shown
+    assert "live" in shown
+    assert invoke("subscriptions", "analytics").stdout == "No subscriptions.\n"
+
+
+def test_replay_counts_first_and_moves_when_it_is_told_why(billed: World) -> None:
+    invoke("consume", "billing")
+    counted = invoke("replay", "billing", "--from", "3", "--json").document
+    assert (counted["first_place"], counted["last_place"], counted["message_count"], counted["dry_run"]) == (3, 10, 8, True)
+    assert "Nothing was changed" in invoke("replay", "billing", "--from", "3").stdout
+    assert invoke("consume", "billing").stdout == ""
+    assert invoke("replay", "billing", "--from", "3", "--reason", "again").exit_code == 0
+    assert "replaying" in invoke("subscriptions").stdout
+    assert [(row["place"], row["replayed"]) for row in lines(invoke("consume", "billing", "--count", "2"))] == [
+        (3, True),
+        (4, True),
+    ]
+    assert invoke("replay", "billing", "--cancel", "--reason", "enough").exit_code == 0
+    assert invoke("consume", "billing").stdout == ""
+
+
+def test_replay_with_a_cursor_of_its_own(billed: World) -> None:
+    begun = invoke(
+        "replay",
+        "billing",
+        "--from",
+        "2",
+        "--through",
+        "5",
+        "--own-cursor",
+        "--rows-per-second",
+        "100",
+        "--reason",
+        "look",
+        "--json",
+    ).document
+    assert begun["replayed_as"] == "billing.replay-1"
+    assert "replay of billing" in invoke("subscriptions").stdout
+
+
+def test_dead_letters_are_listed_shown_redriven_and_dropped(billed: World) -> None:
+    for place in (3, 5):
+        billed.query("hub", "select from relaybox.fetch('billing', worker => 'a')")
+        billed.query("hub", "select relaybox.nack('billing', %s, 'no customer', worker => 'a')", place)
+    first, second = invoke("dead-letters", "list", "--json").document["dead_letters"]
+    assert [(one["place"], one["reason"], one["detail"], one["payload"]) for one in (first, second)] == [
+        (3, "refused", "no customer", "m3"),
+        (5, "refused", "no customer", "m5"),
+    ]
+    assert "refused: no customer" in invoke("dead-letters", "list").stdout
+    assert "m3" in invoke("dead-letters", "show", "hub", str(first["letter"])).stdout
+    dropped = invoke("dead-letters", "drop", "hub", str(first["letter"]), "--reason", "test data")
+    assert dropped.exit_code == 0
+    redriven = invoke("dead-letters", "redrive", "billing", "--reason", "customer made", "--json").document
+    assert redriven["redriven"] == 1
+    assert [row["place"] for row in lines(invoke("consume", "billing"))] == [1, 2, 4, 6, 7, 8, 9, 10, 5]
+    assert invoke("dead-letters", "list").stdout == "No dead letters.\n"
+    assert len(invoke("dead-letters", "list", "--all", "--json").document["dead_letters"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("consume", "bililng"), 5, "There are: hub: billing."),
+        (("replay", "billing"), 2, "replay needs --from, or --cancel"),
+        (("replay", "billing", "--from", "yesterdya"), 5, "is no start"),
+        (("consume", "new", "--subscribe", "flights"), 2, "--subscribe needs --store"),
+        (("dead-letters", "show", "hub", "99"), 5, "store hub has no dead letter 99"),
+        (("dead-letters", "drop", "hub", "99", "--reason", "x"), 5, "there is no open dead letter 99"),
+    ],
+)
+def test_what_goes_wrong_is_told_with_the_next_step(billed: World, arguments: tuple[str, ...], code: int, said: str) -> None:
+    ended = invoke(*arguments)
+    assert ended.exit_code == code
+    assert said in ended.stderr
