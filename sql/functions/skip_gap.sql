@@ -1,6 +1,6 @@
 -- Gives up a gap of a sender: the messages with these indexes will never come. What waited for them is released in this transaction.
 -- first_index: the first one that is missing; last_index: at most the one before the first that is held.
--- Raises RB004 (no such stream or sender here), RB017 (not a gap of this sender).
+-- Raises RB004 (no such stream here), RB017 (not a gap of this sender, or nobody declared it).
 create or replace function relaybox.skip_gap(
     stream_name text, sender_ text, last_index_ bigint, reason_ text, skipped_by_ text,
     out epoch integer, out first_index bigint, out last_index bigint, out released bigint
@@ -20,10 +20,19 @@ begin
         raise exception using errcode = 'RB004', message = format('stream %s is not delivered in this store', stream_name),
             hint = 'Known here: ' || coalesce((select string_agg(s.stream, ', ' order by s.stream) from relaybox.stream s), 'none') || '.';
     end if;
+    -- a sender of which nothing has come: others may wait for its first messages
+    insert into relaybox.sender_state (stream_id, sender, epoch, origin, kind)
+    select here.stream_id, d.sender, d.epoch, d.origin, d.kind
+    from relaybox.sender d join relaybox.stream_log l on l.stream_id = here.stream_id and l.origin = d.origin
+    where d.sender = sender_ and not exists (
+        select from relaybox.sender_state s where s.stream_id = here.stream_id and s.sender = sender_
+    )
+    order by d.epoch desc limit 1;
     select s.* into state from relaybox.sender_state s
     where s.stream_id = here.stream_id and s.sender = sender_ order by s.epoch desc limit 1;
     if not found then
-        raise exception using errcode = 'RB004', message = format('sender %s has sent nothing with an index of its own in stream %s', sender_, stream_name);
+        raise exception using errcode = 'RB017', message = format('stream %s has nothing with an index of its own from sender %s', stream_name, sender_),
+            hint = 'Skip only what is missing: see relaybox holdback.';
     end if;
     select min(h.index) into first_held from relaybox.held h where h.sender_id = state.sender_id;
     epoch := state.epoch;
@@ -41,7 +50,9 @@ begin
     end if;
     insert into relaybox.skip (stream_id, sender, epoch, first_index, last_index, reason, skipped_by)
     values (here.stream_id, sender_, state.epoch, first_index, last_index, reason_, skipped_by_);
-    update relaybox.sender_state s set skipped = s.skipped + int8multirange(int8range(first_index, skip_gap.last_index, '[]'))
+    -- the watermark passes the gap now, so that this decision already finds met what clocks ask of it
+    update relaybox.sender_state s set
+        skipped = s.skipped + int8multirange(int8range(first_index, skip_gap.last_index, '[]')), watermark = skip_gap.last_index
     where s.sender_id = state.sender_id;
     select l.* into input from relaybox.stream_log l where l.stream_id = here.stream_id and l.origin = state.origin;
     here.recheck := true;

@@ -15,6 +15,8 @@ COMMANDS = [
     ["metrics"],
     ["where"],
     ["verify"],
+    ["holdback"],
+    ["skip"],
     ["transfer"],
     ["confirm"],
     ["plan-retries"],
@@ -45,7 +47,7 @@ def test_each_command_shows_examples_of_itself(command: list[str]) -> None:
     assert f"relaybox {' '.join(command)}" in help_.stdout.partition("Examples:")[2]
 
 
-@pytest.mark.parametrize("command", [*COMMANDS[:8], COMMANDS[-1]], ids=" ".join)
+@pytest.mark.parametrize("command", [*COMMANDS[:10], COMMANDS[-1]], ids=" ".join)
 def test_each_command_that_reports_can_write_json(command: list[str]) -> None:
     assert "--json" in invoke(*command, "--help").stdout
 

@@ -140,6 +140,58 @@ def verify(
 
 
 @app.command()
+def holdback(
+    context: typer.Context,
+    route: Annotated[str | None, typer.Argument(metavar="[ROUTE]", help="Only this route.", show_default=False)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show, store by store, who waits for what and since when; and the command that gives up what never comes.
+
+    A message is held while one that goes before it is missing: an earlier one of its sender (fifo, causal), or one that its
+    clock names (causal). A stalled sender holds more than its limit: what it sends next waits in the log.
+
+    \b
+    Examples:
+      relaybox holdback
+      relaybox holdback flights --json
+    """
+    from relaybox.cli.holding import run_holdback
+
+    run_holdback(context.obj, route, as_json=as_json)
+
+
+@app.command()
+def skip(
+    context: typer.Context,
+    route: Annotated[str, typer.Argument(metavar="ROUTE", help="The route that brings the sender's messages.")],
+    sender: Annotated[str, typer.Argument(metavar="SENDER", help="The sender with the gap.")],
+    *,
+    reason: Annotated[str, typer.Option("--reason", help="Why; it is recorded.", show_default=False)],
+    through: Annotated[
+        int | None,
+        typer.Option(
+            "--through", min=1, help="Up to this index. Default: all before the first that is held.", show_default=False
+        ),
+    ] = None,
+    store: Annotated[str | None, typer.Option("--store", help="Only at this store.", show_default=False)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give up the first gap of a sender: its messages will never come. What waited for them is delivered.
+
+    At every store of the route that has the gap. Messages on their way to a store are no gap there, and can't be skipped; what
+    comes after all is set aside with reason index_skipped. Can be repeated.
+
+    \b
+    Examples:
+      relaybox skip flights pump-7 --reason "lost by hand, ticket 4711"
+      relaybox skip flights pump-7 --through 120 --store hub --reason "ticket 4711"
+    """
+    from relaybox.cli.holding import run_skip
+
+    run_skip(context.obj, route, sender, reason=reason, through=through, store=store, as_json=as_json)
+
+
+@app.command()
 def transfer(
     context: typer.Context,
     hop: Annotated[str, typer.Argument(metavar="HOP", help="The hop, as in flights/1.")],

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from relaybox.defects import Defect
     from relaybox.errors import RelayboxError
+    from relaybox.holdback import HeldSender, StoreHoldback
     from relaybox.reliability import Delivery
     from relaybox.senders import DeclaredSender
     from relaybox.status import HopStatus, RouteStatus, Status, UnroutedTopic
@@ -198,3 +199,23 @@ def senders_document(senders: Sequence[DeclaredSender], failed: Mapping[str, Rel
         ],
         "errors": {store: str(error) for store, error in failed.items()},
     }
+
+
+def holdback_document(stores: Sequence[StoreHoldback]) -> Document:
+    return {
+        "stores": [
+            {
+                "store": store.store,
+                "route": store.route,
+                "stream": store.stream,
+                "order": store.order,
+                "senders": [_held_sender(sender) for sender in store.senders],
+                "error": None if store.error is None else str(store.error),
+            }
+            for store in stores
+        ]
+    }
+
+
+def _held_sender(sender: HeldSender) -> Document:
+    return {**asdict(sender), "held_since": _time(sender.held_since)}

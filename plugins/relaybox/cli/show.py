@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from relaybox.cli.tables import new_table, open_console, show_count, show_seconds, show_time
 from relaybox.reliability import PERFECT, show_ratio
 from relaybox.tracing import Place
 
@@ -31,38 +31,8 @@ if TYPE_CHECKING:
     from relaybox.transfer import TransferSummary
     from relaybox.verification import LegProof, RouteProof, VerifyProgress
 
-PIPED_WIDTH = 120
 NAMED_DEFECTS = 20
 """So many defects of a hop are named on a terminal; --json names all."""
-
-
-def _console(*, stderr: bool = False) -> Console:
-    console = Console(stderr=stderr, highlight=False)
-    return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=PIPED_WIDTH)
-
-
-def _table(*columns: str, right: Iterable[str] = ()) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    numbers = set(right)
-    for column in columns:
-        table.add_column(column, justify="right" if column in numbers else "left", no_wrap=column in numbers, overflow="fold")
-    return table
-
-
-def _count(number: int | None) -> str:
-    return "?" if number is None else f"{number:,}"
-
-
-def _clock(moment: datetime | None) -> str:
-    return "-" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] + "Z"
-
-
-def _seconds(seconds: float) -> str:
-    """A duration in its largest sensible unit: 0.2 s, 35 s, 12 min, 5 h, 3 d."""
-    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
 
 
 def _rates(delivery: Delivery | None, received: int | None) -> tuple[str, str, str]:
@@ -81,17 +51,17 @@ def _rates(delivery: Delivery | None, received: int | None) -> tuple[str, str, s
 def show_status(status: Status) -> None:
     """Numbers of each hop and products of each route, then where each hop goes and what it did last. Fits 80 columns."""
     numbers = ("sent", "received", "lag", "settled", "R", "UR")
-    measured = _table("hop", "sent", "received", "lag", "settled", "R", "UR", "mode", right=numbers)
+    measured = new_table("hop", "sent", "received", "lag", "settled", "R", "UR", "mode", right=numbers)
     for hop in status.hops:
-        counts = (_count(hop.sent), _count(hop.received), _lag(hop), _count(hop.settled_through))
+        counts = (show_count(hop.sent), show_count(hop.received), _lag(hop), show_count(hop.settled_through))
         measured.add_row(hop.hop.name, *counts, *_rates(hop.delivery, hop.received))
     for route in status.routes:
-        counts = (_count(route.sent), _count(route.received), "", "")
+        counts = (show_count(route.sent), show_count(route.received), "", "")
         measured.add_row(f"[bold]{route.route.name}[/]", *counts, *_rates(route.delivery, route.received))
-    moves = _table("hop", "way", "last batch")
+    moves = new_table("hop", "way", "last batch")
     for hop in status.hops:
         moves.add_row(hop.hop.name, f"{hop.hop.source.name} -> {hop.hop.destination.name}", _last_batch(hop, status.measured_at))
-    console = _console()
+    console = open_console()
     console.print(measured)
     console.print()
     console.print(moves)
@@ -108,8 +78,8 @@ def _open_batch(hop: HopStatus, batch: OpenBatch) -> str:
 
 def _lag(hop: HopStatus) -> str:
     if not hop.lag_messages:
-        return _count(hop.lag_messages)
-    age = "" if hop.lag_seconds is None else f", {_seconds(hop.lag_seconds)}"
+        return show_count(hop.lag_messages)
+    age = "" if hop.lag_seconds is None else f", {show_seconds(hop.lag_seconds)}"
     return f"[yellow]{hop.lag_messages:,}{age}[/]"
 
 
@@ -122,7 +92,7 @@ def _last_batch(hop: HopStatus, now: datetime) -> str:
     moment, what = (last.published_at, "published") if last.published_at else (last.planned_at, "planned")
     age = max(0.0, (now - moment).total_seconds())
     running = ", [cyan]a transfer is running[/]" if hop.driven else ""
-    return f"{last.batch:,}: {last.row_count:,} rows, {what} {_seconds(age)} ago{running}"
+    return f"{last.batch:,}: {last.row_count:,} rows, {what} {show_seconds(age)} ago{running}"
 
 
 Moment = tuple[datetime | None, str, str]
@@ -131,15 +101,15 @@ Moment = tuple[datetime | None, str, str]
 
 def show_traces(traces: Sequence[Trace]) -> None:
     """The way of a message in the order of time, confirmations coming back included; what lasts comes last."""
-    console = _console()
+    console = open_console()
     for trace in traces:
         console.print(
             f"[bold]{trace.message_id}[/]  route {trace.route}  topic {trace.sent.topic}  sender {escape(trace.sent.sender)}"
         )
-        table = _table("when", "where", "what")
+        table = new_table("when", "where", "what")
         moments = [*_sent_moments(trace.sent), *(moment for hop in trace.hops for moment in _hop_moments(hop))]
         for moment, store, what in sorted(moments, key=lambda one: one[0] or datetime.max.replace(tzinfo=UTC)):
-            table.add_row(_clock(moment), store, what)
+            table.add_row(show_time(moment), store, what)
         console.print(table)
 
 
@@ -173,7 +143,7 @@ def _hop_moments(hop: HopTrace) -> Iterator[Moment]:
 
 def show_proof(proof: RouteProof) -> None:
     """The verdict first, then the numbers behind it, then every defect by name."""
-    console = _console()
+    console = open_console()
     verdict = {
         "delivered": "[green]delivered[/]: every message is where it should be, once, unchanged and in order",
         "in flight": "[yellow]in flight[/]: nothing is wrong; messages are still on their way",
@@ -181,11 +151,11 @@ def show_proof(proof: RouteProof) -> None:
     }[proof.verdict]
     console.print(f"[bold]{proof.route}[/] {verdict} ({proof.duration_seconds:.1f} s)")
     numbers = ("due", "there", "in flight", "R", "UR", "defects")
-    measured = _table("compared", "due", "there", "in flight", "R", "UR", "mode", "defects", right=numbers)
+    measured = new_table("compared", "due", "there", "in flight", "R", "UR", "mode", "defects", right=numbers)
     whole = () if len(proof.hops) == 1 else (proof.end_to_end,)
     for leg in (*proof.hops, *whole):
         defects = f"[red]{leg.defect_count:,}[/]" if leg.defect_count else "0"
-        counts = map(_count, (leg.sent, leg.received, leg.in_flight))
+        counts = map(show_count, (leg.sent, leg.received, leg.in_flight))
         measured.add_row(_leg_name(proof, leg), *counts, *_rates(leg.delivery, leg.received), defects)
     console.print(measured)
     console.print()
@@ -205,7 +175,7 @@ def show_proof(proof: RouteProof) -> None:
 
 def show_reanchored(found: Reanchored, *, done: bool) -> None:
     """What a reanchoring found, and did or would do."""
-    console = _console()
+    console = open_console()
     will = "" if done else "would be "
     console.print(
         f"[bold]{found.hop}[/] batch {found.common_batch} is the last that both stores know; {found.arrived_batch} have arrived"
@@ -252,7 +222,7 @@ def _defect(defect: Defect) -> str:
 
 def show_initialised(stores: Sequence[StoreInitialised]) -> None:
     """What init did, store by store."""
-    console = _console()
+    console = open_console()
     for store in stores:
         if not store.changed:
             console.print(f"{store.store}: up to date")
@@ -274,35 +244,37 @@ def show_initialised(stores: Sequence[StoreInitialised]) -> None:
 def show_senders(senders: Sequence[DeclaredSender]) -> None:
     """One line per sender of each store, in its newest epoch."""
     if not senders:
-        _console().print("no sender is declared: all messages are numbered by their position in the first log")
+        open_console().print("no sender is declared: all messages are numbered by their position in the first log")
         return
-    table = _table("store", "sender", "origin", "kind", "epoch", "counter", "declared", "by", "roles", right=("epoch", "counter"))
+    table = new_table(
+        "store", "sender", "origin", "kind", "epoch", "counter", "declared", "by", "roles", right=("epoch", "counter")
+    )
     for sender in senders:
         table.add_row(
             *(sender.store, sender.sender, sender.origin, sender.kind),
-            *(str(sender.epoch), "-" if sender.last_index is None else _count(sender.last_index)),
-            *(_clock(sender.declared_at), escape(sender.declared_by or "-"), escape(", ".join(sender.roles)) or "-"),
+            *(str(sender.epoch), "-" if sender.last_index is None else show_count(sender.last_index)),
+            *(show_time(sender.declared_at), escape(sender.declared_by or "-"), escape(", ".join(sender.roles)) or "-"),
         )
-    _console().print(table)
+    open_console().print(table)
 
 
 def show_transfer(summary: TransferSummary) -> None:
     """What a transfer moved."""
     resumed = f", {summary.resumed_count} of them resumed" if summary.resumed_count else ""
-    _console().print(
+    open_console().print(
         f"{summary.hop}: {summary.row_count:,} messages in {summary.batch_count:,} batches{resumed}, "
-        f"{summary.byte_count / 1e6:,.1f} MB, {_seconds(summary.duration_seconds)}, {summary.rows_per_second:,.0f} messages/s"
+        f"{summary.byte_count / 1e6:,.1f} MB, {show_seconds(summary.duration_seconds)}, {summary.rows_per_second:,.0f} messages/s"
     )
 
 
 def show_settled(hops: Sequence[Settled]) -> None:
     """How far each hop is settled."""
     for hop in hops:
-        _console().print(f"{hop.hop}: settled through position {hop.through_position:,}, {hop.newly_settled:,} messages anew")
+        open_console().print(f"{hop.hop}: settled through position {hop.through_position:,}, {hop.newly_settled:,} messages anew")
 
 
 def _bar() -> Progress:
-    console = _console(stderr=True)
+    console = open_console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -334,16 +306,16 @@ def transfer_bar(hop: Hop) -> Iterator[Callable[[TransferProgress], None]]:
 
 def show_subscriptions(found: Sequence[Subscribed]) -> None:
     numbers = ("lanes", "leased", "done", "last", "behind", "dead letters")
-    table = _table("store", "subscription", "stream", "topic", *numbers, "state", right=numbers)
+    table = new_table("store", "subscription", "stream", "topic", *numbers, "state", right=numbers)
     for one in found:
         state = f"replay of {one.replay_of}" if one.replay_of else "replaying" if one.replaying else "live"
         counts = (one.lanes, one.leased_lanes, one.done_place, one.last_place, one.places_behind, one.dead_letters)
-        table.add_row(one.store, one.subscription, one.stream, one.topic or "all", *map(_count, counts), state)
-    _console().print(table if found else "No subscriptions.")
+        table.add_row(one.store, one.subscription, one.stream, one.topic or "all", *map(show_count, counts), state)
+    open_console().print(table if found else "No subscriptions.")
 
 
 def show_dead_letters(found: Sequence[DeadLetter]) -> None:
-    table = _table(
+    table = new_table(
         "store", "letter", "of", "place", "sender", "attempts", "last", "reason", "state", right=("letter", "place", "attempts")
     )
     for one in found:
@@ -355,6 +327,6 @@ def show_dead_letters(found: Sequence[DeadLetter]) -> None:
                 one.subscription or f"stream {one.stream}",
                 "-" if one.place is None else str(one.place),
             ),
-            *(one.sender or "-", str(one.attempts), _clock(one.last_at), reason, one.state),
+            *(one.sender or "-", str(one.attempts), show_time(one.last_at), reason, one.state),
         )
-    _console().print(table if found else "No dead letters.")
+    open_console().print(table if found else "No dead letters.")

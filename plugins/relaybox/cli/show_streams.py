@@ -1,0 +1,72 @@
+"""What streams deliver and hold back, on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from relaybox.cli.tables import new_table, open_console, show_count, show_time
+
+if TYPE_CHECKING:
+    from relaybox.holdback import Cause, Gap, HeldSender, StoreHoldback
+
+NAMED_GAPS = 5
+"""So many gaps of a sender are named on a terminal; --json names all."""
+
+
+def show_holdback(stores: Sequence[StoreHoldback]) -> None:
+    """Store by store: a table of who waits since when, then for what and how to go on."""
+    out = open_console()
+    for store in stores:
+        if store.error is not None:
+            out.print(f"[bold]{store.store}[/] stream {store.stream}: [red]see the error below[/]")
+            continue
+        if not store.senders:
+            out.print(f"[bold]{store.store}[/] stream {store.stream}, order {store.order}: nothing waits")
+            continue
+        out.print(f"[bold]{store.store}[/] stream {store.stream}, order {store.order}")
+        rows = new_table(
+            "sender", "epoch", "delivered", "held", "in log", "since", right=("epoch", "delivered", "held", "in log")
+        )
+        for sender in store.senders:
+            counts = (
+                str(sender.epoch),
+                show_count(sender.delivered_through),
+                show_count(sender.held_count),
+                show_count(sender.waiting_count),
+            )
+            rows.add_row(escape(sender.sender), *counts, show_time(sender.held_since))
+        out.print(rows)
+        for sender in store.senders:
+            for line in _waits_for(sender):
+                out.print(f"  {line}", soft_wrap=True)
+
+
+def _waits_for(sender: HeldSender) -> Iterator[str]:
+    name = escape(sender.sender)
+    if sender.missing:
+        more = len(sender.missing) - NAMED_GAPS
+        named = ", ".join(map(_gap, sender.missing[:NAMED_GAPS])) + (f" and {more:,} gaps more" if more > 0 else "")
+        yield f"{name} misses index {named}"
+    for cause in sender.causes:
+        yield f"{name} waits for {_cause(cause)}"
+    if sender.stalled_reason is not None:
+        yield (
+            f"[red]{name} stalled: {sender.stalled_reason}[/]; what comes after position {sender.stalled_after:,} "
+            f"waits in the log, {sender.waiting_count:,} messages until now"
+        )
+    for repair in sender.repairs:
+        yield f"  if what is missing never comes: {escape(repair)}"
+
+
+def _gap(gap: Gap) -> str:
+    return f"{gap.first_index}" if gap.first_index == gap.last_index else f"{gap.first_index} to {gap.last_index}"
+
+
+def _cause(cause: Cause) -> str:
+    wanted = f"{escape(cause.sender)} through index {cause.last_index}"
+    if cause.origin is None:
+        return f"{wanted}, a sender that no store has declared: set aside once every store has said so"
+    return f"{wanted}, epoch {cause.epoch}; delivered through {cause.delivered_through or 0}; {cause.waiting_count:,} messages wait for it"

@@ -1,0 +1,53 @@
+-- Who waits in a stream, for what, since when: senders with held messages, and those that stalled. Reads only.
+-- missing: [[first, last], ...] of the sender's own indexes that have not come; causes: what the clocks of its held messages ask
+-- for and has not been delivered, per sender and epoch; waiting_count: messages that wait unlisted in the log.
+create or replace function relaybox.held_senders(stream_name text)
+returns table (
+    sender text, epoch integer, origin text, delivered_through bigint, missing jsonb, held_count bigint, first_held_index bigint,
+    held_since timestamptz, stalled_after bigint, stalled_reason text, waiting_count bigint, causes jsonb
+)
+language sql stable
+as $$
+    select
+        s.sender, s.epoch, s.origin, s.watermark,
+        coalesce((
+            select jsonb_agg(jsonb_build_array(lower(r), upper(r) - 1) order by lower(r))
+            from unnest(
+                int8multirange(int8range(s.watermark + 1, greatest(h.last_index, s.watermark) + 1))
+                - coalesce(h.indexes, '{}') - coalesce(w.indexes, '{}') - s.skipped
+            ) r
+        ), '[]'),
+        coalesce(h.held_count, 0), h.first_index, h.since, s.stalled_after, s.stalled_reason, coalesce(w.waiting_count, 0),
+        coalesce(c.causes, '[]')
+    from relaybox.stream t
+    join relaybox.sender_state s on s.stream_id = t.stream_id
+    left join lateral (
+        select count(*) as held_count, min(o.index) as first_index, max(o.index) as last_index, min(o.held_at) as since,
+            range_agg(int8range(o.index, o.index + 1)) as indexes
+        from relaybox.held o where o.sender_id = s.sender_id
+    ) h on true
+    left join lateral (
+        select count(*) as waiting_count, range_agg(int8range(l.index, l.index + 1)) as indexes
+        from relaybox.stream_log i
+        join relaybox.log l on l.hop_id = i.hop_id and l.position > s.stalled_after and l.position <= i.decided_position
+        where i.stream_id = s.stream_id and i.origin = s.origin and l.sender = s.sender and l.epoch = s.epoch
+    ) w on s.stalled_after is not null
+    left join lateral (
+        select jsonb_agg(
+            jsonb_build_object(
+                'sender', g.sender, 'epoch', g.epoch, 'first_index', g.first_index, 'last_index', g.last_index, 'waiting_count', g.waiting_count,
+                'delivered_through', g.watermark, 'origin', g.origin
+            ) order by g.sender, g.epoch
+        ) as causes
+        from (
+            select u.sender, u.epoch, min(u.index) as first_index, max(u.index) as last_index, count(distinct (o.hop_id, o.position)) as waiting_count,
+                min(u.watermark) as watermark, min(u.origin) as origin
+            from relaybox.held o
+            cross join lateral relaybox.unmet_causes(s.stream_id, o.hop_id, o.position) u
+            where o.sender_id = s.sender_id
+            group by u.sender, u.epoch
+        ) g
+    ) c on t.delivery_order = 'causal'
+    where t.stream = stream_name and (h.held_count > 0 or s.stalled_after is not null)
+    order by least(h.since, s.moved_at), s.sender, s.epoch
+$$;

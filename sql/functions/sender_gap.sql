@@ -1,0 +1,14 @@
+-- Where a sender's newest epoch stands in a stream: given through an index, the first held index after it, what was given up.
+-- No row: nothing with an index of its own has come from this sender.
+create or replace function relaybox.sender_gap(stream_name text, sender_ text)
+returns table (epoch integer, origin text, delivered_through bigint, first_held bigint, skipped jsonb)
+language sql stable
+as $$
+    select
+        s.epoch, s.origin, s.watermark, (select min(h.index) from relaybox.held h where h.sender_id = s.sender_id),
+        coalesce((select jsonb_agg(jsonb_build_array(lower(r), upper(r) - 1) order by lower(r)) from unnest(s.skipped) r), '[]')
+    from relaybox.stream t
+    join relaybox.sender_state s on s.stream_id = t.stream_id
+    where t.stream = stream_name and s.sender = sender_
+    order by s.epoch desc limit 1
+$$;

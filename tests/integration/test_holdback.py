@@ -1,0 +1,206 @@
+"""`relaybox holdback` and `relaybox skip`: who waits for what, and going on without it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import pytest
+
+from tests.cli import Run, invoke
+from tests.integration.test_g6_chosen_order import declare, reasons, send_numbered, stream
+from tests.services import break_service
+from tests.world import World
+
+SENDER_KEYS = {
+    "sender", "epoch", "origin", "delivered_through", "missing", "held_count", "first_held_index", "held_since", "stalled_after",
+    "stalled_reason", "waiting_count", "causes", "repairs",
+}  # fmt: skip
+
+
+@pytest.fixture
+def fifo(world: World) -> World:
+    world.change_route(order="fifo")
+    declare(world, "a", "b")
+    return world
+
+
+@pytest.fixture
+def causal(world: World) -> World:
+    world.change_route(order="causal")
+    declare(world, "a", "b")
+    return world
+
+
+def send_caused(world: World, sender: str, index: int, clock: dict[str, Any]) -> None:
+    world.query(
+        "airline",
+        "insert into relaybox.outbox (topic, sender, epoch, index, payload, clock) values ('flights', %s, 1, %s, %s, %s)",
+        *(sender, index, f"{sender}{index}", json.dumps(clock)),
+    )
+
+
+def held(store: str) -> list[dict[str, Any]]:
+    answer = invoke("holdback", "flights", "--json")
+    assert answer.exit_code == 0, answer.stderr
+    (one,) = (one for one in answer.document["stores"] if one["store"] == store)
+    return list(one["senders"])
+
+
+def skip(*arguments: str, reason: str = "lost by hand", exit_code: int = 0) -> Run:
+    done = invoke("skip", "flights", *arguments, "--reason", reason)
+    assert done.exit_code == exit_code, done.stderr
+    return done
+
+
+def skipped(world: World, store: str = "hub") -> list[tuple[Any, ...]]:
+    return world.query(store, "select sender, epoch, first_index, last_index, reason from relaybox.skip order by skip_id")
+
+
+def test_nothing_waits_in_a_route_without_disorder(world: World) -> None:
+    world.send("one")
+    world.transfer_all()
+    assert [store["senders"] for store in invoke("holdback", "--json").document["stores"]] == [[], []]
+    assert invoke("holdback").stdout.splitlines() == [
+        "hub stream flights, order none: nothing waits",
+        "analytics stream flights, order none: nothing waits",
+    ]
+
+
+def test_a_gap_is_named_with_who_waits_since_when_and_the_command_that_gives_it_up(fifo: World) -> None:
+    send_numbered(fifo, "a", 1, 4, 5, 9)
+    send_numbered(fifo, "b", 1)
+    fifo.transfer()
+    (waits,) = held("hub")
+    assert set(waits) == SENDER_KEYS
+    assert (waits["sender"], waits["epoch"], waits["origin"], waits["delivered_through"]) == ("a", 1, "airline", 1)
+    assert (waits["missing"], waits["held_count"], waits["first_held_index"]) == (
+        [{"first_index": 2, "last_index": 3}, {"first_index": 6, "last_index": 8}],
+        3,
+        4,
+    )
+    assert waits["held_since"] == fifo.value("hub", "select min(held_at) from relaybox.held").isoformat()
+    assert waits["repairs"] == ['relaybox skip flights a --reason "..."']
+    assert held("analytics") == []
+    shown = invoke("holdback", "flights").stdout
+    assert "a misses index 2 to 3, 6 to 8" in shown
+    assert 'relaybox skip flights a --reason "..."' in shown
+
+
+def test_a_stalled_sender_is_named_with_its_reason_and_what_waits_in_the_log(fifo: World) -> None:
+    fifo.change_route(order="fifo", limits={"holdback_rows": 3})
+    send_numbered(fifo, "a", 2, 3, 4)
+    fifo.transfer()
+    send_numbered(fifo, "a", 6, 5)
+    fifo.transfer()
+    (waits,) = held("hub")
+    assert (waits["stalled_reason"], waits["stalled_after"], waits["waiting_count"], waits["held_count"]) == (
+        "holdback_full",
+        3,
+        2,
+        3,
+    )
+    assert waits["missing"] == [{"first_index": 1, "last_index": 1}]
+    assert (
+        "stalled: holdback_full; what comes after position 3 waits in the log, 2 messages until now" in invoke("holdback").stdout
+    )
+
+
+def test_the_printed_command_gives_the_gap_up_at_every_store_once(fifo: World) -> None:
+    send_numbered(fifo, "a", 1, 4)
+    fifo.transfer_all()
+    command = held("hub")[0]["repairs"][0].replace("...", "pump replaced")
+    first = invoke(*shlex.split(command)[1:])
+    assert first.stdout.splitlines() == [
+        "hub: indexes 2 to 3 of a, epoch 1, given up; 1 messages released",
+        "analytics: indexes 2 to 3 of a, epoch 1, given up; 1 messages released",
+    ]
+    assert stream(fifo) == stream(fifo, "analytics") == ["a1", "a4"]
+    assert skipped(fifo) == skipped(fifo, "analytics") == [("a", 1, 2, 3, "pump replaced")]
+    assert "with relaybox" in fifo.value("hub", "select skipped_by from relaybox.skip")
+    again = invoke(*shlex.split(command)[1:])
+    assert again.exit_code == 0
+    assert again.stdout.splitlines() == [
+        f"{store}: nothing skipped; no such gap: delivered through index 4, none held" for store in ("hub", "analytics")
+    ]
+    assert skipped(fifo) == [("a", 1, 2, 3, "pump replaced")]
+
+
+def test_a_gap_that_an_earlier_store_fills_is_on_its_way_and_can_not_be_skipped(fifo: World) -> None:
+    send_numbered(fifo, "a", 1, 3)
+    fifo.transfer_all()
+    send_numbered(fifo, "a", 2)
+    fifo.transfer()
+    for arguments in (["a"], ["a", "--store", "analytics"], ["a", "--through", "2", "--store", "analytics"]):
+        assert "analytics: nothing skipped; no such gap: index 2, which hub has, is on its way" in skip(*arguments).stdout
+    fifo.transfer_all()
+    assert stream(fifo) == stream(fifo, "analytics") == ["a1", "a2", "a3"]
+
+
+def test_a_store_that_lags_gives_up_no_more_than_the_one_before_it(fifo: World) -> None:
+    send_numbered(fifo, "a", 1, 9)
+    fifo.transfer_all()
+    send_numbered(fifo, "a", 5)
+    fifo.transfer()
+    assert "indexes 2 to 4" in skip("a").stdout
+    assert skipped(fifo) == skipped(fifo, "analytics") == [("a", 1, 2, 4, "lost by hand")]
+    fifo.transfer_all()
+    skip("a")
+    fifo.transfer_all()
+    assert stream(fifo) == stream(fifo, "analytics") == ["a1", "a5", "a9"]
+
+
+def test_a_skip_through_an_index_stops_there_and_may_not_reach_over_what_is_held(fifo: World) -> None:
+    send_numbered(fifo, "a", 1, 5)
+    fifo.transfer_all()
+    assert "5 is no gap" not in skip("a", "--through", "3", "--store", "hub").stdout
+    assert (stream(fifo), skipped(fifo)) == (["a1"], [("a", 1, 2, 3, "lost by hand")])
+    refused = skip("a", "--through", "5", exit_code=5)
+    assert "4 to 5 is no gap; delivered through index 3, the first held one is 5" in refused.stderr
+    send_numbered(fifo, "a", 2, 4)
+    fifo.transfer_all()
+    assert stream(fifo) == ["a1", "a4", "a5"]
+    assert stream(fifo, "analytics") == ["a1", "a2"], "nobody gave up 2 there; 3 is still missing"
+    assert reasons(fifo) == [(3, "index_skipped")]
+
+
+def test_what_can_not_be_skipped_is_refused_with_the_reason(fifo: World) -> None:
+    send_numbered(fifo, "a", 1)
+    fifo.transfer_all()
+    assert "nothing with an index of its own has come from sender nobody" in skip("nobody", exit_code=5).stderr
+    assert "a gap is given up with a reason" in skip("a", reason=" ", exit_code=2).stderr
+    assert "is not delivered in store airline; it is in hub, analytics" in skip("a", "--store", "airline", exit_code=2).stderr
+
+
+def test_a_message_that_waits_for_its_cause_names_it_and_a_skip_of_the_cause_releases_it(causal: World) -> None:
+    send_caused(causal, "a", 1, {"b": 2})
+    send_numbered(causal, "b", 1)
+    causal.transfer()
+    (waits,) = held("hub")
+    (cause,) = waits["causes"]
+    assert waits["missing"] == []
+    assert (cause["sender"], cause["first_index"], cause["last_index"], cause["delivered_through"]) == ("b", 2, 2, 1)
+    assert waits["repairs"] == ['relaybox skip flights b --through 2 --reason "..."']
+    assert "a waits for b through index 2, epoch 1; delivered through 1" in invoke("holdback").stdout
+    assert "index 2 of b, epoch 1, given up; 1 messages released" in skip("b", "--through", "2").stdout
+    assert stream(causal) == ["b1", "a1"]
+
+
+def test_a_cause_of_a_sender_of_which_nothing_came_can_be_given_up(causal: World) -> None:
+    send_caused(causal, "a", 1, {"b": 1})
+    causal.transfer_all()
+    assert held("analytics")[0]["repairs"] == ['relaybox skip flights b --through 1 --reason "..."']
+    skip("b", "--through", "1")
+    assert stream(causal) == stream(causal, "analytics") == ["a1"]
+
+
+def test_a_store_that_does_not_answer_hides_no_other(fifo: World) -> None:
+    send_numbered(fifo, "a", 2)
+    fifo.transfer()
+    break_service("analytics", port="1")
+    answer = invoke("holdback", "--json")
+    assert answer.exit_code == 4
+    first, second = answer.document["stores"]
+    assert (first["senders"][0]["sender"], second["senders"]) == ("a", [])
+    assert "analytics" in second["error"]
