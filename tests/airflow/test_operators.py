@@ -24,7 +24,7 @@ from relaybox.airflow.retry_policy import DriverExitPolicy
 from relaybox.airflow.settle_operator import HopSettleOperator
 from relaybox.airflow.transfer_operator import HopTransferOperator
 from relaybox.airflow.watch_dag import build_watch_dag
-from relaybox.errors import StoreUnreachable
+from relaybox.errors import StoreBusy, StoreUnreachable
 from relaybox.local.clusters import find_free_port
 from relaybox.routes import Hop
 from relaybox.runners import BatchTooLarge, ThreadRunner
@@ -119,11 +119,19 @@ def test_an_empty_hop_is_skipped_without_spark(connected: World, spark_submit: S
     assert not spark_submit.was_called
 
 
-def test_a_retry_that_finds_nothing_left_succeeds(connected: World, spark_submit: SparkSubmit) -> None:
-    """The try before it moved everything and was killed before it could wake the next hop: this one does."""
+def test_a_retry_that_finds_nothing_left_succeeds(
+    connected: World, spark_submit: SparkSubmit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The try before it moved everything and was killed before it could deliver it and wake the next hop: this one does."""
     connected.send("one", "two")
-    connected.transfer()
+    with monkeypatch.context() as patch:
+        patch.setenv("RELAYBOX_ENVIRONMENT", "test")
+        patch.setenv("RELAYBOX_FAILPOINTS_DIRECTORY", str(connected.path.parent))
+        patch.setenv("RELAYBOX_FAILPOINTS", "deliver.begin=raise 40001")
+        with pytest.raises(StoreBusy):
+            connected.transfer()
     numbers, events = transfer(connected, connected.first_hop, try_number=2)
+    assert connected.value("hub", "select last_place from relaybox.stream") == 2
     assert numbers == {"batch": 1, "position": 2}
     assert events[log_asset(connected.first_hop)].extra == numbers
     assert not spark_submit.was_called

@@ -65,7 +65,8 @@ class HopTransferOperator(SparkSubmitOperator):
                 self._measure(before, state, time.monotonic() - started)
             elif context["ti"].try_number == 1 or state.batch == 0:
                 raise AirflowSkipException(f"hop {self.hop.name}: nothing to move")
-            # else an earlier try moved it all and could not say so: this one wakes the next hop
+            else:  # an earlier try moved it all and could not say so: this one delivers what that one published, and wakes the next hop
+                self._run_threads(context, linger_seconds=0.0)
             return self._announce(context, state)
 
     def _measure(self, before: HopState, after: HopState, seconds: float) -> None:
@@ -86,7 +87,7 @@ class HopTransferOperator(SparkSubmitOperator):
         emit("runner_chosen", hop=self.hop.name, runner=runner, waiting=waiting_count)
         if runner == "threads":
             try:
-                self._run_threads(context)
+                self._run_threads(context, linger_seconds=self.hop.limits.linger_seconds)
             except BatchTooLarge as left:
                 emit("runner_chosen", hop=self.hop.name, runner="spark", reason=left)
             else:
@@ -98,13 +99,13 @@ class HopTransferOperator(SparkSubmitOperator):
             return self.hop.runner
         return "spark" if waiting_count >= self.hop.limits.spark_from_rows else "threads"
 
-    def _run_threads(self, context: Context) -> None:
+    def _run_threads(self, context: Context, *, linger_seconds: float) -> None:
         """Raises BatchTooLarge when, while it lingers, a batch comes that Spark is to move."""
         transfer_hop(
             self.hop,
             ThreadRunner(below_rows=self.hop.limits.spark_from_rows if self.hop.runner == "auto" else None),
             recorded_by=f"{context['ti'].dag_id} {context['ti'].run_id}",
-            linger_seconds=self.hop.limits.linger_seconds,
+            linger_seconds=linger_seconds,
             linger_at_most_seconds=LINGER_AT_MOST_SECONDS,
         )
 

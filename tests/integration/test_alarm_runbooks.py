@@ -1,0 +1,214 @@
+"""The runbooks of alarms are true: the fault raises the alarm's metric, the commands run as written, and then it is over."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import psycopg2
+import pytest
+import yaml
+
+from relaybox import errors
+from relaybox.local.clusters import postgres_binaries
+from relaybox.metrics import collect, read_signals
+from relaybox.runners import BatchTooLarge, ThreadRunner
+from relaybox.status import read_status
+from relaybox.transfer import transfer_hop
+from tests.faults.runbooks import RUNBOOKS, read_blocks, run_blocks
+from tests.streams import STORE, deliver
+from tests.world import STORES, World, wait_until
+
+ALARMS = yaml.safe_load((Path(__file__).parents[2] / "docs/alerts.yml").read_text(encoding="utf-8"))["groups"][0]["rules"]
+
+
+def worst(world: World, metric: str, **labels: str) -> float:
+    """The largest sample of a metric with these labels; 0 if there is none."""
+    routes = world.routes
+    samples = collect(read_status(routes), read_signals(routes))
+    return max((float(s.value) for s in samples if s.metric == metric and labels.items() <= s.labels.items()), default=0.0)
+
+
+def age(world: World, watermark: str) -> float:
+    return worst(world, "relaybox_watermark_age_seconds", watermark=watermark)
+
+
+def follow(world: World, runbook: str, *, between: Mapping[int, Callable[[], object]] | None = None, **variables: str) -> str:
+    """Runs the runbook's blocks; what its reader does elsewhere is done before the block of that number. Returns the last output."""
+    steps: Iterator[str] = run_blocks(runbook, variables=variables, binaries=postgres_binaries(), directory=world.path.parent)
+    output = ""
+    for number in range(1, len(read_blocks(runbook)) + 1):
+        if between and number in between:
+            between[number]()
+        output = next(steps)
+    return output
+
+
+def change_port(world: World, store: str, port: str) -> str:
+    """Of a store in the service file; returns the one before."""
+    services = world.path.parent / "services.conf"
+    before, section, after = services.read_text().partition(f"[{store}]")
+    (found,) = re.findall(r"port=(\d+)", after)[:1]
+    services.write_text(before + section + re.sub(r"port=\d+", f"port={port}", after, count=1))
+    return str(found)
+
+
+def test_every_alarm_has_a_runbook_that_is_run_here_or_with_the_faults() -> None:
+    """A page without a test would be a guess."""
+    tests = "".join(
+        path.read_text(encoding="utf-8") for path in (Path(__file__), Path(__file__).parents[1] / "faults/test_runbooks.py")
+    )
+    named = {Path(alarm["annotations"]["runbook"]).stem for alarm in ALARMS}
+    assert {name for name in named if f'"{name}"' not in tests} == set()
+    assert named <= {path.stem for path in RUNBOOKS.glob("*.md")}
+
+
+def test_a_store_that_is_down(world: World) -> None:
+    world.send("one")
+    port = change_port(world, "hub", "1")
+    assert worst(world, "relaybox_hop_error", error="StoreUnreachable") == 1
+    said = follow(world, "store-down", between={2: lambda: change_port(world, "hub", port)})
+    assert 'relaybox_store_up{store="hub"} 1' in said
+    assert world.payloads() == ["one"]
+
+
+def test_a_late_hop(world: World) -> None:
+    world.change_route(limits={"target_lag_seconds": 1})
+    world.send("one")
+    wait_until(lambda: worst(world, "relaybox_hop_lag_seconds") > 1, "the target is missed")
+    said = follow(world, "late-hop")
+    assert 'relaybox_hop_lag_seconds{hop="flights/1",route="flights"} 0\n' in said
+    assert 'relaybox_hop_target_lag_seconds{hop="flights/1",route="flights"} 1\n' in said
+
+
+def test_a_stopped_hop(world: World) -> None:
+    world.send("one")
+    assert age(world, "sent") > 0
+    follow(world, "stopped-hop")
+    assert world.payloads() == ["one"]
+
+
+def test_an_unfinished_batch(world: World) -> None:
+    world.send("one")
+    with pytest.raises(BatchTooLarge):
+        transfer_hop(world.first_hop, ThreadRunner(below_rows=1), recorded_by="a driver that died")
+    assert age(world, "received") > 0
+    follow(world, "unfinished-batch")
+    assert age(world, "received") == 0
+    assert world.payloads() == ["one"]
+
+
+def test_missing_confirmations(world: World) -> None:
+    world.send("one")
+    world.transfer_all()
+    assert age(world, "settled") > 0
+    follow(world, "missing-confirmations")
+    assert age(world, "settled") == 0
+
+
+def test_an_undecided_batch(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.send("one")
+    with monkeypatch.context() as patch:
+        patch.setenv("RELAYBOX_ENVIRONMENT", "test")
+        patch.setenv("RELAYBOX_FAILPOINTS_DIRECTORY", str(world.path.parent))
+        patch.setenv("RELAYBOX_FAILPOINTS", "deliver.begin=raise 40001")
+        with pytest.raises(errors.StoreBusy):
+            world.transfer()
+    assert age(world, "delivered") > 0
+    follow(world, "undecided-batch")
+    assert age(world, "delivered") == 0
+    assert world.value(STORE, "select last_place from relaybox.stream") == 1
+
+
+def test_a_gap_of_a_sender(world: World) -> None:
+    world.change_route(order="fifo")
+    world.query("airline", "select relaybox.declare_sender('UA', 'gapless')")
+    for index in (1, 3):
+        world.query(
+            "airline",
+            "insert into relaybox.outbox (topic, sender, epoch, index, payload) values ('flights', 'UA', 1, %s, %s)",
+            index,
+            f"m{index}",
+        )
+    world.transfer()
+    assert worst(world, "relaybox_stream_held_messages") == 1
+    assert age(world, "sender") > 0
+    follow(world, "sender-gap")
+    assert age(world, "sender") == 0
+    assert world.value(STORE, "select last_place from relaybox.stream") == 2
+
+
+def test_a_stopped_consumer(world: World) -> None:
+    deliver(world, 2)
+    world.query(STORE, "select relaybox.subscribe('billing', 'flights')")
+    assert age(world, "acknowledged") > 0
+    follow(world, "stopped-consumer")
+    assert age(world, "acknowledged") == 0
+
+
+def test_dead_letters(world: World) -> None:
+    deliver(world, 2)
+    world.query(STORE, "select relaybox.subscribe('billing', 'flights', nack_limit => 1)")
+    world.query(STORE, "select * from relaybox.fetch('billing', 1, worker => 'a')")
+    world.query(STORE, "select relaybox.nack('billing', 1, 'no such customer', worker => 'a')")
+    assert worst(world, "relaybox_dead_letters") == 1
+
+    def consume() -> None:
+        fetched = world.query(STORE, "select place, payload from relaybox.fetch('billing', 1, worker => 'a')")
+        assert fetched == [(1, "m1")]
+        world.query(STORE, "select relaybox.ack('billing', 1, worker => 'a')")
+
+    said = follow(world, "dead-letters", between={3: consume})
+    assert said.strip().endswith(" 0")
+
+
+def test_an_open_transaction(world: World) -> None:
+    with world.session() as forgotten, forgotten.cursor() as cursor:
+        cursor.execute("insert into relaybox.outbox (topic, sender, payload) values ('flights', 'UA', 'x')")
+        assert worst(world, "relaybox_store_oldest_transaction_seconds", store="airline") > 0
+        follow(world, "open-transaction", OPEN_FOR="0 seconds")
+        with pytest.raises(psycopg2.OperationalError):
+            cursor.execute("select 1")
+
+
+def test_lost_messages(world: World) -> None:
+    world.send("one")
+    world.transfer()
+    world.send("two")
+    world.transfer()
+    for table in ("arrival", "log"):
+        world.query("hub", f"delete from relaybox.{table} where {'batch' if table == 'arrival' else 'position'} = 1")
+    assert 0 < worst(world, "relaybox_hop_reliability", hop="flights/1") < 1
+
+    def rename_route() -> None:
+        route = {"topics": ["flights"], "path": list(STORES)}
+        world.path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": {"flights-2": route}}))
+
+    follow(world, "loss-or-duplicates", between={2: rename_route})
+    assert worst(world, "relaybox_hop_reliability", hop="flights/1") == 0  # it is measured no more
+    assert worst(world, "relaybox_hop_reliability", hop="flights-2/1") == 1
+
+
+def test_an_unrouted_topic(world: World) -> None:
+    world.send("one", topic="refunds")
+    assert worst(world, "relaybox_unrouted_messages", topic="refunds") == 1
+
+    def add_route() -> None:
+        document = yaml.safe_load(world.path.read_text())
+        document["routes"]["refunds"] = {"topics": ["refunds"], "path": ["airline", "hub"]}
+        world.path.write_text(yaml.safe_dump(document))
+
+    follow(world, "unrouted-topic", between={2: add_route})
+    assert worst(world, "relaybox_hop_lag_messages", hop="refunds/1") == 1
+
+
+def test_a_growing_store(world: World) -> None:
+    assert 'part="ledgers"' in next(
+        run_blocks("growing-store", variables={}, binaries=postgres_binaries(), directory=world.path.parent)
+    )
+    assert "relaybox_hop_unsettled_messages" in follow(world, "growing-store")
+
+
+def test_missing_metrics(world: World) -> None:
+    assert "airline" in follow(world, "metrics-missing")
