@@ -7,6 +7,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from relaybox.errors import UnknownMessage
+from relaybox.message_search import find_messages, require_messages
 from tests.breaking import copy_first_slices, transfer_until
 from tests.cli import invoke
 from tests.services import add_route
@@ -174,3 +176,21 @@ def test_a_message_that_is_not_visible_is_unknown(world: World, sent: str) -> No
     assert (unknown.exit_code, unknown.stdout) == (5, "")
     assert f"message {message_id}: no committed message has this id in the outbox of airline" in unknown.stderr
     assert "visible once its transaction has committed" in unknown.stderr
+
+
+def test_a_message_is_found_by_its_sender_and_position(world: World) -> None:
+    """A sender that gives no index has the position in the first log as one."""
+    world.send("a", "b", "c")
+    world.transfer()
+    (expected,) = world.query("hub", "select message_id from relaybox.log where position = 2")
+    assert [str(found) for found in find_messages([world.route], "UA", 2)] == [str(expected[0])]
+    assert find_messages([world.route], "DL", 2) == ()
+    with pytest.raises(UnknownMessage, match="no message of sender UA with index 9"):
+        require_messages([world.route], "UA", 9)
+
+
+def test_a_waiting_message_is_found_by_its_own_index(world: World) -> None:
+    """Before any hop has moved it."""
+    query = "insert into relaybox.outbox (topic, sender, index, payload) values ('flights', 'meter', 7, 'x') returning message_id"
+    message_id = world.value("airline", query)
+    assert [str(found) for found in find_messages([world.route], "meter", 7)] == [str(message_id)]

@@ -1,0 +1,136 @@
+"""Who holds messages up inside one store: transactions that have not ended, and sessions that others wait for. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg2.extras import NamedTupleCursor
+
+QUERY_CHARACTERS = 400
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A transaction that has not ended.
+
+    Attributes:
+        pid: of its backend; None: prepared (two-phase), it has no backend.
+        who: its role, and its application or the id it was prepared under.
+        state: as pg_stat_activity says: `idle in transaction`, `active` ...; or `prepared`.
+        began_at, age_seconds: of the transaction, by the store's clock.
+        query: the newest statement's beginning; holds what applications put into it, so it is shown to operators only.
+    """
+
+    pid: int | None
+    who: str
+    state: str
+    began_at: datetime
+    age_seconds: float
+    query: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A session of a hop that waits for a lock, and who has it."""
+
+    session: str
+    holders: tuple[Holder, ...]
+
+
+@dataclass(frozen=True)
+class StoreHolders:
+    """What one store answered.
+
+    Attributes:
+        senders: transactions that have written to the outbox and not ended, oldest first.
+        waits: sessions of Relaybox that wait for a lock.
+        standby_waits: how many sessions of the store have their COMMIT wait for a synchronous standby; the oldest of them since when.
+    """
+
+    senders: tuple[Holder, ...]
+    waits: tuple[Wait, ...]
+    standby_waits: int
+    standby_waits_since: datetime | None
+
+
+def read_holders(connection: Any, *, open_for_seconds: float) -> StoreHolders:
+    """Asks a store, in the caller's transaction.
+
+    Args:
+        connection: a session of a role that may see the others (`pg_read_all_stats`), else their statements are hidden.
+        open_for_seconds: what lasts for less is no news.
+    """
+    asked = {"seconds": open_for_seconds, "characters": QUERY_CHARACTERS}
+    with connection.cursor(cursor_factory=NamedTupleCursor) as cursor:
+        cursor.execute(_SENDERS, asked)
+        senders = tuple(_holder(row) for row in cursor.fetchall())
+        cursor.execute(_WAITS, asked)
+        waits = tuple(_waits(cursor.fetchall()))
+        cursor.execute(_STANDBY_WAITS, asked)
+        return StoreHolders(senders, waits, *cursor.fetchone())
+
+
+# An insert locks the outbox in ROW EXCLUSIVE until its transaction ends; a prepared one keeps its locks without a backend.
+_SENDERS = """
+    select
+        a.pid, concat_ws(' ', a.usename, nullif(a.application_name, '')) as who,
+        coalesce(a.state, 'unknown') as state, a.xact_start as began_at,
+        extract(epoch from clock_timestamp() - a.xact_start)::double precision as age_seconds, left(a.query, %(characters)s) as query
+    from pg_stat_activity a
+    where a.datname = current_database() and a.xact_start <= clock_timestamp() - make_interval(secs => %(seconds)s)
+        and exists (
+            select from pg_locks l
+            where l.pid = a.pid and l.relation = 'relaybox.outbox'::regclass and l.mode = 'RowExclusiveLock' and l.granted
+                and l.database = (select d.oid from pg_database d where d.datname = current_database())
+        )
+    union all
+    select null, concat_ws(' ', p.owner, p.gid), 'prepared', p.prepared,
+        extract(epoch from clock_timestamp() - p.prepared)::double precision, 'prepare transaction'
+    from pg_prepared_xacts p
+    where p.database = current_database() and p.prepared <= clock_timestamp() - make_interval(secs => %(seconds)s)
+        and exists (
+            select from pg_locks x
+            join pg_locks l on l.virtualtransaction = x.virtualtransaction and l.pid is null
+            where x.locktype = 'transactionid' and x.transactionid = p.transaction and x.pid is null
+                and l.relation = 'relaybox.outbox'::regclass and l.mode = 'RowExclusiveLock'
+        )
+    order by began_at
+    limit 20
+"""
+
+_WAITS = """
+    select
+        w.pid as waiting_pid, w.application_name as session, a.pid,
+        concat_ws(' ', a.usename, nullif(a.application_name, '')) as who, coalesce(a.state, 'prepared') as state,
+        coalesce(a.xact_start, w.query_start) as began_at,
+        extract(epoch from clock_timestamp() - coalesce(a.xact_start, w.query_start))::double precision as age_seconds,
+        coalesce(left(a.query, %(characters)s), '') as query
+    from (
+        select s.*, unnest(pg_blocking_pids(s.pid)) as blocking_pid
+        from pg_stat_activity s
+        where s.datname = current_database() and s.application_name like 'relaybox %%' and s.wait_event_type = 'Lock'
+    ) w
+    left join pg_stat_activity a on a.pid = w.blocking_pid
+    order by w.pid, a.pid
+"""
+
+
+_STANDBY_WAITS = """
+    select count(*), min(a.query_start)
+    from pg_stat_activity a
+    where a.datname = current_database() and a.wait_event = 'SyncRep'
+        and a.query_start <= clock_timestamp() - make_interval(secs => %(seconds)s)
+"""
+
+
+def _holder(row: Any) -> Holder:
+    return Holder(row.pid, row.who, row.state, row.began_at, row.age_seconds, row.query)
+
+
+def _waits(rows: list[Any]) -> Iterator[Wait]:
+    sessions: dict[int, str] = {row.waiting_pid: row.session for row in rows}
+    for pid, session in sessions.items():
+        yield Wait(session, tuple(_holder(row) for row in rows if row.waiting_pid == pid))
