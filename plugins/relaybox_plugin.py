@@ -1,15 +1,33 @@
-"""Relaybox's one Airflow plugin.
+"""Relaybox's one Airflow plugin: the page, the tab of a DAG, and the link of a task to what it moved.
 
 Triggers, operators and policies need no registration: Airflow imports them by name. The plugin shows in every component that the
 library is there (Admin > Plugins), and gives one import error, there, if it is not.
 """
 
+from typing import Any
+
 from airflow.plugins_manager import AirflowPlugin
 
 import relaybox
+from relaybox.airflow.links import DAG_ROUTE, NAVIGATION_ROUTE, PREFIX, BatchesLink
+from relaybox.airflow.page.mounted import MountedPage
 
 
 class RelayboxPlugin(AirflowPlugin):
     """Listed by its name."""
 
     name = relaybox.__name__
+    fastapi_apps: list[Any] = [{"app": MountedPage(), "url_prefix": PREFIX, "name": relaybox.__name__}]
+    external_views: list[Any] = [
+        {
+            "name": "Relaybox",
+            "href": f"{PREFIX}/map",
+            "destination": "nav",
+            "nav_top_level": True,
+            "url_route": NAVIGATION_ROUTE,
+            "icon": f"{PREFIX}/static/icon.svg",
+            "icon_dark_mode": f"{PREFIX}/static/icon-dark.svg",
+        },
+        {"name": "Relaybox", "href": f"{PREFIX}/of-dag?dag={{DAG_ID}}", "destination": "dag", "url_route": DAG_ROUTE},
+    ]
+    operator_extra_links: list[Any] = [BatchesLink()]

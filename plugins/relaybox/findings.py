@@ -196,8 +196,24 @@ def _hop_findings(routes: Routes, status: Status, hop: HopStatus, holders: Mappi
             run_helps=True,
             next_step="Run the hop now. If that ends at once: is its DAG paused, do scheduler and triggerer run?",
         )
+    elif hop.lag_seconds is not None and hop.lag_seconds > hop.hop.limits.target_lag_seconds:
+        yield _late(routes, status, hop, hop.lag_seconds)
     if finding := _unsettled(status, hop):
         yield finding
+
+
+def _late(routes: Routes, status: Status, hop: HopStatus, lag_seconds: float) -> Finding:
+    return Finding(
+        kind="late",
+        severity=Severity.HELD,
+        hop=hop.hop.name,
+        store=hop.hop.source.name,
+        since=status.measured_at - timedelta(seconds=lag_seconds - hop.hop.limits.target_lag_seconds),
+        what=f"Messages of hop {hop.hop.name} wait for longer than its target of {hop.hop.limits.target_lag_seconds} s.",
+        affected=_downstream(routes, hop.hop),
+        message_count=hop.lag_messages,
+        next_step="The page of the hop says when the backlog will be gone, and whether it moves at all.",
+    )
 
 
 def _history_lost(routes: Routes, hop: HopStatus) -> Finding:

@@ -19,7 +19,7 @@ class Runbook:
 
 def runbooks_directory() -> Path:
     """`docs/runbooks` of the checkout, or the copy inside the installed wheel."""
-    packaged = Path(str(resources.files("relaybox"))) / "runbooks"
+    packaged = Path(str(resources.files("relaybox"))) / "runbook_pages"
     return packaged if packaged.is_dir() else Path(__file__).resolve().parents[2] / "docs" / "runbooks"
 
 

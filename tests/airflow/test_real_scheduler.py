@@ -21,6 +21,7 @@ from relaybox.local.processes import is_alive, wait_until_gone
 from relaybox.reliability import PERFECT
 from relaybox.verification import verify_route
 from tests.airflow.conftest import REPOSITORY
+from tests.airflow.page_browser import page_browser
 from tests.airflow.system import ARRIVE_SECONDS, ProcessSampler, SparkDriver, System, driver_jvms, is_driver, running_system
 from tests.world import wait_until
 
@@ -118,6 +119,75 @@ def test_the_ui_shows_the_hops_their_order_and_the_assets_between(moved: System,
         page.screenshot(path=picture)
         browser.close()
     assert picture.stat().st_size > 20_000
+
+
+def test_the_relaybox_page_leads_through_map_hop_stuck_and_where(moved: System, tmp_path: Path) -> None:
+    """As the engineer on call: a paused hop is explained, repaired by the button that is named, and its message found."""
+    world, dag_id = moved.world, "relaybox_transfer__flights_1"
+    with page_browser(moved.airflow.url, tmp_path) as browser, world.session() as producer:
+        browser.open("/plugin/relaybox")
+        browser.see("svg.map .card.ok", "flights/2")
+        browser.picture("page-map.png")
+
+        browser.frame.locator("svg.map a").filter(has_text="flights/1").click()
+        browser.see("h1", "Hop flights/1: airline → hub")
+        assert browser.frame.locator(".timeline .step.settled").count() == 3
+        assert browser.frame.locator(".chart .bar").count() >= 1
+        browser.picture("page-hop.png")
+        browser.press("Pause")
+        browser.see("#said", "Hop flights/1 is paused.")
+
+        with producer.cursor() as cursor:
+            cursor.execute(
+                "insert into relaybox.outbox (topic, sender, payload) values ('flights', 'DL', 'not yet') returning message_id"
+            )
+            (kept_back,) = cursor.fetchone()
+        world.send("page", sender="PAGE")
+        browser.go("What is stuck")
+        browser.see(
+            "article[data-kind=paused]", "The DAGs of hop flights/1 are paused: nobody starts it, with 1 message waiting."
+        )
+        open_transaction = browser.see("article[data-kind=open_transaction]", "One transaction has sent messages at airline")
+        assert str(producer.info.backend_pid) in open_transaction.inner_text()
+        assert "insert into relaybox.outbox" in open_transaction.inner_text()
+        browser.picture("page-stuck.png")
+        producer.commit()
+        browser.press("Unpause")
+        browser.see("#said", "Hop flights/1 is not paused any more.")
+        browser.see("nav", "Map")
+        browser.open("/plugin/relaybox/relaybox/hops/flights/1")
+        browser.press("Run now")
+        browser.see("#said", "of hop flights/1 is started.")
+        moved.wait_until_settled(FIRST_COUNT + 2)
+        browser.go("What is stuck")
+        browser.see("p.well", "Nothing is stuck.")
+
+        browser.go("Where is message X")
+        browser.frame.locator("input[name=message]").fill(str(kept_back))
+        browser.press("Find")
+        browser.see("section.trace td", f"flights/2: arrived at position {FIRST_COUNT // 1000},00")
+        browser.see("section.trace td", "flights/1: settled")
+        browser.picture("page-where.png")
+    moved.wait_until_quiet()
+    presses = moved.client.get("eventLogs", event="trigger_dag_run", dag_id=dag_id)["event_logs"]
+    assert len(presses) == 1
+
+
+def test_a_task_and_a_dag_lead_to_the_page_of_their_hop(moved: System, tmp_path: Path) -> None:
+    """In the dark theme, which the page takes from Airflow."""
+    task = next(task for task in moved.task_instances("relaybox_transfer__flights_2") if task["state"] == "success")
+    (link,) = moved.client.get(f"{_task_path(task)}/links").values()
+    batches = moved.world.query("hub", "select count(*) from relaybox.batch where hop = 'flights/2'")
+    with page_browser(moved.airflow.url, tmp_path, dark=True) as browser:
+        browser.open(link["Batches"])
+        browser.see("h2", f"moved by {task['dag_id']} {task['dag_run_id']}")
+        assert 1 <= browser.frame.locator(".timeline .step.published").count() <= batches[0][0]
+        assert browser.frame.locator("html[data-theme=dark]").count() == 1
+        browser.picture("page-dark.png")
+        browser.frame.locator("a[data-leave]").filter(has_text="confirm DAG").click()
+        browser.tab.wait_for_url("**/dags/relaybox_confirm__flights_2**")
+        browser.open("/dags/relaybox_confirm__flights_2/plugin/relaybox-hop")
+        browser.see("h1", "Hop flights/2: hub → analytics")
 
 
 def test_g3_a_killed_driver_is_retried_and_finishes_the_same_batch(moved: System) -> None:

@@ -86,6 +86,15 @@ def test_messages_that_nobody_moves_are_stuck_since_the_oldest(world: World, imp
     assert abs(finding.since - sent_at) < timedelta(seconds=5)
 
 
+def test_a_driven_hop_that_misses_its_target_is_late(world: World) -> None:
+    """A transfer runs, and does not keep up."""
+    world.change_route(limits={"target_lag_seconds": 1})
+    world.send("a")
+    with transfer_session(world, "airline"):
+        wait_until(lambda: "late" in found(world), "the target is missed")
+        assert (found(world)["late"].hop, found(world)["late"].message_count) == ("flights/1", 1)
+
+
 def test_a_batch_left_in_the_middle_names_its_missing_slices(world: World, impatient: None) -> None:
     world.change_route(limits={"batch_rows": 30, "slice_rows": 10})
     world.send_many(30)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relaybox.airflow.dag_factory import LOOK_CRON
+from relaybox.airflow.links import hop_page
 from relaybox.airflow.naming import WATCH_DAG_ID
 from relaybox.routes import Hop, Route, Routes
 
@@ -27,6 +28,7 @@ def transfer_doc(route: Route, hop: Hop) -> str:
 {route_drawing(route, hop, backwards=False)}
 
 Moves the messages of hop **{hop.name}** from {reads} to its log in **{destination}**: each exactly once, in order.
+How far it is, how fast, and what holds it up: [the page of the hop]({hop_page(hop)}).
 
 ### What it does
 
@@ -70,6 +72,7 @@ def confirm_doc(route: Route, hop: Hop) -> str:
 {route_drawing(route, hop, backwards=True)}
 
 Confirms hop **{hop.name}** back to **{source}**: asks {destination} how far messages are received and settled there, and records it.
+The cascade of each batch: [the page of the hop]({hop_page(hop)}).
 
 ### What it does
 

@@ -41,7 +41,7 @@ def service_file(stores: Iterable[Store]) -> Iterator[Path]:
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # held while this process lives; see _remove_leftovers
-            file.write(_text(sections))
+            file.write(service_file_text(sections))
             file.flush()
             with _environment(PGSERVICEFILE=str(path)):
                 yield path
@@ -49,7 +49,8 @@ def service_file(stores: Iterable[Store]) -> Iterator[Path]:
         shutil.rmtree(directory)
 
 
-def _text(sections: Mapping[str, Mapping[str, str]]) -> str:
+def service_file_text(sections: Mapping[str, Mapping[str, str]]) -> str:
+    """What libpq reads: a section per service."""
     lines: list[str] = []
     for service, parameters in sections.items():
         lines += [f"[{service}]", *(f"{name}={value}" for name, value in parameters.items()), ""]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from relaybox.airflow.assets import settled_asset
+from relaybox.airflow.links import BatchesLink
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.confirmations import settle_hop
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 class HopSettleOperator(BaseOperator):
     """Asks the hop's destination what is confirmed there, and records it at the source. Idempotent; never early."""
+
+    operator_extra_links = (BatchesLink(),)
 
     def __init__(self, *, route: Route, hop: Hop, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -15,6 +15,7 @@ from airflow.sdk.observability import stats
 from relaybox.airflow.assets import log_asset
 from relaybox.airflow.child_process import driver_environment
 from relaybox.airflow.hop_state import HopState, read_hop_state
+from relaybox.airflow.links import BatchesLink
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.driver_options import driver_java_options
@@ -41,6 +42,8 @@ class HopTransferOperator(SparkSubmitOperator):
     sees nothing of Airflow's environment, and dies with the task. Safe to run, kill, clear or run twice at any time: the protocol
     does not lean on Airflow.
     """
+
+    operator_extra_links = (BatchesLink(),)
 
     def __init__(self, *, hop: Hop, application: str, route_file: Path, **kwargs: Any) -> None:
         super().__init__(

@@ -1,0 +1,32 @@
+"""Ways from Airflow's own pages to Relaybox's: the address of a hop's page, and the link of a task to what it moved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from airflow.sdk import BaseOperatorLink
+
+if TYPE_CHECKING:
+    from relaybox.routes import Hop
+
+PREFIX = "/relaybox"
+"""Where the API server mounts the page."""
+
+NAVIGATION_ROUTE = "relaybox"
+DAG_ROUTE = "relaybox-hop"
+
+
+def hop_page(hop: Hop, *, run: str = "") -> str:
+    """The hop's page inside Airflow's frame; with a run `<dag id> <run id>`, the batches that it moved."""
+    moved_by = f"?moved_by={quote(run, safe='')}" if run else ""
+    return f"/plugin/{NAVIGATION_ROUTE}{PREFIX}/hops/{hop.name}{moved_by}"
+
+
+class BatchesLink(BaseOperatorLink):
+    """A button on a task instance: the batches that its run moved."""
+
+    name = "Batches"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        return hop_page(operator.hop, run=f"{ti_key.dag_id} {ti_key.run_id}")

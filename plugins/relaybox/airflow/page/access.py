@@ -1,0 +1,81 @@
+"""Who may see and do what: Airflow's login, and Airflow's own rights on the DAGs of a hop."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_view
+from airflow.configuration import conf
+from airflow.models.dag import DagModel
+from fastapi import Depends, HTTPException, Request, status
+
+from relaybox.airflow.naming import confirm_dag_id, transfer_dag_id
+from relaybox.routes import Hop
+
+SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
+
+may_see_the_page = requires_access_view(AccessView.PLUGINS)
+"""The dependency of every route: 401 without login, 403 for who may see no plugin's page."""
+
+
+def refuse_other_origins(request: Request) -> None:
+    """The other dependency of every route: only the page's own scripts, or a client that sends its token itself, may change anything.
+
+    Browsers add the cookie to what another site has them post; they also say where it came from, and no script can change that.
+    """
+    if request.method in SAFE_METHODS:
+        return
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    if site is not None:
+        own = site == "same-origin"
+    elif origin is not None:
+        own = urlsplit(origin).netloc in _own_hosts(request)
+    else:
+        own = "authorization" in request.headers
+    if not own:
+        raise HTTPException(status.HTTP_403_FORBIDDEN, "This request came from another site.")
+
+
+def _own_hosts(request: Request) -> set[str]:
+    return {request.headers.get("host", ""), urlsplit(conf.get("api", "base_url", fallback="")).netloc} - {""}
+
+
+class Rights:
+    """What the user of one request may see and do; asked of Airflow's auth manager, never kept."""
+
+    def __init__(self, user: BaseUser) -> None:
+        self._user = user
+
+    def may_read(self, hop: Hop) -> bool:
+        """Who may read the hop's DAG may read what it moved, though no message."""
+        return bool(get_auth_manager().is_authorized_dag(method="GET", details=_details(transfer_dag_id(hop)), user=self._user))
+
+    def may_run(self, hop: Hop) -> bool:
+        """Who may start a run of the hop's DAG; also sees what applications wrote into their statements."""
+        return bool(
+            get_auth_manager().is_authorized_dag(
+                method="POST", access_entity=DagAccessEntity.RUN, details=_details(transfer_dag_id(hop)), user=self._user
+            )
+        )
+
+    def may_pause(self, hop: Hop) -> bool:
+        return all(
+            get_auth_manager().is_authorized_dag(method="PUT", details=_details(dag_id), user=self._user)
+            for dag_id in (transfer_dag_id(hop), confirm_dag_id(hop))
+        )
+
+
+def _details(dag_id: str) -> DagDetails:
+    team = DagModel.get_team_name(dag_id) if conf.getboolean("core", "multi_team", fallback=False) else None
+    return DagDetails(id=dag_id, team_name=team)
+
+
+def _rights(user: GetUserDep) -> Rights:
+    return Rights(user)
+
+
+RightsDep = Annotated[Rights, Depends(_rights)]

@@ -1,0 +1,88 @@
+"""Airflow's own REST API, asked in the name of the user of a request.
+
+Buttons go through it, so that Airflow checks the rights, starts the run and writes its audit log as it does for its own buttons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import httpx
+from airflow.api_fastapi.auth.managers.base_auth_manager import COOKIE_NAME_JWT_TOKEN
+from fastapi import Depends, HTTPException, Request
+
+from relaybox.airflow.page.mounted import AIRFLOW
+
+TAG = "relaybox"
+
+
+class AirflowApi:
+    """The API of the Airflow that serves this request, called in this process: no network, no other credentials."""
+
+    def __init__(self, request: Request) -> None:
+        self._app = request.scope[AIRFLOW]
+        self._root = str(getattr(self._app, "root_path", "")).rstrip("/")
+        self._headers = _credentials(request)
+        self._base_url = f"http://{request.headers.get('host', 'localhost')}"
+
+    async def paused_dags(self) -> dict[str, bool]:
+        paused: dict[str, bool] = {}
+        while True:
+            page = await self._ask("GET", f"/dags?tags={TAG}&limit=100&offset={len(paused)}&order_by=dag_id&exclude_stale=true")
+            paused |= {dag["dag_id"]: bool(dag["is_paused"]) for dag in page["dags"]}
+            if not page["dags"] or len(paused) >= page["total_entries"]:
+                return paused
+
+    async def start_run(self, dag_id: str, note: str) -> str:
+        """Starts a run of a DAG; returns its id."""
+        run = await self._ask("POST", f"/dags/{quote(dag_id)}/dagRuns", {"logical_date": None, "note": note})
+        return str(run["dag_run_id"])
+
+    async def pause(self, dag_id: str, *, paused: bool) -> None:
+        await self._ask("PATCH", f"/dags/{quote(dag_id)}?update_mask=is_paused", {"is_paused": paused})
+
+    async def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        transport = httpx.ASGITransport(app=self._app)
+        async with httpx.AsyncClient(transport=transport, base_url=self._base_url, headers=self._headers) as client:
+            answer = await client.request(method, f"{self._root}/api/v2{path}", json=body)
+        if answer.is_success:
+            return answer.json()
+        raise HTTPException(
+            answer.status_code, _REFUSED.get(answer.status_code, "Airflow could not do it; its own log says why.")
+        )
+
+
+_REFUSED = {
+    401: "Not authenticated",
+    403: "Airflow does not allow you to do this.",
+    404: "Airflow does not know this DAG yet: its DAG processor has not read it.",
+}
+
+
+def _credentials(request: Request) -> dict[str, str]:
+    """What this request proved itself by, and nothing else of it."""
+    if authorization := request.headers.get("authorization"):
+        return {"authorization": authorization}
+    if token := request.cookies.get(COOKIE_NAME_JWT_TOKEN):
+        return {"authorization": f"Bearer {token}"}
+    return {}
+
+
+def _airflow_api(request: Request) -> AirflowApi:
+    return AirflowApi(request)
+
+
+AirflowApiDep = Annotated[AirflowApi, Depends(_airflow_api)]
+
+
+async def _paused_dags(airflow: AirflowApiDep) -> Mapping[str, bool]:
+    try:
+        return await airflow.paused_dags()
+    except HTTPException:
+        return {}  # the page shows the stores also while Airflow's database has a bad moment: whether a DAG is paused is unknown then
+
+
+PausedDags = Annotated[Mapping[str, bool], Depends(_paused_dags)]
+"""Whether each DAG of Relaybox that the user may see is paused; one that Airflow does not know is missing."""

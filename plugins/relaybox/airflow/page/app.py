@@ -1,0 +1,83 @@
+"""The page's app: every route behind Airflow's login, no route that changes anything open to another site."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from fastapi import Depends, FastAPI, Request, Response, status
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from relaybox import errors
+from relaybox.airflow.page.access import may_see_the_page, refuse_other_origins
+from relaybox.airflow.page.api import api
+from relaybox.airflow.page.gathered import Gathering
+from relaybox.airflow.page.html import error_page, pages
+from relaybox.findings import plain_words
+
+logger = logging.getLogger(__name__)
+
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'self'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""The page loads its own script and style and nothing else; only Airflow's pages may frame it."""
+
+
+def build_app() -> FastAPI:
+    """The whole app. It is mounted in Airflow's, whose auth manager it asks."""
+    app = FastAPI(
+        title="Relaybox",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        dependencies=[Depends(may_see_the_page), Depends(refuse_other_origins)],
+    )
+    app.state.gathering = Gathering()
+    app.include_router(api)
+    app.include_router(pages)
+    app.add_exception_handler(errors.RelayboxError, _say_in_plain_words)
+    app.add_exception_handler(HTTPException, _refuse)
+    app.middleware("http")(_add_headers)
+    return app
+
+
+async def _add_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
+    response = await call_next(request)
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+    return response
+
+
+async def _say_in_plain_words(request: Request, error: Exception) -> Response:
+    """What a store said stays in the API server's log: it may name hosts, files and statements."""
+    if isinstance(error, errors.UnknownMessage):
+        code, said = (
+            status.HTTP_404_NOT_FOUND,
+            "No committed message is found by this. A message of an open transaction is not there yet.",
+        )
+    else:
+        logger.warning("the Relaybox page could not answer %s: %s", request.url.path, error)
+        words = plain_words(error) if isinstance(error, errors.RelayboxError) else "it answered with an error"
+        code, said = status.HTTP_503_SERVICE_UNAVAILABLE, f"A store can't be asked: {words}."
+        if isinstance(error, errors.ConfigurationError):
+            said = "relaybox.yaml, or a connection of a store, is missing or wrong; the API server's log says what."
+    return _answer(request, said, code)
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101  # it is registered for these
+    return _answer(request, error.detail, error.status_code)
+
+
+def _answer(request: Request, said: str, code: int) -> Response:
+    """Programs get JSON, people a page."""
+    if request.headers.get("accept", "").startswith("text/html"):
+        return error_page(request, said, code)
+    return JSONResponse({"detail": said}, status_code=code)

@@ -1,0 +1,30 @@
+"""What the plugin mounts: an app that is built at its first request.
+
+Every component imports the plugin, tasks and triggers too; only the API server serves requests, and only it pays for the page.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+    from starlette.types import Receive, Scope, Send
+
+AIRFLOW = "relaybox.airflow"
+"""Where a request finds the app that the page is mounted in: through it, buttons speak to Airflow's own API."""
+
+
+class MountedPage:
+    """An ASGI app."""
+
+    @cached_property
+    def app(self) -> FastAPI:
+        """The page's app itself."""
+        from relaybox.airflow.page.app import build_app
+
+        return build_app()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app({**scope, AIRFLOW: scope["app"]}, receive, send)

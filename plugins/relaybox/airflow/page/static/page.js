@@ -1,0 +1,77 @@
+"use strict";
+// The theme is Airflow's; drawings are renewed in place; buttons post; links to Airflow's own pages leave the frame.
+
+const framed = window.parent !== window;
+const outer = framed ? window.parent.document : document;
+const live = document.getElementById("live");
+
+function followTheme() {
+  const classes = outer.documentElement.classList;
+  const known = classes.contains("dark") || classes.contains("light");
+  const dark = known ? classes.contains("dark") : window.matchMedia("(prefers-color-scheme: dark)").matches;
+  document.documentElement.dataset.theme = dark ? "dark" : "light";
+}
+
+function say(words, refused) {
+  const said = document.getElementById("said");
+  said.textContent = words;
+  said.classList.toggle("refused", refused);
+  said.hidden = false;
+}
+
+async function renew() {
+  const answer = await fetch(window.location.href, { headers: { Accept: "text/html" } });
+  if (!answer.ok) {
+    say(answer.status === 401 ? "Your login has ended: reload the page." : "The page could not be renewed.", true);
+    return;
+  }
+  const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
+  const opened = live.querySelector("details")?.open;
+  live.replaceChildren(...fresh.childNodes);
+  if (opened) live.querySelector("details")?.setAttribute("open", "");
+}
+
+async function post(button) {
+  button.disabled = true;
+  try {
+    const answer = await fetch(button.dataset.post, { method: "POST" });
+    const body = await answer.json().catch(() => ({}));
+    say(answer.ok ? body.said : String(body.detail ?? "It could not be done."), !answer.ok);
+    await renew();
+  } catch {
+    say("Airflow does not answer.", true);
+  } finally {
+    button.disabled = false;
+  }
+}
+
+function leave(address) {
+  // the frame may not navigate its parent; a link of the parent's own may
+  const link = outer.createElement("a");
+  link.href = address;
+  outer.body.append(link);
+  link.click();
+  link.remove();
+}
+
+document.addEventListener("click", (event) => {
+  const button = event.target.closest("button[data-post]");
+  if (button) {
+    post(button);
+    return;
+  }
+  const link = event.target.closest("a[data-leave]");
+  if (link && framed) {
+    event.preventDefault();
+    leave(link.getAttribute("href"));
+  }
+});
+
+followTheme();
+new MutationObserver(followTheme).observe(outer.documentElement, { attributes: true, attributeFilter: ["class"] });
+
+if (live.dataset.live) {
+  setInterval(() => {
+    if (!document.hidden) renew().catch(() => say("Airflow does not answer.", true));
+  }, Number(live.dataset.live) * 1000);
+}

@@ -1,0 +1,338 @@
+"""The Relaybox page: who may see and do what, what it shows, and what it keeps to itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from fastapi.testclient import TestClient
+
+from relaybox import findings
+from relaybox.airflow.page.app import HEADERS
+from relaybox.airflow.page.gathered import Gathering
+from tests.airflow.page_client import ORIGIN, PageServer, page_server, register_dags, token_of
+from tests.airflow.test_operators import change_connection
+from tests.breaking import copy_first_slices
+from tests.services import add_route
+from tests.world import World, insert
+
+PATH_VALUES = {"route": "flights", "number": "1", "name": None}
+"""What stands in a path; `name` differs by route."""
+
+NAMES = {"/runbooks/{name}": "lossy-failover", "/static/{name}": "page.js"}
+QUERIES = {"/of-dag": "?dag=relaybox_transfer__flights_1", "/api/where": "?sender=UA&index=1"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    with page_server(tmp_path_factory.mktemp("page")) as server:
+        yield server
+
+
+@pytest.fixture
+def page(server: PageServer, connected: World) -> PageServer:
+    """The page over this test's stores, which hold one message that has arrived at the last of them."""
+    server.page.state.gathering = Gathering()
+    connected.send("first")
+    connected.transfer_all()
+    connected.settle_all()
+    return server
+
+
+def every_route(app: FastAPI) -> list[tuple[str, str]]:
+    """Method and path of every route of the page, found by itself: one that is added is tested from then on."""
+    found = [(method, route) for route in app.routes if isinstance(route, APIRoute) for method in sorted(route.methods)]
+    assert len(found) == len([route for route in app.routes if isinstance(route, APIRoute)])
+    assert len(found) > 10
+    return [(method, _filled(route.path)) for method, route in found]
+
+
+def _filled(path: str) -> str:
+    for name in re.findall(r"{(\w+)}", path):
+        assert name in PATH_VALUES, f"{path}: say in PATH_VALUES what stands for {name}"
+    values = {**PATH_VALUES, "name": NAMES.get(path)}
+    return f"/relaybox{path.format(**values)}{QUERIES.get(path, '')}"
+
+
+def test_the_page_has_no_route_but_those_that_are_walked(page: PageServer) -> None:
+    """Nothing is mounted beside them, and FastAPI's own documentation is off."""
+    assert [route for route in page.page.routes if not isinstance(route, APIRoute)] == []
+    for path in ("/docs", "/redoc", "/openapi.json", "/", "/nothing"):
+        assert page.client("operator").get(f"/relaybox{path}").status_code == 404
+
+
+def test_every_route_needs_a_login(page: PageServer) -> None:
+    for method, path in every_route(page.page):
+        assert page.client(None).request(method, path).status_code == 401, path
+        assert page.client(None, authorization="Bearer nonsense").request(method, path).status_code == 403, path
+
+
+def test_every_route_needs_a_right(page: PageServer) -> None:
+    for method, path in every_route(page.page):
+        assert page.client("nobody").request(method, path).status_code == 403, path
+
+
+def test_a_viewer_reads_everything_and_changes_nothing(page: PageServer) -> None:
+    for method, path in every_route(page.page):
+        code = page.client("viewer").request(method, path).status_code
+        assert code in ((200, 303) if method == "GET" else (403,)), path
+
+
+FOREIGN = {
+    "cross-site": {"sec-fetch-site": "cross-site"},
+    "same-site": {"sec-fetch-site": "same-site"},
+    "forged origin": {"sec-fetch-site": "cross-site", "origin": ORIGIN},
+    "other origin": {"origin": "http://elsewhere.example"},
+    "null origin": {"origin": "null"},
+    "cookie alone": {},
+}
+
+
+def test_what_another_site_posts_is_refused(page: PageServer) -> None:
+    """With the cookie of somebody who may do it."""
+    writes = [(method, path) for method, path in every_route(page.page) if method != "GET"]
+    assert len(writes) >= 3
+    for case, headers in FOREIGN.items():
+        client = page.client("operator")
+        del client.headers["sec-fetch-site"]
+        client.headers.update(headers)
+        for method, path in writes:
+            answer = client.request(method, path)
+            assert (answer.status_code, answer.json()) == (403, {"detail": "This request came from another site."}), (case, path)
+
+
+def test_a_program_that_sends_its_token_itself_may_post(page: PageServer, connected: World) -> None:
+    """No browser adds an Authorization header on its own."""
+    register_dags(connected.path)
+    client = TestClient(page.app, headers={"authorization": f"Bearer {token_of('oncall')}"})
+    assert client.post("/relaybox/api/hops/flights/1/pause").status_code == 200
+    assert client.post("/relaybox/api/hops/flights/1/unpause", headers={"origin": ORIGIN}).status_code == 200
+
+
+def test_every_answer_says_what_a_browser_may_do_with_it(page: PageServer) -> None:
+    """Also a refusal."""
+    for user in (None, "nobody", "viewer"):
+        for method, path in every_route(page.page):
+            answer = page.client(user).request(method, path)
+            assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS, path
+
+
+def test_run_now_starts_a_run_that_airflow_audits(page: PageServer, connected: World) -> None:
+    """By the name of who pressed it."""
+    register_dags(connected.path)
+    client = page.client("oncall")
+    answer = client.post("/relaybox/api/hops/flights/2/run")
+    assert answer.status_code == 201
+    run = client.get(f"/api/v2/dags/relaybox_transfer__flights_2/dagRuns/{answer.json()['run_id']}").json()
+    assert (run["run_type"], run["triggering_user_name"]) == ("manual", "oncall")
+    assert run["note"] == "Run now, from the page of hop flights/2"
+    events = page.client("operator").get("/api/v2/eventLogs?event=trigger_dag_run&order_by=-event_log_id").json()["event_logs"]
+    assert (events[0]["dag_id"], events[0]["owner"]) == ("relaybox_transfer__flights_2", "oncall")
+
+
+def test_pause_stops_both_dags_of_a_hop_and_unpause_starts_them(page: PageServer, connected: World) -> None:
+    register_dags(connected.path)
+    client = page.client("oncall")
+
+    def paused() -> dict[str, bool]:
+        dags = client.get("/api/v2/dags?dag_id_pattern=flights_1").json()["dags"]
+        return {dag["dag_id"]: dag["is_paused"] for dag in dags}
+
+    assert client.post("/relaybox/api/hops/flights/1/pause").json()["said"] == "Hop flights/1 is paused."
+    assert paused() == {"relaybox_transfer__flights_1": True, "relaybox_confirm__flights_1": True}
+    connected.send("waits")
+    shown = client.get("/relaybox/stuck").text
+    assert "The DAGs of hop flights/1 are paused: nobody starts it, with 1 message waiting." in shown
+    assert 'data-post="/relaybox/api/hops/flights/1/unpause"' in shown
+    client.post("/relaybox/api/hops/flights/1/unpause")
+    assert set(paused().values()) == {False}
+
+
+def test_a_dag_that_airflow_does_not_know_is_said_so(page: PageServer, connected: World) -> None:
+    """Airflow's own refusal, in our words: the route is newer than the DAG processor's last look."""
+    add_route(connected.path, "strays", topics=["strays"], path=["airline", "hub"])
+    answer = page.client("oncall").post("/relaybox/api/hops/strays/1/run")
+    assert answer.status_code == 404
+    assert "Airflow does not know this DAG yet" in answer.json()["detail"]
+
+
+def test_the_map_shows_every_hop_with_its_numbers(page: PageServer, connected: World) -> None:
+    connected.send("b", "c")
+    shown = page.client("viewer").get("/relaybox/map").text
+    assert shown.count('class="card busy"') == 1
+    assert shown.count('class="card ok"') == 1
+    assert ">lag 2, " in shown
+    assert "R 1 UR 1" in shown
+    assert "airline → hub → analytics" in shown
+    assert "exactly once" in shown
+
+
+def test_a_hop_shows_its_charts_its_batches_and_who_moved_them(page: PageServer, connected: World) -> None:
+    connected.query(
+        "airline",
+        "update relaybox.confirmation set recorded_by = 'relaybox_transfer__flights_1 manual__2026-01-01T00:00:00+00:00'",
+    )
+    shown = page.client("viewer").get("/relaybox/hops/flights/1?minutes=15").text
+    assert shown.count('class="bar"') == 1
+    assert shown.count('class="step settled"') == 1
+    assert 'href="/dags/relaybox_transfer__flights_1/runs/manual__2026-01-01T00%3A00%3A00%2B00%3A00"' in shown
+    of_run = page.client("viewer").get("/relaybox/hops/flights/1", params={"moved_by": "somebody <b>else</b>"}).text
+    assert "moved by somebody &lt;b&gt;else&lt;/b&gt;" in of_run
+    assert 'class="step' not in of_run
+
+
+def test_the_documents_of_the_api_have_stable_keys(page: PageServer, monkeypatch: pytest.MonkeyPatch, connected: World) -> None:
+    monkeypatch.setattr(findings, "UNDRIVEN_SECONDS", 0.0)
+    connected.send("waits")
+    client = page.client("viewer")
+    status = client.get("/relaybox/api/status").json()
+    assert set(status) == {"measured_at", "hops", "stuck"}
+    assert {"hop", "health", "messages_per_second", "transfer_dag", "confirm_dag", "lag_messages"} < set(status["hops"][0])
+    assert [(one["kind"], one["hop"], one["run_helps"]) for one in status["stuck"]] == [("nobody_moves", "flights/1", True)]
+    hop = client.get("/relaybox/api/hops/flights/1").json()
+    assert set(hop) == {"hop", "measured_at", "interval_seconds", "intervals", "batches", "forecast", "errors"}
+    assert hop["forecast"]["backlog"] == 1
+    found = client.get("/relaybox/api/where?sender=UA&index=1").json()["messages"]
+    assert [hop["place"] for hop in found[0]["traces"][0]["hops"]] == ["settled", "settled"]
+
+
+def test_a_statement_of_an_application_is_escaped_and_shown_to_operators_only(
+    page: PageServer, connected: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may hold anything, a customer's data or a script."""
+    monkeypatch.setattr("relaybox.overview.read_overview.__kwdefaults__", {"open_for_seconds": 0.0})
+    with connected.session() as producer:
+        insert(producer, "kept back")
+        with producer.cursor() as cursor:
+            cursor.execute("select '<script>alert(1)</script>', 'card 4711'")
+        shown = {user: page.client(user).get("/relaybox/stuck").text for user in ("viewer", "oncall")}
+        documents = {user: page.client(user).get("/relaybox/api/status").text for user in ("viewer", "oncall")}
+        producer.rollback()
+    assert all("One transaction has sent messages at airline and not ended" in text for text in shown.values())
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in shown["oncall"]
+    assert all("<script>alert" not in text for text in shown.values())
+    assert "card 4711" in documents["oncall"]
+    assert "card 4711" not in shown["viewer"] + documents["viewer"]
+
+
+def test_a_batch_left_in_the_middle_says_what_to_press(
+    page: PageServer, connected: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(findings, "UNDRIVEN_SECONDS", 0.0)
+    connected.change_route(limits={"batch_rows": 30, "slice_rows": 10})
+    connected.send_many(30)
+    copy_first_slices(connected.first_hop, 1)
+    oncall, viewer = (page.client(user).get("/relaybox/stuck").text for user in ("oncall", "viewer"))
+    assert "was left in the middle: slices 2, 3" in oncall
+    assert '<button type="button" data-post="/relaybox/api/hops/flights/1/run">Run now</button>' in oncall
+    assert 'data-post="/relaybox/api/hops/flights/1/run" disabled' in viewer
+
+
+def test_no_answer_tells_hosts_statements_or_paths(page: PageServer, connected: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a store is down, of no route, to nobody."""
+    change_connection(monkeypatch, "RELAYBOX_HUB", port=1)
+    page.page.state.gathering = Gathering()
+    for method, path in every_route(page.page):
+        if method != "GET" or "/static/" in path or "/runbooks/" in path:
+            continue
+        answer = page.client("operator").request(method, path)
+        assert answer.status_code in (200, 303, 503), path
+        for secret in (
+            "127.0.0.1",
+            "port 1",
+            "psycopg2",
+            "select ",
+            "/proc/",
+            str(connected.path.parent),
+            "Traceback",
+            "service",
+        ):
+            assert secret not in _without_advice(answer.text), (path, secret)
+    assert "Store hub can&#39;t be asked: it does not answer." in page.client("viewer").get("/relaybox/stuck").text
+    assert 'class="store silent"' in page.client("viewer").get("/relaybox/map").text
+
+
+def _without_advice(text: str) -> str:
+    """`or the service file` is advice, and no path."""
+    return text.replace("or the service file", "")
+
+
+def test_a_store_without_a_connection_hides_no_other(page: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_RELAYBOX_ANALYTICS")
+    page.page.state.gathering = Gathering()
+    status = page.client("viewer").get("/relaybox/api/status").json()
+    assert [hop["health"] for hop in status["hops"]] == ["ok", "silent"]
+    assert status["hops"][1]["errors"] == ["its connection is missing, or wrong"]
+
+
+def test_a_changed_connection_is_used_without_a_restart(page: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file that libpq reads is replaced; nothing of it is on a disk."""
+    gathering = page.page.state.gathering
+    assert page.client("viewer").get("/relaybox/api/status").json()["hops"][0]["health"] == "ok"
+    change_connection(monkeypatch, "RELAYBOX_AIRLINE", port=1)
+    gathering.forget()
+    assert page.client("viewer").get("/relaybox/api/status").json()["hops"][0]["health"] == "silent"
+
+
+def test_a_message_is_found_by_id_and_by_sender_and_index(page: PageServer, connected: World) -> None:
+    message_id = connected.value("airline", "select message_id from relaybox.outbox")
+    client = page.client("viewer")
+    for query in (f"message={message_id}", "sender=UA&index=1"):
+        shown = client.get(f"/relaybox/where?{query}").text
+        assert shown.count(str(message_id)) >= 1
+        assert "flights/2: arrived at position 1" in shown
+        assert "flights/1: settled" in shown
+
+
+FRUITLESS = [
+    ("message=nonsense", 422, "A message id is a UUID"),
+    ("sender=UA", 422, "A sender needs an index with it"),
+    ("sender=UA&index=0", 422, "An index is a whole number from 1 on."),
+    ("sender=UA&index=9", 404, "No committed message is found by this."),
+    ("message=0198c0de-0000-7000-8000-000000000000", 404, "No committed message is found by this."),
+]
+
+
+def test_a_search_that_finds_nothing_says_why(page: PageServer) -> None:
+    """In JSON for programs, as a page for people."""
+    client = page.client("viewer")
+    for query, code, said in FRUITLESS:
+        answer = client.get(f"/relaybox/api/where?{query}")
+        assert (answer.status_code, said in answer.json()["detail"]) == (code, True), query
+        shown = client.get(f"/relaybox/where?{query}", headers={"accept": "text/html"})
+        assert (shown.status_code, f'<p class="message">{said}' in shown.text) == (code, True), query
+
+
+def test_the_tab_of_a_dag_leads_to_its_hop(page: PageServer) -> None:
+    client = page.client("viewer")
+    answer = client.get("/relaybox/of-dag?dag=relaybox_confirm__flights_2")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/relaybox/hops/flights/2")
+    assert "This DAG moves no messages of Relaybox." in client.get("/relaybox/of-dag?dag=reports").text
+
+
+def test_hops_that_a_user_may_not_read_are_not_there(page: PageServer) -> None:
+    """Of numbers, findings and messages."""
+
+    class FirstHopOnly:
+        def may_read(self, hop: Any) -> bool:
+            return bool(hop.number == 1)
+
+        may_run = may_read
+
+    gathering = page.page.state.gathering
+    seen = gathering.overview(FirstHopOnly())
+    assert [hop.hop.name for hop in seen.hops] == ["flights/1"]
+    assert gathering.readable_routes(FirstHopOnly()) == ()
+
+
+def test_the_password_of_a_store_is_in_no_answer(page: PageServer) -> None:
+    import json
+    import os
+
+    password = json.loads(os.environ["AIRFLOW_CONN_RELAYBOX_HUB"])["password"]
+    for method, path in every_route(page.page):
+        assert password not in page.client("operator").request(method, path).text

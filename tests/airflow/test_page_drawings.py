@@ -1,0 +1,142 @@
+"""What the page draws: maps, charts and timelines without overlaps, and everything escaped."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from itertools import combinations, pairwise
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from relaybox.airflow.links import BatchesLink, hop_page
+from relaybox.airflow.page.charts import nice_top
+from relaybox.airflow.page.map_drawing import DrawnHop, draw_map
+from relaybox.airflow.page.markdown import render_runbook
+from relaybox.airflow.page.svg import element
+from relaybox.airflow.page.timeline import bars, draw_timeline
+from relaybox.flow import BatchTimes
+from relaybox.routes import Routes, load_routes
+from relaybox.runbooks import read_runbooks
+from relaybox.status import HopStatus
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+STORES = "abcdef"
+
+
+def _path(order: list[str], count: int, is_local: bool) -> str:
+    """Some stores, the first of them twice where the route begins with a local hop."""
+    return order[0] * is_local + "".join(order[: count - is_local])
+
+
+PATHS = st.permutations(STORES).flatmap(lambda order: st.builds(_path, st.just(order), st.integers(2, 5), st.booleans()))
+
+
+def routes(directory: Path, paths: list[str]) -> Routes:
+    file = directory / "relaybox.yaml"
+    given_routes = {f"route{number}": {"topics": [f"topic{number}"], "path": list(path)} for number, path in enumerate(paths)}
+    file.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": given_routes}))
+    return load_routes(file)
+
+
+def drawn(found: Routes) -> list[DrawnHop]:
+    return [
+        DrawnHop(HopStatus(hop, 1, 1, 0, None, False, None, None, 1, None, ()), "ok", 0.0, f"/{hop.name}") for hop in found.hops
+    ]
+
+
+def boxes(drawing: str, class_: str) -> list[tuple[float, ...]]:
+    found = re.findall(rf'<g class="{class_}[^"]*"><rect x="(\S+)" y="(\S+)" width="(\S+)" height="(\S+)"', drawing)
+    return [tuple(map(float, box)) for box in found]
+
+
+@settings(deadline=None)  # it writes a file
+@given(st.lists(PATHS, min_size=1, max_size=5))
+def test_no_two_cards_and_no_two_stores_of_a_map_overlap(tmp_path_factory: pytest.TempPathFactory, paths: list[str]) -> None:
+    """Whatever the routes are, also routes against each other and local hops."""
+    found = routes(tmp_path_factory.mktemp("routes"), paths)
+    drawing = str(draw_map(drawn(found), frozenset()))
+    cards, stores = boxes(drawing, "card"), boxes(drawing, "store")
+    assert (len(cards), len(stores)) == (len(found.hops), len({store for path in paths for store in path}))
+    for one, other in [*combinations(cards, 2), *combinations(stores, 2)]:
+        apart = (
+            one[0] + one[2] <= other[0]
+            or other[0] + other[2] <= one[0]
+            or one[1] + one[3] <= other[1]
+            or other[1] + other[3] <= one[1]
+        )
+        assert apart, (one, other)
+
+
+def test_everything_in_a_drawing_is_escaped() -> None:
+    assert (
+        element("text", "<b>&", title='"quoted"', font_size=1.0)
+        == '<text title="&#34;quoted&#34;" font-size="1">&lt;b&gt;&amp;</text>'
+    )
+
+
+@given(st.floats(0.001, 10**9))
+def test_an_axis_ends_at_a_round_number_above_all_values(highest: float) -> None:
+    top = nice_top(highest)
+    assert highest <= top <= max(0.001, 10 * highest)
+    assert f"{top:.0e}"[0] in "125"
+
+
+def batch(**times: float | None) -> BatchTimes:
+    moment = {name: None if seconds is None else NOW + timedelta(seconds=seconds) for name, seconds in times.items()}
+    copied = moment.pop("copied", None)
+    known = {"published_at": None, "received_at": None, "settled_at": None, **{f"{name}_at": at for name, at in moment.items()}}
+    return BatchTimes(
+        batch=1, row_count=5, slice_count=1, planned_at=NOW, copied_at=(copied,) if copied else (), moved_by=None, **known
+    )
+
+
+@given(st.lists(st.none() | st.floats(-5, 1e6), min_size=4, max_size=4))
+def test_each_bar_begins_where_the_one_before_ended(seconds: list[float | None]) -> None:
+    """Also where the two stores' clocks contradict each other."""
+    copied, published, received, settled = seconds
+    one = batch(copied=copied, published=published, received=received, settled=settled)
+    steps = list(bars(one))
+    assert [step.start for step in steps[1:]] == [step.end for step in steps[:-1]]
+    assert all(step.start <= step.end for step in steps)
+    assert all(before.end <= after.end for before, after in pairwise(steps))
+    assert str(draw_timeline([one])).count('class="step') == len(steps)
+
+
+def test_an_open_batch_says_how_many_slices_it_has() -> None:
+    assert "0 of 1 slices" in str(draw_timeline([batch()]))
+
+
+def test_a_runbook_passes_no_html_and_no_foreign_link() -> None:
+    text = "# A *title*\n\n<script>alert(1)</script> [go](javascript:alert(1)) [out](http://elsewhere.example) [next](promotion.md)\n\n```sh\nls <x>\n```\n![p](http://x/y.png)"
+    shown = render_runbook(text)
+    assert "<script" not in shown
+    assert "javascript:" not in re.sub(r"\[go\]\(javascript[^)]*\)", "", shown)
+    assert "elsewhere" not in shown
+    assert "http://x" not in shown
+    assert '<a href="promotion">next</a>' in shown
+    assert '<pre><code class="language-sh">ls &lt;x&gt;\n</code></pre>' in shown
+
+
+def test_every_runbook_is_rendered_with_its_title() -> None:
+    for runbook in read_runbooks().values():
+        assert f"<h1>{runbook.title.replace('`', '')}</h1>" in re.sub(r"</?code>", "", render_runbook(runbook.text))
+
+
+def test_a_task_links_to_the_batches_of_its_run(tmp_path: Path) -> None:
+    """The address inside Airflow's frame, whatever is in the run's id."""
+    (hop,) = routes(tmp_path, ["ab"]).hops
+
+    class Operator:
+        pass
+
+    operator, key = Operator(), Operator()
+    operator.hop, key.dag_id, key.run_id = hop, "relaybox_transfer__route0_1", "manual__2026-01-01T00:00:00+00:00"  # type: ignore[attr-defined]
+    link = BatchesLink().get_link(operator, ti_key=key)
+    assert link == (
+        "/plugin/relaybox/relaybox/hops/route0/1?moved_by=relaybox_transfer__route0_1%20manual__2026-01-01T00%3A00%3A00%2B00%3A00"
+    )
+    assert hop_page(hop) == "/plugin/relaybox/relaybox/hops/route0/1"
