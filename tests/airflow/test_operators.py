@@ -127,7 +127,7 @@ def test_a_retry_that_finds_nothing_left_succeeds(
     with monkeypatch.context() as patch:
         patch.setenv("RELAYBOX_ENVIRONMENT", "test")
         patch.setenv("RELAYBOX_FAILPOINTS_DIRECTORY", str(connected.path.parent))
-        patch.setenv("RELAYBOX_FAILPOINTS", "deliver.begin=raise 40001")
+        patch.setenv("RELAYBOX_FAILPOINTS", "deliver.begin=raise 40001 ")
         with pytest.raises(StoreBusy):
             connected.transfer()
     numbers, events = transfer(connected, connected.first_hop, try_number=2)

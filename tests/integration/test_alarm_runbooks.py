@@ -112,7 +112,9 @@ def test_an_undecided_batch(world: World, monkeypatch: pytest.MonkeyPatch) -> No
     with monkeypatch.context() as patch:
         patch.setenv("RELAYBOX_ENVIRONMENT", "test")
         patch.setenv("RELAYBOX_FAILPOINTS_DIRECTORY", str(world.path.parent))
-        patch.setenv("RELAYBOX_FAILPOINTS", "deliver.begin=raise 40001")
+        patch.setenv(
+            "RELAYBOX_FAILPOINTS", "deliver.begin:1=raise 40001"
+        )  # a text of its own: hits of each are counted once per process
         with pytest.raises(errors.StoreBusy):
             world.transfer()
     assert age(world, "delivered") > 0
