@@ -5,6 +5,8 @@ create or replace function relaybox.judge_rows(here relaybox.stream, input relay
 returns void
 language plpgsql volatile
 set work_mem = '256MB'
+set enable_nestloop = off
+set enable_mergejoin = off
 set jit = off
 as $$
 declare
@@ -13,6 +15,7 @@ declare
     has_ids boolean := exists (select from pg_temp.id_again);
     has_seen boolean := exists (select from pg_temp.seen_again);
     has_skips boolean := exists (select from relaybox.sender_state s where s.stream_id = here.stream_id and s.skipped <> '{}');
+    has_stalled boolean := exists (select from pg_temp.batch_sender where reads_after is not null);
     has_fences boolean;
 begin
     -- from its first acceptable message on, a higher epoch fences the lower ones
@@ -114,7 +117,7 @@ begin
                             and l.sender = b.sender and l.epoch = b.epoch
                         join relaybox.arrival a on a.hop_id = input.hop_id and a.first_position <= l.position and a.last_position >= l.position
                         join relaybox.decision k on k.hop_id = input.hop_id and k.batch = a.batch
-                        where b.reads_after is not null
+                        where has_stalled and b.reads_after is not null
                         union all
                         select h.taken, h.hop_id, h.position, h.sender_id, s.epoch, h.index, false, s.watermark, null, null
                         from relaybox.held h
