@@ -34,7 +34,22 @@ demo: $(INSTALLED) ## Move 336,776 real messages over two hops (DEMO_EXIT=1 stop
 
 .PHONY: test
 test: lint chromium ## Lint, then run every test (ARGS="-k name" selects)
+ifeq ($(strip $(ARGS)),)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=recurse test-systems test-stores
+else
 	$(BIN)/pytest $(ARGS)
+endif
+
+# The two halves of the suite run side by side: one waits for Airflow, Spark and a browser, the other one for stores.
+SYSTEMS := tests/airflow tests/benchmarks tests/spark
+
+.PHONY: test-systems
+test-systems: $(INSTALLED) ## The tests that start Airflow, Spark or a benchmark
+	$(BIN)/pytest $(SYSTEMS)
+
+.PHONY: test-stores
+test-stores: $(INSTALLED) ## All other tests
+	$(BIN)/pytest $(addprefix --ignore=,$(SYSTEMS))
 
 .PHONY: test-faults
 test-faults: $(INSTALLED) ## Strike every step with every fault; writes docs/reliability-report.md (ARGS="--seed 7")
