@@ -35,6 +35,7 @@ COMMANDS = [
     ["demo"],
     ["bench", "hop"],
     ["bench", "latency"],
+    ["bench", "consume"],
     ["version"],
 ]
 

@@ -375,6 +375,26 @@ def bench_order(
     run_bench_order(messages=messages, rounds=rounds, json_path=json_path, runner=runner)
 
 
+@bench.command("consume")
+def bench_consume(
+    messages: Annotated[int, typer.Option("--messages", min=1, help="Messages that each contestant reads.")] = 1_000_000,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each contestant is measured.")] = 3,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", help="Write every raw value to this file.", show_default=False)
+    ] = None,
+) -> None:
+    """Compare fetch and ack with a plain select of the same rows, and with a table queue of the usual kind.
+
+    \b
+    Examples:
+      relaybox bench consume --json consume.json
+      relaybox bench consume --messages 100000 --rounds 1
+    """
+    from relaybox.local.bench_consume import run_bench_consume
+
+    run_bench_consume(messages=messages, rounds=rounds, json_path=json_path)
+
+
 @bench.command("latency")
 def bench_latency(
     *,
