@@ -5,7 +5,7 @@ Every text here is shown to people who may see the page and not the servers: no 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 from relaybox import errors
 
 if TYPE_CHECKING:
+    from relaybox.holdback import Gap, StoreHoldback
     from relaybox.holders import Holder, StoreHolders
     from relaybox.routes import Hop, Routes
     from relaybox.status import HopStatus, Status
+    from relaybox.subscriptions import Subscribed
 
 OPEN_SECONDS = 30.0
 """A transaction that has sent messages and is open for longer is shown."""
@@ -26,6 +28,24 @@ UNDRIVEN_SECONDS = 60.0
 
 UNSETTLED_SECONDS = 900.0
 """Confirmations run at least every five minutes; three of these missed is a stall."""
+
+
+RUNBOOKS = {
+    "store_silent": "store-down",
+    "history_lost": "lossy-failover",
+    "standby_silent": "stopped-standby",
+    "open_transaction": "open-transaction",
+    "hop_blocked": "stopped-hop",
+    "nobody_moves": "stopped-hop",
+    "batch_left": "unfinished-batch",
+    "late": "late-hop",
+    "unsettled": "missing-confirmations",
+    "sender_held": "sender-gap",
+    "sender_stalled": "sender-gap",
+    "dead_letters": "dead-letters",
+    "topic_unrouted": "unrouted-topic",
+}
+"""By kind of finding."""
 
 
 class Severity(StrEnum):
@@ -50,7 +70,6 @@ class Finding:
         holders: the transactions that block it.
         run_helps: whether running the hop is the thing to do.
         next_step: what to do, in words.
-        runbook: a name in docs/runbooks.
     """
 
     kind: str
@@ -64,7 +83,11 @@ class Finding:
     message_count: int | None = None
     holders: tuple[Holder, ...] = ()
     run_helps: bool = False
-    runbook: str | None = None
+
+    @property
+    def runbook(self) -> str:
+        """The page of docs/runbooks that says more."""
+        return RUNBOOKS[self.kind]
 
 
 def find_blockers(routes: Routes, status: Status, holders: Mapping[str, StoreHolders]) -> tuple[Finding, ...]:
@@ -83,6 +106,45 @@ def find_blockers(routes: Routes, status: Status, holders: Mapping[str, StoreHol
     ]
     order = list(Severity)
     return tuple(sorted(found, key=lambda one: (order.index(one.severity), one.since is None, one.since)))
+
+
+def find_held(holdbacks: Iterable[StoreHoldback]) -> Iterator[Finding]:
+    """What streams hold back, of the stores that answered; a silent store is a finding already."""
+    for here in holdbacks:
+        for sender in here.senders:
+            missing = ", ".join(_indexes(gap) for gap in sender.missing[:3]) + (" ..." if len(sender.missing) > 3 else "")
+            waits = f"index {missing} is missing" if missing else "messages of other senders, which it had seen, are missing"
+            yield Finding(
+                kind="sender_stalled" if sender.stalled_reason else "sender_held",
+                severity=Severity.STUCK if sender.stalled_reason else Severity.HELD,
+                store=here.store,
+                since=sender.held_since,
+                what=(
+                    f"Stream {here.stream} at {here.store} holds back messages of sender {sender.sender}, epoch {sender.epoch}: {waits}."
+                    + (" No more of them fit; the others wait in the log." if sender.stalled_reason else "")
+                ),
+                message_count=sender.held_count + sender.waiting_count,
+                next_step="Have the sender send what is missing. If it never comes: "
+                + ("; ".join(sender.repairs) or "see the runbook"),
+            )
+
+
+def _indexes(gap: Gap) -> str:
+    return f"{gap.first_index:,}" if gap.first_index == gap.last_index else f"{gap.first_index:,} to {gap.last_index:,}"
+
+
+def find_dead_letters(subscriptions: Iterable[Subscribed]) -> Iterator[Finding]:
+    """Subscriptions with messages that their consumer refused."""
+    for one in subscriptions:
+        if one.dead_letters:
+            yield Finding(
+                kind="dead_letters",
+                severity=Severity.NOTE,
+                store=one.store,
+                what=f"Messages of subscription {one.subscription} at {one.store} were set aside as dead letters.",
+                message_count=one.dead_letters,
+                next_step=f'Mend the consumer, then: relaybox dead-letters redrive {one.subscription} --reason "..."',
+            )
 
 
 def plain_words(error: errors.RelayboxError) -> str:
@@ -152,7 +214,6 @@ def _held_in_store(routes: Routes, store: str, here: StoreHolders) -> Iterator[F
             what=f"{here.standby_waits} sessions at {store} wait for a synchronous standby that does not answer.",
             affected=tuple(hop.name for hop in routes.hops if store in (hop.source.name, hop.destination.name)),
             next_step="Start the standby; everything goes on by itself.",
-            runbook="stopped-standby",
         )
 
 
@@ -229,7 +290,6 @@ def _history_lost(routes: Routes, hop: HopStatus) -> Finding:
         affected=_downstream(routes, hop.hop),
         message_count=hop.lag_messages,
         next_step=f"See what is missing, before anything else. Run: relaybox reanchor {hop.hop.name}",
-        runbook="point-in-time-restore",
     )
 
 

@@ -154,9 +154,17 @@ def cancel_replay(store: Store, subscription: str, *, reason: str) -> None:
 
 
 def list_dead_letters(
-    store: Store, *, subscription: str | None = None, letter: int | None = None, states: Sequence[str] = OPEN_STATES
+    store: Store,
+    *,
+    subscription: str | None = None,
+    letter: int | None = None,
+    states: Sequence[str] = OPEN_STATES,
+    limit: int | None = None,
 ) -> list[DeadLetter]:
-    """Dead letters of a store in these states; of one subscription, or one letter (whatever its state), if asked for."""
+    """Dead letters of a store in these states; of one subscription, or one letter (whatever its state), if asked for.
+
+    With a `limit`, the oldest so many.
+    """
     rows = _ask(
         store,
         "listing dead letters",
@@ -167,9 +175,9 @@ def list_dead_letters(
         from relaybox.dead_letters
         where case when %(letter)s::bigint is not null then letter = %(letter)s
             else state = any(%(states)s) and (%(subscription)s::text is null or subscription = %(subscription)s) end
-        order by letter
+        order by letter limit %(limit)s
         """,
-        {"letter": letter, "states": list(states), "subscription": subscription},
+        {"letter": letter, "states": list(states), "subscription": subscription, "limit": limit},
     )
     return [DeadLetter(store.name, *row) for row in rows]
 

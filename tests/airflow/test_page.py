@@ -219,6 +219,44 @@ def test_a_statement_of_an_application_is_escaped_and_shown_to_operators_only(
     assert "card 4711" not in shown["viewer"] + documents["viewer"]
 
 
+def test_a_gap_of_a_sender_is_explained_with_what_to_do(page: PageServer, connected: World) -> None:
+    """Index 1 has not come: 2 waits."""
+    add_route(connected.path, "meters", topics=["meters"], path=["airline", "hub"], order="fifo")
+    connected.initialise()
+    connected.query(
+        "airline", "insert into relaybox.sender (origin, sender, epoch, kind) values ('airline', 'meter', 1, 'gapless')"
+    )
+    connected.query(
+        "airline", "insert into relaybox.outbox (topic, sender, index, payload) values ('meters', 'meter', 2, 'second')"
+    )
+    connected.transfer(connected.routes.hop("meters/1"))
+    client = page.client("viewer")
+    for path in ("/relaybox/streams", "/relaybox/stuck"):
+        shown = client.get(path).text
+        assert "Stream meters at hub holds back messages of sender meter, epoch 1: index 1 is missing." in shown, path
+        assert "relaybox skip meters meter" in shown, path
+        assert 'href="/relaybox/runbooks/sender-gap"' in shown, path
+    held = client.get("/relaybox/api/streams").json()["held"]
+    assert [(one["store"], one["sender"], one["held_count"]) for one in held] == [("hub", "meter", 1)]
+
+
+def test_a_dead_letter_is_escaped_and_its_payload_is_for_operators(page: PageServer, connected: World) -> None:
+    connected.query("analytics", "select relaybox.subscribe('billing', 'flights')")
+    connected.send("<img src=x onerror=alert(1)> card 4711")
+    connected.transfer_all()
+    connected.query(
+        "analytics",
+        "insert into relaybox.dead_letter (stream_id, hop_id, position, reason, detail) "
+        "select l.stream_id, l.hop_id, 2, 'refused', '<b>why</b>' from relaybox.stream_log l",
+    )
+    shown = {user: page.client(user).get("/relaybox/streams").text for user in ("viewer", "oncall")}
+    assert all("billing" in text and "refused" in text for text in shown.values())
+    assert "&lt;img src=x onerror=alert(1)&gt; card 4711" in shown["oncall"]
+    assert "&lt;b&gt;why&lt;/b&gt;" in shown["oncall"]
+    documents = page.client("viewer").get("/relaybox/api/streams").text
+    assert "card 4711" not in shown["viewer"] + documents
+
+
 def test_a_batch_left_in_the_middle_says_what_to_press(
     page: PageServer, connected: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

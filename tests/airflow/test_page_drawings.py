@@ -18,6 +18,7 @@ from relaybox.airflow.page.map_drawing import DrawnHop, draw_map
 from relaybox.airflow.page.markdown import render_runbook
 from relaybox.airflow.page.svg import element
 from relaybox.airflow.page.timeline import bars, draw_timeline
+from relaybox.findings import RUNBOOKS
 from relaybox.flow import BatchTimes
 from relaybox.routes import Routes, load_routes
 from relaybox.runbooks import read_runbooks
@@ -124,6 +125,10 @@ def test_a_runbook_passes_no_html_and_no_foreign_link() -> None:
 def test_every_runbook_is_rendered_with_its_title() -> None:
     for runbook in read_runbooks().values():
         assert f"<h1>{runbook.title.replace('`', '')}</h1>" in re.sub(r"</?code>", "", render_runbook(runbook.text))
+
+
+def test_every_finding_has_its_runbook() -> None:
+    assert set(RUNBOOKS.values()) <= set(read_runbooks())
 
 
 def test_a_task_links_to_the_batches_of_its_run(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_lost_history_names_the_runbook(world: World) -> None:
     world.query("hub", "delete from relaybox.arrival")
     world.query("hub", "update relaybox.hop_in set published_batch = 0, published_position = 0")
     finding = found(world)["history_lost"]
-    assert (finding.hop, finding.runbook) == ("flights/1", "point-in-time-restore")
+    assert (finding.hop, finding.runbook) == ("flights/1", "lossy-failover")
 
 
 def test_a_topic_that_nobody_reads_is_a_note(world: World) -> None:

@@ -10,9 +10,10 @@ from fastapi import APIRouter, Query, status
 from relaybox.airflow.naming import confirm_dag_id, transfer_dag_id
 from relaybox.airflow.page.access import RightsDep
 from relaybox.airflow.page.airflow_api import AirflowApi, AirflowApiDep
-from relaybox.airflow.page.documents import Document, flow_document, overview_document
+from relaybox.airflow.page.documents import Document, flow_document, overview_document, streams_document
 from relaybox.airflow.page.gathered import GatheringDep, PausableHop, ReadableHop, RunnableHop, forecast
 from relaybox.airflow.page.search import WantedDep, search
+from relaybox.airflow.page.streams import read_streams
 from relaybox.cli.documents import traces_document
 from relaybox.flow import read_flow
 from relaybox.routes import Hop
@@ -37,6 +38,11 @@ def read_hop(
 ) -> Document:
     flow = read_flow(hop, window=timedelta(minutes=minutes), moved_by=moved_by)
     return flow_document(flow, forecast(gathering.overview(rights).hop(hop.name), flow))
+
+
+@api.get("/streams")
+def read_streams_of_user(gathering: GatheringDep, rights: RightsDep) -> Document:
+    return streams_document(read_streams(gathering, rights))
 
 
 @api.get("/where")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from relaybox.findings import plain_words
 
 if TYPE_CHECKING:
     from relaybox.airflow.page.gathered import Seen
+    from relaybox.airflow.page.streams import SeenStreams
     from relaybox.findings import Finding
     from relaybox.flow import BatchTimes, HopFlow
     from relaybox.forecasts import Forecast
@@ -108,6 +110,17 @@ def _batch(batch: BatchTimes) -> Document:
         "received_at": _time(batch.received_at),
         "settled_at": _time(batch.settled_at),
         "moved_by": batch.moved_by,
+    }
+
+
+def streams_document(seen: SeenStreams) -> Document:
+    return {
+        "held": [
+            {"stream": here.stream, "store": here.store, **asdict(sender)} for here in seen.holdbacks for sender in here.senders
+        ],
+        "subscriptions": [asdict(one) for one in seen.subscriptions],
+        "dead_letters": [asdict(letter) for letter in seen.letters],
+        "silent": list(seen.silent),
     }
 
 

@@ -23,6 +23,7 @@ from relaybox.airflow.page.gathered import GatheringDep, ReadableHop, forecast
 from relaybox.airflow.page.map_drawing import DrawnHop, draw_map
 from relaybox.airflow.page.markdown import render_runbook
 from relaybox.airflow.page.search import WantedDep, search
+from relaybox.airflow.page.streams import read_streams
 from relaybox.airflow.page.timeline import draw_timeline
 from relaybox.airflow.page.way import moments
 from relaybox.findings import plain_words
@@ -96,13 +97,17 @@ def show_stuck(request: Request, gathering: GatheringDep, rights: RightsDep, pau
     return _page(
         request,
         "stuck.html",
-        findings=seen.findings,
+        findings=(*seen.findings, *read_streams(gathering, rights).findings),
         paused=[hop for hop in seen.hops if paused.get(transfer_dag_id(hop.hop)) or paused.get(confirm_dag_id(hop.hop))],
         draining=draining,
         may_run={hop.hop.name: rights.may_run(hop.hop) for hop in seen.hops},
         may_pause={hop.hop.name: rights.may_pause(hop.hop) for hop in seen.hops},
-        runbooks=read_runbooks(),
     )
+
+
+@pages.get("/streams")
+def show_streams(request: Request, gathering: GatheringDep, rights: RightsDep) -> Response:
+    return _page(request, "streams.html", seen=read_streams(gathering, rights))
 
 
 @pages.get("/where")
