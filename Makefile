@@ -64,6 +64,10 @@ test-spark: $(INSTALLED) ## Kill Spark's workers, executors and drivers, with 10
 model: $(INSTALLED) ## Visit every state of a small model of the protocol
 	$(BIN)/python -m tests.model $(ARGS)
 
+.PHONY: orders
+orders: $(INSTALLED) ## Compare streams with brute force, over 2,000 generated histories (ARGS="-k causal")
+	RELAYBOX_TEST_EXAMPLES=2000 $(BIN)/pytest tests/delivery $(ARGS)
+
 .PHONY: soak
 soak: $(INSTALLED) ## Faults at random times under load, for MINUTES=n
 	$(BIN)/python -m tests.faults.soak --minutes $(MINUTES) $(ARGS)

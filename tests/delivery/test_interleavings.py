@@ -26,7 +26,7 @@ ORDERS = ("none", "fifo", "causal", "total")
 STRIKES = tuple(
     failpoint
     for failpoint in FAILPOINTS
-    if failpoint.split(".")[0] in {"outbox_segments", "plan", "log_segments", "slice", "publish", "deliver", "confirm"}
+    if failpoint.split(".")[0] in {"outbox_segments", "plan", "log_segments", "slice", "publish", "senders", "deliver", "confirm"}
     and failpoint != "slice.piping"
 )
 """Where a transfer may fail: everywhere but where a COPY is running, which can't be made to raise."""
