@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, NamedTuple
 
 TOO_FAR = 1_000_000
@@ -88,7 +89,8 @@ class Stream:
         self._skipped: dict[str, set[Number]] = defaultdict(set)
         self._rows: dict[str, list[Row]] = defaultdict(list)
         self.taken = 0
-        self._rank: dict[tuple[str, Number], int] = {}
+        self._released: dict[tuple[str, Number], tuple[int, int]] = {}
+        self._since = 0
 
     def declare(self, *declarations: Declaration) -> None:
         """Declarations that were carried to this store. They come before the rows that they concern."""
@@ -98,7 +100,7 @@ class Stream:
     def take(self, row: Row) -> None:
         """The next row of one of the logs."""
         self.taken += 1
-        self._rank = {}
+        self._released, self._since = {}, self.taken
         verdict = self._verdict(row)
         self._rows[row.log].append(row)
         if verdict == DUPLICATE:
@@ -115,12 +117,23 @@ class Stream:
     def skip(self, sender: str, epoch: int, first_index: int, last_index: int) -> None:
         """An operator says that these indexes will never come."""
         self._skipped[sender] |= {(epoch, index) for index in range(first_index, last_index + 1)}
-        self._rank = {}
+        self._released, self._since = {}, 0
         self._deliver(self._ready())
+
+    def gaps(self) -> dict[str, tuple[int, int, int]]:
+        """Sender -> (epoch, first, last) of the indexes that are missing before its first held message, if any are."""
+        found = {}
+        for name, sender in self._senders.items():
+            done = self._done(name)
+            first = next(index for index in count(1) if (sender.epoch, index) not in done)
+            held = [held.row.index for held in self.held if (held.row.sender, held.row.epoch) == (name, sender.epoch)]
+            if held and min(held) > first:
+                found[name] = (sender.epoch, first, min(held) - 1)
+        return found
 
     def senders_brought(self, log: str) -> None:
         """A log has brought what its origin declares: who is named by a held clock and unknown even so, does not exist."""
-        self._rank = {}
+        self._released, self._since = {}, 0
         for held in self.held:
             held.asked.add(log)
         for held in [held for held in self.held if held.asked == set(self._origins) and self._unknown(held.row)]:
@@ -221,8 +234,7 @@ class Stream:
     def _release(self, held: Held) -> Held:
         self.held.remove(held)
         self._senders[held.row.sender].done.add(held.row.number)
-        if self._order == "causal":
-            self._rank[held.row.sender, held.row.number] = self._causal_rank(held.row)
+        self._released[held.row.sender, held.row.number] = self._time_and_rank(held)
         return held
 
     def _is_ready(self, row: Row) -> bool:
@@ -251,18 +263,20 @@ class Stream:
     # the order of what gets ready at once
 
     def _deliver(self, released: Iterable[Held]) -> None:
+        """By the time since which each was ready: now, or, where a gap was given up, the arrival of its latest cause."""
         if self._order == "causal":
-            in_order = sorted(released, key=lambda held: (self._rank[held.row.sender, held.row.number], held.taken))
+            in_order = sorted(released, key=lambda held: (self._released[held.row.sender, held.row.number], held.taken))
         else:
             in_order = sorted(released, key=lambda held: held.row.number)
         self.delivered += [held.row for held in in_order]
 
-    def _causal_rank(self, row: Row) -> int:
-        """Grows along every chain of causes among what is released at once."""
-        causes = dependencies(row)
-        after = [rank for (sender, number), rank in self._rank.items() if number <= causes.get(sender, (0, 0))]
-        clock = {**clock_of(row), row.sender: row.number}
-        return max([sum(index for _, index in clock.values()), *(1 + rank for rank in after)])
+    def _time_and_rank(self, held: Held) -> tuple[int, int]:
+        """The rank grows along every chain of causes among what is ready since the same time."""
+        causes = dependencies(held.row)
+        before = [ready for (sender, number), ready in self._released.items() if number <= causes.get(sender, (0, 0))]
+        time = max([self._since or held.taken, *(time for time, _ in before)])
+        counted = sum(index for _, index in {**clock_of(held.row), held.row.sender: held.row.number}.values())
+        return time, max([counted, *(1 + rank for at, rank in before if at == time)]) if self._order == "causal" else 0
 
 
 def repetition(original: Row, row: Row) -> str:

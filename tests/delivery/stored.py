@@ -71,6 +71,17 @@ class StoredStream:
         """Decides on the log's next batch in the open transaction; false if there is none."""
         return bool(self._execute("select (relaybox.deliver_next(%s)).batch is not null", self._logs[log])[0][0])
 
+    def skip(self, sender: str, last_index: int) -> None:
+        """Gives up the sender's gap through an index. Commits."""
+        self._execute("select relaybox.skip_gap('all', %s, %s, 'lost', 'test')", sender, last_index)
+        self.commit()
+
+    def bring_senders(self, log: str) -> None:
+        """As if the log's origin had been asked for its declarations, with no batch to decide on. Commits."""
+        self._execute("update relaybox.stream_log set senders_seen_at = clock_timestamp() where hop_id = %s", self._logs[log])
+        assert not self.decide(log)
+        self.commit()
+
     def commit(self) -> None:
         self._connection.commit()
 

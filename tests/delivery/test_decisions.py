@@ -75,7 +75,7 @@ class Run:
 
     def __init__(self, stored: StoredStream, history: History, draw: Draw, **limits: int) -> None:
         stored.begin(history, **limits)
-        self._stored, self._history, self._draw = stored, history, draw
+        self._stored, self._history, self._draw, self._limited = stored, history, draw, bool(limits)
         self._brute = Stream(history.order, history.origins, message_id_window=history.message_id_window)
         self._brute.declare(*history.declarations)
         self._arriving = {log: iter(rows) for log, rows in history.logs.items()}
@@ -95,7 +95,25 @@ class Run:
             self._arrive(log)
         else:
             self._decide(log)
+        if self._history.order in {"fifo", "causal"}:
+            self._step_aside(log)
         return True
+
+    def _step_aside(self, log: str) -> None:
+        """Now and then somebody gives up a gap, or a log brings what its origin declares by now, though no message."""
+        gaps = self._brute.gaps()
+        act = self._draw(st.sampled_from(["", "", "", "", "", "skip", "ask"]))
+        if act == "skip" and gaps and not self._limited:
+            sender = self._draw(st.sampled_from(sorted(gaps)))
+            epoch, first, last = gaps[sender]
+            last = self._draw(st.integers(first, min(last, first + 3)))
+            note(f"skip {sender}{epoch}.{first} to {last}")
+            self._stored.skip(sender, last)
+            self._brute.skip(sender, epoch, first, last)
+        elif act == "ask" and not self._undecided[log]:
+            note(f"{log}: senders")
+            self._stored.bring_senders(log)
+            self._brute.senders_brought(log)
 
     def check(self) -> None:
         """The store has what the brute force has."""
