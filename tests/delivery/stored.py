@@ -17,7 +17,7 @@ EMPTY = """
 delete from relaybox.held; delete from relaybox.seen; delete from relaybox.index_range; delete from relaybox.sender_state;
 delete from relaybox.dead_letter; delete from relaybox.decision; delete from relaybox.delivery; delete from relaybox.skip;
 delete from relaybox.stream_log; delete from relaybox.stream; delete from relaybox.sender;
-delete from relaybox.arrival; delete from relaybox.log; update relaybox.hop_in set published_batch = 0, published_position = 0;
+delete from relaybox.arrival; delete from relaybox.receipt; delete from relaybox.log; update relaybox.hop_in set published_batch = 0, published_position = 0;
 """
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -36,6 +36,7 @@ class StoredStream:
         """Everything is in the logs, nothing is published yet. Commits."""
         self.roll_back()  # an example before this one may have failed anywhere
         self._execute(EMPTY)
+        self._execute("select relaybox.make_published_sender()")
         for log, origin in history.origins.items():
             self._execute(
                 "select relaybox.register_stream(%s, 'all', %s, %s, %s, %s, %s)",
@@ -46,25 +47,23 @@ class StoredStream:
         self.commit()
 
     def publish(self, log: str, row_count: int, *, knows_kind: bool) -> None:
-        """The next rows arrive as one batch. Commits."""
+        """The next rows arrive as one batch; `knows_kind` false: as if published by an older release. Commits."""
+        ((generation, batch, position),) = self._execute(
+            "select generation, published_batch + 1, published_position from relaybox.hop_in where hop_id = %s", self._logs[log]
+        )
+        plan = str(uuid.uuid4())
         self._execute(
-            """
-            with head as (
-                update relaybox.hop_in set published_batch = published_batch + 1, published_position = published_position + %(rows)s
-                where hop_id = %(log)s returning published_batch batch, published_position last
-            )
-            insert into relaybox.arrival (
-                hop_id, batch, plan_id, first_position, last_position, row_count, slice_count, source_system_identifier, source_timeline,
-                has_own_indexes
-            )
-            select %(log)s, h.batch, gen_random_uuid(), h.last - %(rows)s + 1, h.last, %(rows)s, 1, 1, 1, case when %(knows)s then (
-                select coalesce(bool_or(l.epoch > 0), false) from relaybox.log l
-                where l.hop_id = %(log)s and l.position > h.last - %(rows)s and l.position <= h.last
-            ) end
-            from head h
-            """,
-            log=self._logs[log], rows=row_count, knows=knows_kind,
+            "insert into relaybox.receipt (hop_id, batch, slice, plan_id, row_count, attempt) values (%s, %s, 1, %s, %s, 1)",
+            self._logs[log], batch, plan, row_count,
         )  # fmt: skip
+        self._execute(
+            "select relaybox.publish_batch(%s, %s, %s, %s, %s, %s, 1, 1, 1)",
+            self._logs[log], generation, batch, plan, position + 1, position + row_count,
+        )  # fmt: skip
+        if not knows_kind:
+            self._execute(
+                "update relaybox.arrival set has_own_indexes = null where hop_id = %s and batch = %s", self._logs[log], batch
+            )
         self.commit()
 
     def decide(self, log: str) -> bool:
