@@ -120,6 +120,11 @@ class Stream:
         self._released, self._since = {}, 0
         self._deliver(self._ready())
 
+    def epoch(self, sender: str) -> int:
+        """The newest one that it has begun; 0: none."""
+        known = self._senders.get(sender)
+        return known.epoch if known else 0
+
     def gaps(self) -> dict[str, tuple[int, int, int]]:
         """Sender -> (epoch, first, last) of the indexes that are missing before its first held message, if any are."""
         found = {}

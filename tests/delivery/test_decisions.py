@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from tests.delivery.brute import Row, Stream
+from tests.delivery.brute import Row, Stream, dependencies
 from tests.delivery.histories import History, histories
 from tests.delivery.outcomes import Outcome, Places, wanted
 from tests.delivery.stored import StoredStream
@@ -66,8 +66,19 @@ def test_limits_change_no_sequence(stored: StoredStream, order: str) -> None:
         run = Run(stored, history, data.draw, holdback_rows=data.draw(limits), fragments=data.draw(limits))
         while run.step():
             run.check_limited()
+        run.check_ended()
 
     check()
+
+
+def assert_causal(delivered: list[Row], brute: Stream) -> None:
+    """No message comes before one that it must follow."""
+    place = {(row.sender, row.number): number for number, row in enumerate(delivered)}
+    for row in delivered:
+        for sender, (epoch, index) in dependencies(row).items():
+            cause = (sender, (epoch, index))
+            if any((row.sender, row.number) == cause for row in brute.delivered) and epoch == brute.epoch(sender):
+                assert place[cause] < place[row.sender, row.number]
 
 
 class Run:
@@ -120,18 +131,33 @@ class Run:
         assert self._stored.outcome() == wanted(self._brute)
 
     def check_limited(self) -> None:
-        """As `check`, but for what waits behind a limit. Without an order the others do not wait for it."""
+        """As `check`, but for what waits behind a limit; only in fifo order nothing else can see that it waits."""
         brute, outcome = self._brute, self._stored.outcome()
         self._stalled_once |= {sender for sender, _ in outcome.stalled}
-        expected = self._but_waiting(outcome, [row.place for row in brute.delivered])
-        if self._history.order in {"none", "total"}:
+        expected = [row.place for row in brute.delivered]
+        if self._history.order == "fifo":
+            assert outcome.delivered == self._but_waiting(outcome, expected) == expected
+        elif self._history.order == "causal":
+            assert set(outcome.delivered) <= set(expected)
+            assert_causal([self._rows[place] for place in outcome.delivered], brute)
+            return
+        else:
+            expected = self._but_waiting(outcome, expected)
             assert self._of_others(outcome.delivered) == self._of_others(expected)
             assert sorted(outcome.delivered) == sorted(expected)
-        else:
-            assert outcome.delivered == expected == [row.place for row in brute.delivered]
         assert outcome.duplicates == self._but_waiting(outcome, sorted(row.place for row in brute.duplicates))
         assert sorted(outcome.dead_letters) == self._but_waiting(outcome, sorted(row.place for row in brute.dead_letters))
         assert outcome.held == self._but_waiting(outcome, sorted(held.row.place for held in brute.held))
+
+    def check_ended(self) -> None:
+        """Nothing waits behind a limit that it could be delivered in spite of."""
+        if self._history.order == "causal":
+            for _ in range(8):
+                for log in self._history.logs:
+                    assert not self._stored.decide(log)
+                    self._stored.commit()
+            outcome = self._stored.outcome()
+            assert sorted(outcome.delivered) == sorted(row.place for row in self._brute.delivered)
 
     def _but_waiting(self, outcome: Outcome, places: Places) -> Places:
         """Without those that wait behind a limit, unlisted."""
