@@ -122,6 +122,8 @@ Name = Annotated[str, _text(r"[a-z][a-z0-9_-]{0,29}", "a name of 1 to 30 of a-z 
 Topic = Annotated[str, _text(r"[a-z0-9_.-]{1,48}", "a topic of 1 to 48 of a-z 0-9 _ . -")]
 StoreInPath = Annotated[str, _text(r"(?s).*", "the name of a store")]
 Service = Annotated[str, _text(_IDENTIFIER, f"a libpq service name of {_IDENTIFIER_RULE}")]
+Pool = Annotated[str, _text(_IDENTIFIER, f"an Airflow pool of {_IDENTIFIER_RULE}")]
+Owner = Annotated[str, _text(r"[A-Za-z0-9][A-Za-z0-9_.@ -]{0,62}", "an owner of 1 to 63 of A-Z a-z 0-9 _ . @ - and blanks")]
 Connection = Annotated[str, _text(_IDENTIFIER, f"an Airflow connection id of {_IDENTIFIER_RULE}")]
 
 
@@ -132,6 +134,7 @@ class _Rules(BaseModel):
 class StoreRules(_Rules):
     service: Service | None = None
     connection: Connection | None = None
+    pool: Pool = "default_pool"
     bind_senders: bool = Field(default=False, description="true or false")
 
 
@@ -178,6 +181,7 @@ class RouteRules(_Rules):
     policy: Annotated[str, PlainValidator(_policy)] = "cascade"
     integrity: Annotated[str, PlainValidator(_integrity)] = "count"
     runner: Annotated[str, PlainValidator(_runner)] = "auto"
+    owner: Owner = "relaybox"
     order: Annotated[str, PlainValidator(_order)] = "none"
     stream: Name | None = None
     message_id_window: int = _whole_number(MESSAGE_ID_WINDOW, 0, 1_000_000)

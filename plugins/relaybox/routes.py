@@ -19,6 +19,7 @@ routes:
 |---|---|---|
 | `service` | the store's name | the libpq service that code connects with; one per store |
 | `connection` | `relaybox_<store>` | the Airflow connection that the service file is written from; one per store |
+| `pool` | `default_pool` | the Airflow pool whose slots tasks on this store take; it must exist, or they wait for ever |
 | `bind_senders` | false | true or false: whether a database role may insert only messages of senders that it is bound to |
 
 **`routes.<route>`**: two stores make one hop, three make two. Hops are numbered from 1: `flights/1` reads the outbox of
@@ -31,6 +32,7 @@ routes:
 | `policy` | `cascade` | a batch is settled when the next store has it (`received`), or the next hop settled it (`cascade`) |
 | `integrity` | `count` | what a slice is checked by when it arrives: its number of rows (`count`), or their content too (`checksum`) |
 | `runner` | `auto` | who moves under Airflow: the task (`threads`), Spark (`spark`), or as `limits.spark_from_rows` says (`auto`) |
+| `owner` | `relaybox` | who looks after the route: the owner of its DAGs |
 | `order` | `none` | what consumers can rely on: `none`, `fifo`, `causal` or `total`; see streams |
 | `stream` | the route's name | the name that consumers read by, a name like a route's; only causal routes may share one |
 | `message_id_window` | 0 | 0 to 1000000: a message whose `message_id` stood within so many positions before it is a duplicate; 0: none is |
@@ -99,12 +101,13 @@ from relaybox.route_rules import FileRules, RouteRules, StoreRules, check_rules
 
 @dataclass(frozen=True)
 class Store:
-    """One Postgres database: `service` for libpq, `connection` for Airflow; `bind_senders`: each sender has its database roles."""
+    """One Postgres database: `service` for libpq, `connection` and `pool` for Airflow; `bind_senders`: each sender has its roles."""
 
     name: str
     service: str
     connection: str
     bind_senders: bool = False
+    pool: str = "default_pool"
 
 
 @dataclass(frozen=True)
@@ -156,6 +159,7 @@ class Hop:
     policy: str
     integrity: str
     runner: str
+    owner: str
     order: str
     stream: str
     message_id_window: int
@@ -173,6 +177,7 @@ class Route:
     policy: str
     integrity: str
     runner: str
+    owner: str
     order: str
     stream: str
     message_id_window: int
@@ -240,7 +245,7 @@ def _routes(rules: FileRules, path: Path) -> Routes:
 
 def _store(name: str, rules: StoreRules) -> Store:
     connection = rules.connection or f"relaybox_{name}"
-    return Store(name, service=rules.service or name, connection=connection, bind_senders=rules.bind_senders)
+    return Store(name, service=rules.service or name, connection=connection, bind_senders=rules.bind_senders, pool=rules.pool)
 
 
 def _route(name: str, rules: RouteRules, stores: Mapping[str, Store]) -> Route:
@@ -251,6 +256,7 @@ def _route(name: str, rules: RouteRules, stores: Mapping[str, Store]) -> Route:
         policy=rules.policy,
         integrity=rules.integrity,
         runner=rules.runner,
+        owner=rules.owner,
         order=rules.order,
         stream=rules.stream or name,
         message_id_window=rules.message_id_window,
@@ -306,6 +312,7 @@ def _hop(route: Route, number: int, source: Store, destination: Store) -> Hop:
         policy=route.policy,
         integrity=route.integrity,
         runner=route.runner,
+        owner=route.owner,
         order=route.order,
         stream=route.stream,
         message_id_window=route.message_id_window,

@@ -9,17 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk import DAG
 from airflow.sdk.definitions.context import _AIRFLOW_PARSING_CONTEXT_DAG_ID
+from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
+from relaybox.airflow.deadlines import tell_missed_target
 from tests.airflow.conftest import REPOSITORY
 from tests.world import routes_file
 
 RETRIES = {"attempts": 3, "delay_seconds": 7, "backoff": 3.0, "max_delay_seconds": 60}
 HOP_DAG_IDS = {f"relaybox_{kind}__flights_{hop}" for kind in ("transfer", "confirm") for hop in (1, 2)}
-DAG_IDS = HOP_DAG_IDS | {"relaybox_watch"}
+DAG_IDS = HOP_DAG_IDS | {"relaybox_watch", "relaybox_verify"}
 
 
 @pytest.fixture
@@ -68,7 +71,7 @@ def asset_names(value: object) -> list[str]:
 
 
 def test_each_hop_has_a_transfer_dag_and_a_confirm_dag(route: Path) -> None:
-    """Two hops give four DAGs, and one that looks after them; no import error."""
+    """Two hops give four DAGs, one that looks after them and one that proves delivery; no import error."""
     bag = parse()
     assert bag.import_errors == {}
     assert set(bag.dags) == DAG_IDS
@@ -79,7 +82,10 @@ def test_dags_are_named_after_their_hops(dags: Mapping[str, DAG]) -> None:
     titles = {dag_id: dag.dag_display_name for dag_id, dag in dags.items()}
     assert titles["relaybox_transfer__flights_1"] == "flights/1 airline → hub"
     assert titles["relaybox_confirm__flights_2"] == "flights/2 hub ← analytics confirm"
-    assert {frozenset(dags[dag_id].tags) for dag_id in HOP_DAG_IDS} == {frozenset({"relaybox", "flights"})}
+    tags = {dag_id: dag.tags for dag_id, dag in dags.items()}
+    assert tags["relaybox_transfer__flights_1"] == {"relaybox", "flights", "transfer"}
+    assert tags["relaybox_confirm__flights_2"] == {"relaybox", "flights", "confirm"}
+    assert (tags["relaybox_watch"], tags["relaybox_verify"]) == ({"relaybox", "watch"}, {"relaybox", "verify"})
 
 
 def test_assets_tie_the_hops_and_the_confirmations_to_one_chain(dags: Mapping[str, DAG]) -> None:
@@ -106,10 +112,11 @@ def test_every_transfer_is_watched(dags: Mapping[str, DAG]) -> None:
         assert watcher["trigger"]["kwargs"].items() >= {"hop": f"flights/{number}", "connection": f"relaybox_{store}"}.items()
 
 
-def test_the_clock_starts_one_dag_for_all_hops(dags: Mapping[str, DAG]) -> None:
-    """With a task per store that hops leave. The DAGs of hops have no clock: a hundred idle hops start nothing."""
+def test_the_clock_starts_no_dag_of_a_hop(dags: Mapping[str, DAG]) -> None:
+    """One DAG looks after all, with a task per store that hops leave, another proves delivery: a hundred idle hops start nothing."""
     clocks = {dag_id: schedule(dag)["__type"].rpartition(".")[2] for dag_id, dag in dags.items()}
-    assert clocks == {**dict.fromkeys(HOP_DAG_IDS, "AssetTriggeredTimetable"), "relaybox_watch": "CronTriggerTimetable"}
+    by_clock = dict.fromkeys(("relaybox_watch", "relaybox_verify"), "CronTriggerTimetable")
+    assert clocks == {**dict.fromkeys(HOP_DAG_IDS, "AssetTriggeredTimetable"), **by_clock}
     assert dags["relaybox_watch"].task_ids == ["look_at_airline", "look_at_hub"]
 
 
@@ -158,6 +165,80 @@ def test_a_try_of_a_transfer_ends_in_time(dags: Mapping[str, DAG]) -> None:
     assert limits == {timedelta(hours=6)}
 
 
+def test_tasks_take_slots_of_their_stores_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A transfer where it writes, the others where they ask. What takes a moment does not wait behind what lingers."""
+    path = routes_file(tmp_path, route={"owner": "Data team"})
+    document = yaml.safe_load(path.read_text())
+    document["stores"] = {store: {"pool": f"pool-{store}"} for store in document["stores"]}
+    path.write_text(yaml.safe_dump(document))
+    monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
+    tasks = {f"{dag_id}.{task.task_id}": task for dag_id, dag in parse().dags.items() for task in dag.tasks}
+    assert {name: task.pool for name, task in tasks.items() if "flights_1" in name or "watch" in name} == {
+        "relaybox_transfer__flights_1.transfer": "pool-hub",
+        "relaybox_confirm__flights_1.settle": "pool-airline",
+        "relaybox_watch.look_at_airline": "pool-airline",
+        "relaybox_watch.look_at_hub": "pool-hub",
+    }
+    weights = {name: (task.priority_weight, task.owner) for name, task in tasks.items() if "flights_1" in name}
+    assert weights == {
+        "relaybox_transfer__flights_1.transfer": (1, "Data team"),
+        "relaybox_confirm__flights_1.settle": (10, "Data team"),
+    }
+
+
+def test_without_a_pool_of_their_own_tasks_use_the_one_that_always_exists(dags: Mapping[str, DAG]) -> None:
+    """A task in a pool that nobody made would wait for ever."""
+    assert {task.pool for dag in dags.values() for task in dag.tasks} == {"default_pool"}
+
+
+@pytest.mark.parametrize(("linger_seconds", "expected"), [(0, 60), (5, 660)])
+def test_a_transfer_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linger_seconds: int, expected: int) -> None:
+    """The target of the route from the moment when the run was queued, and the time that it may linger."""
+    limits = {"target_lag_seconds": 60, "linger_seconds": linger_seconds}
+    monkeypatch.setenv("RELAYBOX_CONFIG", str(routes_file(tmp_path, route={"limits": limits})))
+    (deadline,) = parse().dags["relaybox_transfer__flights_1"].deadline
+    assert deadline.interval == timedelta(seconds=expected)
+    assert deadline.callback.path == "relaybox.airflow.deadlines.tell_missed_target"
+    assert deadline.callback.kwargs == {"hop": "flights/1", "seconds": float(expected)}
+
+
+def test_a_missed_target_is_an_event(caplog: pytest.LogCaptureFixture) -> None:
+    """With the hop, the run, and the runbook."""
+    caplog.set_level("INFO", logger="relaybox")
+    tell_missed_target(hop="flights/1", seconds=60.0, context={"dag_run": {"dag_run_id": "asset__7"}})
+    assert caplog.messages == ["target_missed hop=flights/1 after_seconds=60.000 run=asset__7 runbook=docs/runbooks/late-hop.md"]
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "param", "value"),
+    [
+        ("relaybox_transfer__flights_1", "runner", "sparks"),
+        ("relaybox_transfer__flights_1", "linger_seconds", -1),
+        ("relaybox_transfer__flights_1", "linger_seconds", "long"),
+        ("relaybox_verify", "route", "fligths"),
+    ],
+)
+def test_trigger_forms_explain_and_check_what_they_ask_for(
+    dags: Mapping[str, DAG], dag_id: str, param: str, value: object
+) -> None:
+    """Every parameter has a title, a description and a default that is right; a wrong value is refused before the run begins."""
+    params = dags[dag_id].params
+    for name in params:
+        assert params.get_param(name).schema["title"]
+        assert (params.get_param(name).description or "").endswith(".")
+    params.validate()
+    with pytest.raises(ParamValidationError):
+        params.get_param(param).resolve(value)
+
+
+def test_the_proofs_are_a_group_with_a_report_behind_it(dags: Mapping[str, DAG]) -> None:
+    """The report is written whatever became of a proof."""
+    verify = dags["relaybox_verify"]
+    assert verify.task_ids == ["proofs.flights", "report"]
+    assert verify.get_task("report").upstream_task_ids == {"proofs.flights"}
+    assert verify.get_task("report").trigger_rule == "all_done"
+
+
 def test_one_run_at_a_time_and_no_catching_up(dags: Mapping[str, DAG]) -> None:
     """A run drains everything there is: a second one beside it, or one for each missed time, would find nothing."""
     assert {(dag.max_active_runs, dag.catchup) for dag in dags.values()} == {(1, False)}
@@ -195,7 +276,7 @@ def test_a_broken_route_file_gives_one_error_that_names_every_problem(tmp_path: 
     monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
     bag = parse()
     assert bag.dags == {}
-    assert {Path(file).name for file in bag.import_errors} == {"transfer.py", "confirm.py", "watch.py"}
+    assert {Path(file).name for file in bag.import_errors} == {"transfer.py", "confirm.py", "watch.py", "verify.py"}
     for error in bag.import_errors.values():
         assert f"ConfigurationError: 3 problems in {path}" in error
         for problem in ("stores.hub: got 3", 'routes.flights.path[1]: got "hab"', "routes.flights.topics: got a list of 0"):

@@ -19,10 +19,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.sdk.observability import stats
 
-from relaybox.airflow.assets import log_asset, settled_asset
+from relaybox.airflow.assets import log_asset, proof_asset, settled_asset
 from relaybox.airflow.retry_policy import DriverExitPolicy
 from relaybox.airflow.settle_operator import HopSettleOperator
 from relaybox.airflow.transfer_operator import HopTransferOperator
+from relaybox.airflow.verify_dag import build_verify_dag
 from relaybox.airflow.watch_dag import build_watch_dag
 from relaybox.errors import StoreBusy, StoreUnreachable
 from relaybox.local.clusters import find_free_port
@@ -106,9 +107,10 @@ def settle(world: World, hop: Hop) -> tuple[dict[str, int], OutletEventAccessors
     return execute(HopSettleOperator(task_id="settle", route=world.route, hop=hop, outlets=[settled_asset(hop)]), try_number=1)
 
 
-def execute(operator: Any, *, try_number: int) -> tuple[dict[str, int], OutletEventAccessors]:
+def execute(operator: Any, *, try_number: int, **params: object) -> tuple[Any, OutletEventAccessors]:
     events = OutletEventAccessors()
-    context = {"ti": SimpleNamespace(dag_id="a_dag", run_id="a_run", try_number=try_number), "outlet_events": events}
+    task = SimpleNamespace(dag_id="a_dag", run_id="a_run", try_number=try_number)
+    context = {"ti": task, "outlet_events": events, "params": params}
     return operator.execute(context), events
 
 
@@ -143,7 +145,10 @@ def test_work_starts_the_spark_application(connected: World, spark_submit: Spark
     transfer(connected, by_spark(connected))
     arguments = spark_submit.arguments
     application = arguments.index(str(REPOSITORY / "spark_apps" / "transfer.py"))
-    assert arguments[application + 1 :] == ["--hop", "flights/1", "--recorded-by", "{{ dag.dag_id }} {{ run_id }}"]
+    assert arguments[application + 1 :] == [
+        *("--hop", "flights/1", "--recorded-by", "{{ dag.dag_id }} {{ run_id }}"),
+        *("--linger-seconds", "{{ params.linger_seconds }}"),
+    ]
     assert arguments[arguments.index("--master") + 1] == "local[2]"
     assert arguments[arguments.index("--deploy-mode") + 1] == "client"
     (option,) = [argument for argument in arguments if argument.startswith("spark.driver.extraJavaOptions=")]
@@ -272,6 +277,43 @@ def test_airflows_own_metrics_tell_what_a_transfer_moved(
         "relaybox.batches_moved": (1, tags),
         "relaybox.waiting_messages": (0, tags),
     }
+
+
+def test_a_run_may_be_told_who_moves(connected: World, spark_submit: SparkSubmit) -> None:
+    """By the trigger form; for this run only."""
+    connected.send("one")
+    execute(transfer_task(connected, connected.first_hop), try_number=1, runner="spark", linger_seconds=0)
+    assert spark_submit.was_called
+
+
+def test_the_proof_of_a_route_is_reported(connected: World) -> None:
+    """Delivered, then a message changed at its destination: the proof is made all the same, and the report fails."""
+    connected.send("one", "two")
+    connected.transfer_all()
+    proof = build_verify_dag(connected.routes)["relaybox_verify"].get_task("proofs.flights")
+    line, events = execute(proof, try_number=1, route="every route")
+    assert (line["verdict"], line["sent"], line["received"], line["reliability"], line["defects"]) == ("delivered", 2, 2, "1", 0)
+    assert events[proof_asset("flights")].extra == line
+    assert "| flights | delivered | 2 | 2 | 0 | 1 | 1 | 0 |" in report(connected, line)
+    connected.query("hub", "update relaybox.log set payload = 'other' where position = 1")
+    changed, _ = execute(proof, try_number=1, route="flights")
+    assert changed["verdict"] == "defects"
+    with pytest.raises(AirflowFailException, match=r"Not proved: flights\. See docs/runbooks/loss-or-duplicates\.md"):
+        report(connected, changed)
+    with pytest.raises(AirflowFailException, match="no proof: see its task"):
+        report(connected, None)
+    with pytest.raises(AirflowSkipException, match="route flights was not asked for"):
+        execute(proof, try_number=1, route="bookings")
+
+
+def report(world: World, line: dict[str, Any] | None) -> str:
+    """Of a run whose only proof gave this line."""
+    task = build_verify_dag(world.routes)["relaybox_verify"].get_task("report")
+    context = {
+        "ti": SimpleNamespace(xcom_pull=lambda *, task_ids: {"proofs.flights": line}[task_ids]),
+        "params": {"route": "flights"},
+    }
+    return str(task.execute(context))
 
 
 def test_a_route_may_do_without_spark(connected: World, spark_submit: SparkSubmit) -> None:

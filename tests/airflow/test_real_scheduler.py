@@ -83,6 +83,14 @@ def test_the_watch_wakes_what_no_event_started(moved: System) -> None:
     moved.wait_until_quiet()
 
 
+def test_the_proof_of_delivery_is_reported(moved: System) -> None:
+    """As it is each night: a proof per route, and a report in XCom."""
+    run = moved.client.trigger_dag("relaybox_verify")
+    assert moved.client.wait_for_run("relaybox_verify", run, deadline_seconds=ARRIVE_SECONDS) == "success"
+    path = f"dags/relaybox_verify/dagRuns/{quote(run, safe='')}/taskInstances/report/xcomEntries/return_value"
+    assert f"| flights | delivered | {FIRST_COUNT} | {FIRST_COUNT} | 0 | 1 | 1 | 0 |" in moved.client.get(path)["value"]
+
+
 def test_waiting_messages_do_not_flood_airflow_with_events(moved: System) -> None:
     """The watcher looks every second and Spark takes ten to start: still one event per stretch of work."""
     events = [event for event in moved.asset_events() if event["name"] == "relaybox/flights/1/outbox"]

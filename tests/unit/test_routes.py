@@ -11,7 +11,7 @@ from relaybox.errors import ConfigurationError
 from relaybox.routes import Limits, Retries, Routes, Store, load_routes
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "relaybox.yaml"
-KNOWN = "Known: integrity, limits, message_id_window, order, path, policy, retries, runner, stream, topics"
+KNOWN = "Known: integrity, limits, message_id_window, order, owner, path, policy, retries, runner, stream, topics"
 SMALLEST = """\
 stores:
   airline: {}
@@ -51,7 +51,7 @@ def test_smallest_file_gets_every_default(tmp_path: Path) -> None:
     assert routes.store("hub") == Store("hub", service="hub", connection="relaybox_hub")
     assert route.topics == ("flights",)
     assert [store.name for store in route.path] == ["airline", "hub", "analytics"]
-    assert (route.policy, route.runner) == ("cascade", "auto")
+    assert (route.policy, route.runner, route.owner) == ("cascade", "auto", "relaybox")
     assert (route.order, route.stream, route.message_id_window) == ("none", "flights", 0)
     assert route.limits == Limits(
         batch_rows=1_000_000,
@@ -90,13 +90,14 @@ def test_written_values_replace_defaults(tmp_path: Path) -> None:
     routes = load(
         tmp_path,
         """\
-        stores: {a: {service: db-a, connection: Conn.A, bind_senders: true}, b: }
+        stores: {a: {service: db-a, connection: Conn.A, bind_senders: true, pool: heavy}, b: }
         routes:
           r:
             topics: [x, y.z, 2026-11-21]
             path: [a, b]
             policy: received
             runner: threads
+            owner: Data team
             order: fifo
             stream: all-of-r
             message_id_window: 1000000
@@ -108,9 +109,9 @@ def test_written_values_replace_defaults(tmp_path: Path) -> None:
         """,
     )
     hop = routes.hop("r/1")
-    assert hop.source == Store("a", service="db-a", connection="Conn.A", bind_senders=True)
+    assert hop.source == Store("a", service="db-a", connection="Conn.A", bind_senders=True, pool="heavy")
     assert hop.destination == Store("b", service="b", connection="relaybox_b")
-    assert (hop.topics, hop.policy, hop.runner) == (("x", "y.z", "2026-11-21"), "received", "threads")
+    assert (hop.topics, hop.policy, hop.runner, hop.owner) == (("x", "y.z", "2026-11-21"), "received", "threads", "Data team")
     assert (hop.order, hop.stream, hop.message_id_window) == ("fifo", "all-of-r", 1_000_000)
     assert hop.limits == Limits(
         batch_rows=500,
@@ -144,7 +145,7 @@ def test_empty_route_is_told_what_it_needs(tmp_path: Path) -> None:
         "9: routes.next.path: missing; expected a list of two or more stores",
         "9: routes.next.topics: missing; expected a list of one or more topics",
         (
-            "10: routes.last: got 5; expected a section with the keys topics, path, policy, integrity, runner, order, stream, "
+            "10: routes.last: got 5; expected a section with the keys topics, path, policy, integrity, runner, owner, order, stream, "
             "message_id_window, limits, retries"
         ),
     ]
@@ -210,9 +211,9 @@ def test_example_shows_every_key_and_every_default(tmp_path: Path) -> None:
     document = yaml.safe_load(EXAMPLE.read_text())
     example, smallest = load_routes(EXAMPLE), load(tmp_path, SMALLEST)
     assert example.route("flights") == smallest.route("flights")
-    assert document["stores"]["airline"].keys() == {"service", "connection", "bind_senders"}
+    assert document["stores"]["airline"].keys() == {"service", "connection", "pool", "bind_senders"}
     assert document["routes"]["flights"].keys() == {
-        "topics", "path", "policy", "integrity", "runner", "order", "stream", "message_id_window", "limits", "retries",
+        "topics", "path", "policy", "integrity", "runner", "owner", "order", "stream", "message_id_window", "limits", "retries",
     }  # fmt: skip
     assert document["routes"]["flights"]["limits"].keys() == Limits.__dataclass_fields__.keys()
     assert document["routes"]["flights"]["retries"].keys() == Retries.__dataclass_fields__.keys()
@@ -240,7 +241,7 @@ routes:
 """,
     ) == [
         '3: stores.Hub: got "Hub"; expected a name of 1 to 30 of a-z 0-9 _ -, the first a letter',
-        "4: stores.mirror.pasword: unknown key. Known: bind_senders, connection, service",
+        "4: stores.mirror.pasword: unknown key. Known: bind_senders, connection, pool, service",
         '4: stores.mirror.service: got "airline", the service of store airline too; expected one service per database',
         "5: route: unknown key. Did you mean routes? Known: routes, stores",
         '8: routes.flights.topics[1]: got "flights", which is at [0] too; expected each topic once',

@@ -42,6 +42,11 @@ def settling_asset(routes: Routes, hop: Hop) -> Asset:
     return settled_asset(routes.hop(hop.downstream)) if hop.downstream else log_asset(hop)
 
 
+def proof_asset(route: str) -> Asset:
+    """The proof of delivery of a route: an event carries what it found."""
+    return Asset(name=f"relaybox/{route}/proof", uri=f"x-relaybox://{route}/proof", group="relaybox")
+
+
 def wake_alias(store: Store) -> str:
     """The asset alias under which the watch DAG wakes the hops that leave a store."""
     return f"relaybox/{store.name}/wake"

@@ -11,7 +11,7 @@ from airflow.sdk import DAG, AssetAny
 
 from relaybox.airflow.assets import log_asset, settled_asset, settling_asset
 from relaybox.airflow.dag_docs import confirm_doc
-from relaybox.airflow.dag_factory import build_dags, dag_options
+from relaybox.airflow.dag_factory import SHORT_TASK, build_dags, dag_options
 from relaybox.airflow.naming import SETTLE_TASK_ID, confirm_dag_id, confirm_title
 from relaybox.airflow.settle_operator import HopSettleOperator
 from relaybox.routes import Hop, Route, Routes
@@ -29,9 +29,11 @@ def _confirm_dag(routes: Routes, route: Route, hop: Hop) -> DAG:
         description=f"Confirms to {hop.source.name} what became of the messages of hop {hop.name}",
         doc_md=confirm_doc(route, hop),
         schedule=_schedule(routes, hop),
-        **dag_options(hop),
+        **dag_options(hop, "confirm"),
     ) as dag:
-        HopSettleOperator(task_id=SETTLE_TASK_ID, route=route, hop=hop, outlets=[settled_asset(hop)])
+        HopSettleOperator(
+            task_id=SETTLE_TASK_ID, route=route, hop=hop, outlets=[settled_asset(hop)], pool=hop.source.pool, **SHORT_TASK
+        )
     return dag
 
 

@@ -109,6 +109,25 @@ A store is down, or its connection is wrong: the message says which. The hops of
 {_BUTTONS}"""
 
 
+def verify_doc(routes: Routes) -> str:
+    return f"""\
+Proves delivery of {len(routes.routes)} routes, once a day: {", ".join(routes.routes)}.
+
+### What it does
+
+1. A task per route compares its stores message by message, by count and by content. Messages on their way are no defect.
+2. The report has a row per route: sent, received, in flight, R, UR, defects. It is in the log of its task and in XCom.
+
+Each proof is an event of the asset `relaybox/<route>/proof`. Trigger it by hand to prove one route now.
+
+### When it fails
+
+The report fails when a route has a defect: a message is missing, doubled, changed or misplaced. `relaybox verify <route>` names each;
+[the runbook](docs/runbooks/loss-or-duplicates.md) says what to do. A proof that fails itself could not reach a store.
+
+{_BUTTONS}"""
+
+
 def _policy(hop: Hop) -> str:
     if hop.policy == "received" or hop.downstream is None:
         return f"A message is settled when {hop.destination.name} has it."

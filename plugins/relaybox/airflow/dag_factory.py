@@ -13,6 +13,9 @@ from relaybox.routes import Hop, Retries, Route, Routes
 LOOK_CRON = "*/5 * * * *"
 """When the watch DAG looks for what no event started."""
 
+SHORT_TASK: dict[str, Any] = {"priority_weight": 10, "weight_rule": "absolute"}
+"""Of tasks that take a moment: in a full pool they do not wait behind transfers, which may linger for minutes."""
+
 
 def build_dags(routes: Routes, dag_id: Callable[[Hop], str], build: Callable[[Route, Hop], DAG]) -> dict[str, DAG]:
     """One DAG per hop, by id, in the order of the routes.
@@ -27,13 +30,13 @@ def wanted(dag_id: str) -> bool:
     return get_parsing_context().dag_id in (None, dag_id)
 
 
-def dag_options(hop: Hop) -> dict[str, Any]:
+def dag_options(hop: Hop, kind: str) -> dict[str, Any]:
     """Options of a hop's DAGs. One run at a time saves work; it keeps nothing correct."""
     return {
         "catchup": False,
         "max_active_runs": 1,
-        "tags": ["relaybox", hop.route],
-        "default_args": {"owner": "relaybox", **retry_options(hop.retries)},
+        "tags": ["relaybox", hop.route, kind],
+        "default_args": {"owner": hop.owner, **retry_options(hop.retries)},
     }
 
 

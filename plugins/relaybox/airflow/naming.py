@@ -7,6 +7,8 @@ from relaybox.routes import Hop, Store
 TRANSFER_TASK_ID = "transfer"
 SETTLE_TASK_ID = "settle"
 WATCH_DAG_ID = "relaybox_watch"
+VERIFY_DAG_ID = "relaybox_verify"
+REPORT_TASK_ID = "report"
 
 
 def transfer_dag_id(hop: Hop) -> str:

@@ -9,10 +9,12 @@ from airflow.sdk import DAG
 from relaybox.airflow.assets import log_asset, read_asset
 from relaybox.airflow.dag_docs import transfer_doc
 from relaybox.airflow.dag_factory import build_dags, dag_options
+from relaybox.airflow.deadlines import target_deadline
 from relaybox.airflow.deployment import transfer_application
 from relaybox.airflow.naming import TRANSFER_TASK_ID, transfer_dag_id, transfer_title
 from relaybox.airflow.retry_policy import DriverExitPolicy
 from relaybox.airflow.transfer_operator import HopTransferOperator
+from relaybox.airflow.transfer_params import transfer_params
 from relaybox.routes import Hop, Route, Routes
 
 
@@ -28,7 +30,9 @@ def _transfer_dag(routes: Routes, route: Route, hop: Hop) -> DAG:
         description=f"Moves the messages of hop {hop.name}",
         doc_md=transfer_doc(route, hop),
         schedule=[read_asset(routes, hop)],
-        **dag_options(hop),
+        params=transfer_params(hop),
+        deadline=[target_deadline(hop)],
+        **dag_options(hop, "transfer"),
     ) as dag:
         HopTransferOperator(
             task_id=TRANSFER_TASK_ID,
@@ -36,6 +40,7 @@ def _transfer_dag(routes: Routes, route: Route, hop: Hop) -> DAG:
             application=str(transfer_application()),
             route_file=routes.path,
             outlets=[log_asset(hop)],
+            pool=hop.destination.pool,
             retry_policy=DriverExitPolicy(),
             execution_timeout=timedelta(seconds=hop.limits.run_timeout_seconds),
         )

@@ -14,10 +14,12 @@ from airflow.sdk.observability import stats
 
 from relaybox.airflow.assets import log_asset
 from relaybox.airflow.child_process import driver_environment
+from relaybox.airflow.deadlines import LINGER_AT_MOST_SECONDS
 from relaybox.airflow.hop_state import HopState, read_hop_state
 from relaybox.airflow.links import BatchesLink
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
+from relaybox.airflow.transfer_params import with_params
 from relaybox.driver_options import driver_java_options
 from relaybox.events import emit
 from relaybox.parents import child_dies_with_parent
@@ -29,8 +31,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-LINGER_AT_MOST_SECONDS = 600.0
-"""As in a Spark application: then the task ends, and a new one starts if messages still come."""
+_LINGER_ARGUMENTS = ("--linger-seconds", "{{ params.linger_seconds }}")
 
 
 class HopTransferOperator(SparkSubmitOperator):
@@ -48,7 +49,7 @@ class HopTransferOperator(SparkSubmitOperator):
     def __init__(self, *, hop: Hop, application: str, route_file: Path, **kwargs: Any) -> None:
         super().__init__(
             application=application,
-            application_args=["--hop", hop.name, "--recorded-by", "{{ dag.dag_id }} {{ run_id }}"],
+            application_args=["--hop", hop.name, "--recorded-by", "{{ dag.dag_id }} {{ run_id }}", *_LINGER_ARGUMENTS],
             name=f"relaybox {hop.name}",
             conf={"spark.driver.extraJavaOptions": driver_java_options(), "spark.ui.enabled": "false"},
             deploy_mode="client",
@@ -59,6 +60,7 @@ class HopTransferOperator(SparkSubmitOperator):
 
     def execute(self, context: Context) -> dict[str, int]:  # type: ignore[override]  # the base class returns nothing
         """Returns the hop's newest batch and position: numbers to look at in XCom, read by nobody."""
+        self.hop = with_params(self.hop, context.get("params") or {})
         with terminal_errors_fail_at_once(), service_file((self.hop.source, self.hop.destination)):
             state = read_hop_state(self.hop)
             if state.has_work:

@@ -12,7 +12,7 @@ from airflow.sdk import DAG, AssetAlias, CronTriggerTimetable
 
 from relaybox.airflow.assets import read_asset, settling_asset, wake_alias
 from relaybox.airflow.dag_docs import watch_doc
-from relaybox.airflow.dag_factory import LOOK_CRON, wanted
+from relaybox.airflow.dag_factory import LOOK_CRON, SHORT_TASK, wanted
 from relaybox.airflow.look_operator import StoreLookOperator, WatchedHop
 from relaybox.airflow.naming import WATCH_DAG_ID, look_task_id
 from relaybox.routes import Routes, Store
@@ -33,13 +33,19 @@ def _watch_dag(routes: Routes) -> DAG:
         schedule=CronTriggerTimetable(LOOK_CRON, timezone="UTC"),
         catchup=False,
         max_active_runs=1,
-        tags=["relaybox"],
+        tags=["relaybox", "watch"],
         default_args={"owner": "relaybox", "retries": 1, "retry_delay": timedelta(seconds=10)},
     ) as dag:
         for store in sources:
             alias = AssetAlias(wake_alias(store))
             StoreLookOperator(
-                task_id=look_task_id(store), store=store, hops=_watched(routes, store), alias=alias, outlets=[alias]
+                task_id=look_task_id(store),
+                store=store,
+                hops=_watched(routes, store),
+                alias=alias,
+                outlets=[alias],
+                pool=store.pool,
+                **SHORT_TASK,
             )
     return dag
 
