@@ -55,6 +55,7 @@ test-stores: $(INSTALLED) ## All other tests
 test-faults: $(INSTALLED) ## Strike every step with every fault; writes docs/reliability-report.md (ARGS="--seed 7")
 	$(BIN)/python -m tests.faults.wal_prefix --source 150 --destination 150 --result .faults-wal-prefixes.json
 	$(BIN)/python -m tests.faults --wal-prefixes .faults-wal-prefixes.json $(ARGS)
+	RELAYBOX_KILLS=200 $(BIN)/pytest --quiet --timeout 1800 tests/integration/test_g10_exactly_once.py
 
 .PHONY: test-spark
 test-spark: $(INSTALLED) ## Kill Spark's workers, executors and drivers, with 100,000 messages each time
