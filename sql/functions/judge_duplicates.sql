@@ -9,37 +9,40 @@ set enable_mergejoin = on
 as $$
 begin
     if exists (select from pg_temp.judged where verdict = 'duplicate' and original is null) then
-        update pg_temp.judged j set original = o.position
+        -- offset 0: a lookup by the whole key for each row; without statistics the planner would take the other side for small
+        insert into pg_temp.repeated (sender_id, index)
+        select distinct j.sender_id, j.index from pg_temp.judged j where j.verdict = 'duplicate' and j.original is null;
+        insert into pg_temp.repeated (sender_id, index, original)
+        select p.sender_id, l.index, min(l.position)
         from (
-            select d.taken, min(l.position) as "position"
-            from (
-                select distinct j.hop_id, j.sender_id, r.first_position, r.last_position
-                from pg_temp.judged j
-                join (
-                    select sender_id, first_index, last_index, first_position, last_position from relaybox.index_range
-                    union all
-                    select sender_id, range_first_index, range_last_index, range_first_position, range_last_position
-                    from relaybox.sender_state where range_first_index is not null
-                ) r on r.sender_id = j.sender_id and r.first_index <= j.index and r.last_index >= j.index
-                where j.verdict = 'duplicate' and j.original is null
-            ) p
-            join relaybox.sender_state s on s.sender_id = p.sender_id
-            join relaybox.log l on l.hop_id = p.hop_id and l.position >= p.first_position and l.position <= p.last_position
-                and l.sender = s.sender and l.epoch = s.epoch
-            join pg_temp.judged d on d.verdict = 'duplicate' and d.original is null and d.sender_id = p.sender_id and d.index = l.index
-            where not exists (select from relaybox.dead_letter x where x.hop_id = l.hop_id and x.position = l.position)
-            group by d.taken
-        ) o
-        where j.taken = o.taken and j.position <> o.position;
+            select distinct j.hop_id, j.sender_id, r.first_position, r.last_position
+            from pg_temp.judged j
+            join (
+                select sender_id, first_index, last_index, first_position, last_position from relaybox.index_range
+                union all
+                select sender_id, range_first_index, range_last_index, range_first_position, range_last_position
+                from relaybox.sender_state where range_first_index is not null
+            ) r on r.sender_id = j.sender_id and r.first_index <= j.index and r.last_index >= j.index
+            where j.verdict = 'duplicate' and j.original is null
+        ) p
+        join relaybox.sender_state s on s.sender_id = p.sender_id
+        join relaybox.log l on l.hop_id = p.hop_id and l.position >= p.first_position and l.position <= p.last_position
+            and l.sender = s.sender and l.epoch = s.epoch
+        cross join lateral (select from pg_temp.repeated d where d.sender_id = p.sender_id and d.index = l.index offset 0) d
+        where not exists (select from relaybox.dead_letter x where x.hop_id = l.hop_id and x.position = l.position)
+        group by p.sender_id, l.index
+        on conflict (sender_id, index) do update set original = excluded.original;
+        update pg_temp.judged j set original = o.original
+        from pg_temp.repeated o
+        where o.sender_id = j.sender_id and o.index = j.index and o.original <> j.position
+            and j.verdict = 'duplicate' and j.original is null;
     end if;
-    -- two lookups per duplicate; without statistics the planner would rather read the whole log twice
-    set local enable_hashjoin = off;
-    set local enable_mergejoin = off;
+    -- two lookups per duplicate
     with other as materialized (
         select d.taken
         from pg_temp.judged d
-        join relaybox.log l on l.hop_id = d.hop_id and l.position = d.position
-        join relaybox.log o on o.hop_id = d.hop_id and o.position = d.original
+        cross join lateral (select m.* from relaybox.log m where m.hop_id = d.hop_id and m.position = d.position offset 0) l
+        cross join lateral (select m.* from relaybox.log m where m.hop_id = d.hop_id and m.position = d.original offset 0) o
         where d.verdict = 'duplicate'
             and (l.topic, l.key, l.payload, l.payload_bytes) is distinct from (o.topic, o.key, o.payload, o.payload_bytes)
     )

@@ -22,12 +22,16 @@ begin
         create temporary table seen_again (
             sender_id integer, chunk bigint, indexes int8multirange, primary key (sender_id, chunk)
         ) on commit delete rows;
+        -- an index that came again; original: where it came first
+        create temporary table repeated (
+            sender_id integer, index bigint, original bigint, primary key (sender_id, index)
+        ) on commit delete rows;
         -- what a clock asks for that is not delivered yet; sender_id null: of a sender that is not known here
         create temporary table cause (taken bigint, sender_id integer, index bigint, fenced_at bigint) on commit delete rows;
         -- a sender whose accepted indexes leave no gap behind
         create temporary table remembered (sender_id integer primary key) on commit delete rows;
     else
-        truncate pg_temp.remembered, pg_temp.batch_sender, pg_temp.judged, pg_temp.fence, pg_temp.id_again, pg_temp.seen_again, pg_temp.cause;
+        truncate pg_temp.remembered, pg_temp.repeated, pg_temp.batch_sender, pg_temp.judged, pg_temp.fence, pg_temp.id_again, pg_temp.seen_again, pg_temp.cause;
     end if;
 end
 $$;

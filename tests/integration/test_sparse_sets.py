@@ -1,0 +1,92 @@
+"""Random indexes of one sender end in an exact set, within the memory that docs/ordering.md states."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relaybox.schema import initialise_store
+from tests.world import World, routes_file
+
+BYTES_PER_FRAGMENT = 40
+"""At most, in relaybox.seen with its index and the row versions that a vacuum would remove; docs/ordering.md states it."""
+
+IN_FULL = int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "0")) >= 200
+SIZES = [pytest.param(5, 10_000, id="50 thousand"), *([pytest.param(10, 1_000_000, id="10 million")] if IN_FULL else [])]
+
+LOG = "(select hop_id from relaybox.hop_in where hop = 'flights/1')"
+FILL = f"""
+insert into relaybox.log (hop_id, position, message_id, sent_at, topic, sender, epoch, index, payload)
+select {LOG}, p, gen_random_uuid(), now(), 'flights', 'probe', 1, i, 'm' || i
+from (select p, 1 + floor(random() * %s)::bigint as i from generate_series(%s::bigint, %s::bigint) p offset 0) n
+"""
+PUBLISH = f"""
+insert into relaybox.arrival (
+    hop_id, batch, plan_id, first_position, last_position, row_count, slice_count, source_system_identifier, source_timeline, has_own_indexes
+)
+values ({LOG}, %(batch)s, gen_random_uuid(), %(first)s, %(last)s, %(last)s - %(first)s + 1, 1, 1, 1, true);
+update relaybox.hop_in set published_batch = %(batch)s, published_position = %(last)s where hop = 'flights/1';
+"""
+DECLARE = "insert into relaybox.sender (origin, sender, epoch, kind, declared_at) values ('airline', 'probe', 1, 'sparse', '2000-01-01')"
+
+# beyond the watermark every fragment, before it everything
+SET = """
+create temporary table set_of_probe as
+select int8range(1, s.watermark + 1) as indexes from relaybox.sender_state s
+union all
+select r * int8range(s.watermark + 1, null) from relaybox.sender_state s join relaybox.seen n using (sender_id), unnest(n.indexes) r
+"""
+SIZE_OF_SET = "select sum(upper(indexes) - lower(indexes))::bigint from set_of_probe where not isempty(indexes)"
+# as many indexes as were ever sent, and all those sent: the same set
+SENT = f"select count(distinct index) from relaybox.log where hop_id = {LOG}"
+UNKNOWN = f"""
+select count(*) from (select distinct index from relaybox.log where hop_id = {LOG}) l
+where l.index > (select watermark from relaybox.sender_state)
+    and not exists (select from relaybox.seen n where n.chunk = l.index >> 12 and n.indexes @> l.index)
+"""
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("batches", "rows"), SIZES)
+def test_random_indexes_end_in_an_exact_set_of_a_stated_size(
+    databases: Mapping[str, Mapping[str, str]], tmp_path: Path, batches: int, rows: int
+) -> None:
+    """Drawn from twice as many: about every fifth is a repeat, and the set falls into as many fragments as it can."""
+    world = World(routes_file(tmp_path, route={"path": ["airline", "hub"], "limits": {"fragments": 100_000_000}}))
+    initialise_store(world.routes.store("hub"), world.routes, segment_rows=2 * rows)
+    world.query("hub", DECLARE)
+    with world.session("hub") as session, session.cursor() as cursor:
+        cursor.execute("select setseed(0.4)")
+        for batch in range(1, batches + 1):
+            append(cursor, batch, rows, span=2 * batches * rows)
+            session.commit()
+            cursor.execute(f"select relaybox.deliver_next({LOG})")
+            session.commit()
+        cursor.execute("set max_parallel_workers_per_gather = 0")
+        cursor.execute(SET)
+        sent = first_value(cursor, SENT)
+        assert first_value(cursor, SIZE_OF_SET) == sent
+        assert first_value(cursor, UNKNOWN) == 0
+        assert first_value(cursor, "select last_place from relaybox.stream") == sent
+        assert first_value(cursor, "select sum(duplicate_count)::bigint from relaybox.decision") == batches * rows - sent
+        fragments = first_value(cursor, "select fragment_count from relaybox.sender_state")
+        stored = first_value(cursor, "select pg_total_relation_size('relaybox.seen')")
+    assert fragments > 0.4 * sent
+    assert stored <= fragments * BYTES_PER_FRAGMENT, f"{stored} bytes for {fragments} fragments of {sent} indexes"
+
+
+def append(cursor: Any, batch: int, rows: int, *, span: int) -> None:
+    """Publishes one more batch of random indexes, as a hop would have brought it."""
+    first, last = (batch - 1) * rows + 1, batch * rows
+    cursor.execute(f"select relaybox.ensure_log_segments({LOG}, %s)", (last,))
+    cursor.execute(FILL, (span, first, last))
+    cursor.execute(PUBLISH, {"batch": batch, "first": first, "last": last})
+
+
+def first_value(cursor: Any, query: str) -> Any:
+    cursor.execute(query)
+    return cursor.fetchone()[0]
