@@ -28,15 +28,17 @@ declare
         group by l.sender, l.epoch';
 begin
     return query execute (
-        select 'select s.sender, s.epoch, sum(s.row_count)::bigint, min(s.first_index), max(s.last_index), bool_and(s.ascending and s.follows),
+        select 'select s.sender, s.epoch, sum(s.row_count)::bigint,
+                min(case when s.ascending then s.first_index else (select min(i) from unnest(s.indexes) i) end), max(s.last_index), bool_and(s.ascending and s.follows),
                 min(s.first_sent_at)
             from (
                 select r.*, coalesce(r.first_index = lag(r.last_index) over (partition by r.sender, r.epoch order by r.quarter) + 1, true) as follows
                 from (
                     select q.quarter, q.sender, q.epoch, q.first_sent_at, cardinality(q.indexes)::bigint as row_count,
-                        q.indexes[1] as first_index, q.indexes[cardinality(q.indexes)] as last_index,
+                        q.indexes, q.indexes[1] as first_index, q.indexes[cardinality(q.indexes)] as last_index,
                         q.indexes = array(
-                            select i from generate_series(q.indexes[1], q.indexes[1] + cardinality(q.indexes) - 1) i
+                            select least(q.indexes[1], 9223372036854775807 - cardinality(q.indexes)) + n
+                            from generate_series(0, cardinality(q.indexes) - 1) n
                         ) as ascending
                     from (' || string_agg(
             format(one_quarter, q, first_position + q * step, least(first_position + (q + 1) * step - 1, last_position)), ' union all ' order by q

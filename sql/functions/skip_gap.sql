@@ -29,7 +29,7 @@ begin
     )
     order by d.epoch desc limit 1;
     select s.* into state from relaybox.sender_state s
-    where s.stream_id = here.stream_id and s.sender = sender_ order by s.epoch desc limit 1;
+    where s.stream_id = here.stream_id and s.sender = sender_ order by s.begun_at is not null desc, s.epoch desc limit 1;
     if not found then
         raise exception using errcode = 'RB017', message = format('stream %s has nothing with an index of its own from sender %s', stream_name, sender_),
             hint = 'Skip only what is missing: see relaybox holdback.';
