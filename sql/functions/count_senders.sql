@@ -2,9 +2,7 @@
 -- One pass in the order of positions, a quarter of the range per worker: each sender's indexes are gathered as they come, and
 -- compared with what they must be. A quarter is never shared out further: its rows would lose their order.
 create or replace function relaybox.count_senders(log_id integer, first_position bigint, last_position bigint)
-returns table (
-    sender text, epoch integer, row_count bigint, first_index bigint, last_index bigint, ascending boolean, first_sent_at timestamptz
-)
+returns table (sender text, epoch integer, row_count bigint, first_index bigint, last_index bigint, ascending boolean)
 language plpgsql stable
 set enable_sort = off
 set enable_seqscan = off
@@ -20,21 +18,20 @@ declare
     quarters integer := case when last_position - first_position < 20000 then 1 else 4 end;
     step bigint := (last_position - first_position) / quarters + 1;
     one_quarter constant text := '
-        select %s as quarter, l.sender, l.epoch, array_agg(l.index) as indexes, min(l.sent_at) as first_sent_at
+        select %s as quarter, l.sender, l.epoch, array_agg(l.index) as indexes
         from (
-            select m.sender, m.epoch, m.index, m.sent_at from relaybox.log m
+            select m.sender, m.epoch, m.index from relaybox.log m
             where m.hop_id = $1 and m.position >= %s and m.position <= %s order by m.position
         ) l
         group by l.sender, l.epoch';
 begin
     return query execute (
         select 'select s.sender, s.epoch, sum(s.row_count)::bigint,
-                min(case when s.ascending then s.first_index else (select min(i) from unnest(s.indexes) i) end), max(s.last_index), bool_and(s.ascending and s.follows),
-                min(s.first_sent_at)
+                min(case when s.ascending then s.first_index else (select min(i) from unnest(s.indexes) i) end), max(s.last_index), bool_and(s.ascending and s.follows)
             from (
                 select r.*, coalesce(r.first_index = lag(r.last_index) over (partition by r.sender, r.epoch order by r.quarter) + 1, true) as follows
                 from (
-                    select q.quarter, q.sender, q.epoch, q.first_sent_at, cardinality(q.indexes)::bigint as row_count,
+                    select q.quarter, q.sender, q.epoch, cardinality(q.indexes)::bigint as row_count,
                         q.indexes, q.indexes[1] as first_index, q.indexes[cardinality(q.indexes)] as last_index,
                         q.indexes = array(
                             select least(q.indexes[1], 9223372036854775807 - cardinality(q.indexes)) + n

@@ -10,17 +10,27 @@ declare
 begin
     perform relaybox.make_delivery_tables();
     if to_regclass('pg_temp.published_sender') is not null then
-        insert into pg_temp.batch_sender (sender, epoch, first_index, last_index, ascending, first_sent_at)
-        select p.sender, p.epoch, p.first_index, p.last_index, p.ascending, p.first_sent_at
+        insert into pg_temp.batch_sender (sender, epoch, first_index, last_index, ascending)
+        select p.sender, p.epoch, p.first_index, p.last_index, p.ascending
         from pg_temp.published_sender p where p.hop_id = input.hop_id and p.batch = batch_;
     end if;
     if last_position >= first_position and not exists (select from pg_temp.batch_sender) then
-        insert into pg_temp.batch_sender (sender, epoch, first_index, last_index, ascending, first_sent_at)
-        select c.sender, c.epoch, c.first_index, c.last_index, c.ascending, c.first_sent_at
+        insert into pg_temp.batch_sender (sender, epoch, first_index, last_index, ascending)
+        select c.sender, c.epoch, c.first_index, c.last_index, c.ascending
         from relaybox.count_senders(input.hop_id, first_position, last_position) c;
     end if;
     perform relaybox.take_up_stalled(here, input, first_position);
     perform relaybox.judge_batch_senders(here, input);
+    -- a sender's first batch: what it sent before it was declared is looked at
+    if exists (select from pg_temp.batch_sender b where b.in_order and b.epoch > 0 and b.sender_id is null) then
+        update pg_temp.batch_sender b set in_order = false
+        from (
+            select distinct l.sender, l.epoch from relaybox.log l
+            join pg_temp.batch_sender n on n.in_order and n.epoch > 0 and n.sender_id is null and n.sender = l.sender and n.epoch = l.epoch
+            where l.hop_id = input.hop_id and l.position >= first_position and l.position <= last_position and l.sent_at < n.declared_at
+        ) early
+        where early.sender = b.sender and early.epoch = b.epoch;
+    end if;
     select coalesce(min(b.reads_after) + 1, first_position) into reads_from from pg_temp.batch_sender b;
     if here.message_id_window > 0 then
         perform relaybox.find_repeated_ids(input.hop_id, reads_from, last_position, here.message_id_window);

@@ -11,7 +11,7 @@ as $$
             when b.epoch = 0 then k.first_declared_at is null and here.delivery_order <> 'causal'
             when not b.ascending or b.reads_after is not null or k.epochs > 1 or k.of_another_store or here.delivery_order = 'causal' then false
             when k.sender_id is null then
-                k.declared_kind = 'gapless' and not k.has_other_epoch and b.first_index = 1 and b.first_sent_at >= k.declared_at
+                k.declared_kind = 'gapless' and not k.has_other_epoch and b.first_index = 1
             else k.state_kind = 'gapless' and k.is_newest and k.held_count = 0 and k.seen_beyond = 0
                 and b.first_index = k.watermark + 1 and not k.skipped && int8range(b.first_index, b.last_index, '[]')
         end, false)

@@ -49,11 +49,11 @@ begin
             )
         );
     delete from pg_temp.cause c using pg_temp.judged j where j.taken = c.taken and j.verdict is not null;
-    update pg_temp.judged j set ordinal = j.index + coalesce((
+    update pg_temp.judged j set ordinal = least(9000000000000000000, j.index + coalesce((
         select sum(e.index) from relaybox.log l cross join relaybox.clock_entries(l.clock) e
         join relaybox.sender_state me on me.sender_id = j.sender_id
         where l.hop_id = j.hop_id and l.position = j.position and e.sender <> me.sender
-    ), 0)
+    ), 0))
     where j.counts and j.verdict is distinct from 'clock_invalid';
     loop
         -- t: as late as the latest cause and the sender's own earlier messages

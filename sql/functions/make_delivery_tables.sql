@@ -6,7 +6,7 @@ begin
     if to_regclass('pg_temp.batch_sender') is null then
         -- a sender and epoch of the batch. in_order: nothing to decide; waits: stalled, stays in its log
         create temporary table batch_sender (
-            sender text, epoch integer, first_index bigint, last_index bigint, ascending boolean, first_sent_at timestamptz,
+            sender text, epoch integer, first_index bigint, last_index bigint, ascending boolean,
             sender_id integer, kind text, declared_at timestamptz, first_declared_at timestamptz, of_another_store boolean,
             watermark bigint, skipped int8multirange, reads_after bigint, in_order boolean, waits boolean,
             primary key (sender, epoch)
@@ -15,7 +15,7 @@ begin
         -- ordinal: its order among those of the same t; counts: its index is done with, delivered or not
         create temporary table judged (
             taken bigint, hop_id integer, "position" bigint, sender_id integer, epoch integer, index bigint, is_new boolean,
-            verdict text, original bigint, counts boolean, t bigint, ordinal numeric
+            verdict text, original bigint, counts boolean, t bigint, ordinal bigint
         ) on commit delete rows;
         create temporary table fence (sender_id integer primary key, fenced_at bigint) on commit delete rows;
         create temporary table id_again ("position" bigint primary key, original bigint) on commit delete rows;

@@ -8,6 +8,8 @@ set jit = off
 as $$
 declare
     placed bigint;
+    has_several_logs boolean := (select count(*) > 1 from relaybox.stream_log l where l.stream_id = here.stream_id);
+    has_clean boolean := exists (select from pg_temp.batch_sender where in_order);
 begin
     with ready as (
         select j.hop_id, j.position, j.t, j.epoch, j.ordinal, j.taken
@@ -15,7 +17,7 @@ begin
         union all
         select log_id, p, here.taken + p - first_position + 1, 0, 0, 0
         from generate_series(first_position, last_position) p
-        where exists (select from pg_temp.batch_sender where in_order)
+        where has_clean
             and not exists (select from pg_temp.judged j where j.hop_id = log_id and j.position = p)
             and p not in (
                 select l.position from relaybox.log l join pg_temp.batch_sender b on b.sender = l.sender and b.epoch = l.epoch and b.waits
@@ -25,12 +27,15 @@ begin
         select r.hop_id, r.position,
             row_number() over (order by r.t, case when here.delivery_order = 'causal' then 0 else r.epoch end, r.ordinal, r.taken) as n
         from ready r
-    ), logs as (
-        select n.*, n.n - row_number() over (partition by n.hop_id order by n.n) as island from numbered n
+    ), islands as (
+        -- a row of relaybox.delivery names one log, and most streams have but one
+        select n.*, 0 as island from numbered n where not has_several_logs
+        union all
+        select n.*, n.n - row_number() over (partition by n.hop_id order by n.n) from numbered n where has_several_logs
     ), blocks as (
-        select l.hop_id, l.island, (l.n - 1) / 1000 as block, min(l.n) as first_n, max(l.n) as last_n, array_agg(l.position order by l.n) as positions
-        from logs l
-        group by l.hop_id, l.island, (l.n - 1) / 1000
+        select i.hop_id, i.island, (i.n - 1) / 1000 as block, min(i.n) as first_n, max(i.n) as last_n, array_agg(i.position order by i.n) as positions
+        from islands i
+        group by i.hop_id, i.island, (i.n - 1) / 1000
     ), shaped as (
         select b.*, b.positions[1] as first_position, b.positions[cardinality(b.positions)] as last_position,
             b.positions = array(
