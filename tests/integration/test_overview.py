@@ -120,6 +120,9 @@ def test_a_hop_that_waits_for_a_lock_names_who_has_it(world: World) -> None:
 
 
 def test_messages_that_arrived_and_are_not_settled_wait_for_the_next_hop(world: World, impatient: None) -> None:
+    world.send("settled")
+    world.transfer_all()
+    world.settle_all()
     world.send("a", "b")
     world.transfer()
     finding = found(world)["unsettled"]
