@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,7 @@ class HopStatus:
         driven: whether a transfer of this hop is running.
         settled_through: position through which the route's policy holds.
         delivery: R and UR over what is due, i.e. through the newest confirmed batch: what is on its way is lag, not loss.
+        stream: what the destination made of the log that the hop brought.
         errors: what its stores said instead of answering.
     """
 
@@ -75,7 +77,44 @@ class HopStatus:
     open_batch: OpenBatch | None
     settled_through: int | None
     delivery: Delivery | None
+    stream: StreamStatus | None
     errors: tuple[errors.RelayboxError, ...]
+
+
+@dataclass(frozen=True)
+class StalledSender:
+    """A sender whose messages wait in a log: its holdback or its set of indexes is full."""
+
+    sender: str
+    epoch: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class StreamStatus:
+    """What a store decided about the log of one hop.
+
+    Attributes:
+        last_place: of the stream: places 1 to it are filled, of all its logs.
+        decided_rows: of this log, so far; undecided_rows: published and not decided on yet.
+        duplicate_count, set_aside_count, held_count: of the decided ones; set aside are those that are dead letters now.
+        stalled: senders of the log's origin.
+    """
+
+    stream: str
+    delivery_order: str
+    last_place: int
+    decided_rows: int
+    undecided_rows: int
+    duplicate_count: int
+    set_aside_count: int
+    held_count: int
+    stalled: tuple[StalledSender, ...]
+
+    @property
+    def uniqueness(self) -> Fraction:
+        """UR of what the producers sent: rows that are no duplicates / all rows."""
+        return Fraction(self.decided_rows - self.duplicate_count, self.decided_rows) if self.decided_rows else Fraction(1)
 
 
 @dataclass(frozen=True)
@@ -128,6 +167,7 @@ class _Asked:
     """What one store answered: a state per hop, or the error that it gave instead."""
 
     states: Mapping[str, Any]
+    streams: Mapping[str, StreamStatus] = field(default_factory=dict)
     unrouted: tuple[tuple[str, int, datetime], ...] = ()
     error: errors.RelayboxError | None = None
 
@@ -182,7 +222,14 @@ def _ask_receiving(connection: Connection, store: Store, *, routes: Routes, conf
         for hop in routes.hops
         if hop.destination == store
     }
-    return _known(states, store)
+    streams = {
+        hop: row for hop in states if (row := _one_row(connection, "select * from relaybox.stream_state(%s)", hop)) is not None
+    }
+    return _known(states, store, streams={hop: _stream_status(row) for hop, row in streams.items()})
+
+
+def _stream_status(row: Any) -> StreamStatus:
+    return StreamStatus(**{**row._asdict(), "stalled": tuple(StalledSender(**sender) for sender in row.stalled)})
 
 
 def _one_row(connection: Any, query: str, *arguments: object) -> Any:
@@ -191,12 +238,14 @@ def _one_row(connection: Any, query: str, *arguments: object) -> Any:
         return cursor.fetchone()
 
 
-def _known(states: Mapping[str, Any], store: Store, *, unrouted: tuple[Any, ...] = ()) -> _Asked:
+def _known(
+    states: Mapping[str, Any], store: Store, *, streams: Mapping[str, StreamStatus] | None = None, unrouted: tuple[Any, ...] = ()
+) -> _Asked:
     strange = [hop for hop, state in states.items() if state is None]
     error = None
     if strange:
         error = errors.UnknownHop(f"store {store.name}: it does not know {', '.join(strange)}.", next_step="Run: relaybox init")
-    return _Asked({hop: state for hop, state in states.items() if state is not None}, unrouted, error)
+    return _Asked({hop: state for hop, state in states.items() if state is not None}, streams or {}, unrouted, error)
 
 
 def _hop_status(hop: Hop, source: _Asked, destination: _Asked) -> HopStatus:
@@ -216,6 +265,7 @@ def _hop_status(hop: Hop, source: _Asked, destination: _Asked) -> HopStatus:
         open_batch=_open_batch(sending, receiving),
         settled_through=sending and sending.settled_position,
         delivery=_delivery(sending, receiving),
+        stream=destination.streams.get(hop.name),
         errors=tuple(_hop_errors(hop, source, destination)),
     )
 

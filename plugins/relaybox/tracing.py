@@ -54,10 +54,55 @@ class Sent:
     committed_at: datetime | None
 
 
+class Fate(StrEnum):
+    """What a store decided about a message in its log."""
+
+    DELIVERED = "delivered"
+    DUPLICATE = "duplicate"
+    SET_ASIDE = "set aside"
+    HELD = "held"  # what goes before it has not come
+    STALLED = "stalled"  # its sender has stalled: it waits in the log, not looked at yet
+    UNDECIDED = "undecided"
+    LOST = "lost"  # no place, and no reason for it: relaybox verify
+
+
+@dataclass(frozen=True)
+class Awaited:
+    """Indexes of a sender, both ends included, that must be delivered first."""
+
+    sender: str
+    epoch: int
+    first_index: int
+    last_index: int
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """A message in the stream of the store where a hop arrives.
+
+    Attributes:
+        place: where consumers read it, when it is delivered.
+        duplicate_of: position of the message that it repeats; None when that one is no longer kept.
+        reason: of being set aside, or of its sender's stalling.
+        decided_at: None while nothing is decided.
+        waits_for: of a held message.
+    """
+
+    stream: str
+    delivery_order: str
+    fate: Fate
+    place: int | None
+    duplicate_of: int | None
+    reason: str | None
+    decided_at: datetime | None
+    waits_for: tuple[Awaited, ...]
+
+
 @dataclass(frozen=True)
 class HopTrace:
     """A message on one hop; what has not happened yet is None.
 
+    `delivered` is None while it is not published at the destination.
     `received_at` and `settled_at` are when the source recorded it; what is confirmed had happened before.
     """
 
@@ -76,6 +121,7 @@ class HopTrace:
     settled_at: datetime | None = None
     settled_by: str | None = None
     found_instead: UUID | None = None
+    delivered: Delivered | None = None
 
 
 @dataclass(frozen=True)
@@ -194,7 +240,21 @@ def _trace_hop(stores: _Stores, hop: Hop, reads: int, topic: str, message_id: UU
         settled_at=reading.settled_at,
         settled_by=reading.settled_by,
         found_instead=found if found != message_id else None,
+        delivered=_trace_delivery(stores, hop, reading.position) if arrival.published_at and found == message_id else None,
     )
+
+
+def _trace_delivery(stores: _Stores, hop: Hop, position: int) -> Delivered | None:
+    rows = stores.rows(
+        hop.destination,
+        f"asking what stream {hop.stream} made of a message",
+        "select * from relaybox.trace_delivery(%s, %s)",
+        *(hop.name, position),
+    )
+    for row in rows:
+        awaited = tuple(Awaited(**one) for one in row.waits_for or ())
+        return Delivered(**{**row._asdict(), "fate": Fate(row.fate), "waits_for": awaited})
+    return None
 
 
 def _place(reading: Any, arrival: Any, *, found: bool) -> Place:

@@ -9,12 +9,19 @@ import pytest
 
 from tests.breaking import copy_first_slices, transfer_until
 from tests.cli import invoke
+from tests.integration.test_g6_chosen_order import declare, send_numbered
 from tests.services import add_route, break_service
 from tests.world import World, insert
 
 HOP_KEYS = {
     "hop", "route", "source", "destination", "reads", "topics", "sent", "received", "lag_messages", "lag_seconds", "driven",
-    "last_batch", "open_batch", "settled_through", "reliability", "uniqueness", "mode", "errors",
+    "last_batch", "open_batch", "settled_through", "reliability", "uniqueness", "mode", "stream", "errors",
+}  # fmt: skip
+
+
+STREAM_KEYS = {
+    "stream", "delivery_order", "last_place", "decided_rows", "undecided_rows", "duplicate_count", "set_aside_count", "held_count",
+    "stalled", "uniqueness",
 }  # fmt: skip
 
 
@@ -238,3 +245,31 @@ def test_a_batch_that_arrived_and_is_not_confirmed_yet_is_no_duplicate(world: Wo
     first, _ = hops()
     assert numbers(first) == (2, 2, 0, 0)
     assert (first["reliability"], first["uniqueness"], first["mode"]) == (1.0, 1.0, "exactly once")
+
+
+def test_a_stream_shows_what_was_delivered_dropped_held_and_set_aside(world: World) -> None:
+    world.change_route(order="fifo", limits={"holdback_rows": 2})
+    declare(world, "a", "b")
+    send_numbered(world, "a", 1, 1, 3, 4)
+    send_numbered(world, "c", 7)
+    world.transfer_all()
+    for hop in hops():
+        stream = hop["stream"]
+        assert set(stream) == STREAM_KEYS
+        assert (stream["stream"], stream["delivery_order"]) == ("flights", "fifo")
+        assert (stream["last_place"], stream["decided_rows"], stream["undecided_rows"]) == (1, 5, 0)
+        assert (stream["duplicate_count"], stream["held_count"], stream["set_aside_count"]) == (1, 2, 1)
+        assert stream["uniqueness"] == 0.8
+        assert stream["stalled"] == [{"sender": "a", "epoch": 1, "reason": "holdback_full"}]
+    shown = invoke("status").stdout
+    assert re.search(r"^flights/2 +fifo +1 +1 +2 +1 +0\.8", shown, flags=re.MULTILINE)
+    assert "flights/1: sender a stalled: holdback_full. See: relaybox holdback flights" in shown
+
+
+def test_published_batches_that_no_store_decided_on_are_shown(world: World) -> None:
+    world.send("a", "b")
+    transfer_until(world.first_hop, lambda progress: progress.published)
+    world.query("hub", "truncate relaybox.delivery, relaybox.decision")
+    world.query("hub", "update relaybox.stream_log set decided_batch = 0, decided_position = 0")
+    assert hops()[0]["stream"]["undecided_rows"] == 2
+    assert "flights/1: 2 messages are published and not decided on" in invoke("status").stdout

@@ -11,12 +11,14 @@ from relaybox.errors import UnknownMessage
 from relaybox.message_search import find_messages, require_messages
 from tests.breaking import copy_first_slices, transfer_until
 from tests.cli import invoke
+from tests.integration.test_g6_chosen_order import declare, send_numbered
+from tests.integration.test_holdback import send_caused
 from tests.services import add_route
 from tests.world import World, insert
 
 HOP_KEYS = {
     "hop", "source", "destination", "place", "batch", "slice", "position", "planned_at", "copied_at", "published_at",
-    "received_at", "received_by", "settled_at", "settled_by", "found_instead",
+    "received_at", "received_by", "settled_at", "settled_by", "found_instead", "delivered",
 }  # fmt: skip
 SENT_KEYS = {"store", "seq", "transaction", "topic", "sender", "epoch", "index", "sent_at", "committed_at"}
 
@@ -194,3 +196,70 @@ def test_a_waiting_message_is_found_by_its_own_index(world: World) -> None:
     query = "insert into relaybox.outbox (topic, sender, index, payload) values ('flights', 'meter', 7, 'x') returning message_id"
     message_id = world.value("airline", query)
     assert [str(found) for found in find_messages([world.route], "meter", 7)] == [str(message_id)]
+
+
+def fates(world: World, store: str = "hub") -> list[tuple[Any, ...]]:
+    """What a store decided of each message, in the order of the log."""
+    decided = []
+    for message_id in ids(world):
+        (hop,) = (hop for hop in trace(message_id)["hops"] if hop["destination"] == store)
+        one = hop["delivered"]
+        decided.append((one["fate"], one["place"] or one["duplicate_of"] or one["reason"] or one["waits_for"]))
+    return decided
+
+
+def test_the_fate_of_each_message_in_the_stream_is_told(world: World) -> None:
+    world.change_route(order="fifo", limits={"holdback_rows": 2})
+    declare(world, "a")
+    send_numbered(world, "a", 1, 1, 3, 4)
+    send_numbered(world, "c", 7)
+    world.transfer_all()
+    send_numbered(world, "a", 5)
+    world.transfer_all()
+    missing = [{"sender": "a", "epoch": 1, "first_index": 2, "last_index": 2}]
+    assert (
+        fates(world)
+        == fates(world, "analytics")
+        == [
+            ("delivered", 1),
+            ("duplicate", 1),
+            ("held", missing),
+            ("held", missing),
+            ("set aside", "sender_not_declared"),
+            ("stalled", "holdback_full"),
+        ]
+    )
+    shown = [invoke("where", message_id).stdout for message_id in ids(world)]
+    assert "delivered at place 1 of stream flights" in shown[0]
+    assert "dropped: a duplicate of position 1" in shown[1]
+    assert "held: waits for index 2 of a" in shown[2]
+    assert "set aside: sender_not_declared" in shown[4]
+    assert "waits in the log: its sender has stalled, holdback_full" in shown[5]
+    send_numbered(world, "a", 2)
+    world.transfer_all()
+    assert [fate for fate, _ in fates(world)] == [
+        "delivered",
+        "duplicate",
+        "delivered",
+        "delivered",
+        "set aside",
+        *["delivered"] * 2,
+    ]
+    assert [place for fate, place in fates(world) if fate == "delivered"] == [1, 3, 4, 5, 2]
+
+
+def test_a_message_that_waits_for_its_cause_says_so(world: World) -> None:
+    world.change_route(order="causal")
+    declare(world, "a", "b")
+    send_caused(world, "a", 1, {"b": 1})
+    world.transfer_all()
+    assert fates(world) == [("held", [{"sender": "b", "epoch": 1, "first_index": 1, "last_index": 1}])]
+
+
+def test_a_message_without_any_fate_is_told_to_be_lost(world: World) -> None:
+    world.send("a", "b")
+    world.transfer_all()
+    world.query("hub", "update relaybox.delivery set last_place = 1")
+    assert [fate for fate, _ in fates(world)] == ["delivered", "lost"]
+    world.query("hub", "update relaybox.stream_log set decided_position = 1")
+    assert [fate for fate, _ in fates(world)] == ["delivered", "undecided"]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from relaybox.holdback import HeldSender, StoreHoldback
     from relaybox.reliability import Delivery
     from relaybox.senders import DeclaredSender
-    from relaybox.status import HopStatus, RouteStatus, Status, UnroutedTopic
+    from relaybox.status import HopStatus, RouteStatus, Status, StreamStatus, UnroutedTopic
     from relaybox.tracing import HopTrace, Trace
     from relaybox.verification import LegProof, RouteProof
 
@@ -83,8 +83,13 @@ def _hop_status(status: HopStatus) -> Document:
         },
         "settled_through": status.settled_through,
         **_delivery(status.delivery, status.received),
+        "stream": None if status.stream is None else _stream(status.stream),
         "errors": [str(error) for error in status.errors],
     }
+
+
+def _stream(stream: StreamStatus) -> Document:
+    return {**asdict(stream), "uniqueness": float(stream.uniqueness) if stream.decided_rows else None}
 
 
 def _route_status(status: RouteStatus) -> Document:
@@ -147,6 +152,7 @@ def _hop_trace(hop: HopTrace) -> Document:
         "settled_at": _time(hop.settled_at),
         "settled_by": hop.settled_by,
         "found_instead": hop.found_instead and str(hop.found_instead),
+        "delivered": hop.delivered and {**asdict(hop.delivered), "decided_at": _time(hop.delivered.decided_at)},
     }
 
 

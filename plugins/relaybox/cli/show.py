@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from relaybox.cli.show_streams import delivered_text, show_streams
 from relaybox.cli.tables import new_table, open_console, show_count, show_seconds, show_time
 from relaybox.reliability import PERFECT, show_ratio
 from relaybox.tracing import Place
@@ -65,6 +66,7 @@ def show_status(status: Status) -> None:
     console.print(measured)
     console.print()
     console.print(moves)
+    show_streams(console, status)
     for hop in status.hops:
         if hop.open_batch is not None:
             console.print(_open_batch(hop, hop.open_batch))
@@ -133,6 +135,8 @@ def _hop_moments(hop: HopTrace) -> Iterator[Moment]:
     for moment, store, what in steps:
         if moment is not None:
             yield moment, store, f"{hop.hop}: {what}"
+    if hop.delivered is not None:
+        yield hop.delivered.decided_at, hop.destination, f"{hop.hop}: {delivered_text(hop.delivered)}"
     if hop.place is Place.GONE:
         there = "no message" if hop.found_instead is None else f"message {hop.found_instead}"
         yield None, hop.destination, f"[red]{hop.hop}: {there} at position {hop.position:,}[/]"

@@ -8,12 +8,53 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from relaybox.cli.tables import new_table, open_console, show_count, show_time
+from relaybox.reliability import show_ratio
+from relaybox.tracing import Fate
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from relaybox.holdback import Cause, Gap, HeldSender, StoreHoldback
+    from relaybox.status import Status
+    from relaybox.tracing import Awaited, Delivered
 
 NAMED_GAPS = 5
 """So many gaps of a sender are named on a terminal; --json names all."""
+
+
+def show_streams(out: Console, status: Status) -> None:
+    """What each store delivers of the log that a hop brought; who stalled there."""
+    known = [(hop.hop, hop.stream) for hop in status.hops if hop.stream is not None]
+    if not known:
+        return
+    numbers = ("places", "duplicates", "held", "set aside", "UR")
+    rows = new_table("delivers", "order", *numbers, right=numbers)
+    for hop, stream in known:
+        counts = map(show_count, (stream.last_place, stream.duplicate_count, stream.held_count, stream.set_aside_count))
+        rows.add_row(hop.name, stream.delivery_order, *counts, show_ratio(stream.uniqueness) if stream.decided_rows else "-")
+    out.print()
+    out.print(rows)
+    for hop, stream in known:
+        if stream.undecided_rows:
+            out.print(f"{hop.name}: {stream.undecided_rows:,} messages are published and not decided on; the next transfer does")
+        for sender in stream.stalled:
+            name = escape(sender.sender)
+            out.print(f"{hop.name}: [red]sender {name} stalled: {sender.reason}[/]. See: relaybox holdback {hop.route}")
+
+
+def delivered_text(delivered: Delivered) -> str:
+    """What a store decided about a message, in a few words."""
+    original = "an earlier message" if delivered.duplicate_of is None else f"position {delivered.duplicate_of:,}"
+    wanted = ", ".join(f"index {_indexes(one)} of {escape(one.sender)}" for one in delivered.waits_for)
+    return {
+        Fate.DELIVERED: f"delivered at place {delivered.place or 0:,} of stream {delivered.stream}",
+        Fate.DUPLICATE: f"dropped: a duplicate of {original}",
+        Fate.SET_ASIDE: f"set aside: {delivered.reason}",
+        Fate.HELD: f"held: waits for {wanted or 'an earlier message that waits itself'}",
+        Fate.STALLED: f"waits in the log: its sender has stalled, {delivered.reason}",
+        Fate.UNDECIDED: "not decided yet: the next transfer does",
+        Fate.LOST: "[red]neither delivered nor refused[/]. Run: relaybox verify",
+    }[delivered.fate]
 
 
 def show_holdback(stores: Sequence[StoreHoldback]) -> None:
@@ -48,7 +89,7 @@ def _waits_for(sender: HeldSender) -> Iterator[str]:
     name = escape(sender.sender)
     if sender.missing:
         more = len(sender.missing) - NAMED_GAPS
-        named = ", ".join(map(_gap, sender.missing[:NAMED_GAPS])) + (f" and {more:,} gaps more" if more > 0 else "")
+        named = ", ".join(map(_indexes, sender.missing[:NAMED_GAPS])) + (f" and {more:,} gaps more" if more > 0 else "")
         yield f"{name} misses index {named}"
     for cause in sender.causes:
         yield f"{name} waits for {_cause(cause)}"
@@ -61,7 +102,7 @@ def _waits_for(sender: HeldSender) -> Iterator[str]:
         yield f"  if what is missing never comes: {escape(repair)}"
 
 
-def _gap(gap: Gap) -> str:
+def _indexes(gap: Gap | Awaited) -> str:
     return f"{gap.first_index}" if gap.first_index == gap.last_index else f"{gap.first_index} to {gap.last_index}"
 
 
