@@ -22,6 +22,7 @@ from relaybox.defects import LOSSES, Defect, DefectKind, compare_slice, reconcil
 from relaybox.ledgers import read_destination, read_source
 from relaybox.reading import Digest, Sessions, SliceRead, read_digest, read_rows
 from relaybox.reliability import Delivery, measure_delivery
+from relaybox.stream_proofs import StreamProof, prove_streams
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Route, Store
@@ -72,6 +73,7 @@ class RouteProof:
         end_to_end: the origin compared with the last store directly.
         sender_count: senders at the last store.
         disordered_senders: those with a message out of its place there; of all others every message is where it was put.
+        streams: what each store delivered, checked against the order of the route.
         repeated_ids: ids that producers gave to several messages: each of these was delivered, under one id.
     """
 
@@ -83,13 +85,15 @@ class RouteProof:
     sender_count: int
     disordered_senders: tuple[str, ...]
     repeated_ids: tuple[UUID, ...]
+    streams: tuple[StreamProof, ...]
 
     @property
     def verdict(self) -> Literal["delivered", "in flight", "defects"]:
         legs = (*self.hops, self.end_to_end)
-        if any(leg.defect_count for leg in legs):
+        if any(leg.defect_count for leg in legs) or any(stream.violation_count for stream in self.streams):
             return "defects"
-        return "in flight" if any(leg.in_flight for leg in legs) else "delivered"
+        is_waiting = any(leg.in_flight for leg in legs) or any(stream.waiting_count for stream in self.streams)
+        return "in flight" if is_waiting else "delivered"
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,7 @@ def verify_route(route: Route, *, progress: Callable[[VerifyProgress], None] = l
             _prove(sessions, leg, digests, findings, _compare_adopted(sessions, one))
             for leg, one in zip(legs, ledgers, strict=True)
         ]
+        streams = prove_streams(sessions, route)
         end_to_end = proofs[0] if whole is legs[0] else _prove(sessions, whole, digests, findings)
     named = {defect.message_id for proof in (*proofs, end_to_end) for defect in proof.defects}
     return RouteProof(
@@ -135,6 +140,7 @@ def verify_route(route: Route, *, progress: Callable[[VerifyProgress], None] = l
         sender_count=findings.sender_count.result(),
         disordered_senders=_disordered(end_to_end.defects),
         repeated_ids=tuple(sorted(findings.doubled[whole.name].result() - named)),
+        streams=tuple(streams),
     )
 
 

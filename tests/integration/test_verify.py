@@ -45,7 +45,7 @@ def test_what_was_delivered_is_proved(world: World) -> None:
     deliver(world)
     proof = verify(0)
     assert set(proof) == {
-        "route", "verdict", "verified_at", "duration_seconds", "hops", "end_to_end", "senders", "repeated_ids",
+        "route", "verdict", "verified_at", "duration_seconds", "hops", "end_to_end", "senders", "repeated_ids", "streams",
     }  # fmt: skip
     assert proof["verdict"] == "delivered"
     assert proof["senders"] == {"count": 3, "out_of_order": []}

@@ -69,6 +69,7 @@ PROOF = RouteProof(
     sender_count=2,
     disordered_senders=(),
     repeated_ids=(),
+    streams=(),
 )
 REPORT = Report(TALLY, OpenTime(after(5), after(31.5)), PROOF, FACTS)
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from relaybox.reliability import PERFECT
+from relaybox.stream_proofs import VIOLATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from relaybox.reliability import Delivery
     from relaybox.senders import DeclaredSender
     from relaybox.status import HopStatus, RouteStatus, Status, StreamStatus, UnroutedTopic
+    from relaybox.stream_proofs import StreamProof
     from relaybox.tracing import HopTrace, Trace
     from relaybox.verification import LegProof, RouteProof
 
@@ -166,6 +168,21 @@ def proof_document(proof: RouteProof) -> Document:
         "end_to_end": _leg(proof.end_to_end),
         "senders": {"count": proof.sender_count, "out_of_order": list(proof.disordered_senders)},
         "repeated_ids": [str(message_id) for message_id in proof.repeated_ids],
+        "streams": [_stream_proof(stream) for stream in proof.streams],
+    }
+
+
+def _stream_proof(stream: StreamProof) -> Document:
+    """Every kind of violation is there, 0 where there is none."""
+    found = stream.violations
+    return {
+        "store": stream.store,
+        "stream": stream.stream,
+        "order": stream.order,
+        "last_place": stream.last_place,
+        "waiting_count": stream.waiting_count,
+        "violations": {kind: found[kind].count if kind in found else 0 for kind in VIOLATIONS},
+        "examples": {kind: list(violation.examples) for kind, violation in found.items()},
     }
 
 

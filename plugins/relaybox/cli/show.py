@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from relaybox.cli.show_streams import delivered_text, show_streams
+from relaybox.cli.show_streams import delivered_text, show_stream_proofs, show_streams
 from relaybox.cli.tables import new_table, open_console, show_count, show_seconds, show_time
 from relaybox.reliability import PERFECT, show_ratio
 from relaybox.tracing import Place
@@ -171,6 +171,7 @@ def show_proof(proof: RouteProof) -> None:
             console.print(f"  {adopted}; {len(leg.ghosts):,} of them only {leg.destination} has (ghosts; --json names them)")
     in_order = proof.sender_count - len(proof.disordered_senders)
     console.print(f"order: {in_order:,} of {proof.sender_count:,} senders in order at {proof.end_to_end.destination}")
+    show_stream_proofs(console, proof)
     if proof.repeated_ids:
         console.print(f"note: producers gave {len(proof.repeated_ids):,} ids to more than one message; each was delivered")
     for leg in (*proof.hops, *whole):

@@ -9,6 +9,7 @@ from rich.markup import escape
 
 from relaybox.cli.tables import new_table, open_console, show_count, show_time
 from relaybox.reliability import show_ratio
+from relaybox.stream_proofs import VIOLATIONS
 from relaybox.tracing import Fate
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from relaybox.holdback import Cause, Gap, HeldSender, StoreHoldback
     from relaybox.status import Status
     from relaybox.tracing import Awaited, Delivered
+    from relaybox.verification import RouteProof
 
 NAMED_GAPS = 5
 """So many gaps of a sender are named on a terminal; --json names all."""
@@ -40,6 +42,21 @@ def show_streams(out: Console, status: Status) -> None:
         for sender in stream.stalled:
             name = escape(sender.sender)
             out.print(f"{hop.name}: [red]sender {name} stalled: {sender.reason}[/]. See: relaybox holdback {hop.route}")
+
+
+def show_stream_proofs(out: Console, proof: RouteProof) -> None:
+    """A line per store, then every kind of violation with the rule that it breaks."""
+    for stream in proof.streams:
+        count = f"{stream.violation_count:,} violations"
+        waits = f", {stream.waiting_count:,} messages wait" if stream.waiting_count else ""
+        out.print(
+            f"stream {stream.stream} at {stream.store}: order {stream.order}, {stream.last_place:,} places, "
+            f"{f'[red]{count}[/]' if stream.violation_count else count}{waits}"
+        )
+        for kind, violation in stream.violations.items():
+            out.print(f"  [red]{violation.count:,} {kind}[/]; the rule is: {VIOLATIONS[kind]}")
+            for example in violation.examples:
+                out.print(f"    {escape(example)}")
 
 
 def delivered_text(delivered: Delivered) -> str:

@@ -1,0 +1,207 @@
+"""`relaybox verify` proves the order of a route's streams: what breaks a rule is counted, and named by its place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from relaybox.stream_proofs import VIOLATIONS
+from tests.cli import invoke
+from tests.integration.test_g6_chosen_order import declare, send_numbered, stream
+from tests.integration.test_holdback import send_caused, skip
+from tests.world import World
+
+NONE = dict.fromkeys(VIOLATIONS, 0)
+
+
+def streams(exit_code: int) -> dict[str, Any]:
+    proof = invoke("verify", "flights", "--json")
+    assert proof.exit_code == exit_code, proof.stdout + proof.stderr
+    return {one["store"]: one for one in proof.document["streams"]}
+
+
+def is_broken(kind: str, example: str, *, count: int = 1, store: str = "hub") -> None:
+    """Just this rule is broken at this store, and the terminal says so too."""
+    proof = streams(1)[store]
+    assert {found: number for found, number in proof["violations"].items() if number} == {kind: count}
+    assert example in proof["examples"][kind][0]
+    shown = " ".join(invoke("verify", "flights").stdout.split())
+    assert f"{count} {kind}" in shown
+    assert " ".join(example.split()) in shown
+
+
+def disordered(world: World, order: str) -> None:
+    """Displaced and repeated messages of two senders in three batches; index 4 of b comes with other content too."""
+    world.change_route(order=order)
+    declare(world, "a", "b")
+    send_numbered(world, "a", 2, 1, 3, 3)
+    send_numbered(world, "c", 1)
+    world.transfer_all()
+    send_numbered(world, "b", 1, 2, 4)
+    send_numbered(world, "b", 4, payload="forged")
+    world.transfer_all()
+    send_numbered(world, "b", 3)
+    send_numbered(world, "a", 1)
+    world.transfer_all()
+
+
+@pytest.mark.parametrize("order", ["none", "fifo", "causal", "total"])
+def test_what_is_delivered_in_its_order_breaks_no_rule(world: World, order: str) -> None:
+    disordered(world, order)
+    world.send("without an index", sender="d")
+    world.transfer_all()
+    for proof in streams(0).values():
+        assert (proof["order"], proof["waiting_count"], proof["violations"], proof["examples"]) == (order, 0, NONE, {})
+        assert proof["last_place"] == (7 if order == "causal" else 8)
+    assert (
+        f"stream flights at analytics: order {order}, {7 if order == 'causal' else 8} places, 0 violations"
+        in invoke("verify", "flights").stdout
+    )
+
+
+def test_what_is_held_or_waits_behind_a_stalled_sender_is_in_flight_and_breaks_no_rule(world: World) -> None:
+    world.change_route(order="fifo", limits={"holdback_rows": 2})
+    declare(world, "a")
+    send_numbered(world, "a", 2, 3)
+    world.transfer()
+    send_numbered(world, "a", 4, 5)
+    world.transfer_all()
+    assert {store: (one["waiting_count"], one["violations"]) for store, one in streams(3).items()} == {
+        "hub": (4, NONE),
+        "analytics": (4, NONE),
+    }
+    send_numbered(world, "a", 1)
+    world.transfer_all()
+    assert streams(0)["hub"]["last_place"] == 5
+
+
+def test_gaps_that_were_given_up_or_fenced_break_no_rule(world: World) -> None:
+    world.change_route(order="fifo")
+    declare(world, "a", "b")
+    send_numbered(world, "a", 1, 3)
+    send_numbered(world, "b", 1, 3)
+    world.transfer_all()
+    skip("a")
+    world.query("airline", "select relaybox.new_epoch('b')")
+    send_numbered(world, "b", 1, epoch=2)
+    world.transfer_all()
+    assert stream(world) == ["a1", "b1", "a3", "b3", "b1"]
+    assert [one["violations"] for one in streams(0).values()] == [NONE, NONE]
+    world.query("hub", "delete from relaybox.skip")
+    is_broken("sender_out_of_order", "place 3: index 3 of a, epoch 1, follows index 1")
+
+
+def test_causes_that_were_given_up_or_set_aside_break_no_rule(world: World) -> None:
+    world.change_route(order="causal")
+    declare(world, "a", "b")
+    send_caused(world, "a", 1, {"b": 1})
+    send_caused(world, "a", 2, {"a": 7})
+    send_caused(world, "a", 3, {"b": 1})
+    world.transfer_all()
+    skip("b", "--through", "1")
+    send_caused(world, "b", 2, {"a": 2})
+    world.transfer_all()
+    assert stream(world) == ["a1", "a3", "b2"]
+    assert [one["violations"] for one in streams(0).values()] == [NONE, NONE]
+    world.query("hub", "delete from relaybox.skip")
+    proof = streams(1)["hub"]
+    assert (proof["violations"]["before_its_cause"], proof["violations"]["sender_out_of_order"]) == (2, 1)
+    assert proof["examples"]["before_its_cause"][0] == "place 1 comes before index 1 of b, which was not delivered"
+
+
+SWAP = "update relaybox.delivery set positions = array[2, 1], first_position = 2 where first_place = 1"
+BREAKS = {
+    "places_not_dense": (
+        "update relaybox.stream set last_place = last_place + 1; "
+        "update relaybox.delivery set first_place = first_place + 20, last_place = last_place + 20; "
+        "update relaybox.delivery set first_place = first_place - 19, last_place = last_place - 19",
+        "place 2 follows place 0",
+    ),
+    "position_lost": (
+        "delete from relaybox.dead_letter where position = 9",
+        "position 9 of flights/1 has no place and no reason for it",
+    ),
+    "position_decided_twice": (
+        "insert into relaybox.dead_letter (stream_id, hop_id, position, reason) select stream_id, hop_id, 1, 'by hand' from relaybox.dead_letter limit 1",
+        "position 1 of flights/1: place 2, set aside",
+    ),
+    "position_unknown": (
+        "insert into relaybox.dead_letter (stream_id, hop_id, position, reason) select stream_id, hop_id, 500, 'by hand' from relaybox.dead_letter limit 1",
+        "position 500 of flights/1 was never decided on: set aside",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BREAKS)
+def test_a_broken_decision_is_named(world: World, kind: str) -> None:
+    disordered(world, "fifo")
+    statement, example = BREAKS[kind]
+    world.query("hub", statement)
+    is_broken(kind, example)
+
+
+def test_a_place_that_the_stream_counts_and_nothing_fills_is_named(world: World) -> None:
+    disordered(world, "fifo")
+    world.query("hub", "update relaybox.stream set last_place = 9")
+    is_broken("places_not_dense", "place 10 follows place 7")
+
+
+def test_a_repeated_index_is_named(world: World) -> None:
+    world.change_route(order="none")
+    declare(world, "a")
+    send_numbered(world, "a", 1, 2, 1)
+    world.transfer_all()
+    world.query("hub", "update relaybox.delivery set last_place = 3")
+    world.query("hub", "update relaybox.stream set last_place = 3")
+    world.query("hub", "update relaybox.decision set duplicates = null")
+    is_broken("index_repeated", "place 3: index 1 of a stands at place 1 already")
+
+
+def test_a_repeated_id_within_the_window_is_named(world: World) -> None:
+    world.change_route(order="none", message_id_window=100)
+    world.send("x", "y")
+    world.transfer_all()
+    world.query("hub", "update relaybox.log set message_id = (select message_id from relaybox.log where position = 1)")
+    proof = streams(1)["hub"]
+    assert proof["violations"] == {**NONE, "message_id_repeated": 1}
+    assert proof["examples"]["message_id_repeated"] == ["place 2: position 2 of flights/1 has the id of position 1"]
+
+
+def test_a_sender_out_of_order_is_named_with_its_place(world: World) -> None:
+    world.change_route(order="fifo")
+    declare(world, "a")
+    send_numbered(world, "a", 1, 2)
+    world.transfer_all()
+    world.query("hub", SWAP)
+    is_broken("sender_out_of_order", "place 1: index 2 of a, epoch 1, follows index 0", count=2)
+
+
+def test_a_message_before_its_cause_is_named_with_both_places(world: World) -> None:
+    world.change_route(order="causal")
+    declare(world, "a", "b")
+    send_caused(world, "b", 1, {})
+    send_caused(world, "a", 1, {"b": 1})
+    world.transfer_all()
+    world.query("analytics", SWAP)
+    is_broken("before_its_cause", "place 1 comes before index 1 of b, which stands at place 2", store="analytics")
+
+
+def test_stores_of_a_total_route_that_disagree_are_named_with_the_place(world: World) -> None:
+    world.change_route(order="total")
+    declare(world, "a", "b")
+    send_numbered(world, "a", 1)
+    send_numbered(world, "b", 1)
+    world.transfer_all()
+    assert streams(0)["analytics"]["violations"] == NONE
+    world.query("analytics", SWAP)
+    is_broken("stores_disagree", "place 1: position 1 at hub, 2 at analytics", count=2, store="analytics")
+
+
+def test_stores_of_a_total_route_are_compared_as_far_as_both_have_come(world: World) -> None:
+    world.change_route(order="total")
+    world.send("x")
+    world.transfer_all()
+    world.send("y")
+    world.transfer()
+    assert [one["violations"] for one in streams(3).values()] == [NONE, NONE]
