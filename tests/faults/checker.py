@@ -432,6 +432,29 @@ def arrivals(facts: Facts) -> Iterator[Finding]:
         yield from _found(sorted(wanted ^ found), f"{{}} slices of {hop.name} and receipts do not match")
 
 
+@invariant
+def undecided(facts: Facts) -> Iterator[Finding]:
+    """The destination's stream has decided on every published batch, once."""
+    for hop in facts.stores.hops:
+        decided = Counter(hop.decided)
+        arrived = {arrival.batch for arrival in hop.arrivals}
+        wrong = [
+            f"batch {batch} {decided[batch]} times"
+            for batch in sorted(arrived | set(decided))
+            if decided[batch] != (batch in arrived)
+        ]
+        yield from _found(wrong, f"{{}} batches that the stream at {hop.destination} did not decide on just once")
+
+
+@invariant
+def stream(facts: Facts) -> Iterator[Finding]:
+    """Places are 1, 2, 3 ..., and every position of the log is at one of them: these producers repeat nothing and give no index."""
+    for hop in facts.stores.hops:
+        found, wanted = Counter(hop.places), Counter(enumerate((row.position for row in hop.log), start=1))
+        wrong = sorted(((found - wanted) + (wanted - found)).elements())
+        yield from _found(wrong, f"{{}} places of the stream at {hop.destination} that are not filled in the order of {hop.name}")
+
+
 # --- what consumers saw ---------------------------------------------------------------------------------------------------
 
 

@@ -58,11 +58,16 @@ class Moved:
     receipts: list[ReceiptRow] = field(default_factory=list)
     arrivals: list[ArrivalRow] = field(default_factory=list)
     confirmations: list[ConfirmationRow] = field(default_factory=list)
+    decided: list[int] | None = None  # as it should be
+    places: list[tuple[int, int]] | None = None  # as they should be
 
     def state(self) -> HopState:
         rows = {name: tuple(getattr(self, name)) for name in ("log", "batches", "receipts", "arrivals", "confirmations")}
         names = {name: getattr(self, name) for name in ("name", "source", "destination", "upstream", "downstream", "policy")}
-        return HopState(**names, topics=("t",), published=self.published, **rows)
+        decided = [arrival.batch for arrival in self.arrivals] if self.decided is None else self.decided
+        places = enumerate((row.position for row in self.log), start=1) if self.places is None else self.places
+        stream = {"decided": tuple(decided), "places": tuple(places)}
+        return HopState(**names, topics=("t",), published=self.published, **rows, **stream)
 
 
 class Sketch:

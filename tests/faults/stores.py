@@ -93,7 +93,10 @@ class ConfirmationRow:
 
 @dataclass(frozen=True)
 class HopState:
-    """A hop: what its source planned and was told, and what its destination holds."""
+    """A hop: what its source planned and was told, and what its destination holds.
+
+    `decided`: batches that the destination's stream has decided on; `places`: its stream, as (place, position).
+    """
 
     name: str
     source: str
@@ -108,6 +111,8 @@ class HopState:
     receipts: tuple[ReceiptRow, ...]
     arrivals: tuple[ArrivalRow, ...]
     confirmations: tuple[ConfirmationRow, ...]
+    decided: tuple[int, ...]
+    places: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -176,7 +181,19 @@ def _hop(sessions: dict[str, Connection], hop: Hop) -> HopState:
                 hop.name,
             )
         ),
+        decided=tuple(batch for (batch,) in _rows(destination, "select batch from relaybox.decision where hop_id = %s", log_id)),
+        places=tuple(_places(destination, log_id)),
     )
+
+
+def _places(session: Connection, log_id: int) -> Iterable[tuple[int, int]]:
+    query = """
+        select first_place, last_place, first_position, positions from relaybox.delivery where hop_id = %s
+        order by first_place, last_place
+        """
+    for first_place, last_place, first_position, positions in _rows(session, query, log_id):
+        run = positions or range(first_position, first_position + last_place - first_place + 1)
+        yield from zip(range(first_place, last_place + 1), run, strict=True)
 
 
 def _log(session: Connection, log_id: int, published: int) -> Iterable[LogRow]:

@@ -189,6 +189,15 @@ BAD: dict[str, tuple[Tampering, set[str]]] = {
     "another time of sending": (change_message("a.log", 0, sent_at="one o'clock"), {"altered"}),
     "another index than the first log's position": (change("a.log", 4, index=9), {"altered"}),
     "an index given anew by the second hop": (crossed_indexes, {"altered"}),
+    # the stream
+    "a batch that no stream decided on": (lambda s: setattr(s.b, "decided", [1]), {"undecided"}),
+    "a batch decided on twice": (lambda s: setattr(s.a, "decided", [1, 2, 2, 3]), {"undecided"}),
+    "a position without a place": (lambda s: setattr(s.a, "places", [(n, n) for n in range(1, 8)]), {"stream"}),
+    "a position at two places": (lambda s: setattr(s.b, "places", [*((n, n) for n in range(1, 9)), (9, 8)]), {"stream"}),
+    "a place filled twice": (lambda s: setattr(s.b, "places", [*((n, n) for n in range(1, 9)), (8, 8)]), {"stream"}),
+    "positions delivered the other way round": (
+        lambda s: setattr(s.a, "places", [(1, 2), (2, 1), *((n, n) for n in range(3, 9))]), {"stream"},
+    ),
     # positions and order
     "a missing position": (
         all_of(no_reads, drop("b.log", 7)), {"dense_positions", "left_behind", "batch_content"},

@@ -113,9 +113,11 @@ def test_causes_that_were_given_up_or_set_aside_break_no_rule(world: World) -> N
 SWAP = "update relaybox.delivery set positions = array[2, 1], first_position = 2 where first_place = 1"
 BREAKS = {
     "places_not_dense": (
-        "update relaybox.stream set last_place = last_place + 1; "
-        "update relaybox.delivery set first_place = first_place + 20, last_place = last_place + 20; "
-        "update relaybox.delivery set first_place = first_place - 19, last_place = last_place - 19",
+        (
+            "update relaybox.stream set last_place = last_place + 1; "
+            "update relaybox.delivery set first_place = first_place + 20, last_place = last_place + 20; "
+            "update relaybox.delivery set first_place = first_place - 19, last_place = last_place - 19"
+        ),
         "place 2 follows place 0",
     ),
     "position_lost": (
