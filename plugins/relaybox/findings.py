@@ -41,7 +41,7 @@ RUNBOOKS = {
     "late": "late-hop",
     "unsettled": "missing-confirmations",
     "sender_held": "sender-gap",
-    "sender_stalled": "sender-gap",
+    "sender_stalled": "stalled-sender",
     "dead_letters": "dead-letters",
     "topic_unrouted": "unrouted-topic",
 }

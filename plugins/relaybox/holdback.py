@@ -177,7 +177,7 @@ def skip_gap(
     """Gives up the first gap of a sender at every store of a route that has it, store by store. Commits each; idempotent.
 
     A store that lags behind an earlier one of the route gives up only what the earlier one misses or gave up: all else is on
-    its way.
+    its way. What the earlier one gave up, it gives up before anything waits for it.
 
     Args:
         route: brings the sender's messages.
@@ -234,19 +234,27 @@ def _read_gap(connection: Any, store: Store, order: _Order) -> Any:
 
 
 def _skip_at(connection: Any, store: Store, order: _Order, earlier: Sequence[tuple[str, Any]]) -> Skipped:
-    planned = plan_skip(
-        _read_gap(connection, store, order), earlier, sender=order.sender, origin=order.route.path[0].name, through=order.through
-    )
+    state = _read_gap(connection, store, order)
     connection.rollback()
+    planned = plan_skip(state, earlier, sender=order.sender, origin=order.route.path[0].name, through=order.through)
     if isinstance(planned, str):
         return Skipped(store.name, why_not=planned)
+    try:
+        return _skip_through(connection, store, order, planned)
+    except errors.NoSuchGap as error:
+        if state is None:  # not even its declaration has come
+            return Skipped(store.name, why_not=str(error))
+        raise
+
+
+def _skip_through(connection: Any, store: Store, order: _Order, last_index: int) -> Skipped:
     with (
         store_errors(store.name, f"skipping a gap of sender {order.sender}"),
         connection.cursor(cursor_factory=NamedTupleCursor) as cursor,
     ):
         cursor.execute(
             "select * from relaybox.skip_gap(%s, %s, %s, %s, %s)",
-            (order.route.stream, order.sender, planned, order.reason, order.recorded_by),
+            (order.route.stream, order.sender, last_index, order.reason, order.recorded_by),
         )
         row: Any = cursor.fetchone()
         commit_durably(connection, "skip")
@@ -277,7 +285,8 @@ def plan_skip(state: Any, earlier: Sequence[tuple[str, Any]], *, sender: str, or
     first_held = None if state is None else state.first_held
     if state is not None and state.origin != origin:
         return f"sender {sender} sends at store {state.origin}; skip along a route from there"
-    last = through if through is not None else first_held and first_held - 1
+    given_up = (end for _, there in reversed(earlier) if there for begin, end in there.skipped if begin <= first <= end)
+    last = through or (next(given_up, None) if first_held is None else first_held - 1)
     if last is None or last < first:
         come = "nothing of it has come" if state is None else f"delivered through index {first - 1}"
         waits = "none held" if first_held is None else f"index {first_held} waits for something else"

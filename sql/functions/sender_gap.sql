@@ -6,7 +6,10 @@ language sql stable
 as $$
     select
         s.epoch, s.origin, s.watermark, (select min(h.index) from relaybox.held h where h.sender_id = s.sender_id),
-        coalesce((select jsonb_agg(jsonb_build_array(lower(r), upper(r) - 1) order by lower(r)) from unnest(s.skipped) r), '[]')
+        coalesce((
+            select jsonb_agg(jsonb_build_array(k.first_index, k.last_index) order by k.first_index)
+            from relaybox.skip k where k.stream_id = s.stream_id and k.sender = s.sender and k.epoch = s.epoch
+        ), '[]')
     from relaybox.stream t
     join relaybox.sender_state s on s.stream_id = t.stream_id
     where t.stream = stream_name and s.sender = sender_

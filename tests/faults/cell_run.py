@@ -135,6 +135,8 @@ class _Run:
         if to_repair:
             _ask(hop.source.name, _ANOTHER_FINGERPRINT)
             self.has_generations = to_repair == "reanchor"
+        if strike.failpoint.startswith("senders."):
+            _ask(hop.source.name, "select relaybox.declare_sender(%s, 'gapless')", f"declared-{number}")  # news to carry
         mission = self.place.mission(hop.name, proxied=True, repair=to_repair)
         files = self.place.directory / f"driver_{number}"
         with driver(mission, f"{strike.failpoint}={fault.action}", files) as struck:

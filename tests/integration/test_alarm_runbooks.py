@@ -141,6 +141,22 @@ def test_a_gap_of_a_sender(world: World) -> None:
     assert world.value(STORE, "select last_place from relaybox.stream") == 2
 
 
+def test_a_stalled_sender(world: World) -> None:
+    world.change_route(order="fifo", limits={"holdback_rows": 2})
+    world.query("airline", "select relaybox.declare_sender('UA', 'gapless')")
+    for indexes in ((2, 3), (4, 5)):
+        world.query(
+            "airline",
+            "insert into relaybox.outbox (topic, sender, epoch, index, payload) select 'flights', 'UA', 1, i, 'm' || i from unnest(%s) i",
+            list(indexes),
+        )
+        world.transfer_all()
+    assert worst(world, "relaybox_stream_stalled_senders") == 1
+    follow(world, "stalled-sender")
+    assert worst(world, "relaybox_stream_stalled_senders") == 0
+    assert world.value(STORE, "select last_place from relaybox.stream") == 4
+
+
 def test_a_stopped_consumer(world: World) -> None:
     deliver(world, 2)
     world.query(STORE, "select relaybox.subscribe('billing', 'flights')")

@@ -151,6 +151,16 @@ def test_a_store_that_lags_gives_up_no_more_than_the_one_before_it(fifo: World) 
     assert stream(fifo) == stream(fifo, "analytics") == ["a1", "a5", "a9"]
 
 
+def test_a_store_further_down_gives_the_gap_up_before_anything_waits_for_it(fifo: World) -> None:
+    send_numbered(fifo, "a", 1)
+    fifo.transfer_all()
+    send_numbered(fifo, "a", 3)
+    fifo.transfer()
+    assert "analytics: index 2 of a, epoch 1, given up; 0 messages released" in skip("a").stdout
+    fifo.transfer_all()
+    assert stream(fifo) == stream(fifo, "analytics") == ["a1", "a3"]
+
+
 def test_a_skip_through_an_index_stops_there_and_may_not_reach_over_what_is_held(fifo: World) -> None:
     send_numbered(fifo, "a", 1, 5)
     fifo.transfer_all()
