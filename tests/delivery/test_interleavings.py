@@ -86,6 +86,8 @@ def live(world: World, data: st.DataObject, monkeypatch: pytest.MonkeyPatch) -> 
     """A life of some steps, and the transfers that bring everything home. Returns how many messages were committed."""
     with ExitStack() as stack:
         producers = Producers([stack.enter_context(world.session()) for _ in range(3)], data.draw, world.route.order)
+        late(world, 2)
+        world.transfer()
         steps = {"send": 12, "end": 4, "transfer": 4, "epoch": 1}
         for _ in range(STEPS):
             match data.draw(st.sampled_from([step for step, times in steps.items() for _ in range(times)])):
@@ -98,9 +100,21 @@ def live(world: World, data: st.DataObject, monkeypatch: pytest.MonkeyPatch) -> 
                 case "transfer":
                     strike(world, data, monkeypatch)
         producers.finish()
+        late(world, 1)
         monkeypatch.delenv("RELAYBOX_FAILPOINTS", raising=False)
         world.transfer_all()
-        return producers.committed_count
+        return producers.committed_count + 2
+
+
+def late(world: World, index: int) -> None:
+    """Sender Z's message: every life has one that arrives a batch too early, and is held back where the order says so."""
+    world.query("airline", "select relaybox.declare_sender('Z', 'gapless')")
+    world.query(
+        "airline",
+        "insert into relaybox.outbox (topic, sender, index, payload) values ('flights', 'Z', %s, %s)",
+        index,
+        f"Z {index}",
+    )
 
 
 def strike(world: World, data: st.DataObject, monkeypatch: pytest.MonkeyPatch) -> None:
