@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg2.extras import NamedTupleCursor
 
 from relaybox.connections import commit, commit_durably, one_row, store_errors
+from relaybox.delivering import deliver_arrived
 from relaybox.events import emit
 from relaybox.failpoints import reach
 from relaybox.publishing import Arrival, ask_destination, durable_arrival
@@ -54,10 +55,12 @@ def confirm_received(source: Connection, hop: Hop, arrival: Arrival, *, recorded
 def confirm_arrived(source: Connection, destination: Connection, hop: Hop, *, recorded_by: str) -> Arrived:
     """Asks the destination how far the hop is, and records at the source what is missing there. Commits both sides.
 
+    What a driver published before it died is delivered first: once it is confirmed, nobody would come for it.
     A destination that has published nothing gives an `Arrived` with batch 0, and nothing is recorded.
     """
     arrived = ask_destination(destination, hop)
     if arrived.batch > 0 and not _is_received(source, hop, arrived):
+        deliver_arrived(destination, hop, log_id=arrived.log_id)
         confirm_received(source, hop, durable_arrival(destination, hop, arrived), recorded_by=recorded_by)
     return arrived
 

@@ -172,8 +172,9 @@ class _Run:
             rows_per_second=round(batch.row_count / seconds),
         )
         self.progress(Progress(self.hop.name, batch.batch, batch.row_count, batch.row_count, published=True))
-        confirm_received(self.source, self.hop, arrival, recorded_by=self.recorded_by)
+        # before it is confirmed: a driver that dies here leaves a hop that has work
         deliver_arrived(self.destination, self.hop, log_id=arrived.log_id)
+        confirm_received(self.source, self.hop, arrival, recorded_by=self.recorded_by)
         self.summary = replace(
             self.summary,
             batch_count=self.summary.batch_count + 1,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from relaybox import errors
+from relaybox.confirmations import settle_hop
 from tests.world import World
 
 
@@ -176,3 +178,18 @@ def test_g6_repeated_message_ids_are_dropped_within_the_window(world: World) -> 
         )
     world.transfer()
     assert stream(world) == ["m0", "m1", "m2", "m3", "m1"], "the last one is farther from its like than the window"
+
+
+def test_g6_what_a_killed_driver_published_is_delivered_before_it_is_confirmed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once a batch is confirmed nobody would come for it: whoever confirms it delivers it."""
+    world.send("one")
+    with monkeypatch.context() as patch, pytest.raises(errors.StoreBusy):
+        patch.setenv("RELAYBOX_ENVIRONMENT", "test")
+        patch.setenv("RELAYBOX_FAILPOINTS_DIRECTORY", str(tmp_path))
+        patch.setenv("RELAYBOX_FAILPOINTS", "deliver.begin=raise 40001")
+        world.transfer()
+    assert stream(world) == []
+    settle_hop(world.route, world.first_hop, recorded_by="test")
+    assert stream(world) == ["one"]
