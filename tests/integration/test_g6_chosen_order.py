@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from relaybox import errors
@@ -181,7 +183,7 @@ def test_g6_repeated_message_ids_are_dropped_within_the_window(world: World) -> 
 
 
 def test_g6_what_a_killed_driver_published_is_delivered_before_it_is_confirmed(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Once a batch is confirmed nobody would come for it: whoever confirms it delivers it."""
     world.send("one")
