@@ -9,7 +9,6 @@ from airflow.sdk import DAG
 from relaybox.airflow.assets import log_asset, read_asset
 from relaybox.airflow.dag_docs import transfer_doc
 from relaybox.airflow.dag_factory import build_dags, dag_options
-from relaybox.airflow.deadlines import target_deadline
 from relaybox.airflow.deployment import transfer_application
 from relaybox.airflow.naming import TRANSFER_TASK_ID, transfer_dag_id, transfer_title
 from relaybox.airflow.retry_policy import DriverExitPolicy
@@ -31,7 +30,6 @@ def _transfer_dag(routes: Routes, route: Route, hop: Hop) -> DAG:
         doc_md=transfer_doc(route, hop),
         schedule=[read_asset(routes, hop)],
         params=transfer_params(hop),
-        deadline=[target_deadline(hop)],
         **dag_options(hop, "transfer"),
     ) as dag:
         HopTransferOperator(

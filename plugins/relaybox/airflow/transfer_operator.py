@@ -14,7 +14,6 @@ from airflow.sdk.observability import stats
 
 from relaybox.airflow.assets import log_asset
 from relaybox.airflow.child_process import driver_environment
-from relaybox.airflow.deadlines import LINGER_AT_MOST_SECONDS
 from relaybox.airflow.hop_state import HopState, read_hop_state
 from relaybox.airflow.links import BatchesLink
 from relaybox.airflow.service_file import service_file
@@ -30,6 +29,8 @@ from relaybox.transfer import transfer_hop
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+LINGER_AT_MOST_SECONDS = 600.0
+"""A transfer that lingers ends after so long, also if messages still come; as in a Spark application."""
 
 _LINGER_ARGUMENTS = ("--linger-seconds", "{{ params.linger_seconds }}")
 
