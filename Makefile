@@ -35,21 +35,26 @@ demo: $(INSTALLED) ## Move 336,776 real messages over two hops (DEMO_EXIT=1 stop
 .PHONY: test
 test: lint chromium ## Lint, then run every test (ARGS="-k name" selects)
 ifeq ($(strip $(ARGS)),)
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=recurse test-systems test-stores
+	@$(MAKE) --no-print-directory --jobs=3 --output-sync=recurse test-systems test-crashes test-stores
 else
 	$(BIN)/pytest $(ARGS)
 endif
 
-# The two halves of the suite run side by side: one waits for Airflow, Spark and a browser, the other one for stores.
+# The thirds of the suite run side by side: mostly they wait, for Airflow and Spark, for servers that crash, for commits.
 SYSTEMS := tests/airflow tests/benchmarks tests/spark
+CRASHES := tests/faults tests/delivery tests/mutants
 
 .PHONY: test-systems
 test-systems: $(INSTALLED) ## The tests that start Airflow, Spark or a benchmark
 	$(BIN)/pytest $(SYSTEMS)
 
+.PHONY: test-crashes
+test-crashes: $(INSTALLED) ## The tests that strike, and those that compare with brute force
+	$(BIN)/pytest $(CRASHES)
+
 .PHONY: test-stores
 test-stores: $(INSTALLED) ## All other tests
-	$(BIN)/pytest $(addprefix --ignore=,$(SYSTEMS))
+	$(BIN)/pytest $(addprefix --ignore=,$(SYSTEMS) $(CRASHES))
 
 .PHONY: test-faults
 test-faults: $(INSTALLED) ## Strike every step with every fault; writes docs/reliability-report.md (ARGS="--seed 7")
