@@ -150,6 +150,15 @@ def test_a_superseded_driver_whose_publish_was_refused_goes_on(world: World, mon
 
 
 ALLOWED = {
+    "airflow/page/airflow_api.py _paused_dags HTTPException": "the page shows the stores also while Airflow has a bad moment",
+    "airflow/page/store_services.py StoreServices.renew (AirflowNotFoundException, ConfigurationError)": "connecting to it tells",
+    "airflow/page/streams.py _from_each errors.RelayboxError": "recorded as a silent store, and said so on the page",
+    "consuming.py Consumer.__exit__ suppress(errors.RelayboxError)": "the body's error is the one to tell; the lease ends by itself",
+    "consuming.py Consumer._close suppress(DBAPIError)": "a session that is broken is closed already",
+    "consuming.py Consumer._refuse suppress(DBAPIError)": "a session that is broken has rolled back by itself",
+    "consuming.py Consumer._release suppress(errors.RelayboxError)": "the lease ends by itself",
+    "metrics.py _ask errors.RelayboxError": "relaybox_store_up and relaybox_hop_error tell",
+    "overview.py _look errors.RelayboxError": "the next look at the store's status tells",
     "airflow/service_file.py _remove_leftovers suppress(OSError)": "a leftover that another task removed first",
     "local/airflow_client.py AirflowClient.is_healthy StackFailed": "no answer is the answer: not healthy yet",
     "local/binaries.py _can_execute PermissionError": "no permission is the answer: it can't",
@@ -183,13 +192,14 @@ def test_no_error_is_passed_over_in_silence() -> None:
 
 
 def test_whoever_catches_everything_raises_it_again() -> None:
-    """`except:`, `except Exception` and `except BaseException` end with `raise`."""
+    """`except:`, `except Exception` and `except BaseException` end with `raise`; a consumer's handler is the one exception."""
     root = Path(relaybox.__file__).parent
     wide = [
         f"{path.relative_to(root)}:{node.lineno}"
         for path in sorted(root.rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ExceptHandler)
+        and path.name != "consuming.py"  # whatever the handler raises is the reason with which its message is refused
         and (node.type is None or {"Exception", "BaseException"} & _names(node.type))
         and not isinstance(node.body[-1], ast.Raise)
     ]
