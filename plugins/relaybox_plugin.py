@@ -1,7 +1,7 @@
 """Relaybox's one Airflow plugin: the page, the tab of a DAG, and the link of a task to what it moved.
 
-Triggers, operators and policies need no registration: Airflow imports them by name. The plugin shows in every component that the
-library is there (Admin > Plugins), and gives one import error, there, if it is not.
+Triggers, operators and policies need no registration: Airflow imports them by name; the timetable of replays does.
+The plugin shows in every component that the library is there (Admin > Plugins), and gives one import error, there, if it is not.
 """
 
 from typing import Any
@@ -11,6 +11,7 @@ from airflow.plugins_manager import AirflowPlugin
 import relaybox
 from relaybox.airflow.links import DAG_ROUTE, NAVIGATION_ROUTE, PREFIX, BatchesLink
 from relaybox.airflow.page.mounted import MountedPage
+from relaybox.airflow.replay_timetable import ReplayTimetable
 
 
 class RelayboxPlugin(AirflowPlugin):
@@ -31,3 +32,4 @@ class RelayboxPlugin(AirflowPlugin):
         {"name": "Relaybox", "href": f"{PREFIX}/of-dag?dag={{DAG_ID}}", "destination": "dag", "url_route": DAG_ROUTE},
     ]
     operator_extra_links: list[Any] = [BatchesLink()]
+    timetables: list[Any] = [ReplayTimetable]

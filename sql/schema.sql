@@ -466,6 +466,28 @@ CREATE TABLE relaybox.receipt (
     copied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
+CREATE TABLE relaybox.replay_range (
+    replay_range_id bigint NOT NULL,
+    subscription_id integer NOT NULL,
+    first_place bigint NOT NULL,
+    last_place bigint NOT NULL,
+    asked_by text[] NOT NULL,
+    reason text NOT NULL,
+    begun_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    done_at timestamp with time zone,
+    CONSTRAINT replay_range_not_empty CHECK (((last_place >= first_place) AND (first_place >= 1))),
+    CONSTRAINT somebody_asked_for_it CHECK ((cardinality(asked_by) >= 1))
+);
+
+ALTER TABLE relaybox.replay_range ALTER COLUMN replay_range_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox.replay_range_replay_range_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
 CREATE TABLE relaybox.seen (
     sender_id integer NOT NULL,
     chunk bigint NOT NULL,
@@ -713,6 +735,9 @@ ALTER TABLE ONLY relaybox.outbox_overflow
 ALTER TABLE ONLY relaybox.receipt
     ADD CONSTRAINT receipt_pkey PRIMARY KEY (hop_id, batch, slice);
 
+ALTER TABLE ONLY relaybox.replay_range
+    ADD CONSTRAINT replay_range_pkey PRIMARY KEY (replay_range_id);
+
 ALTER TABLE ONLY relaybox.seen
     ADD CONSTRAINT seen_pkey PRIMARY KEY (sender_id, chunk);
 
@@ -778,6 +803,8 @@ CREATE INDEX outbox_xid ON ONLY relaybox.outbox USING btree (xid);
 
 CREATE INDEX outbox_overflow_xid_idx ON relaybox.outbox_overflow USING btree (xid);
 
+CREATE INDEX replay_range_of_a_cursor ON relaybox.replay_range USING btree (subscription_id, replay_range_id);
+
 CREATE INDEX sender_xid ON relaybox.sender USING btree (xid);
 
 CREATE INDEX stream_log_stream ON relaybox.stream_log USING btree (stream_id);
@@ -840,6 +867,9 @@ ALTER TABLE ONLY relaybox.hop_out
 
 ALTER TABLE ONLY relaybox.receipt
     ADD CONSTRAINT receipt_of_a_hop FOREIGN KEY (hop_id) REFERENCES relaybox.hop_in(hop_id);
+
+ALTER TABLE ONLY relaybox.replay_range
+    ADD CONSTRAINT replay_range_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox.subscription(subscription_id);
 
 ALTER TABLE ONLY relaybox.seen
     ADD CONSTRAINT seen_sender_id_fkey FOREIGN KEY (sender_id) REFERENCES relaybox.sender_state(sender_id);

@@ -14,7 +14,6 @@ declare
     known relaybox.subscription := relaybox.subscription_named(replay.subscription);
     lane_ integer;
     c relaybox.cursor;
-    made integer;
 begin
     if coalesce(btrim(reason), '') = '' then
         raise exception using errcode = 'RB036', message = 'a replay is asked for with a reason', hint = 'replay(subscription, start, ''why'')';
@@ -25,8 +24,9 @@ begin
             hint = case when known.replay_of is null then 'Give own_cursor => true, or no end.' else 'Replay the subscription itself.' end;
     end if;
     perform from relaybox.stream s where s.stream_id = known.stream_id for key share;
-    first_place := relaybox.start_place(known.stream_id, start);
+    select b.first_place, b.last_place into first_place, last_place from relaybox.places_between(known.stream_id, start, through) b;
     if not own_cursor then
+        last_place := null;
         for lane_ in 1..known.lanes loop
             c := relaybox.lock_lane(known, lane_);
             last_place := greatest(last_place, c.done_place);
@@ -44,9 +44,6 @@ begin
             end if;
         end loop;
         replayed_as := known.subscription;
-    else
-        select least(s.last_place, relaybox.start_place(known.stream_id, coalesce(through, 'latest')) - case when through !~ '^[0-9]+$' or through is null then 1 else 0 end)
-        into last_place from relaybox.stream s where s.stream_id = known.stream_id;
     end if;
     select r.message_count, r.byte_count, coalesce(r.message_count::double precision / replay.rows_per_second, r.read_seconds)
     into message_count, byte_count, estimated_seconds
@@ -64,16 +61,7 @@ begin
         return;
     end if;
     if own_cursor then
-        insert into relaybox.subscription (
-            subscription, stream_id, topic, lanes, lane_by, lane_hash, first_place, through_place, replay_of, rows_per_second,
-            nack_limit, crash_limit, hold_sender, retry_seconds, lease_seconds
-        )
-        values (
-            replayed_as, known.stream_id, known.topic, known.lanes, known.lane_by, known.lane_hash, first_place, last_place, known.subscription_id,
-            replay.rows_per_second, known.nack_limit, known.crash_limit, known.hold_sender, known.retry_seconds, known.lease_seconds
-        )
-        returning subscription_id into made;
-        perform relaybox.open_lanes(made, known.lanes, first_place, last_place);
+        perform relaybox.open_replay(known, replayed_as, first_place, last_place, replay.rows_per_second);
     else
         update relaybox.subscription s set rows_per_second = replay.rows_per_second where s.subscription_id = known.subscription_id;
     end if;

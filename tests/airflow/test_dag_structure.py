@@ -15,13 +15,16 @@ from airflow.sdk import DAG
 from airflow.sdk.definitions.context import _AIRFLOW_PARSING_CONTEXT_DAG_ID
 from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
+from airflow.timetables.base import TimeRestriction
+from pendulum import UTC, DateTime
 
 from tests.airflow.conftest import REPOSITORY
 from tests.world import routes_file
 
 RETRIES = {"attempts": 3, "delay_seconds": 7, "backoff": 3.0, "max_delay_seconds": 60}
 HOP_DAG_IDS = {f"relaybox_{kind}__flights_{hop}" for kind in ("transfer", "confirm") for hop in (1, 2)}
-DAG_IDS = HOP_DAG_IDS | {"relaybox_watch", "relaybox_verify"}
+ROUTE_DAG_IDS = {f"relaybox_{kind}__flights" for kind in ("replay", "redrive", "skip")}
+DAG_IDS = HOP_DAG_IDS | ROUTE_DAG_IDS | {"relaybox_watch", "relaybox_verify"}
 
 
 @pytest.fixture
@@ -70,7 +73,7 @@ def asset_names(value: object) -> list[str]:
 
 
 def test_each_hop_has_a_transfer_dag_and_a_confirm_dag(route: Path) -> None:
-    """Two hops give four DAGs, one that looks after them and one that proves delivery; no import error."""
+    """Two hops give four DAGs, their route three for what people order, all one that looks after them and one that proves; no import error."""
     bag = parse()
     assert bag.import_errors == {}
     assert set(bag.dags) == DAG_IDS
@@ -115,7 +118,8 @@ def test_the_clock_starts_no_dag_of_a_hop(dags: Mapping[str, DAG]) -> None:
     """One DAG looks after all, with a task per store that hops leave, another proves delivery: a hundred idle hops start nothing."""
     clocks = {dag_id: schedule(dag)["__type"].rpartition(".")[2] for dag_id, dag in dags.items()}
     by_clock = dict.fromkeys(("relaybox_watch", "relaybox_verify"), "CronTriggerTimetable")
-    assert clocks == {**dict.fromkeys(HOP_DAG_IDS, "AssetTriggeredTimetable"), **by_clock}
+    by_hand = {**dict.fromkeys(ROUTE_DAG_IDS, "NullTimetable"), "relaybox_replay__flights": "ReplayTimetable"}
+    assert clocks == {**dict.fromkeys(HOP_DAG_IDS, "AssetTriggeredTimetable"), **by_clock, **by_hand}
     assert dags["relaybox_watch"].task_ids == ["look_at_airline", "look_at_hub"]
 
 
@@ -202,6 +206,12 @@ def test_no_dag_has_a_deadline(dags: Mapping[str, DAG]) -> None:
         ("relaybox_transfer__flights_1", "linger_seconds", -1),
         ("relaybox_transfer__flights_1", "linger_seconds", "long"),
         ("relaybox_verify", "route", "fligths"),
+        ("relaybox_replay__flights", "store", "airline"),
+        ("relaybox_replay__flights", "subscription", "Billing!"),
+        ("relaybox_replay__flights", "rows_per_second", 0),
+        ("relaybox_redrive__flights", "letter", "all"),
+        ("relaybox_redrive__flights", "reason", ""),
+        ("relaybox_skip__flights", "through", 0),
     ],
 )
 def test_trigger_forms_explain_and_check_what_they_ask_for(
@@ -227,7 +237,35 @@ def test_the_proofs_are_a_group_with_a_report_behind_it(dags: Mapping[str, DAG])
 
 def test_one_run_at_a_time_and_no_catching_up(dags: Mapping[str, DAG]) -> None:
     """A run drains everything there is: a second one beside it, or one for each missed time, would find nothing."""
-    assert {(dag.max_active_runs, dag.catchup) for dag in dags.values()} == {(1, False)}
+    assert {dag_id for dag_id, dag in dags.items() if dag.max_active_runs > 1} == ROUTE_DAG_IDS  # some wait for an answer
+    assert not any(dag.catchup for dag in dags.values())
+
+
+def test_a_replay_is_started_by_backfills_only_and_one_range_at_a_time(dags: Mapping[str, DAG]) -> None:
+    """The scheduler gets no interval; a backfill gets days that touch. What waits for another range takes no slot."""
+    replay = dags["relaybox_replay__flights"]
+    timetable = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(replay)).timetable
+    july = DateTime(2026, 7, 1, tzinfo=UTC)
+    catching_up = TimeRestriction(july, july.add(days=2), catchup=True)
+    runs = []
+    while info := timetable.next_dagrun_info(
+        last_automated_data_interval=runs[-1].data_interval if runs else None, restriction=catching_up
+    ):
+        runs.append(info)
+    assert [(run.data_interval.start.day, run.data_interval.end.day) for run in runs] == [(1, 2), (2, 3), (3, 4)]
+    assert timetable.next_dagrun_info(last_automated_data_interval=None, restriction=catching_up._replace(catchup=False)) is None
+    assert timetable.periodic
+    assert [task.max_active_tis_per_dag for task in replay.tasks] == [None, 1]
+
+
+def test_redrive_and_skip_wait_for_a_person(dags: Mapping[str, DAG]) -> None:
+    """Show, approve, do; no answer within a day is a no."""
+    for kind in ("redrive", "skip"):
+        dag = dags[f"relaybox_{kind}__flights"]
+        assert dag.task_ids == ["show", "approve", kind]
+        approve = dag.get_task("approve")
+        assert (approve.upstream_task_ids, approve.downstream_task_ids) == ({"show"}, {kind})
+        assert (approve.defaults, approve.response_timeout) == (["Reject"], timedelta(days=1))
 
 
 def test_dags_survive_serialization(dags: Mapping[str, DAG]) -> None:
@@ -262,7 +300,9 @@ def test_a_broken_route_file_gives_one_error_that_names_every_problem(tmp_path: 
     monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
     bag = parse()
     assert bag.dags == {}
-    assert {Path(file).name for file in bag.import_errors} == {"transfer.py", "confirm.py", "watch.py", "verify.py"}
+    assert {Path(file).name for file in bag.import_errors} == {
+        f"{kind}.py" for kind in ("transfer", "confirm", "watch", "verify", "replay", "redrive", "skip")
+    }
     for error in bag.import_errors.values():
         assert f"ConfigurationError: 3 problems in {path}" in error
         for problem in ("stores.hub: got 3", 'routes.flights.path[1]: got "hab"', "routes.flights.topics: got a list of 0"):

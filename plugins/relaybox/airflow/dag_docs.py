@@ -128,6 +128,73 @@ The report fails when a route has a defect: a message is missing, doubled, chang
 {_BUTTONS}"""
 
 
+def replay_doc(route: Route) -> str:
+    return f"""\
+Has messages of route **{route.name}** read again, by a second cursor of a subscription. The live cursor stays where it is.
+`{route.path[0].name}` and the logs are only read: a replay changes no message, no position and no order.
+
+### What it does
+
+1. `count` tells places, messages, bytes and time, and changes nothing.
+2. `replay` opens the second cursor for the range (`<subscription>.replay`), and succeeds when it has been read. Somebody must read it:
+   `relaybox consume <subscription>.replay`, or a program of yours. Every message comes with `replayed` true, no faster than the rate.
+
+**Backfill = replay.** A backfill replays a day per run, from midnight to midnight UTC, by the time at which the store delivered the
+messages: days that touch share no message and miss none. Ranges of one cursor are read one after the other, never mixed.
+A day that is asked for again while it is being read is read once; a cleared run has its day read again.
+
+```
+airflow backfill create --dag-id relaybox_replay__{route.name} --from-date 2026-07-01 --to-date 2026-07-03 \\
+  --dag-run-conf '{{"subscription": "billing", "reason": "invoices were wrong"}}'
+```
+
+### When it fails
+
+The message says which field is wrong, or that the replay was cancelled. While nobody reads the second cursor the task waits, a day at
+most. To cancel: `relaybox replay <subscription>.replay --cancel --reason ...`; cancelling a backfill ends what has not begun.
+
+{_BUTTONS}"""
+
+
+def redrive_doc(route: Route) -> str:
+    return f"""\
+Gives dead letters of route **{route.name}** to the consumers that refused them again, once somebody approved.
+
+### What it does
+
+1. `show` lists the open letters: number, message, sender, reason. Payloads are on the Relaybox page, for those who may see them.
+2. `approve` waits for a person (Airflow: *Required Actions*), a day at most; no answer is a no.
+3. `redrive` gives exactly the approved letters back, in the order of their places, before what is new.
+
+Who asked, who approved and why is in `relaybox.consumer_action` of the store.
+
+### When it fails
+
+The message says what is wrong. A letter that waits behind an open one of its sender comes after that one.
+[The runbook](docs/runbooks/dead-letters.md) says how to find out why a message was refused.
+
+{_BUTTONS}"""
+
+
+def skip_doc(route: Route) -> str:
+    return f"""\
+Gives up messages of route **{route.name}** that never came, so that what waits behind them is delivered. It can't be taken back.
+
+### What it does
+
+1. `show` tells what is missing of the sender at each store, and how much waits behind it.
+2. `approve` waits for a person (Airflow: *Required Actions*), a day at most; no answer is a no.
+3. `skip` gives up the approved gap at every store that has it. What came meanwhile is delivered, not given up.
+
+Who asked, who approved and why is in `relaybox.skip` of each store. A skipped message that comes after all is set aside.
+
+### When it fails
+
+The message says why it is no gap: it is on its way, or somebody gave it up already. [The runbook](docs/runbooks/sender-gap.md).
+
+{_BUTTONS}"""
+
+
 def _policy(hop: Hop) -> str:
     if hop.policy == "received" or hop.downstream is None:
         return f"A message is settled when {hop.destination.name} has it."

@@ -25,6 +25,11 @@ def build_dags(routes: Routes, dag_id: Callable[[Hop], str], build: Callable[[Ro
     return {dag_id(hop): build(route, hop) for route in routes.routes.values() for hop in route.hops if wanted(dag_id(hop))}
 
 
+def build_route_dags(routes: Routes, dag_id: Callable[[Route], str], build: Callable[[Route], DAG]) -> dict[str, DAG]:
+    """One DAG per route, by id, likewise."""
+    return {dag_id(route): build(route) for route in routes.routes.values() if wanted(dag_id(route))}
+
+
 def wanted(dag_id: str) -> bool:
     """Whether this process parses the file for that DAG, or for all."""
     return get_parsing_context().dag_id in (None, dag_id)
@@ -37,6 +42,15 @@ def dag_options(hop: Hop, kind: str) -> dict[str, Any]:
         "max_active_runs": 1,
         "tags": ["relaybox", hop.route, kind],
         "default_args": {"owner": hop.owner, **retry_options(hop.retries)},
+    }
+
+
+def route_dag_options(route: Route, kind: str) -> dict[str, Any]:
+    """Options of a DAG that people start: runs may be open side by side, since some wait for an answer."""
+    return {
+        "catchup": False,
+        "tags": ["relaybox", route.name, kind],
+        "default_args": {"owner": route.owner, **retry_options(route.retries)},
     }
 
 

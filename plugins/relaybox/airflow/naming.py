@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from relaybox.routes import Hop, Store
+from relaybox.routes import Hop, Route, Store
 
 TRANSFER_TASK_ID = "transfer"
 SETTLE_TASK_ID = "settle"
 WATCH_DAG_ID = "relaybox_watch"
 VERIFY_DAG_ID = "relaybox_verify"
 REPORT_TASK_ID = "report"
+COUNT_TASK_ID = "count"
+REPLAY_TASK_ID = "replay"
+SHOW_TASK_ID = "show"
+APPROVE_TASK_ID = "approve"
+REDRIVE_TASK_ID = "redrive"
+SKIP_TASK_ID = "skip"
 
 
 def transfer_dag_id(hop: Hop) -> str:
@@ -17,6 +23,18 @@ def transfer_dag_id(hop: Hop) -> str:
 
 def confirm_dag_id(hop: Hop) -> str:
     return f"relaybox_confirm__{hop.route}_{hop.number}"
+
+
+def replay_dag_id(route: Route) -> str:
+    return f"relaybox_replay__{route.name}"
+
+
+def redrive_dag_id(route: Route) -> str:
+    return f"relaybox_redrive__{route.name}"
+
+
+def skip_dag_id(route: Route) -> str:
+    return f"relaybox_skip__{route.name}"
 
 
 def look_task_id(store: Store) -> str:

@@ -1,0 +1,50 @@
+"""Orders that somebody approves before they are carried out: show, approve, do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+
+from relaybox.airflow.naming import APPROVE_TASK_ID, SHOW_TASK_ID
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+PATIENCE = timedelta(days=1)
+"""How long an order waits for its answer; none is a no."""
+
+
+def approval(subject: str, *, pool: str) -> ApprovalOperator:
+    """Waits for a person, with what `show` found before them. Takes no slot while it waits."""
+    return ApprovalOperator(
+        task_id=APPROVE_TASK_ID,
+        subject=subject,
+        body=f"{{{{ ti.xcom_pull(task_ids='{SHOW_TASK_ID}')['table'] }}}}",
+        defaults=ApprovalOperator.REJECT,
+        response_timeout=PATIENCE,
+        retries=0,
+        pool=pool,
+    )
+
+
+def cell(value: object) -> str:
+    """A value in a Markdown table, as it is: senders choose their names, and these must not draw."""
+    return re.sub(r"([\\`*_{}\[\]<>()#+!|~-])", r"\\\1", "" if value is None else " ".join(str(value).split()))
+
+
+def shown(context: Context) -> Mapping[str, Any]:
+    """What was approved: exactly that is done, whatever came since."""
+    found: Mapping[str, Any] = context["ti"].xcom_pull(task_ids=SHOW_TASK_ID)
+    return found
+
+
+def approver(context: Context) -> str:
+    """Who approved, as Airflow knows them."""
+    answer = context["ti"].xcom_pull(task_ids=APPROVE_TASK_ID) or {}
+    user = answer.get("responded_by_user")
+    name = user.get("name") if isinstance(user, Mapping) else getattr(user, "name", None)
+    return str(name or "nobody named")

@@ -1,0 +1,102 @@
+-- Has a second cursor of a subscription read a range, made if there is none of that name. Ranges of a cursor never mix: the next one begins when
+-- the one before it is read. To be called until the state is not `waits`: begun, joined (this range is being read), done (it was read for this
+-- asker), empty (nothing was delivered then). The live cursor is not touched. Holds the subscription. Raises RB031, RB034, RB036.
+create or replace function relaybox.ask_replay(
+    subscription text, cursor_name text, start text, through text, reason text, asked_by text, rows_per_second integer default null,
+    out state text, out replay bigint, out first_place bigint, out last_place bigint, out message_count bigint, out byte_count bigint,
+    out estimated_seconds double precision, out waits_for text
+)
+language plpgsql volatile
+as $$
+declare
+    known relaybox.subscription := relaybox.subscription_named(ask_replay.subscription);
+    second relaybox.subscription;
+    newest relaybox.replay_range;
+    c relaybox.cursor;
+begin
+    if coalesce(btrim(reason), '') = '' then
+        raise exception using errcode = 'RB036', message = 'a replay is asked for with a reason', hint = 'Say why the messages are read again.';
+    end if;
+    if known.replay_of is not null then
+        raise exception using errcode = 'RB036', message = format('subscription %s is a replay itself, and a replay is not replayed', known.subscription),
+            hint = 'Replay the subscription that it belongs to.';
+    end if;
+    -- one asker at a time; the rows that name the subscription may go on
+    perform from relaybox.subscription s where s.subscription_id = known.subscription_id for no key update;
+    perform from relaybox.stream s where s.stream_id = known.stream_id for key share;
+    select b.first_place, b.last_place into first_place, last_place from relaybox.places_between(known.stream_id, start, through) b;
+    if through !~ '^([0-9]+|latest|earliest)$' and through::timestamptz > clock_timestamp() then
+        raise exception using errcode = 'RB036', message = format('the interval that ends at %s is not over yet', through),
+            hint = 'Replay it when it is: what is still to come would be missing.';
+    end if;
+    if last_place < first_place then
+        state := 'empty';
+        return;
+    end if;
+    select * into second from relaybox.subscription s where s.subscription = cursor_name and s.ended_at is null;
+    if second.subscription_id is not null and second.replay_of is distinct from known.subscription_id then
+        raise exception using errcode = 'RB036',
+            message = format('%s is a subscription of its own, and no second cursor of %s', cursor_name, known.subscription),
+            hint = 'Give the replay a name that is free.';
+    end if;
+    select * into newest from relaybox.replay_range r
+    where r.subscription_id = second.subscription_id order by r.replay_range_id desc limit 1;
+    if relaybox.replayed_through(second.subscription_id) < second.through_place then
+        state := case
+            when (newest.first_place, newest.last_place) = (first_place, last_place) and second.through_place = last_place then 'joined'
+            else 'waits'
+        end;
+        waits_for := case when state = 'waits' then format(
+            'places %s to %s, asked for by %s, done through %s', second.first_place, second.through_place,
+            coalesce(newest.asked_by[1], second.subscribed_by), relaybox.replayed_through(second.subscription_id)
+        ) end;
+        replay := newest.replay_range_id;
+        if state = 'joined' then
+            update relaybox.replay_range r set asked_by = array_append(r.asked_by, ask_replay.asked_by)
+            where r.replay_range_id = replay and ask_replay.asked_by <> all(r.asked_by);
+        end if;
+        return;
+    end if;
+    select r.replay_range_id into replay from relaybox.replay_range r
+    where r.subscription_id = second.subscription_id and ask_replay.asked_by = any(r.asked_by)
+        and (r.first_place, r.last_place) = (ask_replay.first_place, ask_replay.last_place)
+    order by r.replay_range_id desc limit 1;
+    if found then
+        state := 'done';
+        return;
+    end if;
+    select e.message_count, e.byte_count, coalesce(e.message_count::double precision / ask_replay.rows_per_second, e.read_seconds)
+    into message_count, byte_count, estimated_seconds
+    from relaybox.estimate_range(known, first_place, last_place) e;
+    if second.subscription_id is null then
+        second.subscription_id := relaybox.open_replay(known, cursor_name, first_place, last_place, rows_per_second);
+    else
+        update relaybox.subscription s
+        set first_place = ask_replay.first_place, through_place = ask_replay.last_place, rows_per_second = ask_replay.rows_per_second
+        where s.subscription_id = second.subscription_id;
+        update relaybox.replay_range r set done_at = clock_timestamp() where r.subscription_id = second.subscription_id and r.done_at is null;
+        for lane_ in 1..second.lanes loop
+            c := relaybox.lock_lane(second, lane_);
+            c.done_place := first_place - 1;
+            c.fetched_place := first_place - 1;
+            c.replay_place := last_place;
+            c.redrive_place := null;
+            c.fetch_count := 0;
+            c.suspect_place := 0;
+            c.suspect_rows := null;
+            c.worker := null;
+            c.leased_until := null;
+            c.rate_from := clock_timestamp();
+            perform relaybox.move_cursor(c);
+        end loop;
+    end if;
+    state := 'begun';
+    insert into relaybox.replay_range (subscription_id, first_place, last_place, asked_by, reason)
+    values (second.subscription_id, first_place, last_place, array[ask_replay.asked_by], ask_replay.reason)
+    returning replay_range_id into replay;
+    perform relaybox.record_action(known.subscription, 'replay', reason, jsonb_build_object(
+        'as', cursor_name, 'start', start, 'through', through, 'first_place', first_place, 'last_place', last_place,
+        'rows_per_second', rows_per_second, 'asked_by', ask_replay.asked_by
+    ));
+end
+$$;

@@ -1,0 +1,31 @@
+-- How far a range of a second cursor has been read, by its slowest lane. Reads only. No row for a range that is unknown.
+create or replace function relaybox.replay_progress(replay_ bigint)
+returns table (
+    replayed_as text, first_place bigint, last_place bigint, done_place bigint, leased_lanes bigint, moved_at timestamptz,
+    is_done boolean, is_cancelled boolean
+)
+language sql stable
+as $$
+    select
+        s.subscription, r.first_place, r.last_place,
+        case when r.done_at is not null then r.last_place else least(greatest(lanes.done_place, r.first_place - 1), r.last_place) end,
+        coalesce(lanes.leased_lanes, 0), lanes.moved_at,
+        r.done_at is not null or coalesce(lanes.done_place >= r.last_place, false),
+        r.done_at is null and s.ended_at is not null
+    from relaybox.replay_range r
+    join relaybox.subscription s on s.subscription_id = r.subscription_id
+    left join lateral (
+        select
+            min(newest.done_place) as done_place, max(newest.moved_at) as moved_at,
+            count(*) filter (where newest.leased_until > clock_timestamp()) as leased_lanes
+        from relaybox.lane l
+        join lateral (
+            select k.* from relaybox.cursor k
+            where k.subscription_id = l.subscription_id and k.lane = l.lane
+            order by k.version desc
+            limit 1
+        ) newest on true
+        where l.subscription_id = r.subscription_id
+    ) lanes on true
+    where r.replay_range_id = replay_
+$$;
