@@ -7,6 +7,7 @@ language plpgsql volatile
 as $$
 declare
     reads_from bigint;
+    last_declared_at timestamptz;
 begin
     perform relaybox.make_delivery_tables();
     if to_regclass('pg_temp.published_sender') is not null then
@@ -22,14 +23,19 @@ begin
     perform relaybox.take_up_stalled(here, input, first_position);
     perform relaybox.judge_batch_senders(here, input);
     -- a sender's first batch: what it sent before it was declared is looked at
-    if exists (select from pg_temp.batch_sender b where b.in_order and b.epoch > 0 and b.sender_id is null) then
+    select max(b.declared_at) into last_declared_at from pg_temp.batch_sender b where b.in_order and b.epoch > 0 and b.sender_id is null;
+    if exists (
+        select from relaybox.log l
+        where l.hop_id = input.hop_id and l.position >= first_position and l.position <= last_position and l.sent_at < last_declared_at
+    ) then
         update pg_temp.batch_sender b set in_order = false
         from (
-            select distinct l.sender, l.epoch from relaybox.log l
-            join pg_temp.batch_sender n on n.in_order and n.epoch > 0 and n.sender_id is null and n.sender = l.sender and n.epoch = l.epoch
-            where l.hop_id = input.hop_id and l.position >= first_position and l.position <= last_position and l.sent_at < n.declared_at
-        ) early
-        where early.sender = b.sender and early.epoch = b.epoch;
+            select l.sender, l.epoch, min(l.sent_at) as first_sent_at from relaybox.log l
+            where l.hop_id = input.hop_id and l.position >= first_position and l.position <= last_position
+            group by l.sender, l.epoch
+        ) first
+        where b.in_order and b.epoch > 0 and b.sender_id is null
+            and first.sender = b.sender and first.epoch = b.epoch and first.first_sent_at < b.declared_at;
     end if;
     select coalesce(min(b.reads_after) + 1, first_position) into reads_from from pg_temp.batch_sender b;
     if here.message_id_window > 0 then
@@ -63,6 +69,6 @@ begin
     if here.delivery_order = 'causal' then
         perform relaybox.judge_clocks(here);
     end if;
-    perform relaybox.judge_duplicates();
+    perform relaybox.judge_duplicates(first_position);
 end
 $$;

@@ -14,6 +14,7 @@ declare
     arrived relaybox.arrival;
     receipt_count integer;
     rows_here bigint;
+    first_has_own_index boolean;
     has_own_indexes_here boolean;
     declared text[];
 begin
@@ -45,6 +46,7 @@ begin
             message = format('hop %s: batch %s has %s receipts of %s slices', head.hop, batch_, receipt_count, slice_count_),
             hint = 'A slice was not copied yet. Run the transfer again; it resumes this batch.';
     end if;
+    first_has_own_index := (select l.epoch > 0 from relaybox.log l where l.hop_id = log_id and l.position = first_position_);
     -- rows this fresh are not all-visible yet, and their segment has no statistics for the planner to choose by:
     -- a bitmap visits each page once, an index-only scan once per row; half a segment and more is scanned whole, in parallel
     set local enable_indexonlyscan = off;
@@ -57,8 +59,8 @@ begin
     select array_agg(distinct d.sender) into declared
     from relaybox.stream_log l join relaybox.sender d on d.origin = l.origin where l.hop_id = log_id;
     perform relaybox.make_published_sender();
-    if (select a.has_own_indexes from relaybox.arrival a where a.hop_id = log_id and a.batch = batch_ - 1) then
-        -- probably these have too: whoever decides on the batch in this session finds its senders counted
+    if first_has_own_index then
+        -- probably more of them have an index: whoever decides on the batch in this session finds its senders counted
         insert into pg_temp.published_sender
         select log_id, batch_, c.* from relaybox.count_senders(log_id, first_position_, last_position_) c;
         select coalesce(sum(p.row_count), 0), bool_or(p.epoch > 0 or coalesce(p.sender = any(declared), false))

@@ -104,6 +104,17 @@ def test_g6_the_same_index_with_other_content_is_set_aside(world: World, order: 
     assert reasons(world) == [(3, "other_content"), (4, "other_content")]
 
 
+def test_g6_the_same_index_with_other_content_is_found_however_far_back_it_came(fifo: World) -> None:
+    """What is near is looked at first, the whole log only for the rest."""
+    send_numbered(fifo, "a", 1, 2)
+    fifo.send_many(20_000)
+    fifo.transfer()
+    send_numbered(fifo, "a", 2, payload="forged")
+    send_numbered(fifo, "a", 3)
+    fifo.transfer()
+    assert reasons(fifo) == [(20_003, "other_content")]
+
+
 def test_g6_a_stalled_sender_stalls_no_other_one(fifo: World) -> None:
     fifo.change_route(order="fifo", limits={"holdback_rows": 3})
     send_numbered(fifo, "a", *range(2, 8))
