@@ -88,7 +88,8 @@ CREATE TABLE relaybox.decision (
     last_place bigint NOT NULL,
     duplicates bigint[],
     in_order boolean NOT NULL,
-    decided_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+    decided_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    resolved_position bigint
 );
 
 CREATE TABLE relaybox.arrival (
@@ -155,7 +156,7 @@ CREATE TABLE relaybox.confirmation (
     happened_at timestamp with time zone NOT NULL,
     recorded_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     recorded_by text NOT NULL,
-    CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['received'::text, 'settled'::text])))
+    CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['received'::text, 'processed'::text, 'settled'::text])))
 );
 
 CREATE TABLE relaybox.consumer_action (
@@ -354,9 +355,11 @@ CREATE TABLE relaybox.hop_out (
     anchor_seq bigint DEFAULT 0 NOT NULL,
     undelivered int8multirange DEFAULT '{}'::int8multirange NOT NULL,
     resend_through bigint DEFAULT 0 NOT NULL,
+    processed_by text[],
     CONSTRAINT outbox_hop_names_its_topics CHECK (((reads_log IS NULL) = ((cardinality(topics) > 0) AND (topics IS NOT NULL)))),
     CONSTRAINT planned_never_negative CHECK (((batch >= 0) AND ("position" >= 0))),
-    CONSTRAINT policy_is_known CHECK ((policy = ANY (ARRAY['received'::text, 'cascade'::text]))),
+    CONSTRAINT policy_is_known CHECK ((policy = ANY (ARRAY['received'::text, 'cascade'::text, 'processed'::text]))),
+    CONSTRAINT processed_by_somebody CHECK (((processed_by IS NULL) OR ((policy = 'processed'::text) AND (cardinality(processed_by) > 0)))),
     CONSTRAINT reads_outbox_or_log CHECK (((reads_log IS NULL) = (lower IS NOT NULL)))
 );
 
@@ -804,6 +807,8 @@ CREATE INDEX outbox_xid ON ONLY relaybox.outbox USING btree (xid);
 CREATE INDEX outbox_overflow_xid_idx ON relaybox.outbox_overflow USING btree (xid);
 
 CREATE INDEX replay_range_of_a_cursor ON relaybox.replay_range USING btree (subscription_id, replay_range_id);
+
+CREATE INDEX sender_state_stalled ON relaybox.sender_state USING btree (stream_id) WHERE (stalled_after IS NOT NULL);
 
 CREATE INDEX sender_xid ON relaybox.sender USING btree (xid);
 

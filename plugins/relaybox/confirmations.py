@@ -1,7 +1,8 @@
 """Step 4 of a hop: confirmations, recorded at the source, and how they travel back store by store.
 
-`received`: the next store has the batch durably. `settled`: the route's policy holds further down. Both are
-watermarks that only grow; a lost one delays cleaning up and nothing else.
+`received`: the next store has the batch durably. `processed`: the subscriptions that the route names have acknowledged it at
+the last store. `settled`: the route's policy holds further down. All are watermarks that only grow; a lost one delays cleaning
+up and nothing else.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg2.extras import NamedTupleCursor
 
+from relaybox import errors
 from relaybox.connections import commit, commit_durably, one_row, store_errors
 from relaybox.delivering import deliver_arrived
 from relaybox.events import emit
@@ -89,6 +91,9 @@ def settle_hop(route: Route, hop: Hop, *, recorded_by: str) -> Settled:
 
     Copies what the destination knows of the hops further down as well, so that the cascade of every batch can be read at
     the origin. Opens and closes its own sessions.
+
+    Raises:
+        NotSubscribed: policy processed names a subscription that the last store has not; what else was to confirm is confirmed.
     """
     name = f"relaybox {hop.name} confirm"
     with (
@@ -105,11 +110,13 @@ def settle_hop(route: Route, hop: Hop, *, recorded_by: str) -> Settled:
 def _settle(source: Connection, destination: Connection, hop: Hop, *, recorded_by: str) -> Settled:
     with store_errors(hop.source.name, f"settling hop {hop.name}"), source.cursor(cursor_factory=NamedTupleCursor) as cursor:
         watermarks = _watermarks(cursor, hop.name)
-        position, happened_at = _policy_holds_through(destination, hop, watermarks.received, watermarks.received_at)
+        position, happened_at = _policy_holds_through(destination, hop, watermarks)
         if position <= watermarks.settled:
             source.rollback()
             return Settled(hop.name, watermarks.settled, 0)
         reach("settle.begin", source)
+        if hop.processed_by:
+            cursor.execute("select relaybox.confirm_processed(%s, %s, %s, %s)", (hop.name, position, happened_at, recorded_by))
         cursor.execute(
             "select relaybox.confirm_settled(%s, %s, %s, %s) as through_position", (hop.name, position, happened_at, recorded_by)
         )
@@ -125,6 +132,7 @@ def _watermarks(cursor: Any, hop: str) -> Any:
         select
             coalesce(max(through_position) filter (where state = 'received'), 0) received,
             max(happened_at) filter (where state = 'received') received_at,
+            coalesce(max(through_position) filter (where state = 'processed'), 0) processed,
             coalesce(max(through_position) filter (where state = 'settled'), 0) settled
         from relaybox.confirmation where hop = %s
         """,
@@ -133,15 +141,37 @@ def _watermarks(cursor: Any, hop: str) -> Any:
     return one_row(cursor)
 
 
-def _policy_holds_through(destination: Connection, hop: Hop, received: int, received_at: Any) -> tuple[int, Any]:
+def _policy_holds_through(destination: Connection, hop: Hop, watermarks: Any) -> tuple[int, Any]:
     """The position through which the hop's policy holds, and since when."""
+    if hop.processed_by:
+        return _processed_through(destination, hop)
     if hop.policy == "received" or hop.downstream is None:
-        return received, received_at
+        return watermarks.received, watermarks.received_at
     with store_errors(hop.destination.name, f"asking how far hop {hop.downstream} is settled"), destination.cursor() as cursor:
         cursor.execute("select through_position, happened_at from relaybox.settled_reading(%s)", (hop.downstream,))
         row = one_row(cursor)
         destination.rollback()
     return (0, None) if row is None or row[0] is None else (row[0], row[1])
+
+
+def _processed_through(destination: Connection, hop: Hop) -> tuple[int, Any]:
+    """How far the subscriptions that the route names are done, durably. Commits at the destination."""
+    names = list(hop.processed_by)
+    with store_errors(hop.destination.name, f"asking how far {', '.join(names)} have come"), destination.cursor() as cursor:
+        cursor.execute("select * from relaybox.processed_reading(%s, %s)", (hop.name, names))
+        position, happened_at, missing = one_row(cursor)
+        reach("processed.read", destination)
+        commit_durably(destination, "processed")
+    if missing:
+        raise errors.NotSubscribed(
+            f"hop {hop.name} settles when {', '.join(names)} have processed it, and store {hop.destination.name} has no "
+            f"subscription {', '.join(missing)} to stream {hop.stream}. Nothing more is settled.",
+            next_step=(
+                f"At {hop.destination.name}: select relaybox.subscribe('{missing[0]}', '{hop.stream}'), "
+                f"or take the name out of processed_by and run: relaybox init"
+            ),
+        )
+    return position, happened_at
 
 
 def _record_downstream(source: Connection, destination: Connection, route: Route, hop: Hop, *, recorded_by: str) -> None:
@@ -153,7 +183,8 @@ def _record_downstream(source: Connection, destination: Connection, route: Route
         with store_errors(hop.destination.name, f"reading the confirmations of hop {downstream.name}"):
             with destination.cursor() as cursor:
                 cursor.execute(
-                    "select * from relaybox.confirmations_after(%s, %s, %s)", (downstream.name, known.received, known.settled)
+                    "select * from relaybox.confirmations_after(%s, %s, %s, %s)",
+                    (downstream.name, known.received, known.processed, known.settled),
                 )
                 news = cursor.fetchall()
             destination.rollback()

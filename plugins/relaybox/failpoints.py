@@ -93,6 +93,15 @@ CONSUMER_FAILPOINTS: Mapping[str, str] = {
 }
 """The same of a consumer's loop."""
 
+PROCESSING_FAILPOINTS: Mapping[str, str] = {
+    "processed.read": "destination: what the named subscriptions acknowledged is read",
+    "processed.committing": "destination: COMMIT that makes sure of their acknowledgements not sent yet",
+    "processed.committed": "destination: their acknowledgements durable, source not told yet",
+}
+"""The same of confirming, where the route has policy processed."""
+
+_KNOWN = (*FAILPOINTS, *CONSUMER_FAILPOINTS, *PROCESSING_FAILPOINTS)
+
 _POLL_SECONDS = 0.005
 
 
@@ -100,7 +109,7 @@ def reach(failpoint: str, session: Connection | None) -> None:
     """Does what RELAYBOX_FAILPOINTS asks for at this moment; nothing when it is not set.
 
     Args:
-        failpoint: a key of FAILPOINTS or CONSUMER_FAILPOINTS.
+        failpoint: a key of FAILPOINTS, CONSUMER_FAILPOINTS or PROCESSING_FAILPOINTS.
         session: the session on which `raise` lets the server raise its error; None where a COPY is running on it.
 
     Raises:
@@ -177,9 +186,9 @@ def _parse(part: str) -> tuple[tuple[str, int], str]:
     moment, _, action = part.partition("=")
     failpoint, _, hit = moment.partition(":")
     known = action in {"pause", *_END} or (action.startswith("raise ") and action[6:].isalnum() and len(action) == 11)
-    if failpoint not in {*FAILPOINTS, *CONSUMER_FAILPOINTS} or not known or not (hit or "1").isdecimal():
+    if failpoint not in _KNOWN or not known or not (hit or "1").isdecimal():
         raise ConfigurationError(
             f"RELAYBOX_FAILPOINTS: {part!r} is not FAILPOINT[:HIT]=ACTION.",
-            next_step=f"Actions: kill, stop, exit, pause, raise SQLSTATE. Failpoints: {', '.join([*FAILPOINTS, *CONSUMER_FAILPOINTS])}.",
+            next_step=f"Actions: kill, stop, exit, pause, raise SQLSTATE. Failpoints: {', '.join(_KNOWN)}.",
         )
     return (failpoint, int(hit or 1)), action

@@ -321,8 +321,12 @@ def _unsettled(status: Status, hop: HopStatus) -> Finding | None:
     arrived = hop.last_batch.published_at if hop.last_batch else None
     if arrived is None or (status.measured_at - arrived).total_seconds() <= UNSETTLED_SECONDS:
         return None
-    by = hop.hop.policy == "cascade" and hop.hop.downstream
+    by = hop.hop.policy != "received" and hop.hop.downstream
     waits_for = f"hop {hop.hop.downstream} settles them" if by else f"{hop.hop.source.name} is told"
+    held_up = "the next hop" if by else "its confirm DAG"
+    if hop.hop.processed_by:
+        waits_for = f"{', '.join(hop.hop.processed_by)} have acknowledged them there"
+        held_up = "these subscriptions (relaybox subscriptions; a dead letter waits for redrive or drop)"
     return Finding(
         kind="unsettled",
         severity=Severity.HELD,
@@ -332,7 +336,7 @@ def _unsettled(status: Status, hop: HopStatus) -> Finding | None:
         what=f"Messages that arrived at {hop.hop.destination.name} are not settled before {waits_for}.",
         message_count=hop.received - hop.settled_through,
         affected=(hop.hop.name,),
-        next_step=f"See what holds {'the next hop' if by else 'its confirm DAG'} up. Nothing is lost; cleaning up waits.",
+        next_step=f"See what holds {held_up} up. Nothing is lost; cleaning up waits.",
     )
 
 

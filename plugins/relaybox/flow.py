@@ -1,6 +1,6 @@
 """A hop over time, as its two ledgers tell it: how much was planned and published when, how late, and each batch's cascade.
 
-Reads only. Times are of the clock of the store that wrote them: planned, received and settled at the source, copied and
+Reads only. Times are of the clock of the store that wrote them: planned, received, processed and settled at the source, copied and
 published at the destination.
 """
 
@@ -59,6 +59,7 @@ class BatchTimes:
     copied_at: tuple[datetime, ...]
     published_at: datetime | None
     received_at: datetime | None
+    processed_at: datetime | None
     settled_at: datetime | None
     moved_by: str | None
 
@@ -142,7 +143,8 @@ _PUBLISHED = """
 _BATCHES = """
     select
         b.batch, b.row_count, jsonb_array_length(b.slices) as slice_count, b.planned_at,
-        received.recorded_at as received_at, received.recorded_by as moved_by, settled.recorded_at as settled_at
+        received.recorded_at as received_at, received.recorded_by as moved_by, processed.recorded_at as processed_at,
+        settled.recorded_at as settled_at
     from relaybox.hop_out h
     join relaybox.batch b on b.hop = h.hop and b.batch > h.batch - %(newest)s
     left join lateral (
@@ -150,6 +152,11 @@ _BATCHES = """
         where c.hop = h.hop and c.state = 'received' and c.through_position >= b.last_position
         order by c.through_position limit 1
     ) received on true
+    left join lateral (
+        select c.recorded_at from relaybox.confirmation c
+        where c.hop = h.hop and c.state = 'processed' and c.through_position >= b.last_position
+        order by c.through_position limit 1
+    ) processed on true
     left join lateral (
         select c.recorded_at from relaybox.confirmation c
         where c.hop = h.hop and c.state = 'settled' and c.through_position >= b.last_position
@@ -222,6 +229,7 @@ def _batches(planned: Sequence[Any], arrivals: Sequence[Any], receipts: Sequence
             copied_at=copied.get(row.batch, ()),
             published_at=published.get(row.batch),
             received_at=row.received_at,
+            processed_at=row.processed_at,
             settled_at=row.settled_at,
             moved_by=row.moved_by,
         )

@@ -25,7 +25,7 @@ from relaybox.route_file import SMALLEST_FILE, RouteFile
 from relaybox.route_problems import Location, Problem, report, show, show_name, suggest
 from relaybox.stream_rules import FRAGMENTS, HOLDBACK_ROWS, MESSAGE_ID_WINDOW, ORDERS, stream_contradictions
 
-POLICIES = ("received", "cascade")
+POLICIES = ("received", "cascade", "processed")
 INTEGRITIES = ("count", "checksum")
 RUNNERS = ("auto", "spark", "threads")
 MAX_SLICES_PER_BATCH = 10_000
@@ -83,8 +83,6 @@ def _section(keys: str) -> BeforeValidator:
 def _policy(value: object) -> str:
     if not isinstance(value, str):
         raise _broken("a text, the name of a policy")
-    if value == "processed":
-        raise _broken(f"a policy; processed is not yet available. Known: {', '.join(POLICIES)}")
     if value not in POLICIES:
         raise _broken(f"a policy. {suggest(value, POLICIES)}")
     return value
@@ -120,6 +118,7 @@ def _whole_number(default: int, low: int, high: int) -> Any:
 
 Name = Annotated[str, _text(r"[a-z][a-z0-9_-]{0,29}", "a name of 1 to 30 of a-z 0-9 _ -, the first a letter")]
 Topic = Annotated[str, _text(r"[a-z0-9_.-]{1,48}", "a topic of 1 to 48 of a-z 0-9 _ . -")]
+Subscription = Annotated[str, _text(r"[a-z0-9_.-]{1,60}", "a subscription of 1 to 60 of a-z 0-9 _ . -")]
 StoreInPath = Annotated[str, _text(r"(?s).*", "the name of a store")]
 Service = Annotated[str, _text(_IDENTIFIER, f"a libpq service name of {_IDENTIFIER_RULE}")]
 Pool = Annotated[str, _text(_IDENTIFIER, f"an Airflow pool of {_IDENTIFIER_RULE}")]
@@ -179,6 +178,7 @@ class RouteRules(_Rules):
     topics: list[Topic] = Field(min_length=1, description="a list of one or more topics")
     path: list[StoreInPath] = Field(description="a list of two or more stores")
     policy: Annotated[str, PlainValidator(_policy)] = "cascade"
+    processed_by: list[Subscription] = Field(default=[], description="a list of subscriptions at the last store")
     integrity: Annotated[str, PlainValidator(_integrity)] = "count"
     runner: Annotated[str, PlainValidator(_runner)] = "auto"
     owner: Owner = "relaybox"
@@ -248,7 +248,21 @@ def _contradictions(document: object) -> Iterator[Problem]:
         for index, topic, first in _repeats(topics):
             text = f"got {show(topic)}, which is at [{first}] too; expected each topic once"
             yield Problem(("routes", name, "topics", index), text)
+        yield from _processing_contradictions(("routes", name), routes[name])
     yield from stream_contradictions(routes)
+
+
+def _processing_contradictions(location: Location, route: object) -> Iterator[Problem]:
+    """The policy processed names its subscriptions, each once; no other policy does."""
+    policy, names = (_member(route, key) for key in ("policy", "processed_by"))
+    if policy == "processed" and not names:
+        text = 'got "processed"; expected processed_by beside it: a list of one or more subscriptions at the last store'
+        yield Problem((*location, "policy"), text)
+    if policy != "processed" and names:
+        yield Problem((*location, "processed_by"), f"got {show(names)}; expected policy: processed beside it, or nothing")
+    for index, name, first in _repeats(names):
+        text = f"got {show(name)}, which is at [{first}] too; expected each subscription once"
+        yield Problem((*location, "processed_by", index), text)
 
 
 def _path_contradictions(location: Location, path: object, stores: dict[str, object]) -> Iterator[Problem]:

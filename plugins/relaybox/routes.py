@@ -29,7 +29,8 @@ routes:
 |---|---|---|
 | `topics` | | one or more, each once |
 | `path` | | two or more stores of this file, each once: a loop would carry a message round for ever; see local hops |
-| `policy` | `cascade` | a batch is settled when the next store has it (`received`), or the next hop settled it (`cascade`) |
+| `policy` | `cascade` | settled when the next store has it (`received`), the next hop settled it (`cascade`), or see `processed_by` |
+| `processed_by` | | for `policy: processed`: subscriptions of the last store; it settles what all have acknowledged, and cascades |
 | `integrity` | `count` | what a slice is checked by when it arrives: its number of rows (`count`), or their content too (`checksum`) |
 | `runner` | `auto` | who moves under Airflow: the task (`threads`), Spark (`spark`), or as `limits.spark_from_rows` says (`auto`) |
 | `owner` | `relaybox` | who looks after the route: the owner of its DAGs |
@@ -145,6 +146,7 @@ class Hop:
         downstream: the hop that reads this one's log; None: it is the route's last.
         origin: the first store of the route, where its messages are sent.
         stream: what consumers read the hop's log as, at its destination, in this order.
+        processed_by: subscriptions at the destination whose acknowledgement settles the hop; of a route's last hop, or none.
     """
 
     name: str
@@ -157,6 +159,7 @@ class Hop:
     upstream: str | None
     downstream: str | None
     policy: str
+    processed_by: tuple[str, ...]
     integrity: str
     runner: str
     owner: str
@@ -175,6 +178,7 @@ class Route:
     topics: tuple[str, ...]
     path: tuple[Store, ...]
     policy: str
+    processed_by: tuple[str, ...]
     integrity: str
     runner: str
     owner: str
@@ -254,6 +258,7 @@ def _route(name: str, rules: RouteRules, stores: Mapping[str, Store]) -> Route:
         topics=tuple(rules.topics),
         path=tuple(stores[store] for store in rules.path),
         policy=rules.policy,
+        processed_by=tuple(rules.processed_by),
         integrity=rules.integrity,
         runner=rules.runner,
         owner=rules.owner,
@@ -310,6 +315,7 @@ def _hop(route: Route, number: int, source: Store, destination: Store) -> Hop:
         upstream=f"{route.name}/{number - 1}" if number > 1 else None,
         downstream=f"{route.name}/{number + 1}" if number + 1 < len(route.path) else None,
         policy=route.policy,
+        processed_by=route.processed_by if number + 1 == len(route.path) else (),
         integrity=route.integrity,
         runner=route.runner,
         owner=route.owner,

@@ -265,7 +265,7 @@ def _register_hop_in(cursor: Any, hop: Hop) -> str:
 
 def _register_hop_out(cursor: Any, hop: Hop) -> str:
     cursor.execute(
-        "select relaybox.register_hop_out(%s, %s, %s, %s, %s)",
-        (hop.name, hop.destination.name, hop.upstream, list(hop.topics), hop.policy),
+        "select relaybox.register_hop_out(%s, %s, %s, %s, %s, %s)",
+        (hop.name, hop.destination.name, hop.upstream, list(hop.topics), hop.policy, list(hop.processed_by) or None),
     )
     return str(one_row(cursor)[0])

@@ -61,6 +61,7 @@ class HopStatus:
         lag_messages: sent and not received.
         lag_seconds: age of the oldest of these, by the source's clock; None when there is none.
         driven: whether a transfer of this hop is running.
+        processed_through: position through which the subscriptions of policy `processed` acknowledged; None: the hop asks none.
         settled_through: position through which the route's policy holds.
         delivery: R and UR over what is due, i.e. through the newest confirmed batch: what is on its way is lag, not loss.
         stream: what the destination made of the log that the hop brought.
@@ -75,6 +76,7 @@ class HopStatus:
     driven: bool | None
     last_batch: LastBatch | None
     open_batch: OpenBatch | None
+    processed_through: int | None
     settled_through: int | None
     delivery: Delivery | None
     stream: StreamStatus | None
@@ -263,6 +265,7 @@ def _hop_status(hop: Hop, source: _Asked, destination: _Asked) -> HopStatus:
         driven=sending and sending.driven,
         last_batch=_last_batch(sending, receiving),
         open_batch=_open_batch(sending, receiving),
+        processed_through=sending and sending.processed_position,
         settled_through=sending and sending.settled_position,
         delivery=_delivery(sending, receiving),
         stream=destination.streams.get(hop.name),

@@ -103,7 +103,7 @@ class HopTrace:
     """A message on one hop; what has not happened yet is None.
 
     `delivered` is None while it is not published at the destination.
-    `received_at` and `settled_at` are when the source recorded it; what is confirmed had happened before.
+    `received_at`, `processed_at` and `settled_at` are when the source recorded it; what is confirmed had happened before.
     """
 
     hop: str
@@ -118,6 +118,8 @@ class HopTrace:
     published_at: datetime | None = None
     received_at: datetime | None = None
     received_by: str | None = None
+    processed_at: datetime | None = None
+    processed_by: str | None = None
     settled_at: datetime | None = None
     settled_by: str | None = None
     found_instead: UUID | None = None
@@ -237,6 +239,8 @@ def _trace_hop(stores: _Stores, hop: Hop, reads: int, topic: str, message_id: UU
         published_at=arrival.published_at,
         received_at=reading.received_at,
         received_by=reading.received_by,
+        processed_at=reading.processed_at,
+        processed_by=reading.processed_by,
         settled_at=reading.settled_at,
         settled_by=reading.settled_by,
         found_instead=found if found != message_id else None,

@@ -1,4 +1,5 @@
 -- Settles every received batch of a hop that ends at or below a position. One row per call: watermarks travel, not messages.
+-- A hop that names subscriptions settles nothing that they have not processed (confirm_processed).
 -- Never takes anything back; returns the position settled through. Raises RB004.
 create or replace function relaybox.confirm_settled(
     hop_name text, through_position_ bigint, happened_at_ timestamptz, recorded_by_ text
@@ -8,10 +9,12 @@ language plpgsql volatile
 as $$
 declare
     settled_batch relaybox.batch;
+    bounding text;
 begin
     perform relaybox.require_writable_primary();
     set local synchronous_commit = on;
-    perform from relaybox.hop_out h where h.hop = hop_name for update;
+    select case when h.processed_by is null then 'received' else 'processed' end into bounding
+    from relaybox.hop_out h where h.hop = hop_name for update;
     if not found then
         raise exception using errcode = 'RB004', message = format('hop %s does not leave this store', hop_name), hint = 'Run: relaybox init';
     end if;
@@ -19,7 +22,7 @@ begin
     from relaybox.batch b
     where b.hop = hop_name
         and b.last_position <= least(through_position_, coalesce((
-            select max(c.through_position) from relaybox.confirmation c where c.hop = hop_name and c.state = 'received'
+            select max(c.through_position) from relaybox.confirmation c where c.hop = hop_name and c.state = bounding
         ), 0))
     order by b.last_position desc
     limit 1;

@@ -15,7 +15,9 @@ begin
         set_aside_count = d.set_aside_count + (select count(*) from pg_temp.judged j where j.verdict <> 'duplicate')
     where d.hop_id = input.hop_id and d.batch = input.decided_batch;
     perform relaybox.settle_senders(here, input.hop_id, input.decided_position + 1, input.decided_position);
-    update relaybox.decision d set held_after = (select count(*) from relaybox.held h where h.stream_id = here.stream_id)
+    update relaybox.decision d set
+        held_after = (select count(*) from relaybox.held h where h.stream_id = here.stream_id),
+        resolved_position = relaybox.resolved_position(input.hop_id)
     where d.hop_id = input.hop_id and d.batch = input.decided_batch;
     update relaybox.stream s set last_place = here.last_place + placed, recheck = false where s.stream_id = here.stream_id;
 end

@@ -2,7 +2,7 @@
 -- oldest message that is kept ('1:1:' sees nothing). Changed topics count from the next batch on.
 -- Returns registered, changed or unchanged. Raises RB006 when the hop would read another log or go to another store.
 create or replace function relaybox.register_hop_out(
-    hop_name text, destination_ text, upstream text, topics_ text[], policy_ text
+    hop_name text, destination_ text, upstream text, topics_ text[], policy_ text, processed_by_ text[] default null
 )
 returns text
 language plpgsql volatile
@@ -13,9 +13,9 @@ declare
 begin
     select * into known from relaybox.hop_out h where h.hop = hop_name for update;
     if not found then
-        insert into relaybox.hop_out (hop, destination, reads_log, topics, policy, lower, system_identifier, timeline)
+        insert into relaybox.hop_out (hop, destination, reads_log, topics, policy, processed_by, lower, system_identifier, timeline)
         select
-            hop_name, destination_, log_id, case when upstream is null then topics_ end, policy_,
+            hop_name, destination_, log_id, case when upstream is null then topics_ end, policy_, processed_by_,
             case when upstream is null then '1:1:'::pg_snapshot end, f.system_identifier, f.timeline
         from relaybox.cluster_fingerprint() f;
         return 'registered';
@@ -25,10 +25,10 @@ begin
             message = format('hop %s is registered here with destination %s; the file says %s', hop_name, known.destination, destination_),
             hint = 'A hop keeps its path for ever. Give the changed route a new name.';
     end if;
-    if known.policy = policy_ and (upstream is not null or known.topics = topics_) then
+    if known.policy = policy_ and known.processed_by is not distinct from processed_by_ and (upstream is not null or known.topics = topics_) then
         return 'unchanged';
     end if;
-    update relaybox.hop_out set policy = policy_, topics = case when upstream is null then topics_ end where hop = hop_name;
+    update relaybox.hop_out set policy = policy_, processed_by = processed_by_, topics = case when upstream is null then topics_ end where hop = hop_name;
     return 'changed';
 end
 $$;

@@ -3,7 +3,7 @@
 create or replace function relaybox.sending_state(hop_name text)
 returns table (
     planned_batch bigint, planned_position bigint, planned_rows bigint, planned_slices integer, planned_at timestamptz,
-    received_batch bigint, received_position bigint, settled_position bigint,
+    received_batch bigint, received_position bigint, processed_position bigint, settled_position bigint,
     waiting_count bigint, oldest_sent_at timestamptz, oldest_seconds double precision, driven boolean
 )
 language sql stable
@@ -11,7 +11,8 @@ set enable_seqscan = off
 as $$
     select
         h.batch, h.position, newest.row_count, jsonb_array_length(newest.slices), newest.planned_at,
-        coalesce(received.through_batch, 0), coalesce(received.through_position, 0), coalesce(settled.through_position, 0),
+        coalesce(received.through_batch, 0), coalesce(received.through_position, 0),
+        case when h.processed_by is not null then coalesce(processed.through_position, 0) end, coalesce(settled.through_position, 0),
         waiting.row_count, oldest.sent_at,
         greatest(extract(epoch from clock_timestamp() - oldest.sent_at), 0)::double precision,
         relaybox.hop_is_driven(h.hop)
@@ -21,6 +22,10 @@ as $$
         select c.through_batch, c.through_position from relaybox.confirmation c
         where c.hop = h.hop and c.state = 'received' order by c.through_position desc limit 1
     ) received on true
+    left join lateral (
+        select c.through_position from relaybox.confirmation c
+        where c.hop = h.hop and c.state = 'processed' order by c.through_position desc limit 1
+    ) processed on true
     left join lateral (
         select c.through_position from relaybox.confirmation c
         where c.hop = h.hop and c.state = 'settled' order by c.through_position desc limit 1

@@ -4,7 +4,8 @@
 create or replace function relaybox.trace_reading(
     hop_name text, reads bigint,
     out state text, out batch bigint, out slice integer, out "position" bigint, out planned_at timestamptz,
-    out received_at timestamptz, out received_by text, out settled_at timestamptz, out settled_by text
+    out received_at timestamptz, out received_by text, out processed_at timestamptz, out processed_by text,
+    out settled_at timestamptz, out settled_by text
 )
 language plpgsql stable
 as $$
@@ -57,6 +58,9 @@ begin
     end;
     select c.recorded_at, c.recorded_by into received_at, received_by from relaybox.confirmation c
     where c.hop = hop_name and c.state = 'received' and c.through_position >= trace_reading.position
+    order by c.through_position limit 1;
+    select c.recorded_at, c.recorded_by into processed_at, processed_by from relaybox.confirmation c
+    where c.hop = hop_name and c.state = 'processed' and c.through_position >= trace_reading.position
     order by c.through_position limit 1;
     select c.recorded_at, c.recorded_by into settled_at, settled_by from relaybox.confirmation c
     where c.hop = hop_name and c.state = 'settled' and c.through_position >= trace_reading.position

@@ -45,7 +45,7 @@ def routes(directory: Path, paths: list[str]) -> Routes:
 
 def drawn(found: Routes) -> list[DrawnHop]:
     return [
-        DrawnHop(HopStatus(hop, 1, 1, 0, None, False, None, None, 1, None, None, ()), "ok", 0.0, f"/{hop.name}")
+        DrawnHop(HopStatus(hop, 1, 1, 0, None, False, None, None, None, 1, None, None, ()), "ok", 0.0, f"/{hop.name}")
         for hop in found.hops
     ]
 
@@ -90,17 +90,18 @@ def test_an_axis_ends_at_a_round_number_above_all_values(highest: float) -> None
 def batch(**times: float | None) -> BatchTimes:
     moment = {name: None if seconds is None else NOW + timedelta(seconds=seconds) for name, seconds in times.items()}
     copied = moment.pop("copied", None)
-    known = {"published_at": None, "received_at": None, "settled_at": None, **{f"{name}_at": at for name, at in moment.items()}}
+    times_at = {f"{name}_at": at for name, at in moment.items()}
+    known = {"published_at": None, "received_at": None, "processed_at": None, "settled_at": None, **times_at}
     return BatchTimes(
         batch=1, row_count=5, slice_count=1, planned_at=NOW, copied_at=(copied,) if copied else (), moved_by=None, **known
     )
 
 
-@given(st.lists(st.none() | st.floats(-5, 1e6), min_size=4, max_size=4))
+@given(st.lists(st.none() | st.floats(-5, 1e6), min_size=5, max_size=5))
 def test_each_bar_begins_where_the_one_before_ended(seconds: list[float | None]) -> None:
     """Also where the two stores' clocks contradict each other."""
-    copied, published, received, settled = seconds
-    one = batch(copied=copied, published=published, received=received, settled=settled)
+    copied, published, received, processed, settled = seconds
+    one = batch(copied=copied, published=published, received=received, processed=processed, settled=settled)
     steps = list(bars(one))
     assert [step.start for step in steps[1:]] == [step.end for step in steps[:-1]]
     assert all(step.start <= step.end for step in steps)

@@ -18,7 +18,7 @@ from tests.world import World, insert
 
 HOP_KEYS = {
     "hop", "source", "destination", "place", "batch", "slice", "position", "planned_at", "copied_at", "published_at",
-    "received_at", "received_by", "settled_at", "settled_by", "found_instead", "delivered",
+    "received_at", "received_by", "processed_at", "processed_by", "settled_at", "settled_by", "found_instead", "delivered",
 }  # fmt: skip
 SENT_KEYS = {"store", "seq", "transaction", "topic", "sender", "epoch", "index", "sent_at", "committed_at"}
 

@@ -33,6 +33,7 @@ def main() -> int:
         batch_rows=options.batch_rows,
         crashes=options.crashes,
         failovers=options.failovers,
+        processed=options.processed,
         fragile=tuple(STORES.index(store) for store in options.fragile),
     )
     print(bounds)
@@ -54,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--crashes", type=int, default=1)
     parser.add_argument("--failovers", type=int, default=0)
     parser.add_argument("--fragile", nargs="+", choices=STORES, default=STORES, help="stores that crash or fail over")
+    parser.add_argument("--processed", action="store_true", help="the last hop settles what a consumer has acknowledged")
     parser.add_argument("--at-most", type=int, help="ends after so many states")
     parser.add_argument("--broken", choices=VARIANTS, help="explore a broken protocol instead, within bounds of its own")
     parser.add_argument("--list", action="store_true", help="list the broken protocols")

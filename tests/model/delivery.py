@@ -134,15 +134,34 @@ class Delivery(Planning):
         return f"a driver of hop {hop} confirms batch {number} as received", commit(done, hop - 1, confirmed)
 
     def settle(self, state: State) -> Iterator[Step]:
-        """The first hop is settled as far as the second is received (policy cascade)."""
+        """The first hop is settled as far as the second is received (policy cascade), or settled (policy processed)."""
+        if self.bounds.processed:
+            yield from self._settle_processed(state)
         if self.bounds.hops < 2:
             return
         store, below = state.servers[SHOP].now, state.servers[1].now.ledger
         ledger = store.ledger
-        through = below.batches[below.received - 1].through if below.received else 0
+        confirmed = below.settled if self.bounds.processed else below.received
+        through = below.batches[confirmed - 1].through if confirmed else 0
         if "settled_on_received" in self.broken:
             through = 1 << 30
         settled = sum(batch.last <= through for batch in ledger.batches[: ledger.received])
         if settled > ledger.settled:
             after = store._replace(ledger=ledger._replace(settled=settled))
             yield f"batches of hop 1 are settled through {settled}", commit(state, SHOP, after)
+
+    def _settle_processed(self, state: State) -> Iterator[Step]:
+        """A consumer acknowledges without waiting for the flush; who settles on its strength flushes first."""
+        place = self.bounds.hops
+        last = state.servers[place].now
+        if last.acknowledged < last.log.published:
+            after = last._replace(acknowledged=last.acknowledged + 1)
+            yield f"a consumer acknowledges position {after.acknowledged}", commit(state, place, after, durable=False)
+        through = 1 << 30 if "settled_before_processed" in self.broken else last.acknowledged
+        source = state.servers[place - 1].now
+        ledger = source.ledger
+        settled = sum(batch.last <= through for batch in ledger.batches[: ledger.received])
+        if settled > ledger.settled:
+            flushed = state if "acknowledgement_not_flushed" in self.broken else commit(state, place, last)
+            after_source = source._replace(ledger=ledger._replace(settled=settled))
+            yield f"batches of hop {place} are processed and settled through {settled}", commit(flushed, place - 1, after_source)

@@ -57,7 +57,9 @@ def explore(
             found = next(
                 (
                     text
-                    for text in _broken_by(state, liveness if only in ASKS_LIVENESS else None)
+                    for text in _broken_by(
+                        state, liveness if only in ASKS_LIVENESS else None, processed=protocol.bounds.processed
+                    )
                     if not only or text.startswith(f"{only}:")
                 ),
                 None,
@@ -77,8 +79,8 @@ def explore(
     return Result(len(came_from), depth - 1, True, time.monotonic() - started)
 
 
-def _broken_by(state: State, liveness: Liveness | None) -> Iterator[str]:
-    yield from violations(state)
+def _broken_by(state: State, liveness: Liveness | None, *, processed: bool) -> Iterator[str]:
+    yield from violations(state, processed=processed)
     if liveness and (text := liveness.violated(state)) is not None:
         yield text
 

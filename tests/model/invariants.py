@@ -10,8 +10,8 @@ from tests.model.state import IDLE, SHOP, STORES, Log, Sender, State, Store
 RECOVERY_STEPS = 400
 
 
-def violations(state: State) -> Iterator[str]:
-    """The guarantees that a state breaks, in words."""
+def violations(state: State, *, processed: bool = False) -> Iterator[str]:
+    """The guarantees that a state breaks, in words; `processed`: the policy of the route."""
     if state.alarm:
         yield f"G11: false alarm, no store ever lost anything: {state.alarm}"
     has_failed_over = any(server.timeline > 1 for server in state.servers)
@@ -31,6 +31,19 @@ def violations(state: State) -> Iterator[str]:
         through = settled.batches[settled.settled - 1].last if settled.settled else 0
         if any(through > store.log.published for store in (state.servers[2].now, *state.servers[2].losable)):
             yield f"G7: hop 1 is settled through position {through}, bank has not published that"
+    if processed and not has_failed_over:
+        yield from _settled_before_processed(state)
+
+
+def _settled_before_processed(state: State) -> Iterator[str]:
+    """The last hop's positions are those of the consumer, and those of hop 1: every log holds every message."""
+    last = state.servers[-1]
+    acknowledged = min(store.acknowledged for store in (last.now, *last.losable))
+    for hop, source in enumerate(state.servers[:-1], start=1):
+        ledger = source.now.ledger
+        through = ledger.batches[ledger.settled - 1].last if ledger.settled else 0
+        if through > acknowledged:
+            yield f"G7: hop {hop} is settled through position {through}, the consumer has acknowledged {acknowledged}, or may lose more"
 
 
 def _log_is_wrong(state: State, hop: int, log: Log) -> Iterator[str]:
@@ -103,7 +116,7 @@ class Liveness:
             if arrived != sent:
                 missing = [self._protocol.name(message) for message in sent if message not in arrived]
                 return f"G2: with everything healed, hop {hop} delivers {len(arrived)} of {len(sent)} messages, never {missing}"
-        return next(violations(state), None)
+        return next(violations(state, processed=self._protocol.bounds.processed), None)
 
     def _drive(self, state: State, hop: int) -> State:
         """One round of a fresh driver: from asking to confirming, or to the error that ends it."""

@@ -22,6 +22,7 @@ class Bounds:
         batch_rows: most rows of a batch.
         crashes, failovers: of any of the stores in `fragile`, all together.
         fragile: stores that crash or fail over.
+        processed: the policy: the last hop settles what a consumer of its log has acknowledged.
     """
 
     hops: int = 2
@@ -31,12 +32,13 @@ class Bounds:
     crashes: int = 1
     failovers: int = 0
     fragile: tuple[int, ...] = (SHOP, HUB, BANK)
+    processed: bool = False
 
     def __str__(self) -> str:
         fragile = ", ".join(STORES[store] for store in self.fragile)
         return (
             f"{self.hops} hops, senders with {self.messages} messages, {self.drivers} drivers, batches of {self.batch_rows}, "
-            f"{self.crashes} crashes, {self.failovers} failovers ({fragile})"
+            f"{self.crashes} crashes, {self.failovers} failovers ({fragile}){', processed' if self.processed else ''}"
         )
 
 

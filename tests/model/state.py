@@ -83,12 +83,16 @@ class Log(NamedTuple):
 
 
 class Store(NamedTuple):
-    """All that is committed in one store. `top_xid`: the highest transaction number that its WAL knows."""
+    """All that is committed in one store. `top_xid`: the highest transaction number that its WAL knows.
+
+    `acknowledged`: how far a consumer of its log is done.
+    """
 
     rows: tuple[Row, ...] = ()
     ledger: Ledger = Ledger()
     log: Log = Log()
     top_xid: int = 0
+    acknowledged: int = 0
 
 
 class Server(NamedTuple):

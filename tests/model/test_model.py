@@ -17,6 +17,7 @@ WORLDS = [
     Bounds(hops=2, messages=(1, 1), drivers=1, crashes=1),
     Bounds(hops=2, messages=(0, 1), drivers=2, crashes=2),
     Bounds(hops=2, messages=(0, 1), drivers=2, crashes=0, failovers=1),
+    Bounds(hops=2, messages=(0, 2), drivers=1, crashes=1, processed=True),
 ]
 SMALLEST_STATES = 1_000
 

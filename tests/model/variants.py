@@ -93,6 +93,14 @@ VARIANTS = {
         "the first hop is settled by its own confirmation, though the policy is cascade", "G7",
         Bounds(messages=(1, 0), crashes=0, drivers=1), "settled_on_received",
     ),
+    "settled_before_processed": _variant(
+        "the last hop is settled when it is received, though the policy is processed", "G7",
+        Bounds(hops=1, messages=(0, 1), crashes=0, drivers=1, processed=True), "settled_before_processed",
+    ),
+    "acknowledgement_not_flushed": _variant(
+        "a hop settles by an acknowledgement that a crash may take back", "G7",
+        Bounds(hops=1, messages=(0, 1), crashes=0, drivers=1, processed=True), "acknowledgement_not_flushed",
+    ),
     "staged_rows_read": _variant(
         "the second hop reads rows of the first one's log before they are published", "G1",
         Bounds(messages=(1, 0), crashes=1, drivers=2), "staged_rows_read",

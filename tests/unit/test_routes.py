@@ -11,7 +11,7 @@ from relaybox.errors import ConfigurationError
 from relaybox.routes import Limits, Retries, Routes, Store, load_routes
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "relaybox.yaml"
-KNOWN = "Known: integrity, limits, message_id_window, order, owner, path, policy, retries, runner, stream, topics"
+KNOWN = "Known: integrity, limits, message_id_window, order, owner, path, policy, processed_by, retries, runner, stream, topics"
 SMALLEST = """\
 stores:
   airline: {}
@@ -145,8 +145,8 @@ def test_empty_route_is_told_what_it_needs(tmp_path: Path) -> None:
         "9: routes.next.path: missing; expected a list of two or more stores",
         "9: routes.next.topics: missing; expected a list of one or more topics",
         (
-            "10: routes.last: got 5; expected a section with the keys topics, path, policy, integrity, runner, owner, order, stream, "
-            "message_id_window, limits, retries"
+            "10: routes.last: got 5; expected a section with the keys topics, path, policy, processed_by, integrity, runner, owner, order, "
+            "stream, message_id_window, limits, retries"
         ),
     ]
 
@@ -213,7 +213,7 @@ def test_example_shows_every_key_and_every_default(tmp_path: Path) -> None:
     assert example.route("flights") == smallest.route("flights")
     assert document["stores"]["airline"].keys() == {"service", "connection", "pool", "bind_senders"}
     assert document["routes"]["flights"].keys() == {
-        "topics", "path", "policy", "integrity", "runner", "owner", "order", "stream", "message_id_window", "limits", "retries",
+        "topics", "path", "policy", "processed_by", "integrity", "runner", "owner", "order", "stream", "message_id_window", "limits", "retries",
     }  # fmt: skip
     assert document["routes"]["flights"]["limits"].keys() == Limits.__dataclass_fields__.keys()
     assert document["routes"]["flights"]["retries"].keys() == Retries.__dataclass_fields__.keys()
@@ -250,7 +250,7 @@ routes:
             "Did you mean airline? Known: Hub, airline, mirror"
         ),
         '9: routes.flights.path[2]: got "mirror", which is at [1] too; expected a path without a loop',
-        '10: routes.flights.policy: got "recieved"; expected a policy. Did you mean received? Known: cascade, received',
+        '10: routes.flights.policy: got "recieved"; expected a policy. Did you mean received? Known: cascade, processed, received',
         "11: routes.flights.limits.batch_rows: got 0; expected a whole number from 1 to 10000000",
         "11: routes.flights.limits.linger_seconds: got 3601; expected a whole number from 0 to 3600",
         (
@@ -296,7 +296,16 @@ routes:
         ),
         (
             "policy: processed",
-            'policy: got "processed"; expected a policy; processed is not yet available. Known: received, cascade',
+            'policy: got "processed"; expected processed_by beside it: a list of one or more subscriptions at the last store',
+        ),
+        ("processed_by: [billing]", "processed_by: got a list of 1; expected policy: processed beside it, or nothing"),
+        (
+            "processed_by: [billing, audit, billing]\n    policy: processed",
+            'processed_by[2]: got "billing", which is at [0] too; expected each subscription once',
+        ),
+        (
+            "processed_by: [Billing]\n    policy: processed",
+            'processed_by[0]: got "Billing"; expected a subscription of 1 to 60 of a-z 0-9 _ . -',
         ),
         ("policy: [received]", "policy: got a list of 1; expected a text, the name of a policy"),
         (

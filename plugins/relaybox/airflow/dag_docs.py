@@ -196,6 +196,8 @@ The message says why it is no gap: it is on its way, or somebody gave it up alre
 
 
 def _policy(hop: Hop) -> str:
+    if hop.processed_by:
+        return f"A message is settled when {', '.join(hop.processed_by)} have acknowledged it at {hop.destination.name}."
     if hop.policy == "received" or hop.downstream is None:
         return f"A message is settled when {hop.destination.name} has it."
     return f"A message is settled when hop {hop.downstream} has settled it."

@@ -68,6 +68,9 @@ def show_status(status: Status) -> None:
     console.print(moves)
     show_streams(console, status)
     for hop in status.hops:
+        if hop.processed_through is not None:
+            names = ", ".join(hop.hop.processed_by)
+            console.print(f"{hop.hop.name}: processed by {names} through position {hop.processed_through:,}")
         if hop.open_batch is not None:
             console.print(_open_batch(hop, hop.open_batch))
 
@@ -130,6 +133,7 @@ def _hop_moments(hop: HopTrace) -> Iterator[Moment]:
         (hop.copied_at, hop.destination, "copied"),
         (hop.published_at, hop.destination, f"arrived at position {hop.position:,}"),
         (hop.received_at, hop.source, f"received, recorded by {escape(str(hop.received_by))}"),
+        (hop.processed_at, hop.source, f"processed, recorded by {escape(str(hop.processed_by))}"),
         (hop.settled_at, hop.source, f"settled, recorded by {escape(str(hop.settled_by))}"),
     ]
     for moment, store, what in steps:

@@ -108,6 +108,7 @@ def _batch(batch: BatchTimes) -> Document:
         "copied_at": [_time(moment) for moment in batch.copied_at],
         "published_at": _time(batch.published_at),
         "received_at": _time(batch.received_at),
+        "processed_at": _time(batch.processed_at),
         "settled_at": _time(batch.settled_at),
         "moved_by": batch.moved_by,
     }

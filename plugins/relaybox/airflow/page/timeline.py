@@ -1,4 +1,4 @@
-"""The cascade of each batch as a row of bars: copied, published, received, settled, each from the moment before it."""
+"""The cascade of each batch as a row of bars: copied, published, received, processed, settled, each from the moment before it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from relaybox.flow import BatchTimes
 WIDTH, ROW, LEFT, RIGHT, TOP = 860.0, 26.0, 190.0, 120.0, 26.0
 TICKS = (0.1, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0, 86_400.0)
 
-STEPS = ("copied", "published", "received", "settled")
+STEPS = ("copied", "published", "received", "processed", "settled")
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,10 @@ def bars(batch: BatchTimes) -> Iterator[Bar]:
     before = 0.0
     for step, moment in zip(
         STEPS,
-        (batch.copied_at[-1] if batch.copied_at else None, batch.published_at, batch.received_at, batch.settled_at),
+        (
+            *(batch.copied_at[-1] if batch.copied_at else None, batch.published_at, batch.received_at),
+            *(batch.processed_at, batch.settled_at),
+        ),
         strict=True,
     ):
         if moment is None:

@@ -42,6 +42,7 @@ def _on_hop(hop: HopTrace) -> Iterator[Moment]:
         Moment(hop.copied_at, hop.destination, "copied"),
         Moment(hop.published_at, hop.destination, f"arrived at position {hop.position:,}"),
         Moment(hop.received_at, hop.source, "received", hop.received_by),
+        Moment(hop.processed_at, hop.source, "processed", hop.processed_by),
         Moment(hop.settled_at, hop.source, "settled", hop.settled_by),
     ]
     for step in steps:

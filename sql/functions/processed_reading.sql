@@ -1,0 +1,66 @@
+-- How far the named subscriptions are done with what a hop brought: every message of its log through the position was acknowledged by each
+-- of them, or never delivered (a duplicate, set aside by the stream). A subscription's open dead letter is not processed. A replay takes
+-- nothing back. missing: those that are no subscriptions of the hop's stream; nothing is processed then. In the caller's transaction,
+-- whose durable COMMIT makes the acknowledgements durable too. Raises RB004.
+create or replace function relaybox.processed_reading(
+    hop_name text, subscriptions text[], out through_position bigint, out happened_at timestamptz, out missing text[]
+)
+language plpgsql volatile
+as $$
+declare
+    log_here relaybox.stream_log;
+begin
+    perform relaybox.require_writable_primary();
+    set local synchronous_commit = on;
+    select l.* into log_here from relaybox.hop_in i join relaybox.stream_log l on l.hop_id = i.hop_id where i.hop = hop_name;
+    if not found then
+        raise exception using errcode = 'RB004', message = format('hop %s arrives in no stream of this store', hop_name), hint = 'Run: relaybox init';
+    end if;
+    -- the locks are written to WAL, so that the COMMIT flushes what consumers committed before without waiting for it
+    perform from relaybox.subscription s
+    where s.subscription = any(subscriptions) and s.stream_id = log_here.stream_id and s.ended_at is null and s.replay_of is null
+    for key share;
+    missing := array(
+        select n from unnest(subscriptions) n
+        where not exists (
+            select from relaybox.subscription s
+            where s.subscription = n and s.stream_id = log_here.stream_id and s.ended_at is null and s.replay_of is null
+        )
+    );
+    if missing <> '{}' then
+        through_position := 0;
+        return;
+    end if;
+    -- one statement, one snapshot
+    select
+        case
+            when r.done_place >= s.last_place then relaybox.resolved_position(log_here.hop_id)
+            else coalesce((
+                select k.resolved_position from relaybox.decision k
+                where k.hop_id = log_here.hop_id and k.last_place <= r.done_place and k.resolved_position is not null
+                order by k.last_place desc, k.batch desc
+                limit 1
+            ), 0)
+        end,
+        r.moved_at
+    into through_position, happened_at
+    from relaybox.stream s
+    cross join lateral (
+        select min(least(greatest(c.done_place, c.replay_place), c.letter_place - 1)) as done_place, max(c.moved_at) as moved_at
+        from relaybox.subscription n
+        join relaybox.lane l on l.subscription_id = n.subscription_id
+        cross join lateral (
+            select k.done_place, k.replay_place, k.moved_at, (
+                select min(d.place) from relaybox.dead_letter d
+                where d.subscription_id = l.subscription_id and d.lane = l.lane and d.state in ('open', 'redriving')
+            ) as letter_place
+            from relaybox.cursor k
+            where k.subscription_id = l.subscription_id and k.lane = l.lane
+            order by k.version desc
+            limit 1
+        ) c
+        where n.subscription = any(subscriptions) and n.stream_id = log_here.stream_id and n.ended_at is null and n.replay_of is null
+    ) r
+    where s.stream_id = log_here.stream_id;
+end
+$$;

@@ -1,0 +1,218 @@
+"""G7 with policy processed (A0.33): a hop settles only what named subscriptions at the last store have acknowledged."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from relaybox import errors
+from relaybox.confirmations import settle_hop
+from relaybox.failpoints import PROCESSING_FAILPOINTS
+from tests.cli import invoke
+from tests.world import World
+
+CONFIRM = """
+from relaybox.confirmations import settle_hop
+from relaybox.routes import load_routes
+route = load_routes().route("flights")
+settle_hop(route, route.hops[1], recorded_by="killed")
+"""
+
+
+@pytest.fixture
+def processed(world: World) -> World:
+    """The route settles when billing and audit, which are subscribed at its last store, have processed."""
+    world.change_route(policy="processed", processed_by=["billing", "audit"])
+    for name in ("billing", "audit"):
+        world.query("analytics", "select relaybox.subscribe(%s, 'flights')", name)
+    return world
+
+
+def consume(world: World, subscription: str, count: int = 1000) -> int:
+    """Fetches and acknowledges at most `count` messages; returns how many."""
+    places = world.query("analytics", "select place, lane from relaybox.fetch(%s, %s, worker => 'w')", subscription, count)
+    if places:
+        place, lane = places[-1]
+        world.query("analytics", "select relaybox.ack(%s, %s, %s, 'w')", subscription, place, lane)
+    return len(places)
+
+
+def settled(world: World) -> dict[str, int]:
+    return {s.hop: s.through_position for s in world.settle_all()}
+
+
+def read(world: World, *names: str) -> Any:
+    return world.value("analytics", "select through_position from relaybox.processed_reading('flights/2', %s)", list(names))
+
+
+def test_g7_processed_settles_when_every_named_subscription_has_acknowledged(processed: World) -> None:
+    """A consumer that is behind holds the whole cascade; the origin sees when it was processed."""
+    processed.send("a", "b")
+    processed.transfer_all()
+    assert settled(processed) == {"flights/1": 0, "flights/2": 0}
+    assert consume(processed, "billing") == 2
+    assert consume(processed, "audit", 1) == 1
+    assert settled(processed) == {"flights/1": 0, "flights/2": 0}, "audit has one message of the batch to go"
+    assert consume(processed, "audit") == 1
+    assert settled(processed) == {"flights/1": 2, "flights/2": 2}
+    assert processed.query("airline", "select hop, state, through_position from relaybox.confirmation order by 1, 2") == [
+        ("flights/1", "received", 2),
+        ("flights/1", "settled", 2),
+        ("flights/2", "processed", 2),
+        ("flights/2", "received", 2),
+        ("flights/2", "settled", 2),
+    ]
+    assert [hop["processed_through"] for hop in invoke("status", "--json").document["hops"]] == [None, 2]
+    message = processed.value("airline", "select message_id::text from relaybox.outbox limit 1")
+    assert "flights/2: processed, recorded by test" in invoke("where", message).stdout
+
+
+def test_g7_nothing_settles_beyond_what_is_recorded_as_processed(processed: World) -> None:
+    """The database refuses it, whoever asks: settled implies processed."""
+    processed.send("a")
+    processed.transfer_all()
+    assert processed.value("hub", "select relaybox.confirm_settled('flights/2', 1, now(), 'forger')") == 0
+
+
+def test_g7_a_replay_neither_unsettles_nor_delays(processed: World) -> None:
+    """A cursor that went back had acknowledged before; what comes meanwhile is settled when it is acknowledged for the first time."""
+    processed.send("a", "b")
+    processed.transfer_all()
+    for name in ("billing", "audit"):
+        consume(processed, name)
+    assert settled(processed) == {"flights/1": 2, "flights/2": 2}
+    processed.query("analytics", "select relaybox.replay('billing', 'earliest', 'again')")
+    assert read(processed, "billing", "audit") == 2
+    assert settled(processed) == {"flights/1": 2, "flights/2": 2}
+    processed.send("c")
+    processed.transfer_all()
+    consume(processed, "audit")
+    consume(processed, "billing", 2)
+    assert read(processed, "billing", "audit") == 2
+    consume(processed, "billing")
+    assert settled(processed) == {"flights/1": 3, "flights/2": 3}
+
+
+def test_g7_an_ended_subscription_stops_settling_and_says_so(processed: World) -> None:
+    """What was received is recorded all the same; what was settled stays so; the next step is in the message."""
+    processed.send("a")
+    processed.transfer_all()
+    for name in ("billing", "audit"):
+        consume(processed, name)
+    settled(processed)
+    processed.query("analytics", "select relaybox.unsubscribe('audit', 'no longer needed')")
+    processed.send("b")
+    processed.transfer_all()
+    processed.query(
+        "hub", "delete from relaybox.confirmation where hop = 'flights/2' and state = 'received' and through_position = 2"
+    )
+    with pytest.raises(errors.NotSubscribed, match="has no subscription audit to stream flights") as stopped:
+        settle_hop(processed.route, processed.second_hop, recorded_by="test")
+    assert "relaybox.subscribe('audit', 'flights')" in str(stopped.value)
+    assert processed.query("hub", "select state, max(through_position) from relaybox.confirmation group by 1 order by 1") == [
+        ("processed", 1),
+        ("received", 2),
+        ("settled", 1),
+    ]
+    processed.change_route(policy="processed", processed_by=["billing"])
+    consume(processed, "billing")
+    assert settled(processed) == {"flights/1": 2, "flights/2": 2}
+
+
+def test_g7_a_dead_letter_is_not_processed_until_somebody_decides(processed: World) -> None:
+    """Settling stops before it; a redrive that is acknowledged, or a drop with a reason, lets it go on."""
+    processed.send("poison", "b")
+    processed.transfer_all()
+    consume(processed, "audit")
+    for _ in range(5):
+        processed.query("analytics", "select place from relaybox.fetch('billing', 1, worker => 'w')")
+        processed.query("analytics", "select relaybox.nack('billing', 1, 'bad', 1, 'w')")
+    consume(processed, "billing")
+    assert settled(processed) == {"flights/1": 0, "flights/2": 0}
+    letter = processed.value("analytics", "select letter from relaybox.dead_letters where state = 'open'")
+    processed.query("analytics", "select relaybox.drop_dead_letter(%s, 'a test message')", letter)
+    assert settled(processed) == {"flights/1": 2, "flights/2": 2}
+
+
+def test_g7_idle_lanes_hold_nothing_up(processed: World) -> None:
+    """A lane whose senders say nothing comes forward as its worker asks for more."""
+    processed.query("analytics", "select relaybox.unsubscribe('billing')")
+    processed.query("analytics", "select relaybox.subscribe('billing', 'flights', lanes => 4)")
+    processed.send("a", "b")
+    processed.transfer_all()
+    consume(processed, "audit")
+    while consume(processed, "billing"):
+        pass
+    assert settled(processed) == {"flights/1": 2, "flights/2": 2}
+
+
+def test_g7_asking_makes_acknowledgements_durable(processed: World) -> None:
+    """A consumer need not wait for the flush of its COMMIT; who confirms on its strength writes, so that its own COMMIT flushes both."""
+    with processed.session("analytics") as session, session.cursor() as cursor:
+        cursor.execute("select relaybox.processed_reading('flights/2', array['billing'])")
+        cursor.execute("select pg_current_xact_id_if_assigned() is not null, current_setting('synchronous_commit')")
+        assert cursor.fetchone() == (True, "on")
+
+
+@pytest.mark.parametrize("failpoint", [*PROCESSING_FAILPOINTS, "settle.recorded", "settle.committed"])
+def test_g7_a_kill_between_processed_and_settled_loses_and_forges_nothing(
+    processed: World, failpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both are one transaction at the source; whoever confirms next writes what is missing."""
+    processed.send("a")
+    processed.transfer_all()
+    for name in ("billing", "audit"):
+        consume(processed, name)
+    with monkeypatch.context() as patch:
+        patch.setenv("RELAYBOX_ENVIRONMENT", "test")
+        patch.setenv("RELAYBOX_FAILPOINTS", f"{failpoint}=kill")
+        patch.setenv("RELAYBOX_FAILPOINTS_DIRECTORY", str(tmp_path))
+        killed = subprocess.run([sys.executable, "-c", CONFIRM], capture_output=True, timeout=60, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    states = processed.query("hub", "select state from relaybox.confirmation where hop = 'flights/2' order by 1")
+    if failpoint == "settle.committed":
+        assert states == [("processed",), ("received",), ("settled",)]
+    else:
+        assert states == [("received",)]
+    assert settled(processed) == {"flights/1": 1, "flights/2": 1}
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_g7_processed_is_what_a_look_at_every_message_says(world: World, seed: int) -> None:
+    """Numbered messages come late, doubled and beyond gaps: never early, and complete when the consumer is done."""
+    world.change_route(policy="processed", processed_by=["billing"], order="fifo")
+    world.query("airline", "select relaybox.declare_sender('pump', 'gapless')")
+    world.query("analytics", "select relaybox.subscribe('billing', 'flights')")
+    chance = random.Random(seed)
+    print(f"seed {seed}")
+    indexes = [*range(1, 13), *chance.choices(range(1, 13), k=4)]
+    chance.shuffle(indexes)
+    while indexes:
+        batch, indexes = indexes[:3], indexes[3:]
+        for index in batch:
+            insert = "insert into relaybox.outbox (topic, sender, index, payload) values ('flights', 'pump', %s, %s)"
+            world.query("airline", insert, index, f"m{index}")
+        world.transfer_all()
+        consume(world, "billing", chance.randint(0, 3) or 1)
+        found = world.value("analytics", "select through_position from relaybox.processed_reading('flights/2', array['billing'])")
+        assert found <= processed_by_each_message(world)
+    while consume(world, "billing"):
+        pass
+    assert settled(world) == {"flights/1": 16, "flights/2": 16}
+
+
+def processed_by_each_message(world: World) -> int:
+    """The positions of the log, one by one, until one is neither delivered and acknowledged nor dropped."""
+    done = world.value("analytics", "select done_place from relaybox.subscriptions")
+    delivered = dict(world.query("analytics", "select position, place from relaybox.read_stream('flights', 0, 1000)"))
+    dropped = {row[0] for row in world.query("analytics", "select unnest(duplicates) from relaybox.decision")}
+    position = 0
+    while position + 1 in dropped or delivered.get(position + 1, done + 1) <= done:
+        position += 1
+    return position
