@@ -21,7 +21,13 @@ OPEN_STATES = ("open", "redriving")
 
 @dataclass(frozen=True)
 class Subscribed:
-    """One subscription; places are those of its slowest lane, of all topics of the stream."""
+    """One subscription; places are those of its slowest lane, of all topics of the stream.
+
+    Attributes:
+        lane_places: how far each lane is done, in their order.
+        done_message_id: of the message at `done_place`; None where there is none, or where it is no longer kept.
+        dead_letter_places: of the dead letters that wait for a decision.
+    """
 
     store: str
     subscription: str
@@ -36,6 +42,15 @@ class Subscribed:
     leased_lanes: int
     dead_letters: int
     moved_at: datetime
+    lane_by: str
+    nack_limit: int
+    crash_limit: int
+    hold_sender: bool
+    retry_seconds: int
+    lease_seconds: int
+    lane_places: list[int]
+    done_message_id: str | None
+    dead_letter_places: list[int]
 
 
 @dataclass(frozen=True)
@@ -88,9 +103,19 @@ def list_subscriptions(store: Store) -> list[Subscribed]:
         store,
         "listing subscriptions",
         """
-        select subscription, stream, topic, lanes, replay_of, done_place, last_place, places_behind, replaying, leased_lanes,
-            dead_letters, moved_at
-        from relaybox.subscriptions order by subscription
+        select s.subscription, s.stream, s.topic, s.lanes, s.replay_of, s.done_place, s.last_place, s.places_behind, s.replaying,
+            s.leased_lanes, s.dead_letters, s.moved_at, s.lane_by, s.nack_limit, s.crash_limit, s.hold_sender, s.retry_seconds,
+            s.lease_seconds, array(select g.done_place from relaybox.lag(s.subscription) g order by g.lane),
+            (
+                select r.message_id::text
+                from relaybox.stream t, relaybox.read_stream(s.stream, greatest(s.done_place, t.first_kept_place) - 1, 1) r
+                where t.stream = s.stream and r.place = s.done_place
+            ),
+            array(
+                select d.place from relaybox.dead_letters d
+                where d.subscription = s.subscription and d.state in ('open', 'redriving') order by d.place
+            )
+        from relaybox.subscriptions s order by s.subscription
         """,
     )
     return [Subscribed(store.name, *row) for row in rows]

@@ -20,6 +20,7 @@ NOT_A_STEP = {
     "consuming.py": "a consumer's transactions are her own; she has CONSUMER_FAILPOINTS, and is killed at each of them",
     "senders.py": "an operator's declaration is one statement in one transaction",
     "subscriptions.py": "an operator's word on a subscription is one statement in one transaction",
+    "restoring.py": "an operator's list of subscriptions is restored in one transaction",
     "schema.py": "`relaybox init` is one transaction and moves no message",
 }
 """Modules that commit and are no step of the protocol, and why."""

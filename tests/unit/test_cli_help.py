@@ -20,6 +20,7 @@ COMMANDS = [
     ["transfer"],
     ["confirm"],
     ["plan-retries"],
+    ["rebuild"],
     ["senders", "list"],
     ["senders", "declare"],
     ["senders", "new-epoch"],

@@ -281,6 +281,48 @@ def attest(
     run_attest(context.obj, store, reason=reason, as_json=as_json)
 
 
+@app.command()
+def rebuild(
+    context: typer.Context,
+    store: Annotated[str, typer.Argument(metavar="STORE", help="The store that was lost; its service leads to a new database.")],
+    *,
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="Do it, and record why. Without it: only tell.", show_default=False)
+    ] = None,
+    subscriptions: Annotated[
+        Path | None,
+        typer.Option(
+            "--subscriptions", help="Make these anew: what `relaybox subscriptions --json` had saved.", show_default=False
+        ),
+    ] = None,
+    accept_losses: Annotated[bool, typer.Option("--accept-losses", help="Go on although no other store has its outbox.")] = False,
+    threads: Annotated[int, typer.Option("--threads", min=1, max=64, help="Slices at a time.")] = 2,
+    as_json: AsJson = False,
+) -> None:
+    """Bring a lost store back from its neighbours: every log the same, position by position, and so every stream.
+
+    Upstream stores send their batches again; stores further down get nothing twice. Ends with a proof of every route of the
+    store. Run it again if it was interrupted. Cursors of consumers were in the store: save them with `relaybox subscriptions`.
+    Without --reason nothing is changed, and the exit code is 1 if something is to be brought back.
+
+    \b
+    Examples:
+      relaybox rebuild analytics
+      relaybox rebuild analytics --reason "disk died, ticket 4711" --subscriptions subscriptions.json
+    """
+    from relaybox.cli.repairing import run_rebuild
+
+    run_rebuild(
+        context.obj,
+        store,
+        reason=reason,
+        subscriptions=subscriptions,
+        accept_losses=accept_losses,
+        threads=threads,
+        as_json=as_json,
+    )
+
+
 @app.command("plan-retries")
 def plan_retries(
     context: typer.Context,

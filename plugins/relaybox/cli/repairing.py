@@ -1,16 +1,24 @@
-"""The commands for the engineer on call after a store lost history: reanchor a hop, attest a store."""
+"""The commands for the engineer on call after a store lost history: reanchor a hop, attest a store, rebuild one."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
+from typing import Any
 
 import typer
 
+from relaybox import errors
 from relaybox.attesting import attest_store
 from relaybox.cli import documents
 from relaybox.cli.exits import ExitCode, Settings
 from relaybox.reanchoring import reanchor_hop
-from relaybox.routes import load_routes
+from relaybox.rebuilding import Rebuild, look_at_store, rebuild_store
+from relaybox.restoring import restore_subscriptions
+from relaybox.routes import Routes, Store, load_routes
+from relaybox.runners import ThreadRunner
 
 
 def run_reanchor(settings: Settings, name: str, *, reason: str | None, as_json: bool) -> None:
@@ -43,3 +51,60 @@ def run_attest(settings: Settings, name: str, *, reason: str, as_json: bool) -> 
     print(
         f"{name}: cluster {attested.system_identifier} on timeline {attested.timeline}, {what}; hops {', '.join(attested.hops)} go on"
     )
+
+
+def run_rebuild(
+    settings: Settings,
+    name: str,
+    *,
+    reason: str | None,
+    subscriptions: Path | None,
+    accept_losses: bool,
+    threads: int,
+    as_json: bool,
+) -> None:
+    """Shows what a rebuild would bring back; with a reason, does it, and makes saved subscriptions anew."""
+    routes = load_routes(settings.config)
+    store = routes.store(name)
+    saved = [] if subscriptions is None else _saved_subscriptions(subscriptions)
+    if reason:
+        found = _rebuild(settings, routes, store, reason, accept_losses=accept_losses, threads=threads, as_json=as_json)
+        restored = restore_subscriptions(store, saved, found.doubts)
+    else:
+        found, restored = look_at_store(routes, store), []
+    if as_json:
+        documents.write({**asdict(found), "is_needed": found.is_needed, "subscriptions": [asdict(one) for one in restored]})
+    else:
+        from relaybox.cli.show import show_rebuild
+
+        show_rebuild(found, restored)
+        if not reason:
+            print(f'Nothing was changed. To do it: relaybox rebuild {name} --reason "..."')
+    if "defects" in (found.verdicts or {}).values() or (not reason and found.is_needed):
+        raise typer.Exit(ExitCode.DEFECT_FOUND)
+
+
+def _rebuild(
+    settings: Settings, routes: Routes, store: Store, reason: str, *, accept_losses: bool, threads: int, as_json: bool
+) -> Rebuild:
+    runner, recorded_by = ThreadRunner(threads), settings.recorded_by
+    if as_json:
+        return rebuild_store(routes, store, runner, recorded_by=recorded_by, reason=reason, accept_losses=accept_losses)
+    from relaybox.cli.show import transfer_bar
+
+    return rebuild_store(
+        *(routes, store, runner), recorded_by=recorded_by, reason=reason, accept_losses=accept_losses, show_progress=transfer_bar
+    )
+
+
+def _saved_subscriptions(path: Path) -> Sequence[Mapping[str, Any]]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise errors.ConfigurationError(f"{path}: can't be read as JSON ({error}).", next_step="Check the path.") from None
+    found = document.get("subscriptions") if isinstance(document, dict) else None
+    if not isinstance(found, list):
+        raise errors.ConfigurationError(
+            f"{path}: it has no list `subscriptions`.", next_step="Give what `relaybox subscriptions --json` had written."
+        )
+    return found

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from relaybox.confirmations import Settled
     from relaybox.defects import Defect
     from relaybox.reanchoring import Reanchored
+    from relaybox.rebuilding import Rebuild
     from relaybox.reliability import Delivery
+    from relaybox.restoring import RestoredSubscription
     from relaybox.routes import Hop
     from relaybox.schema import StoreInitialised
     from relaybox.senders import DeclaredSender
@@ -311,6 +313,32 @@ def transfer_bar(hop: Hop) -> Iterator[Callable[[TransferProgress], None]]:
         yield lambda progress: bar.update(
             task, description=f"{hop.name} batch {progress.batch}", completed=progress.copied, total=progress.row_count
         )
+
+
+def show_rebuild(found: Rebuild, restored: Sequence[RestoredSubscription]) -> None:
+    """What a rebuild would bring back, or did; then what it can't."""
+    console = open_console()
+    table = new_table("hop", "with", "messages", "known here", "what is done", right=("messages", "known here"))
+    for hop in found.hops:
+        what = "sent again, to the same positions" if hop.arrives else "adopted; nothing is sent there twice"
+        if hop.known_count >= hop.message_count:
+            what = "nothing"
+        table.add_row(hop.hop, hop.other_store, show_count(hop.message_count), show_count(hop.known_count), what)
+    console.print(table)
+    for loss in found.losses:
+        console.print(f"[red]lost[/]: {loss}")
+    for stream, doubt in found.doubts.items():
+        console.print(f"[yellow]stream {stream}[/]: its places may differ from the lost ones ({doubt})")
+    for one in restored:
+        where = f"goes on at place {one.first_place:,}" if one.doubt is None else f"starts at the beginning: {one.doubt}"
+        console.print(f"subscription {one.subscription}: {where}")
+        if one.dead_letter_places:
+            places = ", ".join(map(str, one.dead_letter_places[:NAMED_DEFECTS]))
+            console.print(f"  its {len(one.dead_letter_places):,} dead letters are lost; their messages are at places {places}")
+    if found.verdicts is not None:
+        console.print(f"{found.store}: {found.moved_count:,} messages came in {found.duration_seconds:.1f} s")
+        for route, verdict in found.verdicts.items():
+            console.print(f"route {route}: {verdict}")
 
 
 def show_subscriptions(found: Sequence[Subscribed]) -> None:
