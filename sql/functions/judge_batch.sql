@@ -22,8 +22,8 @@ begin
     end if;
     perform relaybox.take_up_stalled(here, input, first_position);
     perform relaybox.judge_batch_senders(here, input);
-    -- a sender's first batch: what it sent before it was declared is looked at
-    select max(b.declared_at) into last_declared_at from pg_temp.batch_sender b where b.in_order and b.epoch > 0 and b.sender_id is null;
+    -- until a sender's first message is accepted: what it sent before it was declared is looked at
+    select max(b.declared_at) into last_declared_at from pg_temp.batch_sender b where b.in_order and b.epoch > 0 and not b.has_begun;
     if exists (
         select from relaybox.log l
         where l.hop_id = input.hop_id and l.position >= first_position and l.position <= last_position and l.sent_at < last_declared_at
@@ -34,7 +34,7 @@ begin
             where l.hop_id = input.hop_id and l.position >= first_position and l.position <= last_position
             group by l.sender, l.epoch
         ) first
-        where b.in_order and b.epoch > 0 and b.sender_id is null
+        where b.in_order and b.epoch > 0 and not b.has_begun
             and first.sender = b.sender and first.epoch = b.epoch and first.first_sent_at < b.declared_at;
     end if;
     select coalesce(min(b.reads_after) + 1, first_position) into reads_from from pg_temp.batch_sender b;

@@ -5,7 +5,7 @@ language sql volatile
 as $$
     update pg_temp.batch_sender b set
         sender_id = k.sender_id, kind = coalesce(k.state_kind, k.declared_kind), declared_at = k.declared_at,
-        first_declared_at = k.first_declared_at, of_another_store = k.of_another_store,
+        first_declared_at = k.first_declared_at, of_another_store = k.of_another_store, has_begun = k.has_begun,
         watermark = coalesce(k.watermark, 0), skipped = coalesce(k.skipped, '{}'), waits = k.stalled_after is not null,
         in_order = k.stalled_after is null and coalesce(case
             when b.epoch = 0 then k.first_declared_at is null and here.delivery_order <> 'causal'
@@ -17,7 +17,7 @@ as $$
         end, false)
     from (
         select
-            g.sender, g.epoch, s.sender_id, s.kind as state_kind, s.watermark, s.skipped, s.held_count, s.seen_beyond,
+            g.sender, g.epoch, s.sender_id, s.begun_at is not null as has_begun, s.kind as state_kind, s.watermark, s.skipped, s.held_count, s.seen_beyond,
             s.stalled_after, d.kind as declared_kind, d.declared_at,
             (select min(a.declared_at) from relaybox.sender a where a.origin = input.origin and a.sender = g.sender) as first_declared_at,
             exists (

@@ -7,7 +7,7 @@ begin
         -- a sender and epoch of the batch. in_order: nothing to decide; waits: stalled, stays in its log
         create temporary table batch_sender (
             sender text, epoch integer, first_index bigint, last_index bigint, ascending boolean,
-            sender_id integer, kind text, declared_at timestamptz, first_declared_at timestamptz, of_another_store boolean,
+            sender_id integer, kind text, declared_at timestamptz, first_declared_at timestamptz, of_another_store boolean, has_begun boolean,
             watermark bigint, skipped int8multirange, reads_after bigint, in_order boolean, waits boolean,
             primary key (sender, epoch)
         ) on commit delete rows;

@@ -115,6 +115,15 @@ def test_g6_the_same_index_with_other_content_is_found_however_far_back_it_came(
     assert reasons(fifo) == [(20_003, "other_content")]
 
 
+def test_g6_nothing_that_was_sent_before_its_sender_was_declared_is_delivered_in_whichever_batch(world: World) -> None:
+    """Not in the sender's first batch, which makes it known, and in none after it."""
+    world.change_route(order="fifo", limits={"batch_rows": 1, "slice_rows": 1})
+    send_numbered(world, "a", 1, 1, 2)
+    declare(world, "a")
+    world.transfer()
+    assert reasons(world) == [(position, "sender_not_declared") for position in (1, 2, 3)]
+
+
 def test_g6_a_stalled_sender_stalls_no_other_one(fifo: World) -> None:
     fifo.change_route(order="fifo", limits={"holdback_rows": 3})
     send_numbered(fifo, "a", *range(2, 8))
