@@ -29,6 +29,7 @@ _SETTINGS = {
     "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",  # the wait between two tasks of a run
     "SCHEDULER__MAX_DAGRUNS_PER_LOOP_TO_SCHEDULE": "200",  # above all runs at once, or backfills starve
     "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",  # how long a lost worker blocks its hop
+    "SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "20",  # how long tasks that a killed scheduler had queued wait for the next one
     "DAG_PROCESSOR__REFRESH_INTERVAL": "5",
     "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "5",
 }
