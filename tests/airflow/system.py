@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,9 +83,9 @@ class System:
         )
 
     @contextmanager
-    def slices_held(self) -> Iterator[None]:
-        """Meanwhile every Spark application waits in the middle of its first slices."""
-        released = self.failpoints / f"{FAILPOINT}.go"
+    def held(self, failpoint: str = FAILPOINT) -> Iterator[None]:
+        """Meanwhile every driver waits where it reaches the failpoint: in the middle of its first slices, by default."""
+        released = self.failpoints / f"{failpoint}.go"
         released.unlink()
         try:
             yield
@@ -147,8 +147,18 @@ class System:
 
 
 @contextmanager
-def running_system(clusters: Mapping[str, Cluster], directory: Path) -> Iterator[System]:
-    """Stores and Airflow, made now and gone afterwards. This process reaches the stores by PGSERVICEFILE; Airflow may not."""
+def running_system(
+    clusters: Mapping[str, Cluster],
+    directory: Path,
+    *,
+    route: Mapping[str, object] = ROUTE,
+    pauses: Collection[str] = (FAILPOINT,),
+    prepare: Callable[[World], object] = lambda world: None,
+) -> Iterator[System]:
+    """Stores and Airflow, made now and gone afterwards. This process reaches the stores by PGSERVICEFILE; Airflow may not.
+
+    `pauses`: the failpoints at which `held` may stop a driver. `prepare`: done to the stores while Airflow starts.
+    """
     passwords = {store: f"canary-{secrets.token_hex(12)}" for store in STORES}
     stores = {store: _make_store(clusters[store], passwords[store]) for store in STORES}
     metadata = clusters["hub"].parameters(METADATA)
@@ -156,9 +166,10 @@ def running_system(clusters: Mapping[str, Cluster], directory: Path) -> Iterator
     service_file, temporary, failpoints = directory / "services.conf", directory / "tmp", directory / "failpoints"
     temporary.mkdir()
     failpoints.mkdir()
-    (failpoints / f"{FAILPOINT}.go").touch()
+    for failpoint in pauses:
+        (failpoints / f"{failpoint}.go").touch()
     write_service_file(service_file, stores)
-    path = routes_file(directory, route=ROUTE)
+    path = routes_file(directory, route=route)
     os.environ["PGSERVICEFILE"] = str(service_file)
     try:
         world = World(path)
@@ -177,11 +188,12 @@ def running_system(clusters: Mapping[str, Cluster], directory: Path) -> Iterator
                 "PGSERVICEFILE": "/nowhere/at/all",
                 "TMPDIR": str(temporary),
                 "RELAYBOX_ENVIRONMENT": "test",
-                "RELAYBOX_FAILPOINTS": f"{FAILPOINT}=pause",
+                "RELAYBOX_FAILPOINTS": ", ".join(f"{failpoint}=pause" for failpoint in pauses),
                 "RELAYBOX_FAILPOINTS_DIRECTORY": str(failpoints),
             },
         )
         with airflow, ExitStack() as schedulers:
+            prepare(world)
             airflow.wait_until_healthy(deadline_seconds=ARRIVE_SECONDS)
             yield System(world, airflow, metadata, tuple(passwords.values()), temporary, failpoints, schedulers)
     finally:

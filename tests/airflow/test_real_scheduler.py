@@ -259,7 +259,7 @@ def test_g3_whatever_is_done_to_a_task_ends_its_spark_and_its_batch_arrives_once
     world, dag_id = moved.world, "relaybox_transfer__flights_1"
     batch = 1 + world.value("airline", "select max(batch) from relaybox.batch where hop = 'flights/1'")
     plan = "select plan_id from relaybox.batch where hop = 'flights/1' and batch = %s"
-    with moved.slices_held():
+    with moved.held():
         world.send_many(SECOND_COUNT, prefix="third")
         first = moved.wait_for_driver("flights/1")
         planned = world.value("airline", plan, batch)

@@ -136,8 +136,9 @@ Has messages of route **{route.name}** read again, by a second cursor of a subsc
 ### What it does
 
 1. `count` tells places, messages, bytes and time, and changes nothing.
-2. `replay` opens the second cursor for the range (`<subscription>.replay`), and succeeds when it has been read. Somebody must read it:
-   `relaybox consume <subscription>.replay --follow`, or a program of yours. Every message comes with `replayed` true, no faster than the rate.
+2. `replay` opens the second cursor for the range (`<subscription>.replay`), and succeeds when it has been read.
+   Somebody must read it: `relaybox consume <subscription>.replay --follow`, or a program of yours.
+   Every message comes with `replayed` true, no faster than the rate.
 
 **Backfill = replay.** A backfill replays a day per run, from midnight to midnight UTC, by the time at which the store delivered the
 messages: days that touch share no message and miss none. Ranges of one cursor are read one after the other, never mixed.

@@ -51,6 +51,14 @@ class AirflowClient:
         """The JSON answer of PATCH /api/v2/PATH."""
         return self._request("PATCH", f"/api/v2/{path}", self._authorization(), json.dumps(body))
 
+    def put(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """The JSON answer of PUT /api/v2/PATH."""
+        return self._request("PUT", f"/api/v2/{path}", self._authorization(), json.dumps(body or {}))
+
+    def delete(self, path: str) -> None:
+        """DELETE /api/v2/PATH, which answers nothing."""
+        self._request("DELETE", f"/api/v2/{path}", self._authorization())
+
     def trigger_dag(self, dag_id: str, conf: Mapping[str, Any] | None = None) -> str:
         """Starts a run; returns its id."""
         run = self.post(f"dags/{quote(dag_id)}/dagRuns", {"logical_date": None, "conf": dict(conf or {})})
@@ -95,4 +103,4 @@ class AirflowClient:
             connection.close()
         if response.status >= 300:
             raise StackFailed(f"Airflow answered {response.status} to {method} {path}: {content[:500]}")
-        return json.loads(content)
+        return json.loads(content) if content else None

@@ -122,6 +122,24 @@ class AirflowStandalone:
         self._guard.wait()  # it kills what is left after its grace
         self._guard = None
 
+    def command(self, *arguments: str) -> str:
+        """What an operator types after `airflow`, on the machine that it runs on; returns what was printed.
+
+        Raises:
+            StackFailed: the command failed; the message carries the end of what it said.
+        """
+        ran = subprocess.run(
+            [Path(sys.executable).with_name("airflow"), *arguments],
+            env=self._child_environment(),
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if ran.returncode != 0:
+            raise StackFailed(f"airflow {' '.join(arguments)} ended with {ran.returncode}:\n{(ran.stdout + ran.stderr)[-2000:]}")
+        return ran.stdout
+
     def __enter__(self) -> Self:
         self.start()
         return self
