@@ -143,6 +143,12 @@ def find_subscription(stores: Iterable[Store], name: str) -> Store:
     )
 
 
+def require_of_stream(store: Store, subscription: str, stream: str) -> None:
+    """Refuses a subscription that the store has not, or that reads another stream. NotSubscribed."""
+    if (subscription, stream) not in {(one.subscription, one.stream) for one in list_subscriptions(store)}:
+        raise errors.NotSubscribed(f"store {store.name} has no subscription {subscription} to stream {stream}.")
+
+
 def subscribe(store: Store, subscription: str, source: str, start: str) -> int:
     """Subscribes to a stream or topic; returns the first place. AlreadySubscribed, UnknownStream."""
     return int(_call(store, "subscribing", "select relaybox.subscribe(%s, %s, %s)", subscription, source, start)[0])

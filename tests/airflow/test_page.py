@@ -20,7 +20,7 @@ from tests.breaking import copy_first_slices
 from tests.services import add_route
 from tests.world import World, insert
 
-PATH_VALUES = {"route": "flights", "number": "1", "name": None}
+PATH_VALUES = {"route": "flights", "number": "1", "name": None, "kind": "replay"}
 """What stands in a path; `name` differs by route."""
 
 NAMES = {"/runbooks/{name}": "lossy-failover", "/static/{name}": "page.js"}
@@ -257,6 +257,57 @@ def test_a_dead_letter_is_escaped_and_its_payload_is_for_operators(page: PageSer
     assert "card 4711" not in shown["viewer"] + documents
 
 
+def test_a_replay_is_counted_before_it_is_ordered(page: PageServer, connected: World) -> None:
+    """The count starts no run; the order does, with the form's fields as its parameters, and Airflow's audit log has it."""
+    register_dags(connected.path)
+    connected.query("hub", "select relaybox.subscribe('billing', 'flights')")
+    client = page.client("oncall")
+    assert '/order/replay/flights?store=hub&amp;subscription=billing">Replay</a>' in client.get("/relaybox/streams").text
+    form = client.get("/relaybox/order/replay/flights?store=hub&subscription=billing").text
+    assert "<option selected>hub</option>" in form
+    order = {
+        "store": "hub",
+        "subscription": "billing",
+        "start": "earliest",
+        "through": "",
+        "rows_per_second": "10",
+        "reason": "audit",
+    }
+    counted = client.post("/relaybox/api/routes/flights/replay/count", json=order).json()
+    assert re.fullmatch(r"Places 1 to 1: 1 messages, \d+ bytes, about 0.1 s. Nothing was changed.", counted["said"])
+    runs = "/api/v2/dags/relaybox_replay__flights/dagRuns"
+    assert client.get(runs).json()["total_entries"] == 0
+    started = client.post("/relaybox/api/routes/flights/replay", json=order)
+    assert started.status_code == 201
+    (run,) = client.get(runs).json()["dag_runs"]
+    assert (run["dag_run_id"], run["triggering_user_name"]) == (started.json()["run_id"], "oncall")
+    assert run["conf"] == {
+        "store": "hub",
+        "subscription": "billing",
+        "start": "earliest",
+        "rows_per_second": 10,
+        "reason": "audit",
+    }
+
+
+WRONG_ORDERS = [
+    ("replay/count", {"subscription": "nobody", "start": "1"}, "store hub has no subscription nobody to stream flights."),
+    ("replay/count", {"subscription": "billing", "start": "soon"}, "is no start"),
+    ("replay", {"subscription": "billing", "start": "1", "reason": "  "}, "reason"),
+    ("replay", {"subscription": "billing", "start": "1", "reason": "why", "store": "airline"}, "arrives at hub, analytics"),
+    ("redrive", {"subscription": "b'; drop table", "reason": "why"}, "subscription"),
+    ("redrive", {"subscription": "billing", "letter": 0, "reason": "why"}, "letter"),
+]
+
+
+def test_an_order_that_makes_no_sense_starts_nothing_and_says_why(page: PageServer, connected: World) -> None:
+    connected.query("hub", "select relaybox.subscribe('billing', 'flights')")
+    for path, order, said in WRONG_ORDERS:
+        answer = page.client("oncall").post(f"/relaybox/api/routes/flights/{path}", json={"store": "hub", **order})
+        assert (answer.status_code, said in str(answer.json()["detail"])) == (422, True), answer.text
+    assert page.client("oncall").post("/relaybox/api/routes/trains/skip", json={}).status_code == 404
+
+
 def test_a_batch_left_in_the_middle_says_what_to_press(
     page: PageServer, connected: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -295,8 +346,8 @@ def test_no_answer_tells_hosts_statements_or_paths(page: PageServer, connected: 
 
 
 def _without_advice(text: str) -> str:
-    """`or the service file` is advice, and no path."""
-    return text.replace("or the service file", "")
+    """`or the service file` is advice, and no path; a field to choose from is no statement."""
+    return text.replace("or the service file", "").replace("<select ", "")
 
 
 def test_a_store_without_a_connection_hides_no_other(page: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:

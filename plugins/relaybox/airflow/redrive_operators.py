@@ -13,7 +13,7 @@ from relaybox.airflow.order_params import REASON, STORE, SUBSCRIPTION, arrival_s
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.redriving import redrive_letters
-from relaybox.subscriptions import DeadLetter, list_dead_letters
+from relaybox.subscriptions import DeadLetter, list_dead_letters, require_of_stream
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -37,6 +37,7 @@ class LettersOperator(BaseOperator):
         store, subscription = _store(self.route, params), given(params, SUBSCRIPTION, "Subscription")
         given(params, REASON, "Reason")
         with terminal_errors_fail_at_once(), service_file((store,)):
+            require_of_stream(store, subscription, self.route.stream)
             listed = list_dead_letters(store, subscription=subscription, states=("open",), limit=MOST_LETTERS)
         letters = [letter for letter in listed if params.get(LETTER) in (None, letter.letter)]
         if not letters:
@@ -72,11 +73,12 @@ class RedriveOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, int]:
         """Returns how many letters are redriven, those that waited behind them included."""
         params = context["params"]
-        store = _store(self.route, params)
+        store, subscription = _store(self.route, params), given(params, SUBSCRIPTION, "Subscription")
         with terminal_errors_fail_at_once(), service_file((store,)):
+            require_of_stream(store, subscription, self.route.stream)
             redriven = redrive_letters(
                 store,
-                given(params, SUBSCRIPTION, "Subscription"),
+                subscription,
                 [int(letter) for letter in shown(context)["letters"]],
                 reason=given(params, REASON, "Reason"),
                 on_behalf_of=f"{person(context)}, approved by {approver(context)}",

@@ -56,11 +56,12 @@ class ReplayCountOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns places, messages, bytes and seconds: numbers to look at in XCom, read by nobody."""
         params, wanted = context["params"], wanted_range(context)
-        store = _store(self.route, params)
+        store, subscription = _store(self.route, params), given(params, SUBSCRIPTION, "Subscription")
         with terminal_errors_fail_at_once(), service_file((store,)):
+            subscriptions.require_of_stream(store, subscription, self.route.stream)
             counted = subscriptions.replay(
                 store,
-                given(params, SUBSCRIPTION, "Subscription"),
+                subscription,
                 wanted.start,
                 through=wanted.through,
                 reason="dry run",
@@ -70,7 +71,7 @@ class ReplayCountOperator(BaseOperator):
             )
         emit(
             "replay_counted",
-            subscription=params[SUBSCRIPTION],
+            subscription=subscription,
             places=f"{counted.first_place}-{counted.last_place}",
             messages=counted.message_count,
             bytes=counted.byte_count,
@@ -96,6 +97,7 @@ class ReplayOperator(BaseOperator):
             raise AirflowSkipException("a dry run: nothing is replayed")
         store, order = _store(self.route, params), _order(context)
         with terminal_errors_fail_at_once(), service_file((store,)):
+            subscriptions.require_of_stream(store, order.subscription, self.route.stream)
             progress = carry_out_replay(store, order, lambda: time.sleep(LOOK_SECONDS))
         if progress is None:
             raise AirflowSkipException(f"store {store.name} delivered nothing from {order.start} to {order.through}")

@@ -56,9 +56,12 @@ class Rights:
 
     def may_run(self, hop: Hop) -> bool:
         """Who may start a run of the hop's DAG; also sees what applications wrote into their statements."""
+        return self.may_start(transfer_dag_id(hop))
+
+    def may_start(self, dag_id: str) -> bool:
         return bool(
             get_auth_manager().is_authorized_dag(
-                method="POST", access_entity=DagAccessEntity.RUN, details=_details(transfer_dag_id(hop)), user=self._user
+                method="POST", access_entity=DagAccessEntity.RUN, details=_details(dag_id), user=self._user
             )
         )
 

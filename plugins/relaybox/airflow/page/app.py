@@ -14,9 +14,12 @@ from relaybox.airflow.page.access import may_see_the_page, refuse_other_origins
 from relaybox.airflow.page.api import api
 from relaybox.airflow.page.gathered import Gathering
 from relaybox.airflow.page.html import error_page, pages
+from relaybox.airflow.page.orders import orders
 from relaybox.findings import plain_words
 
 logger = logging.getLogger(__name__)
+
+_ASKED_WRONGLY = (errors.NotSubscribed, errors.NoLongerKept, errors.RequestRefused)
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -41,6 +44,7 @@ def build_app() -> FastAPI:
     )
     app.state.gathering = Gathering()
     app.include_router(api)
+    app.include_router(orders)
     app.include_router(pages)
     app.add_exception_handler(errors.RelayboxError, _say_in_plain_words)
     app.add_exception_handler(HTTPException, _refuse)
@@ -62,6 +66,8 @@ async def _say_in_plain_words(request: Request, error: Exception) -> Response:
             status.HTTP_404_NOT_FOUND,
             "No committed message is found by this. A message of an open transaction is not there yet.",
         )
+    elif isinstance(error, _ASKED_WRONGLY):
+        code, said = status.HTTP_422_UNPROCESSABLE_CONTENT, str(error.args[0])  # names of the request, and no hint of others
     else:
         logger.warning("the Relaybox page could not answer %s: %s", request.url.path, error)
         words = plain_words(error) if isinstance(error, errors.RelayboxError) else "it answered with an error"

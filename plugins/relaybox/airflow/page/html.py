@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from relaybox.airflow.links import PREFIX
 from relaybox.airflow.naming import confirm_dag_id, transfer_dag_id
+from relaybox.airflow.order_params import arrival_stores
 from relaybox.airflow.page import words
 from relaybox.airflow.page.access import RightsDep
 from relaybox.airflow.page.airflow_api import PausedDags
@@ -22,6 +23,7 @@ from relaybox.airflow.page.charts import draw_delays, draw_rates
 from relaybox.airflow.page.gathered import GatheringDep, ReadableHop, forecast
 from relaybox.airflow.page.map_drawing import DrawnHop, draw_map
 from relaybox.airflow.page.markdown import render_runbook
+from relaybox.airflow.page.orders import Kind, ReadableRoute, dag_of
 from relaybox.airflow.page.search import WantedDep, search
 from relaybox.airflow.page.streams import read_streams
 from relaybox.airflow.page.timeline import draw_timeline
@@ -31,6 +33,8 @@ from relaybox.flow import read_flow
 from relaybox.runbooks import read_runbooks
 
 pages = APIRouter(default_response_class=HTMLResponse)
+
+Filled = Annotated[str, Query(max_length=100)]
 
 _RUN = re.compile(r"(relaybox_\S+) (\S+)")
 _MEDIA_TYPES = {
@@ -108,6 +112,39 @@ def show_stuck(request: Request, gathering: GatheringDep, rights: RightsDep, pau
 @pages.get("/streams")
 def show_streams(request: Request, gathering: GatheringDep, rights: RightsDep) -> Response:
     return _page(request, "streams.html", seen=read_streams(gathering, rights))
+
+
+@pages.get("/order/{kind}/{route}")
+def show_order(
+    *,
+    request: Request,
+    rights: RightsDep,
+    route: ReadableRoute,
+    kind: Kind,
+    store: Filled = "",
+    subscription: Filled = "",
+    letter: Filled = "",
+    sender: Filled = "",
+    through: Filled = "",
+) -> Response:
+    """The form of a replay, a redrive or a skip, filled in as the link says."""
+    stores = list(arrival_stores(route))
+    return _page(
+        request,
+        "order.html",
+        kind=kind,
+        route=route,
+        stores=stores,
+        dag_id=dag_of(kind, route),
+        allowed=rights.may_start(dag_of(kind, route)),
+        filled={
+            "store": store or stores[-1],
+            "subscription": subscription,
+            "letter": letter,
+            "sender": sender,
+            "through": through,
+        },
+    )
 
 
 @pages.get("/where")

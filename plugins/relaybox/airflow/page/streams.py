@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from relaybox import errors
 from relaybox.findings import Finding, find_dead_letters, find_held
-from relaybox.holdback import StoreHoldback, read_holdback
+from relaybox.holdback import Gap, StoreHoldback, read_holdback
 from relaybox.subscriptions import DeadLetter, Subscribed, list_dead_letters, list_subscriptions
 
 if TYPE_CHECKING:
@@ -30,6 +30,19 @@ class SeenStreams:
     subscriptions: tuple[Subscribed, ...]
     letters: tuple[DeadLetter, ...]
     silent: tuple[str, ...]
+    routes: Mapping[tuple[str, str], str]
+    """The route that brings a stream to a store: through it people order what concerns them."""
+
+    @property
+    def gaps(self) -> tuple[tuple[str, str, Gap], ...]:
+        """The first gap of each sender that something waits for: route, sender, indexes. A gap of several stores once."""
+        found = {
+            (here.route, held.sender): (here.route, held.sender, held.missing[0])
+            for here in reversed(self.holdbacks)
+            for held in here.senders
+            if held.missing
+        }
+        return tuple(found.values())
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -56,6 +69,7 @@ def read_streams(gathering: Gathering, rights: Rights) -> SeenStreams:
             if letter.stream in visible
         ),
         silent=tuple(sorted(silent)),
+        routes={(route.stream, hop.destination.name): route.name for route in reversed(routes) for hop in route.hops},
     )
 
 

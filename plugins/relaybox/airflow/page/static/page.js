@@ -45,6 +45,37 @@ async function post(button) {
   }
 }
 
+async function order(form, button) {
+  const fields = Object.fromEntries(new FormData(form));
+  button.disabled = true;
+  try {
+    const answer = await fetch(form.dataset.post + button.value, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(fields),
+    });
+    const body = await answer.json().catch(() => ({}));
+    say(answer.ok ? body.said : wrong(body.detail), !answer.ok);
+    if (answer.ok && body.run_id) {
+      const link = document.createElement("a");
+      link.href = `${form.dataset.airflow}/dags/${encodeURIComponent(body.dag_id)}/runs/${encodeURIComponent(body.run_id)}`;
+      link.dataset.leave = "";
+      link.textContent = "The run";
+      document.getElementById("said").append(" ", link);
+    }
+  } catch {
+    say("Airflow does not answer.", true);
+  } finally {
+    button.disabled = false;
+  }
+}
+
+function wrong(detail) {
+  // a list names the fields
+  if (!Array.isArray(detail)) return String(detail ?? "It could not be done.");
+  return detail.map((each) => `${each.loc.slice(1).join(" ")}: ${each.msg}`).join("; ");
+}
+
 function leave(address) {
   // the frame may not navigate its parent; a link of the parent's own may
   const link = outer.createElement("a");
@@ -64,6 +95,14 @@ document.addEventListener("click", (event) => {
   if (link && framed) {
     event.preventDefault();
     leave(link.getAttribute("href"));
+  }
+});
+
+document.addEventListener("submit", (event) => {
+  const form = event.target.closest("form[data-post]");
+  if (form) {
+    event.preventDefault();
+    order(form, event.submitter);
   }
 });
 
