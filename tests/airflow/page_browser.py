@@ -47,6 +47,10 @@ class PageBrowser:
     def press(self, words: str) -> None:
         self.frame.get_by_role("button", name=words, exact=True).first.click(timeout=PATIENCE_MILLISECONDS)
 
+    def fill(self, field: str, words: str) -> None:
+        """Writes into a field of a form on the page."""
+        self.frame.locator(f"[name={field}]").fill(words, timeout=PATIENCE_MILLISECONDS)
+
     def picture(self, name: str) -> None:
         """A screenshot of the whole tab, once the frame is painted: an empty one is much smaller."""
         path = self.pictures / name

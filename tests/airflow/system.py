@@ -116,7 +116,8 @@ class System:
     def kill_scheduler(self) -> None:
         """SIGKILLs the scheduler and starts another one, as a supervisor of services does."""
         schedulers = [pid for pid in descendants(os.getpid()) if is_scheduler(_read(pid, "cmdline"))]
-        (scheduler,) = [pid for pid in schedulers if parent(pid) not in schedulers]  # others are forks of it
+        # others are forks of it, or what an earlier one left behind to end its tasks
+        scheduler = max((pid for pid in schedulers if parent(pid) not in schedulers), key=_started)
         environment = dict(os.fsdecode(entry).split("=", 1) for entry in _read(scheduler, "environ").rstrip(b"\0").split(b"\0"))
         os.kill(scheduler, signal.SIGKILL)
         airflow = Path(sys.executable).with_name("airflow")
@@ -188,6 +189,7 @@ def running_system(
                 "PGSERVICEFILE": "/nowhere/at/all",
                 "TMPDIR": str(temporary),
                 "RELAYBOX_ENVIRONMENT": "test",
+                "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "20",
                 "RELAYBOX_FAILPOINTS": ", ".join(f"{failpoint}=pause" for failpoint in pauses),
                 "RELAYBOX_FAILPOINTS_DIRECTORY": str(failpoints),
             },
@@ -292,6 +294,11 @@ def is_scheduler(command_line: bytes) -> bool:
 def parent(pid: int) -> int:
     """The parent of a living process."""
     return int(_read(pid, "stat").rpartition(b")")[2].split()[1])
+
+
+def _started(pid: int) -> int:
+    """When a process began, in ticks since the machine did."""
+    return int(_read(pid, "stat").rpartition(b")")[2].split()[19])
 
 
 def _read(pid: int, name: str) -> bytes:

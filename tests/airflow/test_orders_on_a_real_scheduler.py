@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+from relaybox.consuming import Consumer, Message
 from relaybox.local.clusters import Cluster
 from relaybox.reliability import PERFECT
 from relaybox.verification import verify_route
+from tests.airflow.page_browser import page_browser
 from tests.airflow.replay_world import DAYS, STORE, SUBSCRIPTION, deliver_days, live_traffic, places_of_days, reading
 from tests.airflow.system import ARRIVE_SECONDS, System, running_system
-from tests.world import wait_until
+from tests.world import World, wait_until
 
-REPLAY_DAG = "relaybox_replay__flights"
+REPLAY_DAG, REDRIVE_DAG = "relaybox_replay__flights", "relaybox_redrive__flights"
 RETRIES = {"attempts": 6, "delay_seconds": 1, "backoff": 1.0, "max_delay_seconds": 1}
 ROUTE = {"runner": "threads", "limits": {"linger_seconds": 5}, "retries": RETRIES}
 THREE_DAYS = DAYS[1:4]
@@ -66,6 +70,88 @@ def test_g9_a_backfill_replays_exactly_its_days_while_live_messages_flow(system:
     assert [leg.delivery for leg in (*proof.hops, proof.end_to_end)] == [PERFECT] * 3
     reasons = "select distinct action, reason from relaybox.consumer_action where action = 'replay'"
     assert system.world.query(STORE, reasons) == [("replay", "invoices were wrong")]
+
+
+def test_the_page_leads_through_a_replay_and_a_redrive_that_is_approved(system: System, tmp_path: Path) -> None:
+    """As the engineer on call: count a day, replay it, find a dead letter, ask for its redrive, approve that in Airflow."""
+    world = system.world
+    day = places_of_days(world)[DAYS[1]]
+    letter = _refuse_one(world)
+    with page_browser(system.airflow.url, tmp_path) as browser:
+        browser.open("/plugin/relaybox")
+        browser.go("Streams and consumers")
+        browser.see("td code", "<b>refund</b> of order 4711")
+        browser.picture("page-streams.png")
+        browser.frame.locator("tr").filter(has_text="refunds").get_by_text("Replay", exact=True).click()
+        browser.see("h1", "Read messages again: route flights")
+        browser.fill("start", DAYS[1])
+        browser.fill("through", DAYS[2])
+        browser.fill("reason", "invoices of that day were wrong")
+        browser.press("Count first")
+        browser.see("#said", f"Places {day[0]} to {day[-1]}: {len(day)} messages")
+        browser.picture("page-replay.png")
+        assert world.value(STORE, "select count(*) from relaybox.subscription where subscription = 'refunds.replay'") == 0
+        with reading("refunds.replay") as again:
+            browser.press("Replay")
+            browser.see("#said", "of the replay of flights is started.")
+            _wait_for_run(system, REPLAY_DAG)
+        assert again.places == day
+        browser.go("Streams and consumers")
+        browser.see("tr", "replay of refunds: read")
+
+        browser.frame.locator("tr").filter(has_text="order 4711").get_by_text("Redrive", exact=True).click()
+        browser.see("h1", "Redrive dead letters: route flights")
+        browser.fill("reason", "fixed in 1.4")
+        browser.press("Ask for a redrive")
+        browser.see("#said", "It waits for an approval there")
+        run = _newest_run(system, REDRIVE_DAG)
+        awaiting = lambda: _task_states(system, REDRIVE_DAG, run).get("approve") == "awaiting_input"  # noqa: E731
+        wait_until(awaiting, "somebody is asked", deadline_seconds=ARRIVE_SECONDS)
+        assert world.value(STORE, "select state from relaybox.dead_letter where dead_letter_id = %s", letter) == "open"
+        browser.open(f"/dags/{REDRIVE_DAG}/runs/{quote(run, safe='')}/tasks/approve/required_actions")
+        approve = browser.tab.get_by_role("button", name="Approve", exact=True)
+        approve.wait_for(timeout=60_000)
+        browser.picture("airflow-approval.png")
+        approve.click()
+        _wait_for_run(system, REDRIVE_DAG)
+    with reading("refunds") as redriven:
+        wait_until(lambda: len(redriven.read) == 1, "the letter is read", deadline_seconds=ARRIVE_SECONDS)
+    assert redriven.read[0][1:] == (True, "<b>refund</b> of order 4711")
+    audit = "select reason, detail ->> 'on_behalf_of' from relaybox.consumer_action where action = 'redrive'"
+    ((reason, whom),) = world.query(STORE, audit)
+    assert (reason, "approved by" in whom) == ("fixed in 1.4", True)
+
+
+def _refuse_one(world: World) -> int:
+    """A message that its consumer can't take: the number of its dead letter. Everything else is read."""
+    world.query(STORE, "select relaybox.subscribe('refunds', 'flights', nack_limit => 1)")
+    world.send("<b>refund</b> of order 4711", sender="REF")
+    letters = "select dead_letter_id from relaybox.dead_letter where state = 'open'"
+
+    def refuse(_: object, message: Message) -> None:
+        if message.sender == "REF":
+            raise ValueError("no such order")
+
+    def is_refused() -> bool:
+        with Consumer(STORE, "refunds", until_empty=True, max_count=1000) as consumer:
+            consumer.run(refuse)
+        return bool(world.query(STORE, letters))
+
+    wait_until(is_refused, "the refund arrived and was refused", deadline_seconds=ARRIVE_SECONDS)
+    return int(world.value(STORE, letters))
+
+
+def _newest_run(system: System, dag_id: str) -> str:
+    return str(max(system.runs(dag_id), key=lambda run: run["queued_at"])["dag_run_id"])
+
+
+def _wait_for_run(system: System, dag_id: str) -> None:
+    run = _newest_run(system, dag_id)
+    assert system.client.wait_for_run(dag_id, run, deadline_seconds=ARRIVE_SECONDS) == "success"
+
+
+def _task_states(system: System, dag_id: str, run: str) -> dict[str, str]:
+    return {task["task_id"]: task["state"] for task in system.task_instances(dag_id, run)}
 
 
 def _backfill(system: System, conf: Mapping[str, Any], *, at_once: int) -> int:
