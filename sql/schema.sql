@@ -73,7 +73,8 @@ CREATE TABLE relaybox.stream_log (
     decided_batch bigint DEFAULT 0 NOT NULL,
     decided_position bigint DEFAULT 0 NOT NULL,
     senders_seen pg_snapshot,
-    senders_seen_at timestamp with time zone
+    senders_seen_at timestamp with time zone,
+    compacted_duplicates bigint DEFAULT 0 NOT NULL
 );
 
 CREATE TABLE relaybox.decision (
@@ -219,7 +220,15 @@ CREATE TABLE relaybox.hop_in (
     published_position bigint DEFAULT 0 NOT NULL,
     registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     generation integer DEFAULT 1 NOT NULL,
-    CONSTRAINT published_never_negative CHECK (((published_batch >= 0) AND (published_position >= 0)))
+    replay_window_seconds bigint,
+    stopped_consumer text DEFAULT 'alarm'::text NOT NULL,
+    first_kept_position bigint DEFAULT 1 NOT NULL,
+    compacted_batch bigint DEFAULT 0 NOT NULL,
+    compacted_position bigint DEFAULT 0 NOT NULL,
+    CONSTRAINT first_kept_position_positive CHECK ((first_kept_position >= 1)),
+    CONSTRAINT published_never_negative CHECK (((published_batch >= 0) AND (published_position >= 0))),
+    CONSTRAINT replay_window_never_negative CHECK ((replay_window_seconds >= 0)),
+    CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text])))
 );
 
 CREATE TABLE relaybox.log (
@@ -283,6 +292,16 @@ CREATE TABLE relaybox.delivery (
     delivered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     CONSTRAINT delivery_names_each_position CHECK (((positions IS NULL) OR (cardinality(positions) = ((last_place - first_place) + 1)))),
     CONSTRAINT delivery_not_empty CHECK (((first_place >= 1) AND (last_place >= first_place)))
+);
+
+CREATE TABLE relaybox.dropped_segment (
+    dropped_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    segment text NOT NULL,
+    hop text,
+    first bigint NOT NULL,
+    last bigint NOT NULL,
+    bytes bigint NOT NULL,
+    dropped_by text NOT NULL
 );
 
 CREATE TABLE relaybox.failed_attempt (
@@ -355,12 +374,16 @@ CREATE TABLE relaybox.hop_out (
     anchor_seq bigint DEFAULT 0 NOT NULL,
     undelivered int8multirange DEFAULT '{}'::int8multirange NOT NULL,
     resend_through bigint DEFAULT 0 NOT NULL,
-    processed_by text[],
+    replay_window_seconds bigint,
+    stopped_consumer text DEFAULT 'alarm'::text NOT NULL,
+    compacted_batch bigint DEFAULT 0 NOT NULL,
+    compacted_position bigint DEFAULT 0 NOT NULL,
     CONSTRAINT outbox_hop_names_its_topics CHECK (((reads_log IS NULL) = ((cardinality(topics) > 0) AND (topics IS NOT NULL)))),
     CONSTRAINT planned_never_negative CHECK (((batch >= 0) AND ("position" >= 0))),
-    CONSTRAINT policy_is_known CHECK ((policy = ANY (ARRAY['received'::text, 'cascade'::text, 'processed'::text]))),
-    CONSTRAINT processed_by_somebody CHECK (((processed_by IS NULL) OR ((policy = 'processed'::text) AND (cardinality(processed_by) > 0)))),
-    CONSTRAINT reads_outbox_or_log CHECK (((reads_log IS NULL) = (lower IS NOT NULL)))
+    CONSTRAINT policy_is_known CHECK ((policy = ANY (ARRAY['received'::text, 'cascade'::text]))),
+    CONSTRAINT reads_outbox_or_log CHECK (((reads_log IS NULL) = (lower IS NOT NULL))),
+    CONSTRAINT replay_window_never_negative CHECK ((replay_window_seconds >= 0)),
+    CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text])))
 );
 
 CREATE VIEW relaybox.inbox WITH (security_barrier='true') AS
@@ -584,6 +607,8 @@ CREATE TABLE relaybox.store (
     segment_rows bigint NOT NULL,
     functions_digest text,
     initialised_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    first_kept_seq bigint DEFAULT 1 NOT NULL,
+    CONSTRAINT first_kept_seq_positive CHECK ((first_kept_seq >= 1)),
     CONSTRAINT segment_rows_positive CHECK ((segment_rows > 0)),
     CONSTRAINT store_has_one_row CHECK (only_row)
 );
@@ -695,6 +720,9 @@ ALTER TABLE ONLY relaybox.decision
 
 ALTER TABLE ONLY relaybox.delivery
     ADD CONSTRAINT delivery_pkey PRIMARY KEY (stream_id, last_place);
+
+ALTER TABLE ONLY relaybox.dropped_segment
+    ADD CONSTRAINT dropped_segment_pkey PRIMARY KEY (dropped_at, segment);
 
 ALTER TABLE ONLY relaybox.failed_attempt
     ADD CONSTRAINT failed_attempt_pkey PRIMARY KEY (subscription_id, lane, place);

@@ -52,8 +52,8 @@ def read_at_source(hop: str, rows: Sequence[Row]) -> Callable[[Any], tuple[Mappi
     return ask
 
 
-def compare_adopted(rows: Sequence[Row], hashes: Mapping[int, str], listed: set[int]) -> Adopted:
-    """A message that the source has must be the same; one that it has not must be a listed ghost."""
+def compare_adopted(rows: Sequence[Row], hashes: Mapping[int, str], listed: set[int], *, source_is_whole: bool) -> Adopted:
+    """A message that the source has must be the same; one that it has not must be a listed ghost, or dropped by retention."""
     gone = [row for row in rows if row.position not in hashes]
     changed = [row for row in rows if hashes.get(row.position, row.message_hash) != row.message_hash]
     return Adopted(
@@ -64,7 +64,7 @@ def compare_adopted(rows: Sequence[Row], hashes: Mapping[int, str], listed: set[
             *(
                 Defect(DefectKind.UNEXPECTED, row.message_id, row.sender, None, row.position)
                 for row in gone
-                if row.position not in listed
+                if source_is_whole and row.position not in listed
             ),
         ),
     )

@@ -24,9 +24,16 @@ class Ledgers:
 
     @property
     def published(self) -> Iterator[tuple[PlannedBatch, Slice]]:
-        """Every slice of the batches that both ledgers know."""
+        """Every slice of the batches that both ledgers know, whose messages the source still has."""
         arrived = {batch.batch for batch in self.destination.published}
-        return ((batch, slice_) for batch in self.source.planned if batch.batch in arrived for slice_ in batch.slices)
+        kept = self.source.first_kept_read
+        return (
+            (batch, slice_)
+            for batch in self.source.planned
+            if batch.batch in arrived
+            for slice_ in batch.slices
+            if slice_.first_read >= kept
+        )
 
 
 @dataclass(frozen=True)
@@ -50,6 +57,7 @@ class Leg:
         through_position: the last position that is published there.
         planned_position: the last one that any batch was planned for; a row beyond it is a stranger.
         highest_position: the last one with a row, when the destination was asked.
+        no_longer_kept: published messages that can't be compared: retention has dropped them, or a part of their slice, in a store.
     """
 
     name: str
@@ -62,11 +70,17 @@ class Leg:
     in_flight: int
     pieces: tuple[Piece, ...]
     contradictions: tuple[str, ...]
+    no_longer_kept: int = 0
 
 
 def hop_leg(ledgers: Ledgers) -> Leg:
     """A hop's source against its destination."""
     source, destination = ledgers.source, ledgers.destination
+    pieces = tuple(
+        _piece(ledgers, batch, slice_, destination.log_id)
+        for batch, slice_ in ledgers.published
+        if slice_.first_position >= destination.first_kept_position
+    )
     return Leg(
         name=ledgers.hop.name,
         source=ledgers.hop.source,
@@ -76,8 +90,9 @@ def hop_leg(ledgers: Ledgers) -> Leg:
         planned_position=source.planned_position,
         highest_position=destination.highest_position,
         in_flight=max(0, source.planned_position + source.waiting_count - destination.published_position),
-        pieces=tuple(_piece(ledgers, batch, slice_, destination.log_id) for batch, slice_ in ledgers.published),
+        pieces=pieces,
         contradictions=tuple(contradictions(source, destination)),
+        no_longer_kept=_no_longer_kept(pieces, ledgers, destination, destination.published_position),
     )
 
 
@@ -85,7 +100,12 @@ def whole_leg(route: Route, ledgers: Sequence[Ledgers]) -> Leg:
     """The origin against the last store: hops keep positions, so the first hop's slices are looked for in the last log."""
     first, last = ledgers[0], ledgers[-1]
     through = last.destination.published_position
-    pieces = (_piece(first, batch, slice_, last.destination.log_id, through) for batch, slice_ in first.published)
+    slices = (
+        _piece(first, batch, slice_, last.destination.log_id, through)
+        for batch, slice_ in first.published
+        if slice_.first_position >= last.destination.first_kept_position
+    )
+    pieces = tuple(piece for piece in slices if piece.row_count > 0)
     return Leg(
         name=route.name,
         source=route.path[0],
@@ -95,9 +115,18 @@ def whole_leg(route: Route, ledgers: Sequence[Ledgers]) -> Leg:
         planned_position=last.source.planned_position,
         highest_position=last.destination.highest_position,
         in_flight=max(0, first.source.planned_position + first.source.waiting_count - through),
-        pieces=tuple(piece for piece in pieces if piece.row_count > 0),
+        pieces=pieces,
         contradictions=(),
+        no_longer_kept=_no_longer_kept(pieces, first, last.destination, through),
     )
+
+
+def _no_longer_kept(pieces: Sequence[Piece], ledgers: Ledgers, destination: Destination, through: int) -> int:
+    """Of the positions up to `through`: those that no piece compares, and that were not adopted; 0 while nothing was dropped."""
+    if ledgers.source.first_kept_read == destination.first_kept_position == 1:
+        return 0
+    adopted = sum(batch.last_position - batch.first_position + 1 for batch in ledgers.source.planned if batch.adopted)
+    return max(0, through - adopted - sum(piece.row_count for piece in pieces))
 
 
 def _piece(ledgers: Ledgers, batch: PlannedBatch, slice_: Slice, log_id: int, through: int | None = None) -> Piece:

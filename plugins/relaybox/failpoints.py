@@ -82,6 +82,12 @@ FAILPOINTS: Mapping[str, str] = {
 }
 """What has just happened, and at which store, when a failpoint is reached."""
 
+RETENTION_FAILPOINTS: Mapping[str, str] = {
+    "retention.begin": "store: nothing dropped of what comes next",
+    "retention.dropped": "store: a segment dropped and committed, the next one not looked at",
+}
+"""The same of retention, which no hop waits for."""
+
 CONSUMER_FAILPOINTS: Mapping[str, str] = {
     "consume.begin": "store: connected, nothing fetched",
     "consume.fetched": "store: messages fetched and leased, COMMIT not sent yet",
@@ -100,7 +106,7 @@ PROCESSING_FAILPOINTS: Mapping[str, str] = {
 }
 """The same of confirming, where the route has policy processed."""
 
-_KNOWN = (*FAILPOINTS, *CONSUMER_FAILPOINTS, *PROCESSING_FAILPOINTS)
+KNOWN_FAILPOINTS = (*FAILPOINTS, *CONSUMER_FAILPOINTS, *PROCESSING_FAILPOINTS, *RETENTION_FAILPOINTS)
 
 _POLL_SECONDS = 0.005
 
@@ -109,7 +115,7 @@ def reach(failpoint: str, session: Connection | None) -> None:
     """Does what RELAYBOX_FAILPOINTS asks for at this moment; nothing when it is not set.
 
     Args:
-        failpoint: a key of FAILPOINTS, CONSUMER_FAILPOINTS or PROCESSING_FAILPOINTS.
+        failpoint: one of KNOWN_FAILPOINTS.
         session: the session on which `raise` lets the server raise its error; None where a COPY is running on it.
 
     Raises:
@@ -186,9 +192,9 @@ def _parse(part: str) -> tuple[tuple[str, int], str]:
     moment, _, action = part.partition("=")
     failpoint, _, hit = moment.partition(":")
     known = action in {"pause", *_END} or (action.startswith("raise ") and action[6:].isalnum() and len(action) == 11)
-    if failpoint not in _KNOWN or not known or not (hit or "1").isdecimal():
+    if failpoint not in KNOWN_FAILPOINTS or not known or not (hit or "1").isdecimal():
         raise ConfigurationError(
             f"RELAYBOX_FAILPOINTS: {part!r} is not FAILPOINT[:HIT]=ACTION.",
-            next_step=f"Actions: kill, stop, exit, pause, raise SQLSTATE. Failpoints: {', '.join(_KNOWN)}.",
+            next_step=f"Actions: kill, stop, exit, pause, raise SQLSTATE. Failpoints: {', '.join(KNOWN_FAILPOINTS)}.",
         )
     return (failpoint, int(hit or 1)), action

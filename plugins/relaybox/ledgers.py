@@ -47,22 +47,36 @@ class PublishedBatch:
 
 @dataclass(frozen=True)
 class Destination:
-    """What the destination of a hop holds: published batches, and the highest position with a row (0: none)."""
+    """What the destination of a hop holds: published batches, and the highest position with a row (0: none).
+
+    Below `first_kept_position` retention has dropped the messages; the ledger begins after batch `compacted_batch`, which ended at
+    `compacted_position`.
+    """
 
     log_id: int
     published_position: int
     published: tuple[PublishedBatch, ...]
     highest_position: int
+    first_kept_position: int = 1
+    compacted_batch: int = 0
+    compacted_position: int = 0
 
 
 @dataclass(frozen=True)
 class Source:
-    """What the source of a hop planned. `reads_log` is None for an outbox."""
+    """What the source of a hop planned. `reads_log` is None for an outbox.
+
+    Below `first_kept_read`, a seq of the outbox or a position of the log, retention has dropped the messages; the ledger begins
+    after batch `compacted_batch`, which ended at `compacted_position`.
+    """
 
     reads_log: int | None
     planned_position: int
     planned: tuple[PlannedBatch, ...]
     waiting_count: int
+    first_kept_read: int = 1
+    compacted_batch: int = 0
+    compacted_position: int = 0
 
 
 def read_destination(connection: Any, hop: str) -> Destination | None:
@@ -70,7 +84,7 @@ def read_destination(connection: Any, hop: str) -> Destination | None:
     with connection.cursor(cursor_factory=NamedTupleCursor) as cursor:
         cursor.execute(
             """
-            select i.hop_id, i.published_position,
+            select i.hop_id, i.published_position, i.first_kept_position, i.compacted_batch, i.compacted_position,
                 (select coalesce(max(l.position), 0) from relaybox.log l where l.hop_id = i.hop_id) highest_position
             from relaybox.hop_in i where i.hop = %s
             """,
@@ -88,7 +102,15 @@ def read_destination(connection: Any, hop: str) -> Destination | None:
             (head.hop_id,),
         )
         published = tuple(PublishedBatch(row[0], UUID(str(row[1])), *row[2:]) for row in cursor.fetchall())
-    return Destination(head.hop_id, head.published_position, published, head.highest_position)
+    return Destination(
+        log_id=head.hop_id,
+        published_position=head.published_position,
+        published=published,
+        highest_position=head.highest_position,
+        first_kept_position=head.first_kept_position,
+        compacted_batch=head.compacted_batch,
+        compacted_position=head.compacted_position,
+    )
 
 
 def read_source(connection: Any, hop: str) -> Source | None:
@@ -96,8 +118,13 @@ def read_source(connection: Any, hop: str) -> Source | None:
     with connection.cursor(cursor_factory=NamedTupleCursor) as cursor:
         cursor.execute(
             """
-            select h.reads_log, s.planned_position, s.waiting_count
-            from relaybox.hop_out h, relaybox.sending_state(h.hop) s where h.hop = %s
+            select h.reads_log, s.planned_position, s.waiting_count, h.compacted_batch, h.compacted_position,
+                coalesce(i.first_kept_position, k.first_kept_seq) first_kept_read
+            from relaybox.hop_out h
+            cross join relaybox.sending_state(h.hop) s
+            cross join relaybox.store k
+            left join relaybox.hop_in i on i.hop_id = h.reads_log
+            where h.hop = %s
             """,
             (hop,),
         )
@@ -106,7 +133,15 @@ def read_source(connection: Any, hop: str) -> Source | None:
             return None
         cursor.execute("select * from relaybox.batch where hop = %s order by batch", (hop,))
         planned = tuple(_planned(row) for row in cursor.fetchall())
-    return Source(head.reads_log, head.planned_position, planned, head.waiting_count)
+    return Source(
+        reads_log=head.reads_log,
+        planned_position=head.planned_position,
+        planned=planned,
+        waiting_count=head.waiting_count,
+        first_kept_read=head.first_kept_read,
+        compacted_batch=head.compacted_batch,
+        compacted_position=head.compacted_position,
+    )
 
 
 def _planned(row: Any) -> PlannedBatch:
@@ -127,20 +162,25 @@ def _planned(row: Any) -> PlannedBatch:
 
 def contradictions(source: Source, destination: Destination) -> Iterator[str]:
     """What is wrong in the ledgers themselves, or between them. The destination was read first: it may know less, never more."""
-    yield from _gaps("ledger of the source", source.planned)
-    yield from _gaps("ledger of the destination", destination.published)
+    yield from _gaps("ledger of the source", source.planned, source)
+    yield from _gaps("ledger of the destination", destination.published, destination)
     yield from _reading_gaps(source)
     planned = {batch.batch: batch for batch in source.planned}
     for published in destination.published:
-        yield from _batch_contradictions(planned, published)
-    last_published = destination.published[-1].last_position if destination.published else 0
+        if published.batch > source.compacted_batch:
+            yield from _batch_contradictions(planned, published)
+    last_published = destination.published[-1].last_position if destination.published else destination.compacted_position
     if destination.published_position != last_published:
         yield f"published through position {destination.published_position}, but the newest arrival ends at {last_published}"
 
 
-def _gaps(where: str, batches: Sequence[PlannedBatch | PublishedBatch]) -> Iterator[str]:
-    if batches and (batches[0].batch, batches[0].first_position) != (1, 1):
-        yield f"{where}: begins with batch {batches[0].batch} at position {batches[0].first_position}, expected batch 1 at position 1"
+def _gaps(where: str, batches: Sequence[PlannedBatch | PublishedBatch], compacted: Source | Destination) -> Iterator[str]:
+    batch_wanted, position_wanted = compacted.compacted_batch + 1, compacted.compacted_position + 1
+    if batches and (batches[0].batch, batches[0].first_position) != (batch_wanted, position_wanted):
+        yield (
+            f"{where}: begins with batch {batches[0].batch} at position {batches[0].first_position}, "
+            f"expected batch {batch_wanted} at position {position_wanted}"
+        )
     for before, batch in pairwise(batches):
         if batch.batch != before.batch + 1:
             yield f"{where}: batch {before.batch} is followed by batch {batch.batch}"
@@ -155,7 +195,7 @@ def _reading_gaps(source: Source) -> Iterator[str]:
     """A hop that reads a log must read every position of it once."""
     if source.reads_log is None:
         return
-    read_through = 0
+    read_through = source.compacted_position  # a hop that reads a log keeps its positions
     for batch in source.planned:
         if batch.reads_after != read_through:
             yield f"ledger of the source: batch {batch.batch} reads after position {batch.reads_after}, expected {read_through}"

@@ -28,6 +28,7 @@ from relaybox.stream_rules import FRAGMENTS, HOLDBACK_ROWS, MESSAGE_ID_WINDOW, O
 POLICIES = ("received", "cascade", "processed")
 INTEGRITIES = ("count", "checksum")
 RUNNERS = ("auto", "spark", "threads")
+STOPPED_CONSUMERS = ("keep", "alarm")
 MAX_SLICES_PER_BATCH = 10_000
 
 _DAY_SECONDS = 24 * 60 * 60
@@ -104,6 +105,16 @@ def _runner(value: object) -> str:
     return value
 
 
+def _stopped_consumer(value: object) -> str:
+    if not isinstance(value, str):
+        raise _broken("a text, keep or alarm")
+    if value == "detach":
+        raise _broken(f"a policy; detach is not yet available. Known: {', '.join(STOPPED_CONSUMERS)}")
+    if value not in STOPPED_CONSUMERS:
+        raise _broken(f"keep or alarm. {suggest(value, STOPPED_CONSUMERS)}")
+    return value
+
+
 def _order(value: object) -> str:
     if not isinstance(value, str):
         raise _broken("a text, the name of an order")
@@ -130,11 +141,19 @@ class _Rules(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+class RetentionRules(_Rules):
+    replay_window_seconds: int | None = Field(
+        default=None, ge=0, le=3_650 * _DAY_SECONDS, description=f"a whole number from 0 to {3_650 * _DAY_SECONDS}"
+    )
+    stopped_consumer: Annotated[str, PlainValidator(_stopped_consumer)] | None = None
+
+
 class StoreRules(_Rules):
     service: Service | None = None
     connection: Connection | None = None
     pool: Pool = "default_pool"
     bind_senders: bool = Field(default=False, description="true or false")
+    retention: Annotated[RetentionRules, _section(", ".join(RetentionRules.model_fields))] = RetentionRules()
 
 
 class LimitsRules(_Rules):
@@ -187,6 +206,7 @@ class RouteRules(_Rules):
     message_id_window: int = _whole_number(MESSAGE_ID_WINDOW, 0, 1_000_000)
     limits: Annotated[LimitsRules, _section(", ".join(LimitsRules.model_fields))] = LimitsRules()
     retries: Annotated[RetriesRules, _section(", ".join(RetriesRules.model_fields))] = RetriesRules()
+    retention: Annotated[RetentionRules, _section(", ".join(RetentionRules.model_fields))] = RetentionRules()
 
 
 _Store = Annotated[StoreRules, _section(", ".join(StoreRules.model_fields))]
@@ -233,6 +253,8 @@ def _rules_of(section: Location) -> type[_Rules]:
             return RouteRules
         case (*_, "limits"):
             return LimitsRules
+        case (*_, "retention"):
+            return RetentionRules
         case _:
             return RetriesRules
 

@@ -21,6 +21,7 @@ routes:
 | `connection` | `relaybox_<store>` | the Airflow connection that the service file is written from; one per store |
 | `pool` | `default_pool` | the Airflow pool whose slots tasks on this store take; it must exist, or they wait for ever |
 | `bind_senders` | false | true or false: whether a database role may insert only messages of senders that it is bound to |
+| `retention` | | as of routes: for all that is kept in this store, unless a route says otherwise |
 
 **`routes.<route>`**: two stores make one hop, three make two. Hops are numbered from 1: `flights/1` reads the outbox of
 `airline`, `flights/2` reads the log that `flights/1` filled in `hub`.
@@ -61,6 +62,13 @@ routes:
 | `backoff` | 2.0 | 1 to 10: each delay is so many times the one before |
 | `max_delay_seconds` | 300 | `delay_seconds` to 86400: no delay is longer; at least `delay_seconds` by default |
 
+**`routes.<route>.retention`**, of the outbox and the logs that the route fills
+
+| key | default | rule |
+|---|---|---|
+| `replay_window_seconds` | that of the store, else all is kept | 0 to 315360000: how long a message stays after it was delivered |
+| `stopped_consumer` | that of the store, else `alarm` | a subscription or hop that keeps old segments: `alarm`, or `keep` in silence |
+
 **Local hops.** Only the first store of a path may stand twice in it: `[hub, hub]`, `[hub, hub, analytics]`. The first hop then
 leads from the outbox of `hub` into a log of `hub`, for consumers beside the producers.
 
@@ -97,7 +105,15 @@ from pathlib import Path
 from relaybox.errors import ConfigurationError
 from relaybox.route_file import read_route_file
 from relaybox.route_problems import show, suggest
-from relaybox.route_rules import FileRules, RouteRules, StoreRules, check_rules
+from relaybox.route_rules import FileRules, RetentionRules, RouteRules, StoreRules, check_rules
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How long messages that nobody needs stay, None: for ever; and what a consumer or hop that stopped means: keep | alarm."""
+
+    replay_window_seconds: int | None = None
+    stopped_consumer: str = "alarm"
 
 
 @dataclass(frozen=True)
@@ -109,6 +125,7 @@ class Store:
     connection: str
     bind_senders: bool = False
     pool: str = "default_pool"
+    retention: Retention = Retention()
 
 
 @dataclass(frozen=True)
@@ -147,6 +164,8 @@ class Hop:
         origin: the first store of the route, where its messages are sent.
         stream: what consumers read the hop's log as, at its destination, in this order.
         processed_by: subscriptions at the destination whose acknowledgement settles the hop; of a route's last hop, or none.
+        log_retention: of the hop's log, at its destination.
+        outbox_retention: of the messages that a first hop reads, at its source.
     """
 
     name: str
@@ -168,6 +187,8 @@ class Hop:
     message_id_window: int
     limits: Limits
     retries: Retries
+    log_retention: Retention
+    outbox_retention: Retention
 
 
 @dataclass(frozen=True)
@@ -249,7 +270,21 @@ def _routes(rules: FileRules, path: Path) -> Routes:
 
 def _store(name: str, rules: StoreRules) -> Store:
     connection = rules.connection or f"relaybox_{name}"
-    return Store(name, service=rules.service or name, connection=connection, bind_senders=rules.bind_senders, pool=rules.pool)
+    return Store(
+        name,
+        service=rules.service or name,
+        connection=connection,
+        bind_senders=rules.bind_senders,
+        pool=rules.pool,
+        retention=_retention(rules.retention, Retention()),
+    )
+
+
+def _retention(rules: RetentionRules, otherwise: Retention) -> Retention:
+    return Retention(
+        otherwise.replay_window_seconds if rules.replay_window_seconds is None else rules.replay_window_seconds,
+        rules.stopped_consumer or otherwise.stopped_consumer,
+    )
 
 
 def _route(name: str, rules: RouteRules, stores: Mapping[str, Store]) -> Route:
@@ -269,7 +304,7 @@ def _route(name: str, rules: RouteRules, stores: Mapping[str, Store]) -> Route:
         retries=_retries(rules),
         hops=(),
     )
-    return replace(route, hops=_hops(route))
+    return replace(route, hops=_hops(route, rules.retention))
 
 
 def _limits(rules: RouteRules) -> Limits:
@@ -297,13 +332,14 @@ def _retries(rules: RouteRules) -> Retries:
     )
 
 
-def _hops(route: Route) -> tuple[Hop, ...]:
+def _hops(route: Route, retention: RetentionRules) -> tuple[Hop, ...]:
     return tuple(
-        _hop(route, number, source, destination) for number, (source, destination) in enumerate(pairwise(route.path), start=1)
+        _hop(route, number, source, destination, retention)
+        for number, (source, destination) in enumerate(pairwise(route.path), start=1)
     )
 
 
-def _hop(route: Route, number: int, source: Store, destination: Store) -> Hop:
+def _hop(route: Route, number: int, source: Store, destination: Store, retention: RetentionRules) -> Hop:
     return Hop(
         name=f"{route.name}/{number}",
         route=route.name,
@@ -324,4 +360,6 @@ def _hop(route: Route, number: int, source: Store, destination: Store) -> Hop:
         message_id_window=route.message_id_window,
         limits=route.limits,
         retries=route.retries,
+        log_retention=_retention(retention, destination.retention),
+        outbox_retention=_retention(retention, source.retention),
     )

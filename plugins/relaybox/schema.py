@@ -14,13 +14,15 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from psycopg2 import sql
+
 from relaybox import errors
 from relaybox.connections import connect, one_row, store_errors
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
 
-    from relaybox.routes import Hop, Routes, Store
+    from relaybox.routes import Hop, Retention, Routes, Store
 
 SEGMENT_ROWS = 1_000_000
 ROLES = ("relaybox_producer", "relaybox_consumer")
@@ -259,8 +261,9 @@ def _register_hop_in(cursor: Any, hop: Hop) -> str:
         ),
     )
     stream = str(one_row(cursor)[0])
+    kept = _keep(cursor, "hop_in", hop.name, hop.log_retention)
     cursor.execute("select relaybox.register_topics(%s, %s)", (hop.stream, list(hop.topics)))
-    return "registered" if registered else stream
+    return "registered" if registered else "changed" if kept else stream
 
 
 def _register_hop_out(cursor: Any, hop: Hop) -> str:
@@ -268,4 +271,20 @@ def _register_hop_out(cursor: Any, hop: Hop) -> str:
         "select relaybox.register_hop_out(%s, %s, %s, %s, %s, %s)",
         (hop.name, hop.destination.name, hop.upstream, list(hop.topics), hop.policy, list(hop.processed_by) or None),
     )
-    return str(one_row(cursor)[0])
+    registered = str(one_row(cursor)[0])
+    kept = _keep(cursor, "hop_out", hop.name, hop.outbox_retention)
+    return "changed" if kept and registered == "unchanged" else registered
+
+
+def _keep(cursor: Any, table: str, hop: str, retention: Retention) -> bool:
+    """Writes down how long the hop's messages are kept; tells whether that is new."""
+    cursor.execute(
+        sql.SQL(
+            """
+            update relaybox.{} set replay_window_seconds = %s, stopped_consumer = %s
+            where hop = %s and (replay_window_seconds, stopped_consumer) is distinct from (%s::bigint, %s)
+            """
+        ).format(sql.Identifier(table)),
+        (*(window := (retention.replay_window_seconds, retention.stopped_consumer)), hop, *window),
+    )
+    return bool(cursor.rowcount)

@@ -43,6 +43,7 @@ class StreamProof:
     """What a store's stream says of its order.
 
     Attributes:
+        first_kept_place: where its history begins; of what retention has dropped nothing is asked.
         last_place: places delivered.
         waiting_count: received messages that it neither delivered nor refused yet: held, in a log behind a stalled sender, or of
             batches that are published and not decided on.
@@ -52,6 +53,7 @@ class StreamProof:
     store: str
     stream: str
     order: str
+    first_kept_place: int
     last_place: int
     waiting_count: int
     violations: Mapping[str, Violation]
@@ -80,7 +82,7 @@ def _check(store: Store, route: Route) -> Callable[[Any], StreamProof | None]:
         with connection.cursor() as cursor:
             cursor.execute(
                 """
-                select s.delivery_order, s.last_place,
+                select s.delivery_order, s.first_kept_place, s.last_place,
                     (select count(*) from relaybox.held h where h.stream_id = s.stream_id)
                     + (select coalesce(sum(i.published_position - l.decided_position), 0)
                         from relaybox.stream_log l join relaybox.hop_in i using (hop_id) where l.stream_id = s.stream_id)
@@ -94,9 +96,9 @@ def _check(store: Store, route: Route) -> Callable[[Any], StreamProof | None]:
             row = cursor.fetchone()
         if row is None:
             return None
-        order, last_place, waiting_count, found = row
+        order, first_kept_place, last_place, waiting_count, found = row
         violations = {kind: Violation(count, tuple(examples)) for kind, (count, examples) in sorted(found.items())}
-        return StreamProof(store.name, route.stream, order, last_place, int(waiting_count), violations)
+        return StreamProof(store.name, route.stream, order, first_kept_place, last_place, int(waiting_count), violations)
 
     return ask
 
@@ -105,20 +107,23 @@ def _compare_all(sessions: Sessions, stores: Sequence[Store], proofs: Sequence[S
     """Each store's stream with the one before it on the way, as far as both have come."""
     compared = [proofs[0]]
     for (store, proof), (next_store, next_proof) in pairwise(zip(stores, proofs, strict=True)):
-        examples, count = _compare(sessions, (store, next_store), proof.stream, min(proof.last_place, next_proof.last_place))
+        first, through = max(proof.first_kept_place, next_proof.first_kept_place), min(proof.last_place, next_proof.last_place)
+        examples, count = _compare(sessions, (store, next_store), proof.stream, first, through)
         disagree = {"stores_disagree": Violation(count, examples)} if count else {}
         compared.append(replace(next_proof, violations={**next_proof.violations, **disagree}))
     return compared
 
 
-def _compare(sessions: Sessions, stores: tuple[Store, Store], stream: str, through: int) -> tuple[tuple[str, ...], int]:
-    digests = _both(sessions, stores, "digesting a stream", _digests(stream, through))
+def _compare(
+    sessions: Sessions, stores: tuple[Store, Store], stream: str, first: int, through: int
+) -> tuple[tuple[str, ...], int]:
+    digests = _both(sessions, stores, "digesting a stream", _digests(stream, first, through))
     count = 0
     examples: list[str] = []
     for block in sorted({*digests[0], *digests[1]}):
         if digests[0].get(block) == digests[1].get(block):
             continue
-        here, there = _both(sessions, stores, "reading places that differ", _positions(stream, block, through))
+        here, there = _both(sessions, stores, "reading places that differ", _positions(stream, block, first, through))
         differing = [place for place in sorted({*here, *there}) if here.get(place) != there.get(place)]
         count += len(differing)
         examples += [
@@ -135,24 +140,24 @@ def _both(
     return first.result(), second.result()
 
 
-def _digests(stream: str, through: int) -> Callable[[Any], dict[int, Any]]:
+def _digests(stream: str, first: int, through: int) -> Callable[[Any], dict[int, Any]]:
     def ask(connection: Any) -> dict[int, Any]:
         with connection.cursor() as cursor:
-            cursor.execute("select block, digest from relaybox.stream_digests(%s, %s)", (stream, through))
+            cursor.execute("select block, digest from relaybox.stream_digests(%s, %s, %s)", (stream, first, through))
             return dict(cursor.fetchall())
 
     return ask
 
 
-def _positions(stream: str, block: int, through: int) -> Callable[[Any], dict[int, Any]]:
+def _positions(stream: str, block: int, first: int, through: int) -> Callable[[Any], dict[int, Any]]:
     def ask(connection: Any) -> dict[int, Any]:
         with connection.cursor() as cursor:
             cursor.execute(
                 """
                 select p.place, p.position from relaybox.stream s, relaybox.stream_places(s.stream_id, %s) p
-                where s.stream = %s and (p.place - 1) / %s = %s
+                where s.stream = %s and (p.place - 1) / %s = %s and p.place >= %s
                 """,
-                (through, stream, BLOCK_PLACES, block),
+                (through, stream, BLOCK_PLACES, block, first),
             )
             return dict(cursor.fetchall())
 

@@ -36,6 +36,7 @@ class Place(StrEnum):
     ARRIVED = "arrived"
     RECEIVED = "received"  # the source knows that it arrived
     SETTLED = "settled"
+    DROPPED = "arrived, no longer kept there"  # retention
     GONE = "not where the ledgers put it"
 
 
@@ -63,6 +64,7 @@ class Fate(StrEnum):
     HELD = "held"  # what goes before it has not come
     STALLED = "stalled"  # its sender has stalled: it waits in the log, not looked at yet
     UNDECIDED = "undecided"
+    DROPPED = "no longer kept"  # retention has removed what was decided, with the message
     LOST = "lost"  # no place, and no reason for it: relaybox verify
 
 
@@ -148,21 +150,28 @@ def trace_message(routes: Sequence[Route], message_id: UUID) -> tuple[Trace, ...
         found = [(route, sent) for route in routes for sent in _find(stores, route.path[0], message_id)]
         carried = [(route, sent) for route, sent in found if sent.topic in route.topics] or found
         if not carried:
-            raise _unknown(message_id, routes)
+            raise _unknown(stores, message_id, routes)
         return tuple(
             Trace(message_id, route.name, sent, tuple(_follow(stores, route, sent, message_id))) for route, sent in carried
         )
 
 
-def _unknown(message_id: UUID, routes: Sequence[Route]) -> errors.UnknownMessage:
-    stores = ", ".join(dict.fromkeys(route.path[0].name for route in routes))
+def _unknown(stores: _Stores, message_id: UUID, routes: Sequence[Route]) -> errors.UnknownMessage:
+    origins = list(dict.fromkeys(route.path[0] for route in routes))
+    begins = {store.name: _begins(stores, store) for store in origins}
+    dropped = [f"{name} keeps messages from seq {seq:,} on, older ones were dropped." for name, seq in begins.items() if seq > 1]
     return errors.UnknownMessage(
-        f"message {message_id}: no committed message has this id in the outbox of {stores}.",
+        " ".join([f"message {message_id}: no committed message has this id in the outbox of {', '.join(begins)}.", *dropped]),
         next_step=(
             "Check the id. A message is visible once its transaction has committed; one that was rolled back was never sent. "
             "Look for open transactions with: select pid, xact_start, state from pg_stat_activity where xact_start is not null"
         ),
     )
+
+
+def _begins(stores: _Stores, store: Store) -> int:
+    (row,) = stores.rows(store, "reading where the outbox begins", "select first_kept_seq from relaybox.store")
+    return int(row.first_kept_seq)
 
 
 class _Stores:
@@ -201,7 +210,8 @@ def _follow(stores: _Stores, route: Route, sent: Sent, message_id: UUID) -> Iter
             continue
         trace = _trace_hop(stores, hop, reads, sent.topic, message_id)
         yield trace
-        reads = trace.position if trace.published_at is not None and trace.found_instead is None else None
+        is_there = trace.place is Place.DROPPED or (trace.published_at is not None and trace.found_instead is None)
+        reads = trace.position if is_there else None
 
 
 def _trace_hop(stores: _Stores, hop: Hop, reads: int, topic: str, message_id: UUID) -> HopTrace:
@@ -243,7 +253,7 @@ def _trace_hop(stores: _Stores, hop: Hop, reads: int, topic: str, message_id: UU
         processed_by=reading.processed_by,
         settled_at=reading.settled_at,
         settled_by=reading.settled_by,
-        found_instead=found if found != message_id else None,
+        found_instead=found if arrival.is_kept and found != message_id else None,
         delivered=_trace_delivery(stores, hop, reading.position) if arrival.published_at and found == message_id else None,
     )
 
@@ -262,6 +272,8 @@ def _trace_delivery(stores: _Stores, hop: Hop, position: int) -> Delivered | Non
 
 
 def _place(reading: Any, arrival: Any, *, found: bool) -> Place:
+    if not arrival.is_kept:
+        return Place.DROPPED
     if arrival.published_at is None and arrival.copied_at is None:
         return Place.PLANNED
     if not found:

@@ -44,6 +44,7 @@ class LegProof:
         contradictions: what is wrong in or between the ledgers.
         adopted_count: messages that were delivered under a ledger which the source lost; they are not in `sent`.
         ghosts: ids of those of them that the source lost as well.
+        no_longer_kept: messages that retention has dropped in one of the two stores: nothing is said of them.
     """
 
     name: str
@@ -59,6 +60,7 @@ class LegProof:
     contradictions: tuple[str, ...]
     adopted_count: int = 0
     ghosts: tuple[UUID, ...] = ()
+    no_longer_kept: int = 0
 
     @property
     def defect_count(self) -> int:
@@ -210,7 +212,7 @@ def _compare_adopted(sessions: Sessions, ledgers: Ledgers) -> Adopted:
     doing = f"comparing what hop {hop.name} adopted"
     rows = sessions.ask(hop.destination, doing, read_at_destination(ledgers.destination.log_id, planned)).result()
     hashes, listed = sessions.ask(hop.source, doing, read_at_source(hop.name, rows)).result()
-    return compare_adopted(rows, hashes, listed)
+    return compare_adopted(rows, hashes, listed, source_is_whole=ledgers.source.first_kept_read == 1)
 
 
 def _prove(sessions: Sessions, leg: Leg, digests: _Digests, findings: _Findings, adopted: Adopted = NOTHING_ADOPTED) -> LegProof:
@@ -239,6 +241,7 @@ def _prove(sessions: Sessions, leg: Leg, digests: _Digests, findings: _Findings,
         contradictions=(*leg.contradictions, *_miscounted(leg, digests)),
         adopted_count=adopted.message_count,
         ghosts=tuple(row.message_id for row in adopted.ghosts),
+        no_longer_kept=leg.no_longer_kept,
     )
 
 

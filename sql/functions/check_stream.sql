@@ -1,6 +1,6 @@
 -- Proves a stream's order from its tables and its logs, in one snapshot: how often each rule is broken, with a few places.
 -- No row: every decided position is delivered, a duplicate, set aside, held or waiting, and just one of these; places are 1, 2, 3 ...;
--- and no sender's message, nor any cause of one, comes after what the order puts behind it.
+-- and no sender's message, nor any cause of one, comes after what the order puts behind it. Of what retention has dropped nothing is asked.
 create or replace function relaybox.check_stream(stream_name text)
 returns table (kind text, violation_count bigint, examples text[])
 language sql stable
@@ -11,7 +11,7 @@ as $$
     with here as materialized (
         select * from relaybox.stream s where s.stream = stream_name
     ), logs as materialized (
-        select l.*, i.hop from relaybox.stream_log l join relaybox.hop_in i on i.hop_id = l.hop_id
+        select l.*, i.hop, i.first_kept_position from relaybox.stream_log l join relaybox.hop_in i on i.hop_id = l.hop_id
         where l.stream_id = (select h.stream_id from here h)
     ), placed as materialized (
         select p.* from here h cross join lateral relaybox.stream_places(h.stream_id) p
@@ -35,6 +35,8 @@ as $$
             join relaybox.sender_state s on s.stream_id = i.stream_id and s.origin = i.origin and s.stalled_after is not null
             join arrived a on a.hop_id = i.hop_id and a.sender = s.sender and a.epoch = s.epoch and a.position > s.stalled_after
         ) f
+        left join logs k on k.hop_id = f.hop_id
+        where (f.position < k.first_kept_position) is not true
         group by f.hop_id, f.position
     ), delivered as materialized (
         select p.place, a.* from placed p join arrived a on a.hop_id = p.hop_id and a.position = p.position
@@ -53,22 +55,31 @@ as $$
             where d.subscription_id is null and d.reason in ('clock_invalid', 'clock_too_far', 'clock_names_unknown_sender')
         ) g
         group by g.sender, g.epoch
+    ), forgotten as (
+        -- which indexes these were can't be told any more
+        select exists (
+            select from logs i join relaybox.dead_letter d on d.hop_id = i.hop_id and d.position < i.first_kept_position
+            where d.subscription_id is null and d.reason in ('clock_invalid', 'clock_too_far', 'clock_names_unknown_sender')
+        ) as any_given_up
     ), runs as (
-        select d.first_place, d.last_place, lag(d.last_place, 1, h.first_kept_place - 1) over (order by d.last_place) as before
-        from relaybox.delivery d join here h on h.stream_id = d.stream_id
+        select greatest(d.first_place, h.first_kept_place) as first_place, d.last_place,
+            lag(d.last_place, 1, h.first_kept_place - 1) over (order by d.last_place) as before
+        from relaybox.delivery d join here h on h.stream_id = d.stream_id and d.last_place >= h.first_kept_place
         union all
         select h.last_place + 1, null, coalesce(max(d.last_place), h.first_kept_place - 1)
-        from here h left join relaybox.delivery d on d.stream_id = h.stream_id
+        from here h left join relaybox.delivery d on d.stream_id = h.stream_id and d.last_place >= h.first_kept_place
         group by h.last_place, h.first_kept_place
     ), steps as (
-        select d.place, d.sender, d.epoch, d.index, lag(d.index, 1, 0::bigint) over of_epoch as before,
+        select d.place, d.sender, d.epoch, d.index, 
+            coalesce(lag(d.index) over of_epoch, case when h.first_kept_place = 1 then 0 end) as before,
             max(d.epoch) over (partition by d.sender order by d.place) as highest
-        from delivered d join here h on h.delivery_order in ('fifo', 'causal') or h.delivery_order = 'total' and d.epoch = 0
+        from delivered d
+        join here h on d.place >= h.first_kept_place and (h.delivery_order in ('fifo', 'causal') or h.delivery_order = 'total' and d.epoch = 0)
         window of_epoch as (partition by d.sender, d.epoch order by d.place)
     ), wanted as (
         select d.place, d.hop, d.position, e.sender, e.epoch, e.index
         from here h
-        join delivered d on h.delivery_order = 'causal' and d.clock is not null
+        join delivered d on h.delivery_order = 'causal' and d.clock is not null and d.place >= h.first_kept_place
         cross join lateral relaybox.clock_entries(
             case when relaybox.clock_is_valid(d.clock, d.sender, d.epoch, d.index) then d.clock end
         ) e
@@ -111,7 +122,7 @@ as $$
         left join fenced f on f.sender = s.sender
         where s.index <= s.before or s.highest > s.epoch
             or s.epoch > 0 and s.index > s.before + 1 and (f.epoch > s.epoch) is not true
-            and (g.indexes @> int8range(s.before + 1, s.index)) is not true
+            and (g.indexes @> int8range(s.before + 1, s.index)) is not true and not (select f.any_given_up from forgotten f)
         union all
         select 'before_its_cause', w.place,
             format(
@@ -123,7 +134,10 @@ as $$
         left join given_up g on g.sender = w.sender and g.epoch = w.epoch
         left join fenced f on f.sender = w.sender
         where d.place > w.place
-            or d.place is null and (g.indexes @> w.index) is not true and (f.epoch > w.epoch) is not true
+            or d.place is null and (g.indexes @> w.index) is not true and (f.epoch > w.epoch) is not true and not exists (
+                select from here h join relaybox.sender_state s on s.stream_id = h.stream_id
+                where h.first_kept_place > 1 and s.sender = w.sender and s.epoch = w.epoch and s.watermark >= w.index
+            )
     )
     select b.kind, count(*), (array_agg(b.example order by b.at))[1:5] from broken b group by b.kind
 $$;

@@ -1,5 +1,6 @@
 -- What a consumer reads: messages of a hop's log after a position, in order, published ones only.
--- Runs with its owner's rights: consumers have none on the log itself. Raises RB004 for a hop that does not arrive here.
+-- Runs with its owner's rights: consumers have none on the log itself. 0: from the first one that is kept.
+-- Raises RB004 for a hop that does not arrive here, RB034 for a position that is no longer kept.
 create or replace function relaybox.read_log(hop_name text, after_position bigint default 0, max_count integer default 1000)
 returns table (
     "position" bigint, message_id uuid, topic text, sender text, epoch integer, index bigint,
@@ -15,6 +16,11 @@ begin
     if not found then
         raise exception using errcode = 'RB004', message = format('hop %s does not arrive in this store', hop_name),
             hint = 'Known here: ' || coalesce((select string_agg(i.hop, ', ' order by i.hop) from relaybox.hop_in i), 'none') || '.';
+    end if;
+    if after_position > 0 and after_position + 1 < log_here.first_kept_position then
+        raise exception using errcode = 'RB034',
+            message = format('hop %s: position %s is no longer kept here; the first one is %s', hop_name, after_position + 1, log_here.first_kept_position),
+            hint = format('Read after position 0 for all that is kept, or after %s.', log_here.first_kept_position - 1);
     end if;
     return query
     select

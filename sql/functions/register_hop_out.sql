@@ -1,6 +1,7 @@
 -- Registers a hop that leaves this store, or brings its topics and policy up to date. A new hop starts with the
 -- oldest message that is kept ('1:1:' sees nothing). Changed topics count from the next batch on.
--- Returns registered, changed or unchanged. Raises RB006 when the hop would read another log or go to another store.
+-- Returns registered, changed or unchanged. Raises RB006 when the hop would read another log or go to another store, or would be the
+-- first to read a log whose beginning is gone.
 create or replace function relaybox.register_hop_out(
     hop_name text, destination_ text, upstream text, topics_ text[], policy_ text, processed_by_ text[] default null
 )
@@ -13,6 +14,15 @@ declare
 begin
     select * into known from relaybox.hop_out h where h.hop = hop_name for update;
     if not found then
+        -- a hop keeps the positions of the log that it reads
+        perform from relaybox.hop_in i where i.hop_id = log_id and i.first_kept_position > 1 for key share;
+        if found then
+            raise exception using errcode = 'RB006',
+                message = format('hop %s would read the log of hop %s, which keeps no message below position %s any more', hop_name, upstream, (
+                    select i.first_kept_position from relaybox.hop_in i where i.hop_id = log_id
+                )),
+                hint = 'Give the longer route a new name, and a path from the store where its messages are sent.';
+        end if;
         insert into relaybox.hop_out (hop, destination, reads_log, topics, policy, processed_by, lower, system_identifier, timeline)
         select
             hop_name, destination_, log_id, case when upstream is null then topics_ end, policy_, processed_by_,

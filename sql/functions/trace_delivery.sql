@@ -1,5 +1,5 @@
 -- What a store has decided about a position of a log: delivered at a place, a duplicate of an earlier position, set aside, held,
--- waiting in the log behind its stalled sender, or nothing yet. No row: the hop's stream is not registered here.
+-- waiting in the log behind its stalled sender, dropped by retention, or nothing yet. No row: the hop's stream is not registered here.
 -- waits_for: of a held message, [{sender, epoch, first_index, last_index}] that must be delivered before it.
 create or replace function relaybox.trace_delivery(hop_name text, position_ bigint)
 returns table (
@@ -15,6 +15,7 @@ as $$
             when h.position is not null then 'held'
             when b.position is not null then 'duplicate'
             when w.stalled_reason is not null then 'stalled'
+            when position_ < n.first_kept_position then 'no longer kept'
             when position_ <= i.decided_position then 'lost'
             else 'undecided'
         end,

@@ -14,6 +14,7 @@ declare
     message record;
     planned relaybox.batch;
     piece jsonb;
+    begins_at bigint := (select s.first_kept_seq from relaybox.store s);
 begin
     select * into head from relaybox.hop_out h where h.hop = hop_name;
     select o.xid, o.topic into message from relaybox.outbox o where head.reads_log is null and o.seq = reads;
@@ -49,6 +50,11 @@ begin
     slice := (piece ->> 0)::integer;
     "position" := case
         when head.reads_log is not null then reads - (piece ->> 1)::bigint + (piece ->> 3)::bigint
+        -- retention has dropped the slice's beginning: counted from its end
+        when (piece ->> 1)::bigint < begins_at then (
+            select (piece ->> 3)::bigint + (piece ->> 4)::bigint - 1 - count(*)
+            from relaybox.read_outbox_slice(planned.lower, planned.upper, planned.topics, reads + 1, (piece ->> 2)::bigint, 0) r
+        )
         else (
             select max(r.position)
             from relaybox.read_outbox_slice(

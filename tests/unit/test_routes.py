@@ -8,10 +8,12 @@ import pytest
 import yaml
 
 from relaybox.errors import ConfigurationError
-from relaybox.routes import Limits, Retries, Routes, Store, load_routes
+from relaybox.routes import Limits, Retention, Retries, Routes, Store, load_routes
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "relaybox.yaml"
-KNOWN = "Known: integrity, limits, message_id_window, order, owner, path, policy, processed_by, retries, runner, stream, topics"
+KNOWN = (
+    "Known: integrity, limits, message_id_window, order, owner, path, policy, processed_by, retention, retries, runner, stream, topics"
+)
 SMALLEST = """\
 stores:
   airline: {}
@@ -146,7 +148,7 @@ def test_empty_route_is_told_what_it_needs(tmp_path: Path) -> None:
         "9: routes.next.topics: missing; expected a list of one or more topics",
         (
             "10: routes.last: got 5; expected a section with the keys topics, path, policy, processed_by, integrity, runner, owner, order, "
-            "stream, message_id_window, limits, retries"
+            "stream, message_id_window, limits, retries, retention"
         ),
     ]
 
@@ -206,15 +208,34 @@ def test_file_is_found_by_environment_then_by_directory(tmp_path: Path, monkeypa
     assert load_routes().path == EXAMPLE
 
 
+def test_a_route_keeps_as_its_stores_do_unless_it_says_otherwise(tmp_path: Path) -> None:
+    """The outbox by its own store, each log by the store where it is; key by key."""
+    routes = load(
+        tmp_path,
+        """\
+        stores: {a: {}, b: {retention: {replay_window_seconds: 60, stopped_consumer: keep}}}
+        routes:
+          r: {topics: [x], path: [a, b]}
+          s: {topics: [y], path: [a, b], retention: {replay_window_seconds: 0}}
+        """,
+    )
+    first, second = routes.hop("r/1"), routes.hop("s/1")
+    assert (first.outbox_retention, first.log_retention) == (Retention(None, "alarm"), Retention(60, "keep"))
+    assert (second.outbox_retention, second.log_retention) == (Retention(0, "alarm"), Retention(0, "keep"))
+
+
 def test_example_shows_every_key_and_every_default(tmp_path: Path) -> None:
     """docs/examples/relaybox.yaml is complete, and what it calls a default is one."""
     document = yaml.safe_load(EXAMPLE.read_text())
     example, smallest = load_routes(EXAMPLE), load(tmp_path, SMALLEST)
     assert example.route("flights") == smallest.route("flights")
-    assert document["stores"]["airline"].keys() == {"service", "connection", "pool", "bind_senders"}
+    assert document["stores"]["airline"].keys() == {"service", "connection", "pool", "bind_senders", "retention"}
     assert document["routes"]["flights"].keys() == {
         "topics", "path", "policy", "processed_by", "integrity", "runner", "owner", "order", "stream", "message_id_window", "limits", "retries",
+        "retention",
     }  # fmt: skip
+    assert document["stores"]["airline"]["retention"].keys() == Retention.__dataclass_fields__.keys()
+    assert document["routes"]["flights"]["retention"].keys() == Retention.__dataclass_fields__.keys()
     assert document["routes"]["flights"]["limits"].keys() == Limits.__dataclass_fields__.keys()
     assert document["routes"]["flights"]["retries"].keys() == Retries.__dataclass_fields__.keys()
 
@@ -241,7 +262,7 @@ routes:
 """,
     ) == [
         '3: stores.Hub: got "Hub"; expected a name of 1 to 30 of a-z 0-9 _ -, the first a letter',
-        "4: stores.mirror.pasword: unknown key. Known: bind_senders, connection, pool, service",
+        "4: stores.mirror.pasword: unknown key. Known: bind_senders, connection, pool, retention, service",
         '4: stores.mirror.service: got "airline", the service of store airline too; expected one service per database',
         "5: route: unknown key. Did you mean routes? Known: routes, stores",
         '8: routes.flights.topics[1]: got "flights", which is at [0] too; expected each topic once',
@@ -324,6 +345,19 @@ routes:
         ("limits: {holdback_rows: 1000001}", "limits.holdback_rows: got 1000001; expected a whole number from 1 to 1000000"),
         ("limits: {fragments: 99}", "limits.fragments: got 99; expected a whole number from 100 to 100000000"),
         ("limits: {fragments: 100000001}", "limits.fragments: got 100000001; expected a whole number from 100 to 100000000"),
+        ("retention: 7d", 'retention: got "7d"; expected a section with the keys replay_window_seconds, stopped_consumer'),
+        (
+            "retention: {replay_window_seconds: -1}",
+            "retention.replay_window_seconds: got -1; expected a whole number from 0 to 315360000",
+        ),
+        (
+            "retention: {stopped_consumer: detach}",
+            'retention.stopped_consumer: got "detach"; expected a policy; detach is not yet available. Known: keep, alarm',
+        ),
+        (
+            "retention: {stopped_consumer: alrm}",
+            'retention.stopped_consumer: got "alrm"; expected keep or alarm. Did you mean alarm? Known: alarm, keep',
+        ),
         ("lane: x", f"lane: unknown key. {KNOWN}"),
         ("<<: {}", f'"<<": unknown key. {KNOWN}'),
     ],

@@ -237,6 +237,32 @@ def confirm(
 
 
 @app.command()
+def retention(
+    context: typer.Context,
+    stores: Annotated[
+        list[str] | None, typer.Argument(metavar="[STORE]...", help="Only these stores.", show_default=False)
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what is kept, for whom, and what would go.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Drop what nobody needs any more: whole segments of outboxes and logs, never rows.
+
+    A segment goes when every hop has settled it, every subscription acknowledged it, nothing in it is held or an open dead
+    letter, and it is older than the replay window of relaybox.yaml; without a window everything is kept. The newest one stays.
+    Can be interrupted, repeated, and run twice at once; what sessions hold is left for the next run.
+
+    \b
+    Examples:
+      relaybox retention --dry-run
+      relaybox retention hub analytics
+      relaybox retention --json
+    """
+    from relaybox.cli.keeping import run_retention
+
+    run_retention(context.obj, stores or [], dry_run=dry_run, as_json=as_json)
+
+
+@app.command()
 def reanchor(
     context: typer.Context,
     hop: Annotated[str, typer.Argument(metavar="HOP", help="The hop that stopped, as in flights/1.")],

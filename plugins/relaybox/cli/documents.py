@@ -182,6 +182,7 @@ def _stream_proof(stream: StreamProof) -> Document:
         "store": stream.store,
         "stream": stream.stream,
         "order": stream.order,
+        "first_kept_place": stream.first_kept_place,
         "last_place": stream.last_place,
         "waiting_count": stream.waiting_count,
         "violations": {kind: found[kind].count if kind in found else 0 for kind in VIOLATIONS},
@@ -204,6 +205,7 @@ def _leg(leg: LegProof) -> Document:
         "contradictions": list(leg.contradictions),
         "adopted_count": leg.adopted_count,
         "ghosts": [str(message_id) for message_id in leg.ghosts],
+        "no_longer_kept": leg.no_longer_kept,
     }
 
 

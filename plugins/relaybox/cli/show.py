@@ -175,6 +175,8 @@ def show_proof(proof: RouteProof) -> None:
         if leg.adopted_count:
             adopted = f"{leg.adopted_count:,} more compared one by one, delivered before {leg.source} lost history"
             console.print(f"  {adopted}; {len(leg.ghosts):,} of them only {leg.destination} has (ghosts; --json names them)")
+        if leg.no_longer_kept:
+            console.print(f"  {leg.no_longer_kept:,} more are no longer kept in one of the two: nothing is said of them")
     in_order = proof.sender_count - len(proof.disordered_senders)
     console.print(f"order: {in_order:,} of {proof.sender_count:,} senders in order at {proof.end_to_end.destination}")
     show_stream_proofs(console, proof)

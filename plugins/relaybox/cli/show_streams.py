@@ -48,9 +48,10 @@ def show_stream_proofs(out: Console, proof: RouteProof) -> None:
     """A line per store, then every kind of violation with the rule that it breaks."""
     for stream in proof.streams:
         count = f"{stream.violation_count:,} violations"
+        begins = f" from {stream.first_kept_place:,} on" if stream.first_kept_place > 1 else ""
         waits = f", {stream.waiting_count:,} messages wait" if stream.waiting_count else ""
         out.print(
-            f"stream {stream.stream} at {stream.store}: order {stream.order}, {stream.last_place:,} places, "
+            f"stream {stream.stream} at {stream.store}: order {stream.order}, {stream.last_place:,} places{begins}, "
             f"{f'[red]{count}[/]' if stream.violation_count else count}{waits}"
         )
         for kind, violation in stream.violations.items():
@@ -70,6 +71,7 @@ def delivered_text(delivered: Delivered) -> str:
         Fate.HELD: f"held: waits for {wanted or 'an earlier message that waits itself'}",
         Fate.STALLED: f"waits in the log: its sender has stalled, {delivered.reason}",
         Fate.UNDECIDED: "not decided yet: the next transfer does",
+        Fate.DROPPED: "decided on, and no longer kept",
         Fate.LOST: "[red]neither delivered nor refused[/]. Run: relaybox verify",
     }[delivered.fate]
 

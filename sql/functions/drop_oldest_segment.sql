@@ -1,0 +1,85 @@
+-- Drops the oldest segment of the outbox (log_id null) or of a log if nobody needs a row of it (G8), and raises what is kept from.
+-- outcome: dropped; kept (holder says by whom); busy: a session reads or writes there (holder), nothing was done, come again; none.
+-- Called outside a transaction block: nobody waits for a client that falls silent here. Nobody waits longer than the lock timeout.
+-- Locks in this order: hops and stream of the table, so that no hop, subscription or replay begins meanwhile; then the table itself.
+create or replace function relaybox.drop_oldest_segment(
+    log_id integer, recorded_by text,
+    out outcome text, out segment text, out holder text, out bytes bigint
+)
+language plpgsql volatile
+set enable_seqscan = off
+set lock_timeout = '200ms' -- producers and consumers wait as long behind the lock that is waited for
+as $$
+declare
+    oldest record;
+    held record;
+    checked pg_snapshot;
+    late bigint;
+    place_ bigint;
+begin
+    perform relaybox.require_writable_primary();
+    -- what it rests on is durable already; a silent standby must not keep the lock on the table
+    perform set_config('synchronous_commit', 'local', true);
+    begin
+        perform pg_advisory_xact_lock(case when log_id is null then 'relaybox.outbox' else 'relaybox.log' end::regclass::oid::bigint);
+        perform from relaybox.hop_in i where i.hop_id = log_id for update;
+        perform from relaybox.hop_out h where h.reads_log is not distinct from log_id order by h.hop for update;
+        perform from relaybox.stream s where s.stream_id = (select l.stream_id from relaybox.stream_log l where l.hop_id = log_id) for update;
+        select s.* into oldest from relaybox.segments() s where s.hop_id is not distinct from log_id order by s.first limit 1;
+        if not found then
+            outcome := 'none';
+            return;
+        end if;
+        segment := oldest.segment::text;
+        bytes := pg_total_relation_size(oldest.segment);
+        checked := pg_current_snapshot();
+        select h.* into held from relaybox.holders(log_id) h order by h.needs_from, h.kind limit 1;
+        if held.needs_from <= oldest.last then
+            outcome := 'kept';
+            holder := format('%s %s', held.kind, held.holder);
+            return;
+        end if;
+        late := case when log_id is null then relaybox.unrouted_seq(oldest.last) end;
+        if late is not null then
+            outcome := 'kept';
+            holder := format('unrouted topic %s', (select o.topic from relaybox.outbox o where o.seq = late));
+            return;
+        end if;
+        execute format('lock table %s in access exclusive mode', oldest.parent);
+        if log_id is null then
+            -- nobody writes now; whoever has committed since the look above is in nobody's batch yet
+            execute format(
+                'select min(o.seq) from %s o where o.xid >= pg_snapshot_xmax($1) or o.xid = any(array(select pg_snapshot_xip($1)))', oldest.segment
+            ) into late using checked;
+            if late is not null then
+                outcome := 'kept';
+                holder := 'a sender that committed just now';
+                return;
+            end if;
+            update relaybox.store set first_kept_seq = oldest.last + 1;
+        else
+            select relaybox.last_place_through(l.stream_id, log_id, oldest.last) into place_ from relaybox.stream_log l where l.hop_id = log_id;
+            update relaybox.stream s set first_kept_place = greatest(s.first_kept_place, place_ + 1)
+            where s.stream_id = (select l.stream_id from relaybox.stream_log l where l.hop_id = log_id);
+            update relaybox.hop_in set first_kept_position = oldest.last + 1 where hop_id = log_id;
+        end if;
+        execute format('drop table %s', oldest.segment);
+        insert into relaybox.dropped_segment (segment, hop, first, last, bytes, dropped_by)
+        values (
+            segment, (select i.hop from relaybox.hop_in i where i.hop_id = log_id), oldest.first, oldest.last, drop_oldest_segment.bytes, recorded_by
+        );
+        outcome := 'dropped';
+    exception when lock_not_available then
+        outcome := 'busy';
+        holder := (
+            select string_agg(distinct format('%s (pid %s, %s since %s)',
+                coalesce(nullif(a.application_name, ''), a.usename, 'a prepared transaction'), coalesce(l.pid::text, 'none'),
+                coalesce(a.state, 'prepared'), coalesce(to_char(a.xact_start at time zone 'UTC', 'HH24:MI:SS'), 'unknown')), ', ')
+            from pg_locks l
+            left join pg_stat_activity a on a.pid = l.pid
+            where l.relation = oldest.parent and l.granted and l.pid is distinct from pg_backend_pid()
+                and l.database = (select d.oid from pg_database d where d.datname = current_database())
+        );
+    end;
+end
+$$;

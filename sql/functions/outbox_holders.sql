@@ -1,0 +1,60 @@
+-- Who still needs what of the outbox: the first seq that each holder needs. kind: hop (not settled yet), window (the hop's replay
+-- window; 0 where none is set: everything is kept), newest (the segment that is written to stays).
+create or replace function relaybox.outbox_holders()
+returns table (kind text, holder text, needs_from bigint, since timestamptz, policy text)
+language sql stable
+set enable_seqscan = off
+as $$
+    with leaving as (
+        select h.*, coalesce(c.settled_position, 0) as settled_position
+        from relaybox.hop_out h
+        left join lateral (
+            select s.through_position as settled_position from relaybox.confirmation s
+            where s.hop = h.hop and s.state = 'settled' order by s.through_position desc limit 1
+        ) c on true
+        where h.reads_log is null
+    ), needed as (
+        select h.hop, (piece ->> 1)::bigint as seq, b.planned_at as since
+        from leaving h
+        join relaybox.batch b on b.hop = h.hop and b.last_position > h.settled_position
+        cross join jsonb_array_elements(b.slices) piece
+        union all
+        -- its plan was lost: nobody knows which rows it had
+        select h.hop, 0, b.planned_at from leaving h join relaybox.batch b on b.hop = h.hop and b.adopted and b.last_position > h.settled_position
+        union all
+        select h.hop, w.first_read, null
+        from leaving h
+        left join relaybox.batch newest on newest.hop = h.hop and newest.batch = h.batch
+        cross join lateral (
+            select b.first_seq as first_read from relaybox.outbox_buckets(h.lower, pg_current_snapshot(), h.topics, 4611686018427387904, h.anchor_seq) b
+            union all
+            select b.first_seq from relaybox.undelivered_buckets(h.undelivered, h.topics, 4611686018427387904) b
+            union all
+            select b.first_seq
+            from relaybox.outbox_buckets_after(
+                newest.lower, newest.upper, newest.topics, 4611686018427387904, newest.reads_through, newest.pair_last_seq, 4611686018427387904
+            ) b
+            where not newest.pair_exhausted and newest.generation = h.generation
+        ) w
+    )
+    select 'hop', h.hop, f.seq, coalesce(f.since, o.sent_at), h.stopped_consumer
+    from leaving h
+    join lateral (
+        select n.seq, n.since from needed n where n.hop = h.hop and n.seq is not null order by n.seq, n.since limit 1
+    ) f on true
+    left join relaybox.outbox o on o.seq = f.seq
+    union all
+    select 'window', h.hop,
+        case
+            when h.replay_window_seconds is null then 0
+            else (
+                select min((piece ->> 1)::bigint) from relaybox.batch b cross join jsonb_array_elements(b.slices) piece
+                where b.hop = h.hop and b.planned_at > now() - make_interval(secs => h.replay_window_seconds)
+            )
+        end, null, null
+    from leaving h
+    union all
+    select 'window', 'no hop reads the outbox', 0, null, null where not exists (select from leaving)
+    union all
+    select 'newest', 'outbox', q.last_value, null, null from relaybox.outbox_seq q
+$$;

@@ -1,0 +1,304 @@
+"""G8: nothing is dropped that a hop, a subscription, a dead letter or the replay window still needs; and all the rest is."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from uuid import UUID
+
+import psycopg2
+import pytest
+
+from relaybox.errors import HopChanged, UnknownMessage
+from relaybox.failpoints import RETENTION_FAILPOINTS
+from relaybox.retention import TableRetained, read_retention, retain_store
+from relaybox.tracing import Place, trace_message
+from relaybox.verification import verify_route
+from tests.cli import invoke
+from tests.world import STORES, World, insert, routes_file
+
+SEGMENT_ROWS = 10
+
+
+@pytest.fixture
+def small(databases: Mapping[str, Mapping[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Three stores with segments of ten rows, and a route that keeps nothing longer than it is needed."""
+    path = routes_file(tmp_path, route={"retention": {"replay_window_seconds": 0}})
+    monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
+    world = World(path)
+    world.initialise(segment_rows=SEGMENT_ROWS)
+    return world
+
+
+def move(world: World, count: int = 45, prefix: str = "m") -> None:
+    """Sends, transfers over both hops, settles."""
+    world.send_many(count, prefix=prefix)
+    world.transfer_all()
+    world.settle_all()
+
+
+def retain(world: World, store: str, patience_seconds: float = 20.0) -> dict[str | None, TableRetained]:
+    done = retain_store(world.routes.store(store), recorded_by="test", patience_seconds=patience_seconds)
+    return {table.hop: table for table in done.tables}
+
+
+def kept(world: World, store: str, hop: str | None = None) -> list[int]:
+    """First seqs or positions of the segments that are still there."""
+    tables = {table.hop: table for table in read_retention(world.routes.store(store)).tables}
+    return [segment.first for segment in tables[hop].segments]
+
+
+def rows(world: World, store: str, hop: str | None = None) -> list[int]:
+    query = (
+        "select seq from relaybox.outbox order by seq"
+        if hop is None
+        else f"select position from relaybox.inbox where hop = '{hop}' order by 1"
+    )
+    return [row[0] for row in world.query(store, query)]
+
+
+def test_g8_what_everybody_is_done_with_goes_and_the_newest_segment_stays(small: World) -> None:
+    """Whole segments, in the outbox and in each log (A3.24); the last message can always be read again (A3.25)."""
+    move(small, 45)
+    assert [
+        retain(small, store)[hop].dropped_count
+        for store, hop in (("airline", None), ("hub", "flights/1"), ("analytics", "flights/2"))
+    ] == [4, 4, 4]
+    assert (
+        rows(small, "airline")
+        == rows(small, "hub", "flights/1")
+        == rows(small, "analytics", "flights/2")
+        == [40, 41, 42, 43, 44, 45]
+    )
+    assert small.query("hub", "select hop, first, last, dropped_by from relaybox.dropped_segment order by first limit 1") == [
+        ("flights/1", 0, 9, "test")
+    ]
+    again = retain(small, "hub")["flights/1"]
+    assert (again.dropped_count, again.outcome, again.holder) == (0, "kept", "newest flights/1")
+    small.send_many(4)
+    small.transfer_all()
+    small.settle_all()
+    assert rows(small, "hub", "flights/1") == list(range(40, 50))
+    assert retain(small, "hub")["flights/1"].dropped_count == 0, "position 49 is the last one of the newest segment"
+
+
+def test_g8_everything_is_kept_until_a_window_is_set(small: World) -> None:
+    """A default that loses nothing: explicit is safe."""
+    small.change_route()
+    move(small)
+    for store in STORES:
+        for table in retain(small, store).values():
+            assert table.dropped_count == 0
+    assert "no replay window is set, everything is kept" in invoke("retention", "--dry-run").stdout
+
+
+def test_g8_a_message_stays_for_the_replay_window(small: World) -> None:
+    """By the store's clock, from its delivery on."""
+    small.change_route(retention={"replay_window_seconds": 3600})
+    move(small, 25)
+    for table, column in (("decision", "decided_at"), ("arrival", "published_at"), ("batch", "planned_at")):
+        small.query("hub", f"update relaybox.{table} set {column} = {column} - interval '2 hours'")
+    small.query("airline", "update relaybox.batch set planned_at = planned_at - interval '2 hours'")
+    move(small, 20)
+    assert kept(small, "hub", "flights/1")[0] == kept(small, "airline")[0] == 0
+    assert retain(small, "hub")["flights/1"].holder == "window flights/1"
+    assert retain(small, "airline")[None].holder == "window flights/1"
+    assert (rows(small, "hub", "flights/1")[0], rows(small, "airline")[0]) == (20, 20)
+
+
+def test_g8_a_hop_that_has_not_settled_keeps_what_it_reads(small: World) -> None:
+    """Received is not settled; sent is not received; a log is kept for the hop behind it."""
+    small.send_many(15)
+    small.transfer_all()
+    assert retain(small, "airline")[None].holder == "hop flights/1"
+    assert retain(small, "hub")["flights/1"].holder == "hop flights/2"
+    small.settle_all()
+    small.send_many(30)
+    assert retain(small, "airline")[None].dropped_count == 1
+    assert rows(small, "airline")[0] == 10
+    small.transfer()
+    assert retain(small, "hub")["flights/1"].dropped_count == 1
+    assert rows(small, "hub", "flights/1")[0] == 10
+
+
+def test_g8_a_message_committed_late_in_an_old_segment_is_kept_until_it_arrived(small: World) -> None:
+    """Its transaction took a low seq, stayed open while later ones went all the way, and committed between look and drop."""
+    with small.session() as late:
+        insert(late, "late")
+        move(small, 45)
+        assert retain(small, "airline", patience_seconds=0.0)[None].outcome == "busy"
+        late.commit()
+    assert retain(small, "airline")[None].holder == "hop flights/1"
+    small.transfer_all()
+    small.settle_all()
+    assert retain(small, "airline")[None].dropped_count == 4
+    assert "late" in small.payloads("flights/2")
+
+
+def test_g8_nobody_waits_longer_than_the_lock_timeout(small: World) -> None:
+    """A producer and a consumer with open transactions: retention gives up, names them, and comes again; others pass meanwhile."""
+    move(small)
+    small.query("hub", "select relaybox.subscribe('live', 'flights', 'latest')")
+    move(small, 3)
+    with small.session() as producer, small.session("hub") as consumer, consumer.cursor() as cursor:
+        insert(producer, "open")
+        cursor.execute("select place from relaybox.fetch('live')")
+        assert cursor.fetchall() == [(46,), (47,), (48,)]
+        for store, hop, session in (("airline", None, producer), ("hub", "flights/1", consumer)):
+            busy = retain(small, store, patience_seconds=0.0)[hop]
+            assert (busy.outcome, busy.dropped_count) == ("busy", 0)
+            assert f"(pid {session.info.backend_pid}, idle in transaction since" in str(busy.holder)
+        trying = threading.Thread(target=retain, args=(small, "airline", 3.0))
+        trying.start()
+        passed = 0
+        with small.session(autocommit=True) as other, other.cursor() as others:
+            others.execute("set lock_timeout = '5s'")
+            while trying.is_alive():
+                others.execute("insert into relaybox.outbox (topic, sender, payload) values ('flights', 'UA', 'passes')")
+                passed += 1
+        assert passed > 10
+        producer.rollback()
+        consumer.commit()
+    small.transfer_all()
+    small.settle_all()
+    assert retain(small, "airline")[None].dropped_count >= 4
+    assert retain(small, "hub")["flights/1"].dropped_count == 4
+
+
+@pytest.mark.parametrize("failpoint", RETENTION_FAILPOINTS)
+def test_g8_retention_killed_anywhere_is_gone_on_with(small: World, tmp_path: Path, failpoint: str) -> None:
+    """A drop is one statement: it is there or not, whatever becomes of who asked for it."""
+    move(small)
+    env = {
+        **os.environ,
+        "RELAYBOX_FAILPOINTS": f"{failpoint}:2=kill",
+        "RELAYBOX_FAILPOINTS_DIRECTORY": str(tmp_path),
+        "RELAYBOX_ENVIRONMENT": "test",
+    }
+    command = [sys.executable, "-c", "from relaybox.cli import main; main()", "retention", "hub"]
+    killed = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert killed.returncode == -9
+    first = small.value("hub", "select first_kept_position from relaybox.hop_in")
+    assert first == max(1, kept(small, "hub", "flights/1")[0])
+    assert (first, small.value("hub", "select first_kept_place from relaybox.stream")) in {(1, 1), (10, 10), (20, 20)}
+    assert retain(small, "hub")["flights/1"].dropped_count == 4 - first // 10
+    assert verify_route(small.route).verdict == "delivered"
+
+
+def test_g8_two_retentions_at_once_drop_each_segment_once(small: World) -> None:
+    move(small, 95)
+    done: list[TableRetained] = []
+    runs = [threading.Thread(target=lambda: done.append(retain(small, "hub")["flights/1"])) for _ in range(2)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert sum(one.dropped_count for one in done) == 9
+    assert rows(small, "hub", "flights/1") == [90, 91, 92, 93, 94, 95]
+
+
+def test_g8_messages_flow_while_retention_runs(small: World) -> None:
+    """A producer, both hops, a consumer and retention in every store, all at once: each message arrives and is read once."""
+    small.query("analytics", "select relaybox.subscribe('billing', 'flights')")
+    stop = threading.Event()
+    runs: list[int] = []
+
+    def keep_dropping() -> None:
+        while not stop.is_set():
+            for store in STORES:
+                retain(small, store, patience_seconds=0.0)
+            runs.append(1)
+
+    dropping = threading.Thread(target=keep_dropping)
+    dropping.start()
+    read: list[str] = []
+    try:
+        for n in range(8):
+            move(small, 20, prefix=f"r{n}-")
+            with small.session("analytics") as consumer, consumer.cursor() as cursor:
+                cursor.execute("select place, payload from relaybox.fetch('billing', 100, worker => 'w') order by place")
+                got = cursor.fetchall()
+                cursor.execute("select relaybox.ack('billing', %s, worker => 'w')", (got[-1][0],))
+                consumer.commit()
+            read += [payload for _, payload in got]
+    finally:
+        stop.set()
+        dropping.join()
+    assert len(runs) > 1, "it ran to its end, each time"
+    assert sorted(read) == sorted(f"r{n}-{m}" for n in range(8) for m in range(1, 21))
+    for store in STORES:
+        retain(small, store)
+    assert [rows(small, store, hop) for store, hop in (("airline", None), ("analytics", "flights/2"))] == [[160], [160]]
+    assert verify_route(small.route).verdict == "delivered"
+
+
+def test_g8_a_topic_that_no_hop_reads_is_never_dropped(small: World) -> None:
+    """Nobody will move it; but a route may still come for it. A topic that a route had, and lost, goes with the rest."""
+    small.send("stray", topic="other")
+    move(small)
+    (table,) = (one for one in read_retention(small.routes.store("airline")).tables if one.hop is None)
+    assert (table.droppable, table.holders[0].kind, table.holders[0].name) == ((), "unrouted", "topic other")
+    assert retain(small, "airline")[None].holder == "unrouted topic other"
+    small.change_route(topics=["other"], retention={"replay_window_seconds": 0})
+    move(small, 10, prefix="nobody reads ")
+    small.query(
+        "airline", "insert into relaybox.outbox (topic, sender, payload) select 'other', 'UA', 'o' from generate_series(1, 20)"
+    )
+    small.transfer_all()
+    small.settle_all()
+    last = retain(small, "airline")[None]
+    assert (last.dropped_count, last.holder) == (4, "unrouted topic flights")
+
+
+def test_what_is_not_kept_is_said_by_whoever_is_asked_for_it(small: World) -> None:
+    """Reading, verify, where, a new hop: each says where history begins, and none takes a dropped message for a lost one."""
+    small.query("hub", "select relaybox.subscribe('audit', 'flights')")
+    move(small)
+    first_id, kept_id = (
+        UUID(small.value("airline", "select message_id::text from relaybox.outbox where payload = %s", p)) for p in ("m1", "m42")
+    )
+    small.query("hub", "select relaybox.unsubscribe('audit')")
+    retain(small, "hub")
+    (trace,) = trace_message([small.route], first_id)
+    assert [hop.place for hop in trace.hops] == [Place.DROPPED, Place.SETTLED]
+    assert [row[0] for row in small.query("hub", "select place from relaybox.read_stream('flights')")] == [40, 41, 42, 43, 44, 45]
+    assert small.query("hub", "select place from relaybox.read_stream('flights', 40, 1)") == [(41,)]
+    for query in (
+        "select relaybox.read_stream('flights', 5)",
+        "select relaybox.read_log('flights/1', 5)",
+        "select relaybox.subscribe('late', 'flights', '5')",
+    ):
+        with pytest.raises(psycopg2.Error, match=r"no longer kept.*; the first one is 40") as refused:
+            small.query("hub", query)
+        assert refused.value.pgcode == "RB034"
+    proof = verify_route(small.route)
+    assert (proof.verdict, proof.streams[0].first_kept_place, proof.streams[1].first_kept_place) == ("delivered", 40, 1)
+    assert [(leg.no_longer_kept, leg.sent, leg.received) for leg in (*proof.hops, proof.end_to_end)] == [
+        (45, 0, 0),
+        (45, 0, 0),
+        (0, 45, 45),
+    ]
+    move(small, 4)
+    shown = invoke("verify", "flights").stdout
+    assert "45 more are no longer kept in one of the two: nothing is said of them" in shown
+    assert "49 places from 40 on, 0 violations" in shown
+    retain(small, "airline")
+    assert [hop.position for hop in trace_message([small.route], kept_id)[0].hops] == [42, 42]
+    with pytest.raises(UnknownMessage, match="airline keeps messages from seq 40 on, older ones were dropped"):
+        trace_message([small.route], first_id)
+
+
+def test_a_longer_path_is_refused_where_the_log_has_lost_its_beginning(small: World) -> None:
+    """A hop keeps the positions of the log that it reads; the file is refused before anything is registered."""
+    small.change_route(path=["airline", "hub"], retention={"replay_window_seconds": 0})
+    small.query("hub", "delete from relaybox.hop_out where hop = 'flights/2'")
+    move(small)
+    retain(small, "hub")
+    with pytest.raises(
+        HopChanged, match=r"flights/2 would read the log of hop flights/1, which keeps no message below position 40"
+    ):
+        small.change_route()
