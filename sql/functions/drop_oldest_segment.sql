@@ -11,6 +11,7 @@ set enable_seqscan = off
 set lock_timeout = '200ms' -- producers and consumers wait as long behind the lock that is waited for
 as $$
 declare
+    parent regclass := to_regclass(case when log_id is null then 'relaybox.outbox' else format('relaybox.log_%s', log_id) end);
     oldest record;
     held record;
     checked pg_snapshot;
@@ -45,7 +46,7 @@ begin
             holder := format('unrouted topic %s', (select o.topic from relaybox.outbox o where o.seq = late));
             return;
         end if;
-        execute format('lock table %s in access exclusive mode', oldest.parent);
+        execute format('lock table %s in access exclusive mode', parent);
         if log_id is null then
             -- nobody writes now; whoever has committed since the look above is in nobody's batch yet
             execute format(
@@ -77,7 +78,7 @@ begin
                 coalesce(a.state, 'prepared'), coalesce(to_char(a.xact_start at time zone 'UTC', 'HH24:MI:SS'), 'unknown')), ', ')
             from pg_locks l
             left join pg_stat_activity a on a.pid = l.pid
-            where l.relation = oldest.parent and l.granted and l.pid is distinct from pg_backend_pid()
+            where l.relation = parent and l.granted and l.pid is distinct from pg_backend_pid()
                 and l.database = (select d.oid from pg_database d where d.datname = current_database())
         );
     end;

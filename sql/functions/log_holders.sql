@@ -1,12 +1,13 @@
 -- Who still needs what of a log: the first position that each holder needs.
 -- kind: hop (a further one has not settled it), subscription (not acknowledged), dead letter (open), held, stalled, undecided (by the
--- log's stream), window (replay; 0 where none is set: everything is kept), deduplication (message_id_window), newest (its segment stays).
+-- log's stream), window (replay; 0 where none is set: everything is kept), deduplication (message_id_window), newest (the
+-- segments of the last position and of the last place stay).
 create or replace function relaybox.log_holders(log_id integer)
 returns table (kind text, holder text, needs_from bigint, since timestamptz, policy text)
 language sql stable
 as $$
     with here as (
-        select i.*, s.stream_id, s.stream, s.first_kept_place, s.message_id_window, l.origin, l.decided_position, l.decided_batch
+        select i.*, s.stream_id, s.stream, s.last_place, s.message_id_window, l.origin, l.decided_position, l.decided_batch
         from relaybox.hop_in i
         left join relaybox.stream_log l on l.hop_id = i.hop_id
         left join relaybox.stream s on s.stream_id = l.stream_id
@@ -37,7 +38,8 @@ as $$
         where (c.done_place >= n.through_place) is not true
         group by n.subscription_id, n.subscription, h.stream_id
     )
-    select 'newest', h.hop, h.published_position, null::timestamptz, null::text from here h
+    select 'newest', h.hop, least(h.published_position, relaybox.first_position_after(h.stream_id, log_id, h.last_place - 1)), null::timestamptz, null::text
+    from here h
     union all
     select 'undecided', h.hop, coalesce(h.decided_position, 0) + 1,
         (select a.published_at from relaybox.arrival a where a.hop_id = h.hop_id and a.batch > coalesce(h.decided_batch, 0) order by a.batch limit 1),

@@ -1,9 +1,9 @@
 -- The segments of the outbox (hop_id is null) and of every log, oldest first: [first, last] of seqs or positions.
 create or replace function relaybox.segments()
-returns table (hop_id integer, parent regclass, segment regclass, first bigint, last bigint)
+returns table (hop_id integer, segment regclass, first bigint, last bigint)
 language sql stable
 as $$
-    select p.hop_id, p.parent, c.oid::regclass, bounds.ends[1]::bigint, bounds.ends[2]::bigint - 1
+    select p.hop_id, c.oid::regclass, bounds.ends[1]::bigint, bounds.ends[2]::bigint - 1
     from (
         select null::integer as hop_id, 'relaybox.outbox'::regclass as parent
         union all

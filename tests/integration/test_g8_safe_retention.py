@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
 from pathlib import Path
 from uuid import UUID
 
@@ -19,18 +18,24 @@ from relaybox.retention import TableRetained, read_retention, retain_store
 from relaybox.tracing import Place, trace_message
 from relaybox.verification import verify_route
 from tests.cli import invoke
-from tests.world import STORES, World, insert, routes_file
+from tests.world import STORES, World, insert
 
-SEGMENT_ROWS = 10
+SMALLER = """
+do $$ declare s record; begin
+    for s in select segment from relaybox.segments() loop execute format('drop table %s', s.segment); end loop;
+end $$;
+update relaybox.store set segment_rows = 10;
+select relaybox.ensure_outbox_segments(), (select array_agg(relaybox.ensure_log_segments(i.hop_id, 0)) from relaybox.hop_in i);
+"""
 
 
 @pytest.fixture
-def small(databases: Mapping[str, Mapping[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Three stores with segments of ten rows, and a route that keeps nothing longer than it is needed."""
-    path = routes_file(tmp_path, route={"retention": {"replay_window_seconds": 0}})
-    monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
-    world = World(path)
-    world.initialise(segment_rows=SEGMENT_ROWS)
+def small(world: World) -> World:
+    """Segments of ten rows, and a route that keeps nothing longer than it is needed."""
+    for store in STORES:
+        with world.session(store, autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute(SMALLER)
+    world.change_route(retention={"replay_window_seconds": 0})
     return world
 
 
@@ -39,6 +44,12 @@ def move(world: World, count: int = 45, prefix: str = "m") -> None:
     world.send_many(count, prefix=prefix)
     world.transfer_all()
     world.settle_all()
+
+
+def read(world: World, subscription: str, place: int) -> None:
+    """Fetches, and acknowledges through a place."""
+    world.query("hub", "select count(*) from relaybox.fetch(%s, worker => 'w')", subscription)
+    world.query("hub", "select relaybox.ack(%s, %s, worker => 'w')", subscription, place)
 
 
 def retain(world: World, store: str, patience_seconds: float = 20.0) -> dict[str | None, TableRetained]:
@@ -50,6 +61,11 @@ def kept(world: World, store: str, hop: str | None = None) -> list[int]:
     """First seqs or positions of the segments that are still there."""
     tables = {table.hop: table for table in read_retention(world.routes.store(store)).tables}
     return [segment.first for segment in tables[hop].segments]
+
+
+def holders(world: World, store: str, hop: str | None = None) -> set[str]:
+    tables = {table.hop: table for table in read_retention(world.routes.store(store)).tables}
+    return {holder.name for holder in tables[hop].holders}
 
 
 def rows(world: World, store: str, hop: str | None = None) -> list[int]:
@@ -233,6 +249,36 @@ def test_g8_messages_flow_while_retention_runs(small: World) -> None:
     for store in STORES:
         retain(small, store)
     assert [rows(small, store, hop) for store, hop in (("airline", None), ("analytics", "flights/2"))] == [[160], [160]]
+    assert verify_route(small.route).verdict == "delivered"
+
+
+def test_g8_what_a_stream_holds_back_is_kept_and_a_finished_replay_keeps_nothing(small: World) -> None:
+    """fifo: a message behind a gap has no place yet; its segment stays, and all after it."""
+    small.change_route(order="fifo", retention={"replay_window_seconds": 0})
+    small.query("airline", "select relaybox.declare_sender('pump', 'gapless')")
+    small.query(
+        "airline", "insert into relaybox.outbox (topic, sender, epoch, index, payload) values ('flights', 'pump', 1, 2, 'early')"
+    )
+    small.query("hub", "select relaybox.subscribe('billing', 'flights', 'latest')")
+    move(small, 30)
+    read(small, "billing", 30)
+    small.query("hub", "select relaybox.replay('billing', '1', 'why', through => '10', own_cursor => true)")
+    assert retain(small, "hub")["flights/1"].holder == "held pump"
+    small.query(
+        "airline", "insert into relaybox.outbox (topic, sender, epoch, index, payload) values ('flights', 'pump', 1, 1, 'first')"
+    )
+    small.transfer_all()
+    small.settle_all()
+    read(small, "billing", 32)
+    assert "billing.replay-1" in holders(small, "hub", "flights/1")
+    read(small, "billing.replay-1", 10)
+    assert "billing.replay-1" not in holders(small, "hub", "flights/1")
+    assert retain(small, "hub")["flights/1"].holder == "newest flights/1"
+    assert rows(small, "hub", "flights/1")[0] == 1, "the last place of the stream is position 1"
+    move(small, 10)
+    read(small, "billing", 42)
+    assert retain(small, "hub")["flights/1"].dropped_count == 4
+    assert small.query("hub", "select first_kept_place from relaybox.stream") == [(40,)]
     assert verify_route(small.route).verdict == "delivered"
 
 

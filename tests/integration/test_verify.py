@@ -14,7 +14,7 @@ from tests.world import World, insert
 
 LEG_KEYS = {
     "name", "source", "destination", "sent", "received", "in_flight", "batch_count", "slice_count", "reliability", "uniqueness",
-    "mode", "defects", "contradictions", "adopted_count", "ghosts",
+    "mode", "defects", "contradictions", "adopted_count", "ghosts", "no_longer_kept",
 }  # fmt: skip
 LOSSY = ("missing", "changed", "unbatched")
 
