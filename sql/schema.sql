@@ -378,9 +378,11 @@ CREATE TABLE relaybox.hop_out (
     stopped_consumer text DEFAULT 'alarm'::text NOT NULL,
     compacted_batch bigint DEFAULT 0 NOT NULL,
     compacted_position bigint DEFAULT 0 NOT NULL,
+    processed_by text[],
     CONSTRAINT outbox_hop_names_its_topics CHECK (((reads_log IS NULL) = ((cardinality(topics) > 0) AND (topics IS NOT NULL)))),
     CONSTRAINT planned_never_negative CHECK (((batch >= 0) AND ("position" >= 0))),
-    CONSTRAINT policy_is_known CHECK ((policy = ANY (ARRAY['received'::text, 'cascade'::text]))),
+    CONSTRAINT policy_is_known CHECK ((policy = ANY (ARRAY['received'::text, 'cascade'::text, 'processed'::text]))),
+    CONSTRAINT processed_by_somebody CHECK (((processed_by IS NULL) OR ((policy = 'processed'::text) AND (cardinality(processed_by) > 0)))),
     CONSTRAINT reads_outbox_or_log CHECK (((reads_log IS NULL) = (lower IS NOT NULL))),
     CONSTRAINT replay_window_never_negative CHECK ((replay_window_seconds >= 0)),
     CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text])))
