@@ -11,7 +11,7 @@ from relaybox.errors import ConfigurationError
 from relaybox.routes import Limits, Retention, Retries, Routes, Store, load_routes
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "relaybox.yaml"
-KNOWN = "Known: integrity, limits, message_id_window, order, owner, path, policy, processed_by, retention, retries, runner, stream, topics"
+KNOWN = "Known: integrity, limits, message_id_window, order, owner, path, policy, processed_by, retention, retries, runner, stream, and 1 more"
 SMALLEST = """\
 stores:
   airline: {}
