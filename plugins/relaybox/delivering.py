@@ -34,7 +34,7 @@ def carry_senders(source: Connection, destination: Connection, hop: Hop, *, log_
     with store_errors(hop.destination.name, f"asking which senders of hop {hop.name} are known"), destination.cursor() as cursor:
         cursor.execute(
             """
-            select l.origin, l.senders_seen, s.delivery_order = 'causal'
+            select l.origin, l.senders_seen, s.delivery_order = 'causal', s.taken
             from relaybox.stream_log l join relaybox.stream s using (stream_id) where l.hop_id = %s
             """,
             (log_id,),
@@ -44,7 +44,7 @@ def carry_senders(source: Connection, destination: Connection, hop: Hop, *, log_
         raise errors.UnknownHop(
             f"hop {hop.name} belongs to no stream in store {hop.destination.name}.", next_step="Run: relaybox init"
         )
-    origin, seen, is_causal = row
+    origin, seen, is_causal, taken = row
     with store_errors(hop.source.name, f"reading the senders of hop {hop.name}"), source.cursor() as cursor:
         cursor.execute("select through, senders::text, senders <> '[]' from relaybox.senders_since(%s, %s)", (origin, seen))
         through, senders, has_news = one_row(cursor)
@@ -54,7 +54,7 @@ def carry_senders(source: Connection, destination: Connection, hop: Hop, *, log_
             destination.rollback()
             return
         reach("senders.read", destination)
-        cursor.execute("select relaybox.remember_senders(%s, %s, %s)", (log_id, through, senders))
+        cursor.execute("select relaybox.remember_senders(%s, %s, %s, %s)", (log_id, through, senders, taken))
         reach("senders.written", destination)
         commit_durably(destination, "senders")
 

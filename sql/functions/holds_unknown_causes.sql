@@ -8,7 +8,7 @@ as $$
         join relaybox.log l on l.hop_id = h.hop_id and l.position = h.position
         cross join relaybox.clock_entries(l.clock) e
         where h.stream_id = here.stream_id
-            and h.held_at < (select min(coalesce(i.senders_seen_at, '-infinity')) from relaybox.stream_log i where i.stream_id = here.stream_id)
+            and h.taken <= (select min(coalesce(i.senders_taken, 0)) from relaybox.stream_log i where i.stream_id = here.stream_id)
             and not exists (
                 select from relaybox.sender d
                 join relaybox.stream_log i on i.stream_id = here.stream_id and i.origin = d.origin

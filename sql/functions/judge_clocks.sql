@@ -39,7 +39,7 @@ begin
     update pg_temp.judged j set verdict = 'clock_names_unknown_sender'
     from relaybox.held h
     where j.counts and j.verdict is null and not j.is_new and h.hop_id = j.hop_id and h.position = j.position
-        and h.held_at < (select min(coalesce(i.senders_seen_at, '-infinity')) from relaybox.stream_log i where i.stream_id = here.stream_id)
+        and h.taken <= (select min(coalesce(i.senders_taken, 0)) from relaybox.stream_log i where i.stream_id = here.stream_id)
         and exists (
             select from relaybox.log l cross join relaybox.clock_entries(l.clock) e
             where l.hop_id = j.hop_id and l.position = j.position and not exists (

@@ -18,6 +18,7 @@ begin
         select * into wanted from relaybox.dead_letter d
         where d.dead_letter_id = letter and d.subscription_id = known.subscription_id and d.state = 'open';
         if not found then
+            perform relaybox.refuse_letter_of_stream(letter);
             raise exception using errcode = 'RB037', message = format('subscription %s has no open dead letter %s', known.subscription, letter),
                 hint = 'See: relaybox dead-letters list';
         end if;

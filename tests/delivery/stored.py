@@ -77,7 +77,10 @@ class StoredStream:
 
     def bring_senders(self, log: str) -> None:
         """As if the log's origin had been asked for its declarations, with no batch to decide on. Commits."""
-        self._execute("update relaybox.stream_log set senders_seen_at = clock_timestamp() where hop_id = %s", self._logs[log])
+        self._execute(
+            "update relaybox.stream_log l set senders_taken = s.taken from relaybox.stream s where s.stream_id = l.stream_id and hop_id = %s",
+            self._logs[log],
+        )
         assert not self.decide(log)
         self.commit()
 

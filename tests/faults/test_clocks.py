@@ -39,12 +39,7 @@ TIMES_OF_CONSUMERS = dict.fromkeys(
     "a lease or a rate is a span of time; a step of the clock ends it early or late, and the lane's version fences who lost it",
 )
 
-COMPARED = {
-    "remember_senders.sql": "a clock that steps back may set a message aside too early whose clock names an undeclared sender; it is on record",
-}
-"""Not yet as it should be: a number of the stream would do without a clock."""
-
-KNOWN = SHOWN | TIMES_OF_CONSUMERS | COMPARED
+KNOWN = SHOWN | TIMES_OF_CONSUMERS
 
 SQL_CLOCK = re.compile(
     r"\b(now\(\)|(clock|statement|transaction)_timestamp\(\)|timeofday\(\)|current_(date|time|timestamp)|localtime)",

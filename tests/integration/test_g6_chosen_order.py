@@ -8,6 +8,7 @@ import pytest
 
 from relaybox import errors
 from relaybox.confirmations import settle_hop
+from tests.cli import invoke
 from tests.world import World
 
 
@@ -215,3 +216,41 @@ def test_g6_what_a_killed_driver_published_is_delivered_before_it_is_confirmed(
     assert stream(world) == []
     settle_hop(world.route, world.first_hop, recorded_by="test")
     assert stream(world) == ["one"]
+
+
+def test_g6_a_letter_of_the_stream_is_mended_where_its_sender_is(fifo: World) -> None:
+    """What a stream decided never changes: redrive refuses and names the next step, which works."""
+    fifo.query("hub", "select relaybox.subscribe('billing', 'flights')")
+    send_numbered(fifo, "c", 1)
+    fifo.transfer_all()
+    assert reasons(fifo) == [(1, "sender_not_declared")]
+    refused = invoke("dead-letters", "redrive", "billing", "--letter", "1", "--reason", "declared now")
+    assert refused.exit_code == 5
+    assert "set aside by stream flights (sender_not_declared), not by a consumer" in refused.stderr
+    assert "At airline: declare it (relaybox senders declare airline c gapless)" in refused.stderr
+    assert "relaybox dead-letters drop hub 1 --reason" in refused.stderr
+    assert invoke("senders", "declare", "airline", "c", "gapless").exit_code == 0
+    send_numbered(fifo, "c", 1)
+    fifo.transfer_all()
+    assert stream(fifo) == stream(fifo, "analytics") == ["c1"]
+    assert invoke("dead-letters", "drop", "hub", "1", "--reason", "declared, sent again").exit_code == 0
+
+
+def test_g6_a_clock_of_the_store_that_steps_back_sets_nothing_aside(world: World) -> None:
+    """Who is named and not declared yet: waited for until the source was asked after the message came, whatever times say."""
+    world.change_route(order="causal")
+    declare(world, "a")
+    insert = (
+        "insert into relaybox.outbox (topic, sender, index, clock, payload) values ('flights', 'a', 1, '{\"b\": 1}', 'answer')"
+    )
+    world.query("airline", insert)
+    world.transfer()
+    world.query("hub", "update relaybox.held set held_at = '2000-01-01'")
+    world.query("hub", "select relaybox.deliver_next(1)")
+    assert reasons(world) == []
+    declare(world, "b")
+    world.transfer()
+    assert reasons(world) == []
+    send_numbered(world, "b", 1)
+    world.transfer()
+    assert stream(world) == ["b1", "answer"]

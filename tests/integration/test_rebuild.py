@@ -48,9 +48,12 @@ def lose(clusters: Mapping[str, Cluster], world: World) -> Lose:
 def contents(world: World, store: str, hop: str) -> tuple[Any, ...]:
     """A log, a stream and the arrivals of a store, as far as they must come back the same."""
     return (
-        world.value(store, "select md5(string_agg(i::text, '' order by i.position)) from relaybox.inbox i where i.hop = %s", hop),
         world.value(
-            store, "select md5(string_agg(r::text, '' order by r.place)) from relaybox.read_stream('flights', 0, 100000000) r"
+            store, "select md5(string_agg(md5(i::text), '' order by i.position)) from relaybox.inbox i where i.hop = %s", hop
+        ),
+        world.value(
+            store,
+            "select md5(string_agg(md5(r::text), '' order by r.place)) from relaybox.read_stream('flights', 0, 100000000) r",
         ),
         world.query(store, "select batch, plan_id, first_position, last_position from relaybox.arrival order by batch"),
     )
