@@ -1,10 +1,11 @@
--- Releases what an operator's skip lets through, without a new batch. The counts go to the newest decision of the log.
+-- Looks at what is held, without a new batch: releases what a skip lets through, sets aside what waits for nobody. The counts go to the newest decision of the log.
 create or replace function relaybox.deliver_held(here relaybox.stream, input relaybox.stream_log) returns void
 language plpgsql volatile
 as $$
 declare
     placed bigint;
 begin
+    here.recheck := true;
     perform relaybox.judge_batch(here, input, null, input.decided_position + 1, input.decided_position);
     placed := relaybox.place_messages(here, input.hop_id, input.decided_position + 1, input.decided_position);
     perform relaybox.set_aside_judged(here);

@@ -254,3 +254,20 @@ def test_g6_a_clock_of_the_store_that_steps_back_sets_nothing_aside(world: World
     send_numbered(world, "b", 1)
     world.transfer()
     assert stream(world) == ["b1", "answer"]
+
+
+def test_g6_a_clock_that_names_nobody_is_set_aside_without_another_message(world: World) -> None:
+    """Once the source was asked after it came; its sender goes on."""
+    world.change_route(order="causal")
+    declare(world, "a")
+    insert = (
+        "insert into relaybox.outbox (topic, sender, index, clock, payload) values ('flights', 'a', 1, '{\"b\": 1}', 'answer')"
+    )
+    world.query("airline", insert)
+    world.transfer()
+    assert reasons(world) == []
+    world.transfer()
+    assert reasons(world) == [(1, "clock_names_unknown_sender")]
+    send_numbered(world, "a", 2)
+    world.transfer()
+    assert stream(world) == ["a2"]
