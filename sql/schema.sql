@@ -73,8 +73,8 @@ CREATE TABLE relaybox.stream_log (
     decided_batch bigint DEFAULT 0 NOT NULL,
     decided_position bigint DEFAULT 0 NOT NULL,
     senders_seen pg_snapshot,
-    senders_seen_at timestamp with time zone,
-    compacted_duplicates bigint DEFAULT 0 NOT NULL
+    compacted_duplicates bigint DEFAULT 0 NOT NULL,
+    senders_taken bigint
 );
 
 CREATE TABLE relaybox.decision (

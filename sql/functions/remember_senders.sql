@@ -1,5 +1,6 @@
 -- Destination: declarations as senders_since() gave them at the source, and the snapshot they are of. Returns how many are new here.
--- taken_: the stream's arrival number, read here before the source was asked; everything declared by then is here. Raises RB004, RB016 (a declaration that contradicts one that is here).
+-- taken_: the stream's arrival number, read here before the source was asked: whoever sent what had arrived is declared here now.
+-- Raises RB004, RB016 (a declaration that contradicts one that is here).
 create or replace function relaybox.remember_senders(log_id integer, seen pg_snapshot, senders jsonb, taken_ bigint) returns integer
 language plpgsql volatile
 as $$
