@@ -1,4 +1,5 @@
--- Looks at what is held, without a new batch: releases what a skip lets through, sets aside what waits for nobody. The counts go to the newest decision of the log.
+-- Looks at what is held, without a new batch: releases what a skip lets through, sets aside what waits for nobody.
+-- The counts go to the newest decision of the log.
 create or replace function relaybox.deliver_held(here relaybox.stream, input relaybox.stream_log) returns void
 language plpgsql volatile
 as $$
