@@ -79,6 +79,13 @@ METRICS = {
         Metric(
             "relaybox_subscription_behind_messages", "gauge", "Places of the stream that the subscription has not acknowledged."
         ),
+        Metric(
+            "relaybox_retention_held_seconds",
+            "gauge",
+            "How long a hop or subscription has kept a whole segment, else 0; none with stopped_consumer keep.",
+        ),
+        Metric("relaybox_retention_segments", "gauge", "Segments of an outbox or a log."),
+        Metric("relaybox_retention_first_kept", "gauge", "The seq or position from which on an outbox or a log is kept."),
         Metric("relaybox_unrouted_messages", "gauge", "Messages of a topic that no hop of their store reads."),
     )
 }

@@ -5,7 +5,7 @@ language sql stable
 as $$
     with
     leaving as (
-        select h.hop, h.batch, received.through_position as received_position, settled.through_position as settled_position,
+        select h.hop, h.batch, h.reads_log, h.position as planned_position, h.stopped_consumer, received.through_position as received_position, settled.through_position as settled_position,
             unreceived.planned_at as unreceived_since, unsettled.recorded_at as unsettled_since, settled.recorded_at as settled_at,
             greatest(newest.planned_at, received.recorded_at) as progress_at
         from relaybox.hop_out h
@@ -42,7 +42,7 @@ as $$
         ) l on true
     ),
     subscribed as (
-        select u.subscription, s.stream, sum(g.places_behind) as behind,
+        select u.subscription, s.stream, s.stream_id, sum(g.places_behind) as behind, max(g.places_behind) as furthest_behind,
             max(
                 case when g.places_behind > 0
                     then extract(epoch from now() - greatest(g.waiting_since, (
@@ -55,7 +55,25 @@ as $$
         join relaybox.stream s on s.stream_id = u.stream_id
         cross join lateral relaybox.lag(u.subscription) g
         where u.ended_at is null
-        group by u.subscription, s.stream
+        group by u.subscription, s.stream, s.stream_id
+    ),
+    -- who keeps whole segments although his route does not want it in silence
+    keeping as (
+        select 'hop' as kind, l.hop as holder,
+            coalesce(i.published_position, l.planned_position) - coalesce(l.settled_position, 0) as behind,
+            least(l.unsettled_since, l.unreceived_since, (
+                select a.published_at from relaybox.arrival a
+                where a.hop_id = l.reads_log and a.last_position > coalesce(l.settled_position, 0) order by a.batch limit 1
+            )) as since
+        from leaving l left join relaybox.hop_in i on i.hop_id = l.reads_log
+        where l.stopped_consumer = 'alarm'
+        union all
+        select 'subscription', s.subscription, s.furthest_behind, now() - make_interval(secs => s.waiting_seconds::double precision)
+        from subscribed s
+        where exists (
+            select from relaybox.stream_log l join relaybox.hop_in i on i.hop_id = l.hop_id
+            where l.stream_id = s.stream_id and i.stopped_consumer = 'alarm'
+        )
     ),
     ages as (
         select 'received' as watermark, jsonb_build_object('hop', hop) as at_, unreceived_since as since from leaving
@@ -107,6 +125,18 @@ as $$
     select 'relaybox_dead_letters', jsonb_build_object('stream', s.stream),
         (select count(*) from relaybox.dead_letter d where d.stream_id = s.stream_id and d.state in ('open', 'redriving'))
     from relaybox.stream s
+    union all
+    select 'relaybox_retention_held_seconds', jsonb_build_object('kind', k.kind, 'holder', k.holder),
+        case when k.behind >= s.segment_rows then coalesce(greatest(extract(epoch from now() - k.since), 0), 0) else 0 end
+    from keeping k cross join relaybox.store s
+    union all
+    select 'relaybox_retention_segments', jsonb_build_object('table', coalesce(i.hop, 'outbox')), count(*)
+    from relaybox.segments() g left join relaybox.hop_in i on i.hop_id = g.hop_id
+    group by i.hop
+    union all
+    select 'relaybox_retention_first_kept', '{"table": "outbox"}', first_kept_seq from relaybox.store
+    union all
+    select 'relaybox_retention_first_kept', jsonb_build_object('table', hop), first_kept_position from relaybox.hop_in
     union all
     select 'relaybox_store_oldest_transaction_seconds', '{}',
         coalesce(greatest(max(extract(epoch from now() - a.xact_start)), 0), 0)

@@ -24,7 +24,7 @@ from tests.world import routes_file
 RETRIES = {"attempts": 3, "delay_seconds": 7, "backoff": 3.0, "max_delay_seconds": 60}
 HOP_DAG_IDS = {f"relaybox_{kind}__flights_{hop}" for kind in ("transfer", "confirm") for hop in (1, 2)}
 ROUTE_DAG_IDS = {f"relaybox_{kind}__flights" for kind in ("replay", "redrive", "skip")}
-DAG_IDS = HOP_DAG_IDS | ROUTE_DAG_IDS | {"relaybox_watch", "relaybox_verify"}
+DAG_IDS = HOP_DAG_IDS | ROUTE_DAG_IDS | {"relaybox_watch", "relaybox_verify", "relaybox_retention"}
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def asset_names(value: object) -> list[str]:
 
 
 def test_each_hop_has_a_transfer_dag_and_a_confirm_dag(route: Path) -> None:
-    """Two hops give four DAGs, their route three for what people order, all one that looks after them and one that proves; no import error."""
+    """Two hops give four DAGs, their route three for what people order, all one that looks after them, one that proves and one that cleans; no import error."""
     bag = parse()
     assert bag.import_errors == {}
     assert set(bag.dags) == DAG_IDS
@@ -117,7 +117,7 @@ def test_every_transfer_is_watched(dags: Mapping[str, DAG]) -> None:
 def test_the_clock_starts_no_dag_of_a_hop(dags: Mapping[str, DAG]) -> None:
     """One DAG looks after all, with a task per store that hops leave, another proves delivery: a hundred idle hops start nothing."""
     clocks = {dag_id: schedule(dag)["__type"].rpartition(".")[2] for dag_id, dag in dags.items()}
-    by_clock = dict.fromkeys(("relaybox_watch", "relaybox_verify"), "CronTriggerTimetable")
+    by_clock = dict.fromkeys(("relaybox_watch", "relaybox_verify", "relaybox_retention"), "CronTriggerTimetable")
     by_hand = {**dict.fromkeys(ROUTE_DAG_IDS, "NullTimetable"), "relaybox_replay__flights": "ReplayTimetable"}
     assert clocks == {**dict.fromkeys(HOP_DAG_IDS, "AssetTriggeredTimetable"), **by_clock, **by_hand}
     assert dags["relaybox_watch"].task_ids == ["look_at_airline", "look_at_hub"]
@@ -206,6 +206,7 @@ def test_no_dag_has_a_deadline(dags: Mapping[str, DAG]) -> None:
         ("relaybox_transfer__flights_1", "linger_seconds", -1),
         ("relaybox_transfer__flights_1", "linger_seconds", "long"),
         ("relaybox_verify", "route", "fligths"),
+        ("relaybox_retention", "store", "hbu"),
         ("relaybox_replay__flights", "store", "airline"),
         ("relaybox_replay__flights", "subscription", "Billing!"),
         ("relaybox_replay__flights", "rows_per_second", 0),
@@ -229,6 +230,7 @@ def test_trigger_forms_explain_and_check_what_they_ask_for(
 
 def test_the_proofs_are_a_group_with_a_report_behind_it(dags: Mapping[str, DAG]) -> None:
     """The report is written whatever became of a proof."""
+    assert set(dags["relaybox_retention"].task_ids) == {"retain_airline", "retain_hub", "retain_analytics"}
     verify = dags["relaybox_verify"]
     assert verify.task_ids == ["proofs.flights", "report"]
     assert verify.get_task("report").upstream_task_ids == {"proofs.flights"}
@@ -301,7 +303,7 @@ def test_a_broken_route_file_gives_one_error_that_names_every_problem(tmp_path: 
     bag = parse()
     assert bag.dags == {}
     assert {Path(file).name for file in bag.import_errors} == {
-        f"{kind}.py" for kind in ("transfer", "confirm", "watch", "verify", "replay", "redrive", "skip")
+        f"{kind}.py" for kind in ("transfer", "confirm", "watch", "verify", "retention", "replay", "redrive", "skip")
     }
     for error in bag.import_errors.values():
         assert f"ConfigurationError: 3 problems in {path}" in error

@@ -20,6 +20,7 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.sdk.observability import stats
 
 from relaybox.airflow.assets import log_asset, proof_asset, settled_asset
+from relaybox.airflow.retention_dag import build_retention_dag
 from relaybox.airflow.retry_policy import DriverExitPolicy
 from relaybox.airflow.settle_operator import HopSettleOperator
 from relaybox.airflow.transfer_operator import HopTransferOperator
@@ -304,6 +305,18 @@ def test_the_proof_of_a_route_is_reported(connected: World) -> None:
         report(connected, None)
     with pytest.raises(AirflowSkipException, match="route flights was not asked for"):
         execute(proof, try_number=1, route="bookings")
+
+
+def test_retention_drops_in_the_store_that_was_asked_for_and_says_who_needs_the_rest(connected: World) -> None:
+    """A dry run tells; without a window everything is kept, and that is no failure."""
+    task = build_retention_dag(connected.routes)["relaybox_retention"].get_task("retain_hub")
+    told, _ = execute(task, try_number=1, store="every store", dry_run=True)
+    assert [(line["hop"], line["droppable"]) for line in told] == [(None, 0), ("flights/1", 0)]
+    assert "window flights/1 from 0" in told[1]["holders"]
+    done, _ = execute(task, try_number=1, store="hub", dry_run=False)
+    assert [(line["hop"], line["dropped_count"], line["holder"]) for line in done][1] == ("flights/1", 0, "newest flights/1")
+    with pytest.raises(AirflowSkipException, match="store hub was not asked for"):
+        execute(task, try_number=1, store="airline", dry_run=False)
 
 
 def report(world: World, line: dict[str, Any] | None) -> str:

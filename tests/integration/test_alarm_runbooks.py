@@ -222,10 +222,23 @@ def test_an_unrouted_topic(world: World) -> None:
 
 
 def test_a_growing_store(world: World) -> None:
-    assert 'part="ledgers"' in next(
-        run_blocks("growing-store", variables={}, binaries=postgres_binaries(), directory=world.path.parent)
-    )
-    assert "relaybox_hop_unsettled_messages" in follow(world, "growing-store")
+    """A subscription that nobody reads keeps a segment; when it has read, the segment goes."""
+    deliver(world, 10)
+    world.query(STORE, "update relaybox.store set segment_rows = 10")
+    world.query(STORE, "select relaybox.subscribe('billing', 'flights')")
+    world.query(STORE, "update relaybox.decision set decided_at = decided_at - interval '2 days'")
+    world.query(STORE, "update relaybox.cursor set moved_at = moved_at - interval '2 days'")
+    assert worst(world, "relaybox_retention_held_seconds", kind="subscription", holder="billing") > 86_400
+    world.query(STORE, "update relaybox.hop_in set stopped_consumer = 'keep'")
+    assert worst(world, "relaybox_retention_held_seconds", kind="subscription") == 0
+    world.query(STORE, "update relaybox.hop_in set stopped_consumer = 'alarm'")
+
+    def read() -> None:
+        world.query(STORE, "select count(*) from relaybox.fetch('billing', worker => 'w')")
+        world.query(STORE, "select relaybox.ack('billing', 10, worker => 'w')")
+
+    follow(world, "growing-store", between={2: read})
+    assert worst(world, "relaybox_retention_held_seconds", kind="subscription") == 0
 
 
 def test_missing_metrics(world: World) -> None:

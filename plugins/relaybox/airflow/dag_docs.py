@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from relaybox.airflow.dag_factory import LOOK_CRON
 from relaybox.airflow.links import hop_page
 from relaybox.airflow.naming import WATCH_DAG_ID
-from relaybox.routes import Hop, Route, Routes
+from relaybox.routes import Hop, Route, Routes, Store
 
 _BUTTONS = """\
 ### Which buttons are safe
@@ -124,6 +126,26 @@ Each proof is an event of the asset `relaybox/<route>/proof`. Trigger it by hand
 
 The report fails when a route has a defect: a message is missing, doubled, changed or misplaced. `relaybox verify <route>` names each;
 [the runbook](docs/runbooks/loss-or-duplicates.md) says what to do. A proof that fails itself could not reach a store.
+
+{_BUTTONS}"""
+
+
+def retention_doc(stores: Sequence[Store]) -> str:
+    return f"""\
+Drops what nobody needs any more, once a day, in {len(stores)} stores: {", ".join(store.name for store in stores)}.
+
+### What it does
+
+A task per store drops whole segments of its outbox and logs, oldest first: settled by every hop, acknowledged by every subscription, no
+open dead letter, older than `retention.replay_window_seconds` of relaybox.yaml. Without a window everything is kept.
+
+The task's log says per table what was dropped and who needs the next segment. A table that sessions hold is left for the next run.
+Trigger it with *Dry run* to be told only; in a terminal: `relaybox retention --dry-run`.
+
+### When it fails
+
+It could not reach its store. A hop or subscription that keeps old segments is no failure, but
+[an alarm](docs/runbooks/growing-store.md).
 
 {_BUTTONS}"""
 

@@ -8,6 +8,7 @@ TRANSFER_TASK_ID = "transfer"
 SETTLE_TASK_ID = "settle"
 WATCH_DAG_ID = "relaybox_watch"
 VERIFY_DAG_ID = "relaybox_verify"
+RETENTION_DAG_ID = "relaybox_retention"
 REPORT_TASK_ID = "report"
 COUNT_TASK_ID = "count"
 REPLAY_TASK_ID = "replay"
@@ -35,6 +36,10 @@ def redrive_dag_id(route: Route) -> str:
 
 def skip_dag_id(route: Route) -> str:
     return f"relaybox_skip__{route.name}"
+
+
+def retain_task_id(store: Store) -> str:
+    return f"retain_{store.name}"
 
 
 def look_task_id(store: Store) -> str:

@@ -1,0 +1,51 @@
+"""One DAG that drops, each day and in every store, the segments that nobody needs any more."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, CronTriggerTimetable, Param
+
+from relaybox.airflow.dag_docs import retention_doc
+from relaybox.airflow.dag_factory import wanted
+from relaybox.airflow.naming import RETENTION_DAG_ID, retain_task_id
+from relaybox.airflow.retention_operator import EVERY_STORE, RetentionOperator
+from relaybox.routes import Routes
+
+RETENTION_CRON = "30 4 * * *"
+"""After the daily proof: what it compared is still there."""
+
+
+def build_retention_dag(routes: Routes) -> dict[str, DAG]:
+    """The retention DAG by its id. Reads no database."""
+    return {RETENTION_DAG_ID: _retention_dag(routes)} if wanted(RETENTION_DAG_ID) else {}
+
+
+def _retention_dag(routes: Routes) -> DAG:
+    stores = [store for store in routes.stores.values() if store not in routes.unused_stores]
+    with DAG(
+        RETENTION_DAG_ID,
+        dag_display_name="retention in all stores",
+        description="Drops whole segments of outboxes and logs that no hop, subscription, dead letter or replay window needs",
+        doc_md=retention_doc(stores),
+        schedule=CronTriggerTimetable(RETENTION_CRON, timezone="UTC"),
+        catchup=False,
+        max_active_runs=1,
+        tags=["relaybox", "retention"],
+        params={
+            "store": Param(
+                EVERY_STORE,
+                type="string",
+                enum=[EVERY_STORE, *(store.name for store in stores)],
+                title="Store",
+                description="Where to drop; the daily run goes through all.",
+            ),
+            "dry_run": Param(
+                default=False, type="boolean", title="Dry run", description="Only tell what is kept, for whom, and what would go."
+            ),
+        },
+        default_args={"owner": "relaybox", "retries": 2, "retry_delay": timedelta(minutes=1)},
+    ) as dag:
+        for store in stores:
+            RetentionOperator(task_id=retain_task_id(store), store=store, pool=store.pool)
+    return dag
