@@ -204,6 +204,7 @@ class _Stores:
                 f"hop {self.hop.name}: {self.hop.destination.name} lost batch {adopted}, and {self.hop.source.name} has no plan of it.",
                 next_step=f"Restore {self.hop.destination.name} to a time after batch {received} arrived.",
             )
+        self._require_kept(self.arrived.batch + 1, received)
         self.cursor.execute("update relaybox.hop_out set resend_through = %s where hop = %s", (received, self.hop.name))
         return Reanchored(
             self.hop.name,
@@ -214,9 +215,32 @@ class _Stores:
             resend_count=received - self.arrived.batch,
         )
 
+    def _require_kept(self, first: int, last: int) -> None:
+        """What is sent again must still be here: retention may have dropped it."""
+        self.cursor.execute(
+            """
+            select count(*) = %s - %s + 1 and coalesce(bool_and(not exists (
+                select from jsonb_array_elements(b.slices) s where (s ->> 1)::bigint < coalesce(i.first_kept_position, k.first_kept_seq)
+            )), true) as is_kept
+            from relaybox.batch b
+            cross join relaybox.store k
+            join relaybox.hop_out h on h.hop = b.hop
+            left join relaybox.hop_in i on i.hop_id = h.reads_log
+            where b.hop = %s and b.batch between %s and %s
+            """,
+            (last, first, self.hop.name, first, last),
+        )
+        if not one_row(self.cursor).is_kept:
+            raise errors.HistoryLost(
+                f"hop {self.hop.name}: {self.hop.destination.name} lost batches {first} to {last}, and retention has dropped messages "
+                f"of them at {self.hop.source.name}.",
+                next_step=f"Restore {self.hop.destination.name} to a later time; see: relaybox retention --dry-run {self.hop.source.name}",
+            )
+
     def _begin(self, common: int, here: Any, recorded_by: str, reason: str) -> Reanchored:
         generation = max(self.head.generation, self.arrived.generation) + 1
         common_position = self._position_of(common)
+        self._require_adoptable(common, common_position)
         self._fetch_adopted(common_position)
         anchor_seq, lower, undelivered, undelivered_count = self._outbox_part(common)
         ghosts = self._ghosts()
@@ -246,6 +270,24 @@ class _Stores:
         )
         self._record(found, anchor_seq, recorded_by, reason)
         return found
+
+    def _require_adoptable(self, common: int, common_position: int) -> None:
+        """What is adopted must still be at the destination, and the ledgers must meet where both still begin."""
+        with store_errors(self.hop.destination.name, f"asking what is kept of hop {self.hop.name}"):
+            with self.destination.cursor() as cursor:
+                cursor.execute(
+                    "select first_kept_position, compacted_batch from relaybox.hop_in where hop_id = %s", (self.arrived.log_id,)
+                )
+                first_kept, compacted = one_row(cursor)
+            self.destination.rollback()
+        if self.arrived.batch > 0 and (
+            first_kept > common_position + 1 or (common == 0 and max(compacted, self.head.compacted_batch) > 0)
+        ):
+            raise errors.HistoryLost(
+                f"hop {self.hop.name}: the last position that both ledgers know is {common_position}, and "
+                f"{self.hop.destination.name} keeps messages only from position {first_kept} on: retention has dropped what is between.",
+                next_step=f"Restore {self.hop.source.name} to a later time.",
+            )
 
     def _position_of(self, batch: int) -> int:
         self.cursor.execute("select last_position from relaybox.batch where hop = %s and batch = %s", (self.hop.name, batch))

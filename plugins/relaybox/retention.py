@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
+import psycopg2
 from psycopg2.extras import NamedTupleCursor
 
 from relaybox.connections import one_row, store_errors
@@ -115,10 +116,15 @@ class TableRetained:
 
 @dataclass(frozen=True)
 class StoreRetained:
-    """What one run did in a store."""
+    """What one run did in a store.
+
+    Attributes:
+        compacted_count: batches whose ledger rows were removed: of each of them no message is kept here.
+    """
 
     store: str
     tables: tuple[TableRetained, ...]
+    compacted_count: int
 
     @property
     def dropped_bytes(self) -> int:
@@ -175,7 +181,9 @@ def retain_store(
     recorded_by: str,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> StoreRetained:
-    """Drops every segment of a store that nobody needs. Commits each drop; may be killed, repeated, and run twice at once.
+    """Drops every segment of a store that nobody needs, and what ledgers say of it.
+
+    Commits each drop; may be killed, repeated, and run twice at once.
 
     Producers and consumers wait at most 0.2 s at a time. A table that one of them holds is tried again for a while, then left.
 
@@ -198,7 +206,8 @@ def retain_store(
                 _retained(hop, list(_drop_segments(session, cursor, log_id, recorded_by, patience_seconds)))
                 for log_id, hop in _tables(cursor)
             ]
-    done = StoreRetained(store.name, tuple(retained))
+            compacted = sum(_compact_ledgers(session, cursor))
+    done = StoreRetained(store.name, tuple(retained), compacted)
     for table in done.tables:
         emit(
             "table_retained",
@@ -233,3 +242,18 @@ def _drop_segments(session: Any, cursor: Any, log_id: int | None, recorded_by: s
         else:
             yield answer
             return
+
+
+def _compact_ledgers(session: Any, cursor: Any) -> Iterator[int]:
+    """Batches forgotten, hop by hop. A hop that is busy is left for the next run: nothing depends on it."""
+    cursor.execute(
+        "select 'log', hop_id::text from relaybox.hop_in union all select 'hop', hop from relaybox.hop_out order by 1, 2"
+    )
+    for kind, of in cursor.fetchall():
+        call = "relaybox.compact_log_ledgers(%s::integer)" if kind == "log" else "relaybox.compact_hop_ledgers(%s)"
+        try:
+            cursor.execute(f"select {call} as batches", (of,))
+        except psycopg2.errors.LockNotAvailable:
+            continue
+        yield one_row(cursor).batches
+        reach("retention.compacted", session)

@@ -11,6 +11,9 @@ declare
 begin
     perform relaybox.require_writable_primary();
     set local synchronous_commit = on;
+    if exists (select from relaybox.hop_out h where h.hop = hop_name and h.compacted_batch >= batch_) then
+        return;  -- settled long ago
+    end if;
     select * into planned from relaybox.batch b where b.hop = hop_name and b.batch = batch_;
     if not found then
         raise exception using errcode = 'RB011',

@@ -1,7 +1,8 @@
 -- Makes a batch readable: all slices have receipts of this plan and its rows are really there (counted, not believed).
 -- Locks the hop_in row FOR UPDATE, which also makes the caller's COMMIT wait for a standby when the batch was published before.
 -- Idempotent: a second call returns the first arrival.
--- Raises RB015 (of an older generation), RB011 (batch does not follow), RB012 (other content), RB013 (receipts missing), RB014 (rows missing).
+-- Raises RB015 (of an older generation, or of long ago),
+-- RB011 (batch does not follow), RB012 (other content), RB013 (receipts missing), RB014 (rows missing).
 create or replace function relaybox.publish_batch(
     log_id integer, generation_ integer, batch_ bigint, plan_id_ uuid, first_position_ bigint, last_position_ bigint, slice_count_ integer,
     source_system_identifier_ bigint, source_timeline_ integer
@@ -24,6 +25,10 @@ begin
     if head.generation <> generation_ then
         raise exception using errcode = 'RB015',
             message = format('hop %s: batch %s is of generation %s, the hop is in generation %s here', head.hop, batch_, generation_, head.generation);
+    end if;
+    if batch_ <= head.compacted_batch then
+        raise exception using errcode = 'RB015',
+            message = format('hop %s: batch %s was published long ago; what was written down about it is removed', head.hop, batch_);
     end if;
     select * into arrived from relaybox.arrival a where a.hop_id = log_id and a.batch = batch_;
     if found then

@@ -10,7 +10,7 @@ as $$
     select
         i.published_batch, i.published_position, newest.published_at,
         array(select r.slice from relaybox.receipt r where r.hop_id = i.hop_id and r.batch = i.published_batch + 1 order by r.slice),
-        due.received, due.positions
+        due.received + gone.positions, due.positions + gone.positions
     from relaybox.hop_in i
     left join relaybox.arrival newest on newest.hop_id = i.hop_id and newest.batch = i.published_batch
     cross join lateral (
@@ -22,5 +22,7 @@ as $$
         from relaybox.arrival a
         where a.hop_id = i.hop_id and a.batch <= confirmed_batch
     ) due
+    -- removed ledgers were dense: as many rows as positions
+    cross join lateral (select case when confirmed_batch >= i.compacted_batch then i.compacted_position else 0 end as positions) gone
     where i.hop = hop_name
 $$;

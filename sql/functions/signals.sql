@@ -108,10 +108,11 @@ as $$
     union all
     select 'relaybox_stream_delivered_messages_total', jsonb_build_object('stream', stream), last_place from relaybox.stream
     union all
-    select 'relaybox_stream_duplicates_total', jsonb_build_object('stream', s.stream), coalesce(sum(d.duplicate_count), 0)
+    select 'relaybox_stream_duplicates_total', jsonb_build_object('stream', s.stream), coalesce(sum(l.compacted_duplicates + (
+        select coalesce(sum(d.duplicate_count), 0) from relaybox.decision d where d.hop_id = l.hop_id
+    )), 0)
     from relaybox.stream s
     left join relaybox.stream_log l on l.stream_id = s.stream_id
-    left join relaybox.decision d on d.hop_id = l.hop_id
     group by s.stream
     union all
     select 'relaybox_stream_held_messages', jsonb_build_object('stream', s.stream),

@@ -6,7 +6,9 @@ as $$
 declare
     plan_here uuid;
 begin
-    if not exists (select from relaybox.hop_in i where i.hop_id = log_id) then
+    if exists (select from relaybox.hop_in i where i.hop_id = log_id and i.compacted_batch >= batch_) then
+        return 'published';
+    elsif not exists (select from relaybox.hop_in i where i.hop_id = log_id) then
         raise exception using errcode = 'RB004', message = format('log %s does not exist in this store', log_id), hint = 'Run: relaybox init';
     end if;
     select a.plan_id into plan_here from relaybox.arrival a where a.hop_id = log_id and a.batch = batch_;

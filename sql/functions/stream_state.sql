@@ -9,7 +9,7 @@ language sql stable
 as $$
     select
         s.stream, s.delivery_order, s.last_place, l.decided_position, i.published_position - l.decided_position,
-        (select coalesce(sum(d.duplicate_count), 0)::bigint from relaybox.decision d where d.hop_id = i.hop_id),
+        l.compacted_duplicates + (select coalesce(sum(d.duplicate_count), 0)::bigint from relaybox.decision d where d.hop_id = i.hop_id),
         (select count(*) from relaybox.dead_letter d where d.hop_id = i.hop_id and d.subscription_id is null and d.state = 'open'),
         (select count(*) from relaybox.held h where h.hop_id = i.hop_id),
         coalesce((

@@ -12,9 +12,12 @@ from uuid import UUID
 import psycopg2
 import pytest
 
-from relaybox.errors import HopChanged, UnknownMessage
+from relaybox.errors import HistoryLost, HopChanged, UnknownMessage
 from relaybox.failpoints import RETENTION_FAILPOINTS
+from relaybox.reanchoring import reanchor_hop
+from relaybox.reliability import PERFECT
 from relaybox.retention import TableRetained, read_retention, retain_store
+from relaybox.status import read_status
 from relaybox.tracing import Place, trace_message
 from relaybox.verification import verify_route
 from tests.cli import invoke
@@ -200,7 +203,7 @@ def test_g8_retention_killed_anywhere_is_gone_on_with(small: World, tmp_path: Pa
     assert killed.returncode == -9
     first = small.value("hub", "select first_kept_position from relaybox.hop_in")
     assert first == max(1, kept(small, "hub", "flights/1")[0])
-    assert (first, small.value("hub", "select first_kept_place from relaybox.stream")) in {(1, 1), (10, 10), (20, 20)}
+    assert (first, small.value("hub", "select first_kept_place from relaybox.stream")) in {(1, 1), (10, 10), (20, 20), (40, 40)}
     assert retain(small, "hub")["flights/1"].dropped_count == 4 - first // 10
     assert verify_route(small.route).verdict == "delivered"
 
@@ -336,6 +339,64 @@ def test_what_is_not_kept_is_said_by_whoever_is_asked_for_it(small: World) -> No
     assert [hop.position for hop in trace_message([small.route], kept_id)[0].hops] == [42, 42]
     with pytest.raises(UnknownMessage, match="airline keeps messages from seq 40 on, older ones were dropped"):
         trace_message([small.route], first_id)
+
+
+LEDGERS = {
+    "airline": ("batch", "confirmation"),
+    "hub": ("arrival", "receipt", "decision", "batch", "confirmation"),
+    "analytics": ("arrival", "receipt", "decision"),
+}
+
+
+def ledger_rows(world: World) -> dict[str, int]:
+    return {
+        f"{store} {table}": world.value(store, f"select count(*) from relaybox.{table}")
+        for store, tables in LEDGERS.items()
+        for table in tables
+    }
+
+
+def test_ledgers_stay_as_small_as_what_is_kept_and_every_report_stays_the_same(small: World) -> None:
+    """Twelve batches, and retention after each: ledgers of the newest few; counts, R, UR, verify, where and late drivers as ever."""
+    sizes = []
+    for n in range(12):
+        move(small, 7, prefix=f"r{n}-")
+        for store in STORES:
+            retain(small, store)
+        sizes.append(ledger_rows(small))
+    assert max(count for size in sizes for count in size.values()) <= 12, "flat"
+    proof = verify_route(small.route)
+    assert (proof.verdict, [leg.contradictions for leg in proof.hops]) == ("delivered", [(), ()])
+    assert [leg.no_longer_kept + leg.sent for leg in proof.hops] == [84, 84]
+    for hop in read_status(small.routes).hops:
+        assert (hop.sent, hop.received, hop.settled_through, hop.lag_messages) == (84, 84, 84, 0)
+        assert hop.delivery == PERFECT
+    first = small.query("hub", "select compacted_batch, compacted_position from relaybox.hop_in")
+    assert first == [(11, 77)]
+    last_id = UUID(small.value("airline", "select message_id::text from relaybox.outbox order by seq desc limit 1"))
+    assert [hop.place for hop in trace_message([small.route], last_id)[0].hops] == [Place.SETTLED, Place.SETTLED]
+    plan = "00000000-0000-0000-0000-000000000000"
+    assert small.value("hub", "select relaybox.slice_state(1, 3, 1, %s)", plan) == "published", "a zombie's slice"
+    small.query("airline", "select relaybox.confirm_received('flights/1', 3, %s, now(), 'zombie')", plan)
+    with pytest.raises(psycopg2.Error, match="batch 3 was published long ago") as late:
+        small.query("hub", "select relaybox.publish_batch(1, 1, 3, %s, 15, 21, 1, 1, 1)", plan)
+    assert late.value.pgcode == "RB015"
+    assert verify_route(small.route).verdict == "delivered"
+
+
+def test_what_was_dropped_is_not_sent_again_to_a_store_that_lost_it(small: World) -> None:
+    """The destination went back further than its source reaches: nothing is skipped, and the operator is told."""
+    move(small, 10)
+    move(small, 10)
+    retain(small, "hub")
+    small.query(
+        "analytics",
+        "delete from relaybox.decision; delete from relaybox.arrival; delete from relaybox.receipt; delete from relaybox.delivery;"
+        "delete from relaybox.log; update relaybox.hop_in set published_batch = 0, published_position = 0;"
+        "update relaybox.stream set last_place = 0, taken = 0; update relaybox.stream_log set decided_batch = 0, decided_position = 0",
+    )
+    with pytest.raises(HistoryLost, match="analytics lost batches 1 to 2, and retention has dropped messages of them at hub"):
+        reanchor_hop(small.second_hop, recorded_by="test", reason="test", dry_run=True)
 
 
 def test_a_longer_path_is_refused_where_the_log_has_lost_its_beginning(small: World) -> None:

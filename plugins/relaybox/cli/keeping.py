@@ -130,3 +130,5 @@ def _show_retained(done: StoreRetained) -> None:
             "none": "no segment is left",
         }[table.outcome]
         print(f"{done.store}: {table.name}: {what}; {why}")
+    if done.compacted_count:
+        print(f"{done.store}: ledgers: {done.compacted_count:,} batches removed of which no message is kept")
