@@ -61,6 +61,7 @@ CREATE TABLE relaybox.stream (
     recheck boolean DEFAULT false NOT NULL,
     registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     first_kept_place bigint DEFAULT 1 NOT NULL,
+    topics_by_subscription boolean DEFAULT false NOT NULL,
     CONSTRAINT delivery_order_is_known CHECK ((delivery_order = ANY (ARRAY['none'::text, 'fifo'::text, 'causal'::text, 'total'::text]))),
     CONSTRAINT first_kept_place_positive CHECK ((first_kept_place >= 1)),
     CONSTRAINT stream_limits_positive CHECK (((message_id_window >= 0) AND (holdback_rows >= 1) AND (fragments >= 1)))

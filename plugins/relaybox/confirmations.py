@@ -21,6 +21,7 @@ from relaybox.events import emit
 from relaybox.failpoints import reach
 from relaybox.publishing import Arrival, ask_destination, durable_arrival
 from relaybox.schema import open_store
+from relaybox.topics import carry_topics
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
@@ -100,6 +101,7 @@ def settle_hop(route: Route, hop: Hop, *, recorded_by: str) -> Settled:
         closing(open_store(hop.source, application_name=name)) as source,
         closing(open_store(hop.destination, application_name=name)) as destination,
     ):
+        carry_topics(source, destination, hop)
         confirm_arrived(source, destination, hop, recorded_by=recorded_by)
         _record_downstream(source, destination, route, hop, recorded_by=recorded_by)
         settled = _settle(source, destination, hop, recorded_by=recorded_by)

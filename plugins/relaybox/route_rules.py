@@ -196,6 +196,7 @@ class RetriesRules(_Rules):
 class RouteRules(_Rules):
     topics: list[Topic] = Field(min_length=1, description="a list of one or more topics")
     path: list[StoreInPath] = Field(description="a list of two or more stores")
+    topics_by_subscription: bool = Field(default=False, description="true or false")
     policy: Annotated[str, PlainValidator(_policy)] = "cascade"
     processed_by: list[Subscription] = Field(default=[], description="a list of subscriptions at the last store")
     integrity: Annotated[str, PlainValidator(_integrity)] = "count"
@@ -271,7 +272,16 @@ def _contradictions(document: object) -> Iterator[Problem]:
             text = f"got {show(topic)}, which is at [{first}] too; expected each topic once"
             yield Problem(("routes", name, "topics", index), text)
         yield from _processing_contradictions(("routes", name), routes[name])
+        yield from _open_topics_contradictions(("routes", name), routes[name])
     yield from stream_contradictions(routes)
+
+
+def _open_topics_contradictions(location: Location, route: object) -> Iterator[Problem]:
+    """Routes of a causal stream share their topics, and a total route shares none: both must be known when the file is read."""
+    order = _member(route, "order")
+    if _member(route, "topics_by_subscription") is True and order in ("causal", "total"):
+        text = f"got true with order {order}; expected the topics of such a route in the file: others depend on them"
+        yield Problem((*location, "topics_by_subscription"), text)
 
 
 def _processing_contradictions(location: Location, route: object) -> Iterator[Problem]:

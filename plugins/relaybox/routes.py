@@ -30,6 +30,7 @@ routes:
 |---|---|---|
 | `topics` | | one or more, each once |
 | `path` | | two or more stores of this file, each once: a loop would carry a message round for ever; see local hops |
+| `topics_by_subscription` | false | true or false: whether subscribing to a topic that no stream of a store carries adds it to this route |
 | `policy` | `cascade` | settled when the next store has it (`received`), the next hop settled it (`cascade`), or see `processed_by` |
 | `processed_by` | | for `policy: processed`: subscriptions of the last store; it settles what all have acknowledged, and cascades |
 | `integrity` | `count` | what a slice is checked by when it arrives: its number of rows (`count`), or their content too (`checksum`) |
@@ -163,6 +164,7 @@ class Hop:
         downstream: the hop that reads this one's log; None: it is the route's last.
         origin: the first store of the route, where its messages are sent.
         stream: what consumers read the hop's log as, at its destination, in this order.
+        topics_by_subscription: topics that consumers subscribed to are carried beside `topics`.
         processed_by: subscriptions at the destination whose acknowledgement settles the hop; of a route's last hop, or none.
         log_retention: of the hop's log, at its destination.
         outbox_retention: of the messages that a first hop reads, at its source.
@@ -178,6 +180,7 @@ class Hop:
     upstream: str | None
     downstream: str | None
     policy: str
+    topics_by_subscription: bool
     processed_by: tuple[str, ...]
     integrity: str
     runner: str
@@ -199,6 +202,7 @@ class Route:
     topics: tuple[str, ...]
     path: tuple[Store, ...]
     policy: str
+    topics_by_subscription: bool
     processed_by: tuple[str, ...]
     integrity: str
     runner: str
@@ -293,6 +297,7 @@ def _route(name: str, rules: RouteRules, stores: Mapping[str, Store]) -> Route:
         topics=tuple(rules.topics),
         path=tuple(stores[store] for store in rules.path),
         policy=rules.policy,
+        topics_by_subscription=rules.topics_by_subscription,
         processed_by=tuple(rules.processed_by),
         integrity=rules.integrity,
         runner=rules.runner,
@@ -351,6 +356,7 @@ def _hop(route: Route, number: int, source: Store, destination: Store, retention
         upstream=f"{route.name}/{number - 1}" if number > 1 else None,
         downstream=f"{route.name}/{number + 1}" if number + 1 < len(route.path) else None,
         policy=route.policy,
+        topics_by_subscription=route.topics_by_subscription,
         processed_by=route.processed_by if number + 1 == len(route.path) else (),
         integrity=route.integrity,
         runner=route.runner,

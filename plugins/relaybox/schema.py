@@ -263,13 +263,27 @@ def _register_hop_in(cursor: Any, hop: Hop) -> str:
     stream = str(one_row(cursor)[0])
     kept = _keep(cursor, "hop_in", hop.name, hop.log_retention)
     cursor.execute("select relaybox.register_topics(%s, %s)", (hop.stream, list(hop.topics)))
+    cursor.execute(
+        "update relaybox.stream set topics_by_subscription = %s where stream = %s", (hop.topics_by_subscription, hop.stream)
+    )
     return "registered" if registered else "changed" if kept else stream
 
 
 def _register_hop_out(cursor: Any, hop: Hop) -> str:
+    topics = set(hop.topics)
+    if hop.topics_by_subscription:
+        cursor.execute("select topics from relaybox.hop_out where hop = %s and reads_log is null", (hop.name,))
+        topics |= {topic for (known,) in cursor.fetchall() for topic in known}
     cursor.execute(
         "select relaybox.register_hop_out(%s, %s, %s, %s, %s, %s)",
-        (hop.name, hop.destination.name, hop.upstream, list(hop.topics), hop.policy, list(hop.processed_by) or None),
+        (
+            hop.name,
+            hop.destination.name,
+            hop.upstream,
+            sorted(topics) if topics > set(hop.topics) else list(hop.topics),
+            hop.policy,
+            list(hop.processed_by) or None,
+        ),
     )
     registered = str(one_row(cursor)[0])
     kept = _keep(cursor, "hop_out", hop.name, hop.outbox_retention)

@@ -219,7 +219,7 @@ def _trace_hop(stores: _Stores, hop: Hop, reads: int, topic: str, message_id: UU
         hop.source, f"reading the ledger of hop {hop.name}", "select * from relaybox.trace_reading(%s, %s)", hop.name, reads
     )
     if reading.state != "planned":
-        passed = reading.state == "passed over" or topic not in hop.topics
+        passed = reading.state == "passed over" or (topic not in hop.topics and not hop.topics_by_subscription)
         place = Place.PASSED_OVER if passed else Place.WAITING
         if reading.state == "adopted":
             place = Place.ADOPTED

@@ -22,6 +22,7 @@ from relaybox.failpoints import reach
 from relaybox.planning import CountedRest, Planned, plan_batch
 from relaybox.publishing import ask_destination, begin_generation, make_log_segments, publish_batch
 from relaybox.schema import open_store
+from relaybox.topics import carry_topics
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
@@ -115,6 +116,7 @@ class _Run:
     def until_quiet(self, linger_seconds: float, linger_at_most_seconds: float) -> TransferSummary:
         started = quiet_since = time.monotonic()
         self._prepare_source()
+        carry_topics(self.source, self.destination, self.hop)
         arrived = self._confirm()
         carry_senders(self.source, self.destination, self.hop, log_id=arrived.log_id)
         deliver_arrived(self.destination, self.hop, log_id=arrived.log_id)

@@ -1,4 +1,5 @@
 -- Makes a durable subscription to a stream, or to one topic of the stream that carries it; returns the first place it will read.
+-- A topic that is not carried is added to the store's stream whose topics come by subscription, if there is just one.
 -- start: earliest, latest, a place, or a time. Holds the stream's row FOR KEY SHARE, so that retention waits for it.
 -- Raises RB030 already subscribed, RB032 no such stream or topic, RB034 a place no longer kept, RB036 a start that is none.
 create or replace function relaybox.subscribe(
@@ -19,6 +20,15 @@ begin
     select array_agg(s.stream_id) into found_streams from relaybox.stream s where s.stream = source;
     if found_streams is null then
         select array_agg(t.stream_id) into found_streams from relaybox.stream_topic t where t.topic = source;
+    end if;
+    if found_streams is null and source ~ '^[a-z0-9_.-]{1,48}$' then
+        select array_agg(s.stream_id) into found_streams from relaybox.stream s where s.topics_by_subscription;
+        if cardinality(found_streams) = 1 then
+            insert into relaybox.stream_topic (stream_id, topic) values (found_streams[1], source) on conflict do nothing;
+            raise notice 'topic % is new; it is carried once its store of origin knows it', source;
+        else
+            found_streams := null;
+        end if;
     end if;
     if found_streams is null or cardinality(found_streams) > 1 then
         raise exception using errcode = 'RB032',

@@ -408,6 +408,15 @@ def leave_a_planned_batch(world: World) -> None:
         transfer_hop(world.first_hop, ThreadRunner(below_rows=1), recorded_by="somebody")
 
 
+def test_the_look_at_a_store_learns_topics_that_were_subscribed_to(connected: World) -> None:
+    """An idle route has no transfer and no confirmation that would carry them up;"""
+    connected.change_route(topics_by_subscription=True)
+    connected.query("analytics", "select relaybox.subscribe('billing', 'invoices')")
+    for store in ("hub", "airline"):
+        execute(parse_dag(connected, "relaybox_watch").get_task(f"look_at_{store}"), try_number=1)
+    assert connected.value("airline", "select topics from relaybox.hop_out where hop = 'flights/1'") == ["flights", "invoices"]
+
+
 def test_the_look_at_a_store_wakes_what_lies_idle(connected: World) -> None:
     """Work that nobody drives, messages that are not settled; and nothing, once all of it is done."""
 

@@ -25,7 +25,10 @@ NOT_A_STEP = {
 }
 """Modules that commit and are no step of the protocol, and why."""
 
-OPERATORS_STEPS = {"skip": "one statement in one transaction, by a person: no driver takes it"}
+OPERATORS_STEPS = {
+    "skip": "one statement in one transaction, by a person: no driver takes it",
+    "topics": "one statement in one transaction, which every driver repeats, of routes whose topics come by subscription",
+}
 """Steps that commit durably and have no failpoints, and why."""
 
 

@@ -11,7 +11,7 @@ from relaybox.errors import ConfigurationError
 from relaybox.routes import Limits, Retention, Retries, Routes, Store, load_routes
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "relaybox.yaml"
-KNOWN = "Known: integrity, limits, message_id_window, order, owner, path, policy, processed_by, retention, retries, runner, stream, and 1 more"
+KNOWN = "Known: integrity, limits, message_id_window, order, owner, path, policy, processed_by, retention, retries, runner, stream, and 2 more"
 SMALLEST = """\
 stores:
   airline: {}
@@ -145,7 +145,7 @@ def test_empty_route_is_told_what_it_needs(tmp_path: Path) -> None:
         "9: routes.next.path: missing; expected a list of two or more stores",
         "9: routes.next.topics: missing; expected a list of one or more topics",
         (
-            "10: routes.last: got 5; expected a section with the keys topics, path, policy, processed_by, integrity, runner, owner, order, "
+            "10: routes.last: got 5; expected a section with the keys topics, path, topics_by_subscription, policy, processed_by, integrity, runner, owner, order, "
             "stream, message_id_window, limits, retries, retention"
         ),
     ]
@@ -229,7 +229,7 @@ def test_example_shows_every_key_and_every_default(tmp_path: Path) -> None:
     assert example.route("flights") == smallest.route("flights")
     assert document["stores"]["airline"].keys() == {"service", "connection", "pool", "bind_senders", "retention"}
     assert document["routes"]["flights"].keys() == {
-        "topics", "path", "policy", "processed_by", "integrity", "runner", "owner", "order", "stream", "message_id_window", "limits", "retries",
+        "topics", "path", "topics_by_subscription", "policy", "processed_by", "integrity", "runner", "owner", "order", "stream", "message_id_window", "limits", "retries",
         "retention",
     }  # fmt: skip
     assert document["stores"]["airline"]["retention"].keys() == Retention.__dataclass_fields__.keys()
@@ -312,6 +312,11 @@ routes:
         (
             "integrity: checksums",
             'integrity: got "checksums"; expected count or checksum. Did you mean checksum? Known: checksum, count',
+        ),
+        ("topics_by_subscription: 1", "topics_by_subscription: got 1; expected true or false"),
+        (
+            "topics_by_subscription: true\n    order: total",
+            "topics_by_subscription: got true with order total; expected the topics of such a route in the file: others depend on them",
         ),
         (
             "policy: processed",

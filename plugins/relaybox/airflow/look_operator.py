@@ -11,8 +11,10 @@ from airflow.sdk import Asset, AssetAlias, BaseOperator
 from relaybox.airflow.hop_state import read_idle_hops
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
+from relaybox.errors import Transient
 from relaybox.events import emit
-from relaybox.routes import Store
+from relaybox.routes import Hop, Store
+from relaybox.topics import carry_topics_of
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -20,11 +22,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WatchedHop:
-    """A hop, the asset whose events start its transfer, and the one whose events start its confirmation."""
+    """A hop, the asset whose events start its transfer, and the one whose events start its confirmation.
+
+    `carries_topics`: the hop itself, where consumers add topics by subscribing.
+    """
 
     name: str
     reads: Asset
     settles: Asset
+    carries_topics: Hop | None = None
 
 
 class StoreLookOperator(BaseOperator):
@@ -38,6 +44,8 @@ class StoreLookOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, list[str]]:
         """Returns the hops that were woken: names to look at in XCom, read by nobody."""
+        for carrying in [hop.carries_topics for hop in self.hops if hop.carries_topics]:
+            _carry_topics(carrying)
         with terminal_errors_fail_at_once(), service_file((self.store,)):
             idle = {hop.hop: hop for hop in read_idle_hops(self.store)}
         waiting = [hop for hop in self.hops if hop.name in idle and idle[hop.name].has_work]
@@ -50,3 +58,11 @@ class StoreLookOperator(BaseOperator):
             emit("hop_woken", hop=hop.name, reason="unsettled")
             events.add(hop.settles)
         return {"waiting": [hop.name for hop in waiting], "unsettled": [hop.name for hop in unsettled]}
+
+
+def _carry_topics(hop: Hop) -> None:
+    with terminal_errors_fail_at_once(), service_file((hop.source, hop.destination)):
+        try:
+            carry_topics_of(hop)
+        except Transient as error:  # the next look tries again; a destination that is down must hide no other hop
+            emit("topics_not_carried", hop=hop.name, error=error)

@@ -52,7 +52,12 @@ def _watch_dag(routes: Routes) -> DAG:
 
 def _watched(routes: Routes, store: Store) -> tuple[WatchedHop, ...]:
     return tuple(
-        WatchedHop(hop.name, reads=read_asset(routes, hop), settles=settling_asset(routes, hop))
+        WatchedHop(
+            hop.name,
+            reads=read_asset(routes, hop),
+            settles=settling_asset(routes, hop),
+            carries_topics=hop if hop.topics_by_subscription else None,
+        )
         for hop in routes.hops
         if hop.source == store
     )

@@ -1,0 +1,10 @@
+-- The topics of the stream that a hop's log belongs to: those of its routes, and those that consumers asked for.
+create or replace function relaybox.topics_wanted(hop_name text) returns text[]
+language sql stable
+as $$
+    select coalesce(array_agg(t.topic order by t.topic), '{}')
+    from relaybox.hop_in i
+    join relaybox.stream_log l on l.hop_id = i.hop_id
+    join relaybox.stream_topic t on t.stream_id = l.stream_id
+    where i.hop = hop_name
+$$;

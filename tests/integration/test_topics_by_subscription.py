@@ -1,0 +1,41 @@
+"""A3.5: where the route says so, a topic exists by its first subscription."""
+
+from __future__ import annotations
+
+import psycopg2
+import pytest
+
+from relaybox.schema import initialise_store
+from tests.cli import invoke
+from tests.world import World
+
+
+def topics(world: World) -> list[str]:
+    return list(world.value("airline", "select topics from relaybox.hop_out where hop = 'flights/1'"))
+
+
+def test_a_topic_exists_by_its_first_subscription_and_travels_to_its_origin(world: World) -> None:
+    """From the last store up, hop by hop, with the confirmations; init forgets none; other topics stay where they are."""
+    world.change_route(topics_by_subscription=True)
+    assert world.value("analytics", "select relaybox.subscribe('billing', 'invoices')") == 1
+    world.settle_all()
+    assert topics(world) == ["flights", "invoices"]
+    world.send("bill", topic="invoices")
+    world.send("other", topic="weather")
+    world.send("flight")
+    world.transfer_all()
+    assert world.query("analytics", "select topic, payload from relaybox.fetch('billing')") == [("invoices", "bill")]
+    assert world.payloads("flights/2") == ["bill", "flight"]
+    for store in world.route.path:
+        assert initialise_store(store, world.routes).hops
+    assert topics(world) == ["flights", "invoices"]
+    message = world.value("airline", "select message_id::text from relaybox.outbox where topic = 'invoices'")
+    assert "flights/2: arrived at position 1" in invoke("where", message).stdout
+
+
+def test_a_topic_is_not_made_where_the_file_names_them_all(world: World) -> None:
+    """A typo is denied, with the names that there are."""
+    with pytest.raises(psycopg2.Error) as denied:
+        world.query("analytics", "select relaybox.subscribe('billing', 'fligths')")
+    assert denied.value.pgcode == "RB032"
+    assert "Streams here: flights (flights)" in str(denied.value)
