@@ -39,7 +39,14 @@ TIMES_OF_CONSUMERS = dict.fromkeys(
     "a lease or a rate is a span of time; a step of the clock ends it early or late, and the lane's version fences who lost it",
 )
 
-KNOWN = SHOWN | TIMES_OF_CONSUMERS
+SHOWN |= {"replay_progress.sql": "which lanes are leased now"}
+TIMES_OF_CONSUMERS |= {"ask_replay.sql": "a range that would end in the future is refused; its rate is a span of time"}
+REPLAY_WINDOWS = dict.fromkeys(
+    ("log_holders.sql", "outbox_holders.sql"),
+    "the replay window is a span of time: a step of the clock keeps longer, or less long, what every hop and consumer is done with",
+)
+
+KNOWN = SHOWN | TIMES_OF_CONSUMERS | REPLAY_WINDOWS
 
 SQL_CLOCK = re.compile(
     r"\b(now\(\)|(clock|statement|transaction)_timestamp\(\)|timeofday\(\)|current_(date|time|timestamp)|localtime)",

@@ -20,6 +20,8 @@ NOT_A_STEP = {
     "consuming.py": "a consumer's transactions are her own; she has CONSUMER_FAILPOINTS, and is killed at each of them",
     "senders.py": "an operator's declaration is one statement in one transaction",
     "subscriptions.py": "an operator's word on a subscription is one statement in one transaction",
+    "redriving.py": "an operator's word on dead letters is one transaction",
+    "replays.py": "an operator's word on a replay is one transaction",
     "restoring.py": "an operator's list of subscriptions is restored in one transaction",
     "schema.py": "`relaybox init` is one transaction and moves no message",
 }
