@@ -23,7 +23,7 @@ COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generat
 
 .PHONY: help
 help: ## List what can be done here
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: venv
 venv: $(INSTALLED) ## Create .venv and install everything from requirements.lock
@@ -61,6 +61,10 @@ test-faults: $(INSTALLED) ## Strike every step with every fault; writes docs/rel
 	$(BIN)/python -m tests.faults.wal_prefix --source 150 --destination 150 --result .faults-wal-prefixes.json
 	$(BIN)/python -m tests.faults --wal-prefixes .faults-wal-prefixes.json $(ARGS)
 	RELAYBOX_KILLS=200 $(BIN)/pytest --quiet --timeout 1800 tests/integration/test_g10_exactly_once.py
+
+.PHONY: test-airflow-actions
+test-airflow-actions: $(INSTALLED) ## Do everything to a transfer that Airflow can, in every state (ARGS="-k clear")
+	$(BIN)/pytest tests/airflow/actions.py $(ARGS)
 
 .PHONY: test-spark
 test-spark: $(INSTALLED) ## Kill Spark's workers, executors and drivers, with 100,000 messages each time

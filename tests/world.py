@@ -29,12 +29,12 @@ def routes_file(directory: Path, *, route: Mapping[str, object] | None = None) -
     return path
 
 
-def wait_until(condition: Callable[[], bool], what: str, *, deadline_seconds: float = 30.0) -> None:
-    """Polls a condition; fails with `what` after the deadline."""
+def wait_until(condition: Callable[[], bool], what: str, *, deadline_seconds: float = 30.0, poll_seconds: float = 0.02) -> None:
+    """Polls a condition; fails with `what` after the deadline. A condition that costs the asked one much is polled less often."""
     deadline = time.monotonic() + deadline_seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {deadline_seconds} s: {what}"
-        time.sleep(0.02)
+        time.sleep(poll_seconds)
 
 
 @dataclass(frozen=True)

@@ -52,14 +52,8 @@ def _replay_dag(route: Route) -> DAG:
         **route_dag_options(route, "replay"),
     ) as dag:
         count = ReplayCountOperator(task_id=COUNT_TASK_ID, route=route, pool=route.path[-1].pool, **SHORT_TASK)
-        # one range at a time, whatever a backfill's own limit says: what waits takes no slot that live messages need
-        replay = ReplayOperator(
-            task_id=REPLAY_TASK_ID,
-            route=route,
-            pool=route.path[-1].pool,
-            max_active_tis_per_dag=1,
-            execution_timeout=PATIENCE,
-        )
+        # one range at a time, whatever a backfill's own limit says, and no slot of a store's pool: live messages need those
+        replay = ReplayOperator(task_id=REPLAY_TASK_ID, route=route, max_active_tis_per_dag=1, execution_timeout=PATIENCE)
         count >> replay
     return dag
 

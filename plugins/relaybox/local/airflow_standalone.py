@@ -30,8 +30,8 @@ _SETTINGS = {
     "SCHEDULER__MAX_DAGRUNS_PER_LOOP_TO_SCHEDULE": "200",  # above all runs at once, or backfills starve
     "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "30",  # how long a lost worker blocks its hop
     "SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "20",  # how long tasks that a killed scheduler had queued wait for the next one
-    "DAG_PROCESSOR__REFRESH_INTERVAL": "5",
-    "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "5",
+    "DAG_PROCESSOR__REFRESH_INTERVAL": "5",  # how long a new file is not seen
+    "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "30",  # a file that changed is read again at once
 }
 
 
