@@ -185,6 +185,24 @@ def test_a_hop_shows_its_charts_its_batches_and_who_moved_them(page: PageServer,
     assert 'class="step' not in of_run
 
 
+def test_a_route_that_settles_what_is_processed_shows_by_whom(page: PageServer, connected: World) -> None:
+    """In the numbers, the legend, the bars and the table of its last hop; other hops have no such column."""
+    connected.change_route(policy="processed", processed_by=["billing"])
+    connected.query("analytics", "select relaybox.subscribe('billing', 'flights')")
+    connected.send("one")
+    connected.transfer_all()
+    connected.query("analytics", "select relaybox.ack('billing', place, 1, 'w') from relaybox.fetch('billing', worker => 'w')")
+    connected.settle_all()
+    shown = page.client("viewer").get("/relaybox/hops/flights/2").text
+    assert "<dt>processed through</dt><dd>2</dd>" in shown  # with the message that was there
+    assert "processed by billing" in shown
+    assert "<th>processed</th>" in shown
+    assert 'class="step processed"' in shown
+    assert "processed" not in page.client("viewer").get("/relaybox/hops/flights/1").text
+    newest = page.client("viewer").get("/relaybox/api/hops/flights/2").json()["batches"][0]
+    assert newest["processed_at"] <= newest["settled_at"]
+
+
 def test_the_documents_of_the_api_have_stable_keys(page: PageServer, monkeypatch: pytest.MonkeyPatch, connected: World) -> None:
     monkeypatch.setattr(findings, "UNDRIVEN_SECONDS", 0.0)
     connected.send("waits")
