@@ -38,6 +38,7 @@ COMMANDS = [
     ["bench", "hop"],
     ["bench", "latency"],
     ["bench", "consume"],
+    ["bench", "retention"],
     ["version"],
 ]
 

@@ -463,6 +463,26 @@ def bench_consume(
     run_bench_consume(messages=messages, rounds=rounds, json_path=json_path)
 
 
+@bench.command("retention")
+def bench_retention(
+    messages: Annotated[int, typer.Option("--messages", min=1, help="Messages that go all the way.")] = 20_000_000,
+    turns: Annotated[int, typer.Option("--turns", min=20, help="In so many turns; each fills a segment.")] = 100,
+    json_path: Annotated[
+        Path | None, typer.Option("--json", help="Write every raw value to this file.", show_default=False)
+    ] = None,
+) -> None:
+    """Send, move, read and drop in turns, a snapshot held for a third of them: disk use and the time of a fetch must stay flat.
+
+    \b
+    Examples:
+      relaybox bench retention --json retention.json
+      relaybox bench retention --messages 1000000
+    """
+    from relaybox.local.bench_retention import run_bench_retention
+
+    run_bench_retention(messages=messages, turns=turns, json_path=json_path)
+
+
 @bench.command("latency")
 def bench_latency(
     *,

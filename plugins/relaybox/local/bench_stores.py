@@ -97,7 +97,7 @@ class BenchStores:
         name = f"bench{next(self._route_numbers)}"
         return self.write_routes({name: {"topics": [topic], "order": order}}).hop(f"{name}/1")
 
-    def write_routes(self, routes: Mapping[str, Mapping[str, object]]) -> Routes:
+    def write_routes(self, routes: Mapping[str, Mapping[str, object]], *, segment_rows: int = SEGMENT_ROWS) -> Routes:
         """Writes a relaybox.yaml with these routes from the source to the destination, and registers them in both stores."""
         every = {"path": [SOURCE, DESTINATION], "policy": "received", "limits": dict(self._limits)}
         path = self._directory / "relaybox.yaml"
@@ -110,7 +110,7 @@ class BenchStores:
         written.replace(path)  # an Airflow may be reading it
         loaded = load_routes(path)
         for store in loaded.stores.values():
-            initialise_store(store, loaded)
+            initialise_store(store, loaded, segment_rows=segment_rows)
         return loaded
 
     def fill(self, messages: int, *, rollback_every: int, filled: Callable[[int], None]) -> None:
