@@ -2,7 +2,7 @@
 -- of the hops after it. The newest ones stay. Returns how many batches; again: none. Locks the hop's row, as planning does.
 create or replace function relaybox.compact_hop_ledgers(hop_name text) returns bigint
 language plpgsql volatile
-set lock_timeout = '2s'
+set lock_timeout = '500ms'
 set enable_seqscan = on
 as $$
 declare

@@ -2,7 +2,7 @@
 -- indexes. Their counts stay. Returns how many batches; again: none. Locks the rows that publish and deliver lock.
 create or replace function relaybox.compact_log_ledgers(log_id integer) returns bigint
 language plpgsql volatile
-set lock_timeout = '2s'
+set lock_timeout = '500ms'
 as $$
 declare
     head relaybox.hop_in;

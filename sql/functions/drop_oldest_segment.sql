@@ -23,29 +23,29 @@ begin
     perform relaybox.require_writable_primary();
     -- what it rests on is durable already; a silent standby must not keep the lock on the table
     perform set_config('synchronous_commit', 'local', true);
-    -- looked at without a lock: a long backlog takes its time, and hops are to be planned meanwhile
-    hops_before := relaybox.hops_fingerprint(log_id);
-    checked := pg_current_snapshot();
-    select s.* into oldest from relaybox.segments() s where s.hop_id is not distinct from log_id order by s.first limit 1;
-    if not found then
-        outcome := 'none';
-        return;
-    end if;
-    segment := oldest.segment::text;
-    bytes := pg_total_relation_size(oldest.segment);
-    select h.* into held from relaybox.holders(log_id) h order by h.needs_from, h.kind limit 1;
-    if held.needs_from <= oldest.last then
-        outcome := 'kept';
-        holder := format('%s %s', held.kind, held.holder);
-        return;
-    end if;
-    late := case when log_id is null then relaybox.unrouted_seq(oldest.last) end;
-    if late is not null then
-        outcome := 'kept';
-        holder := format('unrouted topic %s', (select o.topic from relaybox.outbox o where o.seq = late));
-        return;
-    end if;
     begin
+        -- looked at without a lock: a long backlog takes its time, and hops are to be planned meanwhile
+        hops_before := relaybox.hops_fingerprint(log_id);
+        checked := pg_current_snapshot();
+        select s.* into oldest from relaybox.segments() s where s.hop_id is not distinct from log_id order by s.first limit 1;
+        if not found then
+            outcome := 'none';
+            return;
+        end if;
+        segment := oldest.segment::text;
+        bytes := pg_total_relation_size(oldest.segment);
+        select h.* into held from relaybox.holders(log_id) h order by h.needs_from, h.kind limit 1;
+        if held.needs_from <= oldest.last then
+            outcome := 'kept';
+            holder := format('%s %s', held.kind, held.holder);
+            return;
+        end if;
+        late := case when log_id is null then relaybox.unrouted_seq(oldest.last) end;
+        if late is not null then
+            outcome := 'kept';
+            holder := format('unrouted topic %s', (select o.topic from relaybox.outbox o where o.seq = late));
+            return;
+        end if;
         perform pg_advisory_xact_lock(case when log_id is null then 'relaybox.outbox' else 'relaybox.log' end::regclass::oid::bigint);
         perform from relaybox.hop_in i where i.hop_id = log_id for update;
         perform from relaybox.hop_out h where h.reads_log is not distinct from log_id order by h.hop for update;

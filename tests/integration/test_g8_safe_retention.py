@@ -23,6 +23,8 @@ from relaybox.verification import verify_route
 from tests.cli import invoke
 from tests.world import STORES, World, insert
 
+pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+
 SMALLER = """
 do $$ declare s record; begin
     for s in select segment from relaybox.segments() loop execute format('drop table %s', s.segment); end loop;
