@@ -157,22 +157,46 @@ _PUBLISHED = "select i.published_position from relaybox.hop_in i where i.hop = %
 _PLANNED = "select h.position from relaybox.hop_out h where h.hop = %s"
 
 
-def _ask(store: Store, hop: Hop, query: str) -> int:
+_DROPPED = """
+    select count(*)
+    from relaybox.hop_out h
+    cross join relaybox.store k
+    left join relaybox.hop_in i on i.hop_id = h.reads_log
+    where h.hop = %s and (
+        h.compacted_position > %s
+        or exists (
+            select from relaybox.batch b, jsonb_array_elements(b.slices) s
+            where b.hop = h.hop and b.last_position > %s and (s ->> 1)::bigint < coalesce(i.first_kept_position, k.first_kept_seq)
+        )
+    )
+"""
+
+
+def _ask(store: Store, hop: Hop, query: str, *arguments: int) -> int:
     """A number that a store knows of a hop; 0 when it does not know the hop."""
     with (
         closing(open_store(store, application_name=f"relaybox {hop.name} rebuild")) as connection,
         store_errors(store.name, f"looking at hop {hop.name}"),
         connection.cursor() as cursor,
     ):
-        cursor.execute(query, (hop.name,))
+        cursor.execute(query, (hop.name, *arguments))
         row = one_row(cursor)
     return 0 if row is None or row[0] is None else int(row[0])
 
 
 def _losses(routes: Routes, store: Store, hops: Sequence[HopToRebuild]) -> Iterator[str]:
-    """Messages whose only copy was here: those of its own outbox."""
+    """Messages whose only copy was here: those of its own outbox, and those that an upstream store has dropped since."""
     for found in hops:
         hop = routes.hop(found.hop)
+        if (
+            found.arrives
+            and found.known_count < found.message_count
+            and _ask(hop.source, hop, _DROPPED, *[found.known_count] * 2)
+        ):
+            yield (
+                f"Hop {hop.name}: retention at {hop.source.name} has dropped messages that had arrived here. They can't be sent again, "
+                f"and no log begins in the middle: only a backup of {store.name} from after then helps."
+            )
         if hop.source != store or hop.upstream is not None:
             continue
         if hop.destination == store and found.known_count == 0:

@@ -233,6 +233,20 @@ def test_a_batch_that_upstream_can_not_send_again_stops_the_rebuild(world: World
     assert world.payloads("flights/2") == []
 
 
+def test_what_retention_has_dropped_upstream_is_told_before_anything_is_changed(world: World, lose: Lose) -> None:
+    world.send("a", "b")
+    world.transfer_all()
+    world.query("hub", "update relaybox.hop_in set first_kept_position = 2")
+    lose("analytics")
+    told = invoke("rebuild", "analytics")
+    assert told.exit_code == 1
+    assert "retention at hub has dropped messages that had arrived here" in told.stdout.replace("\n", " ")
+    assert invoke("rebuild", "analytics", "--reason", "disk died").exit_code == 5
+    with pytest.raises(psycopg2.errors.UndefinedTable):
+        world.query("analytics", "select from relaybox.store")
+    assert invoke("rebuild", "analytics", "--reason", "disk died", "--accept-losses").exit_code == 5
+
+
 def test_a_large_store_is_rebuilt(world: World, lose: Lose) -> None:
     """RELAYBOX_TEST_REBUILD_ROWS messages: equal afterwards; the time is printed."""
     world.send_many(ROWS // 2)
