@@ -175,6 +175,7 @@ ALLOWED = {
     "pipe.py _Sender.run BrokenPipeError": "the receiving side ended first, and its error is the one told",
     "reading.py Sessions._close suppress(psycopg2.Error)": "cancelling what runs while another error is on its way out",
     "rebuilding.py _look errors.StoreNotInitialised": "an empty database is what a lost store begins with: it knows of nothing",
+    "retention.py _compact_ledgers psycopg2.errors.LockNotAvailable": "a hop that is busy is left for the next run",
     "route_file.py _ValueReader._scalar ValueError": "recorded as a problem of the file",
     "transfer.py _Run._plan errors.PlanRefused": "confirms and plans again, three times; the fourth is told",
 }
