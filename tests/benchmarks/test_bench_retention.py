@@ -20,7 +20,12 @@ def test_every_turn_drops_what_it_filled_in_every_phase(tmp_path: Path) -> None:
     assert [turn["number"] for turn in document["turns"]] == list(range(20))
     assert {turn["phase"] for turn in document["turns"]} == set(PHASES)
     assert sum(turn["dropped_count"] for turn in document["turns"]) == 40, "twenty segments of the outbox, twenty of the log"
-    assert set(document["phases"]["after"]["ratios"]) == {"source_bytes", "destination_bytes", "fetch_seconds"}
+    assert set(document["phases"]["after"]["ratios"]) == {
+        "source_bytes",
+        "destination_bytes",
+        "fetch_seconds",
+        "fetch_over_select",
+    }
     assert "a snapshot held" in printed.getvalue()
 
 

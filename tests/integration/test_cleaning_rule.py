@@ -226,6 +226,14 @@ actions: st.SearchStrategy[Callable[[Store], None]] = st.one_of(
 )
 
 
+WITH_A_SLOW_ONE: list[Callable[[Store], None]] = [
+    lambda s: s.settle(12),
+    lambda s: s.subscribe("a", 1, "earliest"),
+    lambda s: s.subscribe("b", 2, "earliest"),
+    lambda s: s.consume("a", 10, refuse=False),
+    Store.retain,
+]
+
 WITH_A_DEAD_LETTER: list[Callable[[Store], None]] = [
     lambda s: s.settle(12),
     lambda s: s.subscribe("a", 1, "earliest"),
@@ -239,6 +247,7 @@ WITH_A_DEAD_LETTER: list[Callable[[Store], None]] = [
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(history=st.lists(actions, min_size=5, max_size=30))
 @example(history=WITH_A_DEAD_LETTER)
+@example(history=WITH_A_SLOW_ONE)
 def test_g8_segments_go_when_and_only_when_nobody_needs_a_row_of_them(store: Any, history: list[Callable[[Store], None]]) -> None:
     store.begin()
     store.deliver(12, backwards=False)

@@ -37,6 +37,11 @@ insert into relaybox.outbox (topic, sender, payload)
 select %(topic)s, 'shop-' || n %% 16, 'order ' || n from generate_series(1, %(rows)s) n
 """
 _FETCH = "select place from relaybox.fetch('day', %s, %s, worker => 'bench')"
+_SELECT = """
+select position from (
+    select l.*, row_number() over (order by l.position) from relaybox.log l where l.position > %s and l.position <= %s offset 0
+) rows
+"""
 _BYTES = """
 select sum(pg_total_relation_size(c.oid))::bigint from pg_class c
 where c.relnamespace = 'relaybox'::regnamespace and c.relkind = 'r'
@@ -45,7 +50,10 @@ where c.relnamespace = 'relaybox'::regnamespace and c.relkind = 'r'
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn: what both stores hold before it drops anything, and the seconds of its median fetch of 10,000 messages."""
+    """One turn: what both stores hold before it drops anything, and the seconds of its median fetch of 10,000 messages.
+
+    `select_seconds`: of a plain select of the same columns, for the same messages: how busy the machine was.
+    """
 
     number: int
     phase: str
@@ -53,6 +61,7 @@ class Turn:
     source_bytes: int
     destination_bytes: int
     fetch_seconds: float
+    select_seconds: float
     dropped_count: int
 
 
@@ -68,7 +77,10 @@ class RetentionReport:
     def medians(self, phase: str) -> dict[str, float]:
         turns = [turn for turn in self.turns if turn.phase == phase]
         return {
-            name: median(getattr(turn, name) for turn in turns) for name in ("source_bytes", "destination_bytes", "fetch_seconds")
+            "source_bytes": median(turn.source_bytes for turn in turns),
+            "destination_bytes": median(turn.destination_bytes for turn in turns),
+            "fetch_seconds": median(turn.fetch_seconds for turn in turns),
+            "fetch_over_select": median(turn.fetch_seconds / turn.select_seconds for turn in turns),
         }
 
     def ratios(self, phase: str) -> dict[str, float]:
@@ -139,6 +151,7 @@ def _run(stores: BenchStores, routes: Routes, rows: int, turns: int) -> Iterator
             transfer_hop(hop, ThreadRunner(len(os.sched_getaffinity(0))), recorded_by="relaybox bench retention")
             settle_hop(routes.route("day"), hop, recorded_by="relaybox bench retention")
             acked, fetches = _read(consumer, acked, acked + rows)
+            selects = list(_select(consumer, acked - rows, acked))
             ((source_bytes,),), ((destination_bytes,),) = (stores.query(store, _BYTES) for store in (SOURCE, DESTINATION))
             done = [retain_store(store, recorded_by="relaybox bench retention") for store in routes.stores.values()]
             yield Turn(
@@ -148,6 +161,7 @@ def _run(stores: BenchStores, routes: Routes, rows: int, turns: int) -> Iterator
                 source_bytes=source_bytes,
                 destination_bytes=destination_bytes,
                 fetch_seconds=median(fetches),
+                select_seconds=median(selects),
                 dropped_count=sum(table.dropped_count for one in done for table in one.tables),
             )
 
@@ -180,14 +194,25 @@ def _read(consumer: Any, acked: int, through: int) -> tuple[int, list[float]]:
     return fetched, [took for count, took in seconds if count == FETCH_ROWS] or [took for _, took in seconds]
 
 
+def _select(consumer: Any, after: int, through: int) -> Iterator[float]:
+    """The seconds of each plain select of 10,000 of the messages just read."""
+    with consumer.cursor() as cursor:
+        for first in range(after, through, FETCH_ROWS):
+            begun = time.perf_counter()
+            cursor.execute(_SELECT, (first, first + FETCH_ROWS))
+            cursor.fetchall()
+            yield time.perf_counter() - begun
+
+
 def _print(report: RetentionReport, console: Console) -> None:
     title = f"{report.messages:,} messages in turns of {report.turn_rows:,}; in brackets: over the part before"
-    table = Table("", "outbox's store, MB", "log's store, MB", "fetch of 10,000, ms", title=title)
+    table = Table("", "outbox's store, MB", "log's store, MB", "fetch of 10,000, ms", "over plain select", title=title)
     for phase in PHASES[1:]:
         found, ratios = report.medians(phase), report.ratios(phase)
         table.add_row(
             {"before": "before", "held": "a snapshot held", "after": "after"}[phase],
             *(f"{found[name] / 1e6:,.1f} ({ratios[name]:.2f})" for name in ("source_bytes", "destination_bytes")),
             f"{found['fetch_seconds'] * 1e3:,.1f} ({ratios['fetch_seconds']:.2f})",
+            f"{found['fetch_over_select']:.2f} ({ratios['fetch_over_select']:.2f})",
         )
     console.print(table)
