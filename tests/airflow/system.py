@@ -166,6 +166,8 @@ def running_system(
     stores = {store: _make_store(clusters[store], passwords[store]) for store in STORES}
     metadata = clusters["hub"].parameters(METADATA)
     _administer(clusters["hub"], f"create database {METADATA}")
+    # a scheduler that is killed leaves its session, and its locks, open in the workers that it had forked
+    _administer(clusters["hub"], f"alter database {METADATA} set idle_in_transaction_session_timeout = '20s'")
     service_file, temporary, failpoints = directory / "services.conf", directory / "tmp", directory / "failpoints"
     temporary.mkdir()
     failpoints.mkdir()

@@ -119,7 +119,10 @@ def test_the_page_leads_through_a_replay_and_a_redrive_that_is_approved(system: 
     assert redriven.read[0][1:] == (True, "<b>refund</b> of order 4711")
     audit = "select reason, detail ->> 'on_behalf_of' from relaybox.consumer_action where action = 'redrive'"
     ((reason, whom),) = world.query(STORE, audit)
-    assert (reason, "approved by" in whom) == ("fixed in 1.4", True)
+    asked, _, approved = whom.partition(", approved by ")
+    assert reason == "fixed in 1.4"
+    assert asked
+    assert approved not in ("", "nobody named")
 
 
 def _refuse_one(world: World) -> int:
