@@ -51,7 +51,7 @@ def test_readme_from_one_insert_to_the_proof_of_delivery(world: World) -> None:
     assert run_as(world, "analytics", "relaybox_consumer", fetch) == []
 
     reports = [command.replace("MESSAGE_ID", str(message_id)) for command in commands if command != transfer]
-    assert len(reports) == 6
+    assert len(reports) == 7
     for command in reports:
         run = invoke(*shlex.split(command))
         assert run.exit_code == 0, (command, run.stdout, run.stderr)
