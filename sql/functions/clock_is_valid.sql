@@ -2,7 +2,7 @@
 create or replace function relaybox.clock_is_valid(clock jsonb, sender_ text, epoch_ integer, index_ bigint) returns boolean
 language sql immutable parallel safe
 as $$
-    select coalesce(bool_and(
+    select coalesce(jsonb_typeof(clock) = 'object', true) and coalesce(bool_and(
         case
             when e.key = sender_ then e.value = to_jsonb(index_) and epoch_ = 1 or e.value = jsonb_build_array(epoch_, index_)
             when jsonb_typeof(e.value) = 'number' then (e.value #>> '{}') ~ '^[1-9][0-9]{0,17}$'

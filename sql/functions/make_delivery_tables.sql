@@ -1,7 +1,10 @@
--- What one decision works on: temporary tables of the session, emptied at every commit.
+-- What one decision works on: temporary tables of the session, emptied for it. Small ones by delete, which keeps the plans of all
+-- that reads them; large ones by truncate.
 create or replace function relaybox.make_delivery_tables() returns void
 language plpgsql volatile
 as $$
+declare
+    name text;
 begin
     if to_regclass('pg_temp.batch_sender') is null then
         -- a sender and epoch of the batch. in_order: nothing to decide; waits: stalled, stays in its log
@@ -10,28 +13,37 @@ begin
             sender_id integer, kind text, declared_at timestamptz, first_declared_at timestamptz, of_another_store boolean, has_begun boolean,
             watermark bigint, skipped int8multirange, reads_after bigint, in_order boolean, waits boolean,
             primary key (sender, epoch)
-        ) on commit delete rows;
+        );
         -- a message that is looked at one by one. t: the arrival number at which it may be delivered, null: not yet;
         -- ordinal: its order among those of the same t; counts: its index is done with, delivered or not
         create temporary table judged (
             taken bigint, hop_id integer, "position" bigint, sender_id integer, epoch integer, index bigint, is_new boolean,
             verdict text, original bigint, counts boolean, t bigint, ordinal bigint
-        ) on commit delete rows;
-        create temporary table fence (sender_id integer primary key, fenced_at bigint) on commit delete rows;
-        create temporary table id_again ("position" bigint primary key, original bigint) on commit delete rows;
+        );
+        create temporary table fence (sender_id integer primary key, fenced_at bigint);
+        create temporary table id_again ("position" bigint primary key, original bigint);
         create temporary table seen_again (
             sender_id integer, chunk bigint, indexes int8multirange, primary key (sender_id, chunk)
-        ) on commit delete rows;
+        );
         -- an index that came again; original: where it came first
         create temporary table repeated (
             sender_id integer, index bigint, original bigint, primary key (sender_id, index)
-        ) on commit delete rows;
+        );
         -- what a clock asks for that is not delivered yet; sender_id null: of a sender that is not known here
-        create temporary table cause (taken bigint, sender_id integer, index bigint, fenced_at bigint) on commit delete rows;
+        create temporary table cause (taken bigint, sender_id integer, index bigint, fenced_at bigint);
         -- a sender whose accepted indexes leave no gap behind
-        create temporary table remembered (sender_id integer primary key) on commit delete rows;
+        create temporary table remembered (sender_id integer primary key);
     else
-        truncate pg_temp.remembered, pg_temp.repeated, pg_temp.batch_sender, pg_temp.judged, pg_temp.fence, pg_temp.id_again, pg_temp.seen_again, pg_temp.cause;
+        for name in
+            select t from unnest(array['remembered', 'repeated', 'batch_sender', 'judged', 'fence', 'id_again', 'seen_again', 'cause']) t
+            where pg_relation_size(('pg_temp.' || t)::regclass) > 0
+        loop
+            if pg_relation_size(('pg_temp.' || name)::regclass) > 131072 then
+                execute format('truncate pg_temp.%I', name);
+            else
+                execute format('delete from pg_temp.%I', name);
+            end if;
+        end loop;
     end if;
 end
 $$;

@@ -277,11 +277,13 @@ class Stream:
 
     def _time_and_rank(self, held: Held) -> tuple[int, int]:
         """The rank grows along every chain of causes among what is ready since the same time."""
-        causes = dependencies(held.row)
+        causes = dependencies(held.row) if self._order == "causal" else {held.row.sender: (held.row.epoch, held.row.index - 1)}
         before = [ready for (sender, number), ready in self._released.items() if number <= causes.get(sender, (0, 0))]
         time = max([self._since or held.taken, *(time for time, _ in before)])
+        if self._order != "causal":
+            return time, 0
         counted = sum(index for _, index in {**clock_of(held.row), held.row.sender: held.row.number}.values())
-        return time, max([counted, *(1 + rank for at, rank in before if at == time)]) if self._order == "causal" else 0
+        return time, max([counted, *(1 + rank for at, rank in before if at == time)])
 
 
 def repetition(original: Row, row: Row) -> str:
