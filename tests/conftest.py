@@ -13,6 +13,7 @@ import psycopg2
 import pytest
 
 from relaybox.local.clusters import Cluster, write_service_file
+from tests.disposal import Disposal
 from tests.stores import read_clusters, running_clusters
 from tests.world import World, routes_file
 
@@ -44,20 +45,30 @@ def template(clusters: Mapping[str, Cluster], tmp_path_factory: pytest.TempPathF
     return "template_store"
 
 
+@pytest.fixture(scope="session")
+def disposal(clusters: Mapping[str, Cluster]) -> Iterator[Disposal]:
+    """Drops what is left of the databases at the end of the run, before the clusters end."""
+    disposal = Disposal()
+    yield disposal
+    disposal.drop()
+
+
 @pytest.fixture
-def databases(clusters: Mapping[str, Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Parameters]:
-    """An empty database in each cluster, and a service file that names them; gone after the test."""
+def databases(
+    clusters: Mapping[str, Cluster], disposal: Disposal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Parameters]:
+    """An empty database in each cluster, and a service file that names them; of no use after the test."""
     name = _new_name()
     _administer_all(clusters, f"create database {name}")
     yield _serve(clusters, name, tmp_path, monkeypatch)
-    _administer_all(clusters, f"drop database {name} with (force)")
+    disposal.discard((cluster, name) for cluster in clusters.values())
 
 
 @pytest.fixture
 def make_world(
-    clusters: Mapping[str, Cluster], template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    clusters: Mapping[str, Cluster], disposal: Disposal, template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], AbstractContextManager[World]]:
-    """Makes the route `flights` over three initialised, empty stores, as often as a test wants; each is gone at its exit."""
+    """Makes the route `flights` over three initialised, empty stores, as often as a test wants; each ends at its exit."""
 
     @contextmanager
     def make() -> Iterator[World]:
@@ -69,7 +80,7 @@ def make_world(
             monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
             yield World(path)
         finally:
-            _administer_all(clusters, f"drop database {name} with (force)")
+            disposal.discard((cluster, name) for cluster in clusters.values())
 
     return make
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import psycopg2
@@ -16,6 +16,7 @@ import yaml
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
 from relaybox.routes import Hop, Route, Routes, load_routes
 from relaybox.schema import initialise_store
+from tests.disposal import Disposal
 from tests.faults.drivers import Mission
 from tests.faults.proxy import Proxy
 from tests.logins import make_logins_cheap
@@ -47,6 +48,7 @@ class Clusters:
 
     clusters: Mapping[str, Cluster]
     proxies: Mapping[str, Proxy]
+    disposal: Disposal = field(default_factory=Disposal)
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,7 @@ def running_clusters(directory: Path, *, segment_rows: int) -> Iterator[Clusters
 
 @contextmanager
 def fresh_place(sides: Clusters, kind: str, directory: Path, *, batch_rows: int) -> Iterator[Place]:
-    """Three databases that are gone afterwards; a batch has `batch_rows` messages at most, in two slices."""
+    """Three databases that are of no use afterwards; a batch has `batch_rows` messages at most, in two slices."""
     directory.mkdir(parents=True, exist_ok=True)
     name = f"cell_{next(_numbers)}"
     place = Place(sides, kind, directory, {store: f"{name}_{store}" for store in STORES})
@@ -133,7 +135,7 @@ def fresh_place(sides: Clusters, kind: str, directory: Path, *, batch_rows: int)
             sides.proxies[side].reset()
             sides.proxies[side].heal()
             sides.clusters[side].start()
-        _each(LAYOUTS[kind], lambda store, side: place.administer(side, f"drop database {name}_{store} with (force)"))
+        sides.disposal.discard((sides.clusters[side], place.databases[store]) for store, side in LAYOUTS[kind].items())
 
 
 def administer(cluster: Cluster, statement: str, *arguments: object) -> list[tuple[object, ...]]:

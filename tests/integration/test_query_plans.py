@@ -111,3 +111,19 @@ def plan_buffers(world: World, query: str) -> int:
     connection.close()
     node = (json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"]
     return int(node["Shared Hit Blocks"] + node["Shared Read Blocks"])
+
+
+def test_senders_are_counted_in_the_order_of_positions_whatever_the_planner_prefers(world: World) -> None:
+    """Indexes are gathered as they come; a plan that sorted rows by sender would mix them, as sorts are not stable."""
+    world.query(
+        "airline",
+        "insert into relaybox.outbox (topic, sender, index, payload) "
+        "select 'flights', 'sender-' || n %% 3, (n - 1) / 3 + 1, n::text from generate_series(1, %s) n",
+        3000,
+    )
+    world.transfer()
+    with world.session("hub") as session, session.cursor() as cursor:
+        for setting in ("enable_hashagg = off", "enable_indexscan = off", "enable_sort = on"):
+            cursor.execute(f"set {setting}")
+        cursor.execute("select sender, row_count, ascending from relaybox.count_senders(1, 1, 3000) order by sender")
+        assert cursor.fetchall() == [(f"sender-{n}", 1000, True) for n in range(3)]

@@ -1,0 +1,49 @@
+-- A range of a log, a quarter of it per worker: of each sender there how many rows, and whether its indexes rise by one from row to row.
+-- One pass in the order of positions: each sender's indexes are gathered as they come, and compared with what they must be.
+-- A quarter is never shared out further, and nothing is sorted: rows would lose their order. So this is a statement of its own,
+-- from whose result nobody wants an order: else a planner may sort by sender first, and sorts are not stable.
+create or replace function relaybox.count_quarters(log_id integer, first_position bigint, last_position bigint)
+returns table (quarter integer, sender text, epoch integer, row_count bigint, first_index bigint, last_index bigint, ascending boolean)
+language plpgsql stable
+set enable_sort = off
+set enable_hashagg = on
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_indexscan = on
+set min_parallel_table_scan_size = '1TB'
+set min_parallel_index_scan_size = '1TB'
+set parallel_setup_cost = 0
+set parallel_tuple_cost = 0
+set work_mem = '64MB'
+set jit = off
+as $$
+declare
+    quarters integer := case when last_position - first_position < 20000 then 1 else 4 end;
+    step bigint := (last_position - first_position) / quarters + 1;
+    one_quarter constant text := '
+        select %s as quarter, l.sender, l.epoch, array_agg(l.index) as indexes
+        from (
+            select m.sender, m.epoch, m.index from relaybox.log m
+            where m.hop_id = $1 and m.position >= %s and m.position <= %s order by m.position
+        ) l
+        group by l.sender, l.epoch';
+begin
+    return query execute (
+        select 'select a.quarter, a.sender, a.epoch, a.row_count,
+                case when a.ascending then a.indexes[1] else (select min(i) from unnest(a.indexes) i) end,
+                a.indexes[a.row_count], a.ascending
+            from (
+                select q.quarter, q.sender, q.epoch, q.indexes, cardinality(q.indexes)::bigint as row_count,
+                    q.indexes = array(
+                        select least(q.indexes[1], 9223372036854775807 - cardinality(q.indexes)) + n
+                        from generate_series(0, cardinality(q.indexes) - 1) n
+                    ) as ascending
+                from (' || string_agg(
+            format(one_quarter, q, first_position + q * step, least(first_position + (q + 1) * step - 1, last_position)), ' union all ' order by q
+        ) || ') q
+                offset 0
+            ) a'
+        from generate_series(0, quarters - 1) q
+    ) using log_id;
+end
+$$;
