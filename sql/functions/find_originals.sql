@@ -27,7 +27,12 @@ as $$
     cross join lateral (
         select from pg_temp.repeated d where d.sender_id = p.sender_id and d.index = l.index and d.original is null offset 0
     ) d
-    where not exists (select from relaybox.dead_letter x where x.hop_id = l.hop_id and x.position = l.position)
+    where not exists (
+        -- what a stream refused is no original, unless its index is done with
+        select from relaybox.dead_letter x
+        where x.hop_id = l.hop_id and x.position = l.position and x.subscription_id is null
+            and x.reason not in ('clock_invalid', 'clock_too_far', 'clock_names_unknown_sender')
+    )
     group by p.sender_id, l.index
     on conflict (sender_id, index) do update set original = excluded.original
 $$;

@@ -6,7 +6,7 @@ as $$
     update pg_temp.batch_sender b set
         sender_id = k.sender_id, kind = coalesce(k.state_kind, k.declared_kind), declared_at = k.declared_at,
         first_declared_at = k.first_declared_at, of_another_store = k.of_another_store, has_begun = k.has_begun,
-        watermark = coalesce(k.watermark, 0), skipped = coalesce(k.skipped, '{}'), waits = k.stalled_after is not null,
+        watermark = coalesce(k.watermark, 0), given_up = coalesce(k.given_up, '{}'), waits = k.stalled_after is not null,
         in_order = k.stalled_after is null and coalesce(case
             when b.epoch = 0 then k.first_declared_at is null and here.delivery_order <> 'causal'
             when not b.ascending or b.reads_after is not null or k.epochs > 1 or k.of_another_store or here.delivery_order = 'causal' then false
@@ -17,7 +17,7 @@ as $$
         end, false)
     from (
         select
-            g.sender, g.epoch, s.sender_id, s.begun_at is not null as has_begun, s.kind as state_kind, s.watermark, s.skipped, s.held_count, s.seen_beyond,
+            g.sender, g.epoch, s.sender_id, s.begun_at is not null as has_begun, s.kind as state_kind, s.watermark, s.skipped, u.given_up, s.held_count, s.seen_beyond,
             s.stalled_after, d.kind as declared_kind, d.declared_at,
             (select min(a.declared_at) from relaybox.sender a where a.origin = input.origin and a.sender = g.sender) as first_declared_at,
             exists (
@@ -36,6 +36,10 @@ as $$
         from pg_temp.batch_sender g
         left join relaybox.sender_state s
             on s.stream_id = here.stream_id and s.sender = g.sender and s.epoch = g.epoch and s.origin = input.origin
+        left join (
+            select x.sender, x.epoch, range_agg(int8range(x.first_index, x.last_index, '[]')) as given_up
+            from relaybox.skip x where x.stream_id = here.stream_id group by x.sender, x.epoch
+        ) u on u.sender = g.sender and u.epoch = g.epoch
         left join relaybox.sender d on d.origin = input.origin and d.sender = g.sender and d.epoch = g.epoch
     ) k
     where k.sender = b.sender and k.epoch = b.epoch;

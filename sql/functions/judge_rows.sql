@@ -34,8 +34,8 @@ begin
                 where l.hop_id = input.hop_id and l.position >= first_position and l.position <= last_position
                     and l.sender = s.sender and l.epoch = s.epoch and l.sent_at >= b.declared_at and not b.of_another_store
                     and not (b.kind = 'sparse' and waits_for_earlier)
-                    and not (b.kind = 'gapless' and l.index > greatest(l.position, upper(b.skipped) - 1) + 1000000)
-                    and not (b.kind = 'gapless' and b.skipped @> l.index)
+                    and not (b.kind = 'gapless' and l.index > greatest(l.position, upper(b.given_up) - 1) + 1000000)
+                    and not (b.kind = 'gapless' and b.given_up @> l.index)
             )) as begins
             from relaybox.sender_state s
             where s.stream_id = here.stream_id and exists (select from pg_temp.batch_sender b where b.sender = s.sender and not b.in_order)
@@ -47,12 +47,12 @@ begin
     insert into pg_temp.judged (taken, hop_id, "position", sender_id, epoch, index, is_new, verdict, original, counts, t, ordinal)
     select
         c.taken, c.hop_id, c.position, c.sender_id, c.epoch, c.index, c.is_new,
-        case when c.chain is null then c.verdict when c.is_skipped then 'index_skipped' when c.is_again then 'duplicate' end,
+        case when c.chain is null then c.verdict when c.is_given_up then 'index_skipped' when c.is_again then 'duplicate' end,
         case when c.chain is null then c.original when not c.is_past then c.first_of_index end,
-        c.chain is not null and not c.is_again and not c.is_skipped,
+        c.chain is not null and not c.is_again and not c.is_given_up,
         case
             when c.chain is null then case when c.verdict is null then c.taken end
-            when c.is_again or c.is_skipped then null
+            when c.is_again or c.is_given_up then null
             when not waits_for_earlier then c.taken
             when has_fences then least(
                 case when c.chain_whole then c.chain_taken end, (select f.fenced_at from pg_temp.fence f where f.sender_id = c.sender_id)
@@ -68,13 +68,18 @@ begin
                 or has_skips and relaybox.is_skipped(d.chain, greatest(d.previous_index, d.watermark) + 1, d.index)
             ) over earlier as chain_whole
         from (
-            select e.*, has_skips and e.chain is not null and relaybox.is_skipped(e.chain, e.index, e.index + 1) as is_skipped,
+            select e.*,
                 e.is_past or e.chain is not null and coalesce(e.previous_index = e.index, false) as is_again
             from (
                 select r.*,
-                    r.chain is not null and (r.index <= r.watermark or has_seen and exists (
-                        select from pg_temp.seen_again a where a.sender_id = r.chain and a.chunk = r.index >> 12 and a.indexes @> r.index
-                    )) as is_past,
+                    r.chain is not null and (
+                        r.index <= r.watermark
+                        or has_seen and exists (
+                            select from pg_temp.seen_again a where a.sender_id = r.chain and a.chunk = r.index >> 12 and a.indexes @> r.index
+                        )
+                        -- beyond the watermark nothing is given up: it was set aside before its turn
+                        or has_skips and r.is_new and relaybox.is_skipped(r.chain, r.index, r.index + 1)
+                    ) as is_past,
                     lag(r.index) over (partition by r.chain order by r.index, r.taken) as previous_index,
                     first_value(r.position) over (partition by r.chain, r.index order by r.taken) as first_of_index
                 from (
@@ -82,6 +87,7 @@ begin
                     from (
                         select
                             shift + l.position as taken, l.hop_id, l.position, b.sender_id, l.epoch, l.index, true as is_new, b.watermark,
+                            b.given_up @> l.index as is_given_up,
                             case when has_ids then (select i.original from pg_temp.id_again i where i.position = l.position) end as original,
                             case
                                 when has_ids and exists (select from pg_temp.id_again i where i.position = l.position) then 'duplicate'
@@ -93,7 +99,7 @@ begin
                                 when has_fences and shift + l.position > (select f.fenced_at from pg_temp.fence f where f.sender_id = b.sender_id)
                                     then 'epoch_fenced'
                                 when b.kind = 'sparse' and waits_for_earlier then 'sender_not_gapless'
-                                when b.kind = 'gapless' and l.index > greatest(l.position, coalesce(upper(b.skipped) - 1, 0)) + 1000000
+                                when b.kind = 'gapless' and l.index > greatest(l.position, coalesce(upper(b.given_up) - 1, 0)) + 1000000
                                     then 'index_too_far'
                             end as verdict
                         from relaybox.log l
@@ -102,14 +108,14 @@ begin
                             and not b.in_order and not b.waits
                         union all
                         select
-                            k.first_taken + l.position - a.first_position, l.hop_id, l.position, b.sender_id, l.epoch, l.index, true, b.watermark,
+                            k.first_taken + l.position - a.first_position, l.hop_id, l.position, b.sender_id, l.epoch, l.index, true, b.watermark, b.given_up @> l.index,
                             (select i.original from pg_temp.id_again i where i.position = l.position),
                             case
                                 when exists (select from pg_temp.id_again i where i.position = l.position) then 'duplicate'
                                 when coalesce(b.declared_at > l.sent_at, true) then 'epoch_not_begun'
                                 when k.first_taken + l.position - a.first_position
                                     > (select f.fenced_at from pg_temp.fence f where f.sender_id = b.sender_id) then 'epoch_fenced'
-                                when b.kind = 'gapless' and l.index > greatest(l.position, coalesce(upper(b.skipped) - 1, 0)) + 1000000
+                                when b.kind = 'gapless' and l.index > greatest(l.position, coalesce(upper(b.given_up) - 1, 0)) + 1000000
                                     then 'index_too_far'
                             end
                         from pg_temp.batch_sender b
@@ -119,7 +125,7 @@ begin
                         join relaybox.decision k on k.hop_id = input.hop_id and k.batch = a.batch
                         where has_stalled and b.reads_after is not null
                         union all
-                        select h.taken, h.hop_id, h.position, h.sender_id, s.epoch, h.index, false, s.watermark, null, null
+                        select h.taken, h.hop_id, h.position, h.sender_id, s.epoch, h.index, false, s.watermark, false, null, null
                         from relaybox.held h
                         join relaybox.sender_state s on s.sender_id = h.sender_id
                         where h.stream_id = here.stream_id and (

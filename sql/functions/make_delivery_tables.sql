@@ -7,11 +7,12 @@ declare
     name text;
 begin
     if to_regclass('pg_temp.batch_sender') is null then
-        -- a sender and epoch of the batch. in_order: nothing to decide; waits: stalled, stays in its log
+        -- a sender and epoch of the batch. in_order: nothing to decide; waits: stalled, stays in its log;
+        -- given_up: indexes that an operator skipped
         create temporary table batch_sender (
             sender text, epoch integer, first_index bigint, last_index bigint, ascending boolean,
             sender_id integer, kind text, declared_at timestamptz, first_declared_at timestamptz, of_another_store boolean, has_begun boolean,
-            watermark bigint, skipped int8multirange, reads_after bigint, in_order boolean, waits boolean,
+            watermark bigint, given_up int8multirange, reads_after bigint, in_order boolean, waits boolean,
             primary key (sender, epoch)
         );
         -- a message that is looked at one by one. t: the arrival number at which it may be delivered, null: not yet;

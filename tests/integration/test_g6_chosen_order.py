@@ -125,6 +125,18 @@ def test_g6_nothing_that_was_sent_before_its_sender_was_declared_is_delivered_in
     assert reasons(world) == [(position, "sender_not_declared") for position in (1, 2, 3)]
 
 
+def test_g6_a_copy_of_what_was_set_aside_before_its_turn_is_a_duplicate(world: World) -> None:
+    """Nobody gave its index up. Another content under it is no duplicate."""
+    world.change_route(order="causal")
+    declare(world, "a")
+    send = "insert into relaybox.outbox (topic, sender, index, payload, clock) values ('flights', 'a', 3, %s, '{\"a\": 7}')"
+    for payload in ("a3", "a3", "forged"):
+        world.query("airline", send, payload)
+        world.transfer()
+    assert reasons(world) == [(1, "clock_invalid"), (3, "other_content")]
+    assert world.query("hub", "select position from relaybox.decision, unnest(duplicates) as position") == [(2,)]
+
+
 def test_g6_a_stalled_sender_stalls_no_other_one(fifo: World) -> None:
     fifo.change_route(order="fifo", limits={"holdback_rows": 3})
     send_numbered(fifo, "a", *range(2, 8))
