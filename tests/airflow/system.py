@@ -121,6 +121,7 @@ class System:
         # others are forks of it, or what an earlier one left behind to end its tasks
         scheduler = max((pid for pid in schedulers if parent(pid) not in schedulers), key=_started)
         environment = dict(os.fsdecode(entry).split("=", 1) for entry in _read(scheduler, "environ").rstrip(b"\0").split(b"\0"))
+        self.schedulers.callback(_kill_workers, descendants(scheduler))
         os.kill(scheduler, signal.SIGKILL)
         airflow = Path(sys.executable).with_name("airflow")
         guard = spawn(
@@ -224,6 +225,13 @@ def _administer(cluster: Cluster, statement: str) -> None:
         connection.autocommit = True
         with connection.cursor() as cursor:
             cursor.execute(statement)
+
+
+def _kill_workers(forked: Collection[int]) -> None:
+    """What a killed scheduler leaves behind: its workers wait for ever."""
+    for pid in forked:
+        if _read(pid, "cmdline").startswith(b"airflow worker"):
+            os.kill(pid, signal.SIGKILL)
 
 
 def _end(guard: subprocess.Popen[bytes]) -> None:
