@@ -17,6 +17,7 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
 set work_mem = '64MB'
+set plan_cache_mode = force_generic_plan -- planning over a log's segments would take a third of a fetch of 100
 as $$
 declare
     known relaybox.subscription := relaybox.subscription_named("fetch".subscription);
