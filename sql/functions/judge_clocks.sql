@@ -11,10 +11,21 @@ declare
     rounds integer := 0;
     largest bigint;
 begin
-    update pg_temp.judged j set verdict = 'clock_invalid'
-    from relaybox.log l, relaybox.sender_state s
-    where j.counts and l.hop_id = j.hop_id and l.position = j.position and s.sender_id = j.sender_id
-        and not relaybox.clock_is_valid(l.clock, s.sender, s.epoch, j.index);
+    -- by the clock and the message's arrival alone, whatever is delivered meanwhile
+    update pg_temp.judged j set verdict = d.defect
+    from (
+        select i.taken, case
+            when not relaybox.clock_is_valid(l.clock, s.sender, s.epoch, i.index) then 'clock_invalid'
+            when exists (
+                select from relaybox.clock_entries(l.clock) e where e.sender <> s.sender and e.index > i.taken + 1000000
+            ) then 'clock_too_far'
+        end as defect
+        from pg_temp.judged i
+        join relaybox.log l on l.hop_id = i.hop_id and l.position = i.position
+        join relaybox.sender_state s on s.sender_id = i.sender_id
+        where i.counts
+    ) d
+    where j.counts and j.taken = d.taken and d.defect is not null;
     insert into pg_temp.cause (taken, sender_id, index, fenced_at)
     select c.taken, s.sender_id, c.index, f.fenced_at
     from (
@@ -32,10 +43,6 @@ begin
             select from relaybox.sender_state n
             where n.stream_id = here.stream_id and n.sender = c.sender and n.epoch > c.epoch and n.begun_at is not null
         );
-    update pg_temp.judged j set verdict = 'clock_too_far'
-    where j.counts and j.verdict is null and exists (
-        select from pg_temp.cause c where c.taken = j.taken and c.index > j.taken + 1000000
-    );
     update pg_temp.judged j set verdict = 'clock_names_unknown_sender'
     from relaybox.held h
     where j.counts and j.verdict is null and not j.is_new and h.hop_id = j.hop_id and h.position = j.position

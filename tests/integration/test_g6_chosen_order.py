@@ -137,6 +137,23 @@ def test_g6_a_copy_of_what_was_set_aside_before_its_turn_is_a_duplicate(world: W
     assert world.query("hub", "select position from relaybox.decision, unnest(duplicates) as position") == [(2,)]
 
 
+def test_g6_a_clock_that_is_too_far_is_so_even_where_its_epoch_is_over(world: World) -> None:
+    """What is refused does not hang on how batches were cut: the later epoch came in one of its own."""
+    world.change_route(order="causal")
+    declare(world, "a")
+    declare(world, "b")
+    send_numbered(world, "b", 1)
+    world.query("airline", "select relaybox.new_epoch('b')")
+    send_numbered(world, "b", 1, epoch=2)
+    world.transfer()
+    world.query(
+        "airline",
+        "insert into relaybox.outbox (topic, sender, index, payload, clock) values ('flights', 'a', 1, 'a1', '{\"b\": 2000000}')",
+    )
+    world.transfer()
+    assert reasons(world) == [(3, "clock_too_far")]
+
+
 def test_g6_a_stalled_sender_stalls_no_other_one(fifo: World) -> None:
     fifo.change_route(order="fifo", limits={"holdback_rows": 3})
     send_numbered(fifo, "a", *range(2, 8))
