@@ -18,8 +18,6 @@ from tests.faults.faults import FAULTS, Fault, Scene
 from tests.faults.places import Clusters, running_clusters
 
 DISK_MEBIBYTES = 260
-WAL_SEGMENTS_MEBIBYTES = 64
-"""More than the server has WAL segments in stock."""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +55,7 @@ def fill_wal(scene: Scene, ballast: Path) -> None:
         pytest.raises(psycopg2.Error),
         connection.cursor() as cursor,
     ):
-        for _ in range(WAL_SEGMENTS_MEBIBYTES):
+        for _ in range(DISK_MEBIBYTES):  # the server has fewer WAL segments in stock
             cursor.execute("select pg_logical_emit_message(false, 'ballast', repeat('x', 1048576))")
             connection.commit()
     scene.release()
@@ -84,6 +82,7 @@ def test_a_full_disk_loses_nothing(
     monkeypatch.setitem(FAULTS, "disk_full", Fault("disk_full", "pause", partial(fill, ballast=ballast)))
     name = f"{failpoint}-{fill.__name__}"
     result = run_cell(name, [Strike(failpoint, "disk_full")], small_sides, tmp_path / "cell", kind="outbox")
+    small_sides.disposal.drop()
     assert result.is_good, [*result.problems, *map(str, result.violations), *result.errors]
     assert result.hits == 1
     assert (fill is fill_data) or result.errors, "the server stayed up"
