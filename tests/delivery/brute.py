@@ -138,6 +138,8 @@ class Stream:
 
     def senders_brought(self, log: str) -> None:
         """A log has brought what its origin declares: who is named by a held clock and unknown even so, does not exist."""
+        if self._order != "causal":
+            return  # nobody reads a clock
         self._released, self._since = {}, 0
         for held in self.held:
             held.asked.add(log)
