@@ -570,6 +570,7 @@ CREATE TABLE relaybox.sender_state (
     range_first_position bigint,
     range_last_position bigint,
     moved_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    stalled_watermark bigint,
     CONSTRAINT stalled_for_a_reason CHECK (((stalled_after IS NULL) = (stalled_reason IS NULL)))
 );
 

@@ -63,7 +63,8 @@ begin
     insert into relaybox.index_range (sender_id, first_index, last_index, first_position, last_position) select * from old;
     update relaybox.sender_state s set
         held_count = h.held_count,
-        stalled_after = case when h.reason is not null then last_position_ end, stalled_reason = h.reason
+        stalled_after = case when h.reason is not null then last_position_ end, stalled_reason = h.reason,
+        stalled_watermark = case when h.reason is not null then s.watermark end
     from (
         select t.sender_id, count(h.position) as held_count,
             case

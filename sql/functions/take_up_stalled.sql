@@ -14,7 +14,9 @@ begin
                 where b.sender = s.sender and b.epoch = s.epoch and b.first_index <= s.watermark + 1
             ))
             -- in causal order others may have let go what was held
-            or s.stalled_reason = 'holdback_full' and not exists (select from relaybox.held h where h.sender_id = s.sender_id)
+            or s.stalled_reason = 'holdback_full' and (
+                s.watermark > s.stalled_watermark or not exists (select from relaybox.held h where h.sender_id = s.sender_id)
+            )
             -- the epoch ends: now or never
             or exists (
                 select from pg_temp.batch_sender b

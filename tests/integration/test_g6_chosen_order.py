@@ -169,6 +169,24 @@ def test_g6_a_stalled_sender_stalls_no_other_one(fifo: World) -> None:
     assert fifo.query("hub", "select held_count, stalled_after from relaybox.sender_state where sender = 'a'") == [(0, None)]
 
 
+def test_g6_a_stalled_sender_goes_on_when_another_one_lets_go_a_part_of_what_it_holds(world: World) -> None:
+    """Causal: what fills its gap waits in the log, and nothing more of it comes."""
+    world.change_route(order="causal", limits={"holdback_rows": 1})
+    declare(world, "a")
+    declare(world, "b")
+    world.query(
+        "airline",
+        "insert into relaybox.outbox (topic, sender, index, payload, clock) "
+        "select 'flights', 'a', n, 'a' || n, '{\"b\": 1}' from unnest(array[1, 3]) n",
+    )
+    world.transfer()
+    send_numbered(world, "b", 1)
+    send_numbered(world, "a", 2)
+    for _ in range(2):
+        world.transfer()
+    assert stream(world) == ["b1", "a1", "a2", "a3"]
+
+
 def test_g6_a_higher_epoch_starts_anew_and_fences_the_lower_one(fifo: World) -> None:
     send_numbered(fifo, "a", 1, 3)
     fifo.transfer()
