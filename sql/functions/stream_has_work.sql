@@ -5,7 +5,7 @@ as $$
     select coalesce(bool_or(
         i.published_batch > l.decided_batch or s.recheck
         or s.delivery_order = 'causal' and exists (select from relaybox.held h where h.stream_id = s.stream_id)
-        or relaybox.has_emptied_holdback(s.stream_id, l.origin)
+        or relaybox.has_sender_to_take_up(s.stream_id, l.origin)
     ), true)
     from relaybox.hop_in i
     left join relaybox.stream_log l on l.hop_id = i.hop_id

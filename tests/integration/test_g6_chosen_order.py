@@ -17,13 +17,15 @@ def declare(world: World, *senders: str, kind: str = "gapless") -> None:
         world.query("airline", "select relaybox.declare_sender(%s, %s)", sender, kind)
 
 
-def send_numbered(world: World, sender: str, *numbers: int, epoch: int = 1, payload: str = "{sender}{index}") -> None:
+def send_numbered(
+    world: World, sender: str, *numbers: int, epoch: int = 1, payload: str = "{sender}{index}", clock: str | None = None
+) -> None:
     """One transaction per message, in the order given."""
     for index in numbers:
         world.query(
             "airline",
-            "insert into relaybox.outbox (topic, sender, epoch, index, payload) values ('flights', %s, %s, %s, %s)",
-            *(sender, epoch, index, payload.format(sender=sender, index=index)),
+            "insert into relaybox.outbox (topic, sender, epoch, index, payload, clock) values ('flights', %s, %s, %s, %s, %s)",
+            *(sender, epoch, index, payload.format(sender=sender, index=index), clock),
         )
 
 
@@ -129,9 +131,8 @@ def test_g6_a_copy_of_what_was_set_aside_before_its_turn_is_a_duplicate(world: W
     """Nobody gave its index up. Another content under it is no duplicate."""
     world.change_route(order="causal")
     declare(world, "a")
-    send = "insert into relaybox.outbox (topic, sender, index, payload, clock) values ('flights', 'a', 3, %s, '{\"a\": 7}')"
     for payload in ("a3", "a3", "forged"):
-        world.query("airline", send, payload)
+        send_numbered(world, "a", 3, payload=payload, clock='{"a": 7}')
         world.transfer()
     assert reasons(world) == [(1, "clock_invalid"), (3, "other_content")]
     assert world.query("hub", "select position from relaybox.decision, unnest(duplicates) as position") == [(2,)]
@@ -146,10 +147,7 @@ def test_g6_a_clock_that_is_too_far_is_so_even_where_its_epoch_is_over(world: Wo
     world.query("airline", "select relaybox.new_epoch('b')")
     send_numbered(world, "b", 1, epoch=2)
     world.transfer()
-    world.query(
-        "airline",
-        "insert into relaybox.outbox (topic, sender, index, payload, clock) values ('flights', 'a', 1, 'a1', '{\"b\": 2000000}')",
-    )
+    send_numbered(world, "a", 1, clock='{"b": 2000000}')
     world.transfer()
     assert reasons(world) == [(3, "clock_too_far")]
 
@@ -174,11 +172,7 @@ def test_g6_a_stalled_sender_goes_on_when_another_one_lets_go_a_part_of_what_it_
     world.change_route(order="causal", limits={"holdback_rows": 1})
     declare(world, "a")
     declare(world, "b")
-    world.query(
-        "airline",
-        "insert into relaybox.outbox (topic, sender, index, payload, clock) "
-        "select 'flights', 'a', n, 'a' || n, '{\"b\": 1}' from unnest(array[1, 3]) n",
-    )
+    send_numbered(world, "a", 1, 3, clock='{"b": 1}')
     world.transfer()
     send_numbered(world, "b", 1)
     send_numbered(world, "a", 2)
@@ -287,10 +281,7 @@ def test_g6_a_clock_of_the_store_that_steps_back_sets_nothing_aside(world: World
     """Who is named and not declared yet: waited for until the source was asked after the message came, whatever times say."""
     world.change_route(order="causal")
     declare(world, "a")
-    insert = (
-        "insert into relaybox.outbox (topic, sender, index, clock, payload) values ('flights', 'a', 1, '{\"b\": 1}', 'answer')"
-    )
-    world.query("airline", insert)
+    send_numbered(world, "a", 1, clock='{"b": 1}', payload="answer")
     world.transfer()
     world.query("hub", "update relaybox.held set held_at = '2000-01-01'")
     world.query("hub", "select relaybox.deliver_next(1)")
@@ -307,10 +298,7 @@ def test_g6_a_clock_that_names_nobody_is_set_aside_without_another_message(world
     """Once the source was asked after it came; its sender goes on."""
     world.change_route(order="causal")
     declare(world, "a")
-    insert = (
-        "insert into relaybox.outbox (topic, sender, index, clock, payload) values ('flights', 'a', 1, '{\"b\": 1}', 'answer')"
-    )
-    world.query("airline", insert)
+    send_numbered(world, "a", 1, clock='{"b": 1}', payload="answer")
     world.transfer()
     assert reasons(world) == []
     world.transfer()

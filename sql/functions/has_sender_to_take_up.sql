@@ -1,6 +1,6 @@
 -- Whether a causal stream has a sender of this origin that stalled with a full holdback and has come further since, or holds nothing of
 -- it any more: what it waited for came from others. What waits in the log behind it can be taken up.
-create or replace function relaybox.has_emptied_holdback(stream_ integer, origin_ text) returns boolean
+create or replace function relaybox.has_sender_to_take_up(stream_ integer, origin_ text) returns boolean
 language sql stable
 as $$
     select exists (
