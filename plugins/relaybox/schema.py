@@ -230,7 +230,7 @@ def _drop_functions(cursor: Any) -> None:
     """Drops what the files make; new_message_id() belongs to the outbox's default and stays."""
     cursor.execute(
         """
-        select format('drop view relaybox.%I', c.relname) from pg_class c
+        select format('drop view if exists relaybox.%I cascade', c.relname) from pg_class c
         where c.relnamespace = 'relaybox'::regnamespace and c.relkind = 'v'
         union all
         select format('drop function %s', p.oid::regprocedure) from pg_proc p

@@ -13,7 +13,7 @@ declare
 begin
     return query
     select
-        l.lane, c.done_place, c.fetched_place, reach.last_place, reach.last_place - c.done_place,
+        c.lane, c.done_place, c.fetched_place, reach.last_place, reach.last_place - c.done_place,
         (
             select min(first.decided_at)
             from relaybox.stream_log g
@@ -28,24 +28,18 @@ begin
         c.worker, c.leased_until, c.done_place < c.replay_place,
         (
             select count(*)::integer from relaybox.failed_attempt f
-            where f.subscription_id = known.subscription_id and f.lane = l.lane
+            where f.subscription_id = known.subscription_id and f.lane = c.lane
         ),
         (
             select count(*)::integer from relaybox.dead_letter d
-            where d.subscription_id = known.subscription_id and d.lane = l.lane and d.state in ('open', 'redriving')
+            where d.subscription_id = known.subscription_id and d.lane = c.lane and d.state in ('open', 'redriving')
         )
-    from relaybox.lane l
-    join lateral (
-        select n.* from relaybox.cursor n
-        where n.subscription_id = l.subscription_id and n.lane = l.lane
-        order by n.version desc
-        limit 1
-    ) c on true
+    from relaybox.lane_cursors c
     cross join lateral (
         select greatest(c.done_place, least(known.through_place, s.last_place)) as last_place
         from relaybox.stream s where s.stream_id = known.stream_id
     ) reach
-    where l.subscription_id = known.subscription_id
-    order by l.lane;
+    where c.subscription_id = known.subscription_id
+    order by c.lane;
 end
 $$;

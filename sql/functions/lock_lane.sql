@@ -11,10 +11,7 @@ begin
             message = format('subscription %s has lanes 1 to %s, no lane %s', known.subscription, known.lanes, lane_);
     end if;
     -- a later statement than the lock: it sees what was committed before the lock came free
-    select * into newest from relaybox.cursor c
-    where c.subscription_id = known.subscription_id and c.lane = lane_
-    order by c.version desc
-    limit 1;
+    select * into newest from relaybox.lane_cursors c where c.subscription_id = known.subscription_id and c.lane = lane_;
     return newest;
 end
 $$;

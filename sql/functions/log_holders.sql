@@ -28,12 +28,7 @@ as $$
             ) as since
         from here h
         join relaybox.subscription n on n.stream_id = h.stream_id and n.ended_at is null
-        join relaybox.lane l on l.subscription_id = n.subscription_id
-        join lateral (
-            select k.done_place from relaybox.cursor k
-            where k.subscription_id = l.subscription_id and k.lane = l.lane
-            order by k.version desc limit 1
-        ) c on true
+        join relaybox.lane_cursors c on c.subscription_id = n.subscription_id
         -- a second cursor that came to its end needs nothing more
         where (c.done_place >= n.through_place) is not true
         group by n.subscription_id, n.subscription, h.stream_id

@@ -46,19 +46,13 @@ begin
     into through_position, happened_at
     from relaybox.stream s
     cross join lateral (
-        select min(least(greatest(c.done_place, c.replay_place), c.letter_place - 1)) as done_place, max(c.moved_at) as moved_at
+        select min(least(greatest(c.done_place, c.replay_place), letter.place - 1)) as done_place, max(c.moved_at) as moved_at
         from relaybox.subscription n
-        join relaybox.lane l on l.subscription_id = n.subscription_id
+        join relaybox.lane_cursors c on c.subscription_id = n.subscription_id
         cross join lateral (
-            select k.done_place, k.replay_place, k.moved_at, (
-                select min(d.place) from relaybox.dead_letter d
-                where d.subscription_id = l.subscription_id and d.lane = l.lane and d.state in ('open', 'redriving')
-            ) as letter_place
-            from relaybox.cursor k
-            where k.subscription_id = l.subscription_id and k.lane = l.lane
-            order by k.version desc
-            limit 1
-        ) c
+            select min(d.place) as place from relaybox.dead_letter d
+            where d.subscription_id = c.subscription_id and d.lane = c.lane and d.state in ('open', 'redriving')
+        ) letter
         where n.subscription = any(subscriptions) and n.stream_id = log_here.stream_id and n.ended_at is null and n.replay_of is null
     ) r
     where s.stream_id = log_here.stream_id;

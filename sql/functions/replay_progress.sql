@@ -16,16 +16,10 @@ as $$
     join relaybox.subscription s on s.subscription_id = r.subscription_id
     left join lateral (
         select
-            min(newest.done_place) as done_place, max(newest.moved_at) as moved_at,
-            count(*) filter (where newest.leased_until > clock_timestamp()) as leased_lanes
-        from relaybox.lane l
-        join lateral (
-            select k.* from relaybox.cursor k
-            where k.subscription_id = l.subscription_id and k.lane = l.lane
-            order by k.version desc
-            limit 1
-        ) newest on true
-        where l.subscription_id = r.subscription_id
+            min(c.done_place) as done_place, max(c.moved_at) as moved_at,
+            count(*) filter (where c.leased_until > clock_timestamp()) as leased_lanes
+        from relaybox.lane_cursors c
+        where c.subscription_id = r.subscription_id
     ) lanes on true
     where r.replay_range_id = replay_
 $$;

@@ -13,11 +13,7 @@ begin
         where s.ended_at is null and (s.subscription_id = known.subscription_id or s.replay_of = known.subscription_id)
     );
     perform from relaybox.lane l where l.subscription_id = any(ended) order by l.subscription_id, l.lane for update;
-    select jsonb_object_agg(c.lane, c.done_place) into stood from (
-        select distinct on (c.lane) c.lane, c.done_place from relaybox.cursor c
-        where c.subscription_id = known.subscription_id
-        order by c.lane, c.version desc
-    ) c;
+    select jsonb_object_agg(c.lane, c.done_place) into stood from relaybox.lane_cursors c where c.subscription_id = known.subscription_id;
     delete from relaybox.cursor c where c.subscription_id = any(ended);
     delete from relaybox.failed_attempt f where f.subscription_id = any(ended);
     delete from relaybox.lane l where l.subscription_id = any(ended);

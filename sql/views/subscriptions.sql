@@ -15,15 +15,9 @@ join relaybox.stream s on s.stream_id = n.stream_id
 left join relaybox.subscription parent on parent.subscription_id = n.replay_of
 join lateral (
     select
-        min(newest.done_place) as done_place, bool_or(newest.done_place < newest.replay_place) as replaying, max(newest.moved_at) as moved_at,
-        count(*) filter (where newest.leased_until > clock_timestamp()) as leased_lanes
-    from relaybox.lane l
-    join lateral (
-        select k.* from relaybox.cursor k
-        where k.subscription_id = l.subscription_id and k.lane = l.lane
-        order by k.version desc
-        limit 1
-    ) newest on true
-    where l.subscription_id = n.subscription_id
+        min(k.done_place) as done_place, bool_or(k.done_place < k.replay_place) as replaying, max(k.moved_at) as moved_at,
+        count(*) filter (where k.leased_until > clock_timestamp()) as leased_lanes
+    from relaybox.lane_cursors k
+    where k.subscription_id = n.subscription_id
 ) c on true
 where n.ended_at is null;

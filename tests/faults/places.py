@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 import psycopg2
 import yaml
 
+from relaybox.environment import environment
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
 from relaybox.routes import Hop, Route, Routes, load_routes
 from relaybox.schema import initialise_store
@@ -128,7 +128,7 @@ def fresh_place(sides: Clusters, kind: str, directory: Path, *, batch_rows: int)
     for path, proxied in ((place.services_file, False), (place.proxied_services_file, True)):
         write_service_file(path, {store: _parameters(place, store, proxied=proxied) for store in STORES})
     try:
-        with _environment(PGSERVICEFILE=str(place.services_file)):
+        with environment(PGSERVICEFILE=str(place.services_file)):
             yield place
     finally:
         for side in ("source", "destination"):
@@ -160,7 +160,7 @@ def _make_templates(clusters: Mapping[str, Cluster], directory: Path, segment_ro
     for store, side in sorted(needed):
         administer(clusters[side], f"create database template_{store}")
         write_service_file(directory / "services.conf", {store: clusters[side].parameters(f"template_{store}")})
-        with _environment(PGSERVICEFILE=str(directory / "services.conf")):
+        with environment(PGSERVICEFILE=str(directory / "services.conf")):
             initialise_store(routes.stores[store], routes, segment_rows=segment_rows)
 
 
@@ -173,17 +173,3 @@ def _write_routes(path: Path, batch_rows: int) -> None:
 def _each(layout: Mapping[str, str], act: Callable[[str, str], object]) -> None:
     with ThreadPoolExecutor(len(layout)) as pool:
         list(pool.map(act, layout.keys(), layout.values()))
-
-
-@contextmanager
-def _environment(**variables: str) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

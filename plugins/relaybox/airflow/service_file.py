@@ -17,6 +17,7 @@ from pathlib import Path
 from airflow.sdk import BaseHook
 
 from relaybox.airflow.libpq_parameters import libpq_parameters
+from relaybox.environment import environment
 from relaybox.routes import Store
 
 _PREFIX = "relaybox-services-"
@@ -43,7 +44,7 @@ def service_file(stores: Iterable[Store]) -> Iterator[Path]:
             fcntl.flock(file, fcntl.LOCK_EX)  # held while this process lives; see _remove_leftovers
             file.write(service_file_text(sections))
             file.flush()
-            with _environment(PGSERVICEFILE=str(path)):
+            with environment(PGSERVICEFILE=str(path)):
                 yield path
     finally:
         shutil.rmtree(directory)
@@ -55,20 +56,6 @@ def service_file_text(sections: Mapping[str, Mapping[str, str]]) -> str:
     for service, parameters in sections.items():
         lines += [f"[{service}]", *(f"{name}={value}" for name, value in parameters.items()), ""]
     return "\n".join(lines)
-
-
-@contextmanager
-def _environment(**variables: str) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _remove_leftovers() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from psycopg2.extensions import encrypt_password
 from sqlalchemy import URL
 
 from relaybox.connections import connect, store_errors
+from relaybox.environment import environment
 from relaybox.errors import ConfigurationError
 from relaybox.local.airflow_standalone import AirflowStandalone
 from relaybox.local.airline import open_engine
@@ -95,7 +95,7 @@ def run_stack(directory: Path | None, say: Say) -> Iterator[DemoStack]:
     home = find_checkout()
     with ExitStack() as stack:
         directory = stack.enter_context(_own_directory(directory or home / ".relaybox" / "demo"))
-        stack.enter_context(_environment(PGSERVICEFILE=str(directory / _SERVICES)))
+        stack.enter_context(environment(PGSERVICEFILE=str(directory / _SERVICES)))
         routes = _write_routes(directory / "relaybox.yaml")
         clusters: list[Cluster] = []
         stack.callback(_remove_all, clusters)
@@ -128,20 +128,6 @@ def _own_directory(directory: Path) -> Iterator[Path]:
         finally:
             for credentials in (_SERVICES, _CONNECTIONS):
                 (directory / credentials).unlink(missing_ok=True)
-
-
-@contextmanager
-def _environment(**variables: str) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def _write_routes(path: Path) -> Routes:
