@@ -419,6 +419,43 @@ CREATE TABLE relaybox.lane (
     lane integer NOT NULL
 );
 
+CREATE VIEW relaybox.lane_cursors AS
+ SELECT newest.subscription_id,
+    newest.lane,
+    newest.version,
+    newest.done_place,
+    newest.fetched_place,
+    newest.redrive_place,
+    newest.fetch_count,
+    newest.suspect_place,
+    newest.suspect_rows,
+    newest.worker,
+    newest.leased_until,
+    newest.wait_until,
+    newest.replay_place,
+    newest.rate_from,
+    newest.moved_at
+   FROM (relaybox.lane l
+     CROSS JOIN LATERAL ( SELECT c.subscription_id,
+            c.lane,
+            c.version,
+            c.done_place,
+            c.fetched_place,
+            c.redrive_place,
+            c.fetch_count,
+            c.suspect_place,
+            c.suspect_rows,
+            c.worker,
+            c.leased_until,
+            c.wait_until,
+            c.replay_place,
+            c.rate_from,
+            c.moved_at
+           FROM relaybox.cursor c
+          WHERE ((c.subscription_id = l.subscription_id) AND (c.lane = l.lane))
+          ORDER BY c.version DESC
+         LIMIT 1) newest);
+
 CREATE TABLE relaybox.migration (
     number integer NOT NULL,
     name text NOT NULL,
@@ -669,31 +706,12 @@ CREATE VIEW relaybox.subscriptions WITH (security_barrier='true') AS
    FROM (((relaybox.subscription n
      JOIN relaybox.stream s ON ((s.stream_id = n.stream_id)))
      LEFT JOIN relaybox.subscription parent ON ((parent.subscription_id = n.replay_of)))
-     JOIN LATERAL ( SELECT min(newest.done_place) AS done_place,
-            bool_or((newest.done_place < newest.replay_place)) AS replaying,
-            max(newest.moved_at) AS moved_at,
-            count(*) FILTER (WHERE (newest.leased_until > clock_timestamp())) AS leased_lanes
-           FROM (relaybox.lane l
-             JOIN LATERAL ( SELECT k.subscription_id,
-                    k.lane,
-                    k.version,
-                    k.done_place,
-                    k.fetched_place,
-                    k.redrive_place,
-                    k.fetch_count,
-                    k.suspect_place,
-                    k.suspect_rows,
-                    k.worker,
-                    k.leased_until,
-                    k.wait_until,
-                    k.replay_place,
-                    k.rate_from,
-                    k.moved_at
-                   FROM relaybox.cursor k
-                  WHERE ((k.subscription_id = l.subscription_id) AND (k.lane = l.lane))
-                  ORDER BY k.version DESC
-                 LIMIT 1) newest ON (true))
-          WHERE (l.subscription_id = n.subscription_id)) c ON (true))
+     JOIN LATERAL ( SELECT min(k.done_place) AS done_place,
+            bool_or((k.done_place < k.replay_place)) AS replaying,
+            max(k.moved_at) AS moved_at,
+            count(*) FILTER (WHERE (k.leased_until > clock_timestamp())) AS leased_lanes
+           FROM relaybox.lane_cursors k
+          WHERE (k.subscription_id = n.subscription_id)) c ON (true))
   WHERE (n.ended_at IS NULL);
 
 ALTER TABLE ONLY relaybox.outbox ATTACH PARTITION relaybox.outbox_overflow DEFAULT;

@@ -1,6 +1,9 @@
--- Where each lane of each subscription stands: of its cursor, the newest version.
+-- Where each lane of each subscription stands: of its cursor, the newest version. Its columns are those of relaybox.cursor.
 create or replace view relaybox.lane_cursors as
-select newest.*
+select
+    newest.subscription_id, newest.lane, newest.version, newest.done_place, newest.fetched_place, newest.redrive_place, newest.fetch_count,
+    newest.suspect_place, newest.suspect_rows, newest.worker, newest.leased_until, newest.wait_until, newest.replay_place, newest.rate_from,
+    newest.moved_at
 from relaybox.lane l
 cross join lateral (
     select c.* from relaybox.cursor c
