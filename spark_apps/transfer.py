@@ -2,7 +2,7 @@
 
 import sys
 
-from relaybox.spark.application import main
+from relaybox.spark.transfer_application import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relaybox.ledgers import Destination, PlannedBatch, Source, contradictions
-from relaybox.reading import SliceRead
+from relaybox.reading import Pair, SliceRead, StoreRead
 
 if TYPE_CHECKING:
     from relaybox.batches import Slice
@@ -71,6 +71,15 @@ class Leg:
     pieces: tuple[Piece, ...]
     contradictions: tuple[str, ...]
     no_longer_kept: int = 0
+
+    @property
+    def row_count(self) -> int:
+        """Messages that are compared."""
+        return sum(piece.row_count for piece in self.pieces)
+
+    def pair(self, piece: Piece) -> Pair:
+        """A piece as its two stores have it."""
+        return StoreRead(self.source, piece.source), StoreRead(self.destination, piece.destination)
 
 
 def hop_leg(ledgers: Ledgers) -> Leg:

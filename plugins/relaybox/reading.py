@@ -98,8 +98,24 @@ class SliceRead:
         """Positions of a log, as they stand there."""
         return cls(log_id, None, None, None, first_position, last_position, first_position, last_position)
 
+    @property
+    def row_count(self) -> int:
+        """Rows as they were planned."""
+        return self.through_position - self.first_position + 1
+
     def arguments(self) -> tuple[object, ...]:
         return tuple(list(value) if isinstance(value, tuple) else value for value in astuple(self))
+
+
+class StoreRead(NamedTuple):
+    """A slice as one store has it."""
+
+    store: Store
+    read: SliceRead
+
+
+Pair = tuple[StoreRead, StoreRead]
+"""The same messages in two stores: as they should be, and as they were found."""
 
 
 class Digest(NamedTuple):

@@ -34,7 +34,7 @@ routes:
 | `policy` | `cascade` | settled when the next store has it (`received`), the next hop settled it (`cascade`), or see `processed_by` |
 | `processed_by` | | for `policy: processed`: subscriptions of the last store; it settles what all have acknowledged, and cascades |
 | `integrity` | `count` | what a slice is checked by when it arrives: its number of rows (`count`), or their content too (`checksum`) |
-| `runner` | `auto` | who moves under Airflow: the task (`threads`), Spark (`spark`), or as `limits.spark_from_rows` says (`auto`) |
+| `runner` | `auto` | who moves and proves in Airflow: the task (`threads`), Spark (`spark`), or as `limits.spark_from_rows` says (`auto`) |
 | `owner` | `relaybox` | who looks after the route: the owner of its DAGs |
 | `order` | `none` | what consumers can rely on: `none`, `fifo`, `causal` or `total`; see streams |
 | `stream` | the route's name | the name that consumers read by, a name like a route's; only causal routes may share one |
@@ -48,7 +48,7 @@ routes:
 | `slice_rows` | 100000 | 1 to `batch_rows` (also by default): how many one task copies; a batch has at most 10000 slices |
 | `slice_timeout_seconds` | 900 | 1 to 86400: how long one try at a slice may take |
 | `linger_seconds` | 0 | 0 to 3600: how long an empty hop waits for more messages before the transfer ends |
-| `spark_from_rows` | 50000 | 1 to 1000000000: with `runner: auto`, so many waiting messages are worth the start of a Spark application |
+| `spark_from_rows` | 50000 | 1 to 1000000000: with `runner: auto`, so many messages to move or compare are worth a Spark application |
 | `run_timeout_seconds` | 21600 | 60 to 604800: how long one try of a transfer may take under Airflow before it is ended |
 | `target_lag_seconds` | 600 | 1 to 604800: how long a message may wait at most; a hop that is later is alarmed |
 | `holdback_rows` | 10000 | 1 to 1000000: how many messages of one sender a store holds back until a gap fills; then that sender waits |

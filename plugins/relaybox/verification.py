@@ -3,99 +3,38 @@
 Each slice that a batch ledger names is read again at its source, exactly as it was copied, and hashed there and at its
 destination; only slices whose digests differ are fetched and compared row by row. The origin is compared with the last
 store in the same way, past all stores between. Messages that are not published yet are in flight, and no defect.
+Who hashes and compares the slices is a runner's: the sessions of this process, or Spark tasks. All else is asked here.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, as_completed
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from relaybox import errors
 from relaybox.adoption import NOTHING_ADOPTED, Adopted, compare_adopted, read_at_destination, read_at_source
+from relaybox.comparison_runners import ComparisonTooLarge, SessionComparisonRunner
 from relaybox.comparisons import Ledgers, Leg, Piece, hop_leg, whole_leg
-from relaybox.defects import LOSSES, Defect, DefectKind, compare_slice, reconcile
+from relaybox.defects import LOSSES, Defect, DefectKind, reconcile
+from relaybox.events import emit
 from relaybox.ledgers import read_destination, read_source
-from relaybox.reading import Digest, Sessions, SliceRead, read_digest, read_rows
-from relaybox.reliability import Delivery, measure_delivery
-from relaybox.stream_proofs import StreamProof, prove_streams
+from relaybox.proofs import LegProof, RouteProof, proof_line
+from relaybox.reading import Digest, Sessions, StoreRead
+from relaybox.reliability import measure_delivery
+from relaybox.stream_proofs import prove_streams
 
 if TYPE_CHECKING:
-    from relaybox.routes import Hop, Route, Store
+    from relaybox.comparison_runners import ComparisonRunner
+    from relaybox.reading import Pair
+    from relaybox.routes import Hop, Route
 
 MAX_STRANGERS_NAMED = 10_000
 """Rows of a log beyond everything that was planned: all are counted, so many are named."""
-
-
-@dataclass(frozen=True)
-class LegProof:
-    """What two stores say of a hop, or the first and the last of a whole route.
-
-    Attributes:
-        name: the hop, or the route for its whole way.
-        sent: messages that are due: in batches that are published at the destination.
-        received: rows that are there for them, copies and strangers included.
-        in_flight: committed messages that are not published at the destination yet.
-        delivery: R and UR by content.
-        contradictions: what is wrong in or between the ledgers.
-        adopted_count: messages that were delivered under a ledger which the source lost; they are not in `sent`.
-        ghosts: ids of those of them that the source lost as well.
-        no_longer_kept: messages that retention has dropped in one of the two stores: nothing is said of them.
-    """
-
-    name: str
-    source: str
-    destination: str
-    sent: int
-    received: int
-    in_flight: int
-    batch_count: int
-    slice_count: int
-    delivery: Delivery
-    defects: tuple[Defect, ...]
-    contradictions: tuple[str, ...]
-    adopted_count: int = 0
-    ghosts: tuple[UUID, ...] = ()
-    no_longer_kept: int = 0
-
-    @property
-    def defect_count(self) -> int:
-        return len(self.defects) + len(self.contradictions)
-
-
-@dataclass(frozen=True)
-class RouteProof:
-    """The proof of a route.
-
-    Attributes:
-        end_to_end: the origin compared with the last store directly.
-        sender_count: senders at the last store.
-        disordered_senders: those with a message out of its place there; of all others every message is where it was put.
-        streams: what each store delivered, checked against the order of the route.
-        repeated_ids: ids that producers gave to several messages: each of these was delivered, under one id.
-    """
-
-    route: str
-    verified_at: datetime
-    duration_seconds: float
-    hops: tuple[LegProof, ...]
-    end_to_end: LegProof
-    sender_count: int
-    disordered_senders: tuple[str, ...]
-    repeated_ids: tuple[UUID, ...]
-    streams: tuple[StreamProof, ...]
-
-    @property
-    def verdict(self) -> Literal["delivered", "in flight", "defects"]:
-        legs = (*self.hops, self.end_to_end)
-        if any(leg.defect_count for leg in legs) or any(stream.violation_count for stream in self.streams):
-            return "defects"
-        is_waiting = any(leg.in_flight for leg in legs) or any(stream.waiting_count for stream in self.streams)
-        return "in flight" if is_waiting else "delivered"
 
 
 @dataclass(frozen=True)
@@ -106,34 +45,46 @@ class VerifyProgress:
     of_count: int
 
 
-def verify_route(route: Route, *, progress: Callable[[VerifyProgress], None] = lambda _: None) -> RouteProof:
-    """Compares all stores of a route. One session per store, all at work side by side.
+def verify_route(
+    route: Route,
+    *,
+    runner: ComparisonRunner | None = None,
+    below_rows: int | None = None,
+    progress: Callable[[VerifyProgress], None] = lambda _: None,
+) -> RouteProof:
+    """Compares all stores of a route. One session per store, all at work side by side, besides those of the runner.
 
     Args:
         route: the route.
+        runner: hashes and compares the slices; by default the sessions of this call.
+        below_rows: so many messages and more, counted on the leg that has most of them, are left to another runner.
         progress: called from this thread, as often as a slice is hashed.
 
     Raises:
+        ComparisonTooLarge: as `below_rows` says; nothing was compared.
         UnknownHop: a hop is not registered in its stores.
         StoreUnreachable, StoreUnusable, StoreNotInitialised: a store can't be asked; nothing can be said then.
     """
     started = time.monotonic()
-    with Sessions(route.path, application_name=f"relaybox {route.name} verify") as sessions:
+    with Sessions(route.path, application_name=proof_session(route.name)) as sessions:
         # the last hop first, and each destination before its source: what was read first is known to what is read later
         ledgers = [_read_ledgers(sessions, hop) for hop in reversed(route.hops)][::-1]
         legs = [hop_leg(one) for one in ledgers]
         whole = legs[0] if len(legs) == 1 else whole_leg(route, ledgers)
-        digests = _Digests(sessions, [*legs, whole], progress)
+        row_count = max(leg.row_count for leg in legs)
+        if below_rows is not None and row_count >= below_rows:
+            raise ComparisonTooLarge(f"{row_count} messages to compare")
+        compared = _Compared(runner or SessionComparisonRunner(sessions), [*legs, whole], progress)
         findings = _ask_findings(sessions, route, legs, whole)
-        digests.wait()
+        compared.wait()
         proofs = [
-            _prove(sessions, leg, digests, findings, _compare_adopted(sessions, one))
+            _prove(sessions, leg, compared, findings, _compare_adopted(sessions, one))
             for leg, one in zip(legs, ledgers, strict=True)
         ]
         streams = prove_streams(sessions, route)
-        end_to_end = proofs[0] if whole is legs[0] else _prove(sessions, whole, digests, findings)
+        end_to_end = proofs[0] if whole is legs[0] else _prove(sessions, whole, compared, findings)
     named = {defect.message_id for proof in (*proofs, end_to_end) for defect in proof.defects}
-    return RouteProof(
+    proof = RouteProof(
         route=route.name,
         verified_at=datetime.now(UTC),
         duration_seconds=time.monotonic() - started,
@@ -144,6 +95,13 @@ def verify_route(route: Route, *, progress: Callable[[VerifyProgress], None] = l
         repeated_ids=tuple(sorted(findings.doubled[whole.name].result() - named)),
         streams=tuple(streams),
     )
+    emit("route_verified", **proof_line(proof))
+    return proof
+
+
+def proof_session(route: str) -> str:
+    """The name of every session that works on a route's proof, here and on executors."""
+    return f"relaybox {route} verify"
 
 
 @dataclass(frozen=True)
@@ -175,34 +133,35 @@ def _read_ledgers(sessions: Sessions, hop: Hop) -> Ledgers:
     return Ledgers(hop, source, destination)
 
 
-class _Digests:
-    """All digests that the legs need, each asked for once, by store and slice."""
+class _Compared:
+    """What a runner says of all legs. Each slice of each store is hashed once, for however many legs."""
 
-    def __init__(self, sessions: Sessions, legs: Iterable[Leg], progress: Callable[[VerifyProgress], None]) -> None:
-        self._progress = progress
-        self._row_counts: dict[tuple[str, SliceRead], int] = {}
-        self._asked: dict[tuple[str, SliceRead], Future[Digest]] = {}
-        for leg in legs:
-            for piece in leg.pieces:
-                self._ask(sessions, leg.source, piece.source, piece.row_count)
-                self._ask(sessions, leg.destination, piece.destination, piece.row_count)
-
-    def _ask(self, sessions: Sessions, store: Store, read: SliceRead, row_count: int) -> None:
-        if (store.name, read) not in self._asked:
-            self._row_counts[store.name, read] = row_count
-            self._asked[store.name, read] = sessions.ask(store, "hashing a slice", read_digest(read))
+    def __init__(self, runner: ComparisonRunner, legs: Iterable[Leg], progress: Callable[[VerifyProgress], None]) -> None:
+        self._runner, self._progress = runner, progress
+        reads = dict.fromkeys(one for leg in legs for piece in leg.pieces for one in leg.pair(piece))
+        self._row_count = sum(one.read.row_count for one in reads)
+        self._asked = runner.read_digests(list(reads))
+        self._digests: dict[StoreRead, Digest] = {}
 
     def wait(self) -> None:
-        done, total = 0, sum(self._row_counts.values())
-        self._progress(VerifyProgress(done, total))
-        row_counts = {asked: self._row_counts[key] for key, asked in self._asked.items()}
-        for asked in as_completed(row_counts):
-            asked.result()
-            done += row_counts[asked]
-            self._progress(VerifyProgress(done, total))
+        done = 0
+        self._progress(VerifyProgress(done, self._row_count))
+        for one, digest in self._asked:
+            self._digests[one] = digest
+            done += one.read.row_count
+            self._progress(VerifyProgress(done, self._row_count))
 
-    def of(self, store: Store, read: SliceRead) -> Digest:
-        return self._asked[store.name, read].result()
+    def row_counts(self, leg: Leg, piece: Piece) -> tuple[int, int]:
+        """How many rows of a piece its source has, and its destination."""
+        source, destination = (self._digests[one].row_count for one in leg.pair(piece))
+        return source, destination
+
+    def defects(self, leg: Leg) -> list[Defect]:
+        """What differs within the pieces whose digests do."""
+        return list(self._runner.compare_rows([pair for piece in leg.pieces if self._differ(pair := leg.pair(piece))]))
+
+    def _differ(self, pair: Pair) -> bool:
+        return self._digests[pair[0]] != self._digests[pair[1]]
 
 
 def _compare_adopted(sessions: Sessions, ledgers: Ledgers) -> Adopted:
@@ -215,17 +174,16 @@ def _compare_adopted(sessions: Sessions, ledgers: Ledgers) -> Adopted:
     return compare_adopted(rows, hashes, listed, source_is_whole=ledgers.source.first_kept_read == 1)
 
 
-def _prove(sessions: Sessions, leg: Leg, digests: _Digests, findings: _Findings, adopted: Adopted = NOTHING_ADOPTED) -> LegProof:
-    differing = [
-        piece for piece in leg.pieces if digests.of(leg.source, piece.source) != digests.of(leg.destination, piece.destination)
-    ]
+def _prove(
+    sessions: Sessions, leg: Leg, compared: _Compared, findings: _Findings, adopted: Adopted = NOTHING_ADOPTED
+) -> LegProof:
     stranger_count, strangers = sessions.ask(leg.destination, "looking for rows beyond the ledger", _beyond(leg)).result()
-    named = [defect for piece in differing for defect in _compare(sessions, leg, piece)]
     unbatched = findings.unbatched[leg.name].result() if leg.name in findings.unbatched else ()
     doubled = findings.doubled[leg.name].result()
-    defects = (*unbatched, *reconcile([*named, *strangers, *adopted.defects], doubled=doubled))
-    sent = sum(digests.of(leg.source, piece.source).row_count for piece in leg.pieces) + len(unbatched)
-    received = sum(digests.of(leg.destination, piece.destination).row_count for piece in leg.pieces) + stranger_count
+    defects = (*unbatched, *reconcile([*compared.defects(leg), *strangers, *adopted.defects], doubled=doubled))
+    row_counts = [compared.row_counts(leg, piece) for piece in leg.pieces]
+    sent = sum(source for source, _ in row_counts) + len(unbatched)
+    received = sum(destination for _, destination in row_counts) + stranger_count
     lost = len({(defect.message_id, defect.position) for defect in defects if defect.kind in LOSSES})
     return LegProof(
         name=leg.name,
@@ -238,22 +196,16 @@ def _prove(sessions: Sessions, leg: Leg, digests: _Digests, findings: _Findings,
         slice_count=len(leg.pieces),
         delivery=measure_delivery(sent=sent, unique_received=sent - lost, received=received),
         defects=defects,
-        contradictions=(*leg.contradictions, *_miscounted(leg, digests)),
+        contradictions=(*leg.contradictions, *_miscounted(leg, compared)),
         adopted_count=adopted.message_count,
         ghosts=tuple(row.message_id for row in adopted.ghosts),
         no_longer_kept=leg.no_longer_kept,
     )
 
 
-def _compare(sessions: Sessions, leg: Leg, piece: Piece) -> Iterator[Defect]:
-    expected = sessions.ask(leg.source, "reading a slice that differs", read_rows(piece.source))
-    found = sessions.ask(leg.destination, "reading a slice that differs", read_rows(piece.destination))
-    return compare_slice(expected.result(), found.result())
-
-
-def _miscounted(leg: Leg, digests: _Digests) -> Iterator[str]:
+def _miscounted(leg: Leg, compared: _Compared) -> Iterator[str]:
     for piece in leg.pieces:
-        row_count = digests.of(leg.source, piece.source).row_count
+        row_count, _ = compared.row_counts(leg, piece)
         if row_count != piece.row_count:
             yield (
                 f"slice {piece.slice} of batch {piece.batch} has {row_count} rows at {leg.source.name}, "

@@ -286,9 +286,10 @@ def command_lines() -> Iterator[tuple[int, bytes]]:
 
 
 def is_driver(command_line: bytes, hop: str = "") -> bool:
-    """Whether a process is a Spark driver: the JVM or its Python, of one hop or of any."""
+    """Whether a process is a Spark driver, the JVM or its Python: a transfer of that hop, or any of ours."""
     arguments = command_line.split(b"\0")
-    return any(argument.endswith(b"spark_apps/transfer.py") for argument in arguments) and (not hop or hop.encode() in arguments)
+    applications = (b"spark_apps/transfer.py", b"spark_apps/verify.py")
+    return any(argument.endswith(applications) for argument in arguments) and (not hop or hop.encode() in arguments)
 
 
 def driver_jvms(hop: str) -> list[int]:

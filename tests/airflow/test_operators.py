@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,10 +28,12 @@ from relaybox.airflow.verify_dag import build_verify_dag
 from relaybox.airflow.watch_dag import build_watch_dag
 from relaybox.errors import StoreBusy, StoreUnreachable
 from relaybox.local.clusters import find_free_port
+from relaybox.proofs import write_proof
 from relaybox.routes import Hop
 from relaybox.runners import BatchTooLarge, ThreadRunner
 from relaybox.schema import open_store
 from relaybox.transfer import transfer_hop
+from relaybox.verification import verify_route
 from tests.airflow.conftest import REPOSITORY
 from tests.world import World, wait_until
 
@@ -40,13 +42,18 @@ SPARK_SUBMIT = """\
 printf '%s\\n' "$@" > "$NOTES/arguments"
 env > "$NOTES/environment"
 cp "$PGSERVICEFILE" "$NOTES/services"
+for last; do :; done
+test -e "$NOTES/result" && cp "$NOTES/result" "$last"
 exit "$(cat "$NOTES/exit_code")"
 """
 
 
 @dataclass(frozen=True)
 class SparkSubmit:
-    """Stands where spark-submit is found: notes its arguments, environment and service file, and ends as told."""
+    """Stands where spark-submit is found: notes its arguments, environment and service file, and ends as told.
+
+    A file `result` beside its notes is left where the last argument says, as an application leaves its result.
+    """
 
     notes: Path
 
@@ -305,6 +312,52 @@ def test_the_proof_of_a_route_is_reported(connected: World) -> None:
         report(connected, None)
     with pytest.raises(AirflowSkipException, match="route flights was not asked for"):
         execute(proof, try_number=1, route="bookings")
+
+
+@pytest.mark.parametrize(
+    ("route", "by_spark"),
+    [
+        ({"limits": {"spark_from_rows": 3}}, False),
+        ({"limits": {"spark_from_rows": 2}}, True),
+        ({"runner": "threads", "limits": {"spark_from_rows": 1}}, False),
+        ({"runner": "spark"}, True),
+    ],
+    ids=["few", "many", "threads", "spark"],
+)
+def test_a_proof_is_made_by_the_runner_that_the_route_asks_for(
+    connected: World, spark_submit: SparkSubmit, route: Mapping[str, object], by_spark: bool
+) -> None:
+    """As its transfers are; what Spark found comes back whole, from a file that is gone with the task."""
+    connected.change_route(**route)
+    connected.send("one", "two")
+    connected.transfer_all()
+    found = verify_route(connected.route)
+    write_proof(replace(found, duration_seconds=4711.0), spark_submit.notes / "result")
+    proof = build_verify_dag(connected.routes)["relaybox_verify"].get_task("proofs.flights")
+    line, _ = execute(proof, try_number=1, route="flights")
+    assert (line["verdict"], line["sent"]) == ("delivered", 2)
+    assert (line["duration_seconds"] == 4711.0) == by_spark == spark_submit.was_called
+    if by_spark:
+        application = spark_submit.arguments.index(str(REPOSITORY / "spark_apps" / "verify.py"))
+        *arguments, result = spark_submit.arguments[application + 1 :]
+        assert arguments == ["--route", "flights", "--result"]
+        assert Path(result).parent == Path(spark_submit.environment["PGSERVICEFILE"]).parent
+        assert not Path(result).exists()
+        services = (spark_submit.notes / "services").read_text()
+        assert [line for line in services.splitlines() if line.startswith("[")] == ["[airline]", "[hub]", "[analytics]"]
+
+
+@pytest.mark.parametrize(("code", "action"), [(65, RetryAction.FAIL), (75, RetryAction.DEFAULT)])
+def test_a_proof_that_spark_could_not_make_is_no_proof(
+    connected: World, spark_submit: SparkSubmit, code: int, action: RetryAction
+) -> None:
+    """The application's exit code decides about a retry."""
+    connected.change_route(runner="spark")
+    spark_submit.ends_with(code)
+    proof = build_verify_dag(connected.routes)["relaybox_verify"].get_task("proofs.flights")
+    with pytest.raises(AirflowException) as failed:
+        execute(proof, try_number=1, route="flights")
+    assert proof.retry_policy.evaluate(failed.value, 1, 3).action is action
 
 
 def test_retention_drops_in_the_store_that_was_asked_for_and_says_who_needs_the_rest(connected: World) -> None:

@@ -84,11 +84,15 @@ def test_the_watch_wakes_what_no_event_started(moved: System) -> None:
 
 
 def test_the_proof_of_delivery_is_reported(moved: System) -> None:
-    """As it is each night: a proof per route, and a report in XCom."""
+    """As it is each night: a proof per route, made by Spark since the route says so, and a report in XCom."""
     run = moved.client.trigger_dag("relaybox_verify")
     assert moved.client.wait_for_run("relaybox_verify", run, deadline_seconds=ARRIVE_SECONDS) == "success"
     path = f"dags/relaybox_verify/dagRuns/{quote(run, safe='')}/taskInstances/report/xcomEntries/return_value"
     assert f"| flights | delivered | {FIRST_COUNT} | {FIRST_COUNT} | 0 | 1 | 1 | 0 |" in moved.client.get(path)["value"]
+    (proof,) = [task for task in moved.task_instances("relaybox_verify", run) if task["task_id"] == "proofs.flights"]
+    log = moved.task_log(proof, proof["try_number"])
+    assert "spark_application_started route=flights application=local-" in log
+    assert log.count("route_verified route=flights verdict=delivered") == 1
 
 
 def test_waiting_messages_do_not_flood_airflow_with_events(moved: System) -> None:

@@ -17,7 +17,7 @@ from pyspark import SparkContext
 
 from relaybox.local.java import find_java_home
 from relaybox.local.processes import send_signal
-from relaybox.spark.runner import spark_conf
+from relaybox.spark.application import spark_conf
 from tests.world import wait_until
 
 MASTER = "local-cluster[2,1,600]"

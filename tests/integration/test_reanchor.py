@@ -10,8 +10,9 @@ import pytest
 from relaybox import errors
 from relaybox.attesting import attest_store
 from relaybox.local.clusters import Cluster
+from relaybox.proofs import RouteProof
 from relaybox.reanchoring import Reanchored, reanchor_hop
-from relaybox.verification import RouteProof, verify_route
+from relaybox.verification import verify_route
 from tests.breaking import transfer_until
 from tests.cli import invoke
 from tests.world import STORES, World, insert

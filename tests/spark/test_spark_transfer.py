@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from importlib.metadata import distribution
 from pathlib import Path
@@ -13,32 +10,16 @@ import pyspark
 import pytest
 
 from relaybox import errors
-from relaybox.local.java import find_java_home
 from relaybox.spark.application import exit_code
+from tests.spark.submit import spark_submit
 from tests.world import World
-
-APPLICATION = Path(__file__).parents[2] / "spark_apps" / "transfer.py"
-
-
-def spark_submit(*arguments: str, master: str = "local[2]", service_file: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Runs the transfer application to its end, with this test's service file."""
-    environment = {
-        **os.environ,
-        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-        "JAVA_HOME": str(find_java_home()),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
-        **({"PGSERVICEFILE": service_file} if service_file else {}),
-    }
-    command = ["spark-submit", "--master", master, "--conf", "spark.ui.enabled=false", str(APPLICATION), *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=False)
 
 
 def test_spark_moves_a_hop_in_slices_and_logs_its_batches(world: World) -> None:
     """One application moves two batches of three slices each; its log tells numbers, counts and rates."""
     world.change_route(limits={"batch_rows": 3000, "slice_rows": 1000})
     world.send_many(6000)
-    done = spark_submit("--hop", "flights/1", "--recorded-by", "spark test")
+    done = spark_submit("transfer.py", "--hop", "flights/1", "--recorded-by", "spark test")
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     assert world.payloads() == [f"m{n}" for n in range(1, 6001)]
     assert world.query("hub", "select batch, slice_count, row_count from relaybox.arrival order by batch") == [
@@ -60,7 +41,7 @@ def test_a_store_out_of_reach_ends_the_application_with_the_code_for_a_retry(wor
     service_file.write_text(
         "[airline]\nhost=127.0.0.1\nport=1\nuser=x\ndbname=x\n[hub]\nhost=127.0.0.1\nport=1\nuser=x\ndbname=x\n"
     )
-    done = spark_submit("--hop", "flights/1", service_file=str(service_file))
+    done = spark_submit("transfer.py", "--hop", "flights/1", service_file=str(service_file))
     assert done.returncode == 75
     assert "store airline: no connection" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr

@@ -14,8 +14,8 @@ from relaybox.local.airline import Fate, OpenTime, Tally
 from relaybox.local.demo_display import PLAIN_WIDTH
 from relaybox.local.demo_facts import BatchTimes, CascadeStep, DemoFacts, HopTimes, Latency, LogFacts
 from relaybox.local.demo_report import Report, show_report
+from relaybox.proofs import LegProof, RouteProof
 from relaybox.reliability import measure_delivery
-from relaybox.verification import LegProof, RouteProof
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -118,6 +118,7 @@ Proves delivery of {len(routes.routes)} routes, once a day: {", ".join(routes.ro
 ### What it does
 
 1. A task per route compares its stores message by message, by count and by content. Messages on their way are no defect.
+   Little it compares by itself; for much it starts Spark, as the route's transfers do.
 2. The report has a row per route: sent, received, in flight, R, UR, defects. It is in the log of its task and in XCom.
 
 Each proof is an event of the asset `relaybox/<route>/proof`. Trigger it by hand to prove one route now.

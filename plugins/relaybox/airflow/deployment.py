@@ -22,9 +22,9 @@ def route_file() -> Path:
     return Path(configured) if configured else home() / "relaybox.yaml"
 
 
-def transfer_application() -> Path:
-    """What spark-submit runs."""
-    return home() / "spark_apps" / "transfer.py"
+def spark_application(name: str) -> Path:
+    """What spark-submit runs: `transfer.py` or `verify.py`."""
+    return home() / "spark_apps" / name
 
 
 def read_routes() -> Routes:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 TERMINAL_EXIT_CODES = {65: "a retry gives the same error", 78: "the configuration is wrong"}
-"""Exit codes of spark_apps/transfer.py (sysexits.h: EX_DATAERR, EX_CONFIG)."""
+"""Exit codes of the applications in spark_apps/ (sysexits.h: EX_DATAERR, EX_CONFIG)."""
 
 _EXIT_CODE = re.compile(r"Error code is: (-?\d+)")
 

@@ -9,7 +9,7 @@ from airflow.sdk import DAG
 from relaybox.airflow.assets import log_asset, read_asset
 from relaybox.airflow.dag_docs import transfer_doc
 from relaybox.airflow.dag_factory import build_dags, dag_options
-from relaybox.airflow.deployment import transfer_application
+from relaybox.airflow.deployment import spark_application
 from relaybox.airflow.naming import TRANSFER_TASK_ID, transfer_dag_id, transfer_title
 from relaybox.airflow.retry_policy import DriverExitPolicy
 from relaybox.airflow.transfer_operator import HopTransferOperator
@@ -35,7 +35,7 @@ def _transfer_dag(routes: Routes, route: Route, hop: Hop) -> DAG:
         HopTransferOperator(
             task_id=TRANSFER_TASK_ID,
             hop=hop,
-            application=str(transfer_application()),
+            application=str(spark_application("transfer.py")),
             route_file=routes.path,
             outlets=[log_asset(hop)],
             pool=hop.destination.pool,

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import time
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowSkipException
 from airflow.sdk.observability import stats
 
 from relaybox.airflow.assets import log_asset
-from relaybox.airflow.child_process import driver_environment
+from relaybox.airflow.driver_operator import SparkDriverOperator
 from relaybox.airflow.hop_state import HopState, read_hop_state
 from relaybox.airflow.links import BatchesLink
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.airflow.transfer_params import with_params
-from relaybox.driver_options import driver_java_options
 from relaybox.events import emit
-from relaybox.parents import child_dies_with_parent
 from relaybox.routes import Hop
 from relaybox.runners import BatchTooLarge, ThreadRunner
 from relaybox.transfer import transfer_hop
@@ -35,29 +30,23 @@ LINGER_AT_MOST_SECONDS = 600.0
 _LINGER_ARGUMENTS = ("--linger-seconds", "{{ params.linger_seconds }}")
 
 
-class HopTransferOperator(SparkSubmitOperator):
+class HopTransferOperator(SparkDriverOperator):
     """Runs a hop until it is empty, or skips when there is nothing to move.
 
     Looking first costs milliseconds, a Spark application that finds nothing costs ten seconds. What is little is moved by threads of
     the task itself, what is much by spark-submit: the route's `runner` and `limits.spark_from_rows` decide. The protocol is the same.
-    The driver of Spark runs beside the task (client mode): it reads its credentials from a service file that exists while it runs,
-    sees nothing of Airflow's environment, and dies with the task. Safe to run, kill, clear or run twice at any time: the protocol
-    does not lean on Airflow.
+    Safe to run, kill, clear or run twice at any time: the protocol does not lean on Airflow.
     """
 
     operator_extra_links = (BatchesLink(),)
 
-    def __init__(self, *, hop: Hop, application: str, route_file: Path, **kwargs: Any) -> None:
+    def __init__(self, *, hop: Hop, **kwargs: Any) -> None:
         super().__init__(
-            application=application,
-            application_args=["--hop", hop.name, "--recorded-by", "{{ dag.dag_id }} {{ run_id }}", *_LINGER_ARGUMENTS],
+            arguments=["--hop", hop.name, "--recorded-by", "{{ dag.dag_id }} {{ run_id }}", *_LINGER_ARGUMENTS],
             name=f"relaybox {hop.name}",
-            conf={"spark.driver.extraJavaOptions": driver_java_options(), "spark.ui.enabled": "false"},
-            deploy_mode="client",
             **kwargs,
         )
         self.hop = hop
-        self.route_file = route_file
 
     def execute(self, context: Context) -> dict[str, int]:  # type: ignore[override]  # the base class returns nothing
         """Returns the hop's newest batch and position: numbers to look at in XCom, read by nobody."""
@@ -83,11 +72,6 @@ class HopTransferOperator(SparkSubmitOperator):
         stats.timing("relaybox.transfer_duration", timedelta(seconds=seconds), tags=tags)
         stats.gauge("relaybox.waiting_messages", after.waiting_count, tags=tags)
 
-    def on_kill(self) -> None:
-        """Ends Spark, if it was started; threads end with the task's process."""
-        if self._hook is not None:
-            super().on_kill()
-
     def _move(self, context: Context, waiting_count: int) -> None:
         runner = self._choose_runner(waiting_count)
         emit("runner_chosen", hop=self.hop.name, runner=runner, waiting=waiting_count)
@@ -98,7 +82,7 @@ class HopTransferOperator(SparkSubmitOperator):
                 emit("runner_chosen", hop=self.hop.name, runner="spark", reason=left)
             else:
                 return
-        self._run_driver()
+        self.run_driver()
 
     def _choose_runner(self, waiting_count: int) -> str:
         if self.hop.runner != "auto":
@@ -114,12 +98,6 @@ class HopTransferOperator(SparkSubmitOperator):
             linger_seconds=linger_seconds,
             linger_at_most_seconds=LINGER_AT_MOST_SECONDS,
         )
-
-    def _run_driver(self) -> None:
-        BaseHook.get_connection(self._conn_id)  # without it the hook would quietly submit to YARN
-        self._hook = self._get_hook()  # where the base class's on_kill finds the process
-        # a driver that lived on after a killed task would write beside the retry: the protocol survives that, the retry would wait
-        self._hook.submit(self.application, env=driver_environment(self.route_file), preexec_fn=child_dies_with_parent())
 
     def _announce(self, context: Context, state: HopState) -> dict[str, int]:
         numbers = {"batch": state.batch, "position": state.position}

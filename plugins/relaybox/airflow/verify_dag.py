@@ -9,7 +9,9 @@ from airflow.sdk import DAG, CronTriggerTimetable, Param, TaskGroup
 from relaybox.airflow.assets import proof_asset
 from relaybox.airflow.dag_docs import verify_doc
 from relaybox.airflow.dag_factory import wanted
+from relaybox.airflow.deployment import spark_application
 from relaybox.airflow.naming import REPORT_TASK_ID, VERIFY_DAG_ID
+from relaybox.airflow.retry_policy import DriverExitPolicy
 from relaybox.airflow.verify_operators import EVERY_ROUTE, ProofReportOperator, RouteProofOperator
 from relaybox.routes import Routes
 
@@ -48,7 +50,14 @@ def _verify_dag(routes: Routes) -> DAG:
         with TaskGroup(PROOFS_GROUP_ID, tooltip="One proof of delivery per route"):
             proofs = [
                 RouteProofOperator(
-                    task_id=name, route=route, outlets=[proof_asset(name)], owner=route.owner, pool=route.path[-1].pool
+                    task_id=name,
+                    route=route,
+                    application=str(spark_application("verify.py")),
+                    route_file=routes.path,
+                    outlets=[proof_asset(name)],
+                    owner=route.owner,
+                    pool=route.path[-1].pool,
+                    retry_policy=DriverExitPolicy(),
                 )
                 for name, route in routes.routes.items()
             ]

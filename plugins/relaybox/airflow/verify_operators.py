@@ -9,53 +9,57 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from relaybox.airflow.assets import proof_asset
+from relaybox.airflow.driver_operator import SparkDriverOperator
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
+from relaybox.comparison_runners import ComparisonTooLarge
 from relaybox.events import emit
-from relaybox.reliability import show_ratio
+from relaybox.proofs import proof_line, read_proof
 from relaybox.routes import Route
 from relaybox.verification import verify_route
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from airflow.sdk import Context
 
-    from relaybox.verification import RouteProof
+    from relaybox.proofs import RouteProof
 
 EVERY_ROUTE = "every route"
 
 
-class RouteProofOperator(BaseOperator):
-    """Compares the stores of a route message by message. Its success says that the proof was made, not what it found."""
+class RouteProofOperator(SparkDriverOperator):
+    """Compares the stores of a route message by message. Its success says that the proof was made, not what it found.
+
+    Little is compared by the task itself, much by spark-submit, as the route's `runner` and `limits.spark_from_rows` decide about
+    its transfers.
+    """
 
     def __init__(self, *, route: Route, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(arguments=["--route", route.name], name=f"relaybox {route.name} verify", **kwargs)
         self.route = route
 
-    def execute(self, context: Context) -> dict[str, Any]:
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the base class returns nothing
         """Returns the line of the report. Messages that are on their way are no defect."""
         if context["params"]["route"] not in (EVERY_ROUTE, self.route.name):
             raise AirflowSkipException(f"route {self.route.name} was not asked for")
-        with terminal_errors_fail_at_once(), service_file(dict.fromkeys(self.route.path)):
-            proof = verify_route(self.route)
-        line = _line(proof)
-        emit("route_verified", **line)
+        with terminal_errors_fail_at_once(), service_file(dict.fromkeys(self.route.path)) as services:
+            line = proof_line(self._prove(services.with_name("proof.json")))
         context["outlet_events"][proof_asset(self.route.name)].extra = dict(line)
         return line
 
-
-def _line(proof: RouteProof) -> dict[str, Any]:
-    whole = proof.end_to_end
-    return {
-        "route": proof.route,
-        "verdict": proof.verdict,
-        "sent": whole.sent,
-        "received": whole.received,
-        "in_flight": whole.in_flight,
-        "reliability": show_ratio(whole.delivery.reliability),
-        "uniqueness": show_ratio(whole.delivery.uniqueness),
-        "defects": sum(leg.defect_count for leg in (*proof.hops, whole)),
-        "duration_seconds": proof.duration_seconds,
-    }
+    def _prove(self, result: Path) -> RouteProof:
+        """`result`: where a Spark application may leave its proof for this task, in a directory that only this user can read."""
+        runner, limits = self.route.runner, self.route.limits
+        reason = f"runner: {runner}"
+        if runner != "spark":
+            try:
+                return verify_route(self.route, below_rows=limits.spark_from_rows if runner == "auto" else None)
+            except ComparisonTooLarge as left:
+                reason = str(left)
+        emit("runner_chosen", route=self.route.name, runner="spark", reason=reason)
+        self.run_driver("--result", str(result))
+        return read_proof(result)
 
 
 class ProofReportOperator(BaseOperator):

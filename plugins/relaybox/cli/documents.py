@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from relaybox.defects import Defect
     from relaybox.errors import RelayboxError
     from relaybox.holdback import HeldSender, StoreHoldback
+    from relaybox.proofs import LegProof, RouteProof
     from relaybox.reliability import Delivery
     from relaybox.senders import DeclaredSender
     from relaybox.status import HopStatus, RouteStatus, Status, StreamStatus, UnroutedTopic
     from relaybox.stream_proofs import StreamProof
     from relaybox.tracing import HopTrace, Trace
-    from relaybox.verification import LegProof, RouteProof
 
 Document = dict[str, Any]
 

@@ -9,10 +9,11 @@ import typer
 
 from relaybox.cli import documents
 from relaybox.cli.exits import ExitCode, Settings, exit_code, tell, worst
+from relaybox.proofs import RouteProof
 from relaybox.routes import Route, Routes, load_routes
 from relaybox.status import Status, read_status
 from relaybox.tracing import trace_message
-from relaybox.verification import RouteProof, verify_route
+from relaybox.verification import verify_route
 
 if TYPE_CHECKING:
     from uuid import UUID

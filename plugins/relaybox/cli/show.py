@@ -20,6 +20,7 @@ from relaybox.tracing import Place
 if TYPE_CHECKING:
     from relaybox.confirmations import Settled
     from relaybox.defects import Defect
+    from relaybox.proofs import LegProof, RouteProof
     from relaybox.reanchoring import Reanchored
     from relaybox.rebuilding import Rebuild
     from relaybox.reliability import Delivery
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from relaybox.tracing import HopTrace, Sent, Trace
     from relaybox.transfer import Progress as TransferProgress
     from relaybox.transfer import TransferSummary
-    from relaybox.verification import LegProof, RouteProof, VerifyProgress
+    from relaybox.verification import VerifyProgress
 
 NAMED_DEFECTS = 20
 """So many defects of a hop are named on a terminal; --json names all."""

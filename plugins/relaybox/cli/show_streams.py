@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from relaybox.holdback import Cause, Gap, HeldSender, StoreHoldback
+    from relaybox.proofs import RouteProof
     from relaybox.status import Status
     from relaybox.tracing import Awaited, Delivered
-    from relaybox.verification import RouteProof
 
 NAMED_GAPS = 5
 """So many gaps of a sender are named on a terminal; --json names all."""

@@ -184,7 +184,8 @@ def _spark() -> Iterator[SliceRunner]:
     from pyspark import SparkContext
 
     from relaybox.local.java import find_java_home
-    from relaybox.spark.runner import SparkRunner, spark_conf
+    from relaybox.spark.application import spark_conf
+    from relaybox.spark.runner import SparkRunner
 
     os.environ["JAVA_HOME"] = str(find_java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -11,8 +11,8 @@ from rich.table import Table
 
 from relaybox.local.airline import Fate, OpenTime, Tally
 from relaybox.local.demo_facts import DemoFacts, LogFacts
+from relaybox.proofs import LegProof, RouteProof
 from relaybox.reliability import PERFECT, show_ratio
-from relaybox.verification import LegProof, RouteProof
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Spark copies the slices: one task per slice, nothing shuffled."""
+"""Spark copies the slices and compares them: tasks that ask the stores themselves, nothing shuffled."""

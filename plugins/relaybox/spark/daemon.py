@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from pyspark.daemon import manager
 
-import relaybox.copying  # noqa: F401  # loaded once, inherited by every worker
+import relaybox.comparison_runners  # noqa: F401  # loaded once, inherited by every worker
+import relaybox.copying  # noqa: F401
 
 if __name__ == "__main__":
     manager()

@@ -1,0 +1,46 @@
+"""A task that may hand its work to a Spark application."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseHook
+
+from relaybox.airflow.child_process import driver_environment
+from relaybox.driver_options import driver_java_options
+from relaybox.parents import child_dies_with_parent
+
+
+class SparkDriverOperator(SparkSubmitOperator):
+    """Starts spark-submit where `run_driver` is called, and nowhere else.
+
+    The driver of Spark runs beside the task (client mode): it reads its credentials from a service file that exists while it runs,
+    sees nothing of Airflow's environment, and dies with the task.
+    """
+
+    def __init__(self, *, application: str, arguments: Sequence[str], name: str, route_file: Path, **kwargs: Any) -> None:
+        super().__init__(
+            application=application,
+            application_args=list(arguments),
+            name=name,
+            conf={"spark.driver.extraJavaOptions": driver_java_options(), "spark.ui.enabled": "false"},
+            deploy_mode="client",
+            **kwargs,
+        )
+        self.route_file = route_file
+
+    def run_driver(self, *more_arguments: str) -> None:
+        """Runs the application to its end; an AirflowException with its exit code, for DriverExitPolicy, unless that is 0."""
+        BaseHook.get_connection(self._conn_id)  # without it the hook would quietly submit to YARN
+        self.application_args = [*(self.application_args or []), *more_arguments]
+        self._hook = self._get_hook()  # where the base class's on_kill finds the process
+        # a driver that lived on after a killed task would work beside the retry: the stores survive that, the retry would wait
+        self._hook.submit(self.application, env=driver_environment(self.route_file), preexec_fn=child_dies_with_parent())
+
+    def on_kill(self) -> None:
+        """Ends Spark, if it was started; threads end with the task's process."""
+        if self._hook is not None:
+            super().on_kill()

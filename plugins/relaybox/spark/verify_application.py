@@ -1,0 +1,44 @@
+"""The Spark application that proves delivery of one route; called by spark_apps/verify.py."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+from relaybox.errors import RelayboxError, Transient
+from relaybox.events import emit
+from relaybox.proofs import write_proof
+from relaybox.routes import load_routes
+from relaybox.spark.application import new_parser, run_application, spark_session
+from relaybox.spark.comparison_runner import SparkComparisonRunner
+from relaybox.verification import proof_session, verify_route
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Parses the arguments, makes the proof, writes it. Exit code 0 says that it was made, not what it found."""
+    options = _parser().parse_args(arguments)
+
+    def tell(error: RelayboxError) -> None:
+        emit("verify_failed", route=options.route, error=type(error).__name__, retry=isinstance(error, Transient))
+
+    return run_application(lambda: _run(options), tell=tell)
+
+
+def _run(options: argparse.Namespace) -> None:
+    route = load_routes(options.config).route(options.route)
+    with spark_session(f"{route.name} verify", route=route.name) as context:
+        proof = verify_route(route, runner=SparkComparisonRunner(context, session_name=proof_session(route.name)))
+    if options.result is not None:
+        write_proof(proof, options.result)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = new_parser(
+        "verify.py",
+        does="Compares all stores of a route with Spark, message by message, and logs the verdict.",
+        example="--route flights --result proof.json",
+    )
+    parser.add_argument("--route", required=True, help="name of the route, as in relaybox.yaml")
+    parser.add_argument("--result", type=Path, metavar="FILE", help="write the whole proof there, as JSON")
+    return parser

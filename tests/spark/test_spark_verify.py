@@ -1,0 +1,57 @@
+"""A proof whose slices Spark compares: the real spark-submit, the real application, local mode."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from relaybox.defects import DefectKind
+from relaybox.proofs import read_proof
+from relaybox.verification import verify_route
+from tests.spark.submit import spark_submit
+from tests.world import World
+
+DOUBLE = """
+    insert into relaybox.log
+    select hop_id, epoch, 5001, index, message_id, sent_at, topic, sender, key, headers, payload, payload_bytes, clock
+    from relaybox.log where position = 600
+"""
+DAMAGE = {
+    "hub": [
+        "delete from relaybox.log where position = 150",
+        "update relaybox.log set position = 5000 where position = 420",
+        "update relaybox.log set message_id = gen_random_uuid() where position = 870",
+    ],
+    "analytics": ["update relaybox.log set payload = payload || ' ' where position in (10, 250)", DOUBLE],
+}
+
+
+def test_spark_proves_what_sessions_prove(world: World, tmp_path: Path) -> None:
+    """Messages lost, changed, misplaced, doubled and strange, in several slices of both hops: every name and number is the same."""
+    world.change_route(limits={"batch_rows": 300, "slice_rows": 100})
+    world.send_many(900)
+    world.transfer_all()
+    for store, statements in DAMAGE.items():
+        world.query(store, "select relaybox.ensure_log_segments(1, 6000)")
+        for statement in statements:
+            world.query(store, statement)
+    by_sessions = verify_route(world.route)
+    result = tmp_path / "proof.json"
+
+    done = spark_submit("verify.py", "--route", "flights", "--result", str(result))
+
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    assert "spark_application_started route=flights application=local-" in done.stdout
+    assert "route_verified route=flights verdict=defects sent=900" in done.stdout
+    by_spark = read_proof(result)
+    assert replace(by_spark, verified_at=by_sessions.verified_at, duration_seconds=by_sessions.duration_seconds) == by_sessions
+    kinds = {defect.kind for leg in by_spark.hops for defect in leg.defects}
+    assert kinds == set(DefectKind) - {DefectKind.UNBATCHED}
+
+
+def test_a_route_that_is_not_in_the_file_ends_the_application_for_good(world: World) -> None:
+    """Exit code 78, which is not retried; the nearest name is told."""
+    done = spark_submit("verify.py", "--route", "fligths")
+    assert done.returncode == 78
+    assert 'there is no route "fligths". Did you mean' in done.stdout
+    assert "verify_failed route=fligths error=ConfigurationError retry=False" in done.stdout
