@@ -1,4 +1,4 @@
-"""Relaybox's one Airflow plugin: the page, the tab of a DAG, and the link of a task to what it moved.
+"""Relaybox's one Airflow plugin: the page, the tab of a DAG, and the links of a task to what it moved and to its Spark application.
 
 Triggers, operators and policies need no registration: Airflow imports them by name; the timetable of replays does.
 The plugin shows in every component that the library is there (Admin > Plugins), and gives one import error, there, if it is not.
@@ -9,7 +9,7 @@ from typing import Any
 from airflow.plugins_manager import AirflowPlugin
 
 import relaybox
-from relaybox.airflow.links import DAG_ROUTE, NAVIGATION_ROUTE, PREFIX, BatchesLink
+from relaybox.airflow.links import DAG_ROUTE, NAVIGATION_ROUTE, PREFIX, BatchesLink, SparkApplicationLink
 from relaybox.airflow.page.mounted import MountedPage
 from relaybox.airflow.replay_timetable import ReplayTimetable
 
@@ -31,5 +31,5 @@ class RelayboxPlugin(AirflowPlugin):
         },
         {"name": "Relaybox", "href": f"{PREFIX}/of-dag?dag={{DAG_ID}}", "destination": "dag", "url_route": DAG_ROUTE},
     ]
-    operator_extra_links: list[Any] = [BatchesLink()]
+    operator_extra_links: list[Any] = [BatchesLink(), SparkApplicationLink()]
     timetables: list[Any] = [ReplayTimetable]

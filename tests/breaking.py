@@ -18,6 +18,8 @@ class Stopped(Exception):
 class FirstSlices:
     """Copies the first slices of a batch and ends the driver."""
 
+    application = None
+
     def __init__(self, count: int) -> None:
         self._count = count
 

@@ -48,8 +48,8 @@ class Interval:
 class BatchTimes:
     """The cascade of one batch; what has not happened, or is not known, is None.
 
-    `copied_at` has one time per slice that has its receipt, in order. `moved_by` is who recorded that it was received:
-    a DAG and its run, or a user.
+    `copied_at` has one time per slice that has its receipt, in order. `moved_by` is who made the newest attempt at it: a DAG and its
+    run, or a user; `application` is Spark's id of what copied it then, None: threads.
     """
 
     batch: int
@@ -62,6 +62,7 @@ class BatchTimes:
     processed_at: datetime | None
     settled_at: datetime | None
     moved_by: str | None
+    application: str | None
 
 
 @dataclass(frozen=True)
@@ -143,10 +144,14 @@ _PUBLISHED = """
 _BATCHES = """
     select
         b.batch, b.row_count, jsonb_array_length(b.slices) as slice_count, b.planned_at,
-        received.recorded_at as received_at, received.recorded_by as moved_by, processed.recorded_at as processed_at,
-        settled.recorded_at as settled_at
+        received.recorded_at as received_at, processed.recorded_at as processed_at, settled.recorded_at as settled_at,
+        coalesce(newest.recorded_by, received.recorded_by) as moved_by, newest.application
     from relaybox.hop_out h
     join relaybox.batch b on b.hop = h.hop and b.batch > h.batch - %(newest)s
+    left join lateral (
+        select a.recorded_by, a.application from relaybox.attempt a
+        where a.hop = h.hop and a.batch = b.batch order by a.attempt desc limit 1
+    ) newest on true
     left join lateral (
         select c.recorded_at, c.recorded_by from relaybox.confirmation c
         where c.hop = h.hop and c.state = 'received' and c.through_position >= b.last_position
@@ -162,7 +167,7 @@ _BATCHES = """
         where c.hop = h.hop and c.state = 'settled' and c.through_position >= b.last_position
         order by c.through_position limit 1
     ) settled on true
-    where h.hop = %(hop)s and (%(moved_by)s::text is null or received.recorded_by = %(moved_by)s)
+    where h.hop = %(hop)s and (%(moved_by)s::text is null or coalesce(newest.recorded_by, received.recorded_by) = %(moved_by)s)
     order by b.batch desc
     limit %(shown)s
 """
@@ -232,6 +237,7 @@ def _batches(planned: Sequence[Any], arrivals: Sequence[Any], receipts: Sequence
             processed_at=row.processed_at,
             settled_at=row.settled_at,
             moved_by=row.moved_by,
+            application=row.application,
         )
         for row in planned
     ]

@@ -39,6 +39,14 @@ class Arrived:
 
 
 @dataclass(frozen=True)
+class Driver:
+    """Who runs a hop: a user, or a DAG and its run; and as which Spark application, None: as threads."""
+
+    recorded_by: str
+    application: str | None = None
+
+
+@dataclass(frozen=True)
 class CountedRest:
     """What a capped batch left of its pair, counted already. A pair never changes, so neither does this."""
 
@@ -70,13 +78,16 @@ class _Pair:
     reads_after: int
 
 
-def plan_batch(source: Connection, hop: Hop, arrived: Arrived, *, rest: CountedRest | None = None) -> Planned | None:
+def plan_batch(
+    source: Connection, hop: Hop, arrived: Arrived, *, driver: Driver, rest: CountedRest | None = None
+) -> Planned | None:
     """Plans the hop's next batch, or resumes the newest one if it has not arrived. Commits.
 
     Args:
         source: a connection to the source's primary, outside any transaction.
         hop: the hop, with its limits.
         arrived: what the destination had published when it was asked, before this call.
+        driver: who will copy the batch; written down with the attempt.
         rest: what this caller's last batch left counted; spares counting a long backlog again for every batch.
 
     Returns:
@@ -89,7 +100,7 @@ def plan_batch(source: Connection, hop: Hop, arrived: Arrived, *, rest: CountedR
     """
     with store_errors(hop.source.name, f"planning a batch of hop {hop.name}"):
         try:
-            planned = _plan(source, hop, arrived, rest)
+            planned = _plan(source, hop, arrived, driver, rest)
             commit_durably(source, "plan")
         except BaseException:
             if not source.closed:
@@ -98,7 +109,7 @@ def plan_batch(source: Connection, hop: Hop, arrived: Arrived, *, rest: CountedR
     return planned
 
 
-def _plan(source: Connection, hop: Hop, arrived: Arrived, counted: CountedRest | None) -> Planned | None:
+def _plan(source: Connection, hop: Hop, arrived: Arrived, driver: Driver, counted: CountedRest | None) -> Planned | None:
     reach("plan.begin", source)
     with source.cursor(cursor_factory=NamedTupleCursor) as cursor:
         cursor.execute("select * from relaybox.lock_hop(%s)", (hop.name,))
@@ -109,7 +120,7 @@ def _plan(source: Connection, hop: Hop, arrived: Arrived, counted: CountedRest |
             cursor.execute("select relaybox.end_resending(%s)", (hop.name,))
         if head.batch > arrived.batch:
             batch = read_batch(source, hop.name, arrived.batch + 1)
-            return Planned(batch, _begin_attempt(cursor, hop.name), resumed=True)
+            return Planned(batch, _begin_attempt(cursor, batch, driver), resumed=True)
         if head.batch > head.received_batch:
             raise errors.PlanRefused(f"hop {hop.name}: batch {head.batch} has arrived but is not confirmed yet.")
         plan = _plan_log(cursor, hop, head) if head.reads_log is not None else _plan_outbox(cursor, hop, head, counted)
@@ -119,7 +130,7 @@ def _plan(source: Connection, hop: Hop, arrived: Arrived, counted: CountedRest |
         reach("plan.counted", source)
         batch = _record(cursor, hop, pair, cut, head)
         reach("plan.recorded", source)
-        return Planned(batch, _begin_attempt(cursor, hop.name), resumed=False, rest=rest)
+        return Planned(batch, _begin_attempt(cursor, batch, driver), resumed=False, rest=rest)
 
 
 def _require_common_history(hop: Hop, head: Any, arrived: Arrived) -> None:
@@ -141,8 +152,11 @@ def _require_common_history(hop: Hop, head: Any, arrived: Arrived) -> None:
     )
 
 
-def _begin_attempt(cursor: Any, hop: str) -> int:
-    cursor.execute("select relaybox.begin_attempt(%s)", (hop,))
+def _begin_attempt(cursor: Any, batch: Batch, driver: Driver) -> int:
+    cursor.execute(
+        "select relaybox.record_attempt(%s, %s, relaybox.begin_attempt(%s), %s, %s)",
+        (batch.hop, batch.batch, batch.hop, driver.recorded_by, driver.application),
+    )
     return int(one_row(cursor)[0])
 
 

@@ -11,7 +11,14 @@ from relaybox.copying import CopyOrder, SliceCopied, copy_slice
 
 
 class SliceRunner(Protocol):
-    """Copies slices in any order, side by side. Holds no state of the protocol."""
+    """Copies slices in any order, side by side. Holds no state of the protocol.
+
+    Attributes:
+        application: Spark's id of the application that copies; None: it is none of Spark's.
+    """
+
+    @property
+    def application(self) -> str | None: ...
 
     def copy_slices(self, order: CopyOrder, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
         """Yields a report for each slice as it is done; raises the first error once no slice is running."""
@@ -30,6 +37,8 @@ class ThreadRunner:
         threads: so many slices are copied side by side.
         below_rows: batches of so many rows and more are left to another runner.
     """
+
+    application = None
 
     def __init__(self, threads: int = 2, *, below_rows: int | None = None) -> None:
         self._threads = threads

@@ -43,12 +43,17 @@ class OpenBatch:
 
 @dataclass(frozen=True)
 class LastBatch:
-    """The newest batch that was planned; `published_at` is None until it has arrived."""
+    """The newest batch that was planned; `published_at` is None until it has arrived.
+
+    `moved_by` made the newest attempt at it, as the Spark application `application`, or with threads.
+    """
 
     batch: int
     row_count: int
     planned_at: datetime
     published_at: datetime | None
+    moved_by: str | None
+    application: str | None
 
 
 @dataclass(frozen=True)
@@ -288,7 +293,14 @@ def _last_batch(sending: Any, receiving: Any) -> LastBatch | None:
     if sending is None or sending.planned_batch == 0:
         return None
     arrived = receiving is not None and receiving.published_batch == sending.planned_batch
-    return LastBatch(sending.planned_batch, sending.planned_rows, sending.planned_at, receiving.published_at if arrived else None)
+    return LastBatch(
+        batch=sending.planned_batch,
+        row_count=sending.planned_rows,
+        planned_at=sending.planned_at,
+        published_at=receiving.published_at if arrived else None,
+        moved_by=sending.moved_by,
+        application=sending.application,
+    )
 
 
 def _open_batch(sending: Any, receiving: Any) -> OpenBatch | None:

@@ -104,7 +104,8 @@ class Delivered:
 class HopTrace:
     """A message on one hop; what has not happened yet is None.
 
-    `delivered` is None while it is not published at the destination.
+    `delivered` is None while it is not published at the destination. `moved_by` made the newest attempt at its batch, as the Spark
+    application `application`, or with threads.
     `received_at`, `processed_at` and `settled_at` are when the source recorded it; what is confirmed had happened before.
     """
 
@@ -116,6 +117,8 @@ class HopTrace:
     slice: int | None = None
     position: int | None = None
     planned_at: datetime | None = None
+    moved_by: str | None = None
+    application: str | None = None
     copied_at: datetime | None = None
     published_at: datetime | None = None
     received_at: datetime | None = None
@@ -245,6 +248,8 @@ def _trace_hop(stores: _Stores, hop: Hop, reads: int, topic: str, message_id: UU
         slice=reading.slice,
         position=reading.position,
         planned_at=reading.planned_at,
+        moved_by=reading.moved_by,
+        application=reading.application,
         copied_at=arrival.copied_at,
         published_at=arrival.published_at,
         received_at=reading.received_at,

@@ -19,7 +19,7 @@ from relaybox.copying import SliceCopied, copy_order
 from relaybox.delivering import carry_senders, deliver_arrived
 from relaybox.events import emit
 from relaybox.failpoints import reach
-from relaybox.planning import CountedRest, Planned, plan_batch
+from relaybox.planning import CountedRest, Driver, Planned, plan_batch
 from relaybox.publishing import ask_destination, begin_generation, make_log_segments, publish_batch
 from relaybox.schema import open_store
 from relaybox.topics import carry_topics
@@ -191,7 +191,7 @@ class _Run:
         """Plans; when another driver has published meanwhile, confirms that and plans after it."""
         for _ in range(3):
             try:
-                planned = plan_batch(self.source, self.hop, arrived, rest=self.rest)
+                planned = plan_batch(self.source, self.hop, arrived, driver=self._driver(), rest=self.rest)
             except errors.PlanRefused:
                 arrived = self._confirm()
             except errors.HistoryLost:
@@ -202,7 +202,10 @@ class _Run:
             else:
                 self.rest = planned.rest if planned else None
                 return planned
-        return plan_batch(self.source, self.hop, arrived)
+        return plan_batch(self.source, self.hop, arrived, driver=self._driver())
+
+    def _driver(self) -> Driver:
+        return Driver(self.recorded_by, self.runner.application)
 
     def _copy(self, planned: Planned, log_id: int) -> int:
         batch = planned.batch

@@ -33,6 +33,7 @@ begin
     end if;
     delete from relaybox.batch b where b.hop = hop_name and b.batch < first_needed;
     get diagnostics gone = row_count;
+    delete from relaybox.attempt a where a.hop = hop_name and a.batch < first_needed;
     delete from relaybox.confirmation c
     where split_part(c.hop, '/', 1) = split_part(hop_name, '/', 1) and c.through_position <= through
         and (c.hop = hop_name or not exists (select from relaybox.hop_out o where o.hop = c.hop))

@@ -4,7 +4,7 @@ create or replace function relaybox.sending_state(hop_name text)
 returns table (
     planned_batch bigint, planned_position bigint, planned_rows bigint, planned_slices integer, planned_at timestamptz,
     received_batch bigint, received_position bigint, processed_position bigint, settled_position bigint,
-    waiting_count bigint, oldest_sent_at timestamptz, oldest_seconds double precision, driven boolean
+    waiting_count bigint, oldest_sent_at timestamptz, oldest_seconds double precision, driven boolean, moved_by text, application text
 )
 language sql stable
 set enable_seqscan = off
@@ -15,9 +15,13 @@ as $$
         case when h.processed_by is not null then coalesce(processed.through_position, 0) end, coalesce(settled.through_position, 0),
         waiting.row_count, oldest.sent_at,
         greatest(extract(epoch from clock_timestamp() - oldest.sent_at), 0)::double precision,
-        relaybox.hop_is_driven(h.hop)
+        relaybox.hop_is_driven(h.hop), attempt.recorded_by, attempt.application
     from relaybox.hop_out h
     left join relaybox.batch newest on newest.hop = h.hop and newest.batch = h.batch
+    left join lateral (
+        select a.recorded_by, a.application from relaybox.attempt a
+        where a.hop = h.hop and a.batch = h.batch order by a.attempt desc limit 1
+    ) attempt on true
     left join lateral (
         select c.through_batch, c.through_position from relaybox.confirmation c
         where c.hop = h.hop and c.state = 'received' order by c.through_position desc limit 1

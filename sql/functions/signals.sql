@@ -148,7 +148,7 @@ as $$
     from (
         select c.oid,
             case when c.relname like 'outbox%' then 'outbox' when c.relname like 'log%' then 'logs'
-                when c.relname in ('batch', 'receipt', 'arrival', 'confirmation', 'decision', 'delivery') then 'ledgers' else 'rest' end as part
+                when c.relname in ('batch', 'attempt', 'receipt', 'arrival', 'confirmation', 'decision', 'delivery') then 'ledgers' else 'rest' end as part
         from pg_class c where c.relnamespace = 'relaybox'::regnamespace and c.relkind = 'r'
     ) t
     group by t.part

@@ -5,7 +5,7 @@ create or replace function relaybox.trace_reading(
     hop_name text, reads bigint,
     out state text, out batch bigint, out slice integer, out "position" bigint, out planned_at timestamptz,
     out received_at timestamptz, out received_by text, out processed_at timestamptz, out processed_by text,
-    out settled_at timestamptz, out settled_by text
+    out settled_at timestamptz, out settled_by text, out moved_by text, out application text
 )
 language plpgsql stable
 as $$
@@ -46,6 +46,8 @@ begin
     state := 'planned';
     batch := planned.batch;
     planned_at := planned.planned_at;
+    select a.recorded_by, a.application into moved_by, application from relaybox.attempt a
+    where a.hop = hop_name and a.batch = planned.batch order by a.attempt desc limit 1;
     select s into piece from jsonb_array_elements(planned.slices) s where (s ->> 1)::bigint <= reads and (s ->> 2)::bigint >= reads;
     slice := (piece ->> 0)::integer;
     "position" := case

@@ -31,6 +31,7 @@ ROUTE = {
     "retries": {"attempts": 6, "delay_seconds": 1, "backoff": 1.0, "max_delay_seconds": 1},
 }
 DATABASE, METADATA, ROLE = "scheduled", "airflow_metadata", "mover"
+SPARK_UI = "http://spark-history.example:18080"
 ARRIVE_SECONDS = 240.0
 FAILPOINT = "slice.piping"
 
@@ -196,6 +197,7 @@ def running_system(
                 "RELAYBOX_ENVIRONMENT": "test",
                 "RELAYBOX_FAILPOINTS": ", ".join(f"{failpoint}=pause" for failpoint in pauses),
                 "RELAYBOX_FAILPOINTS_DIRECTORY": str(failpoints),
+                "RELAYBOX_SPARK_UI": SPARK_UI,
             },
         )
         with airflow, ExitStack() as schedulers:

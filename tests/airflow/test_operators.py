@@ -7,7 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +20,7 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.sdk.observability import stats
 
 from relaybox.airflow.assets import log_asset, proof_asset, settled_asset
+from relaybox.airflow.links import SparkApplicationLink
 from relaybox.airflow.retention_dag import build_retention_dag
 from relaybox.airflow.retry_policy import DriverExitPolicy
 from relaybox.airflow.settle_operator import HopSettleOperator
@@ -43,6 +44,7 @@ printf '%s\\n' "$@" > "$NOTES/arguments"
 env > "$NOTES/environment"
 cp "$PGSERVICEFILE" "$NOTES/services"
 for last; do :; done
+test -e "$NOTES/application" && cp "$NOTES/application" "$RELAYBOX_APPLICATION_FILE"
 test -e "$NOTES/result" && cp "$NOTES/result" "$last"
 exit "$(cat "$NOTES/exit_code")"
 """
@@ -52,7 +54,8 @@ exit "$(cat "$NOTES/exit_code")"
 class SparkSubmit:
     """Stands where spark-submit is found: notes its arguments, environment and service file, and ends as told.
 
-    A file `result` beside its notes is left where the last argument says, as an application leaves its result.
+    A file `result` beside its notes is left where the last argument says, as an application leaves its result; one named
+    `application` is what it says of itself.
     """
 
     notes: Path
@@ -161,6 +164,23 @@ def test_work_starts_the_spark_application(connected: World, spark_submit: Spark
     assert arguments[arguments.index("--deploy-mode") + 1] == "client"
     (option,) = [argument for argument in arguments if argument.startswith("spark.driver.extraJavaOptions=")]
     assert Path(option.rpartition("file://")[2]).is_file()
+
+
+@pytest.mark.parametrize("code", [0, 75])
+def test_a_task_links_to_its_spark_application(
+    connected: World, spark_submit: SparkSubmit, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """Also one that failed: there somebody will look. A task that moved all by itself has none."""
+    monkeypatch.setenv("RELAYBOX_SPARK_UI", "http://history:18080")
+    (spark_submit.notes / "application").write_text("app-7")
+    spark_submit.ends_with(code)
+    connected.send("one")
+    by_threads, by_driver = transfer_task(connected, connected.first_hop), transfer_task(connected, by_spark(connected))
+    with suppress(AirflowException):
+        execute(by_driver, try_number=1)
+    execute(by_threads, try_number=1)
+    links = [SparkApplicationLink().get_link(task, ti_key=None) for task in (by_driver, by_threads)]
+    assert links == ["http://history:18080/history/app-7/", ""]
 
 
 def test_the_driver_gets_credentials_by_file_and_nothing_of_airflow(connected: World, spark_submit: SparkSubmit) -> None:

@@ -171,12 +171,28 @@ def test_the_map_shows_every_hop_with_its_numbers(page: PageServer, connected: W
     assert "exactly once" in shown
 
 
-def test_a_hop_shows_its_charts_its_batches_and_who_moved_them(page: PageServer, connected: World) -> None:
+def test_a_hop_shows_its_charts_its_batches_and_who_moved_them(
+    page: PageServer, connected: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each batch leads to its DAG run and to its Spark application."""
     connected.query(
         "airline",
-        "update relaybox.confirmation set recorded_by = 'relaybox_transfer__flights_1 manual__2026-01-01T00:00:00+00:00'",
+        "update relaybox.attempt set application = 'local-<1>', "
+        "recorded_by = 'relaybox_transfer__flights_1 manual__2026-01-01T00:00:00+00:00'",
     )
     shown = page.client("viewer").get("/relaybox/hops/flights/1?minutes=15").text
+    assert shown.count("<td>local-&lt;1&gt;</td>") == 1  # no link: nobody said where Spark's pages are
+    monkeypatch.setenv("RELAYBOX_SPARK_UI", "http://history:18080/")
+    shown = page.client("viewer").get("/relaybox/hops/flights/1?minutes=15").text
+    address = "http://history:18080/history/local-%3C1%3E/"
+    assert f'<a data-leave href="{address}">local-&lt;1&gt;</a>' in shown
+    drawn = shown[shown.index('class="timeline"') :]
+    assert f'<a href="{address}" data-leave=""><rect' in drawn
+    assert (
+        '<a href="/dags/relaybox_transfer__flights_1/runs/manual__2026-01-01T00%3A00%3A00%2B00%3A00" data-leave=""><text' in drawn
+    )
+    newest = page.client("viewer").get("/relaybox/api/hops/flights/1").json()["batches"][0]
+    assert (newest["application"], newest["application_address"]) == ("local-<1>", address)
     assert shown.count('class="bar"') == 1
     assert shown.count('class="step settled"') == 1
     assert 'href="/dags/relaybox_transfer__flights_1/runs/manual__2026-01-01T00%3A00%3A00%2B00%3A00"' in shown

@@ -93,7 +93,14 @@ def batch(**times: float | None) -> BatchTimes:
     times_at = {f"{name}_at": at for name, at in moment.items()}
     known = {"published_at": None, "received_at": None, "processed_at": None, "settled_at": None, **times_at}
     return BatchTimes(
-        batch=1, row_count=5, slice_count=1, planned_at=NOW, copied_at=(copied,) if copied else (), moved_by=None, **known
+        batch=1,
+        row_count=5,
+        slice_count=1,
+        planned_at=NOW,
+        copied_at=(copied,) if copied else (),
+        moved_by=None,
+        application=None,
+        **known,
     )
 
 

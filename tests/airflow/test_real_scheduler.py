@@ -22,7 +22,16 @@ from relaybox.reliability import PERFECT
 from relaybox.verification import verify_route
 from tests.airflow.conftest import REPOSITORY
 from tests.airflow.page_browser import page_browser
-from tests.airflow.system import ARRIVE_SECONDS, ProcessSampler, SparkDriver, System, driver_jvms, is_driver, running_system
+from tests.airflow.system import (
+    ARRIVE_SECONDS,
+    SPARK_UI,
+    ProcessSampler,
+    SparkDriver,
+    System,
+    driver_jvms,
+    is_driver,
+    running_system,
+)
 from tests.world import wait_until
 
 FIRST_COUNT, SECOND_COUNT = 50_000, 20_000
@@ -190,11 +199,17 @@ def test_a_task_and_a_dag_lead_to_the_page_of_their_hop(moved: System, tmp_path:
     task = next(task for task in moved.task_instances("relaybox_transfer__flights_2") if task["state"] == "success")
     links = moved.client.get(f"{_task_path(task)}/links")["extra_links"]
     batches = moved.world.query("hub", "select count(*) from relaybox.batch where hop = 'flights/2'")
+    run = f"{task['dag_id']} {task['dag_run_id']}"
+    application = "select distinct application from relaybox.attempt where recorded_by = %s"
+    spark_page = f"{SPARK_UI}/history/{moved.world.value('hub', application, run)}/"
+    assert links["Spark application"] == spark_page
     with page_browser(moved.airflow.url, tmp_path, dark=True) as browser:
         browser.open(links["Batches"])
         browser.see("h2", f"moved by {task['dag_id']} {task['dag_run_id']}")
         assert 1 <= browser.frame.locator(".timeline .step.published").count() <= batches[0][0]
         assert browser.frame.locator("html[data-theme=dark]").count() == 1
+        assert browser.frame.locator(f".timeline a[href='{spark_page}'] .step.copied").count() >= 1
+        assert browser.frame.locator(f"table a[href='{spark_page}']").count() >= 1
         browser.picture("page-dark.png")
         browser.frame.locator("a[data-leave]").filter(has_text="confirm DAG").click()
         browser.tab.wait_for_url("**/dags/relaybox_confirm__flights_2**")

@@ -20,7 +20,7 @@ from relaybox import errors
 from relaybox.batches import Slice
 from relaybox.confirmations import confirm_arrived, confirm_received, settle_hop
 from relaybox.copying import CopyOrder, SliceCopied, copy_order, copy_slice
-from relaybox.planning import Planned, plan_batch
+from relaybox.planning import Driver, Planned, plan_batch
 from relaybox.publishing import Arrival, ask_destination, make_log_segments, publish_batch
 from relaybox.routes import Hop
 from relaybox.schema import initialise_store
@@ -193,7 +193,7 @@ class HopMachine(RuleBasedStateMachine):
         hop, source, destination = self._hop(number)
         arrived = ask_destination(destination, hop)
         try:
-            planned = plan_batch(source, hop, arrived)
+            planned = plan_batch(source, hop, arrived, driver=Driver("test"))
         except errors.PlanRefused:
             assert arrived.batch > self._watermark(hop.source.name, hop.name, "received", "through_batch")
             return

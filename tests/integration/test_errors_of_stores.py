@@ -135,6 +135,7 @@ def test_a_superseded_driver_whose_publish_was_refused_goes_on(world: World, mon
         """Copies nothing while a newer driver takes the batch and dies; the next time, all."""
 
         asked = 0
+        application = None
 
         def copy_slices(self, order: CopyOrder, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
             self.asked += 1

@@ -16,7 +16,7 @@ from relaybox import errors, transfer
 from relaybox.batches import Slice
 from relaybox.connections import connect
 from relaybox.copying import CopyOrder, SliceCopied, copy_order, copy_slice, session_name
-from relaybox.planning import Planned, plan_batch
+from relaybox.planning import Driver, Planned, plan_batch
 from relaybox.publishing import ask_destination, make_log_segments, publish_batch
 from relaybox.runners import ThreadRunner
 from relaybox.transfer import transfer_hop
@@ -32,7 +32,7 @@ def planned_batch(world: World) -> tuple[Planned, CopyOrder]:
     hop = world.first_hop
     with world.session("airline") as source, world.session("hub") as destination:
         arrived = ask_destination(destination, hop)
-        planned = plan_batch(source, hop, arrived)
+        planned = plan_batch(source, hop, arrived, driver=Driver("test"))
         assert planned is not None
         make_log_segments(destination, hop, log_id=arrived.log_id, through_position=planned.batch.last_position)
     return planned, copy_order(hop, planned.batch, attempt=planned.attempt, log_id=arrived.log_id, reads_log=None)

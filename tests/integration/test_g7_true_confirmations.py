@@ -9,7 +9,7 @@ import pytest
 
 from relaybox import errors, transfer
 from relaybox.confirmations import settle_hop
-from relaybox.planning import Arrived, plan_batch
+from relaybox.planning import Arrived, Driver, plan_batch
 from relaybox.publishing import ask_destination
 from tests.world import World
 
@@ -180,6 +180,6 @@ def test_g7_the_next_batch_is_not_planned_before_the_last_is_confirmed(world: Wo
         arrived = ask_destination(destination, hop)
         assert isinstance(arrived, Arrived)
         with pytest.raises(errors.PlanRefused):
-            plan_batch(source, hop, arrived)
+            plan_batch(source, hop, arrived, driver=Driver("test"))
     world.transfer()
     assert world.payloads() == ["a", "b"]

@@ -14,7 +14,7 @@ from relaybox import errors
 from relaybox.confirmations import confirm_received
 from relaybox.connections import commit_durably, connect
 from relaybox.copying import CopyOrder, copy_order, copy_slice, session_name
-from relaybox.planning import Planned, plan_batch
+from relaybox.planning import Driver, Planned, plan_batch
 from relaybox.publishing import ask_destination, make_log_segments, publish_batch
 from tests.breaking import copy_first_slices
 from tests.world import World, insert, wait_until
@@ -27,7 +27,7 @@ def planned(world: World) -> Planned:
     hop = world.first_hop
     with world.session("airline") as source, world.session("hub") as destination:
         arrived = ask_destination(destination, hop)
-        found = plan_batch(source, hop, arrived)
+        found = plan_batch(source, hop, arrived, driver=Driver("test"))
         assert found is not None
         make_log_segments(destination, hop, log_id=arrived.log_id, through_position=2)
     return found
@@ -209,7 +209,7 @@ def test_g7_a_planned_batch_that_nobody_received_is_never_settled(world: World, 
     assert world.value("airline", settle) == 2
     world.send("c")
     with world.session("airline") as source, world.session("hub") as destination:
-        plan_batch(source, world.first_hop, ask_destination(destination, world.first_hop))
+        plan_batch(source, world.first_hop, ask_destination(destination, world.first_hop), driver=Driver("test"))
     assert world.value("airline", settle) == 2
 
 

@@ -195,7 +195,8 @@ def test_the_flow_of_an_open_batch_ends_where_it_stands(world: World) -> None:
     copy_first_slices(world.first_hop, 1)
     (batch,) = read_flow(world.first_hop, window=timedelta(hours=1)).batches
     assert (len(batch.copied_at), batch.slice_count) == (1, len(batch.copied_at) + 2)
-    assert (batch.published_at, batch.received_at, batch.settled_at, batch.moved_by) == (None,) * 4
+    assert (batch.published_at, batch.received_at, batch.settled_at, batch.application) == (None,) * 4
+    assert batch.moved_by == "test"  # known before it is confirmed
 
 
 def test_a_silent_destination_leaves_what_the_source_knows(world: World) -> None:

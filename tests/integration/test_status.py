@@ -41,7 +41,9 @@ def test_the_json_document_has_stable_keys(world: World) -> None:
     document = invoke("status", "--json").document
     assert set(document) == {"measured_at", "hops", "routes", "unrouted", "errors"}
     assert all(set(hop) == HOP_KEYS for hop in document["hops"])
-    assert set(document["hops"][0]["last_batch"]) == {"batch", "row_count", "planned_at", "published_at"}
+    assert set(document["hops"][0]["last_batch"]) == {
+        *("batch", "row_count", "planned_at", "published_at", "moved_by", "application"),
+    }
     assert set(document["routes"][0]) == {"route", "sent", "received", "reliability", "uniqueness", "mode"}
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from relaybox.errors import UnknownMessage
 from relaybox.message_search import find_messages, require_messages
+from relaybox.runners import ThreadRunner
+from relaybox.transfer import transfer_hop
 from tests.breaking import copy_first_slices, transfer_until
 from tests.cli import invoke
 from tests.integration.test_g6_chosen_order import declare, send_numbered
@@ -17,8 +19,8 @@ from tests.services import add_route
 from tests.world import World, insert
 
 HOP_KEYS = {
-    "hop", "source", "destination", "place", "batch", "slice", "position", "planned_at", "copied_at", "published_at",
-    "received_at", "received_by", "processed_at", "processed_by", "settled_at", "settled_by", "found_instead", "delivered",
+    "hop", "source", "destination", "place", "batch", "slice", "position", "planned_at", "moved_by", "application", "copied_at",
+    "published_at",    "received_at", "received_by", "processed_at", "processed_by", "settled_at", "settled_by", "found_instead", "delivered",
 }  # fmt: skip
 SENT_KEYS = {"store", "seq", "transaction", "topic", "sender", "epoch", "index", "sent_at", "committed_at"}
 
@@ -263,3 +265,25 @@ def test_a_message_without_any_fate_is_told_to_be_lost(world: World) -> None:
     assert [fate for fate, _ in fates(world)] == ["delivered", "lost"]
     world.query("hub", "update relaybox.stream_log set decided_position = 1")
     assert [fate for fate, _ in fates(world)] == ["delivered", "undecided"]
+
+
+def test_the_newest_attempt_and_its_spark_application_are_shown(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who copied the message in the end, with the address of Spark's page where the deployment has one."""
+    world.send("a")
+    copy_first_slices(world.first_hop, 0)
+    with monkeypatch.context() as patch:
+        patch.setattr(ThreadRunner, "application", "local-4711")
+        transfer_hop(world.first_hop, ThreadRunner(), recorded_by="a dag a run")
+    hop = trace(ids(world)[0])["hops"][0]
+    assert (hop["moved_by"], hop["application"]) == ("a dag a run", "local-4711")
+    assert world.query("airline", "select attempt, recorded_by, application from relaybox.attempt order by attempt") == [
+        (1, "test", None),
+        (2, "a dag a run", "local-4711"),
+    ]
+    last = invoke("status", "--json").document["hops"][0]["last_batch"]
+    assert (last["moved_by"], last["application"]) == ("a dag a run", "local-4711")
+    said = "copied by a dag a run, Spark application local-4711"
+    assert said in " ".join(invoke("where", ids(world)[0]).stdout.split())
+    assert f"batch 1 is {said}" in " ".join(invoke("status").stdout.split())
+    monkeypatch.setenv("RELAYBOX_SPARK_UI", "http://history:18080")
+    assert f"{said} (http://history:18080/history/local-4711/)" in " ".join(invoke("status").stdout.split())

@@ -1,4 +1,4 @@
-"""Ways from Airflow's own pages to Relaybox's: the address of a hop's page, and the link of a task to what it moved."""
+"""Ways out of Airflow's own pages: the address of a hop's page, the link of a task to what it moved, and to its Spark application."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from airflow.sdk import BaseOperatorLink
+
+from relaybox.spark_pages import application_address
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop
@@ -30,3 +32,13 @@ class BatchesLink(BaseOperatorLink):
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
         return hop_page(operator.hop, run=f"{ti_key.dag_id} {ti_key.run_id}")
+
+
+class SparkApplicationLink(BaseOperatorLink):
+    """A button on a task instance: Spark's own page of the application that it started, where RELAYBOX_SPARK_UI says."""
+
+    name = "Spark application"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        """Asked in the task's process, as it ends. Empty, and then no button: the task did all by itself."""
+        return application_address(operator.spark_application) or ""

@@ -12,7 +12,7 @@ from airflow.sdk.observability import stats
 from relaybox.airflow.assets import log_asset
 from relaybox.airflow.driver_operator import SparkDriverOperator
 from relaybox.airflow.hop_state import HopState, read_hop_state
-from relaybox.airflow.links import BatchesLink
+from relaybox.airflow.links import BatchesLink, SparkApplicationLink
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.airflow.transfer_params import with_params
@@ -38,7 +38,7 @@ class HopTransferOperator(SparkDriverOperator):
     Safe to run, kill, clear or run twice at any time: the protocol does not lean on Airflow.
     """
 
-    operator_extra_links = (BatchesLink(),)
+    operator_extra_links = (BatchesLink(), SparkApplicationLink())
 
     def __init__(self, *, hop: Hop, **kwargs: Any) -> None:
         super().__init__(

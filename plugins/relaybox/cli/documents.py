@@ -75,6 +75,8 @@ def _hop_status(status: HopStatus) -> Document:
             "row_count": last.row_count,
             "planned_at": _time(last.planned_at),
             "published_at": _time(last.published_at),
+            "moved_by": last.moved_by,
+            "application": last.application,
         },
         "open_batch": resumable
         and {
@@ -148,6 +150,8 @@ def _hop_trace(hop: HopTrace) -> Document:
         "slice": hop.slice,
         "position": hop.position,
         "planned_at": _time(hop.planned_at),
+        "moved_by": hop.moved_by,
+        "application": hop.application,
         "copied_at": _time(hop.copied_at),
         "published_at": _time(hop.published_at),
         "received_at": _time(hop.received_at),

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from relaybox.cli.show_streams import delivered_text, show_stream_proofs, show_streams
 from relaybox.cli.tables import new_table, open_console, show_count, show_seconds, show_time
 from relaybox.reliability import PERFECT, show_ratio
+from relaybox.spark_pages import application_address
 from relaybox.tracing import Place
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from relaybox.routes import Hop
     from relaybox.schema import StoreInitialised
     from relaybox.senders import DeclaredSender
-    from relaybox.status import HopStatus, OpenBatch, Status
+    from relaybox.status import HopStatus, LastBatch, OpenBatch, Status
     from relaybox.subscriptions import DeadLetter, Subscribed
     from relaybox.tracing import HopTrace, Sent, Trace
     from relaybox.transfer import Progress as TransferProgress
@@ -74,6 +75,8 @@ def show_status(status: Status) -> None:
         if hop.processed_through is not None:
             names = ", ".join(hop.hop.processed_by)
             console.print(f"{hop.hop.name}: processed by {names} through position {hop.processed_through:,}")
+        if hop.last_batch is not None and hop.last_batch.application is not None:
+            console.print(f"{hop.hop.name}: batch {hop.last_batch.batch:,} is copied{_driver(hop.last_batch)}")
         if hop.open_batch is not None:
             console.print(_open_batch(hop, hop.open_batch))
 
@@ -133,7 +136,7 @@ def _hop_moments(hop: HopTrace) -> Iterator[Moment]:
         return
     steps: list[Moment] = [
         (hop.planned_at, hop.source, f"planned in batch {hop.batch:,}, slice {hop.slice}, for position {hop.position:,}"),
-        (hop.copied_at, hop.destination, "copied"),
+        (hop.copied_at, hop.destination, f"copied{_driver(hop)}"),
         (hop.published_at, hop.destination, f"arrived at position {hop.position:,}"),
         (hop.received_at, hop.source, f"received, recorded by {escape(str(hop.received_by))}"),
         (hop.processed_at, hop.source, f"processed, recorded by {escape(str(hop.processed_by))}"),
@@ -150,6 +153,15 @@ def _hop_moments(hop: HopTrace) -> Iterator[Moment]:
         yield None, hop.destination, f"{hop.hop}: compare the stores. Run: relaybox verify {hop.hop.split('/')[0]}"
     if hop.place in (Place.PLANNED, Place.COPIED):
         yield None, hop.destination, f"{hop.hop}: {hop.place}"
+
+
+def _driver(moved: HopTrace | LastBatch) -> str:
+    """` by somebody, Spark application local-1 (its address)`, as far as it is known."""
+    if moved.moved_by is None:
+        return ""
+    spark = "" if moved.application is None else f", Spark application {escape(moved.application)}"
+    address = application_address(moved.application)
+    return f" by {escape(moved.moved_by)}{spark}{'' if address is None else f' ({escape(address)})'}"
 
 
 def show_proof(proof: RouteProof) -> None:

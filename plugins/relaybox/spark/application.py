@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 
 from relaybox.errors import ConfigurationError, RelayboxError, Transient
 from relaybox.events import emit
 from relaybox.parents import die_with_parent
+from relaybox.spark_pages import APPLICATION_FILE
 
 EXIT_TRANSIENT, EXIT_TERMINAL, EXIT_CONFIGURATION = 75, 65, 78
 
@@ -55,6 +58,8 @@ def spark_session(name: str, **about: str) -> Iterator[SparkContext]:
     context = SparkContext.getOrCreate(spark_conf(f"relaybox {name}"))
     try:
         emit("spark_application_started", **about, application=context.applicationId, master=context.master)
+        if path := os.environ.get(APPLICATION_FILE):
+            Path(path).write_text(context.applicationId, encoding="utf-8")
         yield context
     finally:
         context.stop()

@@ -20,6 +20,7 @@ class SparkRunner:
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
+        self.application: str | None = context.applicationId
 
     def copy_slices(self, order: CopyOrder, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
         """One job, one task per slice; an error of a store ends the job's batch."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from relaybox.airflow.naming import confirm_dag_id, transfer_dag_id
 from relaybox.cli.documents import status_document
 from relaybox.findings import plain_words
+from relaybox.spark_pages import application_address
 
 if TYPE_CHECKING:
     from relaybox.airflow.page.gathered import Seen
@@ -111,6 +112,8 @@ def _batch(batch: BatchTimes) -> Document:
         "processed_at": _time(batch.processed_at),
         "settled_at": _time(batch.settled_at),
         "moved_by": batch.moved_by,
+        "application": batch.application,
+        "application_address": application_address(batch.application),
     }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from functools import cache
 from importlib import resources
@@ -17,6 +16,7 @@ from relaybox.airflow.naming import confirm_dag_id, transfer_dag_id
 from relaybox.airflow.order_params import arrival_stores
 from relaybox.airflow.page import words
 from relaybox.airflow.page.access import RightsDep
+from relaybox.airflow.page.addresses import run_address
 from relaybox.airflow.page.airflow_api import PausedDags
 from relaybox.airflow.page.api import MINUTES, Minutes, MovedBy
 from relaybox.airflow.page.charts import draw_delays, draw_rates
@@ -31,12 +31,12 @@ from relaybox.airflow.page.way import moments
 from relaybox.findings import plain_words
 from relaybox.flow import read_flow
 from relaybox.runbooks import read_runbooks
+from relaybox.spark_pages import application_address
 
 pages = APIRouter(default_response_class=HTMLResponse)
 
 Filled = Annotated[str, Query(max_length=100)]
 
-_RUN = re.compile(r"(relaybox_\S+) (\S+)")
 _MEDIA_TYPES = {
     "page.css": "text/css",
     "page.js": "text/javascript",
@@ -82,7 +82,7 @@ def show_hop(
         forecast=forecast(measured, flow),
         rates_chart=draw_rates(flow),
         delays_chart=draw_delays(flow, lag_seconds=measured.lag_seconds),
-        timeline=draw_timeline(flow.batches),
+        timeline=draw_timeline(flow.batches, airflow=_airflow_root(request)),
         findings=[finding for finding in seen.findings if hop.name in (finding.hop, *finding.affected)],
         paused=paused.get(transfer_dag_id(hop)),
         may_run=rights.may_run(hop),
@@ -216,7 +216,8 @@ def _templates() -> Environment:
     )
     environment.globals["words"] = words
     environment.globals["plain_words"] = plain_words
-    environment.globals["run_of"] = lambda moved_by: _RUN.fullmatch(moved_by or "")
+    environment.globals["run_address"] = run_address
+    environment.globals["application_address"] = application_address
     return environment
 
 

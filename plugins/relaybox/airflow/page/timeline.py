@@ -9,8 +9,10 @@ from math import sqrt
 from markupsafe import Markup
 
 from relaybox.airflow.page import words
+from relaybox.airflow.page.addresses import run_address
 from relaybox.airflow.page.svg import drawing, element, text
 from relaybox.flow import BatchTimes
+from relaybox.spark_pages import application_address
 
 WIDTH, ROW, LEFT, RIGHT, TOP = 860.0, 26.0, 190.0, 120.0, 26.0
 TICKS = (0.1, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0, 86_400.0)
@@ -45,14 +47,17 @@ def bars(batch: BatchTimes) -> Iterator[Bar]:
         before = end
 
 
-def draw_timeline(batches: Sequence[BatchTimes]) -> Markup:
-    """One row per batch, newest first; time is drawn as its square root, so that seconds are seen beside minutes."""
+def draw_timeline(batches: Sequence[BatchTimes], *, airflow: str = "") -> Markup:
+    """One row per batch, newest first; time is drawn as its square root, so that seconds are seen beside minutes.
+
+    A batch's name leads to the DAG run that moved it, below `airflow`; its first bar to the Spark application that copied it.
+    """
     drawn = [(batch, list(bars(batch))) for batch in batches]
     longest = max((each[-1].end for _, each in drawn if each), default=0.0) or 1.0
     height = TOP + ROW * len(drawn) + 4
     return drawing(
         *_ticks(longest, height),
-        *(row for number, (batch, steps) in enumerate(drawn) for row in _row(batch, steps, TOP + number * ROW, longest)),
+        *(row for number, (batch, steps) in enumerate(drawn) for row in _row(batch, steps, TOP + number * ROW, longest, airflow)),
         width=WIDTH,
         height=height,
         label="Batches, from plan to settlement",
@@ -74,12 +79,15 @@ def _ticks(longest: float, height: float) -> Iterator[Markup]:
         yield text(f"+{words.duration(tick)}", x, TOP - 12, "tick", "middle")
 
 
-def _row(batch: BatchTimes, steps: Sequence[Bar], y: float, longest: float) -> Iterator[Markup]:
-    yield text(f"{batch.batch:,}: {batch.row_count:,} messages", 8, y + 16)
+def _row(batch: BatchTimes, steps: Sequence[Bar], y: float, longest: float, airflow: str) -> Iterator[Markup]:
+    yield _linked(text(f"{batch.batch:,}: {batch.row_count:,} messages", 8, y + 16), run_address(airflow, batch.moved_by))
     for bar in steps:
         start, end = _x(bar.start, longest), _x(bar.end, longest)
         title = f"batch {batch.batch} {bar.step} {words.duration(bar.end)} after its plan ({words.clock(batch.planned_at)})"
-        yield element(
+        by_spark = batch.application if bar.step == "copied" else None
+        if by_spark:
+            title += f" by Spark application {by_spark}"
+        drawn = element(
             "rect",
             element("title", title),
             x=start,
@@ -89,10 +97,15 @@ def _row(batch: BatchTimes, steps: Sequence[Bar], y: float, longest: float) -> I
             rx=2,
             class_=f"step {bar.step}",
         )
+        yield _linked(drawn, application_address(by_spark))
     for moment in batch.copied_at:
         x = _x(max(0.0, (moment - batch.planned_at).total_seconds()), longest)
         yield element("line", x1=x, y1=y + 4, x2=x, y2=y + ROW - 5, class_="slice")
     yield text(_end(batch, steps), WIDTH - 8, y + 16, "small", "end")
+
+
+def _linked(drawn: Markup, address: str | None) -> Markup:
+    return element("a", drawn, href=address, data_leave="") if address else drawn
 
 
 def _end(batch: BatchTimes, steps: Sequence[Bar]) -> str:

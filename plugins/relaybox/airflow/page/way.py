@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from relaybox.tracing import HopTrace, Place, Trace
@@ -11,13 +11,17 @@ from relaybox.tracing import HopTrace, Place, Trace
 
 @dataclass(frozen=True)
 class Moment:
-    """Something that happened, or (`at` None) a state that lasts. `recorded_by` is who wrote a confirmation down."""
+    """Something that happened, or (`at` None) a state that lasts.
+
+    `recorded_by` is who did it, or wrote it down, as the Spark application `application` if it was one.
+    """
 
     at: datetime | None
     store: str
     what: str
     recorded_by: str | None = None
     is_wrong: bool = False
+    application: str | None = None
 
 
 def moments(trace: Trace) -> list[Moment]:
@@ -39,7 +43,7 @@ def _on_hop(hop: HopTrace) -> Iterator[Moment]:
         return
     steps = [
         Moment(hop.planned_at, hop.source, f"planned in batch {hop.batch:,}, slice {hop.slice}, for position {hop.position:,}"),
-        Moment(hop.copied_at, hop.destination, "copied"),
+        Moment(hop.copied_at, hop.destination, "copied", hop.moved_by, application=hop.application),
         Moment(hop.published_at, hop.destination, f"arrived at position {hop.position:,}"),
         Moment(hop.received_at, hop.source, "received", hop.received_by),
         Moment(hop.processed_at, hop.source, "processed", hop.processed_by),
@@ -47,7 +51,7 @@ def _on_hop(hop: HopTrace) -> Iterator[Moment]:
     ]
     for step in steps:
         if step.at is not None:
-            yield Moment(step.at, step.store, f"{hop.hop}: {step.what}", step.recorded_by)
+            yield replace(step, what=f"{hop.hop}: {step.what}")
     if hop.place is Place.GONE:
         there = "no message" if hop.found_instead is None else f"message {hop.found_instead}"
         yield Moment(

@@ -1,0 +1,12 @@
+-- Writes down who drives an attempt at a batch, and returns the attempt. In the transaction that begins it; only people read it.
+create or replace function relaybox.record_attempt(
+    hop_name text, batch_ bigint, attempt_ bigint, recorded_by_ text, application_ text
+)
+returns bigint
+language sql volatile
+as $$
+    insert into relaybox.attempt (hop, batch, attempt, recorded_by, application)
+    values (hop_name, batch_, attempt_, recorded_by_, application_)
+    on conflict do nothing;
+    select attempt_
+$$;
