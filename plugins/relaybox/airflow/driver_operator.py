@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import BaseHook
+from airflow.sdk import BaseHook, BaseOperatorLink
 
 from relaybox.airflow.child_process import driver_environment
 from relaybox.airflow.links import SparkApplicationLink
@@ -24,7 +24,7 @@ class SparkDriverOperator(SparkSubmitOperator):
     sees nothing of Airflow's environment, and dies with the task.
     """
 
-    operator_extra_links = (SparkApplicationLink(),)
+    operator_extra_links: Collection[BaseOperatorLink] = (SparkApplicationLink(),)
 
     def __init__(self, *, application: str, arguments: Sequence[str], name: str, route_file: Path, **kwargs: Any) -> None:
         super().__init__(
@@ -39,18 +39,17 @@ class SparkDriverOperator(SparkSubmitOperator):
         self.spark_application: str | None = None
 
     def run_driver(self, *more_arguments: str) -> None:
-        """Runs the application to its end; an AirflowException with its exit code, for DriverExitPolicy, unless that is 0."""
+        """Runs the application to its end, within a service_file block; an AirflowException with its exit code unless that is 0."""
         BaseHook.get_connection(self._conn_id)  # without it the hook would quietly submit to YARN
         self.application_args = [*(self.application_args or []), *more_arguments]
         self._hook = self._get_hook()  # where the base class's on_kill finds the process
-        with TemporaryDirectory(prefix="relaybox-application-") as directory:
-            told = Path(directory) / "application"
-            environment = {**driver_environment(self.route_file), APPLICATION_FILE: str(told)}
-            try:
-                # a driver that lived on after a killed task would work beside the retry: the stores survive that, the retry would wait
-                self._hook.submit(self.application, env=environment, preexec_fn=child_dies_with_parent())
-            finally:
-                self.spark_application = told.read_text(encoding="utf-8") if told.exists() else None
+        told = Path(os.environ["PGSERVICEFILE"]).with_name("application")
+        environment = {**driver_environment(self.route_file), APPLICATION_FILE: str(told)}
+        try:
+            # a driver that lived on after a killed task would work beside the retry: the stores survive that, the retry would wait
+            self._hook.submit(self.application, env=environment, preexec_fn=child_dies_with_parent())
+        finally:
+            self.spark_application = told.read_text(encoding="utf-8") if told.exists() else None
 
     def on_kill(self) -> None:
         """Ends Spark, if it was started; threads end with the task's process."""
