@@ -140,6 +140,15 @@ CREATE TABLE relaybox.batch (
     CONSTRAINT pair_moves_forward CHECK (((pg_snapshot_xmin(upper) >= pg_snapshot_xmin(lower)) AND (pg_snapshot_xmax(upper) >= pg_snapshot_xmax(lower))))
 );
 
+CREATE TABLE relaybox.attempt (
+    hop text NOT NULL,
+    batch bigint NOT NULL,
+    attempt bigint NOT NULL,
+    recorded_by text NOT NULL,
+    application text,
+    began_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
 CREATE TABLE relaybox.attestation (
     attested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     attested_by text NOT NULL,
@@ -718,6 +727,9 @@ ALTER TABLE ONLY relaybox.outbox ATTACH PARTITION relaybox.outbox_overflow DEFAU
 
 ALTER TABLE ONLY relaybox.arrival
     ADD CONSTRAINT arrival_pkey PRIMARY KEY (hop_id, batch);
+
+ALTER TABLE ONLY relaybox.attempt
+    ADD CONSTRAINT attempt_pkey PRIMARY KEY (hop, batch, attempt);
 
 ALTER TABLE ONLY relaybox.attestation
     ADD CONSTRAINT attestation_pkey PRIMARY KEY (attested_at);
