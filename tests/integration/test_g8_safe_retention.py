@@ -344,8 +344,8 @@ def test_what_is_not_kept_is_said_by_whoever_is_asked_for_it(small: World) -> No
 
 
 LEDGERS = {
-    "airline": ("batch", "confirmation"),
-    "hub": ("arrival", "receipt", "decision", "batch", "confirmation"),
+    "airline": ("batch", "attempt", "confirmation"),
+    "hub": ("arrival", "receipt", "decision", "batch", "attempt", "confirmation"),
     "analytics": ("arrival", "receipt", "decision"),
 }
 
@@ -367,6 +367,7 @@ def test_ledgers_stay_as_small_as_what_is_kept_and_every_report_stays_the_same(s
             retain(small, store)
         sizes.append(ledger_rows(small))
     assert max(count for size in sizes for count in size.values()) <= 12, "flat"
+    assert all(size[f"{store} attempt"] == size[f"{store} batch"] for size in sizes for store in ("airline", "hub"))
     proof = verify_route(small.route)
     assert (proof.verdict, [leg.contradictions for leg in proof.hops]) == ("delivered", [(), ()])
     assert [leg.no_longer_kept + leg.sent for leg in proof.hops] == [84, 84]
