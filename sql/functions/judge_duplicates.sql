@@ -4,11 +4,14 @@ create or replace function relaybox.judge_duplicates(first_position bigint) retu
 language plpgsql volatile
 set work_mem = '64MB'
 set enable_seqscan = off
+set enable_nestloop = off
+set enable_mergejoin = off
+set enable_hashjoin = on
 as $$
 begin
     if exists (select from pg_temp.judged where verdict = 'duplicate' and original is null) then
-        insert into pg_temp.repeated (sender_id, index)
-        select distinct j.sender_id, j.index from pg_temp.judged j where j.verdict = 'duplicate' and j.original is null;
+        insert into pg_temp.repeated (hop_id, sender_id, index)
+        select distinct j.hop_id, j.sender_id, j.index from pg_temp.judged j where j.verdict = 'duplicate' and j.original is null;
         -- most copies come soon after their original: the whole log is looked through for the others only
         perform relaybox.find_originals(first_position - 20000);
         if exists (select from pg_temp.repeated where original is null) then

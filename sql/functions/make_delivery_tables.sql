@@ -28,7 +28,7 @@ begin
         );
         -- an index that came again; original: where it came first
         create temporary table repeated (
-            sender_id integer, index bigint, original bigint, primary key (sender_id, index)
+            hop_id integer, sender_id integer, index bigint, original bigint, primary key (sender_id, index)
         );
         -- what a clock asks for that is not delivered yet; sender_id null: of a sender that is not known here
         create temporary table cause (taken bigint, sender_id integer, index bigint, fenced_at bigint);

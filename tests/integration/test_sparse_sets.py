@@ -24,6 +24,10 @@ insert into relaybox.log (hop_id, position, message_id, sent_at, topic, sender, 
 select {LOG}, p, gen_random_uuid(), now(), 'flights', 'probe', 1, i, 'm' || i
 from (select p, 1 + floor(random() * %s)::bigint as i from generate_series(%s::bigint, %s::bigint) p offset 0) n
 """
+AGAIN = f"""
+insert into relaybox.log (hop_id, position, message_id, sent_at, topic, sender, epoch, index, payload)
+select {LOG}, p, gen_random_uuid(), now(), 'flights', 'probe', 1, 2 * ((p - 1) %% %s) + 1, 'm' from generate_series(%s::bigint, %s::bigint) p
+"""
 PUBLISH = f"""
 insert into relaybox.arrival (
     hop_id, batch, plan_id, first_position, last_position, row_count, slice_count, source_system_identifier, source_timeline, has_own_indexes
@@ -89,3 +93,32 @@ def append(cursor: Any, batch: int, rows: int, *, span: int) -> None:
 def first_value(cursor: Any, query: str) -> Any:
     cursor.execute(query)
     return cursor.fetchone()[0]
+
+
+def test_the_copies_of_a_batch_are_compared_without_a_look_at_all_of_them_for_each(
+    databases: Mapping[str, Mapping[str, str]], tmp_path: Path
+) -> None:
+    """Temporary tables have no statistics: a plan that takes them for small is quadratic, and shows with statistics of the log only."""
+    world = World(routes_file(tmp_path, route={"path": ["airline", "hub"]}))
+    initialise_store(world.routes.store("hub"), world.routes)
+    world.query("hub", DECLARE)
+    copies = 2_000
+    with world.session("hub") as session, session.cursor() as cursor:
+        for batch in (1, 2):
+            first, last = (batch - 1) * copies + 1, batch * copies
+            cursor.execute(f"select relaybox.ensure_log_segments({LOG}, %s)", (last,))
+            cursor.execute(AGAIN, (copies, first, last))
+            cursor.execute(PUBLISH, {"batch": batch, "first": first, "last": last})
+            session.commit()
+            cursor.execute("analyze relaybox.log, relaybox.seen")
+            session.commit()
+            cursor.execute(f"select (relaybox.deliver_next({LOG})).duplicate_count")
+            duplicates = cursor.fetchone()[0]
+            cursor.execute(
+                "select coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) from pg_stat_xact_all_tables "
+                "where relid = 'pg_temp.repeated'::regclass"
+            )
+            read = cursor.fetchone()[0]
+            session.commit()
+    assert duplicates == copies
+    assert copies < read < 10 * copies
