@@ -20,6 +20,14 @@ from relaybox.transfer import TransferSummary, transfer_hop
 
 STORES = ("airline", "hub", "analytics")
 
+_SMALL_SEGMENTS = """
+do $$ declare s record; begin
+    for s in select segment from relaybox.segments() loop execute format('drop table %s', s.segment); end loop;
+end $$;
+update relaybox.store set segment_rows = 10;
+select relaybox.ensure_outbox_segments(), (select array_agg(relaybox.ensure_log_segments(i.hop_id, 0)) from relaybox.hop_in i);
+"""
+
 
 def routes_file(directory: Path, *, route: Mapping[str, object] | None = None) -> Path:
     """Writes a relaybox.yaml with the route `flights` over the three stores; `route` overrides its keys."""
@@ -68,6 +76,12 @@ class World:
         routes = self.routes
         for store in routes.stores.values():
             initialise_store(store, routes, segment_rows=segment_rows)
+
+    def cut_small_segments(self) -> None:
+        """Segments of ten rows, in stores that have no messages yet."""
+        for store in STORES:
+            with self.session(store, autocommit=True) as connection, connection.cursor() as cursor:
+                cursor.execute(_SMALL_SEGMENTS)
 
     @contextmanager
     def session(self, store: str = "airline", *, autocommit: bool = False) -> Iterator[Any]:

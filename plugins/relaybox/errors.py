@@ -88,7 +88,7 @@ class DeadLetterNotOpen(Terminal):
 
 
 class HopChanged(Terminal):
-    """relaybox.yaml gives a registered hop another path, or a stream that delivered already another order."""
+    """relaybox.yaml gives a registered hop another path, or a stream that delivered already another order; or the hop was retired."""
 
 
 class SenderRefused(Terminal):

@@ -48,6 +48,7 @@ class StoreInitialised:
     segments_made: tuple[str, ...]
     hops: dict[str, str]  # "flights/1 out" -> registered | changed | unchanged
     sender_binding: str  # to database roles: switched on | switched off | unchanged
+    left_behind: tuple[str, ...]  # hops that leave the store, of no route in the file, not retired
 
     @property
     def changed(self) -> bool:
@@ -127,7 +128,7 @@ def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMEN
         StoreUnusable: a standby, a wrong encoding, fsync off, or missing rights.
         SchemaTooNew: made by a newer Relaybox; nothing was changed.
         ConfigurationError: this database is another store already.
-        HopChanged: a registered hop got another path, or a stream that delivered already another order.
+        HopChanged: a registered hop got another path or was retired, or a stream that delivered already got another order.
     """
     with closing(connect(store.service, application_name="relaybox init")) as connection:
         _require_usable(connection, store.name)
@@ -143,10 +144,11 @@ def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMEN
             cursor.execute("select relaybox.ensure_outbox_segments()")
             segments = tuple(one_row(cursor)[0])
             hops = dict(_register_hops(cursor, store, routes))
+            left_behind = tuple(_left_behind(cursor, store, routes))
             cursor.execute("select relaybox.bind_senders(%s)", (store.bind_senders,))
             binding = ("switched on" if store.bind_senders else "switched off") if one_row(cursor)[0] else "unchanged"
             connection.commit()
-    return StoreInitialised(store.name, migrations, renewed, roles, segments, hops, binding)
+    return StoreInitialised(store.name, migrations, renewed, roles, segments, hops, binding, left_behind)
 
 
 def _require_usable(connection: Connection, store: str) -> None:
@@ -248,6 +250,13 @@ def _register_hops(cursor: Any, store: Store, routes: Routes) -> Iterator[tuple[
     for hop in routes.hops:
         if hop.source == store:
             yield f"{hop.name} out", _register_hop_out(cursor, hop)
+
+
+def _left_behind(cursor: Any, store: Store, routes: Routes) -> Iterator[str]:
+    known = [hop.name for hop in routes.hops if hop.source == store]
+    cursor.execute("select hop from relaybox.hop_out where hop <> all(%s) and retired_at is null order by hop", (known,))
+    for (hop,) in cursor.fetchall():
+        yield hop
 
 
 def _register_hop_in(cursor: Any, hop: Hop) -> str:

@@ -20,7 +20,8 @@ begin
         when head.reads_log is null then (select s.first_kept_seq from relaybox.store s)
         else (select i.first_kept_position from relaybox.hop_in i where i.hop_id = head.reads_log)
     end;
-    select max(c.through_position) into settled from relaybox.confirmation c where c.hop = hop_name and c.state = 'settled';
+    select case when head.retired_at is null then max(c.through_position) else head.position + 1 end
+    into settled from relaybox.confirmation c where c.hop = hop_name and c.state = 'settled';
     -- late messages have low seqs: batches are removed up to the first one that has a message here
     select min(b.batch) into first_needed from relaybox.batch b
     where b.hop = hop_name and (

@@ -27,6 +27,6 @@ as $$
                 )
             end
         from relaybox.hop_out h
-        where h.hop = hop_name
+        where h.hop = hop_name and h.retired_at is null
     ), false)
 $$;

@@ -6,5 +6,5 @@ as $$
     select string_agg(
         format('%s %s %s %s %s %s', h.hop, h.generation, h.resend_through, h.undelivered, h.topics, h.replay_window_seconds), ', ' order by h.hop
     )
-    from relaybox.hop_out h where h.reads_log is not distinct from log_id
+    from relaybox.hop_out h where h.reads_log is not distinct from log_id and h.retired_at is null
 $$;

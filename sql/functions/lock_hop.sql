@@ -1,6 +1,6 @@
 -- Opens the planning transaction of a hop: checks the place, locks its hop_out row, returns it.
 -- Caller: a fresh READ COMMITTED transaction; takes its snapshot in a LATER statement (in one statement time ran backwards).
--- Raises RB001, RB002 (transaction not fresh), RB003, RB004 (no such hop), RB011 (the source lost history).
+-- Raises RB001, RB002 (transaction not fresh), RB003, RB004 (no such hop), RB006 (retired), RB011 (the source lost history).
 create or replace function relaybox.lock_hop(hop_name text)
 returns table (
     reads_log integer, topics text[], batch bigint, "position" bigint, lower pg_snapshot, attempt bigint,
@@ -24,6 +24,7 @@ begin
         raise exception using errcode = 'RB004',
             message = format('hop %s does not leave this store', hop_name), hint = 'Run: relaybox init';
     end if;
+    perform relaybox.refuse_retired_hop(known);
     select * into here from relaybox.cluster_fingerprint();
     if (here.system_identifier, here.timeline) <> (known.system_identifier, known.timeline)
         or here.next_xid < coalesce(pg_snapshot_xmax(known.lower), '3'::xid8)

@@ -53,7 +53,7 @@ as $$
         (select a.published_at from relaybox.arrival a where a.hop_id = log_id and a.last_position > coalesce(r.through_position, 0) order by a.batch limit 1),
         o.stopped_consumer
     from here h
-    join relaybox.hop_out o on o.reads_log = h.hop_id
+    join relaybox.hop_out o on o.reads_log = h.hop_id and o.retired_at is null
     cross join lateral relaybox.settled_reading(o.hop) r
     where coalesce(r.through_position, 0) < h.published_position
     union all

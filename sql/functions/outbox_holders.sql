@@ -12,7 +12,7 @@ as $$
             select s.through_position as settled_position from relaybox.confirmation s
             where s.hop = h.hop and s.state = 'settled' order by s.through_position desc limit 1
         ) c on true
-        where h.reads_log is null
+        where h.reads_log is null and h.retired_at is null
     ), needed as (
         select h.hop, (piece ->> 1)::bigint as seq, b.planned_at as since
         from leaving h
@@ -54,7 +54,7 @@ as $$
         end, null, null
     from leaving h
     union all
-    select 'window', 'no hop reads the outbox', 0, null, null where not exists (select from leaving)
+    select 'window', 'no hop reads the outbox', 0, null, null where not exists (select from relaybox.hop_out h where h.reads_log is null)
     union all
     select 'newest', 'outbox', q.last_value, null, null from relaybox.outbox_seq q
 $$;

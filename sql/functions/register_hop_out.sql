@@ -1,7 +1,7 @@
 -- Registers a hop that leaves this store, or brings its topics and policy up to date. A new hop starts with the
 -- oldest message that is kept ('1:1:' sees nothing). Changed topics count from the next batch on.
 -- Returns registered, changed or unchanged. Raises RB006 when the hop would read another log or go to another store, or would be the
--- first to read a log whose beginning is gone.
+-- first to read a log whose beginning is gone, or was retired.
 create or replace function relaybox.register_hop_out(
     hop_name text, destination_ text, upstream text, topics_ text[], policy_ text, processed_by_ text[] default null
 )
@@ -30,6 +30,7 @@ begin
         from relaybox.cluster_fingerprint() f;
         return 'registered';
     end if;
+    perform relaybox.refuse_retired_hop(known);
     if known.destination <> destination_ or known.reads_log is distinct from log_id then
         raise exception using errcode = 'RB006',
             message = format('hop %s is registered here with destination %s; the file says %s', hop_name, known.destination, destination_),

@@ -27,6 +27,7 @@ as $$
             where c.hop = h.hop and c.state = 'received' and c.through_position > coalesce(settled.through_position, 0)
             order by c.through_position limit 1
         ) unsettled on true
+        where h.retired_at is null
     ),
     arriving as (
         select s.stream, i.hop, undecided.published_at as undecided_since, l.decided_at

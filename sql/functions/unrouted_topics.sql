@@ -7,7 +7,7 @@ as $$
     select o.topic, count(*), min(o.sent_at)
     from relaybox.outbox o
     where o.seq > (select q.last_value - newest from relaybox.outbox_seq q)
-        and o.topic <> all(array(select unnest(h.topics) from relaybox.hop_out h where h.reads_log is null))
+        and o.topic <> all(array(select unnest(h.topics) from relaybox.hop_out h where h.reads_log is null and h.retired_at is null))
     group by o.topic
     order by o.topic
 $$;

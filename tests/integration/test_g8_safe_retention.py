@@ -25,21 +25,11 @@ from tests.world import STORES, World, insert
 
 pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 
-SMALLER = """
-do $$ declare s record; begin
-    for s in select segment from relaybox.segments() loop execute format('drop table %s', s.segment); end loop;
-end $$;
-update relaybox.store set segment_rows = 10;
-select relaybox.ensure_outbox_segments(), (select array_agg(relaybox.ensure_log_segments(i.hop_id, 0)) from relaybox.hop_in i);
-"""
-
 
 @pytest.fixture
 def small(world: World) -> World:
     """Segments of ten rows, and a route that keeps nothing longer than it is needed."""
-    for store in STORES:
-        with world.session(store, autocommit=True) as connection, connection.cursor() as cursor:
-            cursor.execute(SMALLER)
+    world.cut_small_segments()
     world.change_route(retention={"replay_window_seconds": 0})
     return world
 

@@ -263,6 +263,34 @@ def retention(
 
 
 @app.command()
+def retire(
+    context: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[HOP|ROUTE]", help="What was taken out of relaybox.yaml.", show_default=False)
+    ] = None,
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="Do it, and record why. Without it: only tell.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give up what hops have not moved that no route has any more, so that their messages are not kept for ever.
+
+    A route that is taken out of the file stops, and its messages stay until this is said. What arrived at a destination is not
+    touched. Without a name: every hop that a store knows and the file has not. A retired hop never comes back; a new route needs a
+    new name.
+
+    \b
+    Examples:
+      relaybox retire
+      relaybox retire bookings
+      relaybox retire bookings --reason "replaced by reservations, ticket 4711"
+    """
+    from relaybox.cli.keeping import run_retire
+
+    run_retire(context.obj, name, reason=reason, as_json=as_json)
+
+
+@app.command()
 def reanchor(
     context: typer.Context,
     hop: Annotated[str, typer.Argument(metavar="HOP", help="The hop that stopped, as in flights/1.")],

@@ -1,4 +1,4 @@
-"""The command for retention: what is kept and for whom, and dropping what nobody needs."""
+"""The commands for what is kept: for whom, dropping what nobody needs, and giving up what removed routes have not moved."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import typer
 from relaybox import errors
 from relaybox.cli import documents
 from relaybox.cli.exits import Settings, exit_code, tell, worst
-from relaybox.cli.tables import new_table, open_console, show_count, show_seconds
+from relaybox.cli.tables import new_table, open_console, show_count, show_seconds, show_time
 from relaybox.retention import read_retention, retain_store
+from relaybox.retiring import choose_left_behind, find_left_behind, retire_hop
 from relaybox.routes import load_routes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from relaybox.retention import Holder, StoreRetained, StoreRetention, TableRetention
+    from relaybox.retiring import LeftBehind
     from relaybox.routes import Store
 
 
@@ -132,3 +134,45 @@ def _show_retained(done: StoreRetained) -> None:
         print(f"{done.store}: {table.name}: {what}; {why}")
     if done.compacted_count:
         print(f"{done.store}: ledgers: {done.compacted_count:,} batches removed of which no message is kept")
+
+
+def run_retire(settings: Settings, name: str | None, *, reason: str | None, as_json: bool) -> None:
+    """Tells what hops left behind; with a reason that says something, retires those that are named."""
+    routes = load_routes(settings.config)
+    if reason and name is None:
+        raise errors.ConfigurationError(
+            "a reason, and nothing to retire.", next_step="Name a hop or a route: relaybox retire --help"
+        )
+    found = find_left_behind(routes)
+    chosen = found if name is None else choose_left_behind(name, found, routes)
+    if reason:
+        for hop in chosen:
+            retire_hop(routes.store(hop.store), hop.hop, reason=reason, recorded_by=settings.recorded_by)
+        chosen = choose_left_behind(name or "", find_left_behind(routes), routes)
+    if as_json:
+        documents.write({"hops": [asdict(hop) for hop in chosen]})
+        return
+    _show_left_behind(chosen)
+    kept = sorted({hop.hop.rpartition("/")[0] for hop in chosen if hop.retired_at is None})
+    for route in kept:
+        print(f'Kept until: relaybox retire {route} --reason "..."')
+    if reason:
+        print("What nobody else needs goes with the next: relaybox retention")
+
+
+def _show_left_behind(hops: Sequence[LeftBehind]) -> None:
+    if not hops:
+        print("no hop was left behind: relaybox.yaml has all that its stores know")
+        return
+    numbers = ("not settled", "waiting")
+    table = new_table("hop", "way", *numbers, "oldest not arrived", "retired", right=numbers)
+    for hop in hops:
+        table.add_row(
+            hop.hop,
+            f"{hop.store} → {hop.destination}",
+            show_count(hop.unsettled_count),
+            show_count(hop.waiting_count),
+            show_time(hop.oldest_sent_at),
+            f"{show_time(hop.retired_at)} by {hop.retired_by}: {hop.retired_reason}" if hop.retired_at else "no",
+        )
+    open_console().print(table)
