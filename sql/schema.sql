@@ -140,6 +140,42 @@ CREATE TABLE relaybox.batch (
     CONSTRAINT pair_moves_forward CHECK (((pg_snapshot_xmin(upper) >= pg_snapshot_xmin(lower)) AND (pg_snapshot_xmax(upper) >= pg_snapshot_xmax(lower))))
 );
 
+CREATE TABLE relaybox.hop_out (
+    hop text NOT NULL,
+    destination text NOT NULL,
+    reads_log integer,
+    topics text[],
+    policy text NOT NULL,
+    batch bigint DEFAULT 0 NOT NULL,
+    "position" bigint DEFAULT 0 NOT NULL,
+    lower pg_snapshot,
+    attempt bigint DEFAULT 0 NOT NULL,
+    system_identifier bigint NOT NULL,
+    timeline integer NOT NULL,
+    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    generation integer DEFAULT 1 NOT NULL,
+    anchor_seq bigint DEFAULT 0 NOT NULL,
+    undelivered int8multirange DEFAULT '{}'::int8multirange NOT NULL,
+    resend_through bigint DEFAULT 0 NOT NULL,
+    replay_window_seconds bigint,
+    stopped_consumer text DEFAULT 'alarm'::text NOT NULL,
+    compacted_batch bigint DEFAULT 0 NOT NULL,
+    compacted_position bigint DEFAULT 0 NOT NULL,
+    processed_by text[],
+    retired_at timestamp with time zone,
+    retired_by text,
+    retired_reason text,
+    given_up pg_snapshot,
+    CONSTRAINT outbox_hop_names_its_topics CHECK (((reads_log IS NULL) = ((cardinality(topics) > 0) AND (topics IS NOT NULL)))),
+    CONSTRAINT planned_never_negative CHECK (((batch >= 0) AND ("position" >= 0))),
+    CONSTRAINT policy_is_known CHECK ((policy = ANY (ARRAY['received'::text, 'cascade'::text, 'processed'::text]))),
+    CONSTRAINT processed_by_somebody CHECK (((processed_by IS NULL) OR ((policy = 'processed'::text) AND (cardinality(processed_by) > 0)))),
+    CONSTRAINT reads_outbox_or_log CHECK (((reads_log IS NULL) = (lower IS NOT NULL))),
+    CONSTRAINT replay_window_never_negative CHECK ((replay_window_seconds >= 0)),
+    CONSTRAINT retired_by_somebody CHECK ((((retired_at IS NULL) = (retired_by IS NULL)) AND ((retired_at IS NULL) = (retired_reason IS NULL)))),
+    CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text])))
+);
+
 CREATE TABLE relaybox.attempt (
     hop text NOT NULL,
     batch bigint NOT NULL,
@@ -365,37 +401,6 @@ ALTER TABLE relaybox.hop_in ALTER COLUMN hop_id ADD GENERATED ALWAYS AS IDENTITY
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
-);
-
-CREATE TABLE relaybox.hop_out (
-    hop text NOT NULL,
-    destination text NOT NULL,
-    reads_log integer,
-    topics text[],
-    policy text NOT NULL,
-    batch bigint DEFAULT 0 NOT NULL,
-    "position" bigint DEFAULT 0 NOT NULL,
-    lower pg_snapshot,
-    attempt bigint DEFAULT 0 NOT NULL,
-    system_identifier bigint NOT NULL,
-    timeline integer NOT NULL,
-    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    generation integer DEFAULT 1 NOT NULL,
-    anchor_seq bigint DEFAULT 0 NOT NULL,
-    undelivered int8multirange DEFAULT '{}'::int8multirange NOT NULL,
-    resend_through bigint DEFAULT 0 NOT NULL,
-    replay_window_seconds bigint,
-    stopped_consumer text DEFAULT 'alarm'::text NOT NULL,
-    compacted_batch bigint DEFAULT 0 NOT NULL,
-    compacted_position bigint DEFAULT 0 NOT NULL,
-    processed_by text[],
-    CONSTRAINT outbox_hop_names_its_topics CHECK (((reads_log IS NULL) = ((cardinality(topics) > 0) AND (topics IS NOT NULL)))),
-    CONSTRAINT planned_never_negative CHECK (((batch >= 0) AND ("position" >= 0))),
-    CONSTRAINT policy_is_known CHECK ((policy = ANY (ARRAY['received'::text, 'cascade'::text, 'processed'::text]))),
-    CONSTRAINT processed_by_somebody CHECK (((processed_by IS NULL) OR ((policy = 'processed'::text) AND (cardinality(processed_by) > 0)))),
-    CONSTRAINT reads_outbox_or_log CHECK (((reads_log IS NULL) = (lower IS NOT NULL))),
-    CONSTRAINT replay_window_never_negative CHECK ((replay_window_seconds >= 0)),
-    CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text])))
 );
 
 CREATE VIEW relaybox.inbox WITH (security_barrier='true') AS
