@@ -78,7 +78,9 @@ def test_what_is_committed_after_a_hop_was_retired_is_kept(removed: Routes, worl
         retire_hop(removed.store("airline"), "flights/1", reason="gone", recorded_by="test")
         late.commit()
     world.send_many(10, prefix="after")
-    world.query("airline", "insert into relaybox.outbox (topic, sender, payload) select 'cargo', 'UA', 'c' from generate_series(1, 30)")
+    world.query(
+        "airline", "insert into relaybox.outbox (topic, sender, payload) select 'cargo', 'UA', 'c' from generate_series(1, 30)"
+    )
     world.transfer(removed.hop("cargo/1"))
     retain_store(removed.store("airline"), recorded_by="test")
     kept = {payload for (payload,) in world.query("airline", "select payload from relaybox.outbox where topic = 'flights'")}
