@@ -76,11 +76,18 @@ class RouteProof:
     streams: tuple[StreamProof, ...]
 
     @property
+    def defect_count(self) -> int:
+        """Of every leg (a route of one hop is one), and every place that breaks the order of a stream."""
+        legs = self.hops if len(self.hops) == 1 else (*self.hops, self.end_to_end)
+        return sum(leg.defect_count for leg in legs) + sum(stream.violation_count for stream in self.streams)
+
+    @property
     def verdict(self) -> Literal["delivered", "in flight", "defects"]:
-        legs = (*self.hops, self.end_to_end)
-        if any(leg.defect_count for leg in legs) or any(stream.violation_count for stream in self.streams):
+        if self.defect_count:
             return "defects"
-        is_waiting = any(leg.in_flight for leg in legs) or any(stream.waiting_count for stream in self.streams)
+        is_waiting = any(leg.in_flight for leg in (*self.hops, self.end_to_end)) or any(
+            stream.waiting_count for stream in self.streams
+        )
         return "in flight" if is_waiting else "delivered"
 
 
@@ -95,7 +102,7 @@ def proof_line(proof: RouteProof) -> dict[str, Any]:
         "in_flight": whole.in_flight,
         "reliability": show_ratio(whole.delivery.reliability),
         "uniqueness": show_ratio(whole.delivery.uniqueness),
-        "defects": sum(leg.defect_count for leg in (*proof.hops, whole)),
+        "defects": proof.defect_count,
         "duration_seconds": proof.duration_seconds,
     }
 

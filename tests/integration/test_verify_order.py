@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from relaybox.proofs import proof_line
+from relaybox.routes import load_routes
 from relaybox.stream_proofs import VIOLATIONS
+from relaybox.verification import verify_route
 from tests.cli import invoke
 from tests.integration.test_g6_chosen_order import declare, send_numbered, stream
 from tests.integration.test_holdback import send_caused, skip
@@ -22,13 +25,14 @@ def streams(exit_code: int) -> dict[str, Any]:
 
 
 def is_broken(kind: str, example: str, *, count: int = 1, store: str = "hub") -> None:
-    """Just this rule is broken at this store, and the terminal says so too."""
+    """Just this rule is broken at this store; the terminal and the line of the daily report say so too."""
     proof = streams(1)[store]
     assert {found: number for found, number in proof["violations"].items() if number} == {kind: count}
     assert example in proof["examples"][kind][0]
     shown = " ".join(invoke("verify", "flights").stdout.split())
     assert f"{count} {kind}" in shown
     assert " ".join(example.split()) in shown
+    assert proof_line(verify_route(load_routes().route("flights")))["defects"] == count
 
 
 def disordered(world: World, order: str) -> None:
