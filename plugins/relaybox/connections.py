@@ -48,6 +48,7 @@ _OWN_CODES: dict[str, type[errors.RelayboxError]] = {
     "RB035": errors.LaneLost,
     "RB036": errors.RequestRefused,
     "RB037": errors.DeadLetterNotOpen,
+    "RB038": errors.Detached,
 }
 
 _POSTGRES_CODES: dict[str, type[errors.RelayboxError]] = {

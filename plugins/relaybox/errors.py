@@ -79,6 +79,10 @@ class NoLongerKept(Terminal):
     """Retention has dropped the place."""
 
 
+class Detached(Terminal):
+    """Retention has put the place into files; `relaybox attach` brings it back."""
+
+
 class RequestRefused(Terminal):
     """What was asked of a subscription makes no sense: the message says why."""
 
@@ -125,6 +129,10 @@ class LaneLost(Transient):
 
 class NotDurable(Transient):
     """COMMIT came back with a warning: the transaction may not survive a failover."""
+
+
+class FilesFailed(Transient):
+    """Spark could not write, read or remove the files of a detached segment."""
 
 
 class StoreUnreachable(Transient):

@@ -89,6 +89,17 @@ RETENTION_FAILPOINTS: Mapping[str, str] = {
 }
 """The same of retention, which no hop waits for."""
 
+DETACH_FAILPOINTS: Mapping[str, str] = {
+    "detach.begun": "store: what is to be in the files written down, no file written",
+    "detach.written": "files: all written, not read back",
+    "detach.checked": "files: read back and equal, segment still there",
+    "detach.detached": "store: segment dropped and committed, files of earlier attempts not removed",
+    "attach.begun": "store: table for the rows made, nothing copied",
+    "attach.copied": "store: rows copied back, neither checked nor seen by anybody",
+    "attach.attached": "store: rows checked and a segment again",
+}
+"""The same of detaching and attaching, which no hop waits for."""
+
 CONSUMER_FAILPOINTS: Mapping[str, str] = {
     "consume.begin": "store: connected, nothing fetched",
     "consume.fetched": "store: messages fetched and leased, COMMIT not sent yet",
@@ -107,7 +118,7 @@ PROCESSING_FAILPOINTS: Mapping[str, str] = {
 }
 """The same of confirming, where the route has policy processed."""
 
-KNOWN_FAILPOINTS = (*FAILPOINTS, *CONSUMER_FAILPOINTS, *PROCESSING_FAILPOINTS, *RETENTION_FAILPOINTS)
+KNOWN_FAILPOINTS = (*FAILPOINTS, *CONSUMER_FAILPOINTS, *PROCESSING_FAILPOINTS, *RETENTION_FAILPOINTS, *DETACH_FAILPOINTS)
 
 _POLL_SECONDS = 0.005
 

@@ -84,6 +84,9 @@ METRICS = {
             "gauge",
             "How long a hop or subscription has kept a whole segment, else 0; none with stopped_consumer keep.",
         ),
+        Metric(
+            "relaybox_detached_messages", "gauge", "Messages of a log that are in files only: a consumer that stopped needs them."
+        ),
         Metric("relaybox_retention_segments", "gauge", "Segments of an outbox or a log."),
         Metric("relaybox_retention_first_kept", "gauge", "The seq or position from which on an outbox or a log is kept."),
         Metric("relaybox_unrouted_messages", "gauge", "Messages of a topic that no hop of their store reads."),

@@ -46,7 +46,7 @@ def pipe_copy(
     """
     read_end, write_end = os.pipe()
     fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-    sender = _Sender(source, copy_to, write_end)
+    sender = CopySender(source, copy_to, write_end)
     receiver = _Receiver(read_end, sender, deadline=time.monotonic() + timeout_seconds)
     sender.start()
     try:
@@ -78,7 +78,7 @@ def _abort(connection: Connection) -> None:
             link.shutdown(socket.SHUT_RDWR)
 
 
-class _Sender(threading.Thread):
+class CopySender(threading.Thread):
     """COPY TO into the write end of the pipe. `has_sent_all` is set before the pipe closes: an end of file alone proves nothing."""
 
     def __init__(self, source: Connection, copy_to: Composable | str, write_end: int) -> None:
@@ -102,7 +102,7 @@ class _Sender(threading.Thread):
 class _Receiver(io.RawIOBase):
     """The read end of the pipe as COPY FROM wants it. A failed sender fails the COPY: a cut stream must never look whole."""
 
-    def __init__(self, read_end: int, sender: _Sender, *, deadline: float) -> None:
+    def __init__(self, read_end: int, sender: CopySender, *, deadline: float) -> None:
         super().__init__()
         self._read_end, self._sender, self._deadline = read_end, sender, deadline
         self.byte_count = 0

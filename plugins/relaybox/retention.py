@@ -41,7 +41,8 @@ class Holder:
         name: of the hop, subscription, sender ...
         needs_from: the first seq or position that it needs; 0: all of it.
         since: since when that waits; None where nothing waits.
-        stopped_consumer: what its route says about a consumer that stops: keep or alarm; None for all that is no consumer.
+        stopped_consumer: what its route says about a consumer that stops: keep, alarm or detach; None for all that is no consumer.
+        detachable: it has stopped, and what only it needs may be detached.
     """
 
     kind: str
@@ -49,6 +50,7 @@ class Holder:
     needs_from: int
     since: datetime | None
     stopped_consumer: str | None
+    detachable: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,18 @@ class TableRetention:
         """The segments that nobody needs."""
         kept_from = min((holder.needs_from for holder in self.holders), default=0)
         return tuple(segment for segment in self.segments if segment.last < kept_from)
+
+    @property
+    def detachable(self) -> tuple[Segment, ...]:
+        """The segments after these that only consumers need that have stopped (stopped_consumer: detach)."""
+        kept_from = min((holder.needs_from for holder in self.holders if not holder.detachable), default=0)
+        return tuple(segment for segment in self.segments if segment.last < kept_from)[len(self.droppable) :]
+
+    @property
+    def detachable_for(self) -> tuple[str, ...]:
+        """The subscriptions for which they would be detached."""
+        last = max((segment.last for segment in self.detachable), default=-1)
+        return tuple(sorted({holder.name for holder in self.holders if holder.detachable and holder.needs_from <= last}))
 
 
 @dataclass(frozen=True)
@@ -120,11 +134,13 @@ class StoreRetained:
 
     Attributes:
         compacted_count: batches whose ledger rows were removed: of each of them no message is kept here.
+        released_count: detached segments that nobody needs any more: their files may be removed.
     """
 
     store: str
     tables: tuple[TableRetained, ...]
     compacted_count: int
+    released_count: int
 
     @property
     def dropped_bytes(self) -> int:
@@ -162,7 +178,8 @@ def _table(cursor: Any, log_id: int | None, hop: str | None) -> TableRetention:
     )
     segments = tuple(Segment(*row) for row in cursor.fetchall())
     cursor.execute(
-        "select kind, holder, needs_from, since, policy from relaybox.holders(%s) order by needs_from, kind, holder", (log_id,)
+        "select kind, holder, needs_from, since, policy, detachable from relaybox.holders(%s) order by needs_from, kind, holder",
+        (log_id,),
     )
     found = TableRetention(hop, segments, tuple(Holder(*row) for row in cursor.fetchall()))
     if log_id is not None or not found.droppable:
@@ -206,8 +223,13 @@ def retain_store(
                 _retained(hop, list(_drop_segments(session, cursor, log_id, recorded_by, patience_seconds)))
                 for log_id, hop in _tables(cursor)
             ]
-            compacted = sum(_compact_ledgers(session, cursor))
-    done = StoreRetained(store.name, tuple(retained), compacted)
+            compacted = list(_compact_ledgers(session, cursor, recorded_by))
+    done = StoreRetained(
+        store.name,
+        tuple(retained),
+        compacted_count=sum(one.batches for one in compacted),
+        released_count=sum(one.released for one in compacted),
+    )
     for table in done.tables:
         emit(
             "table_retained",
@@ -244,16 +266,20 @@ def _drop_segments(session: Any, cursor: Any, log_id: int | None, recorded_by: s
             return
 
 
-def _compact_ledgers(session: Any, cursor: Any) -> Iterator[int]:
-    """Batches forgotten, hop by hop. A hop that is busy is left for the next run: nothing depends on it."""
+def _compact_ledgers(session: Any, cursor: Any, recorded_by: str) -> Iterator[Any]:
+    """Batches forgotten and detached segments let go, hop by hop. A hop that is busy is left for the next run: nothing depends on it."""
     cursor.execute(
         "select 'log', hop_id::text from relaybox.hop_in union all select 'hop', hop from relaybox.hop_out order by 1, 2"
     )
     for kind, of in cursor.fetchall():
-        call = "relaybox.compact_log_ledgers(%s::integer)" if kind == "log" else "relaybox.compact_hop_ledgers(%s)"
+        released = "relaybox.release_detached(%(of)s::integer, %(by)s)" if kind == "log" else "0"
+        call = "relaybox.compact_log_ledgers(%(of)s::integer)" if kind == "log" else "relaybox.compact_hop_ledgers(%(of)s)"
         try:
-            cursor.execute(f"select {call} as batches", (of,))
+            # in this order: what is let go no longer needs its ledgers
+            cursor.execute(f"select {released} as released", {"of": of, "by": recorded_by})
+            detached = one_row(cursor).released
+            cursor.execute(f"select {call} as batches, %(detached)s as released", {"of": of, "detached": detached})
         except psycopg2.errors.LockNotAvailable:
             continue
-        yield one_row(cursor).batches
+        yield one_row(cursor)
         reach("retention.compacted", session)

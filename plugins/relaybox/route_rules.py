@@ -28,10 +28,11 @@ from relaybox.stream_rules import FRAGMENTS, HOLDBACK_ROWS, MESSAGE_ID_WINDOW, O
 POLICIES = ("received", "cascade", "processed")
 INTEGRITIES = ("count", "checksum")
 RUNNERS = ("auto", "spark", "threads")
-STOPPED_CONSUMERS = ("keep", "alarm")
+STOPPED_CONSUMERS = ("keep", "alarm", "detach")
 MAX_SLICES_PER_BATCH = 10_000
 
 _DAY_SECONDS = 24 * 60 * 60
+DETACH_AFTER_SECONDS = _DAY_SECONDS
 _IDENTIFIER = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
 _IDENTIFIER_RULE = "1 to 63 of A-Z a-z 0-9 _ . -, the first a letter or a digit"
 
@@ -107,11 +108,9 @@ def _runner(value: object) -> str:
 
 def _stopped_consumer(value: object) -> str:
     if not isinstance(value, str):
-        raise _broken("a text, keep or alarm")
-    if value == "detach":
-        raise _broken(f"a policy; detach is not yet available. Known: {', '.join(STOPPED_CONSUMERS)}")
+        raise _broken("a text, keep, alarm or detach")
     if value not in STOPPED_CONSUMERS:
-        raise _broken(f"keep or alarm. {suggest(value, STOPPED_CONSUMERS)}")
+        raise _broken(f"keep, alarm or detach. {suggest(value, STOPPED_CONSUMERS)}")
     return value
 
 
@@ -130,6 +129,13 @@ def _whole_number(default: int, low: int, high: int) -> Any:
 Name = Annotated[str, _text(r"[a-z][a-z0-9_-]{0,29}", "a name of 1 to 30 of a-z 0-9 _ -, the first a letter")]
 Topic = Annotated[str, _text(r"[a-z0-9_.-]{1,48}", "a topic of 1 to 48 of a-z 0-9 _ . -")]
 Subscription = Annotated[str, _text(r"[a-z0-9_.-]{1,60}", "a subscription of 1 to 60 of a-z 0-9 _ . -")]
+Directory = Annotated[
+    str,
+    _text(
+        r"(/|[a-z][a-z0-9+.-]*://)[^\s@?#'\"]{1,900}",
+        "an absolute path, or a URI such as s3a://bucket/path; no blanks, no user",
+    ),
+]
 StoreInPath = Annotated[str, _text(r"(?s).*", "the name of a store")]
 Service = Annotated[str, _text(_IDENTIFIER, f"a libpq service name of {_IDENTIFIER_RULE}")]
 Pool = Annotated[str, _text(_IDENTIFIER, f"an Airflow pool of {_IDENTIFIER_RULE}")]
@@ -146,6 +152,10 @@ class RetentionRules(_Rules):
         default=None, ge=0, le=3_650 * _DAY_SECONDS, description=f"a whole number from 0 to {3_650 * _DAY_SECONDS}"
     )
     stopped_consumer: Annotated[str, PlainValidator(_stopped_consumer)] | None = None
+    detach_after_seconds: int | None = Field(
+        default=None, ge=0, le=3_650 * _DAY_SECONDS, description=f"a whole number from 0 to {3_650 * _DAY_SECONDS}"
+    )
+    detach_to: Directory | None = None
 
 
 class StoreRules(_Rules):
@@ -273,7 +283,35 @@ def _contradictions(document: object) -> Iterator[Problem]:
             yield Problem(("routes", name, "topics", index), text)
         yield from _processing_contradictions(("routes", name), routes[name])
         yield from _open_topics_contradictions(("routes", name), routes[name])
+        yield from _detach_contradictions(("routes", name, "retention"), routes[name], stores)
     yield from stream_contradictions(routes)
+
+
+_DETACH_KEYS = {
+    "stopped_consumer": "",
+    "replay_window_seconds": ": without it everything is kept there, and nothing is detached",
+    "detach_to": "",
+}
+"""What detaching wants to know, and why."""
+
+
+def _detach_contradictions(location: Location, route: object, stores: dict[str, object]) -> Iterator[Problem]:
+    """Detaching wants to know whereto, and a replay window: without one everything is kept, and nothing is ever detached."""
+    own, path = _member(route, "retention"), _member(route, "path")
+    logs = [store for store in path[1:] if isinstance(store, str)] if isinstance(path, list) else []
+    said = {store: {key: _said(own, _member(stores.get(store), "retention"), key) for key in _DETACH_KEYS} for store in logs}
+    detached = [store for store in said if said[store]["stopped_consumer"] == "detach"]
+    for key, reason in _DETACH_KEYS.items():
+        if missing := ", ".join(show_name(store) for store in detached if said[store][key] is None):
+            text = f"the log in store {missing} is to be detached; expected {key}, of the route or the store{reason}"
+            yield Problem((*location, key), text)
+    if (value := _member(own, "detach_to")) is not None and not detached:
+        yield Problem((*location, "detach_to"), f"got {show(value)}; expected stopped_consumer: detach beside it, or nothing")
+
+
+def _said(own: object, theirs: object, key: str) -> object:
+    """What the route says of a key, else its store."""
+    return _member(theirs, key) if _member(own, key) is None else _member(own, key)
 
 
 def _open_topics_contradictions(location: Location, route: object) -> Iterator[Problem]:

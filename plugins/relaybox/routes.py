@@ -68,7 +68,12 @@ routes:
 | key | default | rule |
 |---|---|---|
 | `replay_window_seconds` | that of the store, else all is kept | 0 to 315360000: how long a message stays after it was delivered |
-| `stopped_consumer` | that of the store, else `alarm` | a subscription or hop that keeps old segments: `alarm`, or `keep` in silence |
+| `stopped_consumer` | that of the store, else `alarm` | who keeps old segments: `alarm`, `keep` in silence, or `detach` from the log |
+| `detach_after_seconds` | that of the store, else 86400 | how long a subscription stands still before what only it needs is detached |
+| `detach_to` | that of the store | for `stopped_consumer: detach`: a directory or a URI that every Spark executor reads and writes |
+
+With `stopped_consumer: detach`, which wants a replay window too, the oldest segments of a log that nobody but stopped subscriptions
+needs are read into Parquet files by Spark; `relaybox attach` brings them back. An outbox is never detached: a hop that stops is alarmed.
 
 **Local hops.** Only the first store of a path may stand twice in it: `[hub, hub]`, `[hub, hub, analytics]`. The first hop then
 leads from the outbox of `hub` into a log of `hub`, for consumers beside the producers.
@@ -106,15 +111,20 @@ from pathlib import Path
 from relaybox.errors import ConfigurationError
 from relaybox.route_file import read_route_file
 from relaybox.route_problems import show, suggest
-from relaybox.route_rules import FileRules, RetentionRules, RouteRules, StoreRules, check_rules
+from relaybox.route_rules import DETACH_AFTER_SECONDS, FileRules, RetentionRules, RouteRules, StoreRules, check_rules
 
 
 @dataclass(frozen=True)
 class Retention:
-    """How long messages that nobody needs stay, None: for ever; and what a consumer or hop that stopped means: keep | alarm."""
+    """How long messages that nobody needs stay, None: for ever; and what a consumer or hop that stopped means: keep | alarm | detach.
+
+    Of a log: what only subscriptions need that stood still for `detach_after_seconds` is detached to the directory `detach_to`.
+    """
 
     replay_window_seconds: int | None = None
     stopped_consumer: str = "alarm"
+    detach_after_seconds: int = DETACH_AFTER_SECONDS
+    detach_to: str | None = None
 
 
 @dataclass(frozen=True)
@@ -288,6 +298,8 @@ def _retention(rules: RetentionRules, otherwise: Retention) -> Retention:
     return Retention(
         otherwise.replay_window_seconds if rules.replay_window_seconds is None else rules.replay_window_seconds,
         rules.stopped_consumer or otherwise.stopped_consumer,
+        otherwise.detach_after_seconds if rules.detach_after_seconds is None else rules.detach_after_seconds,
+        rules.detach_to or otherwise.detach_to,
     )
 
 
@@ -367,5 +379,11 @@ def _hop(route: Route, number: int, source: Store, destination: Store, retention
         limits=route.limits,
         retries=route.retries,
         log_retention=_retention(retention, destination.retention),
-        outbox_retention=_retention(retention, source.retention),
+        outbox_retention=_of_an_outbox(_retention(retention, source.retention)),
     )
+
+
+def _of_an_outbox(retention: Retention) -> Retention:
+    """Nothing is detached from it: who reads it is a hop, and a hop that stopped is alarmed."""
+    stopped_consumer = "alarm" if retention.stopped_consumer == "detach" else retention.stopped_consumer
+    return Retention(retention.replay_window_seconds, stopped_consumer)

@@ -14,8 +14,6 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from psycopg2 import sql
-
 from relaybox import errors
 from relaybox.connections import connect, one_row, store_errors
 
@@ -270,7 +268,7 @@ def _register_hop_in(cursor: Any, hop: Hop) -> str:
         ),
     )
     stream = str(one_row(cursor)[0])
-    kept = _keep(cursor, "hop_in", hop.name, hop.log_retention)
+    kept = _keep_log(cursor, hop.name, hop.log_retention)
     cursor.execute("select relaybox.register_topics(%s, %s)", (hop.stream, list(hop.topics)))
     cursor.execute(
         "update relaybox.stream set topics_by_subscription = %s where stream = %s", (hop.topics_by_subscription, hop.stream)
@@ -295,19 +293,42 @@ def _register_hop_out(cursor: Any, hop: Hop) -> str:
         ),
     )
     registered = str(one_row(cursor)[0])
-    kept = _keep(cursor, "hop_out", hop.name, hop.outbox_retention)
+    kept = _keep_outbox(cursor, hop.name, hop.outbox_retention)
     return "changed" if kept and registered == "unchanged" else registered
 
 
-def _keep(cursor: Any, table: str, hop: str, retention: Retention) -> bool:
-    """Writes down how long the hop's messages are kept; tells whether that is new."""
+def _keep_outbox(cursor: Any, hop: str, retention: Retention) -> bool:
+    """Writes down how long what a hop reads is kept; tells whether that is new."""
     cursor.execute(
-        sql.SQL(
-            """
-            update relaybox.{} set replay_window_seconds = %s, stopped_consumer = %s
-            where hop = %s and (replay_window_seconds, stopped_consumer) is distinct from (%s::bigint, %s)
-            """
-        ).format(sql.Identifier(table)),
-        (*(window := (retention.replay_window_seconds, retention.stopped_consumer)), hop, *window),
+        """
+        update relaybox.hop_out set replay_window_seconds = %s, stopped_consumer = %s
+        where hop = %s and (replay_window_seconds, stopped_consumer) is distinct from (%s::bigint, %s)
+        """,
+        (*(kept := (retention.replay_window_seconds, retention.stopped_consumer)), hop, *kept),
+    )
+    return bool(cursor.rowcount)
+
+
+def _keep_log(cursor: Any, hop: str, retention: Retention) -> bool:
+    """The same of a hop's log, which may be detached too."""
+    cursor.execute(
+        """
+        update relaybox.hop_in
+        set replay_window_seconds = %s, stopped_consumer = %s, detach_after_seconds = %s, detach_to = %s
+        where hop = %s and (replay_window_seconds, stopped_consumer, detach_after_seconds, detach_to)
+            is distinct from (%s::bigint, %s, %s::bigint, %s)
+        """,
+        (
+            *(
+                kept := (
+                    retention.replay_window_seconds,
+                    retention.stopped_consumer,
+                    retention.detach_after_seconds,
+                    retention.detach_to,
+                )
+            ),
+            hop,
+            *kept,
+        ),
     )
     return bool(cursor.rowcount)

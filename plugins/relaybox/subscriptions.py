@@ -27,6 +27,7 @@ class Subscribed:
         lane_places: how far each lane is done, in their order.
         done_message_id: of the message at `done_place`; None where there is none, or where it is no longer kept.
         dead_letter_places: of the dead letters that wait for a decision.
+        detached_places: places that it has not read and that are in files: `relaybox attach` brings them back.
     """
 
     store: str
@@ -51,6 +52,7 @@ class Subscribed:
     lane_places: list[int]
     done_message_id: str | None
     dead_letter_places: list[int]
+    detached_places: int
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ def list_subscriptions(store: Store) -> list[Subscribed]:
             array(
                 select d.place from relaybox.dead_letters d
                 where d.subscription = s.subscription and d.state in ('open', 'redriving') order by d.place
-            )
+            ), s.detached_places
         from relaybox.subscriptions s order by s.subscription
         """,
     )

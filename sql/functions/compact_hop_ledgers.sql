@@ -18,7 +18,7 @@ begin
     select * into head from relaybox.hop_out h where h.hop = hop_name for update;
     begins_at := case
         when head.reads_log is null then (select s.first_kept_seq from relaybox.store s)
-        else (select i.first_kept_position from relaybox.hop_in i where i.hop_id = head.reads_log)
+        else relaybox.log_kept_from(head.reads_log)
     end;
     select case when head.retired_at is null then max(c.through_position) else head.position + 1 end
     into settled from relaybox.confirmation c where c.hop = hop_name and c.state = 'settled';

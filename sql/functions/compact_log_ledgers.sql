@@ -1,4 +1,4 @@
--- Removes what was written down about batches of a log of which no message is kept: receipts, arrivals, decisions, runs of places, ranges of
+-- Removes what was written down about batches of a log of which no message is kept, nor detached: receipts, arrivals, decisions, runs of places, ranges of
 -- indexes. Their counts stay. Returns how many batches; again: none. Locks the rows that publish and deliver lock.
 create or replace function relaybox.compact_log_ledgers(log_id integer) returns bigint
 language plpgsql volatile
@@ -10,14 +10,16 @@ declare
     here relaybox.stream;
     last record;
     gone bigint;
+    kept_from bigint;
 begin
     perform relaybox.require_writable_primary();
     perform set_config('synchronous_commit', 'local', true);
     select * into head from relaybox.hop_in i where i.hop_id = log_id for update;
+    kept_from := relaybox.log_kept_from(log_id);
     select s.* into here from relaybox.stream s join relaybox.stream_log l using (stream_id) where l.hop_id = log_id for update of s;
     select * into input from relaybox.stream_log l where l.hop_id = log_id;
     select a.batch, a.last_position into last from relaybox.arrival a
-    where a.hop_id = log_id and a.last_position < head.first_kept_position and a.batch < head.published_batch and a.batch < input.decided_batch
+    where a.hop_id = log_id and a.last_position < kept_from and a.batch < head.published_batch and a.batch < input.decided_batch
     order by a.last_position desc limit 1;
     if not found then
         return 0;
@@ -31,10 +33,10 @@ begin
     delete from relaybox.arrival a where a.hop_id = log_id and a.batch <= last.batch;
     get diagnostics gone = row_count;
     delete from relaybox.delivery d
-    where d.stream_id = here.stream_id and d.hop_id = log_id and d.last_place < least(here.first_kept_place, here.last_place)
-        and coalesce((select max(u.at) from unnest(d.positions) u (at)), d.first_position + d.last_place - d.first_place) < head.first_kept_position;
+    where d.stream_id = here.stream_id and d.hop_id = log_id and d.last_place < least(here.dropped_place + 1, here.last_place)
+        and coalesce((select max(u.at) from unnest(d.positions) u (at)), d.first_position + d.last_place - d.first_place) < kept_from;
     delete from relaybox.index_range r using relaybox.sender_state s
-    where s.stream_id = here.stream_id and s.origin = input.origin and r.sender_id = s.sender_id and r.last_position < head.first_kept_position;
+    where s.stream_id = here.stream_id and s.origin = input.origin and r.sender_id = s.sender_id and r.last_position < kept_from;
     update relaybox.hop_in set compacted_batch = last.batch, compacted_position = last.last_position where hop_id = log_id;
     return gone;
 end

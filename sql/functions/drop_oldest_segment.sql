@@ -1,9 +1,10 @@
 -- Drops the oldest segment of the outbox (log_id null) or of a log if nobody needs a row of it (G8), and raises what is kept from.
 -- outcome: dropped; kept (holder says by whom); busy: a session reads or writes there (holder), nothing was done, come again; none.
+-- With detach_attempt: the segment may be needed by consumers that stopped, and that attempt has it in files; outcome: detached; superseded.
 -- Called outside a transaction block: nobody waits for a client that falls silent here. Nobody waits longer than the lock timeout.
 -- Locks in this order: hops and stream of the table, so that no hop, subscription or replay begins meanwhile; then the table itself.
 create or replace function relaybox.drop_oldest_segment(
-    log_id integer, recorded_by text,
+    log_id integer, recorded_by text, detach_attempt integer default null,
     out outcome text, out segment text, out holder text, out bytes bigint
 )
 language plpgsql volatile
@@ -34,7 +35,8 @@ begin
         end if;
         segment := oldest.segment::text;
         bytes := pg_total_relation_size(oldest.segment);
-        select h.* into held from relaybox.holders(log_id) h order by h.needs_from, h.kind limit 1;
+        select h.* into held from relaybox.holders(log_id) h
+        where detach_attempt is null or not h.detachable order by h.needs_from, h.kind limit 1;
         if held.needs_from <= oldest.last then
             outcome := 'kept';
             holder := format('%s %s', held.kind, held.holder);
@@ -60,10 +62,19 @@ begin
             return;
         end if;
         if log_id is not null then
-            select h.* into held from relaybox.log_holders(log_id) h where h.needs_from <= oldest.last order by h.needs_from, h.kind limit 1;
+            select h.* into held from relaybox.log_holders(log_id) h
+            where h.needs_from <= oldest.last and (detach_attempt is null or not h.detachable) order by h.needs_from, h.kind limit 1;
             if found then
                 outcome := 'kept';
                 holder := format('%s %s', held.kind, held.holder);
+                return;
+            end if;
+        end if;
+        if detach_attempt is not null then
+            perform from relaybox.detached_segment d
+            where d.hop_id = log_id and d.first = oldest.first and d.state = 'detaching' and d.attempt = detach_attempt for update;
+            if not found then
+                outcome := 'superseded';
                 return;
             end if;
         end if;
@@ -81,16 +92,22 @@ begin
             update relaybox.store set first_kept_seq = oldest.last + 1;
         else
             select relaybox.last_place_through(l.stream_id, log_id, oldest.last) into place_ from relaybox.stream_log l where l.hop_id = log_id;
-            update relaybox.stream s set first_kept_place = greatest(s.first_kept_place, place_ + 1)
+            update relaybox.stream s set first_kept_place = greatest(s.first_kept_place, place_ + 1),
+                dropped_place = case when detach_attempt is null then greatest(s.dropped_place, place_) else s.dropped_place end
             where s.stream_id = (select l.stream_id from relaybox.stream_log l where l.hop_id = log_id);
             update relaybox.hop_in set first_kept_position = oldest.last + 1 where hop_id = log_id;
         end if;
         execute format('drop table %s', oldest.segment);
-        insert into relaybox.dropped_segment (segment, hop, first, last, bytes, dropped_by)
-        values (
-            segment, (select i.hop from relaybox.hop_in i where i.hop_id = log_id), oldest.first, oldest.last, drop_oldest_segment.bytes, recorded_by
-        );
-        outcome := 'dropped';
+        outcome := case when detach_attempt is null then 'dropped' else 'detached' end;
+        update relaybox.detached_segment d
+        set state = case when detach_attempt is null then 'released' else 'detached' end, moved_at = clock_timestamp(), moved_by = recorded_by
+        where d.hop_id = log_id and d.first = oldest.first;
+        if detach_attempt is null then
+            insert into relaybox.dropped_segment (segment, hop, first, last, bytes, dropped_by)
+            values (
+                segment, (select i.hop from relaybox.hop_in i where i.hop_id = log_id), oldest.first, oldest.last, drop_oldest_segment.bytes, recorded_by
+            );
+        end if;
     exception when lock_not_available then
         outcome := 'busy';
         holder := (

@@ -1,6 +1,7 @@
 -- Refuses one fetched message with a reason. It comes again, with those fetched after it, until it was refused nack_limit times; then it
 -- is a dead letter and the rest flows. Ends the fetch: fetch again before the next word. Returns whether it is a dead letter now.
--- Raises RB031 not subscribed, RB033 what was not fetched, RB035 the lane was lost, RB036 without a reason.
+-- Raises RB031 not subscribed, RB033 what was not fetched, RB035 the lane was lost, RB036 without a reason, RB038 what was
+-- detached since.
 create or replace function relaybox.nack(subscription text, place bigint, reason text, lane integer default 1, worker text default null)
 returns boolean
 language plpgsql volatile security definer
@@ -11,12 +12,15 @@ declare
     worker_ text := relaybox.worker_name(nack.worker);
     c relaybox.cursor := relaybox.lock_lane(known, nack.lane);
     attempts_ integer;
+    stream relaybox.stream;
     is_set_aside boolean;
 begin
     if coalesce(btrim(reason), '') = '' then
         raise exception using errcode = 'RB036', message = 'a message is refused with a reason', hint = 'nack(subscription, place, ''why'')';
     end if;
     perform relaybox.require_fetched(c, known, nack.place, worker_);
+    select s.* into stream from relaybox.stream s where s.stream_id = known.stream_id;
+    perform relaybox.refuse_detached(stream, nack.place, format('subscription %s, lane %s', known.subscription, c.lane));
     if not relaybox.is_fetched(c, known, nack.place) then
         raise exception using errcode = 'RB033',
             message = format('subscription %s, lane %s: place %s is no message of this lane, or is set aside', known.subscription, c.lane, nack.place),

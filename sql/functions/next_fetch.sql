@@ -1,6 +1,6 @@
 -- A locked lane's cursor after a fetch by a worker: what was fetched and not acknowledged again, else redriven dead letters, else
 -- what comes next. Its worker is null if there is nothing. Writes dead letters, not the cursor itself.
--- Raises RB034 if what comes next is no longer kept. A message that is fetched crash_limit times without a word seems to kill its
+-- Raises RB034 if what comes next is no longer kept, RB038 if it is detached. A message that is fetched crash_limit times without a word seems to kill its
 -- worker: fetches shrink tenfold until it is alone, and then it is set aside.
 create or replace function relaybox.next_fetch(c relaybox.cursor, known relaybox.subscription, max_count bigint, worker_ text) returns relaybox.cursor
 language plpgsql volatile
@@ -19,6 +19,12 @@ begin
         return c;
     end if;
     c.wait_until := null;
+    select * into stream from relaybox.stream s where s.stream_id = known.stream_id;
+    bound := least(known.through_place, stream.last_place);
+    if c.redrive_place is null and c.fetched_place > c.done_place then
+        -- what was fetched long ago and never acknowledged
+        perform relaybox.refuse_detached(stream, c.done_place + 1, format('subscription %s, lane %s', known.subscription, c.lane));
+    end if;
     c := relaybox.fetched_again(c, known, worker_);
     if c.redrive_place is not null or c.fetched_place > c.done_place then
         c.worker := worker_;
@@ -39,13 +45,12 @@ begin
         c.leased_until := at + make_interval(secs => known.lease_seconds);
         return c;
     end if;
-    select * into stream from relaybox.stream s where s.stream_id = known.stream_id;
-    bound := least(known.through_place, stream.last_place);
     wanted := max_count;
     if c.done_place >= bound then
         return c;
     end if;
     if c.done_place + 1 < stream.first_kept_place then
+        perform relaybox.refuse_detached(stream, c.done_place + 1, format('subscription %s, lane %s', known.subscription, c.lane));
         raise exception using errcode = 'RB034',
             message = format(
                 'subscription %s, lane %s: place %s comes next and is no longer kept; the first one is %s',

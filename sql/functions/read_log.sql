@@ -1,6 +1,6 @@
 -- What a consumer reads: messages of a hop's log after a position, in order, published ones only.
 -- Runs with its owner's rights: consumers have none on the log itself. 0: from the first one that is kept.
--- Raises RB004 for a hop that does not arrive here, RB034 for a position that is no longer kept.
+-- Raises RB004 for a hop that does not arrive here, RB034 for a position that is no longer kept, RB038 for one that is detached.
 create or replace function relaybox.read_log(hop_name text, after_position bigint default 0, max_count integer default 1000)
 returns table (
     "position" bigint, message_id uuid, topic text, sender text, epoch integer, index bigint,
@@ -11,6 +11,7 @@ set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
     log_here relaybox.hop_in;
+    lies relaybox.detached_segment;
 begin
     select * into log_here from relaybox.hop_in i where i.hop = hop_name;
     if not found then
@@ -18,6 +19,16 @@ begin
             hint = 'Known here: ' || coalesce((select string_agg(i.hop, ', ' order by i.hop) from relaybox.hop_in i), 'none') || '.';
     end if;
     if after_position > 0 and after_position + 1 < log_here.first_kept_position then
+        select * into lies from relaybox.detached_segment d
+        where d.hop_id = log_here.hop_id and d.state = 'detached' and after_position + 1 between d.first and d.last;
+        if found then
+            raise exception using errcode = 'RB038',
+                message = format(
+                    'hop %s: position %s is detached, its message lies in %s; the first one here is %s',
+                    hop_name, after_position + 1, lies.directory, log_here.first_kept_position
+                ),
+                hint = format('Bring it back: relaybox attach %s %s', (select s.store from relaybox.store s), hop_name);
+        end if;
         raise exception using errcode = 'RB034',
             message = format('hop %s: position %s is no longer kept here; the first one is %s', hop_name, after_position + 1, log_here.first_kept_position),
             hint = format('Read after position 0 for all that is kept, or after %s.', log_here.first_kept_position - 1);

@@ -1,6 +1,6 @@
 -- Reads again. own_cursor false: the subscription's lanes go back to start, and come forward again from there. True: a second cursor is
 -- opened for start to through, under the name that is returned; the live one is not touched. start and through: earliest, latest, a place,
--- a time. dry_run only counts. Holds the lanes that it moves. Raises RB031, RB034 no longer kept, RB036 (no reason, an empty range).
+-- a time. dry_run only counts. Holds the lanes that it moves. Raises RB031, RB034 no longer kept, RB038 detached, RB036 (no reason, an empty range).
 create or replace function relaybox.replay(
     subscription text, start text, reason text, through text default null, own_cursor boolean default false,
     rows_per_second integer default null, dry_run boolean default false,

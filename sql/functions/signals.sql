@@ -75,6 +75,22 @@ as $$
             select from relaybox.stream_log l join relaybox.hop_in i on i.hop_id = l.hop_id
             where l.stream_id = s.stream_id and i.stopped_consumer = 'alarm'
         )
+        union all
+        -- whom detaching should have relieved, had it run: of what is older than the window, and here
+        select 'subscription', s.subscription, old.last_place - greatest(t.last_place - s.furthest_behind, t.first_kept_place - 1),
+            now() - make_interval(secs => s.waiting_seconds::double precision) + make_interval(secs => old.after_seconds)
+        from subscribed s
+        join relaybox.stream t on t.stream_id = s.stream_id
+        cross join lateral (
+            select max(i.detach_after_seconds) as after_seconds, coalesce(max((
+                select k.last_place from relaybox.decision k
+                where k.hop_id = i.hop_id and k.decided_at <= now() - make_interval(secs => i.replay_window_seconds)
+                order by k.decided_at desc limit 1
+            )), 0) as last_place
+            from relaybox.stream_log l join relaybox.hop_in i on i.hop_id = l.hop_id
+            where l.stream_id = s.stream_id
+            having bool_and(i.stopped_consumer = 'detach')
+        ) old
     ),
     ages as (
         select 'received' as watermark, jsonb_build_object('hop', hop) as at_, unreceived_since as since from leaving
@@ -131,6 +147,10 @@ as $$
     select 'relaybox_retention_held_seconds', jsonb_build_object('kind', k.kind, 'holder', k.holder),
         case when k.behind >= s.segment_rows then coalesce(greatest(extract(epoch from now() - k.since), 0), 0) else 0 end
     from keeping k cross join relaybox.store s
+    union all
+    select 'relaybox_detached_messages', jsonb_build_object('hop', i.hop), coalesce(sum(d.row_count), 0)::double precision
+    from relaybox.hop_in i left join relaybox.detached_segment d on d.hop_id = i.hop_id and d.state = 'detached'
+    group by i.hop
     union all
     select 'relaybox_retention_segments', jsonb_build_object('table', coalesce(i.hop, 'outbox')), count(*)
     from relaybox.segments() g left join relaybox.hop_in i on i.hop_id = g.hop_id

@@ -6,6 +6,7 @@ select
     c.done_place, c.replaying, c.leased_lanes, c.moved_at,
     greatest(c.done_place, least(n.through_place, s.last_place)) as last_place,
     greatest(0, least(n.through_place, s.last_place) - c.done_place) as places_behind,
+    greatest(0, least(n.through_place, s.first_kept_place - 1) - greatest(c.done_place, s.dropped_place)) as detached_places,
     (
         select count(*) from relaybox.dead_letter d
         where d.subscription_id = n.subscription_id and d.state in ('open', 'redriving')

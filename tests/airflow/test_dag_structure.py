@@ -237,6 +237,18 @@ def test_the_proofs_are_a_group_with_a_report_behind_it(dags: Mapping[str, DAG])
     assert verify.get_task("report").trigger_rule == "all_done"
 
 
+def test_a_store_whose_logs_are_detached_has_a_task_that_does_it(route: Path) -> None:
+    """After the one that drops. No other store has one."""
+    routes_file(route.parent, route={"retention": {"replay_window_seconds": 0}})
+    document = yaml.safe_load(route.read_text())
+    document["stores"]["hub"] = {"retention": {"stopped_consumer": "detach", "detach_to": "/srv/detached"}}
+    route.write_text(yaml.safe_dump(document))
+    dag = parse().dags["relaybox_retention"]
+    assert set(dag.task_ids) == {"retain_airline", "retain_hub", "detach_hub", "retain_analytics"}
+    assert dag.get_task("detach_hub").upstream_task_ids == {"retain_hub"}
+    assert Path(dag.get_task("detach_hub").application).is_file()
+
+
 def test_one_run_at_a_time_and_no_catching_up(dags: Mapping[str, DAG]) -> None:
     """A run drains everything there is: a second one beside it, or one for each missed time, would find nothing."""
     assert {dag_id for dag_id, dag in dags.items() if dag.max_active_runs > 1} == ROUTE_DAG_IDS  # some wait for an answer

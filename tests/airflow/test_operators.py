@@ -392,6 +392,34 @@ def test_retention_drops_in_the_store_that_was_asked_for_and_says_who_needs_the_
         execute(task, try_number=1, store="airline", dry_run=False)
 
 
+def test_detaching_starts_spark_only_for_what_a_stopped_consumer_keeps(connected: World, spark_submit: SparkSubmit) -> None:
+    """A look costs milliseconds; a dry run, another store and nothing to do start no JVM."""
+    connected.change_route(
+        retention={
+            "replay_window_seconds": 0,
+            "stopped_consumer": "detach",
+            "detach_after_seconds": 0,
+            "detach_to": "/srv/detached",
+        }
+    )
+    task = build_retention_dag(connected.routes)["relaybox_retention"].get_task("detach_hub")
+    with pytest.raises(AirflowSkipException, match="store hub: nothing to detach"):
+        execute(task, try_number=1, store="hub", dry_run=False)
+    connected.query("hub", "select relaybox.subscribe('billing', 'flights')")
+    connected.query("hub", "update relaybox.store set segment_rows = 10")
+    connected.query("hub", "drop table relaybox.log_1_s000000, relaybox.log_1_s000001")
+    connected.send_many(15)
+    connected.transfer_all()
+    connected.settle_all()
+    with pytest.raises(AirflowSkipException, match="a dry run detaches nothing"):
+        execute(task, try_number=1, store="every store", dry_run=True)
+    with pytest.raises(AirflowSkipException, match="store hub was not asked for"):
+        execute(task, try_number=1, store="airline", dry_run=False)
+    assert not spark_submit.was_called
+    execute(task, try_number=1, store="every store", dry_run=False)
+    assert spark_submit.arguments[-4:-1] == ["--store", "hub", "--recorded-by"]
+
+
 def report(world: World, line: dict[str, Any] | None) -> str:
     """Of a run whose only proof gave this line."""
     task = build_verify_dag(world.routes)["relaybox_verify"].get_task("report")

@@ -37,9 +37,9 @@ _CONF = {
 
 
 @contextmanager
-def spark_session() -> Iterator[SparkContext]:
+def spark_session(master: str = MASTER) -> Iterator[SparkContext]:
     """A session with its own JVM; both are gone afterwards."""
-    conf = spark_conf("relaybox faults").setMaster(MASTER).setAll(list(_CONF.items()))
+    conf = spark_conf("relaybox faults").setMaster(master).setAll(list(_CONF.items()))
     with patch.dict(os.environ, _environment()):
         context = SparkContext(conf=conf)
     context.setLogLevel("ERROR")  # it warns of every process that is killed here

@@ -16,7 +16,9 @@ from relaybox.metrics import collect, read_signals
 from relaybox.runners import BatchTooLarge, ThreadRunner
 from relaybox.status import read_status
 from relaybox.transfer import transfer_hop
+from tests.cli import run
 from tests.faults.runbooks import RUNBOOKS, read_blocks, run_blocks
+from tests.integration.test_g8_safe_retention import SMALLER
 from tests.streams import STORE, deliver
 from tests.world import STORES, World, wait_until
 
@@ -239,6 +241,31 @@ def test_a_growing_store(world: World) -> None:
 
     follow(world, "growing-store", between={2: read})
     assert worst(world, "relaybox_retention_held_seconds", kind="subscription") == 0
+
+
+def test_detached_messages(world: World) -> None:
+    """The command line finds what only a stopped subscription needs, detaches it, and brings it back: two starts of Spark."""
+    for store in STORES:
+        with world.session(store, autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute(SMALLER)
+    files = str(world.path.parent / "files")
+    retention = {"replay_window_seconds": 0, "stopped_consumer": "detach", "detach_after_seconds": 0, "detach_to": files}
+    world.change_route(retention=retention)
+    world.send_many(25)
+    world.query(STORE, "select relaybox.subscribe('billing', 'flights', '1')")
+    world.transfer_all()
+    world.settle_all()
+    retained = run("retention", STORE, "--json")
+    assert retained.exit_code == 0, retained.stderr
+    assert [one["for_whom"] for one in retained.document["stores"][0]["detached"]["segments"]] == [["billing"]] * 2
+    assert worst(world, "relaybox_detached_messages", hop="flights/1") == 19
+    with pytest.raises(psycopg2.Error, match="relaybox attach hub flights/1"):
+        world.query(STORE, "select * from relaybox.fetch('billing', worker => 'w')")
+    follow(world, "detached-messages")
+    assert worst(world, "relaybox_detached_messages") == 0
+    assert [row[0] for row in world.query(STORE, "select place from relaybox.fetch('billing', worker => 'w')")] == list(
+        range(1, 26)
+    )
 
 
 def test_missing_metrics(world: World) -> None:

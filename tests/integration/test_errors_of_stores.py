@@ -173,7 +173,7 @@ ALLOWED = {
     "local/processes.py _stat_fields (FileNotFoundError, ProcessLookupError)": "a process that has gone",
     "local/processes.py send_signal ProcessLookupError": "a process that has gone needs no signal",
     "local/producers.py produce suppress(EOFError, ConnectionError)": "the parent that would read the report has gone",
-    "pipe.py _Sender.run BrokenPipeError": "the receiving side ended first, and its error is the one told",
+    "pipe.py CopySender.run BrokenPipeError": "the receiving side ended first, and its error is the one told",
     "reading.py Sessions._close suppress(psycopg2.Error)": "cancelling what runs while another error is on its way out",
     "rebuilding.py _look errors.StoreNotInitialised": "an empty database is what a lost store begins with: it knows of nothing",
     "retention.py _compact_ledgers psycopg2.errors.LockNotAvailable": "a hop that is busy is left for the next run",

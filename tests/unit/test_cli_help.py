@@ -21,6 +21,7 @@ COMMANDS = [
     ["confirm"],
     ["retention"],
     ["retire"],
+    ["attach"],
     ["plan-retries"],
     ["rebuild"],
     ["senders", "list"],

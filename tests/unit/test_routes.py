@@ -222,6 +222,27 @@ def test_a_route_keeps_as_its_stores_do_unless_it_says_otherwise(tmp_path: Path)
     assert (second.outbox_retention, second.log_retention) == (Retention(0, "alarm"), Retention(0, "keep"))
 
 
+def test_a_log_is_detached_where_its_route_or_store_says_so_and_an_outbox_never(tmp_path: Path) -> None:
+    """Key by key, too; a hop that reads an outbox and stops is alarmed."""
+    routes = load(
+        tmp_path,
+        """\
+        stores:
+          a: {retention: {stopped_consumer: detach, detach_to: /srv/a, replay_window_seconds: 0}}
+          b: {retention: {detach_to: "s3a://bucket/b"}}
+          c: {}
+        routes:
+          r: {topics: [x], path: [a, b, c]}
+          s: {topics: [y], path: [a, b], retention: {stopped_consumer: detach, replay_window_seconds: 5}}
+          t: {topics: [z], path: [a, a], retention: {detach_after_seconds: 60}}
+        """,
+    )
+    assert routes.hop("r/1").outbox_retention == Retention(0, "alarm")
+    assert routes.hop("r/1").log_retention == Retention(None, "alarm", detach_to="s3a://bucket/b")
+    assert routes.hop("s/1").log_retention == Retention(5, "detach", 86_400, "s3a://bucket/b")
+    assert routes.hop("t/1").log_retention == Retention(0, "detach", 60, "/srv/a")
+
+
 def test_example_shows_every_key_and_every_default(tmp_path: Path) -> None:
     """docs/examples/relaybox.yaml is complete, and what it calls a default is one."""
     document = yaml.safe_load(EXAMPLE.read_text())
@@ -348,18 +369,37 @@ routes:
         ("limits: {holdback_rows: 1000001}", "limits.holdback_rows: got 1000001; expected a whole number from 1 to 1000000"),
         ("limits: {fragments: 99}", "limits.fragments: got 99; expected a whole number from 100 to 100000000"),
         ("limits: {fragments: 100000001}", "limits.fragments: got 100000001; expected a whole number from 100 to 100000000"),
-        ("retention: 7d", 'retention: got "7d"; expected a section with the keys replay_window_seconds, stopped_consumer'),
+        (
+            "retention: 7d",
+            'retention: got "7d"; expected a section with the keys replay_window_seconds, stopped_consumer, detach_after_seconds, detach_to',
+        ),
         (
             "retention: {replay_window_seconds: -1}",
             "retention.replay_window_seconds: got -1; expected a whole number from 0 to 315360000",
         ),
         (
-            "retention: {stopped_consumer: detach}",
-            'retention.stopped_consumer: got "detach"; expected a policy; detach is not yet available. Known: keep, alarm',
+            "retention: {stopped_consumer: detach, replay_window_seconds: 0}",
+            "retention.detach_to: the log in store hub, analytics is to be detached; expected detach_to, of the route or the store",
+        ),
+        (
+            "retention: {stopped_consumer: detach, detach_to: /srv/detached}",
+            "retention.replay_window_seconds: the log in store hub, analytics is to be detached; expected replay_window_seconds, of the route or the store: without it everything is kept there, and nothing is detached",
+        ),
+        (
+            "retention: {detach_to: /srv/detached}",
+            'retention.detach_to: got "/srv/detached"; expected stopped_consumer: detach beside it, or nothing',
+        ),
+        (
+            "retention: {stopped_consumer: detach, replay_window_seconds: 0, detach_to: here}",
+            'retention.detach_to: got "here"; expected an absolute path, or a URI such as s3a://bucket/path; no blanks, no user',
+        ),
+        (
+            "retention: {stopped_consumer: detach, replay_window_seconds: 0, detach_to: /x, detach_after_seconds: -1}",
+            "retention.detach_after_seconds: got -1; expected a whole number from 0 to 315360000",
         ),
         (
             "retention: {stopped_consumer: alrm}",
-            'retention.stopped_consumer: got "alrm"; expected keep or alarm. Did you mean alarm? Known: alarm, keep',
+            'retention.stopped_consumer: got "alrm"; expected keep, alarm or detach. Did you mean alarm? Known: alarm, detach, keep',
         ),
         ("lane: x", f"lane: unknown key. {KNOWN}"),
         ("<<: {}", f'"<<": unknown key. {KNOWN}'),

@@ -140,6 +140,9 @@ Drops what nobody needs any more, once a day, in {len(stores)} stores: {", ".joi
 A task per store drops whole segments of its outbox and logs, oldest first: settled by every hop, acknowledged by every subscription, no
 open dead letter, older than `retention.replay_window_seconds` of relaybox.yaml. Without a window everything is kept.
 
+Of a route with `stopped_consumer: detach` a second task puts what only stopped subscriptions need into files, with Spark; when there is
+nothing of that kind it is skipped and starts no JVM. `relaybox attach` brings it back.
+
 The task's log says per table what was dropped and who needs the next segment. A table that sessions hold is left for the next run.
 Trigger it with *Dry run* to be told only; in a terminal: `relaybox retention --dry-run`.
 

@@ -27,6 +27,11 @@ def spark_application(name: str) -> Path:
     return home() / "spark_apps" / name
 
 
+def detach_application() -> Path:
+    """What spark-submit runs to detach."""
+    return home() / "spark_apps" / "detach.py"
+
+
 def read_routes() -> Routes:
     """The routes of this deployment; a ConfigurationError names every problem of the file."""
     return load_routes(route_file())

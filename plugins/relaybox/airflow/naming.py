@@ -42,6 +42,10 @@ def retain_task_id(store: Store) -> str:
     return f"retain_{store.name}"
 
 
+def detach_task_id(store: Store) -> str:
+    return f"detach_{store.name}"
+
+
 def look_task_id(store: Store) -> str:
     return f"look_at_{store.name}"
 

@@ -1,4 +1,4 @@
-"""One DAG that drops, each day and in every store, the segments that nobody needs any more."""
+"""One DAG that drops, each day and in every store, the segments that nobody needs any more, and detaches what stopped consumers need."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from airflow.sdk import DAG, CronTriggerTimetable, Param
 
 from relaybox.airflow.dag_docs import retention_doc
 from relaybox.airflow.dag_factory import wanted
-from relaybox.airflow.naming import RETENTION_DAG_ID, retain_task_id
+from relaybox.airflow.deployment import detach_application
+from relaybox.airflow.detach_operator import DetachOperator
+from relaybox.airflow.naming import RETENTION_DAG_ID, detach_task_id, retain_task_id
 from relaybox.airflow.retention_operator import EVERY_STORE, RetentionOperator
+from relaybox.airflow.retry_policy import DriverExitPolicy
 from relaybox.routes import Routes
 
 RETENTION_CRON = "30 4 * * *"
@@ -23,6 +26,7 @@ def build_retention_dag(routes: Routes) -> dict[str, DAG]:
 
 def _retention_dag(routes: Routes) -> DAG:
     stores = [store for store in routes.stores.values() if store not in routes.unused_stores]
+    detaching = {hop.destination.name for hop in routes.hops if hop.log_retention.stopped_consumer == "detach"}
     with DAG(
         RETENTION_DAG_ID,
         dag_display_name="retention in all stores",
@@ -47,5 +51,14 @@ def _retention_dag(routes: Routes) -> DAG:
         default_args={"owner": "relaybox", "retries": 2, "retry_delay": timedelta(minutes=1)},
     ) as dag:
         for store in stores:
-            RetentionOperator(task_id=retain_task_id(store), store=store, pool=store.pool)
+            retain = RetentionOperator(task_id=retain_task_id(store), store=store, pool=store.pool)
+            if store.name in detaching:
+                retain >> DetachOperator(
+                    task_id=detach_task_id(store),
+                    store=store,
+                    application=str(detach_application()),
+                    route_file=routes.path,
+                    pool=store.pool,
+                    retry_policy=DriverExitPolicy(),
+                )
     return dag

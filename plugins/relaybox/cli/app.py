@@ -249,6 +249,7 @@ def retention(
 
     A segment goes when every hop has settled it, every subscription acknowledged it, nothing in it is held or an open dead
     letter, and it is older than the replay window of relaybox.yaml; without a window everything is kept. The newest one stays.
+    Of a route with stopped_consumer: detach, what only stopped subscriptions need is then put into files by Spark.
     Can be interrupted, repeated, and run twice at once; what sessions hold is left for the next run.
 
     \b
@@ -288,6 +289,35 @@ def retire(
     from relaybox.cli.keeping import run_retire
 
     run_retire(context.obj, name, reason=reason, as_json=as_json)
+
+
+@app.command()
+def attach(
+    context: typer.Context,
+    store: Annotated[str, typer.Argument(metavar="STORE", help="The store of the log.")],
+    hop: Annotated[str, typer.Argument(metavar="HOP", help="The hop that filled the log, as in flights/1.")],
+    segments: Annotated[
+        int | None, typer.Option("--segments", min=1, help="Only so many, the newest first. Default: all.", show_default=False)
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the files of what is back.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would come back.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bring detached messages back into a log, with Spark: position by position the same, then their consumers read on.
+
+    Detached is what only stopped subscriptions need (stopped_consumer: detach). Count and content are checked before anybody can
+    read it. It stays for detach_after_seconds at least. The files stay until the segment goes again, unless --remove is given.
+    Can be interrupted, repeated, and run twice at once.
+
+    \b
+    Examples:
+      relaybox attach hub flights/1 --dry-run
+      relaybox attach hub flights/1
+      relaybox attach hub flights/1 --segments 2 --remove --json
+    """
+    from relaybox.cli.keeping import run_attach
+
+    run_attach(context.obj, store, hop, segments=segments, remove=remove, dry_run=dry_run, as_json=as_json)
 
 
 @app.command()

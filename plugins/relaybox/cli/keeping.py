@@ -1,7 +1,8 @@
-"""The commands for what is kept: for whom, dropping what nobody needs, and giving up what removed routes have not moved."""
+"""The commands for what is kept: for whom, dropping what nobody needs, detaching what stopped consumers need, retiring hops."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,10 @@ import typer
 
 from relaybox import errors
 from relaybox.cli import documents
+from relaybox.cli.archives import spark_archive
 from relaybox.cli.exits import Settings, exit_code, tell, worst
 from relaybox.cli.tables import new_table, open_console, show_count, show_seconds, show_time
+from relaybox.detaching import attach_segments, detach_segments, has_detach_work, list_detached
 from relaybox.retention import read_retention, retain_store
 from relaybox.retiring import choose_left_behind, find_left_behind, retire_hop
 from relaybox.routes import load_routes
@@ -19,30 +22,47 @@ from relaybox.routes import load_routes
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from relaybox.detaching import DetachedSegment, SegmentArchive, StoreDetached
     from relaybox.retention import Holder, StoreRetained, StoreRetention, TableRetention
     from relaybox.retiring import LeftBehind
     from relaybox.routes import Store
 
 
 def run_retention(settings: Settings, names: Sequence[str], *, dry_run: bool, as_json: bool) -> None:
-    """Tells or drops, store by store. One that fails stops none of the others; the exit code is the worst one's."""
+    """Tells; or drops and detaches, store by store. One that fails stops none of the others; the exit code is the worst one's."""
     routes = load_routes(settings.config)
     stores = [routes.store(name) for name in names] or [
         store for store in routes.stores.values() if store not in routes.unused_stores
     ]
+    failed: dict[str, errors.RelayboxError] = {}
     if dry_run:
-        failed = _each(stores, read_retention, _show_kept, _kept_document, as_json=as_json)
+        _each(stores, read_retention, _show_kept, _kept_document, failed, as_json=as_json)
     else:
-        failed = _each(
-            stores,
-            lambda store: retain_store(store, recorded_by=settings.recorded_by),
-            _show_retained,
-            lambda done: {**asdict(done), "dropped_bytes": done.dropped_bytes},
-            as_json=as_json,
-        )
+        with ExitStack() as spark:
+            retaining = _Retaining(settings.recorded_by, spark, failed)
+            _each(stores, retaining.retain, _show_both, _both_document, failed, as_json=as_json)
     for error in failed.values():
         tell(error, debug=settings.debug)
     raise typer.Exit(worst(map(exit_code, failed.values())))
+
+
+class _Retaining:
+    """Drops, then detaches if there is anything to detach: Spark starts once for all stores, or not at all."""
+
+    def __init__(self, recorded_by: str, spark: ExitStack, failed: dict[str, errors.RelayboxError]) -> None:
+        self._recorded_by, self._spark, self._failed = recorded_by, spark, failed
+        self._archive: SegmentArchive | None = None
+
+    def retain(self, store: Store) -> tuple[StoreRetained, StoreDetached | None]:
+        dropped = retain_store(store, recorded_by=self._recorded_by)
+        if not has_detach_work(store):
+            return dropped, None
+        try:
+            self._archive = self._archive or self._spark.enter_context(spark_archive("relaybox retention"))
+            return dropped, detach_segments(store, self._archive, recorded_by=self._recorded_by)
+        except errors.RelayboxError as error:
+            self._failed[store.name] = error  # told at the end; what was dropped is told first
+            return dropped, None
 
 
 def _each(
@@ -50,10 +70,11 @@ def _each(
     do: Callable[[Store], Any],
     show: Callable[[Any], None],
     document: Callable[[Any], documents.Document],
+    failed: dict[str, errors.RelayboxError],
     *,
     as_json: bool,
-) -> dict[str, errors.RelayboxError]:
-    done, failed = [], {}
+) -> None:
+    done = []
     for store in stores:
         try:
             done.append(do(store))
@@ -66,7 +87,11 @@ def _each(
         documents.write(
             {"stores": [document(one) for one in done], "errors": {store: str(error) for store, error in failed.items()}}
         )
-    return failed
+
+
+def _both_document(done: tuple[StoreRetained, StoreDetached | None]) -> documents.Document:
+    dropped, detached = done
+    return {**asdict(dropped), "dropped_bytes": dropped.dropped_bytes, "detached": asdict(detached) if detached else None}
 
 
 def _kept_document(found: StoreRetention) -> documents.Document:
@@ -78,6 +103,8 @@ def _kept_document(found: StoreRetention) -> documents.Document:
                 "name": table.name,
                 "size_bytes": table.size_bytes,
                 "droppable": [asdict(segment) for segment in table.droppable],
+                "detachable": [asdict(segment) for segment in table.detachable],
+                "detachable_for": table.detachable_for,
             }
             for table in found.tables
         ],
@@ -98,6 +125,11 @@ def _show_kept(found: StoreRetention) -> None:
         )
     console.print(table)
     for one in found.tables:
+        if one.detachable:
+            size = sum(segment.size_bytes for segment in one.detachable) / 1e6
+            console.print(
+                f"  {one.name}: {len(one.detachable):,} segments, {size:,.1f} MB, would be detached for {', '.join(one.detachable_for)}"
+            )
         for holder in one.holders:
             if holder.since is not None:
                 console.print(f"  {one.name}: {_name(holder)} needs what is from {holder.needs_from:,} on, {_age(holder)}")
@@ -123,6 +155,57 @@ def _age(holder: Holder) -> str:
     return f"for {show_seconds(max(0.0, (datetime.now(UTC) - since).total_seconds()))}"
 
 
+def _show_both(done: tuple[StoreRetained, StoreDetached | None]) -> None:
+    dropped, detached = done
+    _show_retained(dropped)
+    if detached is None:
+        return
+    for segment in detached.segments:
+        print(
+            f"{detached.store}: log of {segment.hop}: detached {_described(segment)}, which only {', '.join(segment.for_whom)} needs; "
+            f"back by: relaybox attach {detached.store} {segment.hop}"
+        )
+    for hop, holder in detached.kept.items():
+        print(f"{detached.store}: log of {hop}: the next was not detached, {holder} needs or holds it; the next run tries again")
+    if detached.removed:
+        print(f"{detached.store}: files of {len(detached.removed):,} detached segments removed: nobody needs them")
+
+
+def _described(segment: DetachedSegment) -> str:
+    return f"positions {segment.first:,} to {segment.last:,}, {segment.row_count:,} messages, {segment.directory}"
+
+
+def run_attach(
+    settings: Settings, store_name: str, hop: str, *, segments: int | None, remove: bool, dry_run: bool, as_json: bool
+) -> None:
+    """Brings detached segments of a log back, or tells which there are. Tells each that is back although a later one fails."""
+    store = load_routes(settings.config).store(store_name)
+    found = list_detached(store, hop)[:segments]
+    if dry_run or not found:
+        _tell_attached(store, found, "would come back", as_json=as_json)
+        return
+    done: list[DetachedSegment] = []
+    try:
+        with spark_archive(f"relaybox attach {hop}") as archive:
+            for segment in attach_segments(store, hop, archive, recorded_by=settings.recorded_by, count=segments, remove=remove):
+                done.append(segment)
+                if not as_json:
+                    print(f"{store.name}: log of {hop}: back are {_described(segment)}")
+    finally:
+        if as_json:
+            _tell_attached(store, done, "", as_json=True)
+
+
+def _tell_attached(store: Store, segments: Sequence[DetachedSegment], what: str, *, as_json: bool) -> None:
+    if as_json:
+        documents.write({"store": store.name, "segments": [asdict(segment) for segment in segments]})
+        return
+    for segment in segments:
+        print(f"{store.name}: log of {segment.hop}: {what} {_described(segment)}")
+    if not segments:
+        print(f"{store.name}: nothing is detached there")
+
+
 def _show_retained(done: StoreRetained) -> None:
     for table in done.tables:
         what = f"{table.dropped_count:,} segments dropped, {table.dropped_bytes / 1e6:,.1f} MB"
@@ -134,6 +217,8 @@ def _show_retained(done: StoreRetained) -> None:
         print(f"{done.store}: {table.name}: {what}; {why}")
     if done.compacted_count:
         print(f"{done.store}: ledgers: {done.compacted_count:,} batches removed of which no message is kept")
+    if done.released_count:
+        print(f"{done.store}: {done.released_count:,} detached segments are needed by nobody any more")
 
 
 def run_retire(settings: Settings, name: str | None, *, reason: str | None, as_json: bool) -> None:

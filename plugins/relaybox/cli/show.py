@@ -361,11 +361,12 @@ def show_rebuild(found: Rebuild, restored: Sequence[RestoredSubscription]) -> No
 
 
 def show_subscriptions(found: Sequence[Subscribed]) -> None:
-    numbers = ("lanes", "leased", "done", "last", "behind", "dead letters")
+    numbers = ("lanes", "leased", "done", "last", "behind", "detached", "dead letters")
     table = new_table("store", "subscription", "stream", "topic", *numbers, "state", right=numbers)
     for one in found:
         state = f"replay of {one.replay_of}" if one.replay_of else "replaying" if one.replaying else "live"
-        counts = (one.lanes, one.leased_lanes, one.done_place, one.last_place, one.places_behind, one.dead_letters)
+        done = (one.done_place, one.last_place, one.places_behind, one.detached_places)
+        counts = (one.lanes, one.leased_lanes, *done, one.dead_letters)
         table.add_row(one.store, one.subscription, one.stream, one.topic or "all", *map(show_count, counts), state)
     open_console().print(table if found else "No subscriptions.")
 

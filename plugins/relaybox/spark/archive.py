@@ -1,0 +1,258 @@
+"""Detached segments as Parquet files: one task per range of positions, one file per task, nothing shuffled.
+
+The columns are those of the log, under their names: uuid and jsonb as their text, times in microseconds, all else as it is. Rows go
+from COPY to Arrow and back as bytes; what Spark reads back is hashed as the store hashes it (relaybox.log_rows).
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from psycopg2 import sql
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from relaybox import errors
+from relaybox.connections import connect, store_errors, translate
+from relaybox.log_rows import (
+    BIGINT,
+    BYTEA,
+    INTEGER,
+    JSONB,
+    LOG_COLUMNS,
+    TEXT,
+    TIMESTAMPTZ,
+    UUID,
+    CopyFile,
+    Digest,
+    Row,
+    digest_rows,
+    read_rows,
+)
+from relaybox.pipe import PIPE_BYTES, CopySender
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame
+
+    from relaybox.detaching import Part
+
+ROWS_PER_TASK = 100_000
+ROWS_PER_BATCH = 5_000
+BYTES_PER_BATCH = 16 << 20
+
+_JSONB_VERSION = b"\x01"
+
+_EPOCH_MICROSECONDS = 946_684_800_000_000
+"""2000-01-01, from which Postgres counts; the sum may wrap around, as infinity does, and wraps back."""
+
+_NUMBERS = {BIGINT: ">i8", INTEGER: ">i4", TIMESTAMPTZ: ">i8"}
+_ARROW_TYPES = {
+    BIGINT: pa.int64(),
+    INTEGER: pa.int32(),
+    UUID: pa.string(),
+    TIMESTAMPTZ: pa.timestamp("us", tz="UTC"),
+    TEXT: pa.string(),
+    JSONB: pa.string(),
+    BYTEA: pa.binary(),
+}
+_SPARK_TYPES = {
+    BIGINT: "bigint",
+    INTEGER: "int",
+    UUID: "string",
+    TIMESTAMPTZ: "timestamp",
+    TEXT: "string",
+    JSONB: "string",
+    BYTEA: "binary",
+}
+_ARROW_SCHEMA = pa.schema([pa.field(name, _ARROW_TYPES[oid]) for name, oid in LOG_COLUMNS])
+_SPARK_SCHEMA = ", ".join(f"`{name}` {_SPARK_TYPES[oid]}" for name, oid in LOG_COLUMNS)
+_COLUMNS = sql.SQL(", ").join(sql.Identifier(name) for name, _ in LOG_COLUMNS)
+
+_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+}
+
+
+class SparkArchive:
+    """Writes and reads on a SparkContext of the caller's; see relaybox.detaching.SegmentArchive."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+        self._session = SparkSession.builder.getOrCreate()
+        for name, value in _SETTINGS.items():
+            self._session.conf.set(name, value)
+
+    def write(self, part: Part) -> None:
+        ranges = split(part.first, part.last)
+        with _files("writing", part.directory):
+            self._context.setJobDescription(f"detaching {part.table}: {len(ranges)} ranges")
+            numbers = self._session.range(0, len(ranges), 1, len(ranges))
+            numbers.mapInArrow(_reader(part, ranges), _SPARK_SCHEMA).write.parquet(part.directory)
+
+    def digest(self, directory: str) -> Digest:
+        with _files("reading", directory):
+            self._context.setJobDescription(f"reading {directory} back")
+            sums = self._read(directory).mapInArrow(_digest, "row_count bigint, hash_sum string").collect()
+        return sum((Digest(row.row_count, int(row.hash_sum)) for row in sums), Digest())
+
+    def copy_back(self, part: Part) -> None:
+        with _files("reading", part.directory):
+            self._context.setJobDescription(f"attaching {part.table}")
+            self._read(part.directory).mapInArrow(_copier(part), "row_count bigint").collect()
+
+    def remove(self, directory: str) -> None:
+        jvm: Any = self._context._jvm  # noqa: SLF001  Hadoop's file systems have no other door
+        with _files("removing", directory):
+            path = jvm.org.apache.hadoop.fs.Path(directory)
+            path.getFileSystem(self._context._jsc.hadoopConfiguration()).delete(path, True)  # noqa: FBT003, SLF001
+
+    def _read(self, directory: str) -> DataFrame:
+        return self._session.read.schema(_SPARK_SCHEMA).parquet(directory)
+
+
+@contextmanager
+def _files(doing: str, directory: str) -> Iterator[None]:
+    """An error of Spark as one of ours, in a line; the rest is in Spark's log."""
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        said = [line.strip() for line in str(error).splitlines() if line.strip()]
+        ours = [line for line in said if line.startswith("relaybox.errors.")]
+        raise errors.FilesFailed(
+            f"{doing} the files in {directory}: {(ours or said or [type(error).__name__])[-1 if ours else 0][:500]}",
+            next_step="No message was dropped. Mend it, and run it again.",
+        ) from error
+
+
+def split(first: int, last: int, rows: int = ROWS_PER_TASK) -> list[tuple[int, int]]:
+    """Ranges of positions, both ends included, that cover first to last."""
+    return [(start, min(last, start + rows - 1)) for start in range(first, last + 1, rows)]
+
+
+def _reader(part: Part, ranges: list[tuple[int, int]]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What a task runs on an executor: its numbers are those of its ranges."""
+
+    def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from _read_range(part, *ranges[number])
+
+    return read
+
+
+def _read_range(part: Part, first: int, last: int) -> Iterator[pa.RecordBatch]:
+    query = sql.SQL(
+        "copy (select {} from relaybox.{} where position between {} and {} order by position) to stdout (format binary)"
+    )
+    doing = f"reading positions {first} to {last} of {part.table}"
+    with closing(connect(part.service, application_name="relaybox detach")) as session:
+        read_end, write_end = os.pipe()
+        sender = CopySender(
+            session, query.format(_COLUMNS, sql.Identifier(part.table), sql.Literal(first), sql.Literal(last)), write_end
+        )
+        try:
+            with os.fdopen(read_end, "rb", buffering=PIPE_BYTES) as file:
+                sender.start()
+                yield from to_arrow(read_rows(file))
+        except errors.ContentDiffers:
+            sender.join()
+            if sender.has_sent_all:
+                raise
+            raise translate(sender.error, store=part.service, doing=doing) from sender.error
+        finally:
+            sender.join()
+
+
+def to_arrow(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
+    """Rows as record batches of a bounded size."""
+    held: list[Row] = []
+    byte_count = 0
+    for row in rows:
+        held.append(row)
+        byte_count += sum(len(field) for field in row if field is not None)
+        if len(held) >= ROWS_PER_BATCH or byte_count >= BYTES_PER_BATCH:
+            yield _batch(held)
+            held, byte_count = [], 0
+    if held:
+        yield _batch(held)
+
+
+def from_arrow(batch: pa.RecordBatch) -> Iterator[Row]:
+    """The rows of a record batch, with the fields that to_arrow() was given."""
+    columns = (batch.column(batch.schema.get_field_index(name)) for name, _ in LOG_COLUMNS)
+    return zip(*(_fields(column, oid) for column, (_, oid) in zip(columns, LOG_COLUMNS, strict=True)), strict=True)
+
+
+def _batch(rows: Sequence[Row]) -> pa.RecordBatch:
+    columns = [_array(fields, oid) for fields, (_, oid) in zip(zip(*rows, strict=True), LOG_COLUMNS, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=_ARROW_SCHEMA)
+
+
+def _array(fields: Sequence[bytes | None], oid: int) -> pa.Array:
+    if oid in _NUMBERS:
+        numbers = np.frombuffer(b"".join(field or b"" for field in fields), _NUMBERS[oid])
+        if oid == TIMESTAMPTZ:
+            return pa.array(numbers.astype("i8") + _EPOCH_MICROSECONDS).cast(_ARROW_TYPES[oid])
+        return pa.array(numbers.astype(_NUMBERS[oid][1:]))
+    if oid == UUID:
+        return pa.array([None if field is None else str(uuid.UUID(bytes=field)) for field in fields], pa.string())
+    if oid == JSONB:
+        return pa.array([None if field is None else _json_text(field) for field in fields], pa.binary()).cast(pa.string())
+    return pa.array(fields, pa.binary()).cast(_ARROW_TYPES[oid])
+
+
+def _json_text(field: bytes) -> bytes:
+    if field[:1] != _JSONB_VERSION:
+        raise errors.ContentDiffers(f"the store sent jsonb of version {field[:1]!r}, known is {_JSONB_VERSION!r}.")
+    return field[1:]
+
+
+def _fields(column: pa.Array, oid: int) -> list[bytes | None]:
+    if oid in _NUMBERS:
+        if column.null_count:
+            raise errors.ContentDiffers("the files have a row without a number.")
+        numbers = column.cast(pa.int64()).to_numpy()
+        data = (numbers - _EPOCH_MICROSECONDS if oid == TIMESTAMPTZ else numbers).astype(_NUMBERS[oid]).tobytes()
+        width = len(data) // max(1, len(numbers))
+        return [data[start : start + width] for start in range(0, len(data), width or 1)]
+    if oid == UUID:
+        return [None if text is None else uuid.UUID(text).bytes for text in column.to_pylist()]
+    texts: list[bytes | None] = column.cast(pa.binary()).to_pylist()
+    return [None if text is None else _JSONB_VERSION + text for text in texts] if oid == JSONB else texts
+
+
+def _digest(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    found = sum((digest_rows(from_arrow(batch)) for batch in batches), Digest())
+    yield pa.RecordBatch.from_pydict({"row_count": [found.row_count], "hash_sum": [str(found.hash_sum)]})
+
+
+def _copier(part: Part) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What a task runs on an executor: all its rows in one transaction."""
+
+    def copy(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        rows = (row for batch in batches for row in from_arrow(batch))
+        query = sql.SQL("copy relaybox.{} ({}) from stdin (format binary)").format(sql.Identifier(part.table), _COLUMNS)
+        with (
+            closing(connect(part.service, application_name="relaybox attach")) as session,
+            store_errors(part.service, f"copying into {part.table}"),
+            session.cursor() as cursor,
+        ):
+            cursor.copy_expert(query, CopyFile(rows), size=PIPE_BYTES)
+            row_count = cursor.rowcount
+            session.commit()
+        yield pa.RecordBatch.from_pydict({"row_count": [row_count]})
+
+    return copy

@@ -1,0 +1,35 @@
+-- Makes the table into which the newest detached segment of a log is copied back; nobody reads it before finish_attach(). A later attempt
+-- supersedes an earlier one and drops its table. No row: nothing of the log is detached.
+create or replace function relaybox.begin_attach(log_id integer, recorded_by text, out made relaybox.detached_segment, out staging text)
+returns setof record
+language plpgsql volatile
+as $$
+begin
+    perform relaybox.require_writable_primary();
+    update relaybox.detached_segment d set attempt = d.attempt + 1, moved_by = recorded_by
+    where d.hop_id = log_id and d.state = 'detached' and d.first = (
+        select max(n.first) from relaybox.detached_segment n where n.hop_id = log_id and n.state = 'detached'
+    )
+    returning d.* into made;
+    if not found then
+        return;
+    end if;
+    for staging in
+        select c.relname from pg_class c
+        where c.relnamespace = 'relaybox'::regnamespace and c.relkind = 'r' and starts_with(c.relname, made.segment || '_attempt_')
+    loop
+        execute format('drop table relaybox.%I', staging);
+    end loop;
+    staging := format('%s_attempt_%s', made.segment, made.attempt);
+    -- its check is the bounds of the segment: attaching it scans nothing
+    execute format(
+        'create table relaybox.%I (
+            like relaybox.log_%s including defaults including constraints,
+            constraint %I primary key (hop_id, position),
+            constraint rows_of_the_segment check (hop_id = %s and position >= %s and position < %s)
+        )',
+        staging, log_id, staging || '_pkey', log_id, made.first, made.last + 1
+    );
+    return next;
+end
+$$;

@@ -1,0 +1,59 @@
+-- Makes what was copied back a segment of its log again, if it is row by row what was detached. outcome: attached; superseded: another
+-- attempt did it, or is at it. The consumers that stopped have detach_after_seconds from now on.
+-- Locks the hop and the stream, as drop_oldest_segment() does. Raises RB012 if the rows are not those that were detached.
+create or replace function relaybox.finish_attach(log_id integer, first_ bigint, attempt_ integer, recorded_by text) returns text
+language plpgsql volatile
+as $$
+declare
+    wanted relaybox.detached_segment;
+    staging text;
+    copied record;
+begin
+    perform relaybox.require_writable_primary();
+    perform set_config('synchronous_commit', 'local', true);
+    select * into wanted from relaybox.detached_segment d
+    where d.hop_id = log_id and d.first = first_ and d.attempt = attempt_ and d.state = 'detached';
+    staging := format('%s_attempt_%s', wanted.segment, attempt_);
+    if to_regclass('relaybox.' || quote_ident(staging)) is null then
+        return 'superseded';
+    end if;
+    -- nobody writes there from here on
+    execute format('lock table relaybox.%I in access exclusive mode', staging);
+    select * into copied from relaybox.log_digest(format('relaybox.%I', staging)::regclass, wanted.first, wanted.last);
+    if (copied.row_count, copied.hash_sum) <> (wanted.row_count, wanted.hash_sum) then
+        raise exception using errcode = 'RB012',
+            message = format(
+                'log of %s: %s has %s rows with hash sum %s, detached were %s rows with hash sum %s',
+                (select i.hop from relaybox.hop_in i where i.hop_id = log_id), wanted.directory, copied.row_count, copied.hash_sum,
+                wanted.row_count, wanted.hash_sum
+            ),
+            hint = 'Its files were changed or removed. Nothing was attached. Bring the files back from a backup, then attach again.';
+    end if;
+    perform pg_advisory_xact_lock('relaybox.log'::regclass::oid::bigint);
+    perform from relaybox.hop_in i where i.hop_id = log_id for update;
+    perform from relaybox.stream s where s.stream_id = (select l.stream_id from relaybox.stream_log l where l.hop_id = log_id) for update;
+    update relaybox.detached_segment d set state = 'attached', moved_at = clock_timestamp(), moved_by = recorded_by
+    where d.hop_id = log_id and d.first = first_ and d.attempt = attempt_ and d.state = 'detached'
+        and d.last + 1 = (select i.first_kept_position from relaybox.hop_in i where i.hop_id = log_id);
+    if not found then
+        return 'superseded';
+    end if;
+    execute format('alter table relaybox.%I rename to %I', staging, wanted.segment);
+    execute format('alter index relaybox.%I rename to %I', staging || '_pkey', wanted.segment || '_pkey');
+    execute format(
+        'alter table relaybox.log_%s attach partition relaybox.%I for values from (%s) to (%s)', log_id, wanted.segment, wanted.first, wanted.last + 1
+    );
+    execute format('alter table relaybox.%I drop constraint rows_of_the_segment', wanted.segment);
+    update relaybox.hop_in i set first_kept_position = greatest(1, wanted.first) where i.hop_id = log_id;
+    update relaybox.stream s set first_kept_place = 1 + greatest(s.dropped_place, (
+        select max(relaybox.last_place_through(s.stream_id, d.hop_id, d.last))
+        from (
+            select n.hop_id, max(n.last) as last
+            from relaybox.detached_segment n join relaybox.stream_log l on l.hop_id = n.hop_id
+            where l.stream_id = s.stream_id and n.state = 'detached' group by n.hop_id
+        ) d
+    ))
+    where s.stream_id = (select l.stream_id from relaybox.stream_log l where l.hop_id = log_id);
+    return 'attached';
+end
+$$;

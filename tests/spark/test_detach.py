@@ -1,0 +1,352 @@
+"""What only stopped consumers need goes into files and comes back, row by row: real Spark, real stores, one session for all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psycopg2
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+from pyspark import SparkContext
+
+from relaybox import errors
+from relaybox.detaching import Part, StoreDetached, attach_segments, detach_segments, has_detach_work, list_detached
+from relaybox.failpoints import DETACH_FAILPOINTS
+from relaybox.log_rows import Digest
+from relaybox.retention import TableRetained, read_retention, retain_store
+from relaybox.spark.archive import SparkArchive
+from relaybox.subscriptions import list_subscriptions
+from relaybox.verification import verify_route
+from tests.cli import invoke
+from tests.faults.spark_session import spark_session
+from tests.integration.test_g8_safe_retention import SMALLER
+from tests.world import STORES, World
+
+LOG = "flights/1"
+
+ODD = """
+insert into relaybox.outbox (topic, sender, key, headers, payload, payload_bytes, clock) values
+('flights', 'UA', null, null, '', null, null),
+('flights', 'SCHEDULER.1', '', '{"b": [1.00, null, "\\u00e9"], "a": {"n": 123456789012345678901234567890.10}}', e'tab\\t"quote"\\n\\\\.\\x7f 😀', null, null),
+('flights', 'DL', 'k', '{}', null, decode('00ff0a5c2e00', 'hex'), '{"UA": 7, "DL": [1, 2]}'),
+('flights', 'DL', e'\\\\N', '{"ä": null}', 'true', null, '{}'),
+('flights', 'DL', 'k', '{"n": 1e400}', repeat('long ', 300000), null, null)
+"""
+"""Messages that a careless conversion changes; positions 1 to 5."""
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkContext]:
+    with spark_session("local[2]") as context:
+        yield context
+
+
+@pytest.fixture
+def archive(spark: SparkContext, world: World) -> SparkArchive:
+    """Its tasks find the stores of this test."""
+    spark.environment["PGSERVICEFILE"] = os.environ["PGSERVICEFILE"]
+    return SparkArchive(spark)
+
+
+@pytest.fixture
+def stopped(world: World, tmp_path: Path) -> World:
+    """Segments of ten rows; at hub `live` has read all 45 messages, `dead` five of them."""
+    for store in STORES:
+        with world.session(store, autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute(SMALLER)
+    world.change_route(
+        retention={
+            "replay_window_seconds": 0,
+            "stopped_consumer": "detach",
+            "detach_after_seconds": 0,
+            "detach_to": str(tmp_path / "files"),
+        }
+    )
+    for name in ("live", "dead"):
+        world.query("hub", "select relaybox.subscribe(%s, 'flights')", name)
+    world.query("airline", ODD)
+    send(world, 40)
+    world.query("hub", "update relaybox.log set sent_at = 'infinity' where position = 7")
+    world.query("hub", "update relaybox.log set sent_at = '290000-12-31 23:59:59.999999+00' where position = 8")
+    world.query("hub", "update relaybox.log set sent_at = '4713-01-01 00:00:00.000001+00 BC' where position = 9")
+    assert read(world, "live", 100)[-1][0] == 45
+    assert [row[0] for row in read(world, "dead", 5)] == [1, 2, 3, 4, 5]
+    return world
+
+
+def send(world: World, count: int) -> None:
+    world.send_many(count)
+    world.transfer_all()
+    world.settle_all()
+
+
+def read(world: World, subscription: str, count: int) -> list[tuple[object, ...]]:
+    """Fetches so many and acknowledges them: every column of the messages."""
+    with world.session("hub") as consumer, consumer.cursor() as cursor:
+        cursor.execute("select *, record_send(f) from relaybox.fetch(%s, %s, worker => 'w') f", (subscription, count))
+        rows = cursor.fetchall()
+        if rows:
+            cursor.execute("select relaybox.ack(%s, %s, worker => 'w')", (subscription, rows[-1][0]))
+        consumer.commit()
+    return [(row[0], *row[4:-1]) for row in rows]
+
+
+def log_rows(world: World) -> list[tuple[int, bytes]]:
+    """Position and every bit of each row of the log."""
+    rows = world.query("hub", "select position, record_send(l) from relaybox.log l where hop_id = 1 order by 1")
+    return [(position, bytes(row)) for position, row in rows]
+
+
+def tables(world: World) -> list[tuple[str, str]]:
+    """What belongs to segments and tables of their kind: names of tables, indexes and constraints."""
+    return world.query(
+        "hub",
+        """
+        select c.relname::text, coalesce(k.conname::text, '') from pg_class c left join pg_constraint k on k.conrelid = c.oid and k.contype in ('c', 'p')
+        where c.relname like 'log\\_1\\_s%' order by 1, 2
+        """,
+    )
+
+
+def detach(world: World, archive: SparkArchive) -> StoreDetached:
+    return detach_segments(world.routes.store("hub"), archive, recorded_by="test")
+
+
+def attach(world: World, archive: SparkArchive, **options: object) -> list[int]:
+    """First positions of what came back."""
+    return [one.first for one in attach_segments(world.routes.store("hub"), LOG, archive, recorded_by="test", **options)]  # type: ignore[arg-type]
+
+
+def retain(world: World) -> TableRetained:
+    return next(table for table in retain_store(world.routes.store("hub"), recorded_by="test").tables if table.hop == LOG)
+
+
+def states(world: World) -> list[tuple[int, str]]:
+    return world.query("hub", "select first, state from relaybox.detached_segment order by first")
+
+
+def refusal(world: World, query: str) -> psycopg2.Error:
+    with pytest.raises(psycopg2.Error) as caught:
+        world.query("hub", query)
+    return caught.value
+
+
+def directories(tmp_path: Path) -> set[str]:
+    return {str(path) for path in tmp_path.glob("files/hub/flights/1/*")}
+
+
+def test_g8_what_only_a_stopped_consumer_needs_is_detached_and_comes_back(
+    stopped: World, archive: SparkArchive, tmp_path: Path
+) -> None:
+    """Whoever reads it is told where it lies; others read on; attached, every bit is as before and the consumer goes on there."""
+    before, before_tables = log_rows(stopped), tables(stopped)
+    assert (retain(stopped).dropped_count, retain(stopped).holder) == (0, "subscription dead")
+    told = invoke("retention", "hub", "--dry-run").stdout
+    assert "4 segments" in told
+    assert "would be detached for dead" in told
+    assert has_detach_work(stopped.routes.store("hub"))
+    done = detach(stopped, archive)
+    assert [(one.first, one.row_count, one.for_whom) for one in done.segments] == [
+        (0, 9, ("dead",)), (10, 10, ("dead",)), (20, 10, ("dead",)), (30, 10, ("dead",))
+    ]  # fmt: skip
+    assert log_rows(stopped) == before[39:]
+    for call in (
+        "select * from relaybox.fetch('dead')",
+        "select relaybox.replay('live', '6', 'again')",
+        "select relaybox.replay('live', '2020-01-01', 'again')",
+        "select * from relaybox.read_stream('flights', 5)",
+        "select * from relaybox.read_log('flights/1', 5)",
+    ):
+        error = refusal(stopped, call)
+        assert error.pgcode == "RB038", call
+        assert done.segments[0].directory in str(error)
+        assert "Bring it back: relaybox attach hub flights/1" in str(error)
+    assert "subscription dead, lane 1: place 6 is detached" in str(refusal(stopped, "select * from relaybox.fetch('dead')"))
+    assert {one.subscription: one.detached_places for one in list_subscriptions(stopped.routes.store("hub"))} == {
+        "dead": 34,
+        "live": 0,
+    }
+    assert stopped.query("hub", "select labels, value from relaybox.signals() where metric = 'relaybox_detached_messages'") == [
+        ({"hop": LOG}, 39.0)
+    ]
+
+    send(stopped, 5)
+    assert [row[0] for row in read(stopped, "live", 100)] == [46, 47, 48, 49, 50]
+    assert (retain(stopped).outcome, retain(stopped).holder) == ("kept", "subscription dead")
+    assert verify_route(stopped.route).verdict == "delivered"
+    stopped.query("hub", "update relaybox.hop_in set detach_after_seconds = 3600")
+    assert invoke("attach", "hub", LOG, "--dry-run").stdout.count("would come back") == 4
+    assert attach(stopped, archive, count=1) == [30]
+    assert refusal(stopped, "select * from relaybox.fetch('dead')").pgcode == "RB038"
+    assert attach(stopped, archive) == [20, 10, 0]
+    assert log_rows(stopped)[:45] == before
+    assert set(before_tables) <= set(tables(stopped))
+    assert stopped.query(
+        "hub", "select first_kept_position, first_kept_place, dropped_place from relaybox.hop_in, relaybox.stream"
+    ) == [(1, 1, 0)]
+    assert verify_route(stopped.route).verdict == "delivered"
+    assert {kind for stream in verify_route(stopped.route).streams for kind in stream.violations} == set()
+
+    stopped.query("hub", "update relaybox.cursor set moved_at = moved_at - interval '2 hours'")
+    assert not has_detach_work(stopped.routes.store("hub")), "what was attached just now stays"
+    stopped.query("hub", "update relaybox.detached_segment set moved_at = moved_at - interval '2 hours'")
+    stopped.query("hub", "update relaybox.decision set decided_at = decided_at - interval '2 hours'")
+    assert has_detach_work(stopped.routes.store("hub"))
+
+    assert [row[0] for row in read(stopped, "dead", 100)] == list(range(6, 51))
+    assert retain(stopped).dropped_count == 4
+    assert {state for _, state in states(stopped)} == {"released"}
+    assert len(directories(tmp_path)) == 4
+    assert len(detach(stopped, archive).removed) == 4
+    assert directories(tmp_path) == set()
+    assert not has_detach_work(stopped.routes.store("hub"))
+
+
+def test_g8_a_slow_consumer_is_not_detached_and_an_ended_one_is_let_go(
+    stopped: World, archive: SparkArchive, tmp_path: Path
+) -> None:
+    """It is who neither fetched nor acknowledged for so long. Unsubscribed, nobody needs the files; and a lane that goes on keeps its part."""
+    stopped.query("hub", "update relaybox.hop_in set detach_after_seconds = 3600")
+    assert not has_detach_work(stopped.routes.store("hub"))
+    stopped.query("hub", "update relaybox.cursor set moved_at = moved_at - interval '2 hours'")
+    assert not has_detach_work(stopped.routes.store("hub")), "what waits for it has not waited for so long"
+    stopped.query("hub", "update relaybox.decision set decided_at = decided_at - interval '2 hours'")
+    stopped.query("hub", "select relaybox.subscribe('slow', 'flights', '21')")
+    assert [segment.last for segment in tables_of(stopped).detachable] == [9, 19]
+    assert len(detach(stopped, archive).segments) == 2
+    assert retain(stopped).holder == "subscription dead"
+    stopped.query("hub", "select relaybox.unsubscribe('dead')")
+    retain(stopped)
+    assert {state for _, state in states(stopped)} == {"released"}
+    assert stopped.query("hub", "select first_kept_place, dropped_place from relaybox.stream") == [(20, 19)]
+    assert refusal(stopped, "select * from relaybox.read_stream('flights', 5)").pgcode == "RB034"
+    assert len(detach(stopped, archive).removed) == 2
+    assert directories(tmp_path) == set()
+
+
+def tables_of(world: World):
+    return next(table for table in read_retention(world.routes.store("hub")).tables if table.hop == LOG)
+
+
+def test_g8_detaching_and_attaching_are_gone_on_with_after_any_step(
+    stopped: World, archive: SparkArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever step it ends at: each row is in the log or in checked files, and the next run does the rest and leaves no trace."""
+    before, before_tables = log_rows(stopped), tables(stopped)
+    monkeypatch.setenv("RELAYBOX_ENVIRONMENT", "test")
+    monkeypatch.setenv("RELAYBOX_FAILPOINTS_DIRECTORY", str(tmp_path))
+
+    def struck(failpoint: str, run: Callable[[], object]) -> None:
+        monkeypatch.setenv("RELAYBOX_FAILPOINTS", f"{failpoint}=raise 57P01")
+        with pytest.raises(errors.StoreUnreachable):
+            run()
+        monkeypatch.delenv("RELAYBOX_FAILPOINTS")
+        in_files = stopped.value(
+            "hub", "select coalesce(sum(row_count), 0) from relaybox.detached_segment where state = 'detached'"
+        )
+        assert len(log_rows(stopped)) + in_files == len(before), failpoint
+
+    steps = [failpoint for failpoint in DETACH_FAILPOINTS if failpoint.startswith("detach.")]
+    for failpoint in steps:
+        struck(failpoint, lambda: detach(stopped, archive))
+    detach(stopped, archive)
+    assert states(stopped) == [(first, "detached") for first in (0, 10, 20, 30)]
+    assert directories(tmp_path) == {one.directory for one in list_detached(stopped.routes.store("hub"), LOG)}
+    stopped.query("hub", "update relaybox.hop_in set detach_after_seconds = 3600")
+    for failpoint in [one for one in DETACH_FAILPOINTS if one not in steps]:
+        struck(failpoint, lambda: attach(stopped, archive))
+    attach(stopped, archive)
+    assert log_rows(stopped) == before
+    assert tables(stopped) == before_tables
+
+
+@dataclass
+class Interrupted:
+    """An archive that does something else when it has written, or copied back."""
+
+    archive: SparkArchive
+    meanwhile: Callable[[], object]
+
+    def write(self, part: Part) -> None:
+        self.archive.write(part)
+
+    def digest(self, directory: str) -> Digest:
+        found = self.archive.digest(directory)
+        self.meanwhile()
+        return found
+
+    def copy_back(self, part: Part) -> None:
+        self.archive.copy_back(part)
+        self.meanwhile()
+
+    def remove(self, directory: str) -> None:
+        self.archive.remove(directory)
+
+
+def test_g8_two_runs_at_once_detach_and_attach_each_segment_once(stopped: World, archive: SparkArchive, tmp_path: Path) -> None:
+    """The newer attempt wins, the older one is told so; and who subscribes meanwhile keeps what she needs."""
+    before = log_rows(stopped)
+    hub = stopped.routes.store("hub")
+    run = detach_segments(hub, Interrupted(archive, lambda: detach(stopped, archive)), recorded_by="first")
+    assert (run.segments, run.kept) == ((), {LOG: "a hop that changed, or another retention"})
+    assert states(stopped) == [(first, "detached") for first in (0, 10, 20, 30)]
+    stopped.query("hub", "update relaybox.hop_in set detach_after_seconds = 3600")
+    with pytest.raises(errors.SliceSuperseded):
+        list(attach_segments(hub, LOG, Interrupted(archive, lambda: attach(stopped, archive)), recorded_by="first"))
+    assert log_rows(stopped) == before
+    stopped.query("hub", "update relaybox.hop_in set detach_after_seconds = 0")
+    again = Interrupted(archive, lambda: stopped.query("hub", "select relaybox.subscribe('new', 'flights')"))
+    assert detach_segments(hub, again, recorded_by="third").kept == {LOG: "subscription new"}
+    assert log_rows(stopped) == before
+    retain(stopped)
+    detach(stopped, archive)
+    assert ("released" in {state for _, state in states(stopped)}, has_detach_work(hub)) == (True, False)
+
+
+def test_g8_files_that_were_changed_are_refused(stopped: World, archive: SparkArchive, tmp_path: Path) -> None:
+    """A changed row, a missing file, a cut file: nothing of the segment is readable, and the files' own rows come back when mended."""
+    before = log_rows(stopped)
+    detach(stopped, archive)
+    stopped.query("hub", "update relaybox.hop_in set detach_after_seconds = 3600")
+    newest = Path(list_detached(stopped.routes.store("hub"), LOG)[0].directory)
+    (file,) = newest.glob("*.parquet")
+    checksum = file.with_name(f".{file.name}.crc")
+    whole, table = file.read_bytes(), parquet.read_table(file)
+    assert table.column("position").to_pylist() == list(range(30, 40))
+    checksum.unlink()
+
+    def changed() -> None:
+        payloads = pa.array([*table.column("payload").to_pylist()[:-1], "forged"])
+        parquet.write_table(table.set_column(table.schema.get_field_index("payload"), "payload", payloads), file)
+
+    for damage, kind in (
+        (changed, errors.ContentDiffers),
+        (lambda: file.write_bytes(whole[: len(whole) // 2]), errors.FilesFailed),
+        (file.unlink, errors.ContentDiffers),
+    ):
+        damage()
+        with pytest.raises(kind, match=str(newest)):
+            attach(stopped, archive)
+        assert log_rows(stopped) == before[39:]
+    file.write_bytes(whole)
+    assert attach(stopped, archive, remove=True) == [30, 20, 10, 0]
+    assert log_rows(stopped) == before
+    assert directories(tmp_path) == set()
+
+
+def test_g8_files_that_are_not_what_the_store_has_drop_nothing(stopped: World, archive: SparkArchive) -> None:
+    """Executors that write where nobody else reads, say."""
+
+    class Forgetful(Interrupted):
+        def digest(self, directory: str) -> Digest:
+            found = super().digest(directory)
+            return replace(found, row_count=found.row_count - 1)
+
+    before = log_rows(stopped)
+    with pytest.raises(errors.ContentDiffers, match="The segment stays where it is"):
+        detach_segments(stopped.routes.store("hub"), Forgetful(archive, lambda: None), recorded_by="test")
+    assert log_rows(stopped) == before
