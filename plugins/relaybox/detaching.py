@@ -101,7 +101,10 @@ def has_detach_work(store: Store) -> bool:
     with _session(store, "looking for what may be detached") as (_, cursor):
         cursor.execute(
             """
-            select exists (select from relaybox.hop_in i cross join lateral relaybox.detachable_segments(i.hop_id))
+            select exists (
+                    select from relaybox.hop_in i cross join lateral relaybox.detachable_segments(i.hop_id)
+                    where i.stopped_consumer = 'detach'
+                )
                 or exists (
                     select from relaybox.detached_segment d
                     where strays <> '{}' or d.state = 'released' and d.removed_at is null
@@ -143,7 +146,7 @@ def detach_segments(
                 _write_checked(
                     archive, session, Part(store.service, line.segment, line.first, line.last, line.directory), hop, line
                 )
-                answer = _drop_detached(cursor, log_id, recorded_by, line.attempt, patience_seconds)
+                answer = _drop_detached(cursor, log_id, recorded_by, line, patience_seconds)
                 if answer.outcome != "detached":
                     kept[hop] = answer.holder or "another run that detaches it"
                     break
@@ -267,11 +270,13 @@ def _write_checked(archive: SegmentArchive, session: Any, part: Part, hop: str, 
     reach("detach.checked", session)
 
 
-def _drop_detached(cursor: Any, log_id: int, recorded_by: str, attempt: int, patience_seconds: float) -> Any:
+def _drop_detached(cursor: Any, log_id: int, recorded_by: str, line: Any, patience_seconds: float) -> Any:
     """The last answer of relaybox.drop_oldest_segment; a table that sessions hold is tried again for a while."""
     deadline = time.monotonic() + patience_seconds
     while True:
-        cursor.execute("select * from relaybox.drop_oldest_segment(%s, %s, %s)", (log_id, recorded_by, attempt))
+        cursor.execute(
+            "select * from relaybox.drop_oldest_segment(%s, %s, %s, %s)", (log_id, recorded_by, line.first, line.attempt)
+        )
         answer = one_row(cursor)
         if answer.outcome != "busy" or time.monotonic() >= deadline:
             return answer

@@ -1,10 +1,12 @@
 -- Drops the oldest segment of the outbox (log_id null) or of a log if nobody needs a row of it (G8), and raises what is kept from.
 -- outcome: dropped; kept (holder says by whom); busy: a session reads or writes there (holder), nothing was done, come again; none.
--- With detach_attempt: the segment may be needed by consumers that stopped, and that attempt has it in files; outcome: detached; superseded.
+-- With detach_attempt: the segment that begins at detach_first may be needed by consumers that stopped, if that attempt has it in files;
+-- outcome: detached; superseded: another attempt detached it, or is at it.
 -- Called outside a transaction block: nobody waits for a client that falls silent here. Nobody waits longer than the lock timeout.
--- Locks in this order: hops and stream of the table, so that no hop, subscription or replay begins meanwhile; then the table itself.
+-- Locks in this order: hops and stream of the table, so that no hop, subscription or replay begins meanwhile; when detaching, the lanes
+-- that need the segment, so that none of them reads meanwhile; then the table itself.
 create or replace function relaybox.drop_oldest_segment(
-    log_id integer, recorded_by text, detach_attempt integer default null,
+    log_id integer, recorded_by text, detach_first bigint default null, detach_attempt integer default null,
     out outcome text, out segment text, out holder text, out bytes bigint
 )
 language plpgsql volatile
@@ -31,6 +33,10 @@ begin
         select s.* into oldest from relaybox.segments() s where s.hop_id is not distinct from log_id order by s.first limit 1;
         if not found then
             outcome := 'none';
+            return;
+        end if;
+        if detach_first <> oldest.first then
+            outcome := 'superseded';
             return;
         end if;
         segment := oldest.segment::text;
@@ -61,20 +67,21 @@ begin
             holder := 'a hop that changed, or another retention';
             return;
         end if;
+        if detach_attempt is not null then
+            perform from relaybox.detached_segment d
+            where d.hop_id = log_id and d.first = oldest.first and d.state = 'detaching' and d.attempt = detach_attempt for update;
+            if not found then
+                outcome := 'superseded';
+                return;
+            end if;
+            perform relaybox.fence_lanes(log_id, oldest.last);
+        end if;
         if log_id is not null then
             select h.* into held from relaybox.log_holders(log_id) h
             where h.needs_from <= oldest.last and (detach_attempt is null or not h.detachable) order by h.needs_from, h.kind limit 1;
             if found then
                 outcome := 'kept';
                 holder := format('%s %s', held.kind, held.holder);
-                return;
-            end if;
-        end if;
-        if detach_attempt is not null then
-            perform from relaybox.detached_segment d
-            where d.hop_id = log_id and d.first = oldest.first and d.state = 'detaching' and d.attempt = detach_attempt for update;
-            if not found then
-                outcome := 'superseded';
                 return;
             end if;
         end if;

@@ -1,0 +1,35 @@
+-- Locks the lanes that have not done all places of a log through a position, and gives each a newer cursor that says the same. Who fetches
+-- from one of them afterwards sees what happens in this transaction; with an older snapshot her cursor can't be moved (40001).
+-- Without it she might find no rows in a segment that is going, and go on behind them. Waits for whoever fetches at this moment.
+create or replace function relaybox.fence_lanes(log_id integer, through_position bigint) returns void
+language plpgsql volatile
+as $$
+declare
+    here relaybox.stream_log;
+    through_place bigint;
+    behind relaybox.lane;
+    c relaybox.cursor;
+begin
+    select * into here from relaybox.stream_log l where l.hop_id = log_id;
+    through_place := relaybox.last_place_through(here.stream_id, log_id, through_position);
+    for behind in
+        select l.* from relaybox.lane l join relaybox.subscription n on n.subscription_id = l.subscription_id
+        where n.stream_id = here.stream_id and n.ended_at is null and through_place > (
+            select k.done_place from relaybox.cursor k
+            where k.subscription_id = l.subscription_id and k.lane = l.lane
+            order by k.version desc limit 1
+        )
+        order by l.subscription_id, l.lane
+    loop
+        perform from relaybox.lane l where l.subscription_id = behind.subscription_id and l.lane = behind.lane for update;
+        -- a later statement than the lock
+        select * into c from relaybox.cursor k
+        where k.subscription_id = behind.subscription_id and k.lane = behind.lane
+        order by k.version desc limit 1;
+        if found then
+            c.version := c.version + 1; -- moved_at stays: standing still is what it does
+            insert into relaybox.cursor select c.*;
+        end if;
+    end loop;
+end
+$$;
