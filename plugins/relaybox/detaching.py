@@ -148,7 +148,9 @@ def detach_segments(
                 )
                 answer = _drop_detached(cursor, log_id, recorded_by, line, patience_seconds)
                 if answer.outcome != "detached":
-                    kept[hop] = answer.holder or "another run that detaches it"
+                    kept[hop] = answer.holder or (
+                        "another run that detaches it" if answer.outcome == "superseded" else "a session"
+                    )
                     break
                 segments.append(_segment(hop, line))
                 emit(

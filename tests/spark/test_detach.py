@@ -307,6 +307,29 @@ def test_g8_two_runs_at_once_detach_and_attach_each_segment_once(stopped: World,
     assert ("released" in {state for _, state in states(stopped)}, has_detach_work(hub)) == (True, False)
 
 
+def test_g8_no_fetch_passes_over_a_segment_that_is_going(stopped: World, archive: SparkArchive) -> None:
+    """A fetch of a topic looks for its rows in the log: it comes before the drop, or after it, or must begin anew."""
+    hub = stopped.routes.store("hub")
+    stopped.query("hub", "select relaybox.subscribe('topic', 'flights', '3')")
+    stopped.query("hub", "update relaybox.subscription set topic = 'flights' where subscription = 'topic'")
+    with stopped.session("hub") as reading, reading.cursor() as cursor:
+        cursor.execute("select place from relaybox.fetch('topic', 5)")
+        assert detach_segments(hub, archive, recorded_by="test", patience_seconds=0).kept.keys() == {LOG}
+        reading.rollback()
+        cursor.execute("set transaction isolation level repeatable read")
+        cursor.execute("select 1")
+        assert len(detach(stopped, archive).segments) == 4
+        with pytest.raises(psycopg2.errors.SerializationFailure):
+            cursor.execute("select place from relaybox.fetch('topic', 5)")
+        reading.rollback()
+        with pytest.raises(psycopg2.Error, match="subscription topic, lane 1: place 3 is detached"):
+            cursor.execute("select place from relaybox.fetch('topic', 5)")
+        reading.rollback()
+    stopped.query("hub", "update relaybox.hop_in set detach_after_seconds = 3600")
+    attach(stopped, archive)
+    assert [row[0] for row in read(stopped, "topic", 100)] == list(range(3, 46))
+
+
 def test_g8_files_that_were_changed_are_refused(stopped: World, archive: SparkArchive, tmp_path: Path) -> None:
     """A changed row, a missing file, a cut file: nothing of the segment is readable, and the files' own rows come back when mended."""
     before = log_rows(stopped)
