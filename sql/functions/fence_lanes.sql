@@ -13,19 +13,14 @@ begin
     select * into here from relaybox.stream_log l where l.hop_id = log_id;
     through_place := relaybox.last_place_through(here.stream_id, log_id, through_position);
     for behind in
-        select l.* from relaybox.lane l join relaybox.subscription n on n.subscription_id = l.subscription_id
-        where n.stream_id = here.stream_id and n.ended_at is null and through_place > (
-            select k.done_place from relaybox.cursor k
-            where k.subscription_id = l.subscription_id and k.lane = l.lane
-            order by k.version desc limit 1
-        )
-        order by l.subscription_id, l.lane
+        select k.subscription_id, k.lane
+        from relaybox.lane_cursors k join relaybox.subscription n on n.subscription_id = k.subscription_id
+        where n.stream_id = here.stream_id and n.ended_at is null and k.done_place < through_place
+        order by k.subscription_id, k.lane
     loop
         perform from relaybox.lane l where l.subscription_id = behind.subscription_id and l.lane = behind.lane for update;
         -- a later statement than the lock
-        select * into c from relaybox.cursor k
-        where k.subscription_id = behind.subscription_id and k.lane = behind.lane
-        order by k.version desc limit 1;
+        select * into c from relaybox.lane_cursors k where k.subscription_id = behind.subscription_id and k.lane = behind.lane;
         if found then
             c.version := c.version + 1; -- moved_at stays: standing still is what it does
             insert into relaybox.cursor select c.*;
