@@ -62,9 +62,33 @@ CREATE TABLE relaybox.stream (
     registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     first_kept_place bigint DEFAULT 1 NOT NULL,
     topics_by_subscription boolean DEFAULT false NOT NULL,
+    dropped_place bigint DEFAULT 0 NOT NULL,
     CONSTRAINT delivery_order_is_known CHECK ((delivery_order = ANY (ARRAY['none'::text, 'fifo'::text, 'causal'::text, 'total'::text]))),
+    CONSTRAINT dropped_place_is_not_kept CHECK ((dropped_place < first_kept_place)),
     CONSTRAINT first_kept_place_positive CHECK ((first_kept_place >= 1)),
     CONSTRAINT stream_limits_positive CHECK (((message_id_window >= 0) AND (holdback_rows >= 1) AND (fragments >= 1)))
+);
+
+CREATE TABLE relaybox.detached_segment (
+    hop_id integer NOT NULL,
+    first bigint NOT NULL,
+    last bigint NOT NULL,
+    segment text NOT NULL,
+    state text DEFAULT 'detaching'::text NOT NULL,
+    attempt integer DEFAULT 1 NOT NULL,
+    directory text NOT NULL,
+    strays text[] DEFAULT '{}'::text[] NOT NULL,
+    row_count bigint NOT NULL,
+    hash_sum numeric NOT NULL,
+    for_whom text[] NOT NULL,
+    begun_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    begun_by text NOT NULL,
+    moved_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    moved_by text NOT NULL,
+    removed_at timestamp with time zone,
+    CONSTRAINT detached_segment_not_empty CHECK (((last > first) AND (row_count > 0))),
+    CONSTRAINT detached_state_is_known CHECK ((state = ANY (ARRAY['detaching'::text, 'detached'::text, 'attached'::text, 'released'::text]))),
+    CONSTRAINT needed_files_are_not_removed CHECK (((removed_at IS NULL) OR (state = ANY (ARRAY['attached'::text, 'released'::text]))))
 );
 
 CREATE TABLE relaybox.stream_log (
@@ -271,10 +295,13 @@ CREATE TABLE relaybox.hop_in (
     first_kept_position bigint DEFAULT 1 NOT NULL,
     compacted_batch bigint DEFAULT 0 NOT NULL,
     compacted_position bigint DEFAULT 0 NOT NULL,
+    detach_after_seconds bigint,
+    detach_to text,
+    CONSTRAINT detach_says_when_and_where CHECK (((stopped_consumer <> 'detach'::text) OR ((detach_after_seconds IS NOT NULL) AND (detach_to IS NOT NULL)))),
     CONSTRAINT first_kept_position_positive CHECK ((first_kept_position >= 1)),
     CONSTRAINT published_never_negative CHECK (((published_batch >= 0) AND (published_position >= 0))),
     CONSTRAINT replay_window_never_negative CHECK ((replay_window_seconds >= 0)),
-    CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text])))
+    CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text, 'detach'::text])))
 );
 
 CREATE TABLE relaybox.log (
@@ -714,6 +741,7 @@ CREATE VIEW relaybox.subscriptions WITH (security_barrier='true') AS
     c.moved_at,
     GREATEST(c.done_place, LEAST(n.through_place, s.last_place)) AS last_place,
     GREATEST((0)::bigint, (LEAST(n.through_place, s.last_place) - c.done_place)) AS places_behind,
+    GREATEST((0)::bigint, (LEAST(n.through_place, (s.first_kept_place - 1)) - GREATEST(c.done_place, s.dropped_place))) AS detached_places,
     ( SELECT count(*) AS count
            FROM relaybox.dead_letter d
           WHERE ((d.subscription_id = n.subscription_id) AND (d.state = ANY (ARRAY['open'::text, 'redriving'::text])))) AS dead_letters
@@ -759,6 +787,9 @@ ALTER TABLE ONLY relaybox.decision
 
 ALTER TABLE ONLY relaybox.delivery
     ADD CONSTRAINT delivery_pkey PRIMARY KEY (stream_id, last_place);
+
+ALTER TABLE ONLY relaybox.detached_segment
+    ADD CONSTRAINT detached_segment_pkey PRIMARY KEY (hop_id, first);
 
 ALTER TABLE ONLY relaybox.dropped_segment
     ADD CONSTRAINT dropped_segment_pkey PRIMARY KEY (dropped_at, segment);
@@ -909,6 +940,9 @@ ALTER TABLE ONLY relaybox.decision
 
 ALTER TABLE ONLY relaybox.delivery
     ADD CONSTRAINT delivery_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);
+
+ALTER TABLE ONLY relaybox.detached_segment
+    ADD CONSTRAINT detached_segment_hop_id_fkey FOREIGN KEY (hop_id) REFERENCES relaybox.hop_in(hop_id);
 
 ALTER TABLE ONLY relaybox.failed_attempt
     ADD CONSTRAINT failed_attempt_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox.subscription(subscription_id);

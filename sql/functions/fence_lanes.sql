@@ -6,16 +6,16 @@ language plpgsql volatile
 as $$
 declare
     here relaybox.stream_log;
-    through_place bigint;
+    last_place_ bigint;
     behind relaybox.lane;
     c relaybox.cursor;
 begin
     select * into here from relaybox.stream_log l where l.hop_id = log_id;
-    through_place := relaybox.last_place_through(here.stream_id, log_id, through_position);
+    last_place_ := relaybox.last_place_through(here.stream_id, log_id, through_position);
     for behind in
         select k.subscription_id, k.lane
         from relaybox.lane_cursors k join relaybox.subscription n on n.subscription_id = k.subscription_id
-        where n.stream_id = here.stream_id and n.ended_at is null and k.done_place < through_place
+        where n.stream_id = here.stream_id and n.ended_at is null and k.done_place < last_place_
         order by k.subscription_id, k.lane
     loop
         perform from relaybox.lane l where l.subscription_id = behind.subscription_id and l.lane = behind.lane for update;

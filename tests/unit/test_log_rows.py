@@ -6,7 +6,7 @@ import io
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from relaybox.errors import ContentDiffers
@@ -38,6 +38,7 @@ def as_copy(rows: list[tuple[bytes | None, ...]], size: int) -> bytes:
     return b"".join(parts)
 
 
+@settings(deadline=None)
 @given(rows=ROWS, size=st.integers(1, 5000))
 def test_rows_come_back_bit_by_bit(rows: list[tuple[bytes | None, ...]], size: int) -> None:
     """Any null, any text, any time (infinity is the largest number), in pieces of any size."""
@@ -45,6 +46,7 @@ def test_rows_come_back_bit_by_bit(rows: list[tuple[bytes | None, ...]], size: i
     assert [tuple(row) for batch in to_arrow(rows) for row in from_arrow(batch)] == rows
 
 
+@settings(deadline=None)
 @given(rows=ROWS.filter(bool))
 def test_a_digest_depends_on_every_row_and_on_no_order(rows: list[tuple[bytes | None, ...]]) -> None:
     assert digest_rows(rows) == digest_rows(rows[::-1]) == digest_rows(rows[:1]) + digest_rows(rows[1:])
