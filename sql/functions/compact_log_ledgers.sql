@@ -1,5 +1,5 @@
--- Removes what was written down about batches of a log of which no message is kept, nor detached: receipts, arrivals, decisions, runs of places, ranges of
--- indexes. Their counts stay. Returns how many batches; again: none. Locks the rows that publish and deliver lock.
+-- Removes what was written down about batches of a log of which no message is kept, nor detached: receipts, arrivals, decisions,
+-- runs of places, ranges of indexes. Their counts stay. Returns how many batches; again: none. Locks the rows that publish and deliver lock.
 create or replace function relaybox.compact_log_ledgers(log_id integer) returns bigint
 language plpgsql volatile
 set lock_timeout = '500ms'

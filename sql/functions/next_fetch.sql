@@ -1,7 +1,7 @@
 -- A locked lane's cursor after a fetch by a worker: what was fetched and not acknowledged again, else redriven dead letters, else
 -- what comes next. Its worker is null if there is nothing. Writes dead letters, not the cursor itself.
--- Raises RB034 if what comes next is no longer kept, RB038 if it is detached. A message that is fetched crash_limit times without a word seems to kill its
--- worker: fetches shrink tenfold until it is alone, and then it is set aside.
+-- Raises RB034 if what comes next is no longer kept, RB038 if it is detached. A message that is fetched crash_limit times without
+-- a word seems to kill its worker: fetches shrink tenfold until it is alone, and then it is set aside.
 create or replace function relaybox.next_fetch(c relaybox.cursor, known relaybox.subscription, max_count bigint, worker_ text) returns relaybox.cursor
 language plpgsql volatile
 as $$

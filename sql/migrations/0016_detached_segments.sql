@@ -41,7 +41,7 @@ create table relaybox.detached_segment (
 );
 
 comment on column relaybox.detached_segment.state is
-'detaching: its rows are here, files are being written; detached: its rows are in the files only; attached: its rows are here again; released: nobody needs the files';
+'detaching: rows here, files being written; detached: rows in the files only; attached: rows here again; released: nobody needs the files';
 comment on column relaybox.detached_segment.attempt is 'whoever detaches or attaches it; a higher number supersedes a lower one';
 comment on column relaybox.detached_segment.strays is 'directories of attempts that came to nothing, until they are removed';
 comment on column relaybox.detached_segment.moved_at is 'when it came into its state';
