@@ -115,8 +115,10 @@ def has_detach_work(store: Store) -> bool:
 
 
 def list_detached(store: Store, hop: str | None = None) -> list[DetachedSegment]:
-    """The segments whose rows are in files only, of one log if asked for; newest first, as they are attached."""
+    """The segments whose rows are in files only, of one log if asked for; newest first, as they are attached. UnknownHop."""
     with _session(store, "listing what is detached") as (_, cursor):
+        if hop is not None:
+            _log_id(cursor, store, hop)
         cursor.execute(
             """
             select i.hop, d.* from relaybox.detached_segment d join relaybox.hop_in i on i.hop_id = d.hop_id
@@ -143,24 +145,13 @@ def detach_segments(
         for log_id, hop in cursor.fetchall():
             while (line := _begin_detach(cursor, log_id, recorded_by)) is not None:
                 reach("detach.begun", session)
-                _write_checked(
-                    archive, session, Part(store.service, line.segment, line.first, line.last, line.directory), hop, line
-                )
+                _write_checked(archive, session, store, hop, line)
                 answer = _drop_detached(cursor, log_id, recorded_by, line, patience_seconds)
                 if answer.outcome != "detached":
-                    kept[hop] = answer.holder or (
-                        "another run that detaches it" if answer.outcome == "superseded" else "a session"
-                    )
+                    kept[hop] = _reason(answer)
                     break
-                segments.append(_segment(hop, line))
-                emit(
-                    "segment_detached",
-                    store=store.name,
-                    hop=hop,
-                    positions=f"{line.first}-{line.last}",
-                    rows=line.row_count,
-                    directory=line.directory,
-                )
+                segments.append(_segment(hop, line, state="detached"))
+                emit("segment_detached", **_where(store, hop, line))
                 reach("detach.detached", session)
         removed = tuple(_remove_files(archive, cursor))
     return StoreDetached(store.name, tuple(segments), kept, removed)
@@ -207,14 +198,7 @@ def attach_segments(
                     next_step=SUPERSEDED,
                 )
             reach("attach.attached", session)
-            emit(
-                "segment_attached",
-                store=store.name,
-                hop=hop,
-                positions=f"{line.first}-{line.last}",
-                rows=line.row_count,
-                directory=line.directory,
-            )
+            emit("segment_attached", **_where(store, hop, line))
             if remove:
                 archive.remove(line.directory)
                 cursor.execute(
@@ -239,6 +223,12 @@ def _segment(hop: str, line: Any, *, state: str | None = None) -> DetachedSegmen
     return DetachedSegment(hop, line.first, line.last, state or line.state, line.directory, line.row_count, tuple(line.for_whom))
 
 
+def _where(store: Store, hop: str, line: Any) -> dict[str, object]:
+    """What an event tells of a segment."""
+    positions = f"{line.first}-{line.last}"
+    return {"store": store.name, "hop": hop, "positions": positions, "rows": line.row_count, "directory": line.directory}
+
+
 def _log_id(cursor: Any, store: Store, hop: str) -> int:
     cursor.execute("select hop_id, hop from relaybox.hop_in order by hop")
     known = {row.hop: row.hop_id for row in cursor.fetchall()}
@@ -259,7 +249,8 @@ def _begin_attach(cursor: Any, log_id: int, recorded_by: str) -> Any:
     return one_row(cursor)
 
 
-def _write_checked(archive: SegmentArchive, session: Any, part: Part, hop: str, line: Any) -> None:
+def _write_checked(archive: SegmentArchive, session: Any, store: Store, hop: str, line: Any) -> None:
+    part = Part(store.service, line.segment, line.first, line.last, line.directory)
     archive.write(part)
     reach("detach.written", session)
     found = archive.digest(part.directory)
@@ -283,6 +274,11 @@ def _drop_detached(cursor: Any, log_id: int, recorded_by: str, line: Any, patien
         if answer.outcome != "busy" or time.monotonic() >= deadline:
             return answer
         time.sleep(PAUSE_SECONDS)
+
+
+def _reason(answer: Any) -> str:
+    """Why a segment was not detached."""
+    return str(answer.holder or ("another run that detaches it" if answer.outcome == "superseded" else "a session"))
 
 
 def _remove_files(archive: SegmentArchive, cursor: Any) -> Iterator[str]:

@@ -24,7 +24,7 @@ delete from relaybox.cursor; delete from relaybox.failed_attempt; delete from re
 delete from relaybox.consumer_action; delete from relaybox.subscription; delete from relaybox.delivery; delete from relaybox.decision;
 delete from relaybox.arrival; delete from relaybox.confirmation; delete from relaybox.batch; delete from relaybox.dropped_segment;
 update relaybox.hop_in set published_batch = 0, published_position = 0, first_kept_position = 1;
-update relaybox.stream set last_place = 0, first_kept_place = 1;
+update relaybox.stream set last_place = 0, first_kept_place = 1, dropped_place = 0;
 update relaybox.stream_log set decided_batch = 0, decided_position = 0;
 do $$ declare s record; begin
     for s in select segment from relaybox.segments() where hop_id = 1 loop execute format('drop table %s', s.segment); end loop;
