@@ -69,11 +69,11 @@ def stopped(world: World, tmp_path: Path) -> World:
     for name in ("live", "dead"):
         world.query("hub", "select relaybox.subscribe(%s, 'flights')", name)
     world.query("airline", ODD)
-    world.send_many(40)
+    world.send_many(20)
     for seq, odd in ((7, "infinity"), (8, "290000-12-31 23:59:59.999999+00"), (9, "4713-01-01 00:00:00.000001+00 BC")):
         world.query("airline", "update relaybox.outbox set sent_at = %s where seq = %s", odd, seq)
     world.transfer_all()
-    world.settle_all()
+    send(world, 20)
     assert [place for place, _ in read(world, "live", 100)] == list(range(1, 46))
     assert [row[0] for row in read(world, "dead", 5)] == [1, 2, 3, 4, 5]
     return world
@@ -138,9 +138,10 @@ def states(world: World) -> list[tuple[int, str]]:
     return world.query("hub", "select first, state from relaybox.detached_segment order by first")
 
 
-def stand_still(world: World) -> None:
-    """Two hours, in which nobody attaches or fetches anything and nothing is delivered."""
-    for table, column in (("detached_segment", "moved_at"), ("decision", "decided_at"), ("cursor", "moved_at")):
+def stand_still(world: World, *tables: str) -> None:
+    """Two hours, in which nothing is delivered (decision), nobody fetches (cursor) or attaches (detached_segment)."""
+    for table in tables or ("decision", "cursor", "detached_segment"):
+        column = "decided_at" if table == "decision" else "moved_at"
         world.query("hub", f"update relaybox.{table} set {column} = {column} - interval '2 hours'")
 
 
@@ -195,6 +196,9 @@ def test_g8_what_only_a_stopped_consumer_needs_is_detached_and_comes_back(
     send(stopped, 5)
     assert [place for place, _ in read(stopped, "live", 100)] == [46, 47, 48, 49, 50]
     assert (retain(stopped).outcome, retain(stopped).holder) == ("kept", "subscription dead")
+    assert stopped.query("hub", "select count(*) from relaybox.decision") == [(3,)], (
+        "what it brings back is still told by its ledgers"
+    )
     assert verify_route(stopped.route).verdict == "delivered"
     stopped.query("hub", "update relaybox.hop_in set detach_after_seconds = 3600")
     assert invoke("attach", "hub", LOG, "--dry-run").stdout.count("would come back") == 4
@@ -209,9 +213,9 @@ def test_g8_what_only_a_stopped_consumer_needs_is_detached_and_comes_back(
     assert verify_route(stopped.route).verdict == "delivered"
     assert {kind for stream in verify_route(stopped.route).streams for kind in stream.violations} == set()
 
-    stopped.query("hub", "update relaybox.cursor set moved_at = moved_at - interval '2 hours'")
+    stand_still(stopped, "decision", "cursor")
     assert not has_detach_work(stopped.routes.store("hub")), "what was attached just now stays"
-    stand_still(stopped)
+    stand_still(stopped, "detached_segment")
     assert has_detach_work(stopped.routes.store("hub"))
 
     again = read(stopped, "dead", 100)
@@ -231,9 +235,9 @@ def test_g8_a_slow_consumer_is_not_detached_and_an_ended_one_is_let_go(
     """It is who neither fetched nor acknowledged for so long. Unsubscribed, nobody needs the files; and a lane that goes on keeps its part."""
     stopped.query("hub", "update relaybox.hop_in set detach_after_seconds = 3600")
     assert not has_detach_work(stopped.routes.store("hub"))
-    stopped.query("hub", "update relaybox.cursor set moved_at = moved_at - interval '2 hours'")
+    stand_still(stopped, "cursor")
     assert not has_detach_work(stopped.routes.store("hub")), "what waits for it has not waited for so long"
-    stopped.query("hub", "update relaybox.decision set decided_at = decided_at - interval '2 hours'")
+    stand_still(stopped, "decision")
     stopped.query("hub", "select relaybox.subscribe('slow', 'flights', '21')")
     assert [segment.last for segment in tables_of(stopped).detachable] == [9, 19]
     assert len(detach(stopped, archive).segments) == 2

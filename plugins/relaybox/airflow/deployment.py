@@ -23,13 +23,8 @@ def route_file() -> Path:
 
 
 def spark_application(name: str) -> Path:
-    """What spark-submit runs: `transfer.py` or `verify.py`."""
+    """What spark-submit runs: `transfer.py`, `verify.py` or `detach.py`."""
     return home() / "spark_apps" / name
-
-
-def detach_application() -> Path:
-    """What spark-submit runs to detach."""
-    return home() / "spark_apps" / "detach.py"
 
 
 def read_routes() -> Routes:

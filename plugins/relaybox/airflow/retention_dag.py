@@ -8,7 +8,7 @@ from airflow.sdk import DAG, CronTriggerTimetable, Param
 
 from relaybox.airflow.dag_docs import retention_doc
 from relaybox.airflow.dag_factory import wanted
-from relaybox.airflow.deployment import detach_application
+from relaybox.airflow.deployment import spark_application
 from relaybox.airflow.detach_operator import DetachOperator
 from relaybox.airflow.naming import RETENTION_DAG_ID, detach_task_id, retain_task_id
 from relaybox.airflow.retention_operator import EVERY_STORE, RetentionOperator
@@ -56,7 +56,7 @@ def _retention_dag(routes: Routes) -> DAG:
                 retain >> DetachOperator(
                     task_id=detach_task_id(store),
                     store=store,
-                    application=str(detach_application()),
+                    application=str(spark_application("detach.py")),
                     route_file=routes.path,
                     pool=store.pool,
                     retry_policy=DriverExitPolicy(),

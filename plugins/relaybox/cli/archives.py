@@ -25,7 +25,7 @@ def spark_archive(name: str) -> Iterator[SegmentArchive]:
     from relaybox.local.java import find_java_home
 
     try:
-        from relaybox.spark.detach_application import open_archive
+        from relaybox.spark.archive import open_archive
     except ImportError as error:
         raise errors.ConfigurationError(
             f"detached segments are written and read by Spark, which is not installed here: {error}.",
@@ -35,5 +35,5 @@ def spark_archive(name: str) -> Iterator[SegmentArchive]:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if "SPARK_CONF_DIR" not in os.environ:  # then it runs on this machine, whose name need not be an address
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    with open_archive(name, [("spark.driver.extraJavaOptions", driver_java_options())]) as archive:
+    with open_archive(name, driver_java_options()) as archive:
         yield archive
