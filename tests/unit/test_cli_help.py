@@ -53,7 +53,7 @@ def test_each_command_shows_examples_of_itself(command: list[str]) -> None:
     assert f"relaybox {' '.join(command)}" in help_.stdout.partition("Examples:")[2]
 
 
-@pytest.mark.parametrize("command", [*COMMANDS[:12], COMMANDS[-1]], ids=" ".join)
+@pytest.mark.parametrize("command", [*COMMANDS[:13], COMMANDS[-1]], ids=" ".join)
 def test_each_command_that_reports_can_write_json(command: list[str]) -> None:
     assert "--json" in invoke(*command, "--help").stdout
 
