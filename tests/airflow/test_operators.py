@@ -406,8 +406,7 @@ def test_detaching_starts_spark_only_for_what_a_stopped_consumer_keeps(connected
     with pytest.raises(AirflowSkipException, match="store hub: nothing to detach"):
         execute(task, try_number=1, store="hub", dry_run=False)
     connected.query("hub", "select relaybox.subscribe('billing', 'flights')")
-    connected.query("hub", "update relaybox.store set segment_rows = 10")
-    connected.query("hub", "drop table relaybox.log_1_s000000, relaybox.log_1_s000001")
+    connected.cut_small_segments()
     connected.send_many(15)
     connected.transfer_all()
     connected.settle_all()

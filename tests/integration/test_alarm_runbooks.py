@@ -18,7 +18,6 @@ from relaybox.status import read_status
 from relaybox.transfer import transfer_hop
 from tests.cli import run
 from tests.faults.runbooks import RUNBOOKS, read_blocks, run_blocks
-from tests.integration.test_g8_safe_retention import SMALLER
 from tests.streams import STORE, deliver
 from tests.world import STORES, World, wait_until
 
@@ -245,9 +244,7 @@ def test_a_growing_store(world: World) -> None:
 
 def test_detached_messages(world: World) -> None:
     """The command line finds what only a stopped subscription needs, detaches it, and brings it back: two starts of Spark."""
-    for store in STORES:
-        with world.session(store, autocommit=True) as connection, connection.cursor() as cursor:
-            cursor.execute(SMALLER)
+    world.cut_small_segments()
     files = str(world.path.parent / "files")
     retention = {"replay_window_seconds": 0, "stopped_consumer": "detach", "detach_after_seconds": 0, "detach_to": files}
     world.change_route(retention=retention)

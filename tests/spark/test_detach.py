@@ -23,8 +23,7 @@ from relaybox.subscriptions import list_subscriptions
 from relaybox.verification import verify_route
 from tests.cli import invoke
 from tests.faults.spark_session import spark_session
-from tests.integration.test_g8_safe_retention import SMALLER
-from tests.world import STORES, World
+from tests.world import World
 
 LOG = "flights/1"
 
@@ -55,9 +54,7 @@ def archive(spark: SparkContext, world: World) -> SparkArchive:
 @pytest.fixture
 def stopped(world: World, tmp_path: Path) -> World:
     """Segments of ten rows; at hub `live` has read all 45 messages, `dead` five of them."""
-    for store in STORES:
-        with world.session(store, autocommit=True) as connection, connection.cursor() as cursor:
-            cursor.execute(SMALLER)
+    world.cut_small_segments()
     world.change_route(
         retention={
             "replay_window_seconds": 0,
