@@ -1,4 +1,4 @@
-"""What the two tasks of a hop do, with real stores and a spark-submit that only notes how it was called."""
+"""What the two tasks of a hop do, with real stores and a spark-submit that only notes how it was called, or a real warm server."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ from relaybox.schema import open_store
 from relaybox.transfer import transfer_hop
 from relaybox.verification import verify_route
 from tests.airflow.conftest import REPOSITORY
+from tests.spark.connect_server import connect_server
 from tests.world import World, wait_until
 
 SPARK_SUBMIT = """\
@@ -378,6 +379,35 @@ def test_a_proof_that_spark_could_not_make_is_no_proof(
     with pytest.raises(AirflowException) as failed:
         execute(proof, try_number=1, route="flights")
     assert proof.retry_policy.evaluate(failed.value, 1, 3).action is action
+
+
+def test_a_warm_server_moves_and_compares_what_is_much(
+    connected: World, spark_submit: SparkSubmit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Spark connection of type spark_connect: the task is the driver, no JVM starts, errors of stores come back as they are."""
+    connected.change_route(runner="spark", limits={"batch_rows": 3000, "slice_rows": 1000})
+    connected.send_many(6000)
+    with connect_server(tmp_path / "server.log") as port:
+        server = {"conn_type": "spark_connect", "host": "127.0.0.1", "port": port}
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(server))
+        task = transfer_task(connected, connected.first_hop)
+        execute(task, try_number=1)
+        connected.transfer(connected.second_hop)
+        damaged = "update relaybox.log set payload = 'other' where position = 1500"
+        connected.query("hub", damaged)
+        proof = build_verify_dag(connected.routes)["relaybox_verify"].get_task("proofs.flights")
+        line, _ = execute(proof, try_number=1, route="flights")
+        connected.send_many(10)
+        connected.query("hub", "alter table relaybox.receipt rename to receipt_away")
+        with pytest.raises(AirflowFailException, match=r"store hub: .*receipt"):
+            execute(transfer_task(connected, connected.first_hop), try_number=1)
+    assert not spark_submit.was_called
+    assert connected.positions() == list(range(1, 6001))
+    assert task.spark_application is not None
+    assert connected.query("airline", "select distinct application from relaybox.attempt where batch <= 2") == [
+        (task.spark_application,)
+    ]
+    assert (line["verdict"], line["sent"], line["defects"]) == ("defects", 6000, 2)
 
 
 def test_retention_drops_in_the_store_that_was_asked_for_and_says_who_needs_the_rest(connected: World) -> None:

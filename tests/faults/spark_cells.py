@@ -26,6 +26,7 @@ from relaybox.errors import RelayboxError, Transient
 from relaybox.local.processes import is_alive
 from relaybox.runners import SliceRunner
 from relaybox.spark.runner import SparkRunner
+from relaybox.spark.tasks import ContextSession
 from relaybox.transfer import transfer_hop
 from tests.faults.checker import check, read_stores, reliability
 from tests.faults.drivers import drive
@@ -176,7 +177,9 @@ class _Run:
     def _strike_session(self, pause: Pause) -> bool:
         """A driver in this process, slices on the executors."""
         self.context.environment.update(pause.environment(), PGSERVICEFILE=str(self.place.services_file))
-        runner = RacingRunner(self.context) if self.cell.fault == "race" else SparkRunner(self.context)
+        runner = (
+            RacingRunner(ContextSession(self.context)) if self.cell.fault == "race" else SparkRunner(ContextSession(self.context))
+        )
         with ThreadPoolExecutor(1) as pool:
             driver = pool.submit(self._drive, HOP, runner)
             try:
@@ -236,7 +239,7 @@ class _Run:
         """Tries until a try succeeds."""
         self.context.environment["PGSERVICEFILE"] = str(self.place.services_file)
         deadline = time.monotonic() + LIVENESS_SECONDS
-        while error := self._drive(hop_name, SparkRunner(self.context)):
+        while error := self._drive(hop_name, SparkRunner(ContextSession(self.context))):
             assert isinstance(error, Transient), f"a driver without a fault gave up for good: {error}"
             assert time.monotonic() < deadline, f"not within {LIVENESS_SECONDS} s: {error}"
 

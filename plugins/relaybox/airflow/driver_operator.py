@@ -1,12 +1,14 @@
-"""A task that may hand its work to a Spark application."""
+"""A task that may hand its work to Spark: to an application that spark-submit starts, or to a Spark Connect server that is warm."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from airflow.providers.apache.spark.hooks.spark_connect import SparkConnectHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook, BaseOperatorLink
 
@@ -16,9 +18,12 @@ from relaybox.driver_options import driver_java_options
 from relaybox.parents import child_dies_with_parent
 from relaybox.spark_pages import APPLICATION_FILE
 
+if TYPE_CHECKING:
+    from relaybox.spark.tasks import SparkSession
+
 
 class SparkDriverOperator(SparkSubmitOperator):
-    """Starts spark-submit where `run_driver` is called, and nowhere else.
+    """Starts spark-submit where `run_driver` is called, and nowhere else; where the connection is a server's, `connect` leads to it.
 
     The driver of Spark runs beside the task (client mode): it reads its credentials from a service file that exists while it runs,
     sees nothing of Airflow's environment, and dies with the task.
@@ -37,6 +42,22 @@ class SparkDriverOperator(SparkSubmitOperator):
         )
         self.route_file = route_file
         self.spark_application: str | None = None
+
+    @property
+    def server(self) -> str | None:
+        """The address of the Spark Connect server that the Spark connection leads to (type spark_connect); None: it is spark-submit's."""
+        if BaseHook.get_connection(self._conn_id).conn_type != SparkConnectHook.conn_type:
+            return None
+        return SparkConnectHook(self._conn_id).get_connection_url()
+
+    @contextmanager
+    def connect(self, server: str) -> Iterator[SparkSession]:
+        """A session on the server: this task is its driver, so nothing is to be started."""
+        from relaybox.spark.connect import connect_session  # takes a second, which only tasks with much to do spend
+
+        with connect_session(server) as session:
+            self.spark_application = session.application
+            yield session
 
     def run_driver(self, *more_arguments: str) -> None:
         """Runs the application to its end, within a service_file block; an AirflowException with its exit code unless that is 0."""

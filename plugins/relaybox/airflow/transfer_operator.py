@@ -19,10 +19,13 @@ from relaybox.airflow.transfer_params import with_params
 from relaybox.events import emit
 from relaybox.routes import Hop
 from relaybox.runners import BatchTooLarge, ThreadRunner
+from relaybox.spark.runner import SparkRunner
 from relaybox.transfer import transfer_hop
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from relaybox.runners import SliceRunner
 
 LINGER_AT_MOST_SECONDS = 600.0
 """A transfer that lingers ends after so long, also if messages still come; as in a Spark application."""
@@ -34,7 +37,7 @@ class HopTransferOperator(SparkDriverOperator):
     """Runs a hop until it is empty, or skips when there is nothing to move.
 
     Looking first costs milliseconds, a Spark application that finds nothing costs ten seconds. What is little is moved by threads of
-    the task itself, what is much by spark-submit: the route's `runner` and `limits.spark_from_rows` decide. The protocol is the same.
+    the task itself, what is much by Spark: the route's `runner` and `limits.spark_from_rows` decide. The protocol is the same.
     Safe to run, kill, clear or run twice at any time: the protocol does not lean on Airflow.
     """
 
@@ -82,7 +85,11 @@ class HopTransferOperator(SparkDriverOperator):
                 emit("runner_chosen", hop=self.hop.name, runner="spark", reason=left)
             else:
                 return
-        self.run_driver()
+        if server := self.server:
+            with self.connect(server) as session:
+                self._run(context, SparkRunner(session), linger_seconds=self.hop.limits.linger_seconds)
+        else:
+            self.run_driver()
 
     def _choose_runner(self, waiting_count: int) -> str:
         if self.hop.runner != "auto":
@@ -91,9 +98,13 @@ class HopTransferOperator(SparkDriverOperator):
 
     def _run_threads(self, context: Context, *, linger_seconds: float) -> None:
         """Raises BatchTooLarge when, while it lingers, a batch comes that Spark is to move."""
+        below_rows = self.hop.limits.spark_from_rows if self.hop.runner == "auto" else None
+        self._run(context, ThreadRunner(below_rows=below_rows), linger_seconds=linger_seconds)
+
+    def _run(self, context: Context, runner: SliceRunner, *, linger_seconds: float) -> None:
         transfer_hop(
             self.hop,
-            ThreadRunner(below_rows=self.hop.limits.spark_from_rows if self.hop.runner == "auto" else None),
+            runner,
             recorded_by=f"{context['ti'].dag_id} {context['ti'].run_id}",
             linger_seconds=linger_seconds,
             linger_at_most_seconds=LINGER_AT_MOST_SECONDS,

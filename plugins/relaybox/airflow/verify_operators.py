@@ -16,7 +16,8 @@ from relaybox.comparison_runners import ComparisonTooLarge
 from relaybox.events import emit
 from relaybox.proofs import proof_line, read_proof
 from relaybox.routes import Route
-from relaybox.verification import verify_route
+from relaybox.spark.comparison_runner import SparkComparisonRunner
+from relaybox.verification import proof_session, verify_route
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,7 +32,7 @@ EVERY_ROUTE = "every route"
 class RouteProofOperator(SparkDriverOperator):
     """Compares the stores of a route message by message. Its success says that the proof was made, not what it found.
 
-    Little is compared by the task itself, much by spark-submit, as the route's `runner` and `limits.spark_from_rows` decide about
+    Little is compared by the task itself, much by Spark, as the route's `runner` and `limits.spark_from_rows` decide about
     its transfers.
     """
 
@@ -58,6 +59,11 @@ class RouteProofOperator(SparkDriverOperator):
             except ComparisonTooLarge as left:
                 reason = str(left)
         emit("runner_chosen", route=self.route.name, runner="spark", reason=reason)
+        if server := self.server:
+            with self.connect(server) as session:
+                return verify_route(
+                    self.route, runner=SparkComparisonRunner(session, session_name=proof_session(self.route.name))
+                )
         self.run_driver("--result", str(result))
         return read_proof(result)
 

@@ -186,6 +186,7 @@ def _spark() -> Iterator[SliceRunner]:
     from relaybox.local.java import find_java_home
     from relaybox.spark.application import spark_conf
     from relaybox.spark.runner import SparkRunner
+    from relaybox.spark.tasks import ContextSession
 
     os.environ["JAVA_HOME"] = str(find_java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -194,7 +195,7 @@ def _spark() -> Iterator[SliceRunner]:
     context = SparkContext(conf=conf.set("spark.driver.extraJavaOptions", driver_java_options()))
     try:
         context.parallelize(range(_core_count()), _core_count()).count()
-        yield SparkRunner(context)
+        yield SparkRunner(ContextSession(context))
     finally:
         context.stop()
 

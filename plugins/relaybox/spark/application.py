@@ -18,6 +18,7 @@ from pyspark import SparkConf, SparkContext
 from relaybox.errors import ConfigurationError, RelayboxError, Transient
 from relaybox.events import emit
 from relaybox.parents import die_with_parent
+from relaybox.spark.tasks import ContextSession
 from relaybox.spark_pages import APPLICATION_FILE
 
 EXIT_TRANSIENT, EXIT_TERMINAL, EXIT_CONFIGURATION = 75, 65, 78
@@ -53,14 +54,14 @@ def exit_code(error: RelayboxError) -> int:
 
 
 @contextmanager
-def spark_session(name: str, **about: str) -> Iterator[SparkContext]:
+def spark_session(name: str, **about: str) -> Iterator[ContextSession]:
     """A session until the block ends, told in the log with what it is about: its hop, or its route."""
     context = SparkContext.getOrCreate(spark_conf(f"relaybox {name}"))
     try:
         emit("spark_application_started", **about, application=context.applicationId, master=context.master)
         if path := os.environ.get(APPLICATION_FILE):
             Path(path).write_text(context.applicationId, encoding="utf-8")
-        yield context
+        yield ContextSession(context)
     finally:
         context.stop()
 

@@ -11,33 +11,32 @@ from relaybox.reading import Sessions
 from relaybox.spark.tasks import run_tasks
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
-
     from relaybox.defects import Defect
     from relaybox.reading import Digest, Pair, StoreRead
+    from relaybox.spark.tasks import SparkSession
 
 
 class SparkComparisonRunner:
-    """Runs on a SparkContext of the caller's; every task opens sessions of its own to the stores that it asks.
+    """Compares in a Spark session of the caller's; every task opens sessions of its own to the stores that it asks.
 
     Args:
-        context: whose executors ask the stores.
+        spark: whose executors ask the stores.
         session_name: of the sessions, as the stores show them.
     """
 
-    def __init__(self, context: SparkContext, *, session_name: str) -> None:
-        self._context, self._session_name = context, session_name
+    def __init__(self, spark: SparkSession, *, session_name: str) -> None:
+        self._spark, self._session_name = spark, session_name
 
     def read_digests(self, reads: Sequence[StoreRead]) -> Iterator[tuple[StoreRead, Digest]]:
         """One job, one task per group of slices of a store."""
         task = partial(_read_digests, self._session_name)
-        for digests in run_tasks(self._context, f"hashing {len(reads)} slices", group_reads(reads), task):
+        for digests in run_tasks(self._spark, f"hashing {len(reads)} slices", group_reads(reads), task):
             yield from digests
 
     def compare_rows(self, pairs: Sequence[Pair]) -> Iterator[Defect]:
         """One job, one task per pair."""
         task = partial(_compare_rows, self._session_name)
-        for defects in run_tasks(self._context, f"comparing {len(pairs)} slices row by row", pairs, task):
+        for defects in run_tasks(self._spark, f"comparing {len(pairs)} slices row by row", pairs, task):
             yield from defects
 
 

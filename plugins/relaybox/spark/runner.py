@@ -10,19 +10,18 @@ from relaybox.copying import CopyOrder, SliceCopied, copy_slice
 from relaybox.spark.tasks import run_tasks
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
-
     from relaybox.batches import Slice
+    from relaybox.spark.tasks import SparkSession
 
 
 class SparkRunner:
-    """Runs on a SparkContext of the caller's: local threads, `local-cluster`, or a cluster."""
+    """Copies slices in a session of the caller's."""
 
-    def __init__(self, context: SparkContext) -> None:
-        self._context = context
-        self.application: str | None = context.applicationId
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self.application: str | None = session.application
 
     def copy_slices(self, order: CopyOrder, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
         """One job, one task per slice; an error of a store ends the job's batch."""
         description = f"{order.hop} batch {order.batch}: {len(slices)} slices"
-        return run_tasks(self._context, description, slices, partial(copy_slice, order))
+        return run_tasks(self._session, description, slices, partial(copy_slice, order))

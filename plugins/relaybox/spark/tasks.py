@@ -1,9 +1,9 @@
-"""One job whose tasks are calls of one function."""
+"""One job whose tasks are calls of one function, wherever Spark runs it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from relaybox.errors import RelayboxError
 
@@ -14,22 +14,47 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def run_tasks(context: SparkContext, description: str, items: Sequence[Item], task: Callable[[Item], Result]) -> Iterator[Result]:
+class SparkSession(Protocol):
+    """Runs tasks: a SparkContext of this process, or a Spark Connect server (relaybox.spark.connect).
+
+    Attributes:
+        application: Spark's id of the application.
+    """
+
+    @property
+    def application(self) -> str: ...
+
+    def collect(self, description: str, items: Sequence[Any], task: Callable[[Any], Any]) -> list[Any]:
+        """Calls `task` once per item, each as a Spark task; what it returned, in the order of the items, once all have ended."""
+
+
+class ContextSession:
+    """Runs on a SparkContext of the caller's: local threads, `local-cluster`, or a cluster."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+        self.application: str = context.applicationId
+
+    def collect(self, description: str, items: Sequence[Any], task: Callable[[Any], Any]) -> list[Any]:
+        self._context.setJobDescription(description)
+        return self._context.parallelize(items, len(items)).map(task).collect()
+
+
+def run_tasks(session: SparkSession, description: str, items: Sequence[Item], task: Callable[[Item], Result]) -> Iterator[Result]:
     """One task per item; yields the results in the order of the items once all have ended, then raises the first error of ours.
 
     A task that dies is run again by Spark. An error of ours is not: it travels back as a value, so that the driver gets it whole
     and at once.
 
     Args:
-        context: where they run.
+        session: where they run.
         description: of the job, for Spark's pages.
         items: what each task gets; picklable, as is `task` with all that it refers to.
         task: runs on an executor, maybe more than once.
     """
     if not items:
         return
-    context.setJobDescription(description)
-    reports = context.parallelize(items, len(items)).map(lambda item: _attempt(task, item)).collect()
+    reports = session.collect(description, items, lambda item: _attempt(task, item))
     failures = [report for report in reports if isinstance(report, RelayboxError)]
     yield from (report for report in reports if not isinstance(report, RelayboxError))
     if failures:

@@ -27,10 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> None:
     hop = load_routes(options.config).hop(options.hop)
     linger_seconds = hop.limits.linger_seconds if options.linger_seconds is None else options.linger_seconds
-    with spark_session(hop.name, hop=hop.name) as context:
+    with spark_session(hop.name, hop=hop.name) as session:
         transfer_hop(
             hop,
-            SparkRunner(context),
+            SparkRunner(session),
             recorded_by=options.recorded_by,
             linger_seconds=linger_seconds,
             linger_at_most_seconds=options.linger_at_most_seconds,

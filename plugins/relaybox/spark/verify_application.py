@@ -27,8 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> None:
     route = load_routes(options.config).route(options.route)
-    with spark_session(f"{route.name} verify", route=route.name) as context:
-        proof = verify_route(route, runner=SparkComparisonRunner(context, session_name=proof_session(route.name)))
+    with spark_session(f"{route.name} verify", route=route.name) as session:
+        proof = verify_route(route, runner=SparkComparisonRunner(session, session_name=proof_session(route.name)))
     if options.result is not None:
         write_proof(proof, options.result)
 
