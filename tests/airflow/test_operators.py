@@ -27,7 +27,7 @@ from relaybox.airflow.settle_operator import HopSettleOperator
 from relaybox.airflow.transfer_operator import HopTransferOperator
 from relaybox.airflow.verify_dag import build_verify_dag
 from relaybox.airflow.watch_dag import build_watch_dag
-from relaybox.errors import StoreBusy, StoreUnreachable
+from relaybox.errors import ConfigurationError, StoreBusy, StoreUnreachable
 from relaybox.local.clusters import find_free_port
 from relaybox.proofs import write_proof
 from relaybox.routes import Hop
@@ -408,6 +408,16 @@ def test_a_warm_server_moves_and_compares_what_is_much(
         (task.spark_application,)
     ]
     assert (line["verdict"], line["sent"], line["defects"]) == ("defects", 6000, 2)
+
+
+def test_what_must_be_submitted_is_refused_where_the_connection_leads_to_a_server(
+    connected: World, spark_submit: SparkSubmit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Detaching writes files with a Spark of its own; it is not given to YARN instead."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark_connect", "host": "127.0.0.1", "port": 1}))
+    with pytest.raises(ConfigurationError, match=r"transfer\.py must be submitted; connection spark_default leads to"):
+        transfer_task(connected, connected.first_hop).run_driver()
+    assert not spark_submit.was_called
 
 
 def test_retention_drops_in_the_store_that_was_asked_for_and_says_who_needs_the_rest(connected: World) -> None:

@@ -15,6 +15,7 @@ from airflow.sdk import BaseHook, BaseOperatorLink
 from relaybox.airflow.child_process import driver_environment
 from relaybox.airflow.links import SparkApplicationLink
 from relaybox.driver_options import driver_java_options
+from relaybox.errors import ConfigurationError
 from relaybox.parents import child_dies_with_parent
 from relaybox.spark_pages import APPLICATION_FILE
 
@@ -60,8 +61,16 @@ class SparkDriverOperator(SparkSubmitOperator):
             yield session
 
     def run_driver(self, *more_arguments: str) -> None:
-        """Runs the application to its end, within a service_file block; an AirflowException with its exit code unless that is 0."""
-        BaseHook.get_connection(self._conn_id)  # without it the hook would quietly submit to YARN
+        """Runs the application to its end, within a service_file block; an AirflowException with its exit code unless that is 0.
+
+        Raises:
+            ConfigurationError: the Spark connection leads to a server, to which nothing is submitted.
+        """
+        if self.server:  # asked first: without a connection the hook would quietly submit to YARN
+            raise ConfigurationError(
+                f"{Path(self.application).name} must be submitted; connection {self._conn_id} leads to a Spark Connect server.",
+                next_step="Run the command instead, where Spark may start: relaybox retention",
+            )
         self.application_args = [*(self.application_args or []), *more_arguments]
         self._hook = self._get_hook()  # where the base class's on_kill finds the process
         told = Path(os.environ["PGSERVICEFILE"]).with_name("application")

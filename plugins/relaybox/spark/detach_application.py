@@ -26,8 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> None:
     store = load_routes(options.config).store(options.store)
-    with spark_session(f"{store.name} detach", store=store.name) as context:
-        done = detach_segments(store, SparkArchive(context), recorded_by=options.recorded_by)
+    with spark_session(f"{store.name} detach", store=store.name) as session:
+        done = detach_segments(store, SparkArchive(session.context), recorded_by=options.recorded_by)
     emit("detach_done", store=store.name, segments=len(done.segments), removed=len(done.removed), kept=done.kept or "nothing")
 
 

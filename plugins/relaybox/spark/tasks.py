@@ -32,12 +32,12 @@ class ContextSession:
     """Runs on a SparkContext of the caller's: local threads, `local-cluster`, or a cluster."""
 
     def __init__(self, context: SparkContext) -> None:
-        self._context = context
+        self.context = context
         self.application: str = context.applicationId
 
     def collect(self, description: str, items: Sequence[Any], task: Callable[[Any], Any]) -> list[Any]:
-        self._context.setJobDescription(description)
-        return self._context.parallelize(items, len(items)).map(task).collect()
+        self.context.setJobDescription(description)
+        return self.context.parallelize(items, len(items)).map(task).collect()
 
 
 def run_tasks(session: SparkSession, description: str, items: Sequence[Item], task: Callable[[Item], Result]) -> Iterator[Result]:
