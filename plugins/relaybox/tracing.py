@@ -37,6 +37,7 @@ class Place(StrEnum):
     RECEIVED = "received"  # the source knows that it arrived
     SETTLED = "settled"
     DROPPED = "arrived, no longer kept there"  # retention
+    DETACHED = "arrived, and is in files there: relaybox attach brings it back"  # only a stopped consumer needs it
     GONE = "not where the ledgers put it"
 
 
@@ -213,7 +214,9 @@ def _follow(stores: _Stores, route: Route, sent: Sent, message_id: UUID) -> Iter
             continue
         trace = _trace_hop(stores, hop, reads, sent.topic, message_id)
         yield trace
-        is_there = trace.place is Place.DROPPED or (trace.published_at is not None and trace.found_instead is None)
+        is_there = trace.place in {Place.DROPPED, Place.DETACHED} or (
+            trace.published_at is not None and trace.found_instead is None
+        )
         reads = trace.position if is_there else None
 
 
@@ -278,7 +281,7 @@ def _trace_delivery(stores: _Stores, hop: Hop, position: int) -> Delivered | Non
 
 def _place(reading: Any, arrival: Any, *, found: bool) -> Place:
     if not arrival.is_kept:
-        return Place.DROPPED
+        return Place.DETACHED if arrival.is_detached else Place.DROPPED
     if arrival.published_at is None and arrival.copied_at is None:
         return Place.PLANNED
     if not found:

@@ -1,10 +1,14 @@
 -- What the destination of a hop holds at a planned place: the slice's receipt, the batch's arrival, the row at the position.
--- is_kept: retention has not dropped the position. No row: the hop does not arrive here.
+-- is_kept: retention has not dropped the position; is_detached: it is in files from which it may come back. No row: the hop does not arrive here.
 create or replace function relaybox.trace_arrival(hop_name text, batch_ bigint, slice_ integer, position_ bigint)
-returns table (copied_at timestamptz, attempt bigint, published_at timestamptz, message_id uuid, is_kept boolean)
+returns table (copied_at timestamptz, attempt bigint, published_at timestamptz, message_id uuid, is_kept boolean, is_detached boolean)
 language sql stable
 as $$
-    select r.copied_at, r.attempt, a.published_at, l.message_id, position_ >= i.first_kept_position
+    select r.copied_at, r.attempt, a.published_at, l.message_id, position_ >= i.first_kept_position,
+        exists (
+            select from relaybox.detached_segment d
+            where d.hop_id = i.hop_id and d.state = 'detached' and position_ between d.first and d.last
+        )
     from relaybox.hop_in i
     left join relaybox.receipt r on r.hop_id = i.hop_id and r.batch = batch_ and r.slice = slice_
     left join relaybox.arrival a on a.hop_id = i.hop_id and a.batch = batch_

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from uuid import UUID
 
 import psycopg2
 import pyarrow as pa
@@ -20,9 +21,11 @@ from relaybox.log_rows import Digest
 from relaybox.retention import TableRetained, read_retention, retain_store
 from relaybox.spark.archive import SparkArchive
 from relaybox.subscriptions import list_subscriptions
+from relaybox.tracing import Place, trace_message
 from relaybox.verification import verify_route
 from tests.cli import invoke
 from tests.faults.spark_session import spark_session
+from tests.spark.submit import spark_submit
 from tests.world import World
 
 LOG = "flights/1"
@@ -190,6 +193,10 @@ def test_g8_what_only_a_stopped_consumer_needs_is_detached_and_comes_back(
         ({"hop": LOG}, 39.0)
     ]
 
+    message_id = stopped.value("airline", "select message_id::text from relaybox.outbox where seq = 6")
+    (trace,) = trace_message([stopped.route], UUID(message_id))
+    assert trace.hops[0].place is Place.DETACHED
+
     send(stopped, 5)
     assert [place for place, _ in read(stopped, "live", 100)] == [46, 47, 48, 49, 50]
     assert (retain(stopped).outcome, retain(stopped).holder) == ("kept", "subscription dead")
@@ -325,6 +332,26 @@ def test_g8_two_runs_at_once_detach_and_attach_each_segment_once(stopped: World,
     retain(stopped)
     detach(stopped, archive)
     assert ("released" in {state for _, state in states(stopped)}, has_detach_work(hub)) == (True, False)
+
+
+def test_g8_the_application_goes_on_where_a_killed_one_ended(
+    stopped: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """spark-submit, as the DAG starts it: killed with the files checked and nothing dropped, it leaves all in place for the next."""
+    before = log_rows(stopped)
+    with monkeypatch.context() as patch:
+        patch.setenv("RELAYBOX_ENVIRONMENT", "test")
+        patch.setenv("RELAYBOX_FAILPOINTS_DIRECTORY", str(tmp_path))
+        patch.setenv("RELAYBOX_FAILPOINTS", "detach.checked:2=kill")
+        assert spark_submit("detach.py", "--store", "hub").returncode != 0
+    assert states(stopped) == [(0, "detached"), (10, "detaching")]
+    assert log_rows(stopped) == before[9:]
+    assert len(directories(tmp_path)) == 2
+    done = spark_submit("detach.py", "--store", "hub", "--recorded-by", "the DAG")
+    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+    assert "detach_done store=hub segments=3 removed=1 kept=nothing" in done.stdout
+    assert log_rows(stopped) == before[39:]
+    assert directories(tmp_path) == {one.directory for one in list_detached(stopped.routes.store("hub"), LOG)}
 
 
 def test_g8_no_fetch_passes_over_a_segment_that_is_going(stopped: World, archive: SparkArchive) -> None:
