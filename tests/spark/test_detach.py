@@ -11,6 +11,7 @@ from uuid import UUID
 import psycopg2
 import pyarrow as pa
 import pytest
+import yaml
 from pyarrow import parquet
 from pyspark import SparkContext
 
@@ -26,7 +27,7 @@ from relaybox.verification import verify_route
 from tests.cli import invoke
 from tests.faults.spark_session import spark_session
 from tests.spark.submit import spark_submit
-from tests.world import World
+from tests.world import STORES, World
 
 LOG = "flights/1"
 
@@ -375,6 +376,45 @@ def test_g8_no_fetch_passes_over_a_segment_that_is_going(stopped: World, archive
     stopped.query("hub", "update relaybox.hop_in set detach_after_seconds = 3600")
     attach(stopped, archive)
     assert [row[0] for row in read(stopped, "topic", 100)] == list(range(3, 46))
+
+
+def test_g8_a_stream_of_two_logs_is_detached_log_by_log_and_read_when_both_are_back(
+    world: World, archive: SparkArchive, tmp_path: Path
+) -> None:
+    """Places of both logs alternate: one that is here waits for one that is not, and order and content are as before."""
+    retention = {"replay_window_seconds": 0, "stopped_consumer": "detach", "detach_after_seconds": 0, "detach_to": str(tmp_path)}
+    causal = {"topics": ["chat"], "order": "causal", "stream": "chat", "retention": retention}
+    routes = {"chat-a": {**causal, "path": ["hub", "hub"]}, "chat-b": {**causal, "path": ["airline", "hub"]}}
+    world.path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": routes}))
+    world.initialise()
+    world.cut_small_segments()
+    hops = {"hub": "chat-a/1", "airline": "chat-b/1"}
+    for store in hops:
+        world.query(store, "select relaybox.declare_sender(%s, 'gapless')", store)
+    for name in ("live", "dead"):
+        world.query("hub", "select relaybox.subscribe(%s, 'chat')", name)
+    for first in (1, 8, 15, 22):
+        for store, hop in hops.items():
+            world.query(
+                store,
+                "insert into relaybox.outbox (topic, sender, epoch, index, payload) select 'chat', %s, 1, n, 'm' || n from generate_series(%s, %s) n",
+                *(store, first, first + 6),
+            )
+            world.transfer(world.routes.hop(hop))
+    messages = read(world, "live", 100)
+    assert [place for place, _ in messages] == list(range(1, 57))
+    assert {(one.hop, one.first) for one in detach(world, archive).segments} == {
+        (hop, first) for hop in hops.values() for first in (0, 10)
+    }
+    assert read(world, "live", 100) == []
+    assert refusal(world, "select * from relaybox.fetch('dead')").pgcode == "RB038"
+    world.query("hub", "update relaybox.hop_in set detach_after_seconds = 3600")
+    for hop, held in (("chat-b/1", "chat-a/1"), ("chat-a/1", None)):
+        assert len(list(attach_segments(world.routes.store("hub"), hop, archive, recorded_by="test"))) == 2
+        if held:
+            assert f"relaybox attach hub {held}" in str(refusal(world, "select * from relaybox.fetch('dead')"))
+    assert world.query("hub", "select first_kept_place, dropped_place from relaybox.stream where stream = 'chat'") == [(1, 0)]
+    assert read(world, "dead", 100) == messages
 
 
 def test_g8_files_that_were_changed_are_refused(stopped: World, archive: SparkArchive, tmp_path: Path) -> None:
