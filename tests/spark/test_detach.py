@@ -242,18 +242,31 @@ def test_g8_a_slow_consumer_is_not_detached_and_an_ended_one_is_let_go(
     assert not has_detach_work(stopped.routes.store("hub"))
     stand_still(stopped, "cursor")
     assert not has_detach_work(stopped.routes.store("hub")), "what waits for it has not waited for so long"
+    assert held_seconds(stopped) == 0
     stand_still(stopped, "decision")
+    assert 3600 <= held_seconds(stopped) < 5400, "it could have been detached an hour ago"
     stopped.query("hub", "select relaybox.subscribe('slow', 'flights', '21')")
     assert [segment.last for segment in tables_of(stopped).detachable] == [9, 19]
     assert len(detach(stopped, archive).segments) == 2
     assert retain(stopped).holder == "subscription dead"
+    stopped.query("hub", "select relaybox.unsubscribe('slow')")
+    assert len(detach(stopped, archive).segments) == 2
+    assert held_seconds(stopped) == 0, "it keeps no whole segment any more"
     stopped.query("hub", "select relaybox.unsubscribe('dead')")
     retain(stopped)
     assert {state for _, state in states(stopped)} == {"released"}
-    assert stopped.query("hub", "select first_kept_place, dropped_place from relaybox.stream") == [(20, 19)]
+    assert stopped.query("hub", "select first_kept_place, dropped_place from relaybox.stream") == [(40, 39)]
     assert refusal(stopped, "select * from relaybox.read_stream('flights', 5)").pgcode == "RB034"
-    assert len(detach(stopped, archive).removed) == 2
+    assert len(detach(stopped, archive).removed) == 4
     assert directories(tmp_path) == set()
+
+
+def held_seconds(world: World) -> float:
+    """For how long `dead` has kept a whole segment, as the alarm has it."""
+    query = (
+        "select value from relaybox.signals() where metric = 'relaybox_retention_held_seconds' and labels ->> 'holder' = 'dead'"
+    )
+    return float(world.value("hub", query))
 
 
 def tables_of(world: World):
