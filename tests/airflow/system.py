@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -159,10 +160,12 @@ def running_system(
     route: Mapping[str, object] = ROUTE,
     pauses: Collection[str] = (FAILPOINT,),
     prepare: Callable[[World], object] = lambda world: None,
+    environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[System]:
     """Stores and Airflow, made now and gone afterwards. This process reaches the stores by PGSERVICEFILE; Airflow may not.
 
-    `pauses`: the failpoints at which `held` may stop a driver. `prepare`: done to the stores while Airflow starts.
+    `pauses`: the failpoints at which `held` may stop a driver. `prepare`: done to the stores while Airflow starts. `environment`: more
+    of Airflow's.
     """
     passwords = {store: f"canary-{secrets.token_hex(12)}" for store in STORES}
     stores = {store: _make_store(clusters[store], passwords[store]) for store in STORES}
@@ -198,6 +201,7 @@ def running_system(
                 "RELAYBOX_FAILPOINTS": ", ".join(f"{failpoint}=pause" for failpoint in pauses),
                 "RELAYBOX_FAILPOINTS_DIRECTORY": str(failpoints),
                 "RELAYBOX_SPARK_UI": SPARK_UI,
+                **environment,
             },
         )
         with airflow, ExitStack() as schedulers:

@@ -167,6 +167,62 @@ def test_work_starts_the_spark_application(connected: World, spark_submit: Spark
     assert Path(option.rpartition("file://")[2]).is_file()
 
 
+@pytest.fixture
+def lineage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """OpenLineage's provider, switched on."""
+    transport = {"type": "file", "log_file_path": str(tmp_path / "lineage")}
+    monkeypatch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", json.dumps(transport))
+
+
+def test_openlineage_is_told_what_a_transfer_read_and_wrote(connected: World, spark_submit: SparkSubmit, lineage: None) -> None:
+    """The outbox or log that it reads, the log that it fills, and how many rows; nothing of a run that moved nothing."""
+    tables = dataset_names(connected)
+    connected.send("one", "two")
+    for hop, read, written in (
+        (connected.first_hop, "airline outbox", "hub log_1"),
+        (connected.second_hop, "hub log_1", "analytics log_1"),
+    ):
+        task = transfer_task(connected, hop)
+        execute(task, try_number=1)
+        told = task.get_openlineage_facets_on_complete(None)
+        ((source,), (destination,)) = told.inputs, told.outputs
+        assert (source.namespace, source.name) == tables[read]
+        assert (destination.namespace, destination.name) == tables[written]
+        assert source.inputFacets["inputStatistics"].rowCount == destination.outputFacets["outputStatistics"].rowCount == 2
+    idle = transfer_task(connected, connected.first_hop)
+    with pytest.raises(AirflowSkipException):
+        execute(idle, try_number=1)
+    told = idle.get_openlineage_facets_on_complete(None)
+    assert (told.inputs, told.outputs) == ([], [])
+
+
+def test_openlineage_is_told_what_a_proof_found(connected: World, lineage: None) -> None:
+    """An assertion per log of the route."""
+    connected.send("one", "two")
+    connected.transfer_all()
+    connected.query("hub", "update relaybox.log set payload = 'other' where position = 1")
+    task = build_verify_dag(connected.routes)["relaybox_verify"].get_task("proofs.flights")
+    execute(task, try_number=1, route="flights")
+    told = task.get_openlineage_facets_on_complete(None)
+    tables = dataset_names(connected)
+    assert [(one.namespace, one.name) for one in told.inputs] == [tables["hub log_1"], tables["analytics log_1"]]
+    found = [one.inputFacets["dataQualityAssertions"].assertions[0] for one in told.inputs]
+    assert [(one.assertion, one.success, one.actual) for one in found] == [
+        ("delivered", False, "1 defects"),
+        ("delivered", False, "1 defects"),
+    ]
+
+
+def dataset_names(world: World) -> dict[str, tuple[str, str]]:
+    """Namespace and name of tables, by store and table."""
+    names = {}
+    for store in ("airline", "hub", "analytics"):
+        fields = json.loads(os.environ[f"AIRFLOW_CONN_RELAYBOX_{store.upper()}"])
+        for table in ("outbox", "log_1"):
+            names[f"{store} {table}"] = f"postgres://{fields['host']}:{fields['port']}", f"{fields['schema']}.relaybox.{table}"
+    return names
+
+
 @pytest.mark.parametrize("code", [0, 75])
 def test_a_task_links_to_its_spark_application(
     connected: World, spark_submit: SparkSubmit, monkeypatch: pytest.MonkeyPatch, code: int

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -47,11 +49,19 @@ def sampler() -> Iterator[ProcessSampler]:
 
 
 @pytest.fixture(scope="module")
+def lineage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where Airflow leaves its OpenLineage events, a file for each."""
+    return tmp_path_factory.mktemp("lineage")
+
+
+@pytest.fixture(scope="module")
 def system(
-    clusters: Mapping[str, Cluster], sampler: ProcessSampler, tmp_path_factory: pytest.TempPathFactory
+    clusters: Mapping[str, Cluster], sampler: ProcessSampler, lineage: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[System]:
     """One Airflow for all tests here."""
-    with running_system(clusters, tmp_path_factory.mktemp("system")) as system:
+    transport = json.dumps({"type": "file", "log_file_path": str(lineage / "event")})
+    environment = {"AIRFLOW__OPENLINEAGE__TRANSPORT": transport}
+    with running_system(clusters, tmp_path_factory.mktemp("system"), environment=environment) as system:
         yield system
 
 
@@ -102,6 +112,21 @@ def test_the_proof_of_delivery_is_reported(moved: System) -> None:
     log = moved.task_log(proof, proof["try_number"])
     assert "spark_application_started route=flights application=local-" in log
     assert log.count("route_verified route=flights verdict=delivered") == 1
+
+
+def test_openlineage_gets_the_tables_and_rows_of_transfers_and_no_secret(moved: System, lineage: Path) -> None:
+    """The events that Airflow's provider sent by itself: how the messages went from the outbox to the last log."""
+    events = [json.loads(path.read_text()) for path in lineage.iterdir()]
+    ended = [event for event in events if event["eventType"] == "COMPLETE" and event["outputs"]]
+    ways: dict[tuple[str, str], int] = {}
+    for event in ended:
+        ((source,), (destination,)) = event["inputs"], event["outputs"]
+        assert event["job"]["name"].startswith("relaybox_transfer__flights_")
+        assert all(re.fullmatch(r"postgres://[^@/]+:\d+", one["namespace"]) for one in (source, destination))
+        way = source["name"].rpartition(".")[2], destination["name"].rpartition(".")[2]
+        ways[way] = ways.get(way, 0) + destination["outputFacets"]["outputStatistics"]["rowCount"]
+    assert ways == {("outbox", "log_1"): FIRST_COUNT, ("log_1", "log_1"): FIRST_COUNT}
+    assert _leaks(moved, json.dumps(events).encode()) == []
 
 
 def test_waiting_messages_do_not_flood_airflow_with_events(moved: System) -> None:

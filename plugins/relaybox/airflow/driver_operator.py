@@ -13,6 +13,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseHook, BaseOperatorLink
 
 from relaybox.airflow.child_process import driver_environment
+from relaybox.airflow.lineage import nothing_moved
 from relaybox.airflow.links import SparkApplicationLink
 from relaybox.driver_options import driver_java_options
 from relaybox.errors import ConfigurationError
@@ -20,6 +21,8 @@ from relaybox.parents import child_dies_with_parent
 from relaybox.spark_pages import APPLICATION_FILE
 
 if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+
     from relaybox.spark.tasks import SparkSession
 
 
@@ -43,6 +46,7 @@ class SparkDriverOperator(SparkSubmitOperator):
         )
         self.route_file = route_file
         self.spark_application: str | None = None
+        self.lineage: OperatorLineage | None = None
 
     @property
     def server(self) -> str | None:
@@ -80,6 +84,10 @@ class SparkDriverOperator(SparkSubmitOperator):
             self._hook.submit(self.application, env=environment, preexec_fn=child_dies_with_parent())
         finally:
             self.spark_application = told.read_text(encoding="utf-8") if told.exists() else None
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
+        """Asked by OpenLineage's listener, in this process, when the task has ended."""
+        return self.lineage or nothing_moved()
 
     def on_kill(self) -> None:
         """Ends Spark, if it was started; threads end with the task's process."""

@@ -12,6 +12,7 @@ from airflow.sdk.observability import stats
 from relaybox.airflow.assets import log_asset
 from relaybox.airflow.driver_operator import SparkDriverOperator
 from relaybox.airflow.hop_state import HopState, read_hop_state
+from relaybox.airflow.lineage import lineage_is_asked_for, transfer_lineage
 from relaybox.airflow.links import BatchesLink, SparkApplicationLink
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
@@ -61,6 +62,8 @@ class HopTransferOperator(SparkDriverOperator):
                 self._move(context, before.waiting_count)
                 state = read_hop_state(self.hop)
                 self._measure(before, state, time.monotonic() - started)
+                if lineage_is_asked_for():
+                    self.lineage = transfer_lineage(self.hop, row_count=state.position - before.position)
             elif context["ti"].try_number == 1 or state.batch == 0:
                 raise AirflowSkipException(f"hop {self.hop.name}: nothing to move")
             else:  # an earlier try moved it all and could not say so: this one delivers what that one published, and wakes the next hop

@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from relaybox.airflow.assets import proof_asset
 from relaybox.airflow.driver_operator import SparkDriverOperator
+from relaybox.airflow.lineage import lineage_is_asked_for, proof_lineage
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.comparison_runners import ComparisonTooLarge
@@ -45,7 +46,10 @@ class RouteProofOperator(SparkDriverOperator):
         if context["params"]["route"] not in (EVERY_ROUTE, self.route.name):
             raise AirflowSkipException(f"route {self.route.name} was not asked for")
         with terminal_errors_fail_at_once(), service_file(dict.fromkeys(self.route.path)) as services:
-            line = proof_line(self._prove(services.with_name("proof.json")))
+            proof = self._prove(services.with_name("proof.json"))
+            if lineage_is_asked_for():
+                self.lineage = proof_lineage(self.route, proof)
+        line = proof_line(proof)
         context["outlet_events"][proof_asset(self.route.name)].extra = dict(line)
         return line
 
