@@ -46,7 +46,7 @@ class SparkDriverOperator(SparkSubmitOperator):
         )
         self.route_file = route_file
         self.spark_application: str | None = None
-        self.lineage: OperatorLineage | None = None
+        self.lineage: OperatorLineage[Any, Any] | None = None
 
     @property
     def server(self) -> str | None:
@@ -85,7 +85,7 @@ class SparkDriverOperator(SparkSubmitOperator):
         finally:
             self.spark_application = told.read_text(encoding="utf-8") if told.exists() else None
 
-    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage:
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
         """Asked by OpenLineage's listener, in this process, when the task has ended."""
         return self.lineage or nothing_moved()
 

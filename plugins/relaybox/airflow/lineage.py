@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 
@@ -40,14 +40,14 @@ def lineage_is_asked_for() -> bool:
     return not is_disabled()
 
 
-def nothing_moved() -> OperatorLineage:
+def nothing_moved() -> OperatorLineage[Any, Any]:
     """What a task tells that read and wrote nothing."""
     from airflow.providers.openlineage.extractors import OperatorLineage
 
     return OperatorLineage()
 
 
-def transfer_lineage(hop: Hop, *, row_count: int) -> OperatorLineage:
+def transfer_lineage(hop: Hop, *, row_count: int) -> OperatorLineage[Any, Any]:
     """What a transfer that moved so many rows read and wrote. Asks both stores for the numbers of their logs."""
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.event_v2 import InputDataset, OutputDataset
@@ -62,7 +62,7 @@ def transfer_lineage(hop: Hop, *, row_count: int) -> OperatorLineage:
     )
 
 
-def proof_lineage(route: Route, proof: RouteProof) -> OperatorLineage:
+def proof_lineage(route: Route, proof: RouteProof) -> OperatorLineage[Any, Any]:
     """What a proof read: each log of the route, with what was found of it as an assertion."""
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.event_v2 import InputDataset
