@@ -22,11 +22,15 @@ SHOWN = {
 
 SHOWN |= {
     "append_run.sql": "when a run of places grew last",
+    "begin_detach.sql": "when somebody began to detach a segment",
     "drop_dead_letter.sql": "when a letter was dropped",
+    "drop_oldest_segment.sql": "when a segment was detached, or let go",
     "estimate_range.sql": "how long a sample took to read, for a dry run",
     "flow.py": "the end of the chart",
     "move_cursor.sql": "when a cursor moved",
+    "release_detached.sql": "when files were let go",
     "replay.sql": "when a replay began",
+    "retire_hop.sql": "when a hop was retired",
     "set_aside.sql": "when a message was set aside",
     "settle_senders.sql": "when a sender moved last",
     "signals.sql": "ages, for the metrics",
@@ -41,6 +45,9 @@ TIMES_OF_CONSUMERS = dict.fromkeys(
 
 SHOWN |= {"replay_progress.sql": "which lanes are leased now"}
 TIMES_OF_CONSUMERS |= {"ask_replay.sql": "a range that would end in the future is refused; its rate is a span of time"}
+TIMES_OF_CONSUMERS |= {
+    "finish_attach.sql": "a step of the clock has what came back detached again early or late: nothing is lost"
+}
 REPLAY_WINDOWS = dict.fromkeys(
     ("log_holders.sql", "outbox_holders.sql"),
     "the replay window is a span of time: a step of the clock keeps longer, or less long, what every hop and consumer is done with",

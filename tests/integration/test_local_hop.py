@@ -18,7 +18,7 @@ from relaybox.tracing import trace_message
 from relaybox.verification import verify_route
 from tests.breaking import copy_first_slices
 from tests.cli import invoke
-from tests.world import World, routes_file
+from tests.world import World, routes_file, wait_until
 
 
 def local_world(directory: Path, monkeypatch: pytest.MonkeyPatch, *further: str, **route: object) -> World:
@@ -74,7 +74,7 @@ def test_status_verify_and_where_tell_of_it_like_of_any_hop(local: World) -> Non
     (trace,) = trace_message([local.route], UUID(message_id))
     assert [(hop.place, hop.position) for hop in trace.hops] == [("settled", 2) for _ in local.route.hops]
     assert {invoke(*command).exit_code for command in (("status",), ("verify", "flights"), ("where", message_id))} == {0}
-    assert sessions(local) == []
+    wait_until(lambda: sessions(local) == [], "all sessions of the hop have ended")
 
 
 def test_a_proof_opens_one_session_per_store(local: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_newer_attempt_ends_both_sessions_of_an_older_one(
         session.autocommit = True
         frozen.append(session)
     assert local.transfer().row_count == 2
-    assert sessions(local) == []
+    wait_until(lambda: sessions(local) == [], "all sessions of the hop have ended")
     for session in frozen:
         session.close()
 
