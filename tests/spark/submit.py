@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from relaybox.driver_options import driver_java_options
 from relaybox.local.java import find_java_home
 
 APPLICATIONS = Path(__file__).parents[2] / "spark_apps"
@@ -30,6 +31,8 @@ def spark_submit(
         master,
         "--conf",
         "spark.ui.enabled=false",
+        "--conf",
+        f"spark.driver.extraJavaOptions={driver_java_options()}",
         str(APPLICATIONS / application),
         *arguments,
     ]
