@@ -23,7 +23,7 @@ from relaybox.spark_pages import APPLICATION_FILE
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-    from relaybox.spark.tasks import SparkSession
+    from relaybox.spark.tasks import TaskSession
 
 
 class SparkDriverOperator(SparkSubmitOperator):
@@ -56,7 +56,7 @@ class SparkDriverOperator(SparkSubmitOperator):
         return SparkConnectHook(self._conn_id).get_connection_url()
 
     @contextmanager
-    def connect(self, server: str) -> Iterator[SparkSession]:
+    def connect(self, server: str) -> Iterator[TaskSession]:
         """A session on the server: this task is its driver, so nothing is to be started."""
         from relaybox.spark.connect import connect_session  # takes a second, which only tasks with much to do spend
 
@@ -73,7 +73,7 @@ class SparkDriverOperator(SparkSubmitOperator):
         if self.server:  # asked first: without a connection the hook would quietly submit to YARN
             raise ConfigurationError(
                 f"{Path(self.application).name} must be submitted; connection {self._conn_id} leads to a Spark Connect server.",
-                next_step="Run the command instead, where Spark may start: relaybox retention",
+                next_step="Give the task a connection of type Spark, or run its command where Spark may start; see docs/operations.md",
             )
         self.application_args = [*(self.application_args or []), *more_arguments]
         self._hook = self._get_hook()  # where the base class's on_kill finds the process

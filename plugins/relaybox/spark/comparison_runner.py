@@ -13,7 +13,7 @@ from relaybox.spark.tasks import run_tasks
 if TYPE_CHECKING:
     from relaybox.defects import Defect
     from relaybox.reading import Digest, Pair, StoreRead
-    from relaybox.spark.tasks import SparkSession
+    from relaybox.spark.tasks import TaskSession
 
 
 class SparkComparisonRunner:
@@ -24,7 +24,7 @@ class SparkComparisonRunner:
         session_name: of the sessions, as the stores show them.
     """
 
-    def __init__(self, spark: SparkSession, *, session_name: str) -> None:
+    def __init__(self, spark: TaskSession, *, session_name: str) -> None:
         self._spark, self._session_name = spark, session_name
 
     def read_digests(self, reads: Sequence[StoreRead]) -> Iterator[tuple[StoreRead, Digest]]:

@@ -11,13 +11,13 @@ from relaybox.spark.tasks import run_tasks
 
 if TYPE_CHECKING:
     from relaybox.batches import Slice
-    from relaybox.spark.tasks import SparkSession
+    from relaybox.spark.tasks import TaskSession
 
 
 class SparkRunner:
     """Copies slices in a session of the caller's."""
 
-    def __init__(self, session: SparkSession) -> None:
+    def __init__(self, session: TaskSession) -> None:
         self._session = session
         self.application: str | None = session.application
 

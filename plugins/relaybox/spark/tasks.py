@@ -14,7 +14,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-class SparkSession(Protocol):
+class TaskSession(Protocol):
     """Runs tasks: a SparkContext of this process, or a Spark Connect server (relaybox.spark.connect).
 
     Attributes:
@@ -40,7 +40,7 @@ class ContextSession:
         return self.context.parallelize(items, len(items)).map(task).collect()
 
 
-def run_tasks(session: SparkSession, description: str, items: Sequence[Item], task: Callable[[Item], Result]) -> Iterator[Result]:
+def run_tasks(session: TaskSession, description: str, items: Sequence[Item], task: Callable[[Item], Result]) -> Iterator[Result]:
     """One task per item; yields the results in the order of the items once all have ended, then raises the first error of ours.
 
     A task that dies is run again by Spark. An error of ours is not: it travels back as a value, so that the driver gets it whole
