@@ -13,7 +13,8 @@ import psycopg2
 import pytest
 
 from relaybox.local.clusters import Cluster, write_service_file
-from tests.disposal import Disposal
+from tests.disposal import discard
+from tests.memory import fast_temporary_directory
 from tests.stores import read_clusters, running_clusters
 from tests.world import World, routes_file
 
@@ -23,12 +24,12 @@ Parameters = Mapping[str, Mapping[str, str]]
 
 
 @pytest.fixture(scope="session")
-def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Cluster]]:
+def clusters() -> Iterator[Mapping[str, Cluster]]:
     """Three running clusters, one per store: new ones, or those that RELAYBOX_TEST_CLUSTERS names."""
     if kept := os.environ.get("RELAYBOX_TEST_CLUSTERS"):
         yield read_clusters(Path(kept))
         return
-    with running_clusters(tmp_path_factory.mktemp("clusters")) as clusters:
+    with fast_temporary_directory("relaybox-clusters-") as directory, running_clusters(directory) as clusters:
         yield clusters
 
 
@@ -45,28 +46,18 @@ def template(clusters: Mapping[str, Cluster], tmp_path_factory: pytest.TempPathF
     return "template_store"
 
 
-@pytest.fixture(scope="session")
-def disposal(clusters: Mapping[str, Cluster]) -> Iterator[Disposal]:
-    """Drops what is left of the databases at the end of the run, before the clusters end."""
-    disposal = Disposal()
-    yield disposal
-    disposal.drop()
-
-
 @pytest.fixture
-def databases(
-    clusters: Mapping[str, Cluster], disposal: Disposal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Parameters]:
+def databases(clusters: Mapping[str, Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Parameters]:
     """An empty database in each cluster, and a service file that names them; of no use after the test."""
     name = _new_name()
     _administer_all(clusters, f"create database {name}")
     yield _serve(clusters, name, tmp_path, monkeypatch)
-    disposal.discard((cluster, name) for cluster in clusters.values())
+    discard((cluster, name) for cluster in clusters.values())
 
 
 @pytest.fixture
 def make_world(
-    clusters: Mapping[str, Cluster], disposal: Disposal, template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    clusters: Mapping[str, Cluster], template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[], AbstractContextManager[World]]:
     """Makes the route `flights` over three initialised, empty stores, as often as a test wants; each ends at its exit."""
 
@@ -80,7 +71,7 @@ def make_world(
             monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
             yield World(path)
         finally:
-            disposal.discard((cluster, name) for cluster in clusters.values())
+            discard((cluster, name) for cluster in clusters.values())
 
     return make
 

@@ -299,8 +299,14 @@ def is_driver(command_line: bytes, hop: str = "") -> bool:
 
 
 def driver_jvms(hop: str) -> list[int]:
-    """The JVMs that spark-submit became for a hop."""
-    return [pid for pid, command_line in command_lines() if is_driver(command_line, hop) and b"SparkSubmit" in command_line]
+    """The JVMs that spark-submit became for a hop; not the scripts and the launcher, which carry its arguments before."""
+    return [pid for pid, command_line in command_lines() if is_driver(command_line, hop) and _runs_spark_submit(command_line)]
+
+
+def _runs_spark_submit(command_line: bytes) -> bool:
+    program, *arguments = command_line.split(b"\0")
+    launcher = b"org.apache.spark.launcher.Main"
+    return program.endswith(b"java") and b"org.apache.spark.deploy.SparkSubmit" in arguments and launcher not in arguments
 
 
 def is_scheduler(command_line: bytes) -> bool:

@@ -15,10 +15,10 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from tests.faults.memory import fast_temporary_directory
 from tests.faults.places import Clusters, administer, running_clusters
 from tests.faults.report import Row, write_report
 from tests.faults.sections import SECTIONS, Job, Plan
+from tests.memory import fast_temporary_directory
 
 EXAMPLES = """
 Examples:

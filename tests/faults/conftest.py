@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.memory import fast_temporary_directory
 from tests.faults.places import Clusters, running_clusters
+from tests.memory import fast_temporary_directory
 
 
 @pytest.fixture(scope="session")

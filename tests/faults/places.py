@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg2
@@ -16,7 +16,7 @@ from relaybox.environment import environment
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
 from relaybox.routes import Hop, Route, Routes, load_routes
 from relaybox.schema import initialise_store
-from tests.disposal import Disposal
+from tests.disposal import discard
 from tests.faults.drivers import Mission
 from tests.faults.proxy import Proxy
 from tests.logins import make_logins_cheap
@@ -48,7 +48,6 @@ class Clusters:
 
     clusters: Mapping[str, Cluster]
     proxies: Mapping[str, Proxy]
-    disposal: Disposal = field(default_factory=Disposal)
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,7 @@ def fresh_place(sides: Clusters, kind: str, directory: Path, *, batch_rows: int)
             sides.proxies[side].reset()
             sides.proxies[side].heal()
             sides.clusters[side].start()
-        sides.disposal.discard((sides.clusters[side], place.databases[store]) for store, side in LAYOUTS[kind].items())
+        discard((sides.clusters[side], place.databases[store]) for store, side in LAYOUTS[kind].items())
 
 
 def administer(cluster: Cluster, statement: str, *arguments: object) -> list[tuple[object, ...]]:

@@ -82,7 +82,6 @@ def test_a_full_disk_loses_nothing(
     monkeypatch.setitem(FAULTS, "disk_full", Fault("disk_full", "pause", partial(fill, ballast=ballast)))
     name = f"{failpoint}-{fill.__name__}"
     result = run_cell(name, [Strike(failpoint, "disk_full")], small_sides, tmp_path / "cell", kind="outbox")
-    small_sides.disposal.drop()
     assert result.is_good, [*result.problems, *map(str, result.violations), *result.errors]
     assert result.hits == 1
     assert (fill is fill_data) or result.errors, "the server stayed up"

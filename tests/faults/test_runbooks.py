@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -18,10 +16,10 @@ from relaybox.local.clusters import Cluster, create_cluster, installed_postgres_
 from relaybox.local.processes import server_account
 from relaybox.schema import initialise_store
 from tests.faults.delivery import doubled, not_dense, read_delivered, undelivered
-from tests.faults.memory import fast_directory
 from tests.faults.runbooks import RUNBOOKS, run_blocks
-from tests.faults.standby import base_backup, start_standby
 from tests.faults.wal_copies import ask
+from tests.memory import fast_temporary_directory
+from tests.standby import base_backup, start_standby
 from tests.world import World, routes_file, wait_until
 
 DATABASE = "store"
@@ -76,9 +74,7 @@ class Drill:
 
 def make_drill(binaries: Path | None = None, **settings: str) -> Iterator[Drill]:
     with ExitStack() as stack:
-        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="relaybox-drill-", dir=fast_directory())))
-        if account := server_account():
-            os.chown(directory, account.uid, account.gid)
+        directory = stack.enter_context(fast_temporary_directory("relaybox-drill-"))
         airline = create_cluster("airline", directory / "airline", settings={**SETTINGS, **settings}, binaries=binaries)
         hub = create_cluster("hub", directory / "hub", settings=SETTINGS)
         for cluster in (airline, hub):
@@ -123,13 +119,10 @@ def test_dump_and_reload(drill: Drill) -> None:
 
 @pytest.fixture
 def archived() -> Iterator[Drill]:
-    archive = Path(tempfile.mkdtemp(prefix="relaybox-archive-", dir=fast_directory()))
-    if account := server_account():
-        os.chown(archive, account.uid, account.gid)
-    for drill in make_drill(archive_mode="on", archive_command=f'cp "%p" "{archive}/%f"'):
-        drill.variables["ARCHIVE"] = str(archive)
-        yield drill
-    shutil.rmtree(archive)
+    with fast_temporary_directory("relaybox-archive-") as archive:
+        for drill in make_drill(archive_mode="on", archive_command=f'cp "%p" "{archive}/%f"'):
+            drill.variables["ARCHIVE"] = str(archive)
+            yield drill
 
 
 def test_point_in_time_restore(archived: Drill) -> None:

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from relaybox.local.clusters import Cluster, write_service_file
-from tests.disposal import Disposal
+from tests.disposal import discard
 from tests.faults.hop_machine import HopMachine
 from tests.world import World, routes_file
 
@@ -36,7 +36,7 @@ _numbers = itertools.count(1)
 
 @pytest.mark.timeout(60 + 20 * EXAMPLES)
 def test_whatever_happens_in_whatever_order(
-    clusters: Mapping[str, Cluster], disposal: Disposal, template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    clusters: Mapping[str, Cluster], template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Logs stay dense, ordered and unchanged, confirmations true, plans fixed; at the end everything committed has arrived."""
 
@@ -51,7 +51,7 @@ def test_whatever_happens_in_whatever_order(
             write_service_file(services, {store: cluster.parameters(name) for store, cluster in clusters.items()})
             yield World(routes_file(tmp_path))
         finally:
-            disposal.discard((cluster, name) for cluster in clusters.values())
+            discard((cluster, name) for cluster in clusters.values())
 
     class Machine(HopMachine):
         pass

@@ -13,15 +13,14 @@ import argparse
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.faults.memory import fast_directory
 from tests.faults.prefixes import Outcome, choose_prefixes, others_at, try_prefix
 from tests.faults.recorded_run import Recording, record_run
+from tests.memory import fast_temporary_directory
 from tests.world import STORES
 
 PREFIXES_PER_MOMENT = 6
@@ -33,9 +32,7 @@ SIDES = {"source": STORES[:1], "destination": STORES[1:]}
 def recorded(*, seed: int, rounds: int) -> Iterator[tuple[Recording, Path]]:
     """A recorded run in a directory of its own, and that directory; PGSERVICEFILE names the run's services meanwhile."""
     before = os.environ.get("PGSERVICEFILE")
-    with tempfile.TemporaryDirectory(prefix="relaybox-wal-", dir=fast_directory()) as name:
-        directory = Path(name)
-        directory.chmod(0o711)  # the servers' account passes through
+    with fast_temporary_directory("relaybox-wal-") as directory:
         os.environ["PGSERVICEFILE"] = str(directory / "services.conf")
         try:
             with record_run(directory, seed=seed, rounds=rounds) as recording:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import closing
-from dataclasses import replace
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import psycopg2
 import pytest
 
-from relaybox.local.clusters import Cluster, find_free_port, postgres_program
-from relaybox.local.processes import as_account, server_account
+from relaybox.local.clusters import Cluster
 from tests.cli import Run, invoke, run, start
+from tests.memory import fast_temporary_directory
 from tests.services import break_service, read_service
+from tests.standby import start_standby
 from tests.world import World, insert, routes_file, wait_until
 
 MESSAGE_ID = "01a1fc57-61bd-7659-92d2-53639fb0a769"
@@ -201,35 +200,13 @@ STANDBY = ["this server is a standby; Relaybox needs the primary", "Point the li
 
 
 @pytest.fixture(scope="module")
-def standbys(clusters: Mapping[str, Cluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Cluster]]:
+def standbys(clusters: Mapping[str, Cluster]) -> Iterator[Mapping[str, Cluster]]:
     """Streaming standbys of `airline` and `hub`."""
-    directory = tmp_path_factory.mktemp("standbys")
-    followers = {store: _stream(clusters[store], directory / store) for store in ("airline", "hub")}
-    try:
+    with fast_temporary_directory("relaybox-standbys-") as directory, ExitStack() as stack:
+        followers = {store: start_standby(clusters[store], directory / store) for store in ("airline", "hub")}
         for follower in followers.values():
-            follower.start()
+            stack.callback(follower.remove)
         yield followers
-    finally:
-        for follower in followers.values():
-            follower.remove()
-
-
-def _stream(primary: Cluster, directory: Path) -> Cluster:
-    """A standby made with pg_basebackup. It goes beside its primary's data, where the server's account may write."""
-    place = primary.directory.resolve().with_name(f"{primary.directory.resolve().name}-standby")
-    connection = " ".join(f"{key}={value}" for key, value in primary.parameters().items() if key not in ("dbname", "password"))
-    account = server_account()
-    subprocess.run(
-        [postgres_program("pg_basebackup"), "-D", place, "-d", connection, "-R", "-X", "stream", "-c", "fast", "--no-sync"],
-        env={"PGPASSWORD": primary.password, "LC_ALL": "C"},
-        cwd="/",
-        check=True,
-        **as_account(account),
-    )
-    standby = replace(primary, name=f"{primary.name}-standby", directory=place, port=find_free_port())
-    with (place / "postgresql.conf").open("a", encoding="utf-8") as configuration:
-        configuration.write(f"\nport = {standby.port}\n")
-    return standby
 
 
 def follow(world: World, standbys: Mapping[str, Cluster], store: str) -> None:

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults.memory import fast_temporary_directory
+from tests.memory import fast_temporary_directory
 from tests.mutants.mutants import copy_repository
 from tests.stores import running_clusters, write_clusters
 
