@@ -3,7 +3,10 @@
 -- A quarter is never shared out further, and nothing is sorted: rows would lose their order. So this is a statement of its own,
 -- from whose result nobody wants an order: else a planner may sort by sender first, and sorts are not stable.
 create or replace function relaybox.count_quarters(log_id integer, first_position bigint, last_position bigint)
-returns table (quarter integer, sender text, epoch integer, row_count bigint, first_index bigint, last_index bigint, ascending boolean)
+returns table (
+    quarter integer, sender text, epoch integer, row_count bigint, first_index bigint, last_index bigint, ascending boolean,
+    first_sent_at timestamptz
+)
 language plpgsql stable
 set enable_sort = off
 set enable_hashagg = on
@@ -21,9 +24,9 @@ declare
     quarters integer := case when last_position - first_position < 20000 then 1 else 4 end;
     step bigint := (last_position - first_position) / quarters + 1;
     one_quarter constant text := '
-        select %s as quarter, l.sender, l.epoch, array_agg(l.index) as indexes
+        select %s as quarter, l.sender, l.epoch, array_agg(l.index) as indexes, min(l.sent_at) as first_sent_at
         from (
-            select m.sender, m.epoch, m.index from relaybox.log m
+            select m.sender, m.epoch, m.index, m.sent_at from relaybox.log m
             where m.hop_id = $1 and m.position >= %s and m.position <= %s order by m.position
         ) l
         group by l.sender, l.epoch';
@@ -31,9 +34,9 @@ begin
     return query execute (
         select 'select a.quarter, a.sender, a.epoch, a.row_count,
                 case when a.ascending then a.indexes[1] else (select min(i) from unnest(a.indexes) i) end,
-                a.indexes[a.row_count], a.ascending
+                a.indexes[a.row_count], a.ascending, a.first_sent_at
             from (
-                select q.quarter, q.sender, q.epoch, q.indexes, cardinality(q.indexes)::bigint as row_count,
+                select q.quarter, q.sender, q.epoch, q.indexes, q.first_sent_at, cardinality(q.indexes)::bigint as row_count,
                     q.indexes = array(
                         select least(q.indexes[1], 9223372036854775807 - cardinality(q.indexes)) + n
                         from generate_series(0, cardinality(q.indexes) - 1) n

@@ -7,36 +7,20 @@ language plpgsql volatile
 as $$
 declare
     reads_from bigint;
-    last_declared_at timestamptz;
 begin
     perform relaybox.make_delivery_tables();
     if to_regclass('pg_temp.published_sender') is not null then
-        insert into pg_temp.batch_sender (sender, epoch, first_index, last_index, ascending)
-        select p.sender, p.epoch, p.first_index, p.last_index, p.ascending
+        insert into pg_temp.batch_sender (sender, epoch, first_index, last_index, ascending, first_sent_at)
+        select p.sender, p.epoch, p.first_index, p.last_index, p.ascending, p.first_sent_at
         from pg_temp.published_sender p where p.hop_id = input.hop_id and p.batch = batch_;
     end if;
     if last_position >= first_position and not exists (select from pg_temp.batch_sender) then
-        insert into pg_temp.batch_sender (sender, epoch, first_index, last_index, ascending)
-        select c.sender, c.epoch, c.first_index, c.last_index, c.ascending
+        insert into pg_temp.batch_sender (sender, epoch, first_index, last_index, ascending, first_sent_at)
+        select c.sender, c.epoch, c.first_index, c.last_index, c.ascending, c.first_sent_at
         from relaybox.count_senders(input.hop_id, first_position, last_position) c;
     end if;
     perform relaybox.take_up_stalled(here, input, first_position);
     perform relaybox.judge_batch_senders(here, input);
-    -- until a sender's first message is accepted: what it sent before it was declared is looked at
-    select max(b.declared_at) into last_declared_at from pg_temp.batch_sender b where b.in_order and b.epoch > 0 and not b.has_begun;
-    if exists (
-        select from relaybox.log l
-        where l.hop_id = input.hop_id and l.position >= first_position and l.position <= last_position and l.sent_at < last_declared_at
-    ) then
-        update pg_temp.batch_sender b set in_order = false
-        from (
-            select l.sender, l.epoch, min(l.sent_at) as first_sent_at from relaybox.log l
-            where l.hop_id = input.hop_id and l.position >= first_position and l.position <= last_position
-            group by l.sender, l.epoch
-        ) first
-        where b.in_order and b.epoch > 0 and not b.has_begun
-            and first.sender = b.sender and first.epoch = b.epoch and first.first_sent_at < b.declared_at;
-    end if;
     select coalesce(min(b.reads_after) + 1, first_position) into reads_from from pg_temp.batch_sender b;
     if here.message_id_window > 0 then
         perform relaybox.find_repeated_ids(input.hop_id, reads_from, last_position, here.message_id_window);

@@ -1,5 +1,5 @@
 -- Fills in what is known of each sender of a batch, and says which ones bring it in order: nothing of theirs is missing,
--- repeated, early, or of another epoch than before.
+-- repeated, early, of another epoch than before, or, until its first message is accepted, sent before it was declared.
 create or replace function relaybox.judge_batch_senders(here relaybox.stream, input relaybox.stream_log) returns void
 language sql volatile
 as $$
@@ -10,6 +10,7 @@ as $$
         in_order = k.stalled_after is null and coalesce(case
             when b.epoch = 0 then k.first_declared_at is null and here.delivery_order <> 'causal'
             when not b.ascending or b.reads_after is not null or k.epochs > 1 or k.of_another_store or here.delivery_order = 'causal' then false
+            when not k.has_begun and b.first_sent_at < k.declared_at then false
             when k.sender_id is null then
                 k.declared_kind = 'gapless' and not k.has_other_epoch and b.first_index = 1
             else k.state_kind = 'gapless' and k.is_newest and k.held_count = 0 and k.seen_beyond = 0

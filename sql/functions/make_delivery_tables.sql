@@ -10,7 +10,7 @@ begin
         -- a sender and epoch of the batch. in_order: nothing to decide; waits: stalled, stays in its log;
         -- given_up: indexes that an operator skipped
         create temporary table batch_sender (
-            sender text, epoch integer, first_index bigint, last_index bigint, ascending boolean,
+            sender text, epoch integer, first_index bigint, last_index bigint, ascending boolean, first_sent_at timestamptz,
             sender_id integer, kind text, declared_at timestamptz, first_declared_at timestamptz, of_another_store boolean, has_begun boolean,
             watermark bigint, given_up int8multirange, reads_after bigint, in_order boolean, waits boolean,
             primary key (sender, epoch)
