@@ -8,6 +8,9 @@ UV := $(BIN)/uv
 ARGS ?=
 MINUTES ?= 20
 
+# Tests and demo start hundreds of Python processes; each would compile anew whatever it imports: Airflow's 3 s become 5 s.
+unexport PYTHONDONTWRITEBYTECODE
+
 # PYTHON=... chooses the interpreter; otherwise the first that is new enough and can make a venv with pip.
 PYTHON ?= python3 python3.13 python3.12 python3.11 python3.14
 USABLE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
