@@ -1,4 +1,4 @@
-# Works on a machine that has Python 3.11 or newer and nothing else; `make` alone lists what can be done.
+# Works on a machine that has Python 3.11, 3.12 or 3.13 and nothing else; `make` alone lists what can be done.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,12 +11,12 @@ MINUTES ?= 20
 # Tests and demo start hundreds of Python processes; each would compile anew whatever it imports: Airflow's 3 s become 5 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-# PYTHON=... chooses the interpreter; otherwise the first that is new enough and can make a venv with pip.
-PYTHON ?= python3 python3.13 python3.12 python3.11 python3.14
-USABLE := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+# PYTHON=... chooses the interpreter; otherwise the first of a version that pyproject.toml takes and that can make a venv with pip.
+PYTHON ?= python3 python3.13 python3.12 python3.11
+USABLE := import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 define FIND_PYTHON
 for python in $(PYTHON); do "$$python" -c '$(USABLE)' 2>/dev/null && break; python=; done; \
-test -n "$$python" || { echo 'No Python 3.11 or newer with venv found. Install python3 and python3-venv, or set PYTHON=' >&2; exit 2; }
+test -n "$$python" || { echo 'No Python 3.11, 3.12 or 3.13 with venv found. Install python3 and python3-venv, or set PYTHON=' >&2; exit 2; }
 endef
 
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command 'make lock'
@@ -36,7 +36,7 @@ demo: $(INSTALLED) ## Move 336,776 real messages over two hops (DEMO_EXIT=1 stop
 	$(BIN)/relaybox demo $(ARGS)
 
 .PHONY: test
-test: lint chromium ## Lint, then run every test (ARGS="-k name" selects)
+test: lint chromium ## Lint, then run the tests (ARGS="-k name" selects)
 ifeq ($(strip $(ARGS)),)
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=recurse test-systems test-crashes test-stores
 else

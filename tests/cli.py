@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import typer
 from typer.testing import CliRunner
 
 from relaybox.cli.app import app
@@ -48,3 +50,16 @@ def run(*arguments: str) -> Run:
     process = start(*arguments)
     stdout, stderr = process.communicate(timeout=120)
     return Run(process.returncode, stdout, stderr)
+
+
+def commands() -> dict[tuple[str, ...], set[str]]:
+    """Every command by its words, `("bench", "hop")`, with its options."""
+
+    def walk(command: Any, *words: str) -> Iterator[tuple[tuple[str, ...], set[str]]]:
+        if hasattr(command, "commands"):
+            for name, inner in command.commands.items():
+                yield from walk(inner, *words, name)
+        else:
+            yield words, {option for parameter in command.params for option in parameter.opts if option.startswith("-")}
+
+    return dict(walk(typer.main.get_command(app)))

@@ -1,5 +1,5 @@
 -- Whether this store lets a role insert only messages of the senders that it is bound to. Returns whether that changed; only then is
--- the outbox locked, for a moment. Its owner and superusers, movers among them, are not asked. Called by init.
+-- the outbox locked, for a moment. Its owner and superusers, drivers among them, are not asked. Called by init.
 create or replace function relaybox.bind_senders(asked boolean) returns boolean
 language plpgsql volatile
 as $$

@@ -1,7 +1,7 @@
 -- Acknowledges what was fetched before, if acked_place says how far, and gives the next messages: one round trip, one transaction, the
 -- caller's. What is fetched and not acknowledged comes again, the same rows. No rows: nothing new, or every lane with something new is
 -- leased to others. Raises RB031 not subscribed, RB033 acknowledging what was not fetched, RB034 no longer kept, RB035 lane lost or leased,
--- RB038 detached: relaybox attach brings it back.
+-- RB036 a max_count below 1, RB038 detached: relaybox attach brings it back.
 create or replace function relaybox.fetch(
     subscription text, max_count integer default 100, acked_place bigint default null, acked_lane integer default 1,
     only_lane integer default null, worker text default null

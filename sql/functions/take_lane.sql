@@ -1,5 +1,6 @@
 -- The cursor of the lane that a worker got messages from; its worker is null if none has any. Acknowledges first, if asked to.
 -- Locks one lane at a time, waiting only for one that was named; free lanes that another transaction holds are passed over.
+-- Raises RB035 for a named lane that another worker has leased.
 create or replace function relaybox.take_lane(
     known relaybox.subscription, max_count integer, acked_place bigint, acked_lane integer, only_lane integer, worker_ text
 )

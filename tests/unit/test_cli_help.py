@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.cli import invoke
+from tests.cli import commands, invoke
 
 COMMANDS = [
     ["init"],
@@ -24,6 +24,8 @@ COMMANDS = [
     ["attach"],
     ["plan-retries"],
     ["rebuild"],
+    ["reanchor"],
+    ["attest"],
     ["senders", "list"],
     ["senders", "declare"],
     ["senders", "new-epoch"],
@@ -38,11 +40,17 @@ COMMANDS = [
     ["dead-letters", "drop"],
     ["demo"],
     ["bench", "hop"],
+    ["bench", "order"],
     ["bench", "latency"],
     ["bench", "consume"],
     ["bench", "retention"],
     ["version"],
 ]
+
+
+def test_every_command_is_looked_at() -> None:
+    """A command that is new is in the list above."""
+    assert sorted(map(tuple, COMMANDS)) == sorted(commands())
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -53,7 +61,7 @@ def test_each_command_shows_examples_of_itself(command: list[str]) -> None:
     assert f"relaybox {' '.join(command)}" in help_.stdout.partition("Examples:")[2]
 
 
-@pytest.mark.parametrize("command", [*COMMANDS[:13], COMMANDS[-1]], ids=" ".join)
+@pytest.mark.parametrize("command", [*COMMANDS[:16], COMMANDS[-1]], ids=" ".join)
 def test_each_command_that_reports_can_write_json(command: list[str]) -> None:
     assert "--json" in invoke(*command, "--help").stdout
 
@@ -61,7 +69,9 @@ def test_each_command_that_reports_can_write_json(command: list[str]) -> None:
 def test_help_lists_every_command_and_the_exit_codes() -> None:
     help_ = " ".join(invoke("--help").stdout.split())
     assert all(f" {command[0]} " in help_ for command in COMMANDS)
-    assert "Exit codes: 0 fine; 1 verify found a defect; 2 usage or configuration" in help_
+    assert (
+        "Exit codes: 0 fine; 1 verify found a defect, or reanchor or rebuild something to do; 2 usage or configuration" in help_
+    )
 
 
 def test_help_loads_no_driver_no_configuration_and_no_engine() -> None:

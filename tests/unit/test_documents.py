@@ -1,4 +1,4 @@
-"""The documents are true: their links lead somewhere, the tests and events that they name exist, README's commands are Makefile targets."""
+"""The documents are true: their links lead somewhere, what they name exists, and their tables are the lists that the code has."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from relaybox import errors
+from relaybox.connections import _OWN_CODES
+from tests.cli import commands
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -22,6 +24,67 @@ def test_every_link_leads_to_a_file(document: Path) -> None:
     """Relative links and pictures."""
     links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", document.read_text(encoding="utf-8"))
     assert [link for link in links if not (document.parent / link).exists()] == []
+
+
+def headings(document: Path) -> set[str]:
+    """As links name them: lower case, blanks as hyphens, no punctuation."""
+    texts = re.findall(r"^#+ (.+)$", document.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text in texts}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_into_a_page_leads_to_a_heading(document: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", document.read_text(encoding="utf-8"))
+    targets = [(document.parent / path if path else document, heading) for path, heading in links]
+    assert [(path.name, heading) for path, heading in targets if heading not in headings(path)] == []
+
+
+def test_every_document_is_reached_from_the_readme() -> None:
+    """By links; a link to a folder of docs/ leads to all that is in it."""
+    reached: set[Path] = set()
+    waiting = [ROOT / "README.md"]
+    while waiting:
+        path = waiting.pop().resolve()
+        if path in reached:
+            continue
+        reached.add(path)
+        if path.is_dir() and path.is_relative_to(ROOT / "docs"):
+            waiting += path.iterdir()
+        elif path.suffix == ".md":
+            waiting += [
+                path.parent / link for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))
+            ]
+    assert {path for path in (ROOT / "docs").rglob("*") if path.is_file()} - reached == set()
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_command_that_is_named_exists_and_has_the_options_it_is_given(document: Path) -> None:
+    """`relaybox verify flights --json`; a group such as `relaybox senders` may be named alone."""
+    known = commands()
+    wrong = []
+    for named in re.findall(
+        r"(?:^|`|\| )(?:\$ )?relaybox ([a-z][^`|#\n]*)", document.read_text(encoding="utf-8"), flags=re.MULTILINE
+    ):
+        words = named.split()
+        if words[0] == "COMMAND":
+            continue
+        options = known.get(tuple(words[:2]), known.get(tuple(words[:1])))
+        if options is None and not any(words[0] == group for group, *_ in known):
+            wrong.append(named)
+        elif options is not None:
+            wrong += [named for option in re.findall(r"(?<!\S)--[a-z-]+", named) if option not in {*options, "--help"}]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_everything_of_the_schema_that_is_named_exists(document: Path) -> None:
+    """`relaybox.<name>` is a table, view, function or sequence; or a module, a metric of Airflow's, or relaybox.yaml."""
+    known = set(re.findall(r"relaybox\.(\w+)", (ROOT / "sql/schema.sql").read_text(encoding="utf-8")))
+    known |= {path.stem for folder in ("functions", "views") for path in (ROOT / "sql" / folder).glob("*.sql")}
+    known |= {path.stem for path in (ROOT / "plugins/relaybox").iterdir()}
+    known |= set(re.findall(r'stats\.\w+\("relaybox\.(\w+)"', sources("plugins"))) | {"yaml"}
+    named = set(re.findall(r"relaybox\.(\w+)", document.read_text(encoding="utf-8")))
+    assert {name for name in named - known if not re.fullmatch(r"log_\d+", name)} == set()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -54,6 +117,70 @@ def test_the_table_of_errors_is_the_tree_of_errors() -> None:
         cls.__name__: base is errors.Transient for base in (errors.Terminal, errors.Transient) for cls in base.__subclasses__()
     }
     assert documented == leaves
+
+
+def section_of(document: str, heading: str) -> str:
+    return (ROOT / document).read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
+
+
+def test_the_table_of_commands_is_the_list_of_commands() -> None:
+    """docs/operations.md; groups such as `senders` by their name."""
+    named = re.findall(r"^\| `relaybox ([a-z-]+)`", section_of("docs/operations.md", "Commands"), flags=re.MULTILINE)
+    assert sorted(named) == sorted({words[0] for words in commands()})
+
+
+def test_the_table_of_variables_is_what_the_code_reads() -> None:
+    """docs/operations.md names each RELAYBOX_ variable of the library, and no other."""
+    read = set(re.findall(r"RELAYBOX_[A-Z_]+", sources("plugins")))
+    assert set(re.findall(r"RELAYBOX_[A-Z_]+", section_of("docs/operations.md", "Environment variables"))) == read
+
+
+def test_the_table_of_dags_is_the_list_of_their_ids() -> None:
+    """docs/operations.md, with the clocks that start them."""
+    section = section_of("docs/operations.md", "The DAGs")
+    airflow = ROOT / "plugins/relaybox/airflow"
+    ids = set(re.findall(r'"(relaybox_\w+?)(?:__\{.*)?"', (airflow / "naming.py").read_text(encoding="utf-8")))
+    assert set(re.findall(r"`(relaybox_\w+?)(?:__<.*?)?`", section)) == ids
+    for file, clock, words in (
+        ("dag_factory.py", '"*/5 * * * *"', "every five minutes"),
+        ("verify_dag.py", '"0 4 * * *"', "at 04:00 UTC"),
+        ("retention_dag.py", '"30 4 * * *"', "at 04:30 UTC"),
+    ):
+        assert clock in (airflow / file).read_text(encoding="utf-8")
+        assert words in section
+
+
+def test_the_functions_of_consumers_are_those_they_may_call() -> None:
+    """docs/consuming.md: each with its parameters; `read_log` is in docs/concepts.md."""
+    grants = (ROOT / "sql/grants.sql").read_text(encoding="utf-8")
+    granted = set(re.findall(r"on function relaybox\.(\w+)\([^)]*\) to relaybox_consumer", grants))
+    documented = {}
+    for cell in re.findall(r"^\| (`.+?`) \|", section_of("docs/consuming.md", "In SQL"), flags=re.MULTILINE):
+        documented |= dict(re.findall(r"`(\w+)\((.*?)\)`", cell))
+    assert set(documented) == granted - {"read_log"}
+    for function, parameters in documented.items():
+        if parameters != "...":
+            made = (ROOT / f"sql/functions/{function}.sql").read_text(encoding="utf-8")
+            declared = re.search(
+                rf"create or replace function relaybox\.{function}\((.*?)\)\s*(?:returns|language)", made, flags=re.DOTALL
+            )
+            assert declared
+            names = [part.split()[0] for part in declared[1].split(",")]
+            assert parameters.replace("stream,", "stream_name,").split(", ") == names, function
+
+
+def test_the_defaults_of_a_subscription_are_told() -> None:
+    """docs/consuming.md, as sql/functions/subscribe.sql has them."""
+    made = (ROOT / "sql/functions/subscribe.sql").read_text(encoding="utf-8")
+    defaults = re.findall(r"(\w+) (?:integer|text|boolean) default ('?\w+'?)", made)
+    (told,) = re.findall(r"Defaults: (.+?) \|", section_of("docs/consuming.md", "In SQL"))
+    assert re.findall(r"`(\w+)` ('?\w+'?)", told) == [default for default in defaults if default[0] != "start"]
+
+
+def test_every_denial_of_consumers_is_told() -> None:
+    """docs/consuming.md has the SQLSTATEs that begin with RB03."""
+    told = set(re.findall(r"RB03\d", (ROOT / "docs/consuming.md").read_text(encoding="utf-8")))
+    assert told == {code for code in _OWN_CODES if code.startswith("RB03")}
 
 
 def test_the_commands_of_the_readme_are_targets_of_the_makefile() -> None:

@@ -17,7 +17,8 @@ app = typer.Typer(
     cls=CommandGroup,
     help="Moves messages from Postgres to Postgres, hop by hop, and proves that none was lost, doubled or reordered.",
     epilog=(
-        "Exit codes: 0 fine; 1 verify found a defect; 2 usage or configuration; 3 verify found messages in flight and "
+        "Exit codes: 0 fine; 1 verify found a defect, or reanchor or rebuild something to do; 2 usage or configuration, or "
+        "status a topic without a hop; 3 verify found messages in flight and "
         "nothing wrong; 4 a failure that a retry may mend; 5 one that no retry mends; 130 Ctrl-C."
     ),
     no_args_is_help=True,
@@ -127,7 +128,8 @@ def verify(
 ) -> None:
     """Prove delivery: compare the stores of a route message by message, by count and by content.
 
-    Names every message that is missing, changed, misplaced, doubled, unexpected, or in no batch. Reads only.
+    Names every message that is missing, changed, misplaced, doubled, unexpected, or in no batch; proves the order of every store's
+    stream. Reads only.
 
     \b
     Examples:
@@ -224,7 +226,7 @@ def confirm(
     route: Annotated[str, typer.Argument(metavar="ROUTE|HOP", help="A route, its last hop first; or one hop.")],
     as_json: AsJson = False,
 ) -> None:
-    """Bring confirmations back: received and settled, store by store, without Airflow.
+    """Bring confirmations back: received, processed and settled, store by store, without Airflow.
 
     \b
     Examples:
