@@ -95,7 +95,7 @@ A `total` route has one sequencer, its first log, so no other route may carry on
 
 Store, route and stream names are a small letter and up to 29 more of `a-z 0-9 _ -`; topics are 1 to 48 of `a-z 0-9 _ . -`; services
 and connections are 1 to 63 of `A-Z a-z 0-9 _ . -`, the first a letter or a digit. Durations are whole seconds. A store,
-`limits` or `retries` with nothing behind it has all its defaults.
+`limits`, `retries` or `retention` with nothing behind it has all its defaults.
 
 The file is YAML in UTF-8, at most 1 MiB, 16 levels and 50,000 keys and values, each alias counted as a copy. Unknown keys, keys
 written twice and tags are refused; `<<` is a key like any other. Two routes may share stores, hops and topics: each hop has

@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
-from relaybox import errors
+from relaybox import errors, routes
 from relaybox.connections import _OWN_CODES
+from relaybox.route_rules import LimitsRules, RetentionRules, RetriesRules, RouteRules, StoreRules
 from tests.cli import commands
 
 ROOT = Path(__file__).parents[2]
@@ -175,6 +177,26 @@ def test_the_defaults_of_a_subscription_are_told() -> None:
     defaults = re.findall(r"(\w+) (?:integer|text|boolean) default ('?\w+'?)", made)
     (told,) = re.findall(r"Defaults: (.+?) \|", section_of("docs/consuming.md", "In SQL"))
     assert re.findall(r"`(\w+)` ('?\w+'?)", told) == [default for default in defaults if default[0] != "start"]
+
+
+@pytest.mark.parametrize(
+    ("section", "rules"),
+    [
+        ("stores.<store>", StoreRules),
+        ("routes.<route>", RouteRules),
+        ("routes.<route>.limits", LimitsRules),
+        ("routes.<route>.retries", RetriesRules),
+        ("routes.<route>.retention", RetentionRules),
+    ],
+)
+def test_the_tables_of_keys_are_the_rules_of_the_file(section: str, rules: type[BaseModel]) -> None:
+    """At the head of relaybox/routes.py; sections of their own have tables of their own. Defaults that are numbers or words are compared."""
+    table = (routes.__doc__ or "").split(f"**`{section}`**")[1].split("\n**")[0]
+    told = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", table, flags=re.MULTILINE))
+    assert told.keys() - {"retention"} == rules.model_fields.keys() - {"limits", "retries", "retention"}
+    for key, field in rules.model_fields.items():
+        if type(field.default) in (int, float, str, bool):
+            assert told[key].strip("`") == str(field.default).lower(), key
 
 
 def test_every_denial_of_consumers_is_told() -> None:
