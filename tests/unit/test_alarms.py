@@ -31,12 +31,12 @@ def test_every_metric_of_an_alarm_exists() -> None:
 
 
 def test_every_alarm_names_its_runbook() -> None:
-    """A file of docs/runbooks, which names the alarm in turn. History lost has pages of its own."""
+    """A file of docs/runbooks, which names the alarm in turn."""
     for alarm in alarms():
         runbook = DOCS.parent / alarm["annotations"]["runbook"]
         assert runbook.parent == DOCS / "runbooks"
         text = runbook.read_text(encoding="utf-8")
-        assert f"`{alarm['alert']}`" in text or alarm["alert"] == "RelayboxHistoryLost"
+        assert f"`{alarm['alert']}`" in text
         assert alarm["labels"]["severity"] in {"page", "ticket"}
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from relaybox import errors, routes
 from relaybox.connections import _OWN_CODES
 from relaybox.route_rules import LimitsRules, RetentionRules, RetriesRules, RouteRules, StoreRules
+from relaybox.stream_proofs import VIOLATIONS
 from tests.cli import commands
 
 ROOT = Path(__file__).parents[2]
@@ -150,6 +151,12 @@ def test_the_table_of_dags_is_the_list_of_their_ids() -> None:
     ):
         assert clock in (airflow / file).read_text(encoding="utf-8")
         assert words in section
+
+
+def test_the_table_of_violations_is_the_list_of_rules() -> None:
+    """docs/operations.md, what `verify` proves of a stream."""
+    table = section_of("docs/operations.md", "What a stream holds back").split("| violation |")[1].split("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)`", table, flags=re.MULTILINE) == list(VIOLATIONS)
 
 
 def test_the_functions_of_consumers_are_those_they_may_call() -> None:
