@@ -162,10 +162,14 @@ def test_retries_are_the_routes(dags: Mapping[str, DAG]) -> None:
             assert task.max_retry_delay == timedelta(seconds=60)
 
 
-def test_a_try_of_a_transfer_ends_in_time(dags: Mapping[str, DAG]) -> None:
-    """`limits.run_timeout_seconds` of the route."""
-    limits = {task.execution_timeout for dag_id in HOP_DAG_IDS if "transfer" in dag_id for task in dags[dag_id].tasks}
-    assert limits == {timedelta(hours=6)}
+def test_a_try_of_a_transfer_or_of_a_proof_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`limits.run_timeout_seconds` of the route; a proof that hangs would keep back those of the other routes."""
+    monkeypatch.setenv("RELAYBOX_CONFIG", str(routes_file(tmp_path, route={"limits": {"run_timeout_seconds": 5_400}})))
+    tasks = {f"{dag_id}.{task.task_id}": task.execution_timeout for dag_id, dag in parse().dags.items() for task in dag.tasks}
+    moving = {f"relaybox_transfer__flights_{number}.transfer" for number in (1, 2)}
+    assert {name for name, limit in tasks.items() if limit == timedelta(minutes=90)} == moving | {
+        "relaybox_verify.proofs.flights"
+    }
 
 
 def test_tasks_take_slots_of_their_stores_pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -109,6 +110,10 @@ def transfer_task(world: World, hop: Hop) -> HopTransferOperator:
     )
 
 
+def proof_task(world: World) -> Any:
+    return build_verify_dag(world.routes)["relaybox_verify"].get_task("proofs.flights")
+
+
 def by_spark(world: World) -> Hop:
     """The first hop, of a route whose runner is spark."""
     return replace(world.first_hop, runner="spark")
@@ -201,7 +206,7 @@ def test_openlineage_is_told_what_a_proof_found(connected: World, lineage: None)
     connected.send("one", "two")
     connected.transfer_all()
     connected.query("hub", "update relaybox.log set payload = 'other' where position = 1")
-    task = build_verify_dag(connected.routes)["relaybox_verify"].get_task("proofs.flights")
+    task = proof_task(connected)
     execute(task, try_number=1, route="flights")
     told = task.get_openlineage_facets_on_complete(None)
     tables = dataset_names(connected)
@@ -375,7 +380,7 @@ def test_the_proof_of_a_route_is_reported(connected: World) -> None:
     """Delivered, then a message changed at its destination: the proof is made all the same, and the report fails."""
     connected.send("one", "two")
     connected.transfer_all()
-    proof = build_verify_dag(connected.routes)["relaybox_verify"].get_task("proofs.flights")
+    proof = proof_task(connected)
     line, events = execute(proof, try_number=1, route="every route")
     assert (line["verdict"], line["sent"], line["received"], line["reliability"], line["defects"]) == ("delivered", 2, 2, "1", 0)
     assert events[proof_asset("flights")].extra == line
@@ -410,7 +415,7 @@ def test_a_proof_is_made_by_the_runner_that_the_route_asks_for(
     connected.transfer_all()
     found = verify_route(connected.route)
     write_proof(replace(found, duration_seconds=4711.0), spark_submit.notes / "result")
-    proof = build_verify_dag(connected.routes)["relaybox_verify"].get_task("proofs.flights")
+    proof = proof_task(connected)
     line, _ = execute(proof, try_number=1, route="flights")
     assert (line["verdict"], line["sent"]) == ("delivered", 2)
     assert (line["duration_seconds"] == 4711.0) == by_spark == spark_submit.was_called
@@ -431,7 +436,7 @@ def test_a_proof_that_spark_could_not_make_is_no_proof(
     """The application's exit code decides about a retry."""
     connected.change_route(runner="spark")
     spark_submit.ends_with(code)
-    proof = build_verify_dag(connected.routes)["relaybox_verify"].get_task("proofs.flights")
+    proof = proof_task(connected)
     with pytest.raises(AirflowException) as failed:
         execute(proof, try_number=1, route="flights")
     assert proof.retry_policy.evaluate(failed.value, 1, 3).action is action
@@ -451,7 +456,7 @@ def test_a_warm_server_moves_and_compares_what_is_much(
         connected.transfer(connected.second_hop)
         damaged = "update relaybox.log set payload = 'other' where position = 1500"
         connected.query("hub", damaged)
-        proof = build_verify_dag(connected.routes)["relaybox_verify"].get_task("proofs.flights")
+        proof = proof_task(connected)
         line, _ = execute(proof, try_number=1, route="flights")
         connected.send_many(10)
         connected.query("hub", "alter table relaybox.receipt rename to receipt_away")
@@ -542,15 +547,17 @@ with connect('airline', application_name='slow driver').cursor() as cursor: curs
 """
 
 
-def test_a_time_limit_ends_the_driver_and_its_statement(connected: World, spark_submit: SparkSubmit) -> None:
+@pytest.mark.parametrize("work", ["transfer", "proof"])
+def test_a_time_limit_ends_the_driver_and_its_statement(connected: World, spark_submit: SparkSubmit, work: str) -> None:
     """As Airflow does it: the task is interrupted, then asked to end what it started. The server ends what nobody waits for."""
     program = Path(os.environ["PATH"].split(os.pathsep)[0]) / "spark-submit"
     program.write_text(SLOW_DRIVER)
+    connected.change_route(runner="spark")
     connected.send("one")
-    operator = transfer_task(connected, by_spark(connected))
+    operator = transfer_task(connected, connected.first_hop) if work == "transfer" else proof_task(connected)
     running = "select count(*) from pg_stat_activity where application_name = 'slow driver' and state = 'active'"
     with interrupted_once(lambda: connected.value("airline", running) == 1), pytest.raises(AirflowTaskTimeout):
-        execute(operator, try_number=1)
+        execute(operator, try_number=1, route="flights")
     operator.on_kill()
     wait_until(lambda: connected.value("airline", running) == 0, "the statement is ended", deadline_seconds=15)
 
@@ -571,6 +578,24 @@ def test_a_time_limit_does_not_wait_for_the_slices_of_threads(connected: World, 
         blocker.rollback()
     connected.transfer()
     assert connected.payloads() == ["one"]
+
+
+def test_a_time_limit_cancels_what_a_proof_asks_by_itself(
+    connected: World, spark_submit: SparkSubmit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its statements end with the limit, and do not wait for a lock as long as they would."""
+    monkeypatch.setattr("relaybox.connections.LOCK_TIMEOUT_SECONDS", 60)
+    connected.send("one")
+    connected.transfer_all()
+    sessions = "select count(*) from pg_stat_activity where application_name = 'relaybox flights verify'"
+    with connected.session("hub") as blocker, blocker.cursor() as cursor:
+        cursor.execute("lock table relaybox.log in access exclusive mode")
+        waiting = f"{sessions} and wait_event_type = 'Lock'"
+        started = time.monotonic()
+        with interrupted_once(lambda: connected.value("hub", waiting) == 1), pytest.raises(AirflowTaskTimeout):
+            execute(proof_task(connected), try_number=1, route="flights")
+        assert time.monotonic() - started < 45
+        wait_until(lambda: connected.value("hub", sessions) == 0, "the proof's session is gone, and the lock is not")
 
 
 @contextmanager

@@ -126,7 +126,8 @@ Each proof is an event of the asset `relaybox/<route>/proof`. Trigger it by hand
 ### When it fails
 
 The report fails when a route has a defect: a message is missing, doubled, changed or misplaced. `relaybox verify <route>` names each;
-[the runbook](docs/runbooks/loss-or-duplicates.md) says what to do. A proof that fails itself could not reach a store.
+[the runbook](docs/runbooks/loss-or-duplicates.md) says what to do. A proof that fails itself could not reach a
+store, or took longer than `limits.run_timeout_seconds` of its route: its log says which.
 
 {_BUTTONS}"""
 

@@ -58,6 +58,7 @@ def _verify_dag(routes: Routes) -> DAG:
                     owner=route.owner,
                     pool=route.path[-1].pool,
                     retry_policy=DriverExitPolicy(),
+                    execution_timeout=timedelta(seconds=route.limits.run_timeout_seconds),
                 )
                 for name, route in routes.routes.items()
             ]
