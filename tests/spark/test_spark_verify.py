@@ -1,13 +1,16 @@
-"""A proof whose slices Spark compares: the real spark-submit, the real application, local mode."""
+"""A proof whose slices Spark compares: the real spark-submit, the real application and command, local mode."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from relaybox.defects import DefectKind
 from relaybox.proofs import read_proof
 from relaybox.verification import verify_route
+from tests.cli import invoke, run
 from tests.spark.submit import spark_submit
 from tests.world import World
 
@@ -47,6 +50,33 @@ def test_spark_proves_what_sessions_prove(world: World, tmp_path: Path) -> None:
     assert replace(by_spark, verified_at=by_sessions.verified_at, duration_seconds=by_sessions.duration_seconds) == by_sessions
     kinds = {defect.kind for leg in by_spark.hops for defect in leg.defects}
     assert kinds == set(DefectKind) - {DefectKind.UNBATCHED}
+
+
+def test_the_command_has_spark_compare_what_is_much(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--runner auto` from `limits.spark_from_rows` on, where Spark's configuration says; the document is that of threads."""
+    world.change_route(limits={"batch_rows": 300, "slice_rows": 100, "spark_from_rows": 301})
+    world.send_many(300)
+    world.transfer_all()
+    world.query("hub", "delete from relaybox.log where position = 150")
+    conf = {"spark.master": "local[2]", "spark.eventLog.enabled": "true", "spark.eventLog.compress": "false"}
+    conf["spark.eventLog.dir"] = tmp_path.as_uri()
+    (tmp_path / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in conf.items()))
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    by_threads = invoke("verify", "flights", "--runner", "auto", "--json")
+    assert not list(tmp_path.glob("eventlog*"))
+    world.change_route(limits={"batch_rows": 300, "slice_rows": 100, "spark_from_rows": 300})
+
+    by_spark = run("verify", "flights", "--runner", "auto", "--json")
+
+    assert (by_spark.exit_code, by_threads.exit_code) == (1, 1), by_spark.stderr
+    assert without_times(by_spark.document) == without_times(by_threads.document)
+    told = "".join(path.read_text(encoding="utf-8") for path in tmp_path.glob("eventlog*/events*"))
+    assert "hashing " in told
+    assert "slices row by row" in told
+
+
+def without_times(proof: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in proof.items() if name not in {"verified_at", "duration_seconds"}}
 
 
 def test_a_route_that_is_not_in_the_file_ends_the_application_for_good(world: World) -> None:

@@ -91,6 +91,7 @@ def test_help_loads_no_driver_no_configuration_and_no_engine() -> None:
         (["verify"], "Missing argument 'ROUTE'"),
         (["where", "not-a-uuid"], "Invalid value for 'MESSAGE_ID'"),
         (["transfer", "flights/1", "--threads", "0"], "Invalid value for '--threads'"),
+        (["verify", "flights", "--runner", "sparks"], "Invalid value for '--runner'"),
         (["status", "--jsn"], "No such option: --jsn"),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 from uuid import UUID
@@ -32,6 +33,15 @@ app.command()(consumers.subscriptions)
 app.command()(consumers.consume)
 app.command()(consumers.replay)
 app.add_typer(consumers.dead_letters, name="dead-letters")
+
+
+class Runner(StrEnum):
+    """Who does the work of a route, in the words of relaybox.yaml."""
+
+    AUTO = "auto"
+    SPARK = "spark"
+    THREADS = "threads"
+
 
 AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON document to stdout.")]
 
@@ -124,21 +134,27 @@ def where(
 def verify(
     context: typer.Context,
     route: Annotated[str, typer.Argument(metavar="ROUTE", help="The route, as in relaybox.yaml.")],
+    runner: Annotated[
+        Runner,
+        typer.Option("--runner", help="Who compares: threads of this process, Spark, or as limits.spark_from_rows says (auto)."),
+    ] = Runner.THREADS,
     as_json: AsJson = False,
 ) -> None:
     """Prove delivery: compare the stores of a route message by message, by count and by content.
 
     Names every message that is missing, changed, misplaced, doubled, unexpected, or in no batch; proves the order of every store's
     stream. Reads only.
+    Spark runs on this machine, or where its configuration (SPARK_CONF_DIR) says; the proof is the same.
 
     \b
     Examples:
       relaybox verify flights
       relaybox verify flights --json > proof.json
+      relaybox verify flights --runner spark
     """
     from relaybox.cli.reports import run_verify
 
-    run_verify(context.obj, route, as_json=as_json)
+    run_verify(context.obj, route, runner=runner, as_json=as_json)
 
 
 @app.command()

@@ -11,8 +11,8 @@ import typer
 
 from relaybox import errors
 from relaybox.cli import documents
-from relaybox.cli.archives import spark_archive
 from relaybox.cli.exits import Settings, exit_code, tell, worst
+from relaybox.cli.spark import spark_archive
 from relaybox.cli.tables import new_table, open_console, show_count, show_seconds, show_time
 from relaybox.detaching import attach_segments, detach_segments, has_detach_work, list_detached
 from relaybox.retention import read_retention, retain_store

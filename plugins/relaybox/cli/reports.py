@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import typer
 
 from relaybox.cli import documents
 from relaybox.cli.exits import ExitCode, Settings, exit_code, tell, worst
+from relaybox.cli.spark import spark_comparison
+from relaybox.comparison_runners import ComparisonTooLarge
 from relaybox.proofs import RouteProof
 from relaybox.routes import Route, Routes, load_routes
 from relaybox.status import Status, read_status
 from relaybox.tracing import trace_message
-from relaybox.verification import verify_route
+from relaybox.verification import proof_session, verify_route
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from uuid import UUID
+
+    from relaybox.verification import VerifyProgress
 
 
 def run_status(settings: Settings, *, as_json: bool) -> None:
@@ -59,19 +65,28 @@ def _searched(routes: Routes, route: str | None) -> list[Route]:
     return list(routes.routes.values()) if route is None else [routes.route(route)]
 
 
-def run_verify(settings: Settings, route: str, *, as_json: bool) -> None:
+def run_verify(settings: Settings, name: str, *, runner: str, as_json: bool) -> None:
     """Proves delivery. Exit 1 if anything is wrong, 3 if messages are in flight and nothing is wrong."""
-    known = load_routes(settings.config).route(route)
+    route = load_routes(settings.config).route(name)
     if as_json:
-        proof = verify_route(known)
+        proof = _prove(route, runner)
         documents.write(documents.proof_document(proof))
     else:
         from relaybox.cli.show import show_proof, verify_bar
 
         with verify_bar() as progress:
-            proof = verify_route(known, progress=progress)
+            proof = _prove(route, runner, progress)
         show_proof(proof)
     raise typer.Exit(_verdict_code(proof))
+
+
+def _prove(route: Route, runner: str, progress: Callable[[VerifyProgress], None] = lambda _: None) -> RouteProof:
+    """By threads of this process, or by Spark: `auto` leaves to it what is much."""
+    if runner != "spark":
+        with suppress(ComparisonTooLarge):
+            return verify_route(route, below_rows=route.limits.spark_from_rows if runner == "auto" else None, progress=progress)
+    with spark_comparison(proof_session(route.name)) as comparison:
+        return verify_route(route, runner=comparison, progress=progress)
 
 
 def _verdict_code(proof: RouteProof) -> ExitCode:

@@ -66,6 +66,17 @@ def spark_session(name: str, **about: str) -> Iterator[ContextSession]:
         context.stop()
 
 
+@contextmanager
+def command_session(name: str, java_options: str) -> Iterator[ContextSession]:
+    """A session for a command until the block ends: where Spark's configuration says, else on this machine's cores."""
+    conf = spark_conf(name).setIfMissing("spark.master", "local[*]").set("spark.ui.enabled", "false")
+    context = SparkContext(conf=conf.set("spark.driver.extraJavaOptions", java_options))
+    try:
+        yield ContextSession(context)
+    finally:
+        context.stop()
+
+
 def spark_conf(name: str) -> SparkConf:
     """What every session of ours sets; master and memory are the deployment's."""
     conf = SparkConf().setAppName(name).set("spark.ui.showConsoleProgress", "false")

@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from psycopg2 import sql
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -38,9 +37,9 @@ from relaybox.log_rows import (
     read_rows,
 )
 from relaybox.pipe import PIPE_BYTES, CopySender
-from relaybox.spark.application import spark_conf
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import DataFrame
 
     from relaybox.detaching import Part
@@ -122,17 +121,6 @@ class SparkArchive:
 
     def _read(self, directory: str) -> DataFrame:
         return self._session.read.schema(_SPARK_SCHEMA).parquet(directory)
-
-
-@contextmanager
-def open_archive(name: str, java_options: str) -> Iterator[SparkArchive]:
-    """In a session of this process until the block ends: where Spark's configuration says, else on this machine's cores."""
-    conf = spark_conf(name).setIfMissing("spark.master", "local[*]").set("spark.ui.enabled", "false")
-    context = SparkContext(conf=conf.set("spark.driver.extraJavaOptions", java_options))
-    try:
-        yield SparkArchive(context)
-    finally:
-        context.stop()
 
 
 @contextmanager

@@ -1,0 +1,69 @@
+"""Spark for a command: started when there is something to do for it, ended with the command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from relaybox import errors
+from relaybox.driver_options import driver_java_options
+
+if TYPE_CHECKING:
+    from relaybox.comparison_runners import ComparisonRunner
+    from relaybox.detaching import SegmentArchive
+
+
+@contextmanager
+def spark_archive(name: str) -> Iterator[SegmentArchive]:
+    """Writes and reads files with Spark on this machine, or where its configuration (SPARK_CONF_DIR) says.
+
+    Raises:
+        ConfigurationError: Spark or Java is not installed.
+    """
+    with _installed("detached segments are written and read by Spark", "or let Airflow do it: DAG relaybox_retention"):
+        from relaybox.spark.application import command_session
+        from relaybox.spark.archive import SparkArchive
+    _find_programs()
+    with command_session(name, driver_java_options()) as session:
+        yield SparkArchive(session.context)
+
+
+@contextmanager
+def spark_comparison(name: str) -> Iterator[ComparisonRunner]:
+    """Compares slices in tasks of Spark on this machine, or where its configuration (SPARK_CONF_DIR) says.
+
+    Args:
+        name: of the application, and of its sessions in the stores.
+
+    Raises:
+        ConfigurationError: Spark or Java is not installed.
+    """
+    with _installed("the stores are to be compared by Spark", "or compare them with: --runner threads"):
+        from relaybox.spark.application import command_session
+        from relaybox.spark.comparison_runner import SparkComparisonRunner
+    _find_programs()
+    with command_session(name, driver_java_options()) as session:
+        yield SparkComparisonRunner(session, session_name=name)
+
+
+@contextmanager
+def _installed(what_for: str, instead: str) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise errors.ConfigurationError(
+            f"{what_for}, which is not installed here: {error}.", next_step=f"Install relaybox[spark], {instead}."
+        ) from error
+
+
+def _find_programs() -> None:
+    """Says in the environment where Java and Python are. Raises ConfigurationError without Java."""
+    from relaybox.local.java import find_java_home
+
+    os.environ["JAVA_HOME"] = str(find_java_home())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if "SPARK_CONF_DIR" not in os.environ:  # then it runs on this machine, whose name need not be an address
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
