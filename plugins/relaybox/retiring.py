@@ -11,11 +11,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from psycopg2.extras import NamedTupleCursor
-
 from relaybox.connections import one_row, store_errors
 from relaybox.errors import ConfigurationError
 from relaybox.events import emit
+from relaybox.left_behind import LeftBehind, list_left_behind
 from relaybox.schema import open_store
 
 if TYPE_CHECKING:
@@ -25,58 +24,47 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LeftBehind:
-    """A hop that no route of the file has.
+class Backlog(LeftBehind):
+    """A hop that was left behind, and what it has not moved.
 
     Attributes:
-        store: the one it leaves; `destination` was where it went.
         unsettled_count: messages in its batches that are not settled.
         waiting_count: messages that are in none of its batches.
         oldest_sent_at: of those that have not arrived; None if all have.
-        retired_at, retired_by, retired_reason: None as long as the store keeps what the hop has not settled.
     """
 
-    hop: str
-    store: str
-    destination: str
     unsettled_count: int
     waiting_count: int
     oldest_sent_at: datetime | None
-    retired_at: datetime | None
-    retired_by: str | None
-    retired_reason: str | None
 
 
-def find_left_behind(routes: Routes) -> tuple[LeftBehind, ...]:
+def find_left_behind(routes: Routes) -> tuple[Backlog, ...]:
     """Asks every store of the file for hops that the file has not, retired ones included. Changes nothing.
 
     Raises:
         StoreUnreachable, StoreUnusable, StoreNotInitialised: of the first store that can't be asked.
     """
-    return tuple(hop for store in routes.stores.values() for hop in _left_behind(store, routes))
+    return tuple(hop for store in routes.stores.values() for hop in _backlogs(store, routes))
 
 
-def _left_behind(store: Store, routes: Routes) -> Iterator[LeftBehind]:
-    known = [hop.name for hop in routes.hops if hop.source == store]
+def _backlogs(store: Store, routes: Routes) -> Iterator[Backlog]:
     with (
         closing(open_store(store, application_name="relaybox retire")) as session,
         store_errors(store.name, "asking which hops leave it"),
-        session.cursor(cursor_factory=NamedTupleCursor) as cursor,
+        session.cursor() as cursor,
     ):
-        cursor.execute(
-            """
-            select h.hop, h.destination, s.planned_position - s.settled_position as unsettled_count, s.waiting_count, s.oldest_sent_at,
-                h.retired_at, h.retired_by, h.retired_reason
-            from relaybox.hop_out h cross join lateral relaybox.sending_state(h.hop) s
-            where h.hop <> all(%s) order by h.hop
-            """,
-            (known,),
-        )
-        for row in cursor.fetchall():
-            yield LeftBehind(store=store.name, **row._asdict())
+        for hop in list_left_behind(cursor, store, routes):
+            cursor.execute(
+                "select planned_position - settled_position, waiting_count, oldest_sent_at from relaybox.sending_state(%s)",
+                (hop.hop,),
+            )
+            unsettled_count, waiting_count, oldest_sent_at = one_row(cursor)
+            yield Backlog(
+                **vars(hop), unsettled_count=unsettled_count, waiting_count=waiting_count, oldest_sent_at=oldest_sent_at
+            )
 
 
-def choose_left_behind(name: str, left_behind: Sequence[LeftBehind], routes: Routes) -> tuple[LeftBehind, ...]:
+def choose_left_behind(name: str, left_behind: Sequence[Backlog], routes: Routes) -> tuple[Backlog, ...]:
     """Those that a name means: one hop, or all hops of a route.
 
     Raises:

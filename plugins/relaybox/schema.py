@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from relaybox import errors
 from relaybox.connections import connect, one_row, store_errors
+from relaybox.left_behind import list_left_behind
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
@@ -142,7 +143,7 @@ def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMEN
             cursor.execute("select relaybox.ensure_outbox_segments()")
             segments = tuple(one_row(cursor)[0])
             hops = dict(_register_hops(cursor, store, routes))
-            left_behind = tuple(_left_behind(cursor, store, routes))
+            left_behind = tuple(one.hop for one in list_left_behind(cursor, store, routes) if one.retired_at is None)
             cursor.execute("select relaybox.bind_senders(%s)", (store.bind_senders,))
             binding = ("switched on" if store.bind_senders else "switched off") if one_row(cursor)[0] else "unchanged"
             connection.commit()
@@ -248,13 +249,6 @@ def _register_hops(cursor: Any, store: Store, routes: Routes) -> Iterator[tuple[
     for hop in routes.hops:
         if hop.source == store:
             yield f"{hop.name} out", _register_hop_out(cursor, hop)
-
-
-def _left_behind(cursor: Any, store: Store, routes: Routes) -> Iterator[str]:
-    known = [hop.name for hop in routes.hops if hop.source == store]
-    cursor.execute("select hop from relaybox.hop_out where hop <> all(%s) and retired_at is null order by hop", (known,))
-    for (hop,) in cursor.fetchall():
-        yield hop
 
 
 def _register_hop_in(cursor: Any, hop: Hop) -> str:

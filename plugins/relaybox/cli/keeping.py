@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from relaybox.detaching import DetachedSegment, SegmentArchive, StoreDetached
     from relaybox.retention import Holder, StoreRetained, StoreRetention, TableRetention
-    from relaybox.retiring import LeftBehind
+    from relaybox.retiring import Backlog
     from relaybox.routes import Store
 
 
@@ -245,7 +245,7 @@ def run_retire(settings: Settings, name: str | None, *, reason: str | None, as_j
         print("What nobody else needs goes with the next: relaybox retention")
 
 
-def _show_left_behind(hops: Sequence[LeftBehind]) -> None:
+def _show_left_behind(hops: Sequence[Backlog]) -> None:
     if not hops:
         print("no hop was left behind: relaybox.yaml has all that its stores know")
         return
