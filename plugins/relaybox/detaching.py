@@ -24,6 +24,8 @@ from relaybox.retention import PATIENCE_SECONDS, PAUSE_SECONDS
 from relaybox.schema import open_store
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from relaybox.routes import Store
 
 SUPERSEDED = "Nothing was lost: another run is at it, or was. See: relaybox retention --dry-run"
@@ -81,6 +83,24 @@ class DetachedSegment:
 
 
 @dataclass(frozen=True)
+class DetachedLog:
+    """What of a log is in files only.
+
+    Attributes:
+        hop: which filled the log.
+        since: when the first of these segments went.
+        for_whom: the subscriptions that needed one when it was detached.
+    """
+
+    store: str
+    hop: str
+    segment_count: int
+    message_count: int
+    since: datetime
+    for_whom: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class StoreDetached:
     """What one run did with the logs of a store.
 
@@ -127,6 +147,24 @@ def list_detached(store: Store, hop: str | None = None) -> list[DetachedSegment]
             (hop,),
         )
         return [_segment(row.hop, row) for row in cursor.fetchall()]
+
+
+def list_detached_logs(cursor: Any, store: Store) -> list[DetachedLog]:
+    """The logs of a store of which segments are in files only, by hop. In the transaction of the cursor, which gives tuples."""
+    cursor.execute(
+        """
+        select i.hop, count(*), sum(d.row_count)::bigint, min(d.moved_at), array(
+            select distinct w.name from relaybox.detached_segment n cross join lateral unnest(n.for_whom) w (name)
+            where n.hop_id = i.hop_id and n.state = 'detached' order by w.name
+        )
+        from relaybox.detached_segment d join relaybox.hop_in i on i.hop_id = d.hop_id
+        where d.state = 'detached' group by i.hop_id, i.hop order by i.hop
+        """
+    )
+    return [
+        DetachedLog(store.name, hop, segment_count, message_count, since, tuple(names))
+        for hop, segment_count, message_count, since, names in cursor.fetchall()
+    ]
 
 
 def detach_segments(

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 from relaybox import errors
 
 if TYPE_CHECKING:
+    from relaybox.detaching import DetachedLog
     from relaybox.holdback import Gap, StoreHoldback
     from relaybox.holders import Holder, StoreHolders
+    from relaybox.left_behind import LeftBehind
     from relaybox.routes import Hop, Routes
     from relaybox.status import HopStatus, Status
     from relaybox.subscriptions import Subscribed
@@ -44,6 +46,8 @@ RUNBOOKS = {
     "sender_stalled": "stalled-sender",
     "dead_letters": "dead-letters",
     "topic_unrouted": "unrouted-topic",
+    "messages_detached": "detached-messages",
+    "hop_left_behind": "growing-store",
 }
 """By kind of finding."""
 
@@ -90,19 +94,30 @@ class Finding:
         return RUNBOOKS[self.kind]
 
 
-def find_blockers(routes: Routes, status: Status, holders: Mapping[str, StoreHolders]) -> tuple[Finding, ...]:
-    """Everything that is stuck or held up, the worst and oldest first.
+def find_blockers(
+    routes: Routes,
+    status: Status,
+    holders: Mapping[str, StoreHolders],
+    *,
+    detached: Iterable[DetachedLog] = (),
+    left_behind: Iterable[LeftBehind] = (),
+) -> tuple[Finding, ...]:
+    """Everything that is stuck, held up or worth a look, the worst and oldest first.
 
     Args:
         routes: what relaybox.yaml says.
         status: what all stores said about their hops.
         holders: by store; one that did not answer is missing.
+        detached: of all stores.
+        left_behind: of all stores, retired hops included.
     """
     found = [
         *_silent_stores(routes, status),
         *(finding for store, here in holders.items() for finding in _held_in_store(routes, store, here)),
         *(finding for hop in status.hops for finding in _hop_findings(routes, status, hop, holders)),
         *_unrouted(status),
+        *_detached(detached),
+        *_left_behind(left_behind),
     ]
     order = list(Severity)
     return tuple(sorted(found, key=lambda one: (order.index(one.severity), one.since is None, one.since)))
@@ -351,6 +366,37 @@ def _unrouted(status: Status) -> Iterator[Finding]:
             message_count=topic.message_count,
             next_step=topic.next_step,
         )
+
+
+def _detached(logs: Iterable[DetachedLog]) -> Iterator[Finding]:
+    for log in logs:
+        segments = "1 segment" if log.segment_count == 1 else f"{log.segment_count:,} segments"
+        yield Finding(
+            kind="messages_detached",
+            severity=Severity.NOTE,
+            hop=log.hop,
+            store=log.store,
+            since=log.since,
+            what=(
+                f"Messages of the log of hop {log.hop} at {log.store} are detached, {segments} in files: "
+                f"only {', '.join(log.for_whom)} needed them, and stood still."
+            ),
+            message_count=log.message_count,
+            next_step=f"Mend the consumer, then: relaybox attach {log.store} {log.hop}",
+        )
+
+
+def _left_behind(hops: Iterable[LeftBehind]) -> Iterator[Finding]:
+    for hop in hops:
+        if hop.retired_at is None:
+            yield Finding(
+                kind="hop_left_behind",
+                severity=Severity.NOTE,
+                hop=hop.hop,
+                store=hop.store,
+                what=f"Hop {hop.hop} from {hop.store} to {hop.destination} is in no route any more; what it has not moved is kept.",
+                next_step=f'See how much: relaybox retire {hop.hop}. With --reason "..." it is given up.',
+            )
 
 
 def _downstream(routes: Routes, hop: Hop) -> tuple[str, ...]:

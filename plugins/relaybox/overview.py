@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 
 from relaybox import errors
 from relaybox.connections import store_errors
+from relaybox.detaching import DetachedLog, list_detached_logs
 from relaybox.findings import OPEN_SECONDS, Finding, find_blockers
 from relaybox.holders import StoreHolders, read_holders
+from relaybox.left_behind import LeftBehind, list_left_behind
 from relaybox.schema import open_store
 from relaybox.status import Status, read_status
 
@@ -49,6 +51,8 @@ class Overview:
 class _Looked:
     holders: StoreHolders
     rates: Mapping[str, float]
+    detached: Sequence[DetachedLog]
+    left_behind: Sequence[LeftBehind]
 
 
 def read_overview(routes: Routes, *, open_for_seconds: float = OPEN_SECONDS) -> Overview:
@@ -63,16 +67,23 @@ def read_overview(routes: Routes, *, open_for_seconds: float = OPEN_SECONDS) -> 
         store for store in routes.stores.values() if store not in routes.unused_stores and store.name not in status.errors
     ]
     with ThreadPoolExecutor(max(1, len(answering)), thread_name_prefix="relaybox-overview") as pool:
-        looks = dict(zip(answering, pool.map(lambda store: _look(store, open_for_seconds), answering), strict=True))
+        looked = pool.map(lambda store: _look(store, routes, open_for_seconds), answering)
+        looks = dict(zip(answering, looked, strict=True))
     seen = {store.name: look for store, look in looks.items() if look is not None}
     return Overview(
         status=status,
         rates={hop: rate for look in seen.values() for hop, rate in look.rates.items()},
-        findings=find_blockers(routes, status, {store: look.holders for store, look in seen.items()}),
+        findings=find_blockers(
+            routes,
+            status,
+            {store: look.holders for store, look in seen.items()},
+            detached=[log for look in seen.values() for log in look.detached],
+            left_behind=[hop for look in seen.values() for hop in look.left_behind],
+        ),
     )
 
 
-def _look(store: Store, open_for_seconds: float) -> _Looked | None:
+def _look(store: Store, routes: Routes, open_for_seconds: float) -> _Looked | None:
     """None: the store stopped answering after its status was read; the next look will say so."""
     try:
         with (
@@ -82,6 +93,7 @@ def _look(store: Store, open_for_seconds: float) -> _Looked | None:
         ):
             cursor.execute(_RATES, {"seconds": RATE_SECONDS})
             rates = dict(cursor.fetchall())
-            return _Looked(read_holders(connection, open_for_seconds=open_for_seconds), rates)
+            detached, left_behind = list_detached_logs(cursor, store), list_left_behind(cursor, store, routes)
+            return _Looked(read_holders(connection, open_for_seconds=open_for_seconds), rates, detached, left_behind)
     except errors.RelayboxError:
         return None

@@ -291,6 +291,75 @@ def test_a_dead_letter_is_escaped_and_its_payload_is_for_operators(page: PageSer
     assert "card 4711" not in shown["viewer"] + documents
 
 
+DETACHED = """
+    insert into relaybox.detached_segment
+        (hop_id, first, last, segment, state, directory, row_count, hash_sum, for_whom, begun_by, moved_by, moved_at)
+    select i.hop_id, n * 10, n * 10 + 9, 'log_1_s' || n, case when n < 3 then 'detached' else 'attached' end, '/srv/private/' || n, 10, 0,
+        array['billing', 'audit' || n], 'test', 'test', timestamptz '2026-07-01Z' + n * interval '1 day'
+    from relaybox.hop_in i cross join generate_series(1, 3) n
+"""
+
+
+def test_what_is_detached_is_shown_with_the_command_that_brings_it_back(page: PageServer, connected: World) -> None:
+    """Beside the subscriptions, with what is stuck, and at its hop; not where nothing is detached, nor to who may not read the hop."""
+    client, gathering = page.client("viewer"), page.page.state.gathering
+    connected.query("hub", "select relaybox.subscribe('billing', 'flights')")
+    pages = ("/relaybox/streams", "/relaybox/stuck", "/relaybox/hops/flights/1")
+    assert not [path for path in pages if "etached" in client.get(path).text]
+    connected.query("hub", DETACHED)
+    connected.query("hub", "update relaybox.stream set first_kept_place = 2")
+    gathering.forget()
+    for path in pages:
+        shown = client.get(path).text
+        assert (
+            "Messages of the log of hop flights/1 at hub are detached, 2 segments in files: only audit1, audit2, billing" in shown
+        ), path
+        assert "<dt>since</dt><dd>2026-07-02 00:00:00Z</dd>" in shown, path
+        assert "<dt>messages</dt><dd>20</dd>" in shown, path
+        assert "Mend the consumer, then: relaybox attach hub flights/1" in shown, path
+        assert 'href="/relaybox/runbooks/detached-messages"' in shown, path
+        assert "/srv/private" not in shown, path
+    assert '<span class="tag note">1 detached</span>' in client.get("/relaybox/streams").text
+    (found,) = client.get("/relaybox/api/status").json()["stuck"]
+    assert (found["kind"], found["hop"], found["message_count"]) == ("messages_detached", "flights/1", 20)
+    assert gathering.overview(OneHop("flights/2")).findings == ()
+
+
+def test_a_hop_of_no_route_is_shown_to_who_may_read_its_dag_until_it_is_retired(page: PageServer, connected: World) -> None:
+    """With the command that tells how much it keeps, and gives it up."""
+    client, gathering = page.client("viewer"), page.page.state.gathering
+    add_route(connected.path, "strays", topics=["strays"], path=["airline", "hub"])
+    connected.initialise()
+    said = "Hop strays/1 from airline to hub is in no route any more; what it has not moved is kept."
+    assert said not in client.get("/relaybox/stuck").text
+    connected.change_route()
+    gathering.forget()
+    shown = client.get("/relaybox/stuck").text
+    assert said in shown
+    assert "See how much: relaybox retire strays/1." in shown
+    assert 'href="/relaybox/runbooks/growing-store"' in shown
+    assert gathering.overview(OneHop("flights/1")).findings == ()
+    assert [finding.hop for finding in gathering.overview(OneHop("strays/1")).findings] == ["strays/1"]
+    connected.query("airline", "select relaybox.retire_hop('strays/1', 'nobody reads it', 'test')")
+    gathering.forget()
+    assert said not in client.get("/relaybox/stuck").text
+
+
+class OneHop:
+    """The rights of who may read one hop's DAG."""
+
+    def __init__(self, hop: str) -> None:
+        self._hop = hop
+
+    def may_read_named(self, hop: str) -> bool:
+        return hop == self._hop
+
+    def may_read(self, hop: Any) -> bool:
+        return self.may_read_named(hop.name)
+
+    may_run = may_read
+
+
 def test_a_replay_is_counted_before_it_is_ordered(page: PageServer, connected: World) -> None:
     """The count starts no run; the order does, with the form's fields as its parameters, and Airflow's audit log has it."""
     register_dags(connected.path)
@@ -439,17 +508,10 @@ def test_the_tab_of_a_dag_leads_to_its_hop(page: PageServer) -> None:
 
 def test_hops_that_a_user_may_not_read_are_not_there(page: PageServer) -> None:
     """Of numbers, findings and messages."""
-
-    class FirstHopOnly:
-        def may_read(self, hop: Any) -> bool:
-            return bool(hop.number == 1)
-
-        may_run = may_read
-
     gathering = page.page.state.gathering
-    seen = gathering.overview(FirstHopOnly())
+    seen = gathering.overview(OneHop("flights/1"))
     assert [hop.hop.name for hop in seen.hops] == ["flights/1"]
-    assert gathering.readable_routes(FirstHopOnly()) == ()
+    assert gathering.readable_routes(OneHop("flights/1")) == ()
 
 
 def test_the_password_of_a_store_is_in_no_answer(page: PageServer) -> None:

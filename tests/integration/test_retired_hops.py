@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from relaybox.errors import HopChanged
+from relaybox.overview import read_overview
 from relaybox.retention import read_retention, retain_store
 from relaybox.retiring import find_left_behind, retire_hop
 from relaybox.routes import Routes, load_routes
@@ -38,11 +39,17 @@ def first_needed_by(routes: Routes, store: str, hop: str | None = None) -> set[s
     return {holder.name for holder in tables[hop].holders}
 
 
+def shown(routes: Routes) -> set[str | None]:
+    """Hops that the page in Airflow says are in no route any more."""
+    return {finding.hop for finding in read_overview(routes).findings if finding.kind == "hop_left_behind"}
+
+
 def test_a_hop_of_no_route_is_shown_and_keeps_its_messages_until_it_is_retired(removed: Routes, world: World) -> None:
     """Nothing is given up in silence, and nothing by looking; then outbox and log lose what only these hops needed."""
     left = {hop["hop"]: hop for hop in invoke("retire", "--json").document["hops"]}
     assert (left["flights/1"]["unsettled_count"], left["flights/1"]["waiting_count"]) == (MOVED, WAITING)
     assert left["flights/2"]["waiting_count"] == MOVED
+    assert shown(removed) == {"flights/1", "flights/2"}
     assert "flights/1" in first_needed_by(removed, "airline")
     assert "flights/2" in first_needed_by(removed, "hub", "flights/1")
     told = invoke("retire", "flights")
@@ -51,6 +58,7 @@ def test_a_hop_of_no_route_is_shown_and_keeps_its_messages_until_it_is_retired(r
 
     done = invoke("retire", "flights", "--reason", "nobody reads it", "--json")
     assert [hop["retired_reason"] for hop in done.document["hops"]] == ["nobody reads it"] * 2
+    assert shown(removed) == set()
     assert "flights/1" not in first_needed_by(removed, "airline")
     assert "flights/2" not in first_needed_by(removed, "hub", "flights/1")
     retain_store(removed.store("airline"), recorded_by="test")

@@ -19,6 +19,7 @@ from relaybox import errors
 from relaybox.detaching import Part, StoreDetached, attach_segments, detach_segments, has_detach_work, list_detached
 from relaybox.failpoints import DETACH_FAILPOINTS
 from relaybox.log_rows import Digest
+from relaybox.overview import read_overview
 from relaybox.retention import TableRetained, read_retention, retain_store
 from relaybox.spark.archive import SparkArchive
 from relaybox.subscriptions import list_subscriptions
@@ -152,6 +153,12 @@ def refusal(world: World, query: str) -> psycopg2.Error:
     return caught.value
 
 
+def shown(world: World) -> list[tuple[str | None, int | None, str]]:
+    """What the page in Airflow says of what is detached: of which log, how many messages, and how it begins."""
+    found = [finding for finding in read_overview(world.routes).findings if finding.kind == "messages_detached"]
+    return [(finding.hop, finding.message_count, finding.what.partition(" them,")[0]) for finding in found]
+
+
 def directories(tmp_path: Path) -> set[str]:
     return {str(path) for path in tmp_path.glob("files/hub/flights/1/*")}
 
@@ -190,9 +197,13 @@ def test_g8_what_only_a_stopped_consumer_needs_is_detached_and_comes_back(
         "early": 0,
         "live": 0,
     }
-    assert stopped.query("hub", "select labels, value from relaybox.signals() where metric = 'relaybox_detached_messages'") == [
-        ({"hop": LOG}, 39.0)
-    ]
+    assert (
+        stopped.query("hub", "select labels, value from relaybox.signals() where metric = 'relaybox_detached_messages'"),
+        shown(stopped),
+    ) == (
+        [({"hop": LOG}, 39.0)],
+        [(LOG, 39, "Messages of the log of hop flights/1 at hub are detached, 4 segments in files: only dead needed")],
+    )
 
     message_id = stopped.value("airline", "select message_id::text from relaybox.outbox where seq = 6")
     (trace,) = trace_message([stopped.route], UUID(message_id))
@@ -209,7 +220,7 @@ def test_g8_what_only_a_stopped_consumer_needs_is_detached_and_comes_back(
     assert invoke("attach", "hub", LOG, "--dry-run").stdout.count("would come back") == 4
     assert attach(stopped, archive, count=1) == [30]
     assert refusal(stopped, "select * from relaybox.fetch('dead')").pgcode == "RB038"
-    assert attach(stopped, archive) == [20, 10, 0]
+    assert (attach(stopped, archive), shown(stopped)) == ([20, 10, 0], [])
     assert log_rows(stopped)[:45] == before
     assert set(before_tables) <= set(tables(stopped))
     assert stopped.query(

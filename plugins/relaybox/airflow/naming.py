@@ -19,7 +19,13 @@ SKIP_TASK_ID = "skip"
 
 
 def transfer_dag_id(hop: Hop) -> str:
-    return f"relaybox_transfer__{hop.route}_{hop.number}"
+    return transfer_dag_id_of(hop.name)
+
+
+def transfer_dag_id_of(hop: str) -> str:
+    """Of a hop's name, also where no route has it any more."""
+    route, _, number = hop.rpartition("/")
+    return f"relaybox_transfer__{route}_{number}"
 
 
 def confirm_dag_id(hop: Hop) -> str:

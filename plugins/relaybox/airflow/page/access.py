@@ -13,7 +13,7 @@ from airflow.configuration import conf
 from airflow.models.dag import DagModel
 from fastapi import Depends, HTTPException, Request, status
 
-from relaybox.airflow.naming import confirm_dag_id, transfer_dag_id
+from relaybox.airflow.naming import confirm_dag_id, transfer_dag_id, transfer_dag_id_of
 from relaybox.routes import Hop
 
 SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
@@ -52,7 +52,12 @@ class Rights:
 
     def may_read(self, hop: Hop) -> bool:
         """Who may read the hop's DAG may read what it moved, though no message."""
-        return bool(get_auth_manager().is_authorized_dag(method="GET", details=_details(transfer_dag_id(hop)), user=self._user))
+        return self.may_read_named(hop.name)
+
+    def may_read_named(self, hop: str) -> bool:
+        """The same of a hop's name: one that no route has any more had a DAG as well."""
+        details = _details(transfer_dag_id_of(hop))
+        return bool(get_auth_manager().is_authorized_dag(method="GET", details=details, user=self._user))
 
     def may_run(self, hop: Hop) -> bool:
         """Who may start a run of the hop's DAG; also sees what applications wrote into their statements."""

@@ -128,7 +128,9 @@ PausableHop = Annotated[Hop, Depends(_pausable_hop)]
 
 
 def _for_user(overview: Overview, hops: tuple[HopStatus, ...], rights: Rights) -> list[Finding]:
+    in_routes = {hop.hop.name for hop in overview.status.hops}
     readable = {hop.hop.name for hop in hops}
+    readable |= {one.hop for one in overview.findings if one.hop and one.hop not in in_routes and rights.may_read_named(one.hop)}
     stores = {store.name for hop in hops for store in (hop.hop.source, hop.hop.destination)}
     runnable = {hop.hop.name for hop in hops if rights.may_run(hop.hop)}
     return [

@@ -111,7 +111,8 @@ def show_stuck(request: Request, gathering: GatheringDep, rights: RightsDep, pau
 
 @pages.get("/streams")
 def show_streams(request: Request, gathering: GatheringDep, rights: RightsDep) -> Response:
-    return _page(request, "streams.html", seen=read_streams(gathering, rights))
+    detached = [finding for finding in gathering.overview(rights).findings if finding.kind == "messages_detached"]
+    return _page(request, "streams.html", seen=read_streams(gathering, rights), detached=detached)
 
 
 @pages.get("/order/{kind}/{route}")
