@@ -130,3 +130,10 @@ def test_every_airflow_setting_exists(compose: dict[str, Any]) -> None:
     names = [name for name in compose["x-airflow"]["environment"] if name.startswith("AIRFLOW__")]
     settings = [name.removesuffix("_CMD").lower().split("__")[1:] for name in names]
     assert [setting for setting in settings if setting[1] not in known[setting[0]]["options"]] == []
+
+
+def test_the_java_that_the_image_names_is_in_what_it_installs() -> None:
+    """Only Debian's default-jre packages bring /usr/lib/jvm/default-java; the versioned ones do not."""
+    dockerfile = (DOCKER / "Dockerfile").read_text()
+    assert "JAVA_HOME=/usr/lib/jvm/default-java" in dockerfile
+    assert "default-jre-headless" in dockerfile
