@@ -411,6 +411,22 @@ def test_an_order_that_makes_no_sense_starts_nothing_and_says_why(page: PageServ
     assert page.client("oncall").post("/relaybox/api/routes/trains/skip", json={}).status_code == 404
 
 
+def test_a_replay_from_a_detached_place_is_answered_with_the_command_that_brings_it_back(
+    page: PageServer, connected: World
+) -> None:
+    """And without the directory of the files, which is in the API server's log only."""
+    connected.send("a", "b")
+    connected.transfer()
+    connected.query("hub", "select relaybox.subscribe('billing', 'flights')")
+    connected.query("hub", DETACHED)
+    connected.query("hub", "update relaybox.stream set first_kept_place = 2")
+    order = {"store": "hub", "subscription": "billing", "start": "1"}
+    answer = page.client("oncall").post("/relaybox/api/routes/flights/replay/count", json=order)
+    assert answer.status_code == 409, answer.text
+    assert "relaybox attach hub flights/1" in answer.json()["detail"]
+    assert "/srv/private" not in answer.text
+
+
 def test_a_batch_left_in_the_middle_says_what_to_press(
     page: PageServer, connected: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

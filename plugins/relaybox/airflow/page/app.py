@@ -68,6 +68,8 @@ async def _say_in_plain_words(request: Request, error: Exception) -> Response:
         )
     elif isinstance(error, _ASKED_WRONGLY):
         code, said = status.HTTP_422_UNPROCESSABLE_CONTENT, str(error.args[0])  # names of the request, and no hint of others
+    elif isinstance(error, errors.Detached):
+        code, said = status.HTTP_409_CONFLICT, f"That place is detached. {error.next_step}"  # without the directory of its files
     else:
         logger.warning("the Relaybox page could not answer %s: %s", request.url.path, error)
         words = plain_words(error) if isinstance(error, errors.RelayboxError) else "it answered with an error"
