@@ -106,7 +106,7 @@ class Sample:
 
 def read_signals(routes: Routes) -> dict[str, tuple[Sample, ...]]:
     """What each store that answers says of itself, by its name. Who does not answer is missing: `read_status` says why."""
-    used = [store for store in routes.stores.values() if store not in routes.unused_stores]
+    used = routes.used_stores
     with ThreadPoolExecutor(max(1, len(used)), thread_name_prefix="relaybox-metrics") as pool:
         answers = zip(used, pool.map(_ask, used), strict=True)
         return {store.name: samples for store, samples in answers if samples is not None}

@@ -63,9 +63,7 @@ def read_overview(routes: Routes, *, open_for_seconds: float = OPEN_SECONDS) -> 
         open_for_seconds: how long a transaction must have been open to be shown.
     """
     status = read_status(routes)
-    answering = [
-        store for store in routes.stores.values() if store not in routes.unused_stores and store.name not in status.errors
-    ]
+    answering = [store for store in routes.used_stores if store.name not in status.errors]
     with ThreadPoolExecutor(max(1, len(answering)), thread_name_prefix="relaybox-overview") as pool:
         looked = pool.map(lambda store: _look(store, routes, open_for_seconds), answering)
         looks = dict(zip(answering, looked, strict=True))

@@ -239,10 +239,10 @@ class Routes:
         return tuple(hop for route in self.routes.values() for hop in route.hops)
 
     @property
-    def unused_stores(self) -> tuple[Store, ...]:
-        """The stores that no route passes through: no error, since a store may be prepared before its first route."""
+    def used_stores(self) -> tuple[Store, ...]:
+        """The stores that a route passes through. Another one is no error: it may be prepared before its first route."""
         used = {store for route in self.routes.values() for store in route.path}
-        return tuple(store for store in self.stores.values() if store not in used)
+        return tuple(store for store in self.stores.values() if store in used)
 
     def store(self, name: str) -> Store:
         """The store of that name; a ConfigurationError that names the nearest one if there is none."""

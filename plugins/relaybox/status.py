@@ -184,7 +184,7 @@ def read_status(routes: Routes) -> Status:
 
     Raises nothing for a store that does not answer: see `Status.errors`.
     """
-    used = tuple(store for store in routes.stores.values() if store not in routes.unused_stores)
+    used = routes.used_stores
     with ThreadPoolExecutor(max(1, len(used)), thread_name_prefix="relaybox-status") as pool:
         sending = dict(zip(used, pool.map(partial(_ask, ask=partial(_ask_sending, routes=routes)), used), strict=True))
         confirmed = {hop: int(state.received_batch) for asked in sending.values() for hop, state in asked.states.items()}

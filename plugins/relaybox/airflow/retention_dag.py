@@ -25,7 +25,7 @@ def build_retention_dag(routes: Routes) -> dict[str, DAG]:
 
 
 def _retention_dag(routes: Routes) -> DAG:
-    stores = [store for store in routes.stores.values() if store not in routes.unused_stores]
+    stores = routes.used_stores
     detaching = {hop.destination.name for hop in routes.hops if hop.log_retention.stopped_consumer == "detach"}
     with DAG(
         RETENTION_DAG_ID,

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 def run_retention(settings: Settings, names: Sequence[str], *, dry_run: bool, as_json: bool) -> None:
     """Tells; or drops and detaches, store by store. One that fails stops none of the others; the exit code is the worst one's."""
     routes = load_routes(settings.config)
-    stores = [routes.store(name) for name in names] or [
-        store for store in routes.stores.values() if store not in routes.unused_stores
-    ]
+    stores = [routes.store(name) for name in names] or routes.used_stores
     failed: dict[str, errors.RelayboxError] = {}
     if dry_run:
         _each(stores, read_retention, _show_kept, _kept_document, failed, as_json=as_json)

@@ -65,7 +65,7 @@ class Gathering:
     def routes(self) -> Routes:
         """The routes of this deployment, read anew: a changed relaybox.yaml needs no restart. Stores are reachable from here on."""
         routes = read_routes()
-        self._services.renew(store for store in routes.stores.values() if store not in routes.unused_stores)
+        self._services.renew(routes.used_stores)
         return routes
 
     def overview(self, rights: Rights) -> Seen:
