@@ -82,44 +82,23 @@ def _section(keys: str) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def _policy(value: object) -> str:
-    if not isinstance(value, str):
-        raise _broken("a text, the name of a policy")
-    if value not in POLICIES:
-        raise _broken(f"a policy. {suggest(value, POLICIES)}")
-    return value
+def _one_of(words: tuple[str, ...], rule: str, text_rule: str) -> PlainValidator:
+    """One of these words; the nearest of them is named."""
+
+    def check(value: object) -> str:
+        if not isinstance(value, str):
+            raise _broken(text_rule)
+        if value not in words:
+            raise _broken(f"{rule}. {suggest(value, words)}")
+        return value
+
+    return PlainValidator(check)
 
 
-def _integrity(value: object) -> str:
-    if not isinstance(value, str):
-        raise _broken("a text, count or checksum")
-    if value not in INTEGRITIES:
-        raise _broken(f"count or checksum. {suggest(value, INTEGRITIES)}")
-    return value
-
-
-def _runner(value: object) -> str:
-    if not isinstance(value, str):
-        raise _broken("a text, auto, spark or threads")
-    if value not in RUNNERS:
-        raise _broken(f"auto, spark or threads. {suggest(value, RUNNERS)}")
-    return value
-
-
-def _stopped_consumer(value: object) -> str:
-    if not isinstance(value, str):
-        raise _broken("a text, keep, alarm or detach")
-    if value not in STOPPED_CONSUMERS:
-        raise _broken(f"keep, alarm or detach. {suggest(value, STOPPED_CONSUMERS)}")
-    return value
-
-
-def _order(value: object) -> str:
-    if not isinstance(value, str):
-        raise _broken("a text, the name of an order")
-    if value not in ORDERS:
-        raise _broken(f"an order. {suggest(value, ORDERS)}")
-    return value
+def _named_one_of(words: tuple[str, ...]) -> PlainValidator:
+    """The same of so few words that the rule names them."""
+    rule = f"{', '.join(words[:-1])} or {words[-1]}"
+    return _one_of(words, rule, f"a text, {rule}")
 
 
 def _whole_number(default: int, low: int, high: int) -> Any:
@@ -141,6 +120,11 @@ Service = Annotated[str, _text(_IDENTIFIER, f"a libpq service name of {_IDENTIFI
 Pool = Annotated[str, _text(_IDENTIFIER, f"an Airflow pool of {_IDENTIFIER_RULE}")]
 Owner = Annotated[str, _text(r"[A-Za-z0-9][A-Za-z0-9_.@ -]{0,62}", "an owner of 1 to 63 of A-Z a-z 0-9 _ . @ - and blanks")]
 Connection = Annotated[str, _text(_IDENTIFIER, f"an Airflow connection id of {_IDENTIFIER_RULE}")]
+Policy = Annotated[str, _one_of(POLICIES, "a policy", "a text, the name of a policy")]
+Order = Annotated[str, _one_of(ORDERS, "an order", "a text, the name of an order")]
+Integrity = Annotated[str, _named_one_of(INTEGRITIES)]
+Runner = Annotated[str, _named_one_of(RUNNERS)]
+StoppedConsumer = Annotated[str, _named_one_of(STOPPED_CONSUMERS)]
 
 
 class _Rules(BaseModel):
@@ -151,7 +135,7 @@ class RetentionRules(_Rules):
     replay_window_seconds: int | None = Field(
         default=None, ge=0, le=3_650 * _DAY_SECONDS, description=f"a whole number from 0 to {3_650 * _DAY_SECONDS}"
     )
-    stopped_consumer: Annotated[str, PlainValidator(_stopped_consumer)] | None = None
+    stopped_consumer: StoppedConsumer | None = None
     detach_after_seconds: int | None = Field(
         default=None, ge=0, le=3_650 * _DAY_SECONDS, description=f"a whole number from 0 to {3_650 * _DAY_SECONDS}"
     )
@@ -207,12 +191,12 @@ class RouteRules(_Rules):
     topics: list[Topic] = Field(min_length=1, description="a list of one or more topics")
     path: list[StoreInPath] = Field(description="a list of two or more stores")
     topics_by_subscription: bool = Field(default=False, description="true or false")
-    policy: Annotated[str, PlainValidator(_policy)] = "cascade"
+    policy: Policy = "cascade"
     processed_by: list[Subscription] = Field(default=[], description="a list of subscriptions at the last store")
-    integrity: Annotated[str, PlainValidator(_integrity)] = "count"
-    runner: Annotated[str, PlainValidator(_runner)] = "auto"
+    integrity: Integrity = "count"
+    runner: Runner = "auto"
     owner: Owner = "relaybox"
-    order: Annotated[str, PlainValidator(_order)] = "none"
+    order: Order = "none"
     stream: Name | None = None
     message_id_window: int = _whole_number(MESSAGE_ID_WINDOW, 0, 1_000_000)
     limits: Annotated[LimitsRules, _section(", ".join(LimitsRules.model_fields))] = LimitsRules()
