@@ -34,14 +34,13 @@ class Target:
 
 
 DECISIONS = Target(
-    ("batches", "comparisons", "defects", "reliability", "snapshots"),
+    ("batches", "comparisons", "defects", "reliability"),
     (
         "tests/unit/test_batches.py",
         "tests/unit/test_comparisons.py",
         "tests/unit/test_defects.py",
         "tests/unit/test_exact_cuts.py",
         "tests/unit/test_reliability.py",
-        "tests/unit/test_snapshots.py",
     ),
 )
 STORES = Target(

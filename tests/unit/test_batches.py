@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relaybox.batches import HOLE_FACTOR, Bucket, Cut, bucket_seqs, cut_batch, cut_log
-from relaybox.snapshots import Snapshot
 
 LIMITS = st.tuples(st.integers(1, 50), st.integers(1, 50))
 
@@ -102,6 +101,19 @@ def test_a_log_is_cut_into_dense_ranges(reads_after: int, more: int, limits: tup
 class Row:
     seq: int
     xid: int
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All transactions below `xmin` are over; those from `xmax` on had not begun; between them `open_xids` were running."""
+
+    xmin: int
+    xmax: int
+    open_xids: tuple[int, ...] = ()
+
+    def sees(self, xid: int) -> bool:
+        """The rule of pg_visible_in_snapshot."""
+        return xid < self.xmin or (xid < self.xmax and xid not in self.open_xids)
 
 
 @st.composite

@@ -8,7 +8,6 @@ import pytest
 
 from relaybox.batches import HOLE_FACTOR, MAX_BUCKET_SEQS, Bucket, Cut, Slice, bucket_seqs, cut_batch, cut_log
 from relaybox.defects import Defect, DefectKind, Row, compare_slice, reconcile
-from relaybox.snapshots import Snapshot
 
 
 @pytest.mark.parametrize(
@@ -95,9 +94,3 @@ def test_defects_are_told_in_the_order_of_positions() -> None:
     stranger = Defect(DefectKind.UNEXPECTED, UUID(int=8), "UA", None, 4)
     missing = Defect(DefectKind.MISSING, UUID(int=5), "UA", 5, None)
     assert reconcile([missing, stranger, changed, before], doubled=frozenset()) == [before, changed, stranger, missing]
-
-
-def test_a_text_that_is_no_snapshot_is_named() -> None:
-    """The error shows what was read."""
-    with pytest.raises(ValueError, match="not a snapshot: '0:1:'"):
-        Snapshot.parse("0:1:")
