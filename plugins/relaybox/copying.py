@@ -18,19 +18,13 @@ from relaybox import errors
 from relaybox.batches import Batch, Slice
 from relaybox.connections import commit, connect, one_row, store_errors, translate
 from relaybox.failpoints import reach
+from relaybox.log_rows import COLUMN_LIST
 from relaybox.pipe import SendingFailed, pipe_copy
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
 
     from relaybox.routes import Hop
-
-_COLUMNS = sql.SQL(", ").join(
-    sql.Identifier(column)
-    for column in (
-        "position", "index", "epoch", "message_id", "sent_at", "topic", "sender", "key", "headers", "payload", "payload_bytes", "clock"
-    )
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -201,7 +195,9 @@ def _pipe_rows(source: Connection, destination: Connection, order: CopyOrder, sl
             source,
             sql.SQL("copy ({}) to stdout (format binary)").format(_read_query(order, slice_)),
             destination,
-            sql.SQL("copy relaybox.{} ({}) from stdin (format binary)").format(sql.Identifier(f"log_{order.log_id}"), _COLUMNS),
+            sql.SQL("copy relaybox.{} ({}) from stdin (format binary)").format(
+                sql.Identifier(f"log_{order.log_id}"), COLUMN_LIST
+            ),
             timeout_seconds=order.timeout_seconds,
         )
     except SendingFailed as failed:
@@ -227,5 +223,5 @@ def _read_query(order: CopyOrder, slice_: Slice) -> sql.Composed:
         bounds = (slice_.first_read, slice_.last_read, slice_.first_position)
         arguments = (order.lower, order.upper, list(order.topics or ()), *bounds)
     return sql.SQL("select {} from relaybox.{}({})").format(
-        _COLUMNS, sql.Identifier(function), sql.SQL(", ").join(sql.Literal(argument) for argument in arguments)
+        COLUMN_LIST, sql.Identifier(function), sql.SQL(", ").join(sql.Literal(argument) for argument in arguments)
     )

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO
 
+from psycopg2 import sql
+
 from relaybox import errors
 
 BIGINT, INTEGER, UUID, TIMESTAMPTZ, TEXT, JSONB, BYTEA = 20, 23, 2950, 1184, 25, 3802, 17
@@ -32,6 +34,9 @@ LOG_COLUMNS = (
     ("clock", JSONB),
 )
 """Name and type of each column, in the order of COPY and of relaybox.log_digest."""
+
+COLUMN_LIST = sql.SQL(", ").join(sql.Identifier(name) for name, _ in LOG_COLUMNS)
+"""What every COPY of a log's rows names, of a hop's slice as of a detached segment."""
 
 Row = Sequence[bytes | None]
 

@@ -24,6 +24,7 @@ from relaybox.connections import connect, store_errors, translate
 from relaybox.log_rows import (
     BIGINT,
     BYTEA,
+    COLUMN_LIST,
     INTEGER,
     JSONB,
     LOG_COLUMNS,
@@ -74,7 +75,6 @@ _SPARK_TYPES = {
 }
 _ARROW_SCHEMA = pa.schema([pa.field(name, _ARROW_TYPES[oid]) for name, oid in LOG_COLUMNS])
 _SPARK_SCHEMA = ", ".join(f"`{name}` {_SPARK_TYPES[oid]}" for name, oid in LOG_COLUMNS)
-_COLUMNS = sql.SQL(", ").join(sql.Identifier(name) for name, _ in LOG_COLUMNS)
 
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -161,7 +161,7 @@ def _read_range(part: Part, first: int, last: int) -> Iterator[pa.RecordBatch]:
     with closing(connect(part.service, application_name="relaybox detach")) as session:
         read_end, write_end = os.pipe()
         sender = CopySender(
-            session, query.format(_COLUMNS, sql.Identifier(part.table), sql.Literal(first), sql.Literal(last)), write_end
+            session, query.format(COLUMN_LIST, sql.Identifier(part.table), sql.Literal(first), sql.Literal(last)), write_end
         )
         try:
             with os.fdopen(read_end, "rb", buffering=PIPE_BYTES) as file:
@@ -244,7 +244,7 @@ def _copier(part: Part) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Reco
 
     def copy(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in from_arrow(batch))
-        query = sql.SQL("copy relaybox.{} ({}) from stdin (format binary)").format(sql.Identifier(part.table), _COLUMNS)
+        query = sql.SQL("copy relaybox.{} ({}) from stdin (format binary)").format(sql.Identifier(part.table), COLUMN_LIST)
         with (
             closing(connect(part.service, application_name="relaybox attach")) as session,
             store_errors(part.service, f"copying into {part.table}"),
