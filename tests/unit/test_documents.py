@@ -106,6 +106,7 @@ def test_the_table_of_log_events_is_the_list_of_events() -> None:
         re.findall(r'emit\(\s*"(\w+)" if .+ else "(\w+)"', sources("plugins"))
         and ["batch_planned", "batch_resumed", "slice_copied", "slice_found"]
     )
+    emitted |= set(re.findall(r'failure_event="(\w+)"', sources("plugins")))
     section = (ROOT / "docs/operations.md").read_text(encoding="utf-8").split("## Log events")[1].split("\n## ")[0]
     assert set(re.findall(r"^\| `(\w+)`", section, flags=re.MULTILINE)) == emitted
 

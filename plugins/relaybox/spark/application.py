@@ -33,14 +33,14 @@ def new_parser(program: str, *, does: str, example: str) -> argparse.ArgumentPar
     return parser
 
 
-def run_application(run: Callable[[], None], *, tell: Callable[[RelayboxError], None]) -> int:
-    """Runs an application and returns its exit code. `tell` writes the event for an error, which is then printed without traceback."""
+def run_application(run: Callable[[], None], *, failure_event: str, **about: str) -> int:
+    """Runs an application and returns its exit code. An error is printed without traceback, and is an event `about` the application."""
     die_with_parent()  # the JVM, without which this process must not go on alone
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
     try:
         run()
     except RelayboxError as error:
-        tell(error)
+        emit(failure_event, **about, error=type(error).__name__, retry=isinstance(error, Transient))
         print(error, flush=True)
         return exit_code(error)
     return 0

@@ -7,7 +7,6 @@ import getpass
 from collections.abc import Sequence
 
 from relaybox.detaching import detach_segments
-from relaybox.errors import RelayboxError, Transient
 from relaybox.events import emit
 from relaybox.routes import load_routes
 from relaybox.spark.application import new_parser, run_application, spark_session
@@ -17,11 +16,7 @@ from relaybox.spark.archive import SparkArchive
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parses the arguments, detaches, tells the result by exit code."""
     options = _parser().parse_args(arguments)
-
-    def tell(error: RelayboxError) -> None:
-        emit("detach_failed", store=options.store, error=type(error).__name__, retry=isinstance(error, Transient))
-
-    return run_application(lambda: _run(options), tell=tell)
+    return run_application(lambda: _run(options), failure_event="detach_failed", store=options.store)
 
 
 def _run(options: argparse.Namespace) -> None:

@@ -6,8 +6,6 @@ import argparse
 import getpass
 from collections.abc import Sequence
 
-from relaybox.errors import RelayboxError, Transient
-from relaybox.events import emit
 from relaybox.routes import load_routes
 from relaybox.spark.application import new_parser, run_application, spark_session
 from relaybox.spark.runner import SparkRunner
@@ -17,11 +15,7 @@ from relaybox.transfer import transfer_hop
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parses the arguments, runs the hop, tells the result by exit code."""
     options = _parser().parse_args(arguments)
-
-    def tell(error: RelayboxError) -> None:
-        emit("transfer_failed", hop=options.hop, error=type(error).__name__, retry=isinstance(error, Transient))
-
-    return run_application(lambda: _run(options), tell=tell)
+    return run_application(lambda: _run(options), failure_event="transfer_failed", hop=options.hop)
 
 
 def _run(options: argparse.Namespace) -> None:

@@ -6,8 +6,6 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from relaybox.errors import RelayboxError, Transient
-from relaybox.events import emit
 from relaybox.proofs import write_proof
 from relaybox.routes import load_routes
 from relaybox.spark.application import new_parser, run_application, spark_session
@@ -18,11 +16,7 @@ from relaybox.verification import proof_session, verify_route
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parses the arguments, makes the proof, writes it. Exit code 0 says that it was made, not what it found."""
     options = _parser().parse_args(arguments)
-
-    def tell(error: RelayboxError) -> None:
-        emit("verify_failed", route=options.route, error=type(error).__name__, retry=isinstance(error, Transient))
-
-    return run_application(lambda: _run(options), tell=tell)
+    return run_application(lambda: _run(options), failure_event="verify_failed", route=options.route)
 
 
 def _run(options: argparse.Namespace) -> None:
