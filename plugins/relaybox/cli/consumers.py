@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from relaybox.cli.exits import CommandGroup, Settings, exit_code, tell, worst
+from relaybox.cli.exits import CommandGroup, Failures, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -273,24 +273,20 @@ def _list(
     """Rows of every store or of one. A store that fails hides no other; its error is told at the end."""
     from dataclasses import asdict
 
-    from relaybox import errors
     from relaybox.cli import documents
     from relaybox.routes import load_routes
 
     routes = load_routes(settings.config)
-    found, failed = [], {}
+    found: list[Any] = []
+    failures = Failures()
     for one in [routes.store(named)] if named else routes.stores.values():
-        try:
+        with failures.kept(one.name):
             found += read(one)
-        except errors.RelayboxError as error:
-            failed[one.name] = error
     if as_json:
-        documents.write({key: [asdict(row) for row in found], "errors": {name: str(error) for name, error in failed.items()}})
+        documents.write({key: [asdict(row) for row in found], "errors": failures.document()})
     else:
         show_rows(found)
-    for failure in failed.values():
-        tell(failure, debug=settings.debug)
-    raise typer.Exit(worst(map(exit_code, failed.values())))
+    failures.end(debug=settings.debug)
 
 
 def _print_subscriptions(found: list[Subscribed]) -> None:

@@ -11,10 +11,9 @@ from relaybox.reliability import PERFECT
 from relaybox.stream_proofs import VIOLATIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from relaybox.defects import Defect
-    from relaybox.errors import RelayboxError
     from relaybox.holdback import HeldSender, StoreHoldback
     from relaybox.proofs import LegProof, RouteProof
     from relaybox.reliability import Delivery
@@ -223,13 +222,12 @@ def _defect(defect: Defect) -> Document:
     }
 
 
-def senders_document(senders: Sequence[DeclaredSender], failed: Mapping[str, RelayboxError]) -> Document:
+def senders_document(senders: Sequence[DeclaredSender]) -> Document:
     """`last_index` is null but for gapless senders at their origin; `epoch` is 0 for a sender that is bound and not declared."""
     return {
         "senders": [
             {**asdict(sender), "declared_at": _time(sender.declared_at), "roles": list(sender.roles)} for sender in senders
-        ],
-        "errors": {store: str(error) for store, error in failed.items()},
+        ]
     }
 
 

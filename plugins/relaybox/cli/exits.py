@@ -5,10 +5,12 @@ from __future__ import annotations
 import getpass
 import sys
 import traceback
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
+from typing import NoReturn
 
 import typer
 
@@ -57,6 +59,37 @@ def tell(error: errors.RelayboxError, *, debug: bool = False) -> None:
     if debug:
         traceback.print_exception(error)
     print(f"error: {error}", file=sys.stderr)
+
+
+def end(found: Iterable[errors.RelayboxError], *, debug: bool) -> NoReturn:
+    """Tells every error, and ends the command with the worst one's code; without an error it is fine."""
+    codes = []
+    for error in found:
+        tell(error, debug=debug)
+        codes.append(exit_code(error))
+    raise typer.Exit(worst(codes))
+
+
+@dataclass
+class Failures:
+    """What went wrong in a command that goes through several stores: one that fails stops none of the others, and is told at the end."""
+
+    by_store: dict[str, errors.RelayboxError] = field(default_factory=dict)
+
+    @contextmanager
+    def kept(self, store: str) -> Iterator[None]:
+        """Keeps an error of the block for later."""
+        try:
+            yield
+        except errors.RelayboxError as error:
+            self.by_store[store] = error
+
+    def document(self) -> dict[str, str]:
+        """The member `errors` of a JSON document."""
+        return {store: str(error) for store, error in self.by_store.items()}
+
+    def end(self, *, debug: bool) -> NoReturn:
+        end(self.by_store.values(), debug=debug)
 
 
 class CommandGroup(typer.core.TyperGroup):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from relaybox.cli import documents
-from relaybox.cli.exits import ExitCode, Settings, exit_code, tell, worst
+from relaybox.cli.exits import ExitCode, Settings, end
 from relaybox.holdback import read_holdback, skip_gap
 from relaybox.routes import load_routes
 
@@ -27,9 +27,7 @@ def run_holdback(settings: Settings, route: str | None, *, as_json: bool) -> Non
 
         show_holdback(found)
     failed = {str(store.error): store.error for store in found if store.error is not None}
-    for error in failed.values():
-        tell(error, debug=settings.debug)
-    raise typer.Exit(worst(map(exit_code, failed.values())))
+    end(failed.values(), debug=settings.debug)
 
 
 def run_skip(

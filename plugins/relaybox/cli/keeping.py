@@ -7,11 +7,9 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from relaybox import errors
 from relaybox.cli import documents
-from relaybox.cli.exits import Settings, exit_code, tell, worst
+from relaybox.cli.exits import Failures, Settings
 from relaybox.cli.spark import spark_archive
 from relaybox.cli.tables import new_table, open_console, show_count, show_seconds, show_time
 from relaybox.detaching import attach_segments, detach_segments, has_detach_work, list_detached
@@ -32,35 +30,31 @@ def run_retention(settings: Settings, names: Sequence[str], *, dry_run: bool, as
     """Tells; or drops and detaches, store by store. One that fails stops none of the others; the exit code is the worst one's."""
     routes = load_routes(settings.config)
     stores = [routes.store(name) for name in names] or routes.used_stores
-    failed: dict[str, errors.RelayboxError] = {}
+    failures = Failures()
     if dry_run:
-        _each(stores, read_retention, _show_kept, _kept_document, failed, as_json=as_json)
+        _each(stores, read_retention, _show_kept, _kept_document, failures, as_json=as_json)
     else:
         with ExitStack() as spark:
-            retaining = _Retaining(settings.recorded_by, spark, failed)
-            _each(stores, retaining.retain, _show_both, _both_document, failed, as_json=as_json)
-    for error in failed.values():
-        tell(error, debug=settings.debug)
-    raise typer.Exit(worst(map(exit_code, failed.values())))
+            retaining = _Retaining(settings.recorded_by, spark, failures)
+            _each(stores, retaining.retain, _show_both, _both_document, failures, as_json=as_json)
+    failures.end(debug=settings.debug)
 
 
 class _Retaining:
     """Drops, then detaches if there is anything to detach: Spark starts once for all stores, or not at all."""
 
-    def __init__(self, recorded_by: str, spark: ExitStack, failed: dict[str, errors.RelayboxError]) -> None:
-        self._recorded_by, self._spark, self._failed = recorded_by, spark, failed
+    def __init__(self, recorded_by: str, spark: ExitStack, failures: Failures) -> None:
+        self._recorded_by, self._spark, self._failures = recorded_by, spark, failures
         self._archive: SegmentArchive | None = None
 
     def retain(self, store: Store) -> tuple[StoreRetained, StoreDetached | None]:
         dropped = retain_store(store, recorded_by=self._recorded_by)
         if not has_detach_work(store):
             return dropped, None
-        try:
+        with self._failures.kept(store.name):  # what was dropped is told first
             self._archive = self._archive or self._spark.enter_context(spark_archive("relaybox retention"))
             return dropped, detach_segments(store, self._archive, recorded_by=self._recorded_by)
-        except errors.RelayboxError as error:
-            self._failed[store.name] = error  # told at the end; what was dropped is told first
-            return dropped, None
+        return dropped, None
 
 
 def _each(
@@ -68,23 +62,18 @@ def _each(
     do: Callable[[Store], Any],
     show: Callable[[Any], None],
     document: Callable[[Any], documents.Document],
-    failed: dict[str, errors.RelayboxError],
+    failures: Failures,
     *,
     as_json: bool,
 ) -> None:
     done = []
     for store in stores:
-        try:
+        with failures.kept(store.name):
             done.append(do(store))
-        except errors.RelayboxError as error:
-            failed[store.name] = error  # told at the end; the other stores do not depend on this one
-            continue
-        if not as_json:
-            show(done[-1])
+            if not as_json:
+                show(done[-1])
     if as_json:
-        documents.write(
-            {"stores": [document(one) for one in done], "errors": {store: str(error) for store, error in failed.items()}}
-        )
+        documents.write({"stores": [document(one) for one in done], "errors": failures.document()})
 
 
 def _both_document(done: tuple[StoreRetained, StoreDetached | None]) -> documents.Document:

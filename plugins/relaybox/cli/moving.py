@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-import typer
-
-from relaybox import __version__, errors
+from relaybox import __version__
 from relaybox.cli import documents
-from relaybox.cli.exits import Settings, exit_code, tell, worst
+from relaybox.cli.exits import Failures, Settings
 from relaybox.confirmations import settle_hop
-from relaybox.routes import Hop, Route, Routes, Store, load_routes
+from relaybox.routes import Hop, Route, Routes, load_routes
 from relaybox.runners import ThreadRunner
 from relaybox.schema import StoreInitialised, initialise_store, read_migrations
 from relaybox.transfer import Progress, TransferSummary, transfer_hop
@@ -24,31 +22,20 @@ def run_init(settings: Settings, names: Sequence[str], *, as_json: bool) -> None
     """Initialises the stores named, or all. One that fails stops none of the others; the exit code is the worst one's."""
     routes = load_routes(settings.config)
     stores = [routes.store(name) for name in names] or list(routes.stores.values())
-    done, failed = _initialise(stores, routes)
+    done: list[StoreInitialised] = []
+    failures = Failures()
+    for store in stores:
+        with failures.kept(store.name):
+            done.append(initialise_store(store, routes))
     if as_json:
         documents.write(
-            {
-                "stores": [{**asdict(store), "changed": store.changed} for store in done],
-                "errors": {store: str(error) for store, error in failed.items()},
-            }
+            {"stores": [{**asdict(store), "changed": store.changed} for store in done], "errors": failures.document()}
         )
     else:
         from relaybox.cli.show import show_initialised
 
         show_initialised(done)
-    for error in failed.values():
-        tell(error, debug=settings.debug)
-    raise typer.Exit(worst(map(exit_code, failed.values())))
-
-
-def _initialise(stores: Sequence[Store], routes: Routes) -> tuple[list[StoreInitialised], dict[str, errors.RelayboxError]]:
-    done, failed = [], {}
-    for store in stores:
-        try:
-            done.append(initialise_store(store, routes))
-        except errors.RelayboxError as error:
-            failed[store.name] = error  # told at the end; the other stores do not depend on this one
-    return done, failed
+    failures.end(debug=settings.debug)
 
 
 def run_transfer(settings: Settings, name: str, *, threads: int, linger_seconds: float | None, as_json: bool) -> None:

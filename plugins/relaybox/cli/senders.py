@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from relaybox.cli.exits import CommandGroup, Settings, exit_code, tell, worst
+from relaybox.cli.exits import CommandGroup, Failures, Settings
 
 
 class ListsByDefault(CommandGroup):
@@ -43,28 +43,24 @@ def list_(
       relaybox senders
       relaybox senders list airline --json
     """
-    from relaybox import errors
     from relaybox.cli import documents
     from relaybox.routes import load_routes
-    from relaybox.senders import list_senders
+    from relaybox.senders import DeclaredSender, list_senders
 
     settings: Settings = context.obj
     routes = load_routes(settings.config)
-    found, failed = [], {}
+    found: list[DeclaredSender] = []
+    failures = Failures()
     for one in [routes.store(store)] if store else routes.stores.values():
-        try:
+        with failures.kept(one.name):
             found += list_senders(one)
-        except errors.RelayboxError as error:
-            failed[one.name] = error  # told at the end; the other stores are shown
     if as_json:
-        documents.write(documents.senders_document(found, failed))
+        documents.write({**documents.senders_document(found), "errors": failures.document()})
     else:
         from relaybox.cli.show import show_senders
 
         show_senders(found)
-    for failure in failed.values():
-        tell(failure, debug=settings.debug)
-    raise typer.Exit(worst(map(exit_code, failed.values())))
+    failures.end(debug=settings.debug)
 
 
 @senders.command()
