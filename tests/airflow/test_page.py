@@ -493,6 +493,7 @@ def test_a_message_is_found_by_id_and_by_sender_and_index(page: PageServer, conn
         shown = client.get(f"/relaybox/where?{query}").text
         assert shown.count(str(message_id)) >= 1
         assert "flights/2: arrived at position 1" in shown
+        assert "flights/2: delivered at place 1 of stream flights" in shown
         assert "flights/1: settled" in shown
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from relaybox.cli.show_streams import delivered_text, show_stream_proofs, show_streams
+from relaybox.cli.show_streams import show_stream_proofs, show_streams
 from relaybox.cli.tables import new_table, open_console, show_count, show_seconds, show_time
 from relaybox.reliability import PERFECT, show_ratio
 from relaybox.spark_pages import application_address
-from relaybox.tracing import Place
+from relaybox.way import moments
 
 if TYPE_CHECKING:
     from relaybox.confirmations import Settled
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
     from relaybox.senders import DeclaredSender
     from relaybox.status import HopStatus, LastBatch, OpenBatch, Status
     from relaybox.subscriptions import DeadLetter, Subscribed
-    from relaybox.tracing import HopTrace, Sent, Trace
+    from relaybox.tracing import Trace
     from relaybox.transfer import Progress as TransferProgress
     from relaybox.transfer import TransferSummary
     from relaybox.verification import VerifyProgress
+    from relaybox.way import Moment
 
 NAMED_DEFECTS = 20
 """So many defects of a hop are named on a terminal; --json names all."""
@@ -106,10 +107,6 @@ def _last_batch(hop: HopStatus, now: datetime) -> str:
     return f"{last.batch:,}: {last.row_count:,} rows, {what} {show_seconds(age)} ago{running}"
 
 
-Moment = tuple[datetime | None, str, str]
-"""When, where, what; a state that lasts has no time."""
-
-
 def show_traces(traces: Sequence[Trace]) -> None:
     """The way of a message in the order of time, confirmations coming back included; what lasts comes last."""
     console = open_console()
@@ -118,44 +115,18 @@ def show_traces(traces: Sequence[Trace]) -> None:
             f"[bold]{trace.message_id}[/]  route {trace.route}  topic {trace.sent.topic}  sender {escape(trace.sent.sender)}"
         )
         table = new_table("when", "where", "what")
-        moments = [*_sent_moments(trace.sent), *(moment for hop in trace.hops for moment in _hop_moments(hop))]
-        for moment, store, what in sorted(moments, key=lambda one: one[0] or datetime.max.replace(tzinfo=UTC)):
-            table.add_row(show_time(moment), store, what)
+        for moment in moments(trace):
+            table.add_row(show_time(moment.at), moment.store, _told(moment))
         console.print(table)
 
 
-def _sent_moments(sent: Sent) -> Iterator[Moment]:
-    yield sent.sent_at, sent.store, f"sent: outbox seq {sent.seq:,}, transaction {sent.transaction:,}"
-    if sent.committed_at is not None:
-        yield sent.committed_at, sent.store, "committed"
+def _told(moment: Moment) -> str:
+    recorded = "" if moment.recorded_by is None else f", recorded by {escape(moment.recorded_by)}"
+    what = f"{escape(moment.what)}{_driver(moment)}{recorded}"
+    return f"[red]{what}[/]" if moment.is_wrong else what
 
 
-def _hop_moments(hop: HopTrace) -> Iterator[Moment]:
-    if hop.batch is None:
-        yield None, hop.source, f"{hop.hop}: {hop.place}"
-        return
-    steps: list[Moment] = [
-        (hop.planned_at, hop.source, f"planned in batch {hop.batch:,}, slice {hop.slice}, for position {hop.position:,}"),
-        (hop.copied_at, hop.destination, f"copied{_driver(hop)}"),
-        (hop.published_at, hop.destination, f"arrived at position {hop.position:,}"),
-        (hop.received_at, hop.source, f"received, recorded by {escape(str(hop.received_by))}"),
-        (hop.processed_at, hop.source, f"processed, recorded by {escape(str(hop.processed_by))}"),
-        (hop.settled_at, hop.source, f"settled, recorded by {escape(str(hop.settled_by))}"),
-    ]
-    for moment, store, what in steps:
-        if moment is not None:
-            yield moment, store, f"{hop.hop}: {what}"
-    if hop.delivered is not None:
-        yield hop.delivered.decided_at, hop.destination, f"{hop.hop}: {delivered_text(hop.delivered)}"
-    if hop.place is Place.GONE:
-        there = "no message" if hop.found_instead is None else f"message {hop.found_instead}"
-        yield None, hop.destination, f"[red]{hop.hop}: {there} at position {hop.position:,}[/]"
-        yield None, hop.destination, f"{hop.hop}: compare the stores. Run: relaybox verify {hop.hop.split('/')[0]}"
-    if hop.place in (Place.PLANNED, Place.COPIED):
-        yield None, hop.destination, f"{hop.hop}: {hop.place}"
-
-
-def _driver(moved: HopTrace | LastBatch) -> str:
+def _driver(moved: Moment | LastBatch) -> str:
     """` by somebody, Spark application local-1 (its address)`, as far as it is known."""
     if moved.moved_by is None:
         return ""

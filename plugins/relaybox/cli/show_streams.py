@@ -10,7 +10,6 @@ from rich.markup import escape
 from relaybox.cli.tables import new_table, open_console, show_count, show_time
 from relaybox.reliability import show_ratio
 from relaybox.stream_proofs import VIOLATIONS
-from relaybox.tracing import Fate
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from relaybox.holdback import Cause, Gap, HeldSender, StoreHoldback
     from relaybox.proofs import RouteProof
     from relaybox.status import Status
-    from relaybox.tracing import Awaited, Delivered
 
 NAMED_GAPS = 5
 """So many gaps of a sender are named on a terminal; --json names all."""
@@ -58,22 +56,6 @@ def show_stream_proofs(out: Console, proof: RouteProof) -> None:
             out.print(f"  [red]{violation.count:,} {kind}[/]; the rule is: {VIOLATIONS[kind]}")
             for example in violation.examples:
                 out.print(f"    {escape(example)}")
-
-
-def delivered_text(delivered: Delivered) -> str:
-    """What a store decided about a message, in a few words."""
-    original = "an earlier message" if delivered.duplicate_of is None else f"position {delivered.duplicate_of:,}"
-    wanted = ", ".join(f"index {_indexes(one)} of {escape(one.sender)}" for one in delivered.waits_for)
-    return {
-        Fate.DELIVERED: f"delivered at place {delivered.place or 0:,} of stream {delivered.stream}",
-        Fate.DUPLICATE: f"dropped: a duplicate of {original}",
-        Fate.SET_ASIDE: f"set aside: {delivered.reason}",
-        Fate.HELD: f"held: waits for {wanted or 'an earlier message that waits itself'}",
-        Fate.STALLED: f"waits in the log: its sender has stalled, {delivered.reason}",
-        Fate.UNDECIDED: "not decided yet: the next transfer does",
-        Fate.DROPPED: "decided on, and no longer kept",
-        Fate.LOST: "[red]neither delivered nor refused[/]. Run: relaybox verify",
-    }[delivered.fate]
 
 
 def show_holdback(stores: Sequence[StoreHoldback]) -> None:
@@ -121,7 +103,7 @@ def _waits_for(sender: HeldSender) -> Iterator[str]:
         yield f"  if what is missing never comes: {escape(repair)}"
 
 
-def _indexes(gap: Gap | Awaited) -> str:
+def _indexes(gap: Gap) -> str:
     return f"{gap.first_index}" if gap.first_index == gap.last_index else f"{gap.first_index} to {gap.last_index}"
 
 

@@ -27,11 +27,11 @@ from relaybox.airflow.page.orders import Kind, ReadableRoute, dag_of
 from relaybox.airflow.page.search import WantedDep, search
 from relaybox.airflow.page.streams import read_streams
 from relaybox.airflow.page.timeline import draw_timeline
-from relaybox.airflow.page.way import moments
 from relaybox.findings import plain_words
 from relaybox.flow import read_flow
 from relaybox.runbooks import read_runbooks
 from relaybox.spark_pages import application_address
+from relaybox.way import moments
 
 pages = APIRouter(default_response_class=HTMLResponse)
 
