@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from relaybox import errors
 from relaybox.connections import store_errors
-from relaybox.reliability import PERFECT, show_ratio
+from relaybox.reliability import is_no_reading, show_ratio
 from relaybox.schema import open_store
 
 if TYPE_CHECKING:
@@ -175,8 +175,7 @@ def _hop(hop: HopStatus) -> Iterator[Sample]:
 
 
 def _delivery(of: str, labels: Mapping[str, str], delivery: Delivery | None, received: int | None) -> Iterator[Sample]:
-    """Nothing while nothing has arrived: R of nothing is no reading."""
-    if delivery is not None and not (received == 0 and delivery == PERFECT):
+    if delivery is not None and not is_no_reading(delivery, received):
         yield Sample(f"relaybox_{of}_reliability", labels, delivery.reliability)
         yield Sample(f"relaybox_{of}_uniqueness", labels, delivery.uniqueness)
 

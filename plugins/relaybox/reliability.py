@@ -64,6 +64,11 @@ class Delivery:
 PERFECT = Delivery(Fraction(1), Fraction(1))
 
 
+def is_no_reading(delivery: Delivery, received: int | None) -> bool:
+    """Whether nothing has arrived and nothing is missing: R and UR of nothing are not shown as 1."""
+    return received == 0 and delivery == PERFECT
+
+
 def measure_delivery(*, sent: int, unique_received: int, received: int) -> Delivery:
     """R = unique received / sent (A0.1), UR = unique received / received (A0.3).
 

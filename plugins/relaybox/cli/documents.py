@@ -7,7 +7,7 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from relaybox.reliability import PERFECT
+from relaybox.reliability import is_no_reading
 from relaybox.stream_proofs import VIOLATIONS
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _delivery(delivery: Delivery | None, received: int | None) -> Document:
 
     All three are null where a store did not answer, and where nothing has arrived yet.
     """
-    if delivery is None or (received == 0 and delivery == PERFECT):
+    if delivery is None or is_no_reading(delivery, received):
         return {"reliability": None, "uniqueness": None, "mode": None}
     return {"reliability": float(delivery.reliability), "uniqueness": float(delivery.uniqueness), "mode": str(delivery.mode)}
 

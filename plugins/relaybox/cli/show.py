@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from relaybox.cli.show_streams import show_stream_proofs, show_streams
 from relaybox.cli.tables import new_table, open_console, show_count, show_seconds, show_time
-from relaybox.reliability import PERFECT, show_ratio
+from relaybox.reliability import is_no_reading, show_ratio
 from relaybox.spark_pages import application_address
 from relaybox.way import moments
 
@@ -44,7 +44,7 @@ NAMED_DEFECTS = 20
 def _rates(delivery: Delivery | None, received: int | None) -> tuple[str, str, str]:
     if delivery is None:
         return "?", "?", "?"
-    if received == 0 and delivery == PERFECT:
+    if is_no_reading(delivery, received):
         return "-", "-", "nothing yet"
     perfect = delivery.reliability == delivery.uniqueness == 1
     return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from relaybox.reliability import PERFECT, show_ratio
+from relaybox.reliability import is_no_reading, show_ratio
 
 if TYPE_CHECKING:
     from relaybox.reliability import Delivery
@@ -48,7 +48,7 @@ def ratios(measured: HopStatus | RouteStatus) -> str:
     delivery = measured.delivery
     if delivery is None:
         return "R ? UR ?"
-    if measured.received == 0 and delivery == PERFECT:
+    if is_no_reading(delivery, measured.received):
         return "R - UR -"
     return f"R {show_ratio(delivery.reliability)} UR {show_ratio(delivery.uniqueness)}"
 
@@ -57,7 +57,7 @@ def mode(delivery: Delivery | None, received: int | None) -> str:
     """The delivery mode that follows from R and UR."""
     if delivery is None:
         return "?"
-    return "nothing yet" if received == 0 and delivery == PERFECT else str(delivery.mode)
+    return "nothing yet" if is_no_reading(delivery, received) else str(delivery.mode)
 
 
 def lag(hop: HopStatus) -> str:
