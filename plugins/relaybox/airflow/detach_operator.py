@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowSkipException
 
 from relaybox.airflow.driver_operator import SparkDriverOperator
+from relaybox.airflow.naming import RUN_NAME_TEMPLATE
 from relaybox.airflow.retention_operator import EVERY_STORE
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
@@ -25,7 +26,7 @@ class DetachOperator(SparkDriverOperator):
 
     def __init__(self, *, store: Store, **kwargs: Any) -> None:
         super().__init__(
-            arguments=["--store", store.name, "--recorded-by", "{{ dag.dag_id }} {{ run_id }}"],
+            arguments=["--store", store.name, "--recorded-by", RUN_NAME_TEMPLATE],
             name=f"relaybox {store.name} detach",
             **kwargs,
         )

@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 from airflow.sdk import BaseOperatorLink
 
+from relaybox.airflow.naming import run_name
 from relaybox.spark_pages import application_address
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class BatchesLink(BaseOperatorLink):
     name = "Batches"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        return hop_page(operator.hop, run=f"{ti_key.dag_id} {ti_key.run_id}")
+        return hop_page(operator.hop, run=run_name(ti_key))
 
 
 class SparkApplicationLink(BaseOperatorLink):

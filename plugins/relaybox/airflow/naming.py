@@ -1,6 +1,8 @@
-"""Ids of DAGs and tasks: constants of a hop's name, never changed, since Airflow keeps history under them."""
+"""Ids of DAGs and tasks: constants of a hop's name, never changed, since Airflow keeps history under them; and names of runs."""
 
 from __future__ import annotations
+
+from typing import Protocol
 
 from relaybox.routes import Hop, Route, Store
 
@@ -16,6 +18,24 @@ SHOW_TASK_ID = "show"
 APPROVE_TASK_ID = "approve"
 REDRIVE_TASK_ID = "redrive"
 SKIP_TASK_ID = "skip"
+
+RUN_NAME_TEMPLATE = "{{ dag.dag_id }} {{ run_id }}"
+"""What run_name() gives, for Airflow to fill in."""
+
+
+class OfARun(Protocol):
+    """A run, a task instance of it, or the key of one."""
+
+    @property
+    def dag_id(self) -> str: ...
+
+    @property
+    def run_id(self) -> str: ...
+
+
+def run_name(run: OfARun) -> str:
+    """How the ledgers name a run that did something; the page makes a link of it (page/addresses.py)."""
+    return f"{run.dag_id} {run.run_id}"
 
 
 def transfer_dag_id(hop: Hop) -> str:

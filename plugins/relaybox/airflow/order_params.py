@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Param
 from airflow.sdk.exceptions import AirflowFailException
 
+from relaybox.airflow.naming import run_name
 from relaybox.routes import Route, Store
 
 if TYPE_CHECKING:
@@ -20,6 +21,11 @@ SUBSCRIPTION_PATTERN = "^[a-z0-9_.-]{1,60}$"
 def arrival_stores(route: Route) -> dict[str, Store]:
     """Where the route's messages are read, by name, in the order of its path."""
     return {hop.destination.name: hop.destination for hop in route.hops}
+
+
+def chosen_store(route: Route, params: Mapping[str, Any]) -> Store:
+    """The store that the form names."""
+    return arrival_stores(route)[str(params[STORE])]
 
 
 def store_param(route: Route, description: str) -> Param:
@@ -52,7 +58,7 @@ def given(params: Mapping[str, Any], name: str, title: str) -> str:
 def asker(context: Context) -> str:
     """This run, and how often it was cleared: a cleared run asks anew."""
     run = context["dag_run"]
-    return f"{run.dag_id} {run.run_id}" + (f" cleared {run.clear_number}" if run.clear_number else "")
+    return run_name(run) + (f" cleared {run.clear_number}" if run.clear_number else "")
 
 
 def person(context: Context) -> str:

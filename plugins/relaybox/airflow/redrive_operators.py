@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from relaybox.airflow.approvals import approver, cell, shown
-from relaybox.airflow.order_params import REASON, STORE, SUBSCRIPTION, arrival_stores, given, person
+from relaybox.airflow.order_params import REASON, SUBSCRIPTION, chosen_store, given, person
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.redriving import redrive_letters
@@ -18,7 +18,7 @@ from relaybox.subscriptions import DeadLetter, list_dead_letters, require_of_str
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from relaybox.routes import Route, Store
+    from relaybox.routes import Route
 
 LETTER = "letter"
 MOST_LETTERS = 1000
@@ -34,7 +34,7 @@ class LettersOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns the letters' numbers and a table to approve. No payload is in it: the page shows those, to who may see them."""
         params = context["params"]
-        store, subscription = _store(self.route, params), given(params, SUBSCRIPTION, "Subscription")
+        store, subscription = chosen_store(self.route, params), given(params, SUBSCRIPTION, "Subscription")
         given(params, REASON, "Reason")
         with terminal_errors_fail_at_once(), service_file((store,)):
             require_of_stream(store, subscription, self.route.stream)
@@ -73,7 +73,7 @@ class RedriveOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, int]:
         """Returns how many letters are redriven, those that waited behind them included."""
         params = context["params"]
-        store, subscription = _store(self.route, params), given(params, SUBSCRIPTION, "Subscription")
+        store, subscription = chosen_store(self.route, params), given(params, SUBSCRIPTION, "Subscription")
         with terminal_errors_fail_at_once(), service_file((store,)):
             require_of_stream(store, subscription, self.route.stream)
             redriven = redrive_letters(
@@ -84,7 +84,3 @@ class RedriveOperator(BaseOperator):
                 on_behalf_of=f"{person(context)}, approved by {approver(context)}",
             )
         return {"redriven": redriven}
-
-
-def _store(route: Route, params: Mapping[str, Any]) -> Store:
-    return arrival_stores(route)[str(params[STORE])]

@@ -11,12 +11,12 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from relaybox import subscriptions
-from relaybox.airflow.order_params import REASON, STORE, SUBSCRIPTION, arrival_stores, asker, given, person
+from relaybox.airflow.order_params import REASON, SUBSCRIPTION, asker, chosen_store, given, person
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.events import emit
 from relaybox.replays import ReplayOrder, carry_out_replay, second_cursor
-from relaybox.routes import Route, Store
+from relaybox.routes import Route
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -56,7 +56,7 @@ class ReplayCountOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Returns places, messages, bytes and seconds: numbers to look at in XCom, read by nobody."""
         params, wanted = context["params"], wanted_range(context)
-        store, subscription = _store(self.route, params), given(params, SUBSCRIPTION, "Subscription")
+        store, subscription = chosen_store(self.route, params), given(params, SUBSCRIPTION, "Subscription")
         with terminal_errors_fail_at_once(), service_file((store,)):
             subscriptions.require_of_stream(store, subscription, self.route.stream)
             counted = subscriptions.replay(
@@ -95,7 +95,7 @@ class ReplayOperator(BaseOperator):
         params = context["params"]
         if params.get(DRY_RUN):
             raise AirflowSkipException("a dry run: nothing is replayed")
-        store, order = _store(self.route, params), _order(context)
+        store, order = chosen_store(self.route, params), _order(context)
         with terminal_errors_fail_at_once(), service_file((store,)):
             subscriptions.require_of_stream(store, order.subscription, self.route.stream)
             progress = carry_out_replay(store, order, lambda: time.sleep(LOOK_SECONDS))
@@ -122,10 +122,6 @@ def _order(context: Context) -> ReplayOrder:
         rows_per_second=_rate(params),
         on_behalf_of=person(context),
     )
-
-
-def _store(route: Route, params: Mapping[str, Any]) -> Store:
-    return arrival_stores(route)[str(params[STORE])]
 
 
 def _rate(params: Mapping[str, Any]) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
+from relaybox.airflow.naming import run_name
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.retention import read_retention, retain_store
@@ -36,7 +37,7 @@ class RetentionOperator(BaseOperator):
             if context["params"]["dry_run"]:
                 lines = [_kept(table) for table in read_retention(self.store).tables]
             else:
-                recorded_by = f"{context['ti'].dag_id} {context['ti'].run_id}"
+                recorded_by = run_name(context["ti"])
                 lines = [asdict(table) for table in retain_store(self.store, recorded_by=recorded_by).tables]
         for line in lines:
             self.log.info("%s", line)

@@ -8,6 +8,7 @@ from airflow.sdk import BaseOperator
 
 from relaybox.airflow.assets import settled_asset
 from relaybox.airflow.links import BatchesLink
+from relaybox.airflow.naming import run_name
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.confirmations import settle_hop
@@ -29,7 +30,7 @@ class HopSettleOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, int]:
         """Returns how far the hop is settled: numbers to look at in XCom, read by nobody."""
-        recorded_by = f"{context['ti'].dag_id} {context['ti'].run_id}"
+        recorded_by = run_name(context["ti"])
         with terminal_errors_fail_at_once(), service_file((self.hop.source, self.hop.destination)):
             settled = settle_hop(self.route, self.hop, recorded_by=recorded_by)
         numbers = {"through_position": settled.through_position, "newly_settled": settled.newly_settled}

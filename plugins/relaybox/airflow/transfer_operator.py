@@ -14,6 +14,7 @@ from relaybox.airflow.driver_operator import SparkDriverOperator
 from relaybox.airflow.hop_state import HopState, read_hop_state
 from relaybox.airflow.lineage import lineage_is_asked_for, transfer_lineage
 from relaybox.airflow.links import BatchesLink, SparkApplicationLink
+from relaybox.airflow.naming import RUN_NAME_TEMPLATE, run_name
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.airflow.transfer_params import with_params
@@ -46,7 +47,7 @@ class HopTransferOperator(SparkDriverOperator):
 
     def __init__(self, *, hop: Hop, **kwargs: Any) -> None:
         super().__init__(
-            arguments=["--hop", hop.name, "--recorded-by", "{{ dag.dag_id }} {{ run_id }}", *_LINGER_ARGUMENTS],
+            arguments=["--hop", hop.name, "--recorded-by", RUN_NAME_TEMPLATE, *_LINGER_ARGUMENTS],
             name=f"relaybox {hop.name}",
             **kwargs,
         )
@@ -108,7 +109,7 @@ class HopTransferOperator(SparkDriverOperator):
         transfer_hop(
             self.hop,
             runner,
-            recorded_by=f"{context['ti'].dag_id} {context['ti'].run_id}",
+            recorded_by=run_name(context["ti"]),
             linger_seconds=linger_seconds,
             linger_at_most_seconds=LINGER_AT_MOST_SECONDS,
         )
