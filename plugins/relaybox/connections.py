@@ -6,7 +6,7 @@ No DSN and no password passes through this code: libpq reads them from the servi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,15 @@ from relaybox.failpoints import reach
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
 
-CONNECT_TIMEOUT_SECONDS = 10
+LINK_PARAMETERS: Mapping[str, int] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+"""Of libpq: no session waits for a dead network. Seconds, the last one milliseconds."""
+
 LOCK_TIMEOUT_SECONDS = 10
 IDLE_IN_TRANSACTION_SECONDS = 60
 STATEMENT_TIMEOUT_SECONDS = 900
@@ -89,7 +97,7 @@ def connect(service: str, *, application_name: str, statement_timeout_seconds: f
         StoreUnreachable: no answer, or not now; a retry may help.
         StoreUnusable: the server refused for good (password, database, role).
     """
-    options = {
+    settings = {
         "lock_timeout": f"{LOCK_TIMEOUT_SECONDS}s",
         "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_SECONDS}s",
         "statement_timeout": f"{int(statement_timeout_seconds * 1000)}ms",
@@ -100,18 +108,19 @@ def connect(service: str, *, application_name: str, statement_timeout_seconds: f
         "search_path": "pg_catalog",
         "timezone": "UTC",
     }
+    return open_session(service, application_name=application_name, settings=settings)
+
+
+def open_session(service: str, *, application_name: str, settings: Mapping[str, str]) -> Connection:
+    """Opens a session with these settings of the server's; raises as connect()."""
+    parameters: dict[str, Any] = {
+        **LINK_PARAMETERS,
+        "application_name": application_name,
+        "client_encoding": "UTF8",
+        "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
+    }
     try:
-        return psycopg2.connect(
-            service=service,
-            application_name=application_name,
-            client_encoding="UTF8",
-            connect_timeout=CONNECT_TIMEOUT_SECONDS,
-            keepalives_idle=10,
-            keepalives_interval=5,
-            keepalives_count=3,
-            tcp_user_timeout=30_000,
-            options=" ".join(f"-c {name}={value}" for name, value in options.items()),
-        )
+        return psycopg2.connect(service=service, **parameters)
     except psycopg2.Error as error:
         raise _connect_error(service, error) from None
 

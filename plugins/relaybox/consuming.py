@@ -29,7 +29,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from relaybox import errors
-from relaybox.connections import translate
+from relaybox.connections import open_session, translate
 from relaybox.events import emit
 from relaybox.failpoints import reach
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
 STATEMENT_TIMEOUT_SECONDS = 300
+LOCK_TIMEOUT_SECONDS = 30
 IDLE_IN_TRANSACTION_SECONDS = 300
 
 Answer = TypeVar("Answer")
@@ -342,23 +343,16 @@ class Consumer:
 
 def open_engine(service: str, subscription: str) -> Engine:
     """An engine for a libpq service whose sessions' waits all end; one session at a time, never pooled."""
+    settings = {
+        "statement_timeout": f"{STATEMENT_TIMEOUT_SECONDS}s",
+        "lock_timeout": f"{LOCK_TIMEOUT_SECONDS}s",
+        "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_SECONDS}s",
+    }
 
-    def open_session() -> Any:
-        return psycopg2.connect(
-            service=service,
-            application_name=f"relaybox consumer {subscription}",
-            connect_timeout=10,
-            keepalives_idle=10,
-            keepalives_interval=5,
-            keepalives_count=3,
-            tcp_user_timeout=30_000,
-            options=(
-                f"-c statement_timeout={STATEMENT_TIMEOUT_SECONDS}s -c lock_timeout=30s"
-                f" -c idle_in_transaction_session_timeout={IDLE_IN_TRANSACTION_SECONDS}s"
-            ),
-        )
+    def create() -> Any:
+        return open_session(service, application_name=f"relaybox consumer {subscription}", settings=settings)
 
-    return sqlalchemy.create_engine("postgresql+psycopg2://", creator=open_session, poolclass=NullPool)
+    return sqlalchemy.create_engine("postgresql+psycopg2://", creator=create, poolclass=NullPool)
 
 
 def _message(row: Any) -> Message:

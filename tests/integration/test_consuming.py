@@ -161,6 +161,15 @@ def test_after_three_retries_the_error_is_told(ten: World) -> None:
         next(iter(worker))
 
 
+def test_what_is_refused_for_good_is_told_at_once_with_what_to_mend(ten: World) -> None:
+    """A service or database that does not exist is no store that does not answer: nobody tries again."""
+    with pytest.raises(errors.ConfigurationError, match="Add a section"), Consumer("nowhere", "billing") as worker:
+        next(iter(worker))
+    break_service(STORE, dbname="elsewhere")
+    with pytest.raises(errors.StoreUnusable, match="Correct user, password and dbname in section"), consumer() as worker:
+        next(iter(worker))
+
+
 def test_sigterm_ends_the_loop_after_its_message(ten: World) -> None:
     """The process ends by itself with exit code 0; what it had fetched and not handled is free at once."""
     process = start({"max_count": 4, "poll_seconds": 0.05})

@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBacke
 
 from relaybox.airflow.libpq_parameters import libpq_parameters
 from relaybox.airflow.wake_ups import Sighting
+from relaybox.connections import LINK_PARAMETERS
 from relaybox.errors import ConfigurationError
 from relaybox.events import emit
 
@@ -62,13 +63,9 @@ def _open_session(parameters: Mapping[str, str]) -> Session:
     """The credentials go straight to libpq: a service file's path is one per process, and the triggerer is one process for all."""
     everything: dict[str, Any] = {
         **parameters,
+        **LINK_PARAMETERS,
         "application_name": "relaybox watch",
         "client_encoding": "UTF8",
-        "connect_timeout": 10,
-        "keepalives_idle": 10,
-        "keepalives_interval": 5,
-        "keepalives_count": 3,
-        "tcp_user_timeout": 30_000,
         "options": f"-c statement_timeout={STATEMENT_TIMEOUT_SECONDS}s -c search_path=pg_catalog",
     }
     session: Session = psycopg2.connect(**everything)
