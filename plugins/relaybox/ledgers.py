@@ -119,11 +119,9 @@ def read_source(connection: Any, hop: str) -> Source | None:
         cursor.execute(
             """
             select h.reads_log, s.planned_position, s.waiting_count, h.compacted_batch, h.compacted_position,
-                coalesce(i.first_kept_position, k.first_kept_seq) first_kept_read
+                relaybox.first_kept_read(h.hop) first_kept_read
             from relaybox.hop_out h
             cross join relaybox.sending_state(h.hop) s
-            cross join relaybox.store k
-            left join relaybox.hop_in i on i.hop_id = h.reads_log
             where h.hop = %s
             """,
             (hop,),

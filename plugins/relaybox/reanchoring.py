@@ -220,12 +220,10 @@ class _Stores:
         self.cursor.execute(
             """
             select count(*) = %s - %s + 1 and coalesce(bool_and(not exists (
-                select from jsonb_array_elements(b.slices) s where (s ->> 1)::bigint < coalesce(i.first_kept_position, k.first_kept_seq)
+                select from relaybox.batch_slices(b.slices) s where s.first_read < kept.first_read
             )), true) as is_kept
             from relaybox.batch b
-            cross join relaybox.store k
-            join relaybox.hop_out h on h.hop = b.hop
-            left join relaybox.hop_in i on i.hop_id = h.reads_log
+            cross join lateral relaybox.first_kept_read(b.hop) kept (first_read)
             where b.hop = %s and b.batch between %s and %s
             """,
             (last, first, self.hop.name, first, last),

@@ -160,13 +160,12 @@ _PLANNED = "select h.position from relaybox.hop_out h where h.hop = %s"
 _DROPPED = """
     select count(*)
     from relaybox.hop_out h
-    cross join relaybox.store k
-    left join relaybox.hop_in i on i.hop_id = h.reads_log
+    cross join lateral relaybox.first_kept_read(h.hop) kept (first_read)
     where h.hop = %s and (
         h.compacted_position > %s
         or exists (
-            select from relaybox.batch b, jsonb_array_elements(b.slices) s
-            where b.hop = h.hop and b.last_position > %s and (s ->> 1)::bigint < coalesce(i.first_kept_position, k.first_kept_seq)
+            select from relaybox.batch b, relaybox.batch_slices(b.slices) s
+            where b.hop = h.hop and b.last_position > %s and s.first_read < kept.first_read
         )
     )
 """

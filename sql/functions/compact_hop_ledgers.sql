@@ -26,7 +26,7 @@ begin
     select min(b.batch) into first_needed from relaybox.batch b
     where b.hop = hop_name and (
         b.batch = head.batch or (b.last_position < settled) is not true
-        or exists (select from jsonb_array_elements(b.slices) s where (s ->> 2)::bigint >= begins_at)
+        or exists (select from relaybox.batch_slices(b.slices) s where s.last_read >= begins_at)
     );
     select b.last_position into through from relaybox.batch b where b.hop = hop_name and b.batch = first_needed - 1;
     if through is null then

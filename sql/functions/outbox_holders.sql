@@ -14,10 +14,10 @@ as $$
         ) c on true
         where h.reads_log is null and h.retired_at is null
     ), needed as (
-        select h.hop, (piece ->> 1)::bigint as seq, b.planned_at as since
+        select h.hop, s.first_read as seq, b.planned_at as since
         from leaving h
         join relaybox.batch b on b.hop = h.hop and b.last_position > h.settled_position
-        cross join jsonb_array_elements(b.slices) piece
+        cross join relaybox.batch_slices(b.slices) s
         union all
         -- its plan was lost: nobody knows which rows it had
         select h.hop, 0, b.planned_at from leaving h join relaybox.batch b on b.hop = h.hop and b.adopted and b.last_position > h.settled_position
@@ -48,7 +48,7 @@ as $$
         case
             when h.replay_window_seconds is null then 0
             else (
-                select min((piece ->> 1)::bigint) from relaybox.batch b cross join jsonb_array_elements(b.slices) piece
+                select min(s.first_read) from relaybox.batch b cross join relaybox.batch_slices(b.slices) s
                 where b.hop = h.hop and b.planned_at > now() - make_interval(secs => h.replay_window_seconds)
             )
         end, null, null

@@ -5,9 +5,9 @@ create or replace function relaybox.slice_digests(
 returns text[]
 language sql stable
 as $$
-    select array_agg(d.digest order by s.place)
-    from jsonb_array_elements(slices) with ordinality s (slice, place)
+    select array_agg(d.digest order by s.slice)
+    from relaybox.batch_slices(slices) s
     cross join lateral relaybox.slice_digest(
-        reads_log, lower_, upper_, topics_, (slice ->> 1)::bigint, (slice ->> 2)::bigint, (slice ->> 3)::bigint, 9223372036854775807
+        reads_log, lower_, upper_, topics_, s.first_read, s.last_read, s.first_position, 9223372036854775807
     ) d
 $$;

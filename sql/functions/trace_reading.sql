@@ -13,7 +13,7 @@ declare
     head relaybox.hop_out;
     message record;
     planned relaybox.batch;
-    piece jsonb;
+    piece record;
     begins_at bigint := (select s.first_kept_seq from relaybox.store s);
 begin
     select * into head from relaybox.hop_out h where h.hop = hop_name;
@@ -24,7 +24,7 @@ begin
             or message.topic = any(b.topics)
                 and pg_visible_in_snapshot(message.xid, b.upper) and not pg_visible_in_snapshot(message.xid, b.lower)
                 and exists (
-                    select from jsonb_array_elements(b.slices) s where (s ->> 1)::bigint <= reads and (s ->> 2)::bigint >= reads
+                    select from relaybox.batch_slices(b.slices) s where s.first_read <= reads and s.last_read >= reads
                 ));
     if planned.adopted then
         state := 'adopted';
@@ -48,19 +48,19 @@ begin
     planned_at := planned.planned_at;
     select a.recorded_by, a.application into moved_by, application from relaybox.attempt a
     where a.hop = hop_name and a.batch = planned.batch order by a.attempt desc limit 1;
-    select s into piece from jsonb_array_elements(planned.slices) s where (s ->> 1)::bigint <= reads and (s ->> 2)::bigint >= reads;
-    slice := (piece ->> 0)::integer;
+    select * into piece from relaybox.batch_slices(planned.slices) s where s.first_read <= reads and s.last_read >= reads;
+    slice := piece.slice;
     "position" := case
-        when head.reads_log is not null then reads - (piece ->> 1)::bigint + (piece ->> 3)::bigint
+        when head.reads_log is not null then reads - piece.first_read + piece.first_position
         -- retention has dropped the slice's beginning: counted from its end
-        when (piece ->> 1)::bigint < begins_at then (
-            select (piece ->> 3)::bigint + (piece ->> 4)::bigint - 1 - count(*)
-            from relaybox.read_outbox_slice(planned.lower, planned.upper, planned.topics, reads + 1, (piece ->> 2)::bigint, 0) r
+        when piece.first_read < begins_at then (
+            select piece.first_position + piece.row_count - 1 - count(*)
+            from relaybox.read_outbox_slice(planned.lower, planned.upper, planned.topics, reads + 1, piece.last_read, 0) r
         )
         else (
             select max(r.position)
             from relaybox.read_outbox_slice(
-                planned.lower, planned.upper, planned.topics, (piece ->> 1)::bigint, reads, (piece ->> 3)::bigint
+                planned.lower, planned.upper, planned.topics, piece.first_read, reads, piece.first_position
             ) r
         )
     end;

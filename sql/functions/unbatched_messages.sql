@@ -21,9 +21,10 @@ declare
 begin
     for pair in
         with slice as (
-            select b.batch, b.lower, b.upper, b.topics, b.pair_exhausted, b.reads_after, b.reads_through, s
+            select b.batch, b.lower, b.upper, b.topics, b.pair_exhausted, b.reads_after, b.reads_through,
+                s.first_read, s.last_read, s.row_count as slice_rows
             from relaybox.batch b
-            join relaybox.hop_out h on h.hop = b.hop and h.generation = b.generation, jsonb_array_elements(b.slices) s
+            join relaybox.hop_out h on h.hop = b.hop and h.generation = b.generation, relaybox.batch_slices(b.slices) s
             where b.hop = hop_name and b.lower is not null and b.upper::text <> relaybox.every_transaction()::text
         ),
         planned as (
@@ -31,8 +32,8 @@ begin
             select
                 max(batch) as batch, lower::text as lower_, upper::text as upper_, topics as topics_, min(reads_after) as reads_after_,
                 case when bool_or(pair_exhausted) then every_seq else max(reads_through) end as reads_through_,
-                sum((s ->> 4)::bigint) as planned_count,
-                range_agg(int8range((s ->> 1)::bigint, (s ->> 2)::bigint, '[]')) as covered
+                sum(slice_rows) as planned_count,
+                range_agg(int8range(first_read, last_read, '[]')) as covered
             from slice
             group by lower::text, upper::text, topics
         ),

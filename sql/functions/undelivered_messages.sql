@@ -23,8 +23,8 @@ begin
     where b.hop = hop_name and b.batch <= common_batch and b.generation = head.generation
         and b.upper::text <> relaybox.every_transaction()::text;
     -- what this generation had found undelivered, and planned in batches that are void now
-    select head.undelivered + coalesce(range_agg(int8range((s ->> 1)::bigint, (s ->> 2)::bigint, '[]')), '{}') into left_over
-    from relaybox.batch b, jsonb_array_elements(b.slices) s
+    select head.undelivered + coalesce(range_agg(int8range(s.first_read, s.last_read, '[]')), '{}') into left_over
+    from relaybox.batch b, relaybox.batch_slices(b.slices) s
     where b.hop = hop_name and b.batch > common_batch and b.upper::text = relaybox.every_transaction()::text;
     select coalesce(range_agg(int8range(runs.first_seq, runs.last_seq, '[]')), '{}'), coalesce(sum(runs.row_count), 0)
     into seqs, message_count
