@@ -41,9 +41,7 @@ def _count(hop: Hop) -> tuple[int, int]:
         cursor.execute(
             """
             select h.attempt, h.compacted_batch + (select count(*) from relaybox.batch b where b.hop = h.hop and not b.adopted),
-                h.batch > coalesce((
-                    select max(c.through_batch) from relaybox.confirmation c where c.hop = h.hop and c.state = 'received'
-                ), 0)
+                h.batch > coalesce((select c.through_batch from relaybox.newest_confirmation(h.hop, 'received') c), 0)
             from relaybox.hop_out h where h.hop = %s
             """,
             (hop.name,),

@@ -152,21 +152,9 @@ _BATCHES = """
         select a.recorded_by, a.application from relaybox.attempt a
         where a.hop = h.hop and a.batch = b.batch order by a.attempt desc limit 1
     ) newest on true
-    left join lateral (
-        select c.recorded_at, c.recorded_by from relaybox.confirmation c
-        where c.hop = h.hop and c.state = 'received' and c.through_position >= b.last_position
-        order by c.through_position limit 1
-    ) received on true
-    left join lateral (
-        select c.recorded_at from relaybox.confirmation c
-        where c.hop = h.hop and c.state = 'processed' and c.through_position >= b.last_position
-        order by c.through_position limit 1
-    ) processed on true
-    left join lateral (
-        select c.recorded_at from relaybox.confirmation c
-        where c.hop = h.hop and c.state = 'settled' and c.through_position >= b.last_position
-        order by c.through_position limit 1
-    ) settled on true
+    left join lateral relaybox.confirmation_of(h.hop, 'received', b.last_position) received on true
+    left join lateral relaybox.confirmation_of(h.hop, 'processed', b.last_position) processed on true
+    left join lateral relaybox.confirmation_of(h.hop, 'settled', b.last_position) settled on true
     where h.hop = %(hop)s and (%(moved_by)s::text is null or coalesce(newest.recorded_by, received.recorded_by) = %(moved_by)s)
     order by b.batch desc
     limit %(shown)s

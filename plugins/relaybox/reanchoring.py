@@ -190,11 +190,10 @@ class _Stores:
     def _resend(self, common: int) -> Reanchored:
         self.cursor.execute(
             """
-            select coalesce(max(c.through_batch), 0) as received,
+            select coalesce((select c.through_batch from relaybox.newest_confirmation(%s, 'received') c), 0) as received,
                 (select min(b.batch) from relaybox.batch b where b.hop = %s and b.batch > %s and b.adopted) as adopted
-            from relaybox.confirmation c where c.hop = %s and c.state = 'received'
             """,
-            (self.hop.name, self.arrived.batch, self.hop.name),
+            (self.hop.name, self.hop.name, self.arrived.batch),
         )
         received, adopted = one_row(self.cursor)
         if received <= self.arrived.batch:

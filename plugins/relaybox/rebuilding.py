@@ -150,7 +150,7 @@ def _look(store: Store, hop: Hop) -> HopToRebuild:
 
 
 _CONFIRMED = """
-    select (select max(c.through_position) from relaybox.confirmation c where c.hop = h.hop and c.state = 'received')
+    select (select c.through_position from relaybox.newest_confirmation(h.hop, 'received') c)
     from relaybox.hop_out h where h.hop = %s
 """
 _PUBLISHED = "select i.published_position from relaybox.hop_in i where i.hop = %s"

@@ -20,8 +20,10 @@ begin
         when head.reads_log is null then (select s.first_kept_seq from relaybox.store s)
         else relaybox.log_kept_from(head.reads_log)
     end;
-    select case when head.retired_at is null then max(c.through_position) else head.position + 1 end
-    into settled from relaybox.confirmation c where c.hop = hop_name and c.state = 'settled';
+    settled := case
+        when head.retired_at is null then (select c.through_position from relaybox.newest_confirmation(hop_name, 'settled') c)
+        else head.position + 1
+    end;
     -- late messages have low seqs: batches are removed up to the first one that has a message here
     select min(b.batch) into first_needed from relaybox.batch b
     where b.hop = hop_name and (

@@ -14,7 +14,7 @@ begin
     from relaybox.batch b
     where b.hop = hop_name
         and b.last_position <= least(through_position_, coalesce((
-            select max(c.through_position) from relaybox.confirmation c where c.hop = hop_name and c.state = 'received'
+            select c.through_position from relaybox.newest_confirmation(hop_name, 'received') c
         ), 0))
     order by b.last_position desc
     limit 1

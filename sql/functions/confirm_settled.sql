@@ -22,7 +22,7 @@ begin
     from relaybox.batch b
     where b.hop = hop_name
         and b.last_position <= least(through_position_, coalesce((
-            select max(c.through_position) from relaybox.confirmation c where c.hop = hop_name and c.state = bounding
+            select c.through_position from relaybox.newest_confirmation(hop_name, bounding) c
         ), 0))
     order by b.last_position desc
     limit 1;
@@ -31,8 +31,6 @@ begin
         values (hop_name, 'settled', settled_batch.last_position, settled_batch.batch, happened_at_, recorded_by_)
         on conflict do nothing;
     end if;
-    return coalesce((
-        select max(c.through_position) from relaybox.confirmation c where c.hop = hop_name and c.state = 'settled'
-    ), 0);
+    return coalesce((select c.through_position from relaybox.newest_confirmation(hop_name, 'settled') c), 0);
 end
 $$;

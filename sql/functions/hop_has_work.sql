@@ -5,9 +5,7 @@ language sql stable
 as $$
     select coalesce((
         select
-            h.batch > coalesce((
-                select max(c.through_batch) from relaybox.confirmation c where c.hop = hop_name and c.state = 'received'
-            ), 0)
+            h.batch > coalesce((select c.through_batch from relaybox.newest_confirmation(hop_name, 'received') c), 0)
             or h.undelivered <> '{}'
             or not coalesce((
                 select b.pair_exhausted from relaybox.batch b

@@ -43,7 +43,7 @@ begin
     return query
     select
         known.reads_log, known.topics, known.batch, known.position, known.lower, known.attempt,
-        coalesce((select max(c.through_batch) from relaybox.confirmation c where c.hop = hop_name and c.state = 'received'), 0),
+        coalesce((select c.through_batch from relaybox.newest_confirmation(hop_name, 'received') c), 0),
         known.generation, known.anchor_seq, known.undelivered, known.resend_through,
         here.system_identifier, here.timeline, here.next_xid;
 end

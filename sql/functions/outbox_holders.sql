@@ -6,12 +6,9 @@ language sql stable
 set enable_seqscan = off
 as $$
     with leaving as (
-        select h.*, coalesce(c.settled_position, 0) as settled_position
+        select h.*, coalesce(c.through_position, 0) as settled_position
         from relaybox.hop_out h
-        left join lateral (
-            select s.through_position as settled_position from relaybox.confirmation s
-            where s.hop = h.hop and s.state = 'settled' order by s.through_position desc limit 1
-        ) c on true
+        left join lateral relaybox.newest_confirmation(h.hop, 'settled') c on true
         where h.reads_log is null and h.retired_at is null
     ), needed as (
         select h.hop, s.first_read as seq, b.planned_at as since

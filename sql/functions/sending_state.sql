@@ -22,18 +22,9 @@ as $$
         select a.recorded_by, a.application from relaybox.attempt a
         where a.hop = h.hop and a.batch = h.batch order by a.attempt desc limit 1
     ) attempt on true
-    left join lateral (
-        select c.through_batch, c.through_position from relaybox.confirmation c
-        where c.hop = h.hop and c.state = 'received' order by c.through_position desc limit 1
-    ) received on true
-    left join lateral (
-        select c.through_position from relaybox.confirmation c
-        where c.hop = h.hop and c.state = 'processed' order by c.through_position desc limit 1
-    ) processed on true
-    left join lateral (
-        select c.through_position from relaybox.confirmation c
-        where c.hop = h.hop and c.state = 'settled' order by c.through_position desc limit 1
-    ) settled on true
+    left join lateral relaybox.newest_confirmation(h.hop, 'received') received on true
+    left join lateral relaybox.newest_confirmation(h.hop, 'processed') processed on true
+    left join lateral relaybox.newest_confirmation(h.hop, 'settled') settled on true
     cross join lateral (
         select coalesce(sum(w.row_count), 0)::bigint as row_count, min(w.first_read) as first_read
         from (

@@ -5,12 +5,7 @@ language sql stable
 as $$
     select coalesce(b.reads_through, 0), c.happened_at
     from relaybox.hop_out h
-    left join lateral (
-        select s.through_position, s.happened_at from relaybox.confirmation s
-        where s.hop = h.hop and s.state = 'settled'
-        order by s.through_position desc
-        limit 1
-    ) c on true
+    left join lateral relaybox.newest_confirmation(h.hop, 'settled') c on true
     left join relaybox.batch b on b.hop = h.hop and b.last_position = c.through_position
     where h.hop = hop_name
 $$;

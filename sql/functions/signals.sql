@@ -10,23 +10,13 @@ as $$
             greatest(newest.planned_at, received.recorded_at) as progress_at
         from relaybox.hop_out h
         left join relaybox.batch newest on newest.hop = h.hop and newest.batch = h.batch
-        left join lateral (
-            select c.through_batch, c.through_position, c.recorded_at from relaybox.confirmation c
-            where c.hop = h.hop and c.state = 'received' order by c.through_position desc limit 1
-        ) received on true
-        left join lateral (
-            select c.through_position, c.recorded_at from relaybox.confirmation c
-            where c.hop = h.hop and c.state = 'settled' order by c.through_position desc limit 1
-        ) settled on true
+        left join lateral relaybox.newest_confirmation(h.hop, 'received') received on true
+        left join lateral relaybox.newest_confirmation(h.hop, 'settled') settled on true
         left join lateral (
             select b.planned_at from relaybox.batch b
             where b.hop = h.hop and b.batch > coalesce(received.through_batch, 0) order by b.batch limit 1
         ) unreceived on true
-        left join lateral (
-            select c.recorded_at from relaybox.confirmation c
-            where c.hop = h.hop and c.state = 'received' and c.through_position > coalesce(settled.through_position, 0)
-            order by c.through_position limit 1
-        ) unsettled on true
+        left join lateral relaybox.confirmation_of(h.hop, 'received', coalesce(settled.through_position, 0) + 1) unsettled on true
         where h.retired_at is null
     ),
     arriving as (

@@ -14,7 +14,7 @@ as $$
         ), false),
         coalesce(pg_snapshot_xmax(h.lower), '3'::xid8),
         h.generation,
-        coalesce((select max(c.through_batch) from relaybox.confirmation c where c.hop = h.hop and c.state = 'received'), 0),
+        coalesce((select c.through_batch from relaybox.newest_confirmation(h.hop, 'received') c), 0),
         (select b.plan_id::text from relaybox.batch b where b.hop = h.hop and b.batch = arrived_batch),
         h.system_identifier, h.timeline
     from relaybox.hop_out h

@@ -64,14 +64,11 @@ begin
             ) r
         )
     end;
-    select c.recorded_at, c.recorded_by into received_at, received_by from relaybox.confirmation c
-    where c.hop = hop_name and c.state = 'received' and c.through_position >= trace_reading.position
-    order by c.through_position limit 1;
-    select c.recorded_at, c.recorded_by into processed_at, processed_by from relaybox.confirmation c
-    where c.hop = hop_name and c.state = 'processed' and c.through_position >= trace_reading.position
-    order by c.through_position limit 1;
-    select c.recorded_at, c.recorded_by into settled_at, settled_by from relaybox.confirmation c
-    where c.hop = hop_name and c.state = 'settled' and c.through_position >= trace_reading.position
-    order by c.through_position limit 1;
+    select c.recorded_at, c.recorded_by into received_at, received_by
+    from relaybox.confirmation_of(hop_name, 'received', trace_reading.position) c;
+    select c.recorded_at, c.recorded_by into processed_at, processed_by
+    from relaybox.confirmation_of(hop_name, 'processed', trace_reading.position) c;
+    select c.recorded_at, c.recorded_by into settled_at, settled_by
+    from relaybox.confirmation_of(hop_name, 'settled', trace_reading.position) c;
 end
 $$;

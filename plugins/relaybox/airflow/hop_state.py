@@ -70,15 +70,10 @@ def read_idle_hops(store: Store) -> list[IdleHop]:
             select h.hop, h.has_work and not relaybox.hop_is_driven(h.hop), h.received > h.settled
             from (
                 select o.hop, relaybox.hop_has_work(o.hop) as has_work,
-                    (
-                        select coalesce(max(c.through_position), 0) from relaybox.confirmation c
-                        where c.hop = o.hop and c.state = 'received'
-                    ) as received,
-                    (
-                        select coalesce(max(c.through_position), 0) from relaybox.confirmation c
-                        where c.hop = o.hop and c.state = 'settled'
-                    ) as settled
+                    coalesce(received.through_position, 0) as received, coalesce(settled.through_position, 0) as settled
                 from relaybox.hop_out o
+                left join lateral relaybox.newest_confirmation(o.hop, 'received') received on true
+                left join lateral relaybox.newest_confirmation(o.hop, 'settled') settled on true
                 offset 0
             ) h
             """
