@@ -19,20 +19,7 @@ as $$
         -- its plan was lost: nobody knows which rows it had
         select h.hop, 0, b.planned_at from leaving h join relaybox.batch b on b.hop = h.hop and b.adopted and b.last_position > h.settled_position
         union all
-        select h.hop, w.first_read, null
-        from leaving h
-        left join relaybox.batch newest on newest.hop = h.hop and newest.batch = h.batch
-        cross join lateral (
-            select b.first_seq as first_read from relaybox.outbox_buckets(h.lower, pg_current_snapshot(), h.topics, 4611686018427387904, h.anchor_seq) b
-            union all
-            select b.first_seq from relaybox.undelivered_buckets(h.undelivered, h.topics, 4611686018427387904) b
-            union all
-            select b.first_seq
-            from relaybox.outbox_buckets_after(
-                newest.lower, newest.upper, newest.topics, 4611686018427387904, newest.reads_through, newest.pair_last_seq, 4611686018427387904
-            ) b
-            where not newest.pair_exhausted and newest.generation = h.generation
-        ) w
+        select h.hop, w.first_seq, null from leaving h cross join lateral relaybox.outbox_waiting(h.hop) w
     )
     select 'hop', h.hop, f.seq, coalesce(f.since, o.sent_at), h.stopped_consumer
     from leaving h

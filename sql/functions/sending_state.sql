@@ -28,20 +28,7 @@ as $$
     cross join lateral (
         select coalesce(sum(w.row_count), 0)::bigint as row_count, min(w.first_read) as first_read
         from (
-            -- one bucket takes every seq
-            select b.row_count, b.first_seq as first_read
-            from relaybox.outbox_buckets(h.lower, pg_current_snapshot(), h.topics, 4611686018427387904, h.anchor_seq) b
-            where h.reads_log is null
-            union all
-            select b.row_count, b.first_seq
-            from relaybox.undelivered_buckets(h.undelivered, h.topics, 4611686018427387904) b
-            union all
-            select b.row_count, b.first_seq
-            from relaybox.outbox_buckets_after(
-                newest.lower, newest.upper, newest.topics, 4611686018427387904,
-                newest.reads_through, newest.pair_last_seq, 4611686018427387904
-            ) b
-            where h.reads_log is null and not newest.pair_exhausted and newest.generation = h.generation
+            select o.row_count, o.first_seq as first_read from relaybox.outbox_waiting(h.hop) o
             union all
             select i.published_position - coalesce(newest.reads_through, 0), coalesce(newest.reads_through, 0) + 1
             from relaybox.hop_in i
