@@ -14,9 +14,7 @@ declare
     newest relaybox.replay_range;
     c relaybox.cursor;
 begin
-    if coalesce(btrim(reason), '') = '' then
-        raise exception using errcode = 'RB036', message = 'a replay is asked for with a reason', hint = 'Say why the messages are read again.';
-    end if;
+    perform relaybox.require_reason(reason, 'a replay is asked for', 'Say why the messages are read again.');
     if known.replay_of is not null then
         raise exception using errcode = 'RB036', message = format('subscription %s is a replay itself, and a replay is not replayed', known.subscription),
             hint = 'Replay the subscription that it belongs to.';
@@ -76,16 +74,8 @@ begin
         where s.subscription_id = second.subscription_id;
         update relaybox.replay_range r set done_at = clock_timestamp() where r.subscription_id = second.subscription_id and r.done_at is null;
         for lane_ in 1..second.lanes loop
-            c := relaybox.lock_lane(second, lane_);
-            c.done_place := first_place - 1;
-            c.fetched_place := first_place - 1;
+            c := relaybox.cursor_at(relaybox.lock_lane(second, lane_), first_place - 1);
             c.replay_place := last_place;
-            c.redrive_place := null;
-            c.fetch_count := 0;
-            c.suspect_place := 0;
-            c.suspect_rows := null;
-            c.worker := null;
-            c.leased_until := null;
             c.rate_from := clock_timestamp();
             perform relaybox.move_cursor(c);
         end loop;

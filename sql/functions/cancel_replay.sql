@@ -10,9 +10,7 @@ declare
     c relaybox.cursor;
     stood jsonb := '{}';
 begin
-    if coalesce(btrim(reason), '') = '' then
-        raise exception using errcode = 'RB036', message = 'a replay is cancelled with a reason', hint = 'cancel_replay(subscription, ''why'')';
-    end if;
+    perform relaybox.require_reason(reason, 'a replay is cancelled', 'cancel_replay(subscription, ''why'')');
     if known.replay_of is not null then
         perform relaybox.unsubscribe(known.subscription, reason);
         return known.subscription;
@@ -21,13 +19,7 @@ begin
         c := relaybox.lock_lane(known, lane_);
         if c.done_place < c.replay_place then
             stood := stood || jsonb_build_object(lane_, c.done_place);
-            c.done_place := c.replay_place;
-            c.fetched_place := c.replay_place;
-            c.redrive_place := null;
-            c.fetch_count := 0;
-            c.worker := null;
-            c.leased_until := null;
-            perform relaybox.move_cursor(c);
+            perform relaybox.move_cursor(relaybox.cursor_at(c, c.replay_place));
         end if;
     end loop;
     if stood = '{}' then

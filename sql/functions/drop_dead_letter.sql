@@ -7,9 +7,7 @@ as $$
 declare
     dropped relaybox.dead_letter;
 begin
-    if coalesce(btrim(reason), '') = '' then
-        raise exception using errcode = 'RB036', message = 'a dead letter is dropped with a reason', hint = 'drop_dead_letter(letter, ''why'')';
-    end if;
+    perform relaybox.require_reason(reason, 'a dead letter is dropped', 'drop_dead_letter(letter, ''why'')');
     perform from relaybox.lane l
     join relaybox.dead_letter d on d.subscription_id = l.subscription_id and d.lane = l.lane
     where d.dead_letter_id = letter

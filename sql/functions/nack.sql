@@ -15,9 +15,7 @@ declare
     stream relaybox.stream;
     is_set_aside boolean;
 begin
-    if coalesce(btrim(reason), '') = '' then
-        raise exception using errcode = 'RB036', message = 'a message is refused with a reason', hint = 'nack(subscription, place, ''why'')';
-    end if;
+    perform relaybox.require_reason(reason, 'a message is refused', 'nack(subscription, place, ''why'')');
     perform relaybox.require_fetched(c, known, nack.place, worker_);
     select s.* into stream from relaybox.stream s where s.stream_id = known.stream_id;
     perform relaybox.refuse_detached(stream, nack.place, format('subscription %s, lane %s', known.subscription, c.lane));

@@ -10,9 +10,7 @@ declare
     earlier bigint;
     redriven bigint;
 begin
-    if coalesce(btrim(reason), '') = '' then
-        raise exception using errcode = 'RB036', message = 'dead letters are redriven with a reason', hint = 'redrive(subscription, ''why'')';
-    end if;
+    perform relaybox.require_reason(reason, 'dead letters are redriven', 'redrive(subscription, ''why'')');
     perform from relaybox.lane l where l.subscription_id = known.subscription_id order by l.lane for update;
     if letter is not null then
         select * into wanted from relaybox.dead_letter d

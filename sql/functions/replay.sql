@@ -15,9 +15,7 @@ declare
     lane_ integer;
     c relaybox.cursor;
 begin
-    if coalesce(btrim(reason), '') = '' then
-        raise exception using errcode = 'RB036', message = 'a replay is asked for with a reason', hint = 'replay(subscription, start, ''why'')';
-    end if;
+    perform relaybox.require_reason(reason, 'a replay is asked for', 'replay(subscription, start, ''why'')');
     if known.replay_of is not null or (through is not null and not own_cursor) then
         raise exception using errcode = 'RB036',
             message = case when known.replay_of is null then 'only a replay with a cursor of its own has an end' else 'a replay is not replayed' end,
@@ -32,13 +30,7 @@ begin
             last_place := greatest(last_place, c.done_place);
             if c.done_place >= first_place and not dry_run then
                 c.replay_place := greatest(c.replay_place, c.done_place);
-                c.done_place := first_place - 1;
-                c.fetched_place := first_place - 1;
-                c.redrive_place := null;
-                c.fetch_count := 0;
-                c.suspect_place := 0;
-                c.worker := null;
-                c.leased_until := null;
+                c := relaybox.cursor_at(c, first_place - 1);
                 c.rate_from := clock_timestamp();
                 perform relaybox.move_cursor(c);
             end if;
