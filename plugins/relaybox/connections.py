@@ -120,9 +120,10 @@ def open_session(service: str, *, application_name: str, settings: Mapping[str, 
         "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
     }
     try:
-        return psycopg2.connect(service=service, **parameters)
+        connection: Connection = psycopg2.connect(service=service, **parameters)
     except psycopg2.Error as error:
         raise _connect_error(service, error) from None
+    return connection
 
 
 def _connect_error(service: str, error: psycopg2.Error) -> errors.RelayboxError:

@@ -51,10 +51,11 @@ class _Retaining:
         dropped = retain_store(store, recorded_by=self._recorded_by)
         if not has_detach_work(store):
             return dropped, None
+        detached = None
         with self._failures.kept(store.name):  # what was dropped is told first
             self._archive = self._archive or self._spark.enter_context(spark_archive("relaybox retention"))
-            return dropped, detach_segments(store, self._archive, recorded_by=self._recorded_by)
-        return dropped, None
+            detached = detach_segments(store, self._archive, recorded_by=self._recorded_by)
+        return dropped, detached
 
 
 def _each(
