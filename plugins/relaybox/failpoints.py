@@ -118,7 +118,21 @@ PROCESSING_FAILPOINTS: Mapping[str, str] = {
 }
 """The same of confirming, where the route has policy processed."""
 
-KNOWN_FAILPOINTS = (*FAILPOINTS, *CONSUMER_FAILPOINTS, *PROCESSING_FAILPOINTS, *RETENTION_FAILPOINTS, *DETACH_FAILPOINTS)
+TOPIC_FAILPOINTS: Mapping[str, str] = {
+    "topics.added": "source: topics that consumers subscribed to further down added to the hop",
+    "topics.committing": "source: COMMIT of the topics not sent yet",
+    "topics.committed": "source: topics committed",
+}
+"""The same of every driver, where the route's topics come by subscription."""
+
+KNOWN_FAILPOINTS = (
+    *FAILPOINTS,
+    *CONSUMER_FAILPOINTS,
+    *PROCESSING_FAILPOINTS,
+    *TOPIC_FAILPOINTS,
+    *RETENTION_FAILPOINTS,
+    *DETACH_FAILPOINTS,
+)
 
 _POLL_SECONDS = 0.005
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from relaybox.connections import commit, one_row, store_errors
 from relaybox.events import emit
+from relaybox.failpoints import reach
 from relaybox.schema import open_store
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def carry_topics(source: Connection, destination: Connection, hop: Hop) -> None:
     with store_errors(hop.source.name, f"adding topics to hop {hop.name}"), source.cursor() as cursor:
         cursor.execute("select relaybox.add_topics(%s, %s)", (hop.name, wanted))
         (added,) = one_row(cursor)
+        reach("topics.added", source)
         commit(source, "topics")
     if added:
         emit("topics_carried", hop=hop.name, added=added)

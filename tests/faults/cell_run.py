@@ -8,16 +8,18 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psycopg2
 
+from relaybox.routes import Hop
 from tests.faults.cells import killed_before, repair
-from tests.faults.checker import INVARIANTS, Violation, check, read_stores, reliability
+from tests.faults.checker import INVARIANTS, Violation, check, read_stores, reliability, unsettled
 from tests.faults.drivers import Outcome, drive, driver
 from tests.faults.faults import FAULTS, Scene
 from tests.faults.history import read_history
 from tests.faults.places import STORES, Clusters, Place, fresh_place
-from tests.faults.workload import Workload
+from tests.faults.workload import ACKNOWLEDGED, Workload
 from tests.world import wait_until
 
 BATCH_ROWS = 24
@@ -81,7 +83,7 @@ def run_cell(
         strikes: what happens; the first one at the third batch.
         sides: the clusters; all faults on them are healed afterwards.
         directory: for the histories and the drivers' files; must not hold anything of another cell.
-        kind: outbox | log, what the hop under test reads.
+        kind: of the hop under test; see Cell.
         batch_rows: messages of a batch at most.
         seed: of the producers.
     """
@@ -101,22 +103,22 @@ class _Run:
     has_generations: bool = False
 
     def through(self, strikes: Sequence[Strike]) -> None:
-        history = self.place.directory / "history"
+        history, hop = self.place.directory / "history", self.place.hop
         with Workload(history, self.place.route.hops, seed=self.result.seed) as workload:
             self._send(workload, batches=2)
             wait_until(lambda: workload.is_idle, "the first two batches are sent")
             self._move_everything()
             for number, strike in enumerate(strikes, 1):
-                if number > 1 and self.place.kind == "outbox":
-                    self._take_over("flights/2")  # or there would be nothing new to settle
+                if number > 1 and hop.downstream:
+                    self._take_over(hop.downstream)  # or there would be nothing new to settle
                 self._send(workload, batches=2 if number == len(strikes) else 1)
-                self._strike(strike, number)
+                self._strike(strike, number, workload)
             self._recover()
             self._send(workload, batches=1)
             wait_until(lambda: workload.is_idle, "the last batch is sent")
             workload.stop_producers()
             self._move_everything()
-            self._settle_first_hop()
+            self._settle_everything(workload)
             self._wait_for_consumers(workload)
         self._judge(history)
 
@@ -126,10 +128,12 @@ class _Run:
         workload.send(max(1, round(batches * self.batch_rows / len(workload.senders) / MESSAGES_PER_TRANSACTION)))
         wait_until(lambda: workload.acknowledged_count > before, "the first of the transactions is committed")
 
-    def _strike(self, strike: Strike, number: int) -> None:
+    def _strike(self, strike: Strike, number: int, workload: Workload) -> None:
         fault, hop, to_repair = FAULTS[strike.fault], self.place.hop, repair(strike.failpoint)
-        if self.place.kind == "log":
-            self._take_over("flights/1")
+        if hop.upstream:
+            self._take_over(hop.upstream)
+        if self.place.kind == "processed":
+            self._acknowledge_less_than_there_is(workload)
         if killed := killed_before(strike.failpoint):
             self._kill_driver_at(killed, number)
         if to_repair:
@@ -137,6 +141,8 @@ class _Run:
             self.has_generations = to_repair == "reanchor"
         if strike.failpoint.startswith("senders."):
             _ask(hop.source.name, "select relaybox.declare_sender(%s, 'gapless')", f"declared-{number}")  # news to carry
+        if strike.failpoint.startswith("topics."):
+            _ask(hop.destination.name, "select relaybox.subscribe(%s, %s)", f"subscriber-{number}", f"topic-{number}")
         mission = self.place.mission(hop.name, proxied=True, repair=to_repair)
         files = self.place.directory / f"driver_{number}"
         with driver(mission, f"{strike.failpoint}={fault.action}", files) as struck:
@@ -149,6 +155,23 @@ class _Run:
             self._note(struck.outcome(), killed=fault.action == "kill")
         if to_repair:
             self._take_over(hop.name, repairing=to_repair)
+        if self.place.kind == "processed":
+            looks = workload.look_count
+            wait_until(lambda: workload.look_count > looks + 1, "the watcher looks at what the fault left")
+
+    def _acknowledge_less_than_there_is(self, workload: Workload) -> None:
+        """What there was is acknowledged and not settled; then more is published. The last COMMIT is one that nobody waited for."""
+        there_was = self._published(self.place.hop)
+        self._take_over(self.place.hop.name)
+        self._acknowledge(workload, there_was)
+
+    def _acknowledge(self, workload: Workload, through: int) -> None:
+        hop = self.place.hop
+        workload.acknowledge(through)
+        wait_until(
+            lambda: _ask(hop.destination.name, ACKNOWLEDGED, list(hop.processed_by))[0] >= through,
+            f"{', '.join(hop.processed_by)} have acknowledged through {through}",
+        )
 
     def _kill_driver_at(self, failpoint: str, number: int) -> None:
         files = self.place.directory / f"driver_before_{number}"
@@ -186,14 +209,25 @@ class _Run:
         for hop in self.place.route.hops:
             self._take_over(hop.name)
 
-    def _settle_first_hop(self) -> None:
+    def _settle_everything(self, workload: Workload) -> None:
+        if self.place.kind == "processed":
+            self._acknowledge(workload, self._published(self.place.hop))
+            self._take_over(self.place.hop.name)
         self._take_over("flights/1")
+
+    def _lost_topics(self) -> set[str]:
+        """Topics that the stream behind the first hop has, and that the hop does not know of."""
+        hop = self.place.route.hops[0]
+        (wanted,) = _ask(hop.destination.name, "select array_agg(distinct topic) from relaybox.stream_topic")
+        (carried,) = _ask(hop.source.name, "select topics from relaybox.hop_out where hop = %s", hop.name)
+        return {*wanted} - {*carried}
+
+    def _published(self, hop: Hop) -> int:
+        return _ask(hop.destination.name, "select published_position from relaybox.hop_in where hop = %s", hop.name)[0]
 
     def _wait_for_consumers(self, workload: Workload) -> None:
         for hop in self.place.route.hops:
-            (published,) = _ask(
-                hop.destination.service, "select published_position from relaybox.hop_in where hop = %s", hop.name
-            )
+            published = self._published(hop)
             wait_until(
                 lambda name=hop.name, published=published: workload.seen_through(name) == published,
                 f"consumers of {hop.name} see position {published}",
@@ -208,6 +242,9 @@ class _Run:
         result.batches = len(stores.hop(self.place.hop.name).batches)
         if (measured.r, measured.ur) != (1.0, 1.0):
             result.problems.append(f"R is {measured.r}, UR is {measured.ur}")
+        result.problems += unsettled(stores)
+        if lost := self._lost_topics():
+            result.problems.append(f"topics {', '.join(sorted(lost))} were subscribed to and are not carried")
         if result.batches < 5:
             result.problems.append(f"only {result.batches} batches")
         result.problems += [leftover for store in STORES for leftover in _leftovers(store)]
@@ -222,7 +259,7 @@ def _leftovers(store: str) -> list[str]:
     return [f"{count} staged rows are left at {store}"] if count else []
 
 
-def _ask(store: str, query: str, *arguments: object) -> tuple[int, ...]:
+def _ask(store: str, query: str, *arguments: object) -> tuple[Any, ...]:
     with closing(psycopg2.connect(service=store)) as connection, connection.cursor() as cursor:
         cursor.execute(query, arguments)
         row = cursor.fetchall()[0]

@@ -6,13 +6,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatch
 
-from relaybox.failpoints import FAILPOINTS
+from relaybox.failpoints import FAILPOINTS, PROCESSING_FAILPOINTS, TOPIC_FAILPOINTS
 from tests.faults.faults import FAULTS
+
+STEPS: Mapping[str, str] = {**FAILPOINTS, **PROCESSING_FAILPOINTS, **TOPIC_FAILPOINTS}
+"""The failpoints that the matrix strikes: all that a driver of a hop reaches."""
+
+OF_ONE_KIND = {**dict.fromkeys(PROCESSING_FAILPOINTS, "processed"), **dict.fromkeys(TOPIC_FAILPOINTS, "topics")}
+"""Those that only one kind of hop has."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A fault at a failpoint of a hop that reads an `outbox` or a `log`."""
+    """A fault at a failpoint of a hop. Its kind is what it reads, `outbox` or `log`, or why it is another one.
+
+    A hop of kind `processed` reads a log and settles what subscriptions have acknowledged; one of kind `topics` reads an outbox,
+    and its topics come by subscription.
+    """
 
     failpoint: str
     fault: str
@@ -27,7 +37,7 @@ ANYWHERE: Mapping[str, tuple[str, ...]] = {
     "zombie": ("*",),
     "duplicate": ("*",),
     "raise_40001": ("*.begin", "*.recorded", "*.read"),
-    "raise_53100": ("*.made", "*.counted", "*.copied", "*.accepted", "*.published", "*.decided", "*.begun"),
+    "raise_53100": ("*.made", "*.counted", "*.copied", "*.accepted", "*.published", "*.decided", "*.begun", "*.added"),
     "raise_40P01": ("*.locked", "*.connected", "*.committing"),
     "raise_57P01": ("*.committed",),
     "restart_source": ("*.committed",),
@@ -62,6 +72,15 @@ ON_A_LOG: Mapping[str, tuple[str, ...]] = {
 }
 """Cells run once more for a hop that reads a log; planning and reading differ there."""
 
+WHEN_PROCESSED: Mapping[str, tuple[str, ...]] = {
+    "kill_driver": ("settle.recorded", "settle.committ*"),
+    "duplicate": ("settle.recorded",),
+    "zombie": ("settle.committing",),
+    "crash_*": ("settle.recorded", "settle.committ*"),
+    "cut_commit_*": ("settle.*",),
+}
+"""Cells run once more for a hop that settles what subscriptions have acknowledged; more is written there."""
+
 
 REPAIRS: Mapping[str, str] = {"reanchor": "reanchor", "generation": "reanchor", "attest": "attest"}
 """Steps that only a repair takes, after the source's fingerprint has changed: the repair that the driver begins with."""
@@ -81,8 +100,8 @@ def killed_before(failpoint: str) -> str:
 
 
 def sides(failpoint: str) -> tuple[str, ...]:
-    """The clusters in which the step works, as FAILPOINTS says: source, destination, or both."""
-    place = FAILPOINTS[failpoint].split(":")[0]
+    """The clusters in which the step works, as STEPS says: source, destination, or both."""
+    place = STEPS[failpoint].split(":")[0]
     return ("source", "destination") if place == "both" else (place,)
 
 
@@ -91,12 +110,10 @@ def all_cells() -> tuple[Cell, ...]:
 
 
 def _cells() -> Iterator[Cell]:
-    for failpoint in FAILPOINTS:
+    for failpoint in STEPS:
         for fault in FAULTS:
             if _strikes(fault, failpoint):
-                yield Cell(failpoint, fault, "outbox")
-                if _runs_on_a_log(fault, failpoint):
-                    yield Cell(failpoint, fault, "log")
+                yield from (Cell(failpoint, fault, kind) for kind in _kinds(fault, failpoint))
 
 
 def _strikes(fault: str, failpoint: str) -> bool:
@@ -105,8 +122,11 @@ def _strikes(fault: str, failpoint: str) -> bool:
     return at_the_store or _matches(failpoint, ANYWHERE.get(fault, ()))
 
 
-def _runs_on_a_log(fault: str, failpoint: str) -> bool:
-    return any(fnmatch(fault, faults) and _matches(failpoint, patterns) for faults, patterns in ON_A_LOG.items())
+def _kinds(fault: str, failpoint: str) -> Iterator[str]:
+    yield OF_ONE_KIND.get(failpoint, "outbox")
+    for kind, rules in (("log", ON_A_LOG), ("processed", WHEN_PROCESSED)):
+        if any(fnmatch(fault, faults) and _matches(failpoint, patterns) for faults, patterns in rules.items()):
+            yield kind
 
 
 def _matches(name: str, patterns: tuple[str, ...]) -> bool:

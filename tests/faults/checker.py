@@ -15,7 +15,7 @@ from itertools import groupby, pairwise
 from tests.faults.history import History, Read, Transaction, Tried
 from tests.faults.stores import BatchRow, HopState, LogRow, OutboxRow, Stores, read_stores
 
-__all__ = ["INVARIANTS", "Facts", "Reliability", "Violation", "check", "read_stores", "reliability"]
+__all__ = ["INVARIANTS", "Facts", "Reliability", "Violation", "check", "read_stores", "reliability", "unsettled"]
 
 EXAMPLES = 5
 
@@ -536,12 +536,23 @@ def false_settled(facts: Facts) -> Iterator[Finding]:
             yield Finding(f"{hop.name} is settled through {settled}, its policy holds through {holds}", ())
 
 
+def unsettled(stores: Stores) -> list[str]:
+    """Hops that are not settled through their last message. When everything is healed and acknowledged, there must be none."""
+    return [
+        f"{hop.name} is settled through {settled} of {hop.published}"
+        for hop in stores.hops
+        if (settled := _confirmed(hop, "settled")) != hop.published
+    ]
+
+
 def _confirmed(hop: HopState, state: str) -> int:
     """Through where the hop's own source has a confirmation."""
     return max((row.through_position for row in hop.confirmations if row.store == hop.source and row.state == state), default=0)
 
 
 def _policy_holds_through(stores: Stores, hop: HopState) -> int:
+    if hop.processed_by:
+        return min(_confirmed(hop, "received"), hop.published, hop.acknowledged)
     if hop.policy == "received" or hop.downstream is None:
         return min(_confirmed(hop, "received"), hop.published)
     downstream = stores.hop(hop.downstream)

@@ -99,7 +99,7 @@ class Observation:
     """What a watcher saw of a hop: confirmations at its source first, then the facts they speak of.
 
     Positions of the hop's log: confirmed `received` and `settled` at the source, then `published` at the destination and
-    `settled_there`: through where the policy held further down.
+    `settled_there`: through where the policy held further down, or all subscriptions that it names had acknowledged.
     """
 
     watcher: str

@@ -6,8 +6,9 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psycopg2
 import yaml
@@ -26,10 +27,20 @@ STORES = ("airline", "hub", "analytics")
 LAYOUTS: Mapping[str, Mapping[str, str]] = {
     "outbox": {"airline": "source", "hub": "destination", "analytics": "destination"},
     "log": {"airline": "source", "hub": "source", "analytics": "destination"},
+    "processed": {"airline": "source", "hub": "source", "analytics": "destination"},
+    "topics": {"airline": "source", "hub": "destination", "analytics": "destination"},
 }
 """Which cluster holds which store, so that the hop under test always goes from `source` to `destination`."""
 
-TESTED_HOP = {"outbox": "flights/1", "log": "flights/2"}
+TESTED_HOP = {"outbox": "flights/1", "log": "flights/2", "processed": "flights/2", "topics": "flights/1"}
+
+RULES: Mapping[str, Mapping[str, Any]] = {
+    "outbox": {},
+    "log": {},
+    "processed": {"policy": "processed", "processed_by": ["billing", "audit"]},
+    "topics": {"topics_by_subscription": True},
+}
+"""What the route says beside its path: nothing, that subscriptions settle it, or that they choose its topics."""
 
 SETTINGS = {
     "shared_buffers": "32MB",
@@ -48,6 +59,9 @@ class Clusters:
 
     clusters: Mapping[str, Cluster]
     proxies: Mapping[str, Proxy]
+    segment_rows: int
+    templates: set[tuple[str, str]] = field(default_factory=set)
+    """Initialised, empty databases that were made so far, as (side, database)."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +69,7 @@ class Place:
     """Three empty stores with the route `flights`; PGSERVICEFILE of this process names them, past the proxies."""
 
     sides: Clusters
-    kind: str  # outbox | log
+    kind: str  # of LAYOUTS
     directory: Path
     databases: Mapping[str, str]
 
@@ -99,7 +113,7 @@ class Place:
 
 @contextmanager
 def running_clusters(directory: Path, *, segment_rows: int) -> Iterator[Clusters]:
-    """Both clusters with their templates and proxies. They end with the context.
+    """Both clusters with their proxies. They end with the context.
 
     Args:
         directory: for their data and files.
@@ -111,9 +125,8 @@ def running_clusters(directory: Path, *, segment_rows: int) -> Iterator[Clusters
             stack.callback(cluster.remove)
             cluster.start()
             make_logins_cheap(cluster)
-        _make_templates(clusters, directory, segment_rows)
         proxies = {side: stack.enter_context(Proxy(cluster.host, cluster.port)) for side, cluster in clusters.items()}
-        yield Clusters(clusters, proxies)
+        yield Clusters(clusters, proxies, segment_rows)
 
 
 @contextmanager
@@ -122,8 +135,12 @@ def fresh_place(sides: Clusters, kind: str, directory: Path, *, batch_rows: int)
     directory.mkdir(parents=True, exist_ok=True)
     name = f"cell_{next(_numbers)}"
     place = Place(sides, kind, directory, {store: f"{name}_{store}" for store in STORES})
-    _each(LAYOUTS[kind], lambda store, side: place.administer(side, f"create database {name}_{store} template template_{store}"))
-    _write_routes(place.routes_file, batch_rows)
+    _write_routes(place.routes_file, batch_rows, RULES[kind])
+    templates = {store: _template(place, store, side) for store, side in LAYOUTS[kind].items()}
+    _each(
+        LAYOUTS[kind],
+        lambda store, side: place.administer(side, f"create database {name}_{store} template {templates[store]}"),
+    )
     for path, proxied in ((place.services_file, False), (place.proxied_services_file, True)):
         write_service_file(path, {store: _parameters(place, store, proxied=proxied) for store in STORES})
     try:
@@ -138,7 +155,11 @@ def fresh_place(sides: Clusters, kind: str, directory: Path, *, batch_rows: int)
 
 
 def administer(cluster: Cluster, statement: str, *arguments: object) -> list[tuple[object, ...]]:
-    with closing(psycopg2.connect(**cluster.parameters("postgres"))) as connection:
+    return _ask(cluster, "postgres", statement, *arguments)
+
+
+def _ask(cluster: Cluster, database: str, statement: str, *arguments: object) -> list[tuple[object, ...]]:
+    with closing(psycopg2.connect(**cluster.parameters(database))) as connection:
         connection.autocommit = True
         with connection.cursor() as cursor:
             cursor.execute(statement, arguments or None)
@@ -151,21 +172,24 @@ def _parameters(place: Place, store: str, *, proxied: bool) -> dict[str, str]:
     return parameters | {"port": str(place.sides.proxies[side].port)} if proxied else parameters
 
 
-def _make_templates(clusters: Mapping[str, Cluster], directory: Path, segment_rows: int) -> None:
-    """An initialised, empty database template_STORE in every cluster that may hold the store."""
-    _write_routes(directory / "relaybox.yaml", 1000)
-    routes = load_routes(directory / "relaybox.yaml")
-    needed = {(store, side) for layout in LAYOUTS.values() for store, side in layout.items()}
-    for store, side in sorted(needed):
-        administer(clusters[side], f"create database template_{store}")
-        write_service_file(directory / "services.conf", {store: clusters[side].parameters(f"template_{store}")})
-        with environment(PGSERVICEFILE=str(directory / "services.conf")):
-            initialise_store(routes.stores[store], routes, segment_rows=segment_rows)
+def _template(place: Place, store: str, side: str) -> str:
+    """The initialised, empty database that a store of such a place begins as; its consumers have subscribed. Made once."""
+    name = f"template_{'_'.join([*RULES[place.kind], store])}"
+    if (side, name) not in place.sides.templates:
+        place.administer(side, f"create database {name}")
+        services = place.directory / "template.conf"
+        write_service_file(services, {store: place.sides.clusters[side].parameters(name)})
+        with environment(PGSERVICEFILE=str(services)):
+            initialise_store(place.routes.stores[store], place.routes, segment_rows=place.sides.segment_rows)
+        for subscription in place.routes.route("flights").hops[-1].processed_by if store == STORES[-1] else ():
+            _ask(place.sides.clusters[side], name, "select relaybox.subscribe(%s, 'flights')", subscription)
+        place.sides.templates.add((side, name))
+    return name
 
 
-def _write_routes(path: Path, batch_rows: int) -> None:
+def _write_routes(path: Path, batch_rows: int, rules: Mapping[str, Any]) -> None:
     limits = {"batch_rows": batch_rows, "slice_rows": max(1, batch_rows // 2), "slice_timeout_seconds": 30}
-    flights = {"topics": ["flights"], "path": list(STORES), "limits": limits}
+    flights = {"topics": ["flights"], "path": list(STORES), "limits": limits, **rules}
     path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": {"flights": flights}}))
 
 

@@ -115,6 +115,9 @@ def _lines(rows: Sequence[Row], facts: Mapping[str, object]) -> Iterable[str]:
         yield from _prefix_lines(sides)
     yield "## Cells"
     yield ""
+    yield "Failpoint, fault, and what the hop is: one that reads an outbox or a log, one that settles what subscriptions have `processed`,"
+    yield "or one whose `topics` come by subscription."
+    yield ""
     yield "| cell | seed | hits | batches | resumed | recovery s | verdict |"
     yield "|---|--:|--:|--:|--:|--:|---|"
     for row in rows:

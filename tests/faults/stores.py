@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg2
 
+from tests.faults.workload import ACKNOWLEDGED
+
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
 
@@ -96,6 +98,7 @@ class HopState:
     """A hop: what its source planned and was told, and what its destination holds.
 
     `decided`: batches that the destination's stream has decided on; `places`: its stream, as (place, position).
+    `processed_by`: subscriptions that the policy names; `acknowledged`: through which place all of them have.
     """
 
     name: str
@@ -113,6 +116,8 @@ class HopState:
     confirmations: tuple[ConfirmationRow, ...]
     decided: tuple[int, ...]
     places: tuple[tuple[int, int], ...]
+    processed_by: tuple[str, ...] = ()
+    acknowledged: int = 0
 
 
 @dataclass(frozen=True)
@@ -183,6 +188,8 @@ def _hop(sessions: dict[str, Connection], hop: Hop) -> HopState:
         ),
         decided=tuple(batch for (batch,) in _rows(destination, "select batch from relaybox.decision where hop_id = %s", log_id)),
         places=tuple(_places(destination, log_id)),
+        processed_by=hop.processed_by,
+        acknowledged=_rows(destination, ACKNOWLEDGED, list(hop.processed_by))[0][0],
     )
 
 

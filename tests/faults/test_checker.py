@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.checker import INVARIANTS, check, reliability
+from tests.faults.checker import INVARIANTS, check, reliability, unsettled
 from tests.faults.history import ClientLog, Observation, Read, Tried, read_history
 from tests.faults.sketch import Moved, Sketch, message_of
 from tests.faults.stores import ConfirmationRow, LogRow, OutboxRow
@@ -323,6 +323,21 @@ def test_bad_history(tampering: Tampering, expected: set[str]) -> None:
     violations = check(*sketch.build())
     assert {violation.invariant for violation in violations} == expected
     assert all(any(character.isdigit() for character in str(violation)) for violation in violations)
+
+
+@pytest.mark.parametrize(("settled", "acknowledged", "seen", "expected"), [
+    (8, 8, 8, set()), (3, 3, 3, set()), (8, 7, 8, {"false_settled"}), (3, 8, 2, {"false_settled"}),
+])  # fmt: skip
+def test_nothing_is_settled_beyond_an_acknowledgement(settled: int, acknowledged: int, seen: int, expected: set[str]) -> None:
+    """Where the policy names subscriptions: not in the end, and not at the moment when somebody looked."""
+    sketch = Sketch("UA:3 a b BA:5 a b w")
+    sketch.b.confirmations.append(ConfirmationRow("hub", "settled", settled, 2 if settled == 8 else 1))
+    sketch.observations.append(Observation("watcher", "a/2", 8, settled, 8, seen))
+    history, stores = sketch.build()
+    last = replace(stores.hop("a/2"), policy="processed", processed_by=("billing",), acknowledged=acknowledged)
+    stores = replace(stores, hops=(stores.hop("a/1"), last))
+    assert {violation.invariant for violation in check(history, stores)} == expected
+    assert unsettled(stores) == ["a/1 is settled through 0 of 8", f"a/2 is settled through {settled} of 8"][: 1 + (settled < 8)]
 
 
 def test_every_invariant_is_broken_by_some_history() -> None:

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 import relaybox
-from relaybox.failpoints import FAILPOINTS, KNOWN_FAILPOINTS
-from tests.faults.cells import all_cells, sides
+from relaybox import failpoints
+from relaybox.failpoints import KNOWN_FAILPOINTS
+from tests.faults.cells import STEPS, all_cells, sides
 from tests.faults.faults import FAULTS
+from tests.faults.places import LAYOUTS
 
 LIBRARY = Path(relaybox.__file__).parent
+REPOSITORY = Path(__file__).parents[2]
 
 NOT_A_STEP = {
     "connections.py": "commit_durably and commit are the places where failpoints are reached",
     "consuming.py": "a consumer's transactions are her own; she has CONSUMER_FAILPOINTS, and is killed at each of them",
     "senders.py": "an operator's declaration is one statement in one transaction",
     "subscriptions.py": "an operator's word on a subscription is one statement in one transaction",
+    "retiring.py": "an operator's word that a hop moves nothing more is one statement in one transaction",
     "redriving.py": "an operator's word on dead letters is one transaction",
     "replays.py": "an operator's word on a replay is one transaction",
     "restoring.py": "an operator's list of subscriptions is restored in one transaction",
@@ -27,9 +31,15 @@ NOT_A_STEP = {
 }
 """Modules that commit and are no step of the protocol, and why."""
 
+STRUCK_ELSEWHERE = {
+    "CONSUMER_FAILPOINTS": "tests/integration/test_g10_exactly_once.py::test_g10_killed_at_each_step_in_turn",
+    "RETENTION_FAILPOINTS": "tests/integration/test_g8_safe_retention.py::test_g8_retention_killed_anywhere_is_gone_on_with",
+    "DETACH_FAILPOINTS": "tests/spark/test_detach.py::test_g8_detaching_and_attaching_are_gone_on_with_after_any_step",
+}
+"""Failpoints of what no driver of a hop does, and the test that strikes each of them."""
+
 OPERATORS_STEPS = {
     "skip": "one statement in one transaction, by a person: no driver takes it",
-    "topics": "one statement in one transaction, which every driver repeats, of routes whose topics come by subscription",
 }
 """Steps that commit durably and have no failpoints, and why."""
 
@@ -39,29 +49,33 @@ def calls(path: Path) -> Iterator[ast.Call]:
 
 
 def bare_commits(path: Path) -> list[str]:
-    """Places where a connection is committed without passing a failpoint."""
-    return [
-        f"{path.name}:{call.lineno}"
-        for call in calls(path)
-        if isinstance(call.func, ast.Attribute) and call.func.attr == "commit"
+    """Places where a connection is committed, or told to commit each statement, in a module that never passes a failpoint there."""
+    tree = ast.parse(path.read_text())
+    commits = [call for call in calls(path) if isinstance(call.func, ast.Attribute) and call.func.attr == "commit"]
+    each_statement = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        and any(isinstance(one, ast.Attribute) and one.attr == "autocommit" for one in node.targets)
     ]
+    return [f"{path.name}:{node.lineno}" for node in [*commits, *([] if reached([path]) else each_statement)]]
 
 
 def named_steps() -> set[str]:
     """The steps that the core commits under: the last argument of commit_durably() and of its sister."""
     return {
         call.args[-1].value
-        for path in LIBRARY.glob("*.py")
+        for path in LIBRARY.rglob("*.py")
         for call in calls(path)
         if isinstance(call.func, ast.Name) and call.func.id.startswith("commit") and isinstance(call.args[-1], ast.Constant)
     }
 
 
-def reached() -> set[str]:
-    """Failpoints that the code reaches by a literal name."""
+def reached(paths: Iterable[Path]) -> set[str]:
+    """Failpoints that modules reach by a literal name."""
     return {
         call.args[0].value
-        for path in LIBRARY.rglob("*.py")
+        for path in paths
         for call in calls(path)
         if isinstance(call.func, ast.Name) and call.func.id == "reach" and isinstance(call.args[0], ast.Constant)
     }
@@ -76,16 +90,26 @@ def test_every_step_has_a_failpoint(path: Path) -> None:
 def test_every_commit_has_its_two_failpoints() -> None:
     """STEP.committing and STEP.committed for every step that commits, and no failpoint that nothing reaches."""
     around = {f"{step}.{moment}" for step in named_steps() - OPERATORS_STEPS.keys() for moment in ("committing", "committed")}
-    assert around | reached() == set(KNOWN_FAILPOINTS)
+    assert around | reached(LIBRARY.rglob("*.py")) == set(KNOWN_FAILPOINTS)
+
+
+def test_every_failpoint_is_struck() -> None:
+    """By the matrix, or by a test that is named here and goes through all failpoints of its group."""
+    beside = {failpoint for group in STRUCK_ELSEWHERE for failpoint in getattr(failpoints, group)}
+    assert STEPS.keys() | beside == set(KNOWN_FAILPOINTS)
+    assert not STEPS.keys() & beside
+    for group, test in STRUCK_ELSEWHERE.items():
+        path, _, name = test.partition("::")
+        tree = ast.parse((REPOSITORY / path).read_text())
+        (function,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name]
+        assert group in {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}, test
 
 
 def test_every_failpoint_has_its_cells() -> None:
     """Each is struck by the death of its driver, by a zombie, by a duplicate, and by the crash of each store that it works in."""
     struck = {(cell.failpoint, cell.fault) for cell in all_cells()}
     everywhere = {"kill_driver", "zombie", "duplicate"}
-    wanted = {
-        (failpoint, fault) for failpoint in FAILPOINTS for fault in everywhere | {f"crash_{side}" for side in sides(failpoint)}
-    }
+    wanted = {(failpoint, fault) for failpoint in STEPS for fault in everywhere | {f"crash_{side}" for side in sides(failpoint)}}
     assert wanted <= struck
 
 
@@ -94,7 +118,7 @@ def test_every_fault_has_its_cells() -> None:
 
 
 def test_the_matrix_is_as_big_as_promised() -> None:
-    """At least 250 cells, none of them twice, both kinds of hops."""
+    """At least 250 cells, none of them twice, all kinds of hops."""
     cells = all_cells()
     assert len(set(cells)) == len(cells) >= 250
-    assert {cell.kind for cell in cells} == {"outbox", "log"}
+    assert {cell.kind for cell in cells} == set(LAYOUTS)

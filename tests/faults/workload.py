@@ -1,12 +1,13 @@
-"""Applications at work while things break: producers, consumers and a watcher of confirmations, each with its own history.
+"""Applications at work while things break: producers, consumers, subscribers and a watcher of confirmations, each with its own history.
 
-They know the contract and nothing of the protocol: insert into the outbox, read_log(), the rows of the confirmation ledger.
+They know the contract and nothing of the protocol: insert into the outbox, read_log(), fetch and ack, the confirmation ledger.
 They live through outages: a call without an answer is noted as such, and the next session is opened as soon as it can be.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import threading
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 SENDERS = ("UA", "BA", "LH")
 FILLERS = ("", "x" * 300, 'tab\t line\n quote" back\\slash \\N \\.', "Zürich 東京 \U0001f6eb", "\x01\x7f", "{{ 7*7 }} %s '); --")
 READ_AT_MOST = 500
+ACKNOWLEDGE_AT_MOST = 20
 PAUSE_SECONDS = 0.03
 POLLS_PER_REREAD = 40
 CERTAINLY_ROLLED_BACK = ("23", "40")
@@ -368,6 +370,60 @@ class Consumer(Client):
         return messages[-1][0] if messages else None
 
 
+class Subscriber(Client):
+    """Acknowledges what comes for a subscription, without waiting for the flush of its COMMIT: all of it, or only as far as it may.
+
+    The stream has the messages of one log, repeats none and holds none back: its places are the log's positions.
+    """
+
+    def __init__(self, directory: Path, subscription: str, hop: Hop, *, through: float) -> None:
+        super().__init__(directory, f"subscriber-{subscription}")
+        self.hop = hop
+        self._subscription = subscription
+        self.through = through
+        """As far as it may acknowledge; another thread may move it on."""
+        self.acknowledged_through = 0
+        """The last place that it has sent an acknowledgement of: nobody can have processed more."""
+        self._answered_through = 0
+
+    def work(self) -> None:
+        while not self.is_stopping:
+            try:
+                connection = connect(self.hop.destination.service, self.name)
+            except psycopg2.Error:
+                self.rest()
+                continue
+            with reconnecting(connection):
+                connection.cursor().execute("set synchronous_commit = off")
+                while not self.is_stopping:
+                    self._acknowledge(connection)
+                    self.rest()
+            connection.close()
+
+    def _acknowledge(self, connection: Connection) -> None:
+        """The next messages, in one transaction; a store that lost an acknowledgement gives them again."""
+        count = min(ACKNOWLEDGE_AT_MOST, self.through - self._answered_through)
+        if count <= 0:
+            return
+        cursor = connection.cursor()
+        cursor.execute("begin")
+        cursor.execute("select max(place) from relaybox.fetch(%s, %s, worker => 'w')", (self._subscription, int(count)))
+        (place,) = cursor.fetchall()[0]
+        if place is not None:
+            self.acknowledged_through = max(self.acknowledged_through, place)
+            cursor.execute("select relaybox.ack(%s, %s, worker => 'w')", (self._subscription, place))
+        cursor.execute("commit")
+        self._answered_through = place or self._answered_through
+
+
+ACKNOWLEDGED = """
+    select coalesce(min(coalesce(done.place, 0)), 0)
+    from relaybox.subscription s
+    cross join lateral (select max(c.done_place) as place from relaybox.cursor c where c.subscription_id = s.subscription_id) done
+    where s.subscription = any(%s)
+    """
+"""Through which place all of these subscriptions, of one lane each, have acknowledged."""
+
 _CONFIRMED = """
     select coalesce(max(through_position) filter (where state = 'received'), 0),
         coalesce(max(through_position) filter (where state = 'settled'), 0)
@@ -386,11 +442,14 @@ _SETTLED_READING = """
 class Watcher(Client):
     """Reads what is confirmed at each source, and only then what its destination holds: never the other way round."""
 
-    def __init__(self, directory: Path, hops: Sequence[Hop]) -> None:
+    def __init__(self, directory: Path, hops: Sequence[Hop], subscribers: Sequence[Subscriber]) -> None:
         super().__init__(directory, "watcher")
         self._hops = hops
+        self._subscribers = subscribers
         self._sessions: dict[str, Connection] = {}
         self._noted: dict[str, tuple[int, ...]] = {}
+        self.look_count = 0
+        """How often it has seen all hops."""
 
     def work(self) -> None:
         while not self.is_stopping:
@@ -401,15 +460,21 @@ class Watcher(Client):
             session.close()
 
     def _watch_all(self) -> None:
+        seen = 0
         for hop in self._hops:
             with suppress(psycopg2.Error):  # a store is down: nothing was seen, and the next round looks again
                 self._watch(hop)
+                seen += 1
+        self.look_count += seen == len(self._hops)
 
     def _watch(self, hop: Hop) -> None:
         received, settled = self._row(hop.source.service, _CONFIRMED, hop.name)
         (published,) = self._row(hop.destination.service, _PUBLISHED, hop.name)
         settled_there = published
-        if hop.policy == "cascade" and hop.downstream is not None:
+        if hop.processed_by:
+            (acknowledged,) = self._row(hop.destination.service, ACKNOWLEDGED, list(hop.processed_by))
+            settled_there = min([acknowledged, *(one.acknowledged_through for one in self._subscribers if one.hop == hop)])
+        elif hop.policy != "received" and hop.downstream is not None:
             (settled_there,) = self._row(hop.destination.service, _SETTLED_READING, hop.downstream)
         seen = (received, settled, published, settled_there)
         if self._noted.get(hop.name) != seen:
@@ -419,13 +484,13 @@ class Watcher(Client):
                 received=received, settled=settled, published=published, settled_there=settled_there,
             )  # fmt: skip
 
-    def _row(self, service: str, query: str, hop: str) -> tuple[int, ...]:
+    def _row(self, service: str, query: str, argument: str | list[str]) -> tuple[int, ...]:
         session = self._sessions.get(service)
         if session is None or session.closed:
             session = self._sessions[service] = connect(service, self.name)
         try:
             cursor = session.cursor()
-            cursor.execute(query, (hop,))
+            cursor.execute(query, (argument,))
             return cursor.fetchall()[0]
         except psycopg2.Error:
             session.close()
@@ -435,6 +500,8 @@ class Watcher(Client):
 @dataclass
 class Workload:
     """All clients of one route. Nothing here waits for a store, except stop(), which waits for the clients.
+
+    Of the subscriptions that a hop's policy names, the first acknowledges whatever comes, the others only what they are asked to.
 
     Attributes:
         directory: where the histories go; one workload per directory.
@@ -465,7 +532,12 @@ class Workload:
             for hop in self.hops
             for number in range(1, self.consumers_per_hop + 1)
         ]
-        self._watcher = Watcher(self.directory, self.hops)
+        self.subscribers = [
+            Subscriber(self.directory, name, hop, through=math.inf if number == 0 else 0)
+            for hop in self.hops
+            for number, name in enumerate(hop.processed_by)
+        ]
+        self._watcher = Watcher(self.directory, self.hops, self.subscribers)
 
     def start(self) -> None:
         for client in self._clients:
@@ -490,6 +562,16 @@ class Workload:
         """The lowest position that a consumer of the hop has reached."""
         return min(consumer.position for consumer in self.consumers if consumer.hop.name == hop)
 
+    def acknowledge(self, through: int) -> None:
+        """Has every subscriber acknowledge through this place, if the store still knows that it has to. Returns at once."""
+        for subscriber in self.subscribers:
+            subscriber.through = max(subscriber.through, through)
+
+    @property
+    def look_count(self) -> int:
+        """How often the watcher has seen all hops."""
+        return self._watcher.look_count
+
     def stop_producers(self) -> None:
         """Ends the producers: open transactions are committed first. Consumers and watcher go on. May be repeated."""
         self._end(self.producers)
@@ -501,11 +583,11 @@ class Workload:
             RuntimeError: a client died or does not end.
         """
         self._end(self.producers)
-        self._end([*self.consumers, self._watcher])
+        self._end([*self.consumers, *self.subscribers, self._watcher])
 
     @property
     def _clients(self) -> list[Client]:
-        return [*self.producers, *self.consumers, self._watcher]
+        return [*self.producers, *self.consumers, *self.subscribers, self._watcher]
 
     def _end(self, clients: Sequence[Client]) -> None:
         for client in clients:

@@ -7,6 +7,7 @@ import random
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import psycopg2
 import pytest
@@ -29,8 +30,8 @@ def shop(world: World) -> World:
     return world
 
 
-def work(*, worker: str, max_count: int = 5, commit_every: int = 1) -> None:
-    """Consumes until nothing is there: one row of effect per message."""
+def work(*, worker: str, max_count: int = 5, commit_every: int = 1, refused_place: int = 0) -> None:
+    """Consumes until nothing is there: one row of effect per message, but for the one that is refused."""
     with Consumer(
         STORE, "billing", worker=worker, max_count=max_count, commit_every=commit_every, until_empty=True, retries=0
     ) as consumer:
@@ -39,11 +40,11 @@ def work(*, worker: str, max_count: int = 5, commit_every: int = 1) -> None:
                 text("insert into public.effect (place, payload) values (:place, :payload)"),
                 {"place": message.place, "payload": message.payload},
             )
+            if message.place == refused_place:
+                consumer.refuse("not now")
 
 
-def struck(
-    directory: Path, failpoints: str, *, after_seconds: float | None = None, worker: str, max_count: int, commit_every: int
-) -> bool:
+def struck(directory: Path, failpoints: str, *, after_seconds: float | None = None, **work_as: Any) -> bool:
     """A process that consumes, killed at a failpoint or after a time; whether it was, rather than coming to its end."""
     child = os.fork()
     if child == 0:
@@ -53,7 +54,7 @@ def struck(
             "RELAYBOX_ENVIRONMENT": "test",
         }
         try:
-            work(worker=worker, max_count=max_count, commit_every=commit_every)
+            work(**work_as)
         finally:
             os._exit(0)
     if after_seconds is not None:
@@ -104,12 +105,13 @@ def done(world: World) -> int:
     return int(world.value(STORE, "select done_place from relaybox.lag('billing')"))
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", CONSUMER_FAILPOINTS)
 def test_g10_killed_at_each_step_in_turn(shop: World, tmp_path: Path, step: str) -> None:
     """A3.31, the crash between receiving and saving: whatever the step, the next start does what is missing and nothing twice."""
     deliver(shop, 12)
-    assert struck(tmp_path, f"{step}=kill", worker="w", max_count=5, commit_every=1)
+    assert struck(tmp_path, f"{step}=kill", worker="w", refused_place=2 if step == "consume.refused" else 0)
     assert step in (tmp_path / "hits.jsonl").read_text()
+    assert shop.value(STORE, "select count(*) from relaybox.failed_attempt") == 0, "a refusal that was not committed is none"
     work(worker="w")
     assert [row[0] for row in shop.query(STORE, "select place from public.effect order by n")] == list(range(1, 13))
 
