@@ -223,13 +223,8 @@ def retain_store(
                 _retained(hop, list(_drop_segments(session, cursor, log_id, recorded_by, patience_seconds)))
                 for log_id, hop in _tables(cursor)
             ]
-            compacted = list(_compact_ledgers(session, cursor, recorded_by))
-    done = StoreRetained(
-        store.name,
-        tuple(retained),
-        compacted_count=sum(one.batches for one in compacted),
-        released_count=sum(one.released for one in compacted),
-    )
+            compacted_count, released_count = _compact_ledgers(session, cursor, recorded_by)
+    done = StoreRetained(store.name, tuple(retained), compacted_count, released_count)
     for table in done.tables:
         emit(
             "table_retained",
@@ -266,20 +261,26 @@ def _drop_segments(session: Any, cursor: Any, log_id: int | None, recorded_by: s
             return
 
 
-def _compact_ledgers(session: Any, cursor: Any, recorded_by: str) -> Iterator[Any]:
-    """Batches forgotten and detached segments let go, hop by hop. A hop that is busy is left for the next run: nothing depends on it."""
-    cursor.execute(
-        "select 'log', hop_id::text from relaybox.hop_in union all select 'hop', hop from relaybox.hop_out order by 1, 2"
-    )
-    for kind, of in cursor.fetchall():
-        released = "relaybox.release_detached(%(of)s::integer, %(by)s)" if kind == "log" else "0"
-        call = "relaybox.compact_log_ledgers(%(of)s::integer)" if kind == "log" else "relaybox.compact_hop_ledgers(%(of)s)"
-        try:
-            # in this order: what is let go no longer needs its ledgers
-            cursor.execute(f"select {released} as released", {"of": of, "by": recorded_by})
-            detached = one_row(cursor).released
-            cursor.execute(f"select {call} as batches, %(detached)s as released", {"of": of, "detached": detached})
-        except psycopg2.errors.LockNotAvailable:
-            continue
-        yield one_row(cursor)
+def _compact_ledgers(session: Any, cursor: Any, recorded_by: str) -> tuple[int, int]:
+    """How many batches were forgotten, and how many detached segments let go, hop by hop."""
+    batches = released = 0
+    cursor.execute("select hop from relaybox.hop_out order by hop")
+    for (hop,) in cursor.fetchall():
+        batches += _count(cursor, "select relaybox.compact_hop_ledgers(%s)", hop)
         reach("retention.compacted", session)
+    cursor.execute("select hop_id from relaybox.hop_in order by hop_id")
+    for (log_id,) in cursor.fetchall():
+        # in this order: what is let go no longer needs its ledgers
+        released += _count(cursor, "select relaybox.release_detached(%s, %s)", log_id, recorded_by)
+        batches += _count(cursor, "select relaybox.compact_log_ledgers(%s)", log_id)
+        reach("retention.compacted", session)
+    return batches, released
+
+
+def _count(cursor: Any, call: str, *arguments: object) -> int:
+    """What the call counted; 0 where the hop is busy: it is left for the next run, and nothing depends on it."""
+    try:
+        cursor.execute(call, arguments)
+    except psycopg2.errors.LockNotAvailable:
+        return 0
+    return int(one_row(cursor)[0])
