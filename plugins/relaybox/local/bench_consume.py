@@ -5,7 +5,6 @@ One reader and no work of its own. All of them read the same messages of one log
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import time
@@ -23,7 +22,7 @@ from rich.table import Table
 
 from relaybox import errors
 from relaybox.local.bench_hop import WARM_UP, describe_environment, show_progress
-from relaybox.local.bench_report import spread
+from relaybox.local.bench_report import show_seconds, spread, write_json
 from relaybox.local.bench_stores import DESTINATION, BenchStores, open_bench_stores
 from relaybox.runners import ThreadRunner
 from relaybox.transfer import transfer_hop
@@ -160,8 +159,7 @@ def run_bench_consume(
             messages, rounds, describe_environment(stores), tuple(_take_turns(stores, log_id, messages, rounds, console))
         )
     _print(report, console)
-    if json_path is not None:
-        json_path.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+    write_json(report.as_json(), json_path)
     return report
 
 
@@ -228,7 +226,7 @@ def _print(report: ConsumeReport, console: Console) -> None:
         queue = name.replace("fetch", "queue")
         table.add_row(
             contestant.title,
-            f"{median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})",
+            show_seconds(seconds),
             f"{report.messages / median(seconds):,.0f}",
             f"{median(report.ratios(name, SELECT)):.2f}",
             f"{median(report.ratios(queue, name)):.2f}" if name.startswith("fetch") and queue in CONTESTANTS else "",

@@ -71,8 +71,7 @@ def run_bench(
     ):
         report = _Bench(stores, slice_runner, messages, rounds, console).run(runner, rollback_every)
     print_report(report, console)
-    if json_path is not None:
-        write_json(report, json_path)
+    write_json(report.as_json(), json_path)
     return report
 
 

@@ -22,6 +22,7 @@ from rich.console import Console
 from relaybox import errors
 from relaybox.local.airflow_standalone import AirflowStandalone
 from relaybox.local.bench_hop import describe_environment
+from relaybox.local.bench_report import write_json
 from relaybox.local.bench_stores import DESTINATION, SOURCE, BenchStores, open_bench_stores
 from relaybox.local.checkout import find_checkout
 from relaybox.local.clusters import Cluster, create_cluster
@@ -76,8 +77,7 @@ def run_bench_latency(
         bench = _Bench(stores, _start_metadata(Path(directory), stack), Path(directory), runner, console)
         report = bench.run(stack, hop_counts, samples, lingering_samples, idle_seconds)
     print_report(report, console)
-    if json_path is not None:
-        json_path.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+    write_json(report.as_json(), json_path)
     return report
 
 

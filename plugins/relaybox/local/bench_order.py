@@ -6,7 +6,6 @@ displaced by up to 1,000 places, which `fifo` must put right.
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -20,7 +19,7 @@ from rich.table import Table
 from relaybox import errors
 from relaybox.local.bench_contestants import timed
 from relaybox.local.bench_hop import RUNNERS, WARM_UP, describe_environment, show_progress
-from relaybox.local.bench_report import spread
+from relaybox.local.bench_report import show_seconds, spread, write_json
 from relaybox.local.bench_stores import DESTINATION, SOURCE, BenchStores, open_bench_stores
 from relaybox.schema import SEGMENT_ROWS
 from relaybox.transfer import transfer_hop
@@ -114,16 +113,15 @@ def run_bench_order(
         measurements = tuple(_take_turns(stores, slice_runner, messages, rounds, console))
         environment = describe_environment(stores)
     console.print(_table(measurements, messages, rounds), _ratios(measurements), sep="\n")
-    if json_path is not None:
-        document = {
-            "messages": messages,
-            "rounds": rounds,
-            "runner": runner,
-            "environment": environment,
-            "measurements": [asdict(m) for m in measurements],
-            "ratios": {f"{a}/{b}": spread(ratios(measurements, a, b)) for a, b in ((ORDERED, PLAIN), (DISORDERED, ORDERED))},
-        }
-        json_path.write_text(json.dumps(document, indent=2) + "\n")
+    document = {
+        "messages": messages,
+        "rounds": rounds,
+        "runner": runner,
+        "environment": environment,
+        "measurements": [asdict(m) for m in measurements],
+        "ratios": {f"{a}/{b}": spread(ratios(measurements, a, b)) for a, b in ((ORDERED, PLAIN), (DISORDERED, ORDERED))},
+    }
+    write_json(document, json_path)
     return measurements
 
 
@@ -196,7 +194,7 @@ def _table(measurements: tuple[OrderMeasurement, ...], messages: int, rounds: in
         seconds = [m.seconds for m in own]
         table.add_row(
             title,
-            f"{median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})",
+            show_seconds(seconds),
             f"{median(m.rows_per_second for m in own):,.0f}",
             f"{own[0].uniqueness_sent:.6f}",
             f"{own[0].uniqueness_reported:.6f}",

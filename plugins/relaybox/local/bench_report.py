@@ -84,8 +84,15 @@ def spread(values: Sequence[float]) -> dict[str, float]:
     return {"median": median(values), "min": min(values), "max": max(values)}
 
 
-def write_json(report: BenchReport, path: Path) -> None:
-    path.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+def write_json(document: Mapping[str, Any], path: Path | None) -> None:
+    """Every raw value of a benchmark, where it was asked for."""
+    if path is not None:
+        path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
+def show_seconds(seconds: Sequence[float]) -> str:
+    """`1.50 (1.40 to 1.70)`: median, smallest and largest."""
+    return f"{median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})"
 
 
 def print_report(report: BenchReport, console: Console) -> None:
@@ -100,7 +107,7 @@ def _rates(report: BenchReport) -> Table:
         seconds = report.seconds(contestant)
         rows_per_second = report.messages / median(seconds)
         megabytes_per_second = rows_per_second * report.bytes_per_message / 1e6
-        table.add_row(name, _show(seconds), f"{rows_per_second:,.0f}", f"{megabytes_per_second:.0f}")
+        table.add_row(name, show_seconds(seconds), f"{rows_per_second:,.0f}", f"{megabytes_per_second:.0f}")
     return table
 
 
@@ -115,9 +122,5 @@ def _ratios(report: BenchReport) -> Table:
 def _steps(report: BenchReport) -> Table:
     table = Table("step of the hop", "seconds")
     for step in STEPS:
-        table.add_row(step, _show(report.step_seconds(step)))
+        table.add_row(step, show_seconds(report.step_seconds(step)))
     return table
-
-
-def _show(seconds: Sequence[float]) -> str:
-    return f"{median(seconds):.2f} ({min(seconds):.2f} to {max(seconds):.2f})"

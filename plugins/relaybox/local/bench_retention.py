@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import time
@@ -20,6 +19,7 @@ from rich.table import Table
 from relaybox import errors
 from relaybox.confirmations import settle_hop
 from relaybox.local.bench_hop import describe_environment, show_progress
+from relaybox.local.bench_report import write_json
 from relaybox.local.bench_stores import DESTINATION, SOURCE, TOPIC, BenchStores, open_bench_stores
 from relaybox.retention import retain_store
 from relaybox.runners import ThreadRunner
@@ -126,8 +126,7 @@ def run_bench_retention(
                 progress.update(task, advance=1, description=turn.phase)
         report = RetentionReport(rows * turns, rows, environment, tuple(done))
     _print(report, console)
-    if json_path is not None:
-        json_path.write_text(json.dumps(report.as_json(), indent=2) + "\n")
+    write_json(report.as_json(), json_path)
     return report
 
 
