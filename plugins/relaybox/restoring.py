@@ -58,19 +58,22 @@ def restore_subscriptions(
 
 
 _SAVED_KEYS = {
-    *(
-        "store",
-        "subscription",
-        "stream",
-        "topic",
-        "replay_of",
-        "lanes",
-        "lane_by",
-        "lane_places",
-        "done_place",
-        "done_message_id",
-    ),
-    *("dead_letter_places", "nack_limit", "crash_limit", "hold_sender", "retry_seconds", "lease_seconds"),
+    "store",
+    "subscription",
+    "stream",
+    "topic",
+    "replay_of",
+    "lanes",
+    "lane_by",
+    "lane_places",
+    "done_place",
+    "done_message_id",
+    "dead_letter_places",
+    "nack_limit",
+    "crash_limit",
+    "hold_sender",
+    "retry_seconds",
+    "lease_seconds",
 }
 
 

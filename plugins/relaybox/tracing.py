@@ -273,10 +273,11 @@ def _trace_delivery(stores: _Stores, hop: Hop, position: int) -> Delivered | Non
         "select * from relaybox.trace_delivery(%s, %s)",
         *(hop.name, position),
     )
-    for row in rows:
-        awaited = tuple(Awaited(**one) for one in row.waits_for or ())
-        return Delivered(**{**row._asdict(), "fate": Fate(row.fate), "waits_for": awaited})
-    return None
+    if not rows:
+        return None
+    row = rows[0]
+    awaited = tuple(Awaited(**one) for one in row.waits_for or ())
+    return Delivered(**{**row._asdict(), "fate": Fate(row.fate), "waits_for": awaited})
 
 
 def _place(reading: Any, arrival: Any, *, found: bool) -> Place:
