@@ -131,6 +131,10 @@ class NotDurable(Transient):
     """COMMIT came back with a warning: the transaction may not survive a failover."""
 
 
+class SparkFailed(Transient):
+    """Spark did not start for a command, or gave up what was asked of it."""
+
+
 class FilesFailed(Transient):
     """Spark could not write, read or remove the files of a detached segment."""
 

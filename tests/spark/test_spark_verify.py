@@ -75,6 +75,18 @@ def test_the_command_has_spark_compare_what_is_much(world: World, tmp_path: Path
     assert "slices row by row" in told
 
 
+def test_a_spark_that_fails_is_no_defect(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exit code 4, not 1, with what Spark said; and its master is the one that its configuration names."""
+    world.send("a")
+    world.transfer_all()
+    (tmp_path / "spark-defaults.conf").write_text("spark.master spark:/nowhere\n")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    done = run("verify", "flights", "--runner", "spark")
+    assert done.exit_code == 4, done.stderr
+    assert "Spark failed: " in done.stderr
+    assert "Could not parse Master URL: 'spark:/nowhere'" in done.stderr
+
+
 def without_times(proof: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in proof.items() if name not in {"verified_at", "duration_seconds"}}
 

@@ -15,9 +15,10 @@ from pathlib import Path
 
 from pyspark import SparkConf, SparkContext
 
-from relaybox.errors import ConfigurationError, RelayboxError, Transient
+from relaybox.errors import ConfigurationError, RelayboxError, SparkFailed, Transient
 from relaybox.events import emit
 from relaybox.parents import die_with_parent
+from relaybox.spark.failures import SPARK_ERRORS, failure_line
 from relaybox.spark.tasks import ContextSession
 from relaybox.spark_pages import APPLICATION_FILE
 
@@ -68,13 +69,22 @@ def spark_session(name: str, **about: str) -> Iterator[ContextSession]:
 
 @contextmanager
 def command_session(name: str, java_options: str) -> Iterator[ContextSession]:
-    """A session for a command until the block ends: where Spark's configuration says, else on this machine's cores."""
-    conf = spark_conf(name).setIfMissing("spark.master", "local[*]").set("spark.ui.enabled", "false")
-    context = SparkContext(conf=conf.set("spark.driver.extraJavaOptions", java_options))
+    """A session for a command until the block ends: where Spark's configuration says, else on this machine's cores.
+
+    Raises:
+        SparkFailed: it did not start, or gave up what the block asked of it.
+    """
+    conf = spark_conf(name).set(
+        "spark.ui.enabled", "false"
+    )  # the master is spark-submit's to choose, who reads spark-defaults.conf
     try:
-        yield ContextSession(context)
-    finally:
-        context.stop()
+        context = SparkContext(conf=conf.set("spark.driver.extraJavaOptions", java_options))
+        try:
+            yield ContextSession(context)
+        finally:
+            context.stop()
+    except SPARK_ERRORS as error:
+        raise SparkFailed(f"Spark failed: {failure_line(error)}", next_step="Its log is above. Nothing was changed.") from error
 
 
 def spark_conf(name: str) -> SparkConf:

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from psycopg2 import sql
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from relaybox import errors
@@ -38,6 +36,7 @@ from relaybox.log_rows import (
     read_rows,
 )
 from relaybox.pipe import PIPE_BYTES, CopySender
+from relaybox.spark.failures import SPARK_ERRORS, failure_line
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -128,11 +127,9 @@ def _files(doing: str, directory: str) -> Iterator[None]:
     """An error of Spark as one of ours, in a line; the rest is in Spark's log."""
     try:
         yield
-    except (PySparkException, Py4JError) as error:
-        said = [line.strip() for line in str(error).splitlines() if line.strip()]
-        ours = [line for line in said if line.startswith("relaybox.errors.")]
+    except SPARK_ERRORS as error:
         raise errors.FilesFailed(
-            f"{doing} the files in {directory}: {(ours or said or [type(error).__name__])[-1 if ours else 0][:500]}",
+            f"{doing} the files in {directory}: {failure_line(error)}",
             next_step="No message was dropped. Mend it, and run it again.",
         ) from error
 
