@@ -110,9 +110,8 @@ def replay(
     """
     from dataclasses import asdict
 
-    from relaybox import errors
+    from relaybox import documents, errors
     from relaybox import subscriptions as steer
-    from relaybox.cli import documents
 
     at = _store_of(_routes(context), subscription, store)
     if cancel:
@@ -187,8 +186,7 @@ def show(
     """
     from dataclasses import asdict
 
-    from relaybox import errors
-    from relaybox.cli import documents
+    from relaybox import documents, errors
     from relaybox.subscriptions import list_dead_letters
 
     found = list_dead_letters(_routes(context).store(store), letter=letter)
@@ -273,7 +271,7 @@ def _list(
     """Rows of every store or of one. A store that fails hides no other; its error is told at the end."""
     from dataclasses import asdict
 
-    from relaybox.cli import documents
+    from relaybox import documents
     from relaybox.routes import load_routes
 
     routes = load_routes(settings.config)
@@ -314,7 +312,7 @@ def _print_message(message: Message) -> None:
 
 
 def _say(text: str, document: dict[str, object], *, as_json: bool) -> None:
-    from relaybox.cli import documents
+    from relaybox import documents
 
     if as_json:
         documents.write(document)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from relaybox.cli import documents
+from relaybox import documents
 from relaybox.cli.exits import ExitCode, Settings, end
 from relaybox.holdback import read_holdback, skip_gap
 from relaybox.routes import load_routes

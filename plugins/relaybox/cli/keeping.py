@@ -7,8 +7,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from relaybox import errors
-from relaybox.cli import documents
+from relaybox import documents, errors
 from relaybox.cli.exits import Failures, Settings
 from relaybox.cli.spark import spark_archive
 from relaybox.cli.tables import new_table, open_console, show_count, show_seconds, show_time

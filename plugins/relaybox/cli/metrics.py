@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from relaybox.cli import documents
+from relaybox import documents
 from relaybox.metrics import collect, read_signals, render
 from relaybox.routes import load_routes
 from relaybox.status import read_status

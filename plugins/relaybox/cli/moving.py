@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from relaybox import __version__
-from relaybox.cli import documents
+from relaybox import __version__, documents
 from relaybox.cli.exits import Failures, Settings
 from relaybox.confirmations import settle_hop
 from relaybox.routes import Hop, Route, Routes, load_routes

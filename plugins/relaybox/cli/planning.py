@@ -6,7 +6,7 @@ from dataclasses import asdict
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from relaybox.cli import documents
+from relaybox import documents
 from relaybox.errors import ConfigurationError
 from relaybox.failure_rates import measure_failures
 from relaybox.reliability import show_ratio

@@ -10,9 +10,8 @@ from typing import Any
 
 import typer
 
-from relaybox import errors
+from relaybox import documents, errors
 from relaybox.attesting import attest_store
-from relaybox.cli import documents
 from relaybox.cli.exits import ExitCode, Settings
 from relaybox.reanchoring import reanchor_hop
 from relaybox.rebuilding import Rebuild, look_at_store, rebuild_store

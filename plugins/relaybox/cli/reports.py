@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from relaybox.cli import documents
+from relaybox import documents
 from relaybox.cli.exits import ExitCode, Settings, exit_code, tell, worst
 from relaybox.cli.spark import spark_comparison
 from relaybox.comparison_runners import ComparisonTooLarge

@@ -43,7 +43,7 @@ def list_(
       relaybox senders
       relaybox senders list airline --json
     """
-    from relaybox.cli import documents
+    from relaybox import documents
     from relaybox.routes import load_routes
     from relaybox.senders import DeclaredSender, list_senders
 
@@ -149,7 +149,7 @@ def unbind(context: typer.Context, store: StoreName, sender: SenderName, role: R
 
 
 def _say(text: str, document: dict[str, object], store: str, *, as_json: bool) -> None:
-    from relaybox.cli import documents
+    from relaybox import documents
 
     if as_json:
         documents.write({"store": store, **document})

@@ -14,7 +14,7 @@ from relaybox.airflow.page.documents import Document, flow_document, overview_do
 from relaybox.airflow.page.gathered import GatheringDep, PausableHop, ReadableHop, RunnableHop, forecast
 from relaybox.airflow.page.search import WantedDep, search
 from relaybox.airflow.page.streams import read_streams
-from relaybox.cli.documents import traces_document
+from relaybox.documents import traces_document
 from relaybox.flow import read_flow
 from relaybox.routes import Hop
 

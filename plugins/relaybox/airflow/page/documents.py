@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from relaybox.airflow.naming import confirm_dag_id, transfer_dag_id
-from relaybox.cli.documents import status_document
+from relaybox.documents import status_document
 from relaybox.findings import plain_words
 from relaybox.spark_pages import application_address
 
