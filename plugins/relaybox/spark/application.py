@@ -74,9 +74,8 @@ def command_session(name: str, java_options: str) -> Iterator[ContextSession]:
     Raises:
         SparkFailed: it did not start, or gave up what the block asked of it.
     """
-    conf = spark_conf(name).set(
-        "spark.ui.enabled", "false"
-    )  # the master is spark-submit's to choose, who reads spark-defaults.conf
+    # the master is spark-submit's to choose, which reads spark-defaults.conf
+    conf = spark_conf(name).set("spark.ui.enabled", "false")
     try:
         context = SparkContext(conf=conf.set("spark.driver.extraJavaOptions", java_options))
         try:
@@ -84,7 +83,9 @@ def command_session(name: str, java_options: str) -> Iterator[ContextSession]:
         finally:
             context.stop()
     except SPARK_ERRORS as error:
-        raise SparkFailed(f"Spark failed: {failure_line(error)}", next_step="Its log is above. Nothing was changed.") from error
+        raise SparkFailed(
+            f"Spark failed: {failure_line(error)}", next_step="Its log is above. Mend it, and run this again."
+        ) from error
 
 
 def spark_conf(name: str) -> SparkConf:
