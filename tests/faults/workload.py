@@ -321,15 +321,12 @@ def _said(error: BaseException) -> str:
     return " ".join(str(error).split())
 
 
-class Consumer(Client):
-    """Reads a hop's log from the position it has reached, and from the start now and then."""
+class Reader(Client):
+    """Reads what a hop brings, in one session after the other."""
 
-    def __init__(self, directory: Path, name: str, hop: Hop, *, rereads: bool) -> None:
+    def __init__(self, directory: Path, name: str, hop: Hop) -> None:
         super().__init__(directory, name)
         self.hop = hop
-        self._rereads = rereads
-        self.position = 0
-        """The last position it has seen."""
 
     def work(self) -> None:
         while not self.is_stopping:
@@ -339,10 +336,24 @@ class Consumer(Client):
                 self.rest()
                 continue
             with reconnecting(connection):
-                self._read_on(connection)
+                self.read(connection)
             connection.close()
 
-    def _read_on(self, connection: Connection) -> None:
+    def read(self, connection: Connection) -> None:
+        """Until it is told to stop, or the session breaks."""
+        raise NotImplementedError
+
+
+class Consumer(Reader):
+    """Reads a hop's log from the position it has reached, and from the start now and then."""
+
+    def __init__(self, directory: Path, name: str, hop: Hop, *, rereads: bool) -> None:
+        super().__init__(directory, name, hop)
+        self._rereads = rereads
+        self.position = 0
+        """The last position it has seen."""
+
+    def read(self, connection: Connection) -> None:
         for poll in itertools.count():
             self.position = self._read(connection, self.position) or self.position
             if self._rereads and poll % POLLS_PER_REREAD == POLLS_PER_REREAD - 1:
@@ -370,15 +381,14 @@ class Consumer(Client):
         return messages[-1][0] if messages else None
 
 
-class Subscriber(Client):
+class Subscriber(Reader):
     """Acknowledges what comes for a subscription, without waiting for the flush of its COMMIT: all of it, or only as far as it may.
 
     The stream has the messages of one log, repeats none and holds none back: its places are the log's positions.
     """
 
     def __init__(self, directory: Path, subscription: str, hop: Hop, *, through: float) -> None:
-        super().__init__(directory, f"subscriber-{subscription}")
-        self.hop = hop
+        super().__init__(directory, f"subscriber-{subscription}", hop)
         self._subscription = subscription
         self.through = through
         """As far as it may acknowledge; another thread may move it on."""
@@ -386,19 +396,11 @@ class Subscriber(Client):
         """The last place that it has sent an acknowledgement of: nobody can have processed more."""
         self._answered_through = 0
 
-    def work(self) -> None:
+    def read(self, connection: Connection) -> None:
+        connection.cursor().execute("set synchronous_commit = off")
         while not self.is_stopping:
-            try:
-                connection = connect(self.hop.destination.service, self.name)
-            except psycopg2.Error:
-                self.rest()
-                continue
-            with reconnecting(connection):
-                connection.cursor().execute("set synchronous_commit = off")
-                while not self.is_stopping:
-                    self._acknowledge(connection)
-                    self.rest()
-            connection.close()
+            self._acknowledge(connection)
+            self.rest()
 
     def _acknowledge(self, connection: Connection) -> None:
         """The next messages, in one transaction; a store that lost an acknowledgement gives them again."""
