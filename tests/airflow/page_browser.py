@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from playwright.sync_api import FrameLocator, Locator, Page, sync_playwright
+from playwright.sync_api import FrameLocator, Locator, Page, expect, sync_playwright
 
 from relaybox.local.chromium import find_chromium, launch_arguments
 from tests.airflow.conftest import REPOSITORY
@@ -39,10 +39,18 @@ class PageBrowser:
         self.frame.locator("header nav").get_by_text(link, exact=True).click()
 
     def see(self, selector: str, words: str) -> Locator:
-        """Waits until there is an element with these words."""
+        """Waits until there is an element with these words, and it shows."""
         found = self.frame.locator(selector).filter(has_text=words).first
         found.wait_for(timeout=PATIENCE_MILLISECONDS)
         return found
+
+    def find(self, selector: str) -> None:
+        """Waits until there is such an element, may it be folded away: a page's head shows before its end is read."""
+        expect(self.frame.locator(selector).first).to_be_attached(timeout=PATIENCE_MILLISECONDS)
+
+    def count(self, selector: str, count: int) -> None:
+        """Waits until there are just so many such elements."""
+        expect(self.frame.locator(selector)).to_have_count(count, timeout=PATIENCE_MILLISECONDS)
 
     def press(self, words: str) -> None:
         self.frame.get_by_role("button", name=words, exact=True).first.click(timeout=PATIENCE_MILLISECONDS)

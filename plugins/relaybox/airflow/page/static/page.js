@@ -1,9 +1,9 @@
 "use strict";
 // The theme is Airflow's; drawings are renewed in place; buttons post; links to Airflow's own pages leave the frame.
+// It runs before the body is read: nothing is painted in the wrong theme, and no button is seen that does nothing yet.
 
 const framed = window.parent !== window;
 const outer = framed ? window.parent.document : document;
-const live = document.getElementById("live");
 
 function followTheme() {
   const classes = outer.documentElement.classList;
@@ -20,6 +20,7 @@ function say(words, refused) {
 }
 
 async function renew() {
+  const live = document.getElementById("live");
   const answer = await fetch(window.location.href, { headers: { Accept: "text/html" } });
   if (!answer.ok) {
     say(answer.status === 401 ? "Your login has ended: reload the page." : "The page could not be renewed.", true);
@@ -109,8 +110,10 @@ document.addEventListener("submit", (event) => {
 followTheme();
 new MutationObserver(followTheme).observe(outer.documentElement, { attributes: true, attributeFilter: ["class"] });
 
-if (live.dataset.live) {
+document.addEventListener("DOMContentLoaded", () => {
+  const seconds = Number(document.getElementById("live").dataset.live);
+  if (!seconds) return;
   setInterval(() => {
     if (!document.hidden) renew().catch(() => say("Airflow does not answer.", true));
-  }, Number(live.dataset.live) * 1000);
-}
+  }, seconds * 1000);
+});
