@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from relaybox.batches import Slice
-from relaybox.copying import CopyOrder, SliceCopied, copy_slice
+from relaybox.hops.batches import Slice
+from relaybox.hops.copying import CopyOrder, SliceCopied, copy_slice
+from relaybox.hops.transfer import Progress, transfer_hop
 from relaybox.routes import Hop
-from relaybox.transfer import Progress, transfer_hop
 
 
 class Stopped(Exception):

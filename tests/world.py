@@ -12,11 +12,11 @@ from typing import Any
 import psycopg2
 import yaml
 
-from relaybox.confirmations import Settled, settle_hop
+from relaybox.hops.confirmations import Settled, settle_hop
+from relaybox.hops.runners import ThreadRunner
+from relaybox.hops.transfer import TransferSummary, transfer_hop
 from relaybox.routes import Hop, Route, Routes, load_routes
-from relaybox.runners import ThreadRunner
-from relaybox.schema import initialise_store
-from relaybox.transfer import TransferSummary, transfer_hop
+from relaybox.stores.schema import initialise_store
 
 STORES = ("airline", "hub", "analytics")
 

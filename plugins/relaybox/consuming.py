@@ -29,9 +29,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from relaybox import errors
-from relaybox.connections import open_session, translate
 from relaybox.events import emit
 from relaybox.failpoints import reach
+from relaybox.stores.connections import open_session, translate
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine

@@ -1,5 +1,5 @@
 -- What a monitoring system asks a store about every few seconds: a row per metric and set of labels. The names are explained in
--- plugins/relaybox/metrics.py. An age is how long a watermark has stood although something lies beyond it, else 0.
+-- plugins/relaybox/monitoring/metrics.py. An age is how long a watermark has stood although something lies beyond it, else 0.
 create or replace function relaybox.signals() returns table (metric text, labels jsonb, value double precision)
 language sql stable
 as $$

@@ -15,8 +15,8 @@ import pytest
 
 from relaybox.errors import StackFailed
 from relaybox.local.clusters import Cluster
-from relaybox.reliability import PERFECT
-from relaybox.verification import verify_route
+from relaybox.proofs.reliability import PERFECT
+from relaybox.proofs.verification import verify_route
 from tests.airflow.action_cells import CELLS
 from tests.airflow.system import ARRIVE_SECONDS, System, running_system
 from tests.world import wait_until

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from relaybox import errors
 from relaybox.consuming import Consumer
-from relaybox.local.flights import message_of, read_flights
+from relaybox.local.demo.flights import message_of, read_flights
 
 if TYPE_CHECKING:
     from tests.world import World

@@ -21,21 +21,21 @@ from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.sdk.observability import stats
 
 from relaybox.airflow.assets import log_asset, proof_asset, settled_asset
+from relaybox.airflow.dags.retention import build_retention_dag
+from relaybox.airflow.dags.verify import build_verify_dag
+from relaybox.airflow.dags.watch import build_watch_dag
 from relaybox.airflow.links import SparkApplicationLink
-from relaybox.airflow.retention_dag import build_retention_dag
+from relaybox.airflow.operators.settle import HopSettleOperator
+from relaybox.airflow.operators.transfer import HopTransferOperator
 from relaybox.airflow.retry_policy import DriverExitPolicy
-from relaybox.airflow.settle_operator import HopSettleOperator
-from relaybox.airflow.transfer_operator import HopTransferOperator
-from relaybox.airflow.verify_dag import build_verify_dag
-from relaybox.airflow.watch_dag import build_watch_dag
 from relaybox.errors import ConfigurationError, StoreBusy, StoreUnreachable
+from relaybox.hops.runners import BatchTooLarge, ThreadRunner
+from relaybox.hops.transfer import transfer_hop
 from relaybox.local.clusters import find_free_port
-from relaybox.proofs import write_proof
+from relaybox.proofs.proof import write_proof
+from relaybox.proofs.verification import verify_route
 from relaybox.routes import Hop
-from relaybox.runners import BatchTooLarge, ThreadRunner
-from relaybox.schema import open_store
-from relaybox.transfer import transfer_hop
-from relaybox.verification import verify_route
+from relaybox.stores.schema import open_store
 from tests.airflow.conftest import REPOSITORY
 from tests.spark.connect_server import connect_server
 from tests.world import World, wait_until
@@ -541,7 +541,7 @@ def test_a_route_may_do_without_spark(connected: World, spark_submit: SparkSubmi
 SLOW_DRIVER = """\
 #!/bin/sh
 exec "$PYSPARK_PYTHON" -c "
-from relaybox.connections import connect
+from relaybox.stores.connections import connect
 with connect('airline', application_name='slow driver').cursor() as cursor: cursor.execute('select pg_sleep(600)')
 "
 """
@@ -584,7 +584,7 @@ def test_a_time_limit_cancels_what_a_proof_asks_by_itself(
     connected: World, spark_submit: SparkSubmit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its statements end with the limit, and do not wait for a lock as long as they would."""
-    monkeypatch.setattr("relaybox.connections.LOCK_TIMEOUT_SECONDS", 60)
+    monkeypatch.setattr("relaybox.stores.connections.LOCK_TIMEOUT_SECONDS", 60)
     connected.send("one")
     connected.transfer_all()
     sessions = "select count(*) from pg_stat_activity where application_name = 'relaybox flights verify'"

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from relaybox.airflow.approvals import cell
-from relaybox.airflow.order_dags import build_redrive_dags, build_skip_dags
-from relaybox.airflow.replay_dags import build_replay_dags
+from relaybox.airflow.dags.approvals import cell
+from relaybox.airflow.dags.orders import build_redrive_dags, build_skip_dags
+from relaybox.airflow.dags.replay import build_replay_dags
 from relaybox.consuming import Consumer
 from tests.streams import deliver, fetch
 from tests.world import World

@@ -13,8 +13,8 @@ import pytest
 
 from relaybox.consuming import Consumer, Message
 from relaybox.local.clusters import Cluster
-from relaybox.reliability import PERFECT
-from relaybox.verification import verify_route
+from relaybox.proofs.reliability import PERFECT
+from relaybox.proofs.verification import verify_route
 from tests.airflow.page_browser import page_browser
 from tests.airflow.replay_world import DAYS, STORE, SUBSCRIPTION, deliver_days, live_traffic, places_of_days, reading
 from tests.airflow.system import ARRIVE_SECONDS, System, running_system

@@ -11,9 +11,9 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
-from relaybox import findings
 from relaybox.airflow.page.app import HEADERS
 from relaybox.airflow.page.gathered import Gathering
+from relaybox.monitoring import findings
 from tests.airflow.page_client import ORIGIN, PageServer, page_server, register_dags, token_of
 from tests.airflow.test_operators import change_connection
 from tests.breaking import copy_first_slices
@@ -238,7 +238,7 @@ def test_a_statement_of_an_application_is_escaped_and_shown_to_operators_only(
     page: PageServer, connected: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may hold anything, a customer's data or a script."""
-    monkeypatch.setattr("relaybox.overview.read_overview.__kwdefaults__", {"open_for_seconds": 0.0})
+    monkeypatch.setattr("relaybox.monitoring.overview.read_overview.__kwdefaults__", {"open_for_seconds": 0.0})
     with connected.session() as producer:
         insert(producer, "kept back")
         with producer.cursor() as cursor:

@@ -18,11 +18,11 @@ from relaybox.airflow.page.map_drawing import DrawnHop, draw_map
 from relaybox.airflow.page.markdown import render_runbook
 from relaybox.airflow.page.svg import element
 from relaybox.airflow.page.timeline import bars, draw_timeline
-from relaybox.findings import RUNBOOKS
-from relaybox.flow import BatchTimes
+from relaybox.monitoring.findings import RUNBOOKS
+from relaybox.monitoring.flow import BatchTimes
+from relaybox.monitoring.runbooks import read_runbooks
+from relaybox.monitoring.status import HopStatus
 from relaybox.routes import Routes, load_routes
-from relaybox.runbooks import read_runbooks
-from relaybox.status import HopStatus
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 STORES = "abcdef"

@@ -20,8 +20,8 @@ from relaybox.airflow.naming import confirm_title, transfer_title
 from relaybox.local.chromium import find_chromium, launch_arguments
 from relaybox.local.clusters import Cluster, postgres_program
 from relaybox.local.processes import is_alive, wait_until_gone
-from relaybox.reliability import PERFECT
-from relaybox.verification import verify_route
+from relaybox.proofs.reliability import PERFECT
+from relaybox.proofs.verification import verify_route
 from tests.airflow.conftest import REPOSITORY
 from tests.airflow.page_browser import page_browser
 from tests.airflow.system import (

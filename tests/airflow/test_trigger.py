@@ -15,7 +15,7 @@ from airflow.triggers.shared_stream import SharedStreamManager
 
 from relaybox.airflow.triggers import HopWorkTrigger
 from relaybox.local.clusters import find_free_port
-from relaybox.schema import open_store
+from relaybox.stores.schema import open_store
 from tests.world import STORES, World, wait_until
 
 POLL_SECONDS = 0.05

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from relaybox import errors
-from relaybox.local.bench_consume import CONTESTANTS, run_bench_consume
+from relaybox.local.bench.consume import CONTESTANTS, run_bench_consume
 
 
 def test_every_contestant_reads_every_message_in_every_round(tmp_path: Path) -> None:

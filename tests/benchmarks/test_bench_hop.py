@@ -12,10 +12,10 @@ import pytest
 from rich.console import Console
 
 from relaybox import errors
-from relaybox.local.bench_contestants import measure_pipe
-from relaybox.local.bench_hop import run_bench
-from relaybox.local.bench_report import HOP, PIPES, STEPS, SYNCS, TITLES
-from relaybox.local.bench_stores import SETTINGS, open_bench_stores
+from relaybox.local.bench.contestants import measure_pipe
+from relaybox.local.bench.hop import run_bench
+from relaybox.local.bench.report import HOP, PIPES, STEPS, SYNCS, TITLES
+from relaybox.local.bench.stores import SETTINGS, open_bench_stores
 
 MESSAGES, ROUNDS = 20_000, 3
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from relaybox import errors
-from relaybox.local.bench_latency import LINGER_SECONDS, measure_first, measure_lingering, run_bench_latency
-from relaybox.local.bench_stores import DESTINATION, SOURCE, BenchStores
-from relaybox.local.latency_report import HopCountFigures, LatencyReport, percentiles
+from relaybox.hops.runners import ThreadRunner
+from relaybox.hops.transfer import transfer_hop
+from relaybox.local.bench.latency import LINGER_SECONDS, measure_first, measure_lingering, run_bench_latency
+from relaybox.local.bench.latency_report import HopCountFigures, LatencyReport, percentiles
+from relaybox.local.bench.stores import DESTINATION, SOURCE, BenchStores
 from relaybox.local.processes import tree_cpu_seconds
 from relaybox.routes import Hop
-from relaybox.runners import ThreadRunner
-from relaybox.transfer import transfer_hop
 from tests.world import wait_until
 
 DELAY_SECONDS = 1.0

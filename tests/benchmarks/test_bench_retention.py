@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from relaybox import errors
-from relaybox.local.bench_retention import PHASES, run_bench_retention
+from relaybox.local.bench.retention import PHASES, run_bench_retention
 
 
 def test_every_turn_drops_what_it_filled_in_every_phase(tmp_path: Path) -> None:

@@ -14,13 +14,14 @@ from multiprocessing.connection import Connection as Pipe
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-from relaybox import connections, errors
-from relaybox.attesting import attest_store
-from relaybox.confirmations import settle_hop
-from relaybox.reanchoring import reanchor_hop
+from relaybox import errors
+from relaybox.hops.confirmations import settle_hop
+from relaybox.hops.runners import ThreadRunner
+from relaybox.hops.transfer import transfer_hop
+from relaybox.recovery.attesting import attest_store
+from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.routes import load_routes
-from relaybox.runners import ThreadRunner
-from relaybox.transfer import transfer_hop
+from relaybox.stores import connections
 from tests.world import wait_until
 
 IDLE_IN_TRANSACTION_SECONDS = 1

@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from relaybox import errors
-from relaybox.batches import Slice
-from relaybox.confirmations import confirm_arrived, confirm_received, settle_hop
-from relaybox.copying import CopyOrder, SliceCopied, copy_order, copy_slice
-from relaybox.planning import Driver, Planned, plan_batch
-from relaybox.publishing import Arrival, ask_destination, make_log_segments, publish_batch
+from relaybox.hops.batches import Slice
+from relaybox.hops.confirmations import confirm_arrived, confirm_received, settle_hop
+from relaybox.hops.copying import CopyOrder, SliceCopied, copy_order, copy_slice
+from relaybox.hops.planning import Driver, Planned, plan_batch
+from relaybox.hops.publishing import Arrival, ask_destination, make_log_segments, publish_batch
+from relaybox.hops.transfer import transfer_hop
+from relaybox.proofs.verification import verify_route
 from relaybox.routes import Hop
-from relaybox.schema import initialise_store
-from relaybox.transfer import transfer_hop
-from relaybox.verification import verify_route
+from relaybox.stores.schema import initialise_store
 from tests.breaking import FirstSlices, Stopped
 from tests.world import World, insert, routes_file
 

@@ -16,7 +16,7 @@ import yaml
 from relaybox.environment import environment
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
 from relaybox.routes import Hop, Route, Routes, load_routes
-from relaybox.schema import initialise_store
+from relaybox.stores.schema import initialise_store
 from tests.disposal import discard
 from tests.faults.drivers import Mission
 from tests.faults.proxy import Proxy

@@ -12,7 +12,7 @@ from typing import Any
 
 from relaybox import errors
 from relaybox.local.clusters import Cluster, write_service_file
-from relaybox.verification import verify_route
+from relaybox.proofs.verification import verify_route
 from tests.faults.delivery import (
     Delivered,
     confirmed_too_early,

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from relaybox import errors
-from relaybox.attesting import attest_store
-from relaybox.reanchoring import reanchor_hop
+from relaybox.recovery.attesting import attest_store
+from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.routes import Hop
 from tests.faults.delivery import Delivered
 from tests.world import World

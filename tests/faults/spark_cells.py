@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 import psycopg2
 import yaml
 
-from relaybox.confirmations import settle_hop
-from relaybox.copying import CopyOrder, SliceCopied
 from relaybox.errors import RelayboxError, Transient
+from relaybox.hops.confirmations import settle_hop
+from relaybox.hops.copying import CopyOrder, SliceCopied
+from relaybox.hops.runners import SliceRunner
+from relaybox.hops.transfer import transfer_hop
 from relaybox.local.processes import is_alive
-from relaybox.runners import SliceRunner
 from relaybox.spark.runner import SparkRunner
 from relaybox.spark.tasks import ContextSession
-from relaybox.transfer import transfer_hop
 from tests.faults.checker import check, read_stores, reliability
 from tests.faults.drivers import drive
 from tests.faults.history import read_history
@@ -39,7 +39,7 @@ from tests.world import wait_until
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from relaybox.batches import Slice
+    from relaybox.hops.batches import Slice
 
 HOP = "flights/1"
 SLICES_PER_BATCH, BATCHES_PER_ROUND = 8, 2

@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pytest
 
-import relaybox
-from relaybox.schema import sql_directory
-
-LIBRARY = Path(relaybox.__file__).parent
+from relaybox.stores.schema import sql_directory
+from tests.faults.library import CORE, name_of
 
 SHOWN = {
     "sending_state.sql": "the age of the oldest waiting message, for the status",
-    "status.py": "when the status was measured",
-    "verification.py": "when the stores were compared",
+    "monitoring/status.py": "when the status was measured",
+    "proofs/verification.py": "when the stores were compared",
 }
 """Where a clock is read only to be shown, and what is shown."""
 
@@ -26,7 +24,7 @@ SHOWN |= {
     "drop_dead_letter.sql": "when a letter was dropped",
     "drop_oldest_segment.sql": "when a segment was detached, or let go",
     "estimate_range.sql": "how long a sample took to read, for a dry run",
-    "flow.py": "the end of the chart",
+    "monitoring/flow.py": "the end of the chart",
     "move_cursor.sql": "when a cursor moved",
     "release_detached.sql": "when files were let go",
     "replay.sql": "when a replay began",
@@ -82,6 +80,6 @@ def test_no_function_of_the_protocol_reads_a_clock(path: Path) -> None:
     assert bool(SQL_CLOCK.search(without_comments(path))) == (path.name in KNOWN)
 
 
-@pytest.mark.parametrize("path", sorted(LIBRARY.glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", CORE, ids=name_of)
 def test_no_module_of_the_core_reads_a_wall_clock(path: Path) -> None:
-    assert reads_wall_clock(path) == (path.name in KNOWN)
+    assert reads_wall_clock(path) == (name_of(path) in KNOWN)

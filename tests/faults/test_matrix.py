@@ -8,26 +8,25 @@ from pathlib import Path
 
 import pytest
 
-import relaybox
 from relaybox import failpoints
 from relaybox.failpoints import KNOWN_FAILPOINTS
 from tests.faults.cells import STEPS, all_cells, sides
 from tests.faults.faults import FAULTS
+from tests.faults.library import CORE, LIBRARY, name_of
 from tests.faults.places import LAYOUTS
 
-LIBRARY = Path(relaybox.__file__).parent
 REPOSITORY = Path(__file__).parents[2]
 
 NOT_A_STEP = {
-    "connections.py": "commit_durably and commit are the places where failpoints are reached",
+    "stores/connections.py": "commit_durably and commit are the places where failpoints are reached",
     "consuming.py": "a consumer's transactions are her own; she has CONSUMER_FAILPOINTS, and is killed at each of them",
-    "senders.py": "an operator's declaration is one statement in one transaction",
-    "subscriptions.py": "an operator's word on a subscription is one statement in one transaction",
-    "retiring.py": "an operator's word that a hop moves nothing more is one statement in one transaction",
-    "redriving.py": "an operator's word on dead letters is one transaction",
-    "replays.py": "an operator's word on a replay is one transaction",
-    "restoring.py": "an operator's list of subscriptions is restored in one transaction",
-    "schema.py": "`relaybox init` is one transaction and moves no message",
+    "streams/senders.py": "an operator's declaration is one statement in one transaction",
+    "consumers/subscriptions.py": "an operator's word on a subscription is one statement in one transaction",
+    "retention/retiring.py": "an operator's word that a hop moves nothing more is one statement in one transaction",
+    "consumers/redriving.py": "an operator's word on dead letters is one transaction",
+    "consumers/replays.py": "an operator's word on a replay is one transaction",
+    "recovery/restoring.py": "an operator's list of subscriptions is restored in one transaction",
+    "stores/schema.py": "`relaybox init` is one transaction and moves no message",
 }
 """Modules that commit and are no step of the protocol, and why."""
 
@@ -81,10 +80,10 @@ def reached(paths: Iterable[Path]) -> set[str]:
     }
 
 
-@pytest.mark.parametrize("path", sorted(LIBRARY.glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", CORE, ids=name_of)
 def test_every_step_has_a_failpoint(path: Path) -> None:
     """A module of the core commits only where failpoints are reached before and after."""
-    assert (bare_commits(path) == []) == (path.name not in NOT_A_STEP)
+    assert (bare_commits(path) == []) == (name_of(path) not in NOT_A_STEP)
 
 
 def test_every_commit_has_its_two_failpoints() -> None:

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from relaybox import errors
-from relaybox.confirmations import settle_hop
+from relaybox.hops.confirmations import settle_hop
+from relaybox.hops.transfer import transfer_hop
+from relaybox.proofs.verification import verify_route
 from relaybox.routes import Route
-from relaybox.transfer import transfer_hop
-from relaybox.verification import verify_route
 from tests.breaking import FirstSlices
 from tests.faults.nth_call import FAULTS, Call, Fault, Run
 from tests.world import World

@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 from relaybox import errors
+from relaybox.hops.runners import BatchTooLarge, ThreadRunner
+from relaybox.hops.transfer import transfer_hop
 from relaybox.local.clusters import postgres_binaries
-from relaybox.metrics import collect, read_signals
-from relaybox.runners import BatchTooLarge, ThreadRunner
-from relaybox.status import read_status
-from relaybox.transfer import transfer_hop
+from relaybox.monitoring.metrics import collect, read_signals
+from relaybox.monitoring.status import read_status
 from tests.cli import run
 from tests.faults.runbooks import RUNBOOKS, read_blocks, run_blocks
 from tests.streams import STORE, deliver

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from relaybox.local.airline import Fate, Transaction, carry_out, open_engine
-from relaybox.local.demo_facts import DemoFacts, read_facts
-from relaybox.local.flights import Row, metadata, read_flights
+from relaybox.local.demo.airline import Fate, Transaction, carry_out, open_engine
+from relaybox.local.demo.facts import DemoFacts, read_facts
+from relaybox.local.demo.flights import Row, metadata, read_flights
 from tests.world import World
 
 FLIGHTS = read_flights(("HA", "OO"))

@@ -14,7 +14,9 @@ import pytest
 from relaybox.local.processes import descendants, is_alive, wait_until_gone
 from tests.world import wait_until
 
-DEMO = "import sys, pathlib; from relaybox.local.demo import run_demo; sys.exit(run_demo(directory=pathlib.Path(sys.argv[1])))"
+DEMO = (
+    "import sys, pathlib; from relaybox.local.demo.run import run_demo; sys.exit(run_demo(directory=pathlib.Path(sys.argv[1])))"
+)
 INTERRUPTED = 130
 
 

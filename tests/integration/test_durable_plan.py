@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from relaybox import errors
-from relaybox.planning import read_batch
-from relaybox.publishing import ask_destination, publish_batch
+from relaybox.hops.planning import read_batch
+from relaybox.hops.publishing import ask_destination, publish_batch
 from tests.world import World, wait_until
 
 WAITING = "select pid from pg_stat_activity where wait_event = 'SyncRep' and application_name like '%% driver'"

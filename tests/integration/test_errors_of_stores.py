@@ -13,12 +13,13 @@ import pytest
 from psycopg2 import errorcodes
 
 import relaybox
-from relaybox import errors, transfer
-from relaybox.batches import Slice
-from relaybox.connections import connect, translate
-from relaybox.copying import CopyOrder, SliceCopied, copy_slice
+from relaybox import errors
+from relaybox.hops import transfer
+from relaybox.hops.batches import Slice
+from relaybox.hops.copying import CopyOrder, SliceCopied, copy_slice
+from relaybox.hops.transfer import transfer_hop
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
-from relaybox.transfer import transfer_hop
+from relaybox.stores.connections import connect, translate
 from tests.breaking import copy_first_slices
 from tests.world import World, wait_until
 
@@ -159,27 +160,27 @@ ALLOWED = {
     "consuming.py Consumer._close suppress(DBAPIError)": "a session that is broken is closed already",
     "consuming.py Consumer._refuse suppress(DBAPIError)": "a session that is broken has rolled back by itself",
     "consuming.py Consumer._release suppress(errors.RelayboxError)": "the lease ends by itself",
-    "metrics.py _ask errors.RelayboxError": "relaybox_store_up and relaybox_hop_error tell",
-    "overview.py _look errors.RelayboxError": "the next look at the store's status tells",
+    "monitoring/metrics.py _ask errors.RelayboxError": "relaybox_store_up and relaybox_hop_error tell",
+    "monitoring/overview.py _look errors.RelayboxError": "the next look at the store's status tells",
     "airflow/service_file.py _remove_leftovers suppress(OSError)": "a leftover that another task removed first",
     "local/airflow_client.py AirflowClient.is_healthy StackFailed": "no answer is the answer: not healthy yet",
     "local/binaries.py _can_execute PermissionError": "no permission is the answer: it can't",
     "local/binaries.py _reachable_copy OSError": "another process made the copy first; checked whose it is",
     "local/clusters.py Cluster._pid_file_lines FileNotFoundError": "no file is the answer: no server",
-    "local/demo.py run_demo suppress(KeyboardInterrupt)": "Ctrl-C is how a demo ends",
+    "local/demo/run.py run_demo suppress(KeyboardInterrupt)": "Ctrl-C is how a demo ends",
     "local/guard.py guard _AskedToEndError": "being asked to end is how a guard ends",
     "local/guard.py _bury_dead ChildProcessError": "no child is the answer: none left",
     "local/java.py java_version (FileNotFoundError, NotADirectoryError, PermissionError)": "no Java here is an answer",
     "local/processes.py working_directory (FileNotFoundError, ProcessLookupError, PermissionError)": "a process that has gone",
     "local/processes.py _stat_fields (FileNotFoundError, ProcessLookupError)": "a process that has gone",
     "local/processes.py send_signal ProcessLookupError": "a process that has gone needs no signal",
-    "local/producers.py produce suppress(EOFError, ConnectionError)": "the parent that would read the report has gone",
-    "pipe.py CopySender.run BrokenPipeError": "the receiving side ended first, and its error is the one told",
-    "reading.py Sessions._close suppress(psycopg2.Error)": "cancelling what runs while another error is on its way out",
-    "rebuilding.py _look errors.StoreNotInitialised": "an empty database is what a lost store begins with: it knows of nothing",
-    "retention.py _count psycopg2.errors.LockNotAvailable": "a hop that is busy is left for the next run",
-    "route_file.py _ValueReader._scalar ValueError": "recorded as a problem of the file",
-    "transfer.py _Run._plan errors.PlanRefused": "confirms and plans again, three times; the fourth is told",
+    "local/demo/producers.py produce suppress(EOFError, ConnectionError)": "the parent that would read the report has gone",
+    "stores/pipe.py CopySender.run BrokenPipeError": "the receiving side ended first, and its error is the one told",
+    "proofs/reading.py Sessions._close suppress(psycopg2.Error)": "cancelling what runs while another error is on its way out",
+    "recovery/rebuilding.py _look errors.StoreNotInitialised": "an empty database is what a lost store begins with: it knows of nothing",
+    "retention/segments.py _count psycopg2.errors.LockNotAvailable": "a hop that is busy is left for the next run",
+    "routes/file.py _ValueReader._scalar ValueError": "recorded as a problem of the file",
+    "hops/transfer.py _Run._plan errors.PlanRefused": "confirms and plans again, three times; the fourth is told",
 }
 """Handlers that neither raise nor look at what they caught, and why that is right."""
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from relaybox.errors import ConfigurationError
-from relaybox.failure_rates import measure_failures
-from relaybox.retry_plan import MeasuredFailures
-from relaybox.runners import BatchTooLarge, ThreadRunner
-from relaybox.transfer import transfer_hop
+from relaybox.hops.failure_rates import measure_failures
+from relaybox.hops.retry_plan import MeasuredFailures
+from relaybox.hops.runners import BatchTooLarge, ThreadRunner
+from relaybox.hops.transfer import transfer_hop
 from tests.cli import invoke
 from tests.world import World
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from relaybox import planning
-from relaybox.batches import Bucket
+from relaybox.hops import planning
+from relaybox.hops.batches import Bucket
 from tests.world import World, insert, wait_until
 
 

@@ -12,14 +12,15 @@ import psycopg2
 import pytest
 import yaml
 
-from relaybox import errors, transfer
-from relaybox.batches import Slice
-from relaybox.connections import connect
-from relaybox.copying import CopyOrder, SliceCopied, copy_order, copy_slice, session_name
-from relaybox.planning import Driver, Planned, plan_batch
-from relaybox.publishing import ask_destination, make_log_segments, publish_batch
-from relaybox.runners import ThreadRunner
-from relaybox.transfer import transfer_hop
+from relaybox import errors
+from relaybox.hops import transfer
+from relaybox.hops.batches import Slice
+from relaybox.hops.copying import CopyOrder, SliceCopied, copy_order, copy_slice, session_name
+from relaybox.hops.planning import Driver, Planned, plan_batch
+from relaybox.hops.publishing import ask_destination, make_log_segments, publish_batch
+from relaybox.hops.runners import ThreadRunner
+from relaybox.hops.transfer import transfer_hop
+from relaybox.stores.connections import connect
 from tests.world import World, wait_until
 
 

@@ -6,7 +6,7 @@ import psycopg2
 import pytest
 
 from relaybox import errors
-from relaybox.copying import copy_slice
+from relaybox.hops.copying import copy_slice
 from tests.integration.test_g3_no_duplicate import planned_batch, publish
 from tests.world import World, insert
 

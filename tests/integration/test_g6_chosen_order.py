@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from relaybox import errors
-from relaybox.confirmations import settle_hop
+from relaybox.hops.confirmations import settle_hop
 from tests.cli import invoke
 from tests.world import World
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from relaybox import errors
-from relaybox.confirmations import settle_hop
 from relaybox.failpoints import PROCESSING_FAILPOINTS
+from relaybox.hops.confirmations import settle_hop
 from tests.cli import invoke
 from tests.world import World
 
 CONFIRM = """
-from relaybox.confirmations import settle_hop
+from relaybox.hops.confirmations import settle_hop
 from relaybox.routes import load_routes
 route = load_routes().route("flights")
 settle_hop(route, route.hops[1], recorded_by="killed")

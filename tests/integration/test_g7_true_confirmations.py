@@ -7,10 +7,11 @@ from typing import Any
 import psycopg2
 import pytest
 
-from relaybox import errors, transfer
-from relaybox.confirmations import settle_hop
-from relaybox.planning import Arrived, Driver, plan_batch
-from relaybox.publishing import ask_destination
+from relaybox import errors
+from relaybox.hops import transfer
+from relaybox.hops.confirmations import settle_hop
+from relaybox.hops.planning import Arrived, Driver, plan_batch
+from relaybox.hops.publishing import ask_destination
 from tests.world import World
 
 

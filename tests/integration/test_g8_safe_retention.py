@@ -14,12 +14,12 @@ import pytest
 
 from relaybox.errors import HistoryLost, HopChanged, UnknownMessage
 from relaybox.failpoints import RETENTION_FAILPOINTS
-from relaybox.reanchoring import reanchor_hop
-from relaybox.reliability import PERFECT
-from relaybox.retention import TableRetained, read_retention, retain_store
-from relaybox.status import read_status
-from relaybox.tracing import Place, trace_message
-from relaybox.verification import verify_route
+from relaybox.monitoring.status import read_status
+from relaybox.monitoring.tracing import Place, trace_message
+from relaybox.proofs.reliability import PERFECT
+from relaybox.proofs.verification import verify_route
+from relaybox.recovery.reanchoring import reanchor_hop
+from relaybox.retention.segments import TableRetained, read_retention, retain_store
 from tests.cli import invoke
 from tests.world import STORES, World, insert
 

@@ -11,11 +11,11 @@ import psycopg2
 import pytest
 
 from relaybox import errors
-from relaybox.confirmations import confirm_received
-from relaybox.connections import commit_durably, connect
-from relaybox.copying import CopyOrder, copy_order, copy_slice, session_name
-from relaybox.planning import Driver, Planned, plan_batch
-from relaybox.publishing import ask_destination, make_log_segments, publish_batch
+from relaybox.hops.confirmations import confirm_received
+from relaybox.hops.copying import CopyOrder, copy_order, copy_slice, session_name
+from relaybox.hops.planning import Driver, Planned, plan_batch
+from relaybox.hops.publishing import ask_destination, make_log_segments, publish_batch
+from relaybox.stores.connections import commit_durably, connect
 from tests.breaking import copy_first_slices
 from tests.world import World, insert, wait_until
 

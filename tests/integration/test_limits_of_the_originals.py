@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
-from relaybox.schema import initialise_store
+from relaybox.stores.schema import initialise_store
 from tests.world import STORES, World, routes_file
 
 EXAMPLES = int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "0"))

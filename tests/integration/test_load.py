@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from relaybox.hops.runners import ThreadRunner
+from relaybox.hops.transfer import transfer_hop
 from relaybox.routes import load_routes
-from relaybox.runners import ThreadRunner
-from relaybox.schema import initialise_store
-from relaybox.transfer import transfer_hop
+from relaybox.stores.schema import initialise_store
 from tests.world import World, insert
 
 OPEN_WRITERS = 500
@@ -31,8 +31,8 @@ select * from relaybox.outbox_buckets(
 PEAK_MEMORY = """
 import resource, sys
 from relaybox.routes import load_routes
-from relaybox.runners import ThreadRunner
-from relaybox.transfer import transfer_hop
+from relaybox.hops.runners import ThreadRunner
+from relaybox.hops.transfer import transfer_hop
 hop = load_routes(None).hop("flights/1")
 print(transfer_hop(hop, ThreadRunner(2), recorded_by="test").row_count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """

@@ -10,12 +10,14 @@ from uuid import UUID
 
 import pytest
 
-from relaybox import copying, reading, schema
-from relaybox.reanchoring import reanchor_hop
+from relaybox.hops import copying
+from relaybox.monitoring.status import read_status
+from relaybox.monitoring.tracing import trace_message
+from relaybox.proofs import reading
+from relaybox.proofs.verification import verify_route
+from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.routes import Store
-from relaybox.status import read_status
-from relaybox.tracing import trace_message
-from relaybox.verification import verify_route
+from relaybox.stores import schema
 from tests.breaking import copy_first_slices
 from tests.cli import invoke
 from tests.world import World, routes_file, wait_until

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from relaybox.metrics import METRICS, collect, read_signals, render
-from relaybox.reliability import Delivery
-from relaybox.status import read_status
+from relaybox.monitoring.metrics import METRICS, collect, read_signals, render
+from relaybox.monitoring.status import read_status
+from relaybox.proofs.reliability import Delivery
 from tests.cli import invoke
 from tests.streams import STORE, deliver
 from tests.world import World, wait_until

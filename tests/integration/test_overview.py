@@ -11,10 +11,10 @@ import psycopg2
 import pytest
 from psycopg2.extras import wait_select
 
-from relaybox import findings
-from relaybox.findings import Finding
-from relaybox.flow import INTERVALS, read_flow
-from relaybox.overview import read_overview
+from relaybox.monitoring import findings
+from relaybox.monitoring.findings import Finding
+from relaybox.monitoring.flow import INTERVALS, read_flow
+from relaybox.monitoring.overview import read_overview
 from tests.breaking import copy_first_slices
 from tests.services import break_service
 from tests.world import World, insert, wait_until

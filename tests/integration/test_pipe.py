@@ -12,8 +12,8 @@ import pytest
 from psycopg2 import sql
 
 from relaybox import errors
-from relaybox.connections import connect, store_errors
-from relaybox.pipe import SendingFailed, pipe_copy
+from relaybox.stores.connections import connect, store_errors
+from relaybox.stores.pipe import SendingFailed, pipe_copy
 from tests.world import World, wait_until
 
 INTO = sql.SQL("copy numbers from stdin")

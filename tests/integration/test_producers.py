@@ -10,9 +10,9 @@ from sqlalchemy import text
 from sqlalchemy.exc import ProgrammingError
 
 from relaybox.errors import StoreFailed
-from relaybox.local.airline import Fate, LateTransaction, Tally, Transaction, carry_out, open_engine
-from relaybox.local.flights import metadata, read_flights
-from relaybox.local.producers import Job, Producers
+from relaybox.local.demo.airline import Fate, LateTransaction, Tally, Transaction, carry_out, open_engine
+from relaybox.local.demo.flights import metadata, read_flights
+from relaybox.local.demo.producers import Job, Producers
 from tests.world import World, wait_until
 
 FLIGHTS = read_flights(("OO",))

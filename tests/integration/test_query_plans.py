@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from relaybox.connections import connect
+from relaybox.stores.connections import connect
 from tests.world import World
 
 

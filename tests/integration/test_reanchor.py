@@ -8,11 +8,11 @@ import psycopg2
 import pytest
 
 from relaybox import errors
-from relaybox.attesting import attest_store
 from relaybox.local.clusters import Cluster
-from relaybox.proofs import RouteProof
-from relaybox.reanchoring import Reanchored, reanchor_hop
-from relaybox.verification import verify_route
+from relaybox.proofs.proof import RouteProof
+from relaybox.proofs.verification import verify_route
+from relaybox.recovery.attesting import attest_store
+from relaybox.recovery.reanchoring import Reanchored, reanchor_hop
 from tests.breaking import transfer_until
 from tests.cli import invoke
 from tests.world import STORES, World, insert

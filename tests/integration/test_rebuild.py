@@ -16,9 +16,9 @@ import psycopg2
 import pytest
 
 from relaybox import errors
+from relaybox.hops.runners import ThreadRunner
 from relaybox.local.clusters import Cluster, postgres_binaries
-from relaybox.rebuilding import look_at_store, rebuild_store
-from relaybox.runners import ThreadRunner
+from relaybox.recovery.rebuilding import look_at_store, rebuild_store
 from tests.cli import invoke
 from tests.faults.runbooks import run_blocks
 from tests.world import World

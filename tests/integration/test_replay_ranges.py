@@ -7,8 +7,8 @@ import functools
 import pytest
 
 from relaybox import errors
-from relaybox.replays import ReplayOrder, ask_replay, carry_out_replay, read_progress, second_cursor
-from relaybox.subscriptions import cancel_replay
+from relaybox.consumers.replays import ReplayOrder, ask_replay, carry_out_replay, read_progress, second_cursor
+from relaybox.consumers.subscriptions import cancel_replay
 from tests.streams import STORE, deliver, fetch, places
 from tests.world import World
 

@@ -6,9 +6,9 @@ import pytest
 import yaml
 
 from relaybox.errors import HopChanged
-from relaybox.overview import read_overview
-from relaybox.retention import read_retention, retain_store
-from relaybox.retiring import find_left_behind, retire_hop
+from relaybox.monitoring.overview import read_overview
+from relaybox.retention.retiring import find_left_behind, retire_hop
+from relaybox.retention.segments import read_retention, retain_store
 from relaybox.routes import Routes, load_routes
 from tests.cli import invoke
 from tests.world import STORES, World, insert

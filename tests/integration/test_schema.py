@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from relaybox import errors, schema
+from relaybox import errors
 from relaybox.local.clusters import Cluster, postgres_binaries
-from relaybox.schema import initialise_store, open_store, read_migrations
+from relaybox.stores import schema
+from relaybox.stores.schema import initialise_store, open_store, read_migrations
 from tests.world import World, routes_file
 
 DUMP = Path(__file__).parents[2] / "sql" / "schema.sql"

@@ -11,7 +11,7 @@ import psycopg2
 import pytest
 import yaml
 
-from relaybox.schema import initialise_store
+from relaybox.stores.schema import initialise_store
 from tests.world import World
 
 INSERT = "insert into relaybox.outbox (topic, sender, payload) values ('flights', %s, %s) returning message_id"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from relaybox.schema import initialise_store
+from relaybox.stores.schema import initialise_store
 from tests.world import World, routes_file
 
 BYTES_PER_FRAGMENT = 40

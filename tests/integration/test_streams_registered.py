@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from relaybox import errors
-from relaybox.schema import initialise_store
+from relaybox.stores.schema import initialise_store
 from tests.world import World
 
 CHAT: dict[str, dict[str, Any]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg2
 import pytest
 
-from relaybox.schema import initialise_store
+from relaybox.stores.schema import initialise_store
 from tests.cli import invoke
 from tests.world import World
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from relaybox.proofs import proof_line
+from relaybox.proofs.proof import proof_line
+from relaybox.proofs.stream_proofs import VIOLATIONS
+from relaybox.proofs.verification import verify_route
 from relaybox.routes import load_routes
-from relaybox.stream_proofs import VIOLATIONS
-from relaybox.verification import verify_route
 from tests.cli import invoke
 from tests.integration.test_g6_chosen_order import declare, send_numbered, stream
 from tests.integration.test_holdback import send_caused, skip

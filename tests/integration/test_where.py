@@ -8,9 +8,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from relaybox.errors import UnknownMessage
-from relaybox.message_search import find_messages, require_messages
-from relaybox.runners import ThreadRunner
-from relaybox.transfer import transfer_hop
+from relaybox.hops.runners import ThreadRunner
+from relaybox.hops.transfer import transfer_hop
+from relaybox.monitoring.message_search import find_messages, require_messages
 from tests.breaking import copy_first_slices, transfer_until
 from tests.cli import invoke
 from tests.integration.test_g6_chosen_order import declare, send_numbered

@@ -34,7 +34,7 @@ class Target:
 
 
 DECISIONS = Target(
-    ("batches", "comparisons", "defects", "reliability"),
+    ("hops.batches", "proofs.comparisons", "proofs.defects", "proofs.reliability"),
     (
         "tests/unit/test_batches.py",
         "tests/unit/test_comparisons.py",
@@ -44,7 +44,7 @@ DECISIONS = Target(
     ),
 )
 STORES = Target(
-    ("confirmations", "copying", "pipe", "planning", "publishing", "transfer"),
+    ("hops.confirmations", "hops.copying", "hops.planning", "hops.publishing", "hops.transfer", "stores.pipe"),
     (
         "tests/integration/test_g2_no_skip.py",
         "tests/integration/test_g3_no_duplicate.py",
@@ -87,7 +87,7 @@ def _prepare(repository: Path, target: Target) -> None:
     (repository / "plugins").rename(repository / "src")
     settings = {
         "source_paths": ["src/relaybox"],
-        "only_mutate": [f"src/relaybox/{module}.py" for module in target.modules],
+        "only_mutate": [f"src/relaybox/{module.replace('.', '/')}.py" for module in target.modules],
         "pytest_add_cli_args_test_selection": list(target.tests),
         "also_copy": ["tests", "sql"],
     }
@@ -104,7 +104,7 @@ def _try_all(repository: Path) -> dict[str, str]:
 
 def _try_sample(repository: Path, options: argparse.Namespace) -> dict[str, str]:
     """The first run makes the mutants and learns which test reaches which; the second one tries the sample."""
-    _mutmut(repository, "run", "--max-children", "1", "relaybox.planning.x_plan_batch__mutmut_1")
+    _mutmut(repository, "run", "--max-children", "1", "relaybox.hops.planning.x_plan_batch__mutmut_1")
     names = sorted(_verdicts(repository))
     sample = random.Random(options.seed).sample(names, min(options.sample, len(names)))
     _mutmut(repository, "run", "--max-children", "2", *sample)

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pyspark
 
-from relaybox.driver_options import driver_java_options
 from relaybox.local.clusters import find_free_port
 from relaybox.local.java import find_java_home
 from relaybox.parents import child_dies_with_parent
+from relaybox.spark.driver_options import driver_java_options
 from tests.world import wait_until
 
 START_SECONDS = 180.0

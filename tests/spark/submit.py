@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from relaybox.driver_options import driver_java_options
 from relaybox.local.java import find_java_home
+from relaybox.spark.driver_options import driver_java_options
 
 APPLICATIONS = Path(__file__).parents[2] / "spark_apps"
 

@@ -16,15 +16,15 @@ from pyarrow import parquet
 from pyspark import SparkContext
 
 from relaybox import errors
-from relaybox.detaching import Part, StoreDetached, attach_segments, detach_segments, has_detach_work, list_detached
+from relaybox.consumers.subscriptions import list_subscriptions
 from relaybox.failpoints import DETACH_FAILPOINTS
-from relaybox.log_rows import Digest
-from relaybox.overview import read_overview
-from relaybox.retention import TableRetained, read_retention, retain_store
+from relaybox.monitoring.overview import read_overview
+from relaybox.monitoring.tracing import Place, trace_message
+from relaybox.proofs.verification import verify_route
+from relaybox.retention.detaching import Part, StoreDetached, attach_segments, detach_segments, has_detach_work, list_detached
+from relaybox.retention.segments import TableRetained, read_retention, retain_store
 from relaybox.spark.archive import SparkArchive
-from relaybox.subscriptions import list_subscriptions
-from relaybox.tracing import Place, trace_message
-from relaybox.verification import verify_route
+from relaybox.stores.log_rows import Digest
 from tests.cli import invoke
 from tests.faults.spark_session import spark_session
 from tests.spark.submit import spark_submit

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from relaybox.defects import DefectKind
-from relaybox.proofs import read_proof
-from relaybox.verification import verify_route
+from relaybox.proofs.defects import DefectKind
+from relaybox.proofs.proof import read_proof
+from relaybox.proofs.verification import verify_route
 from tests.cli import invoke, run
 from tests.spark.submit import spark_submit
 from tests.world import World

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from relaybox.metrics import METRICS
+from relaybox.monitoring.metrics import METRICS
 
 DOCS = Path(__file__).parents[2] / "docs"
 WATERMARKS = {"sent", "received", "settled", "delivered", "sender", "acknowledged"}
@@ -43,7 +43,9 @@ def test_every_alarm_names_its_runbook() -> None:
 def test_every_watermark_has_an_age_alarm() -> None:
     """A silent stall is worse than a crash."""
     alarmed = {watermark for alarm in alarms() for watermark in re.findall(r'watermark="([a-z]+)"', alarm["expr"])}
-    given = (DOCS.parent / "sql/functions/signals.sql").read_text() + (DOCS.parent / "plugins/relaybox/metrics.py").read_text()
+    given = (DOCS.parent / "sql/functions/signals.sql").read_text() + (
+        DOCS.parent / "plugins/relaybox/monitoring/metrics.py"
+    ).read_text()
     assert alarmed == WATERMARKS
     assert set(re.findall(r"[\"']([a-z]+)[\"']", given)) >= WATERMARKS
 

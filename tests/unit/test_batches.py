@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaybox.batches import HOLE_FACTOR, Bucket, Cut, bucket_seqs, cut_batch, cut_log
+from relaybox.hops.batches import HOLE_FACTOR, Bucket, Cut, bucket_seqs, cut_batch, cut_log
 
 LIMITS = st.tuples(st.integers(1, 50), st.integers(1, 50))
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from relaybox import comparison_runners
-from relaybox.comparison_runners import group_reads
-from relaybox.reading import SliceRead, StoreRead
+from relaybox.proofs import comparison_runners
+from relaybox.proofs.comparison_runners import group_reads
+from relaybox.proofs.reading import SliceRead, StoreRead
 from relaybox.routes import Store
 
 HUB, ANALYTICS = (Store(name, service=name, connection=name) for name in ("hub", "analytics"))

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from relaybox.batches import Slice
-from relaybox.comparisons import Ledgers, Leg, Piece, hop_leg, whole_leg
-from relaybox.ledgers import Destination, PlannedBatch, PublishedBatch, Source
-from relaybox.reading import SliceRead
+from relaybox.hops.batches import Slice
+from relaybox.hops.ledgers import Destination, PlannedBatch, PublishedBatch, Source
+from relaybox.proofs.comparisons import Ledgers, Leg, Piece, hop_leg, whole_leg
+from relaybox.proofs.reading import SliceRead
 from relaybox.routes import Route
 from tests.world import World, routes_file
 

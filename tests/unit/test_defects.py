@@ -10,7 +10,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaybox.defects import Defect, DefectKind, Row, compare_slice, reconcile
+from relaybox.proofs.defects import Defect, DefectKind, Row, compare_slice, reconcile
 
 
 def message(number: int) -> UUID:

@@ -3,8 +3,8 @@
 import json
 from itertools import chain, pairwise
 
-from relaybox.local.flights import FLIGHT_COUNT, departs, message_of, read_flights
-from relaybox.local.producers import CARRIERS, LATE_CARRIER, YEAR
+from relaybox.local.demo.flights import FLIGHT_COUNT, departs, message_of, read_flights
+from relaybox.local.demo.producers import CARRIERS, LATE_CARRIER, YEAR
 
 
 def test_every_flight_has_exactly_one_producer() -> None:

@@ -10,12 +10,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from relaybox.local.airline import Fate, OpenTime, Tally
-from relaybox.local.demo_display import PLAIN_WIDTH
-from relaybox.local.demo_facts import BatchTimes, CascadeStep, DemoFacts, HopTimes, Latency, LogFacts
-from relaybox.local.demo_report import Report, show_report
-from relaybox.proofs import LegProof, RouteProof
-from relaybox.reliability import measure_delivery
+from relaybox.local.demo.airline import Fate, OpenTime, Tally
+from relaybox.local.demo.display import PLAIN_WIDTH
+from relaybox.local.demo.facts import BatchTimes, CascadeStep, DemoFacts, HopTimes, Latency, LogFacts
+from relaybox.local.demo.report import Report, show_report
+from relaybox.proofs.proof import LegProof, RouteProof
+from relaybox.proofs.reliability import measure_delivery
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -5,8 +5,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaybox.local.airline import LARGEST_TRANSACTION, Fate, Tally, Transaction, plan_transactions
-from relaybox.local.flights import Row
+from relaybox.local.demo.airline import LARGEST_TRANSACTION, Fate, Tally, Transaction, plan_transactions
+from relaybox.local.demo.flights import Row
 
 
 def flights(count: int) -> list[Row]:

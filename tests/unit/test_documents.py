@@ -9,9 +9,9 @@ import pytest
 from pydantic import BaseModel
 
 from relaybox import errors, routes
-from relaybox.connections import _OWN_CODES
-from relaybox.route_rules import LimitsRules, RetentionRules, RetriesRules, RouteRules, StoreRules
-from relaybox.stream_proofs import VIOLATIONS
+from relaybox.proofs.stream_proofs import VIOLATIONS
+from relaybox.routes.rules import LimitsRules, RetentionRules, RetriesRules, RouteRules, StoreRules
+from relaybox.stores.connections import _OWN_CODES
 from tests.cli import commands
 
 ROOT = Path(__file__).parents[2]
@@ -146,9 +146,9 @@ def test_the_table_of_dags_is_the_list_of_their_ids() -> None:
     ids = set(re.findall(r'"(relaybox_\w+?)(?:__\{.*)?"', (airflow / "naming.py").read_text(encoding="utf-8")))
     assert set(re.findall(r"`(relaybox_\w+?)(?:__<.*?)?`", section)) == ids
     for file, clock, words in (
-        ("dag_factory.py", '"*/5 * * * *"', "every five minutes"),
-        ("verify_dag.py", '"0 4 * * *"', "at 04:00 UTC"),
-        ("retention_dag.py", '"30 4 * * *"', "at 04:30 UTC"),
+        ("dags/factory.py", '"*/5 * * * *"', "every five minutes"),
+        ("dags/verify.py", '"0 4 * * *"', "at 04:00 UTC"),
+        ("dags/retention.py", '"30 4 * * *"', "at 04:30 UTC"),
     ):
         assert clock in (airflow / file).read_text(encoding="utf-8")
         assert words in section
@@ -198,7 +198,7 @@ def test_the_defaults_of_a_subscription_are_told() -> None:
     ],
 )
 def test_the_tables_of_keys_are_the_rules_of_the_file(section: str, rules: type[BaseModel]) -> None:
-    """At the head of relaybox/routes.py; sections of their own have tables of their own. Defaults that are numbers or words are compared."""
+    """At the head of relaybox/routes/__init__.py; sections of their own have tables of their own. Defaults that are numbers or words are compared."""
     table = (routes.__doc__ or "").split(f"**`{section}`**")[1].split("\n**")[0]
     told = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", table, flags=re.MULTILINE))
     assert told.keys() - {"retention"} == rules.model_fields.keys() - {"limits", "retries", "retention"}

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaybox.forecasts import forecast_drain
+from relaybox.monitoring.forecasts import forecast_drain
 
 
 def test_a_backlog_drains_by_what_is_moved_less_what_arrives() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaybox.reliability import PERFECT, Delivery, DeliveryMode, compose, delivery_mode, measure_delivery, show_ratio
+from relaybox.proofs.reliability import PERFECT, Delivery, DeliveryMode, compose, delivery_mode, measure_delivery, show_ratio
 
 UNRELIABLE, AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE = DeliveryMode
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relaybox.errors import ConfigurationError
-from relaybox.retry_plan import Delay, MeasuredFailures, RetryPlan, plan_retries, reliability_of
+from relaybox.hops.retry_plan import Delay, MeasuredFailures, RetryPlan, plan_retries, reliability_of
 from relaybox.routes import Retries
 from tests.cli import invoke
 

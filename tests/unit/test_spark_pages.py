@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from relaybox.errors import ConfigurationError
-from relaybox.spark_pages import application_address
+from relaybox.monitoring.spark_pages import application_address
 
 
 @pytest.mark.parametrize(

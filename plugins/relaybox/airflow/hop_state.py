@@ -5,10 +5,10 @@ from __future__ import annotations
 from contextlib import closing
 from dataclasses import dataclass
 
-from relaybox.connections import store_errors
 from relaybox.errors import UnknownHop
 from relaybox.routes import Hop, Store
-from relaybox.schema import open_store
+from relaybox.stores.connections import store_errors
+from relaybox.stores.schema import open_store
 
 
 @dataclass(frozen=True)

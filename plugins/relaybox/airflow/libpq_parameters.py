@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from relaybox.errors import ConfigurationError
-from relaybox.route_problems import suggest
+from relaybox.routes.problems import suggest
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

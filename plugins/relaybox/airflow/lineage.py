@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 
 from relaybox.airflow.libpq_parameters import libpq_parameters
-from relaybox.connections import one_row, store_errors
-from relaybox.schema import open_store
+from relaybox.stores.connections import one_row, store_errors
+from relaybox.stores.schema import open_store
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-    from relaybox.proofs import LegProof, RouteProof
+    from relaybox.proofs.proof import LegProof, RouteProof
     from relaybox.routes import Hop, Route, Store
 
 

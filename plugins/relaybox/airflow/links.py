@@ -8,7 +8,7 @@ from urllib.parse import quote
 from airflow.sdk import BaseOperatorLink
 
 from relaybox.airflow.naming import run_name
-from relaybox.spark_pages import application_address
+from relaybox.monitoring.spark_pages import application_address
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop

@@ -13,9 +13,9 @@ from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBacke
 
 from relaybox.airflow.libpq_parameters import libpq_parameters
 from relaybox.airflow.wake_ups import Sighting
-from relaybox.connections import LINK_PARAMETERS
 from relaybox.errors import ConfigurationError
 from relaybox.events import emit
+from relaybox.stores.connections import LINK_PARAMETERS
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Session

@@ -466,7 +466,7 @@ def demo(context: typer.Context) -> None:
       relaybox demo
       DEMO_EXIT=1 relaybox demo
     """
-    from relaybox.local.demo import run_demo
+    from relaybox.local.demo.run import run_demo
 
     raise typer.Exit(run_demo())
 
@@ -489,7 +489,7 @@ def bench_hop(
       relaybox bench hop --messages 2000000 --json bench.json
       relaybox bench hop --messages 100000 --rounds 1 --runner threads
     """
-    from relaybox.local.bench_hop import run_bench
+    from relaybox.local.bench.hop import run_bench
 
     run_bench(messages=messages, rounds=rounds, json_path=json_path, runner=runner)
 
@@ -514,7 +514,7 @@ def bench_order(
       relaybox bench order --json order.json
       relaybox bench order --messages 100000 --rounds 1 --runner threads
     """
-    from relaybox.local.bench_order import run_bench_order
+    from relaybox.local.bench.order import run_bench_order
 
     run_bench_order(messages=messages, rounds=rounds, json_path=json_path, runner=runner)
 
@@ -534,7 +534,7 @@ def bench_consume(
       relaybox bench consume --json consume.json
       relaybox bench consume --messages 100000 --rounds 1
     """
-    from relaybox.local.bench_consume import run_bench_consume
+    from relaybox.local.bench.consume import run_bench_consume
 
     run_bench_consume(messages=messages, rounds=rounds, json_path=json_path)
 
@@ -554,7 +554,7 @@ def bench_retention(
       relaybox bench retention --json retention.json
       relaybox bench retention --messages 1000000
     """
-    from relaybox.local.bench_retention import run_bench_retention
+    from relaybox.local.bench.retention import run_bench_retention
 
     run_bench_retention(messages=messages, turns=turns, json_path=json_path)
 
@@ -585,7 +585,7 @@ def bench_latency(
       relaybox bench latency --json latency.json
       relaybox bench latency --hops 1 --samples 5 --lingering-samples 50 --runner spark
     """
-    from relaybox.local.bench_latency import run_bench_latency
+    from relaybox.local.bench.latency import run_bench_latency
 
     run_bench_latency(
         hop_counts=hops or [1, 10, 100],

@@ -11,9 +11,9 @@ from relaybox.cli.exits import CommandGroup, Failures, Settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from relaybox.consumers.subscriptions import DeadLetter, Subscribed
     from relaybox.consuming import Message
     from relaybox.routes import Routes, Store
-    from relaybox.subscriptions import DeadLetter, Subscribed
 
 AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON document to stdout.")]
 SubscriptionName = Annotated[str, typer.Argument(metavar="SUBSCRIPTION", help="The subscription's name.")]
@@ -39,7 +39,7 @@ def subscriptions(
       relaybox subscriptions
       relaybox subscriptions analytics --json
     """
-    from relaybox.subscriptions import list_subscriptions
+    from relaybox.consumers.subscriptions import list_subscriptions
 
     _list(context.obj, store, list_subscriptions, "subscriptions", _print_subscriptions, as_json=as_json)
 
@@ -65,8 +65,8 @@ def consume(
       relaybox consume billing --follow | jq .payload
       relaybox consume look --store analytics --subscribe flights --from latest --count 10
     """
+    from relaybox.consumers.subscriptions import subscribe
     from relaybox.consuming import Consumer
-    from relaybox.subscriptions import subscribe
 
     at = _store_of(_routes(context), subscription, store, must_exist=source is None)
     if source is not None:
@@ -110,8 +110,9 @@ def replay(
     """
     from dataclasses import asdict
 
-    from relaybox import documents, errors
-    from relaybox import subscriptions as steer
+    from relaybox import errors
+    from relaybox.consumers import subscriptions as steer
+    from relaybox.monitoring import documents
 
     at = _store_of(_routes(context), subscription, store)
     if cancel:
@@ -158,7 +159,7 @@ def list_(
       relaybox dead-letters list
       relaybox dead-letters list analytics --subscription billing --all --json
     """
-    from relaybox.subscriptions import OPEN_STATES, list_dead_letters
+    from relaybox.consumers.subscriptions import OPEN_STATES, list_dead_letters
 
     states = (*OPEN_STATES, "redriven", "dropped") if settled else OPEN_STATES
     _list(
@@ -186,8 +187,9 @@ def show(
     """
     from dataclasses import asdict
 
-    from relaybox import documents, errors
-    from relaybox.subscriptions import list_dead_letters
+    from relaybox import errors
+    from relaybox.consumers.subscriptions import list_dead_letters
+    from relaybox.monitoring import documents
 
     found = list_dead_letters(_routes(context).store(store), letter=letter)
     if not found:
@@ -215,7 +217,7 @@ def redrive(
       relaybox dead-letters redrive billing --reason "customer made"
       relaybox dead-letters redrive billing --letter 17 --reason "fixed in 1.4"
     """
-    from relaybox import subscriptions as steer
+    from relaybox.consumers import subscriptions as steer
 
     count = steer.redrive(_store_of(_routes(context), subscription, store), subscription, reason=reason, letter=letter)
     _say(f"{subscription}: {count} redriven", {"subscription": subscription, "redriven": count}, as_json=as_json)
@@ -235,7 +237,7 @@ def drop(
     Examples:
       relaybox dead-letters drop analytics 17 --reason "test data"
     """
-    from relaybox import subscriptions as steer
+    from relaybox.consumers import subscriptions as steer
 
     steer.drop_dead_letter(_routes(context).store(store), letter, reason=reason)
     _say(f"{store}: dead letter {letter} is dropped", {"store": store, "letter": letter, "dropped": True}, as_json=as_json)
@@ -250,7 +252,7 @@ def _routes(context: typer.Context) -> Routes:
 def _store_of(routes: Routes, subscription: str, named: str | None, *, must_exist: bool = True) -> Store:
     """The store that --store names, or the one that has the subscription."""
     from relaybox import errors
-    from relaybox.subscriptions import find_subscription
+    from relaybox.consumers.subscriptions import find_subscription
 
     if named is not None:
         return routes.store(named)
@@ -271,7 +273,7 @@ def _list(
     """Rows of every store or of one. A store that fails hides no other; its error is told at the end."""
     from dataclasses import asdict
 
-    from relaybox import documents
+    from relaybox.monitoring import documents
     from relaybox.routes import load_routes
 
     routes = load_routes(settings.config)
@@ -312,7 +314,7 @@ def _print_message(message: Message) -> None:
 
 
 def _say(text: str, document: dict[str, object], *, as_json: bool) -> None:
-    from relaybox import documents
+    from relaybox.monitoring import documents
 
     if as_json:
         documents.write(document)

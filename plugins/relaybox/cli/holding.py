@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from relaybox import documents
 from relaybox.cli.exits import ExitCode, Settings, end
-from relaybox.holdback import read_holdback, skip_gap
+from relaybox.monitoring import documents
 from relaybox.routes import load_routes
+from relaybox.streams.holdback import read_holdback, skip_gap
 
 if TYPE_CHECKING:
-    from relaybox.holdback import Skipped
+    from relaybox.streams.holdback import Skipped
 
 
 def run_holdback(settings: Settings, route: str | None, *, as_json: bool) -> None:

@@ -7,21 +7,22 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from relaybox import documents, errors
+from relaybox import errors
 from relaybox.cli.exits import Failures, Settings
 from relaybox.cli.spark import spark_archive
 from relaybox.cli.tables import new_table, open_console, show_count, show_seconds, show_time
-from relaybox.detaching import attach_segments, detach_segments, has_detach_work, list_detached
-from relaybox.retention import read_retention, retain_store
-from relaybox.retiring import choose_left_behind, find_left_behind, retire_hop
+from relaybox.monitoring import documents
+from relaybox.retention.detaching import attach_segments, detach_segments, has_detach_work, list_detached
+from relaybox.retention.retiring import choose_left_behind, find_left_behind, retire_hop
+from relaybox.retention.segments import read_retention, retain_store
 from relaybox.routes import load_routes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from relaybox.detaching import DetachedSegment, SegmentArchive, StoreDetached
-    from relaybox.retention import Holder, StoreRetained, StoreRetention, TableRetention
-    from relaybox.retiring import Backlog
+    from relaybox.retention.detaching import DetachedSegment, SegmentArchive, StoreDetached
+    from relaybox.retention.retiring import Backlog
+    from relaybox.retention.segments import Holder, StoreRetained, StoreRetention, TableRetention
     from relaybox.routes import Store
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from relaybox import documents
-from relaybox.metrics import collect, read_signals, render
+from relaybox.monitoring import documents
+from relaybox.monitoring.metrics import collect, read_signals, render
+from relaybox.monitoring.status import read_status
 from relaybox.routes import load_routes
-from relaybox.status import read_status
 
 if TYPE_CHECKING:
     from relaybox.cli.exits import Settings

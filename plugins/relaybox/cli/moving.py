@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from relaybox import __version__, documents
+from relaybox import __version__
 from relaybox.cli.exits import Failures, Settings
-from relaybox.confirmations import settle_hop
+from relaybox.hops.confirmations import settle_hop
+from relaybox.hops.runners import ThreadRunner
+from relaybox.hops.transfer import Progress, TransferSummary, transfer_hop
+from relaybox.monitoring import documents
 from relaybox.routes import Hop, Route, Routes, load_routes
-from relaybox.runners import ThreadRunner
-from relaybox.schema import StoreInitialised, initialise_store, read_migrations
-from relaybox.transfer import Progress, TransferSummary, transfer_hop
+from relaybox.stores.schema import StoreInitialised, initialise_store, read_migrations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -6,17 +6,17 @@ from dataclasses import asdict
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from relaybox import documents
 from relaybox.errors import ConfigurationError
-from relaybox.failure_rates import measure_failures
-from relaybox.reliability import show_ratio
-from relaybox.retry_plan import plan_retries, reliability_of
-from relaybox.route_rules import RetriesRules
+from relaybox.hops.failure_rates import measure_failures
+from relaybox.hops.retry_plan import plan_retries, reliability_of
+from relaybox.monitoring import documents
+from relaybox.proofs.reliability import show_ratio
 from relaybox.routes import Retries, load_routes
+from relaybox.routes.rules import RetriesRules
 
 if TYPE_CHECKING:
     from relaybox.cli.exits import Settings
-    from relaybox.retry_plan import MeasuredFailures, RetryPlan
+    from relaybox.hops.retry_plan import MeasuredFailures, RetryPlan
 
 
 def run_plan_retries(

@@ -10,14 +10,15 @@ from typing import Any
 
 import typer
 
-from relaybox import documents, errors
-from relaybox.attesting import attest_store
+from relaybox import errors
 from relaybox.cli.exits import ExitCode, Settings
-from relaybox.reanchoring import reanchor_hop
-from relaybox.rebuilding import Rebuild, look_at_store, rebuild_store
-from relaybox.restoring import restore_subscriptions
+from relaybox.hops.runners import ThreadRunner
+from relaybox.monitoring import documents
+from relaybox.recovery.attesting import attest_store
+from relaybox.recovery.reanchoring import reanchor_hop
+from relaybox.recovery.rebuilding import Rebuild, look_at_store, rebuild_store
+from relaybox.recovery.restoring import restore_subscriptions
 from relaybox.routes import Routes, Store, load_routes
-from relaybox.runners import ThreadRunner
 
 
 def run_reanchor(settings: Settings, name: str, *, reason: str | None, as_json: bool) -> None:

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from relaybox import documents
 from relaybox.cli.exits import ExitCode, Settings, exit_code, tell, worst
 from relaybox.cli.spark import spark_comparison
-from relaybox.comparison_runners import ComparisonTooLarge
-from relaybox.proofs import RouteProof
+from relaybox.monitoring import documents
+from relaybox.monitoring.status import Status, read_status
+from relaybox.monitoring.tracing import trace_message
+from relaybox.proofs.comparison_runners import ComparisonTooLarge
+from relaybox.proofs.proof import RouteProof
+from relaybox.proofs.verification import proof_session, verify_route
 from relaybox.routes import Route, Routes, load_routes
-from relaybox.status import Status, read_status
-from relaybox.tracing import trace_message
-from relaybox.verification import proof_session, verify_route
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
 
-    from relaybox.verification import VerifyProgress
+    from relaybox.proofs.verification import VerifyProgress
 
 
 def run_status(settings: Settings, *, as_json: bool) -> None:

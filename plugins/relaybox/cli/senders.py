@@ -43,9 +43,9 @@ def list_(
       relaybox senders
       relaybox senders list airline --json
     """
-    from relaybox import documents
+    from relaybox.monitoring import documents
     from relaybox.routes import load_routes
-    from relaybox.senders import DeclaredSender, list_senders
+    from relaybox.streams.senders import DeclaredSender, list_senders
 
     settings: Settings = context.obj
     routes = load_routes(settings.config)
@@ -79,7 +79,7 @@ def declare(
       relaybox senders declare airline probe sparse --json
     """
     from relaybox.routes import load_routes
-    from relaybox.senders import declare_sender
+    from relaybox.streams.senders import declare_sender
 
     epoch = declare_sender(load_routes(context.obj.config).store(store), sender, kind)
     _say(
@@ -106,7 +106,7 @@ def new_epoch(
       relaybox senders new-epoch airline pump-7 --kind sparse
     """
     from relaybox.routes import load_routes
-    from relaybox.senders import begin_epoch
+    from relaybox.streams.senders import begin_epoch
 
     epoch = begin_epoch(load_routes(context.obj.config).store(store), sender, kind)
     _say(f"{sender} of {store} begins epoch {epoch} with index 1", {"sender": sender, "epoch": epoch}, store, as_json=as_json)
@@ -121,7 +121,7 @@ def bind(context: typer.Context, store: StoreName, sender: SenderName, role: Rol
       relaybox senders bind airline UA app_ua
     """
     from relaybox.routes import load_routes
-    from relaybox.senders import bind_sender
+    from relaybox.streams.senders import bind_sender
 
     at = load_routes(context.obj.config).store(store)
     changed = bind_sender(at, sender, role)
@@ -141,7 +141,7 @@ def unbind(context: typer.Context, store: StoreName, sender: SenderName, role: R
       relaybox senders unbind airline UA app_ua
     """
     from relaybox.routes import load_routes
-    from relaybox.senders import unbind_sender
+    from relaybox.streams.senders import unbind_sender
 
     changed = unbind_sender(load_routes(context.obj.config).store(store), sender, role)
     text = f"role {role} {'may no longer' if changed else 'was not bound to'} {'send as ' if changed else ''}{sender} of {store}"
@@ -149,7 +149,7 @@ def unbind(context: typer.Context, store: StoreName, sender: SenderName, role: R
 
 
 def _say(text: str, document: dict[str, object], store: str, *, as_json: bool) -> None:
-    from relaybox import documents
+    from relaybox.monitoring import documents
 
     if as_json:
         documents.write({"store": store, **document})

@@ -14,28 +14,28 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from relaybox.cli.show_streams import show_stream_proofs, show_streams
 from relaybox.cli.tables import new_table, open_console, show_count, show_seconds, show_time
-from relaybox.reliability import is_no_reading, show_ratio
-from relaybox.spark_pages import application_address
-from relaybox.way import moments
+from relaybox.monitoring.spark_pages import application_address
+from relaybox.monitoring.way import moments
+from relaybox.proofs.reliability import is_no_reading, show_ratio
 
 if TYPE_CHECKING:
-    from relaybox.confirmations import Settled
-    from relaybox.defects import Defect
-    from relaybox.proofs import LegProof, RouteProof
-    from relaybox.reanchoring import Reanchored
-    from relaybox.rebuilding import Rebuild
-    from relaybox.reliability import Delivery
-    from relaybox.restoring import RestoredSubscription
+    from relaybox.consumers.subscriptions import DeadLetter, Subscribed
+    from relaybox.hops.confirmations import Settled
+    from relaybox.hops.transfer import Progress as TransferProgress
+    from relaybox.hops.transfer import TransferSummary
+    from relaybox.monitoring.status import HopStatus, LastBatch, OpenBatch, Status
+    from relaybox.monitoring.tracing import Trace
+    from relaybox.monitoring.way import Moment
+    from relaybox.proofs.defects import Defect
+    from relaybox.proofs.proof import LegProof, RouteProof
+    from relaybox.proofs.reliability import Delivery
+    from relaybox.proofs.verification import VerifyProgress
+    from relaybox.recovery.reanchoring import Reanchored
+    from relaybox.recovery.rebuilding import Rebuild
+    from relaybox.recovery.restoring import RestoredSubscription
     from relaybox.routes import Hop
-    from relaybox.schema import StoreInitialised
-    from relaybox.senders import DeclaredSender
-    from relaybox.status import HopStatus, LastBatch, OpenBatch, Status
-    from relaybox.subscriptions import DeadLetter, Subscribed
-    from relaybox.tracing import Trace
-    from relaybox.transfer import Progress as TransferProgress
-    from relaybox.transfer import TransferSummary
-    from relaybox.verification import VerifyProgress
-    from relaybox.way import Moment
+    from relaybox.stores.schema import StoreInitialised
+    from relaybox.streams.senders import DeclaredSender
 
 NAMED_DEFECTS = 20
 """So many defects of a hop are named on a terminal; --json names all."""

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from rich.markup import escape
 
 from relaybox.cli.tables import new_table, open_console, show_count, show_time
-from relaybox.reliability import show_ratio
-from relaybox.stream_proofs import VIOLATIONS
+from relaybox.proofs.reliability import show_ratio
+from relaybox.proofs.stream_proofs import VIOLATIONS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from relaybox.holdback import Cause, Gap, HeldSender, StoreHoldback
-    from relaybox.proofs import RouteProof
-    from relaybox.status import Status
+    from relaybox.monitoring.status import Status
+    from relaybox.proofs.proof import RouteProof
+    from relaybox.streams.holdback import Cause, Gap, HeldSender, StoreHoldback
 
 NAMED_GAPS = 5
 """So many gaps of a sender are named on a terminal; --json names all."""

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from relaybox import errors
-from relaybox.driver_options import driver_java_options
+from relaybox.spark.driver_options import driver_java_options
 
 if TYPE_CHECKING:
-    from relaybox.comparison_runners import ComparisonRunner
-    from relaybox.detaching import SegmentArchive
+    from relaybox.proofs.comparison_runners import ComparisonRunner
+    from relaybox.retention.detaching import SegmentArchive
 
 
 @contextmanager

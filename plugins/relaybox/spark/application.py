@@ -17,10 +17,10 @@ from pyspark import SparkConf, SparkContext
 
 from relaybox.errors import ConfigurationError, RelayboxError, SparkFailed, Transient
 from relaybox.events import emit
+from relaybox.monitoring.spark_pages import APPLICATION_FILE
 from relaybox.parents import die_with_parent
 from relaybox.spark.failures import SPARK_ERRORS, failure_line
 from relaybox.spark.tasks import ContextSession
-from relaybox.spark_pages import APPLICATION_FILE
 
 EXIT_TRANSIENT, EXIT_TERMINAL, EXIT_CONFIGURATION = 75, 65, 78
 

@@ -18,8 +18,9 @@ from psycopg2 import sql
 from pyspark.sql import SparkSession
 
 from relaybox import errors
-from relaybox.connections import connect, store_errors, translate
-from relaybox.log_rows import (
+from relaybox.spark.failures import SPARK_ERRORS, failure_line
+from relaybox.stores.connections import connect, store_errors, translate
+from relaybox.stores.log_rows import (
     BIGINT,
     BYTEA,
     COLUMN_LIST,
@@ -35,14 +36,13 @@ from relaybox.log_rows import (
     digest_rows,
     read_rows,
 )
-from relaybox.pipe import PIPE_BYTES, CopySender
-from relaybox.spark.failures import SPARK_ERRORS, failure_line
+from relaybox.stores.pipe import PIPE_BYTES, CopySender
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import DataFrame
 
-    from relaybox.detaching import Part
+    from relaybox.retention.detaching import Part
 
 ROWS_PER_TASK = 100_000
 ROWS_PER_BATCH = 5_000

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from relaybox.comparison_runners import SessionComparisonRunner, group_reads
-from relaybox.reading import Sessions
+from relaybox.proofs.comparison_runners import SessionComparisonRunner, group_reads
+from relaybox.proofs.reading import Sessions
 from relaybox.spark.tasks import run_tasks
 
 if TYPE_CHECKING:
-    from relaybox.defects import Defect
-    from relaybox.reading import Digest, Pair, StoreRead
+    from relaybox.proofs.defects import Defect
+    from relaybox.proofs.reading import Digest, Pair, StoreRead
     from relaybox.spark.tasks import TaskSession
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pyspark.daemon import manager
 
-import relaybox.comparison_runners  # noqa: F401  # loaded once, inherited by every worker
-import relaybox.copying  # noqa: F401
+import relaybox.hops.copying  # noqa: F401
+import relaybox.proofs.comparison_runners  # noqa: F401  # loaded once, inherited by every worker
 
 if __name__ == "__main__":
     manager()

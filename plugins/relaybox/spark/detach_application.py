@@ -6,8 +6,8 @@ import argparse
 import getpass
 from collections.abc import Sequence
 
-from relaybox.detaching import detach_segments
 from relaybox.events import emit
+from relaybox.retention.detaching import detach_segments
 from relaybox.routes import load_routes
 from relaybox.spark.application import new_parser, run_application, spark_session
 from relaybox.spark.archive import SparkArchive

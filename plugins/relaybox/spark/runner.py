@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from relaybox.copying import CopyOrder, SliceCopied, copy_slice
+from relaybox.hops.copying import CopyOrder, SliceCopied, copy_slice
 from relaybox.spark.tasks import run_tasks
 
 if TYPE_CHECKING:
-    from relaybox.batches import Slice
+    from relaybox.hops.batches import Slice
     from relaybox.spark.tasks import TaskSession
 
 

@@ -6,10 +6,10 @@ import argparse
 import getpass
 from collections.abc import Sequence
 
+from relaybox.hops.transfer import transfer_hop
 from relaybox.routes import load_routes
 from relaybox.spark.application import new_parser, run_application, spark_session
 from relaybox.spark.runner import SparkRunner
-from relaybox.transfer import transfer_hop
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

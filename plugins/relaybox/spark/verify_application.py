@@ -6,11 +6,11 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from relaybox.proofs import write_proof
+from relaybox.proofs.proof import write_proof
+from relaybox.proofs.verification import proof_session, verify_route
 from relaybox.routes import load_routes
 from relaybox.spark.application import new_parser, run_application, spark_session
 from relaybox.spark.comparison_runner import SparkComparisonRunner
-from relaybox.verification import proof_session, verify_route
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,8 +14,8 @@ from relaybox.airflow.page.documents import Document, flow_document, overview_do
 from relaybox.airflow.page.gathered import GatheringDep, PausableHop, ReadableHop, RunnableHop, forecast
 from relaybox.airflow.page.search import WantedDep, search
 from relaybox.airflow.page.streams import read_streams
-from relaybox.documents import traces_document
-from relaybox.flow import read_flow
+from relaybox.monitoring.documents import traces_document
+from relaybox.monitoring.flow import read_flow
 from relaybox.routes import Hop
 
 MINUTES = (15, 60, 360, 1440)

@@ -15,7 +15,7 @@ from relaybox.airflow.page.api import api
 from relaybox.airflow.page.gathered import Gathering
 from relaybox.airflow.page.html import error_page, pages
 from relaybox.airflow.page.orders import orders
-from relaybox.findings import plain_words
+from relaybox.monitoring.findings import plain_words
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from relaybox.airflow.page import words
 from relaybox.airflow.page.svg import drawing, element, text
-from relaybox.flow import HopFlow
+from relaybox.monitoring.flow import HopFlow
 
 WIDTH, HEIGHT = 620.0, 190.0
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 12.0, 12.0, 26.0

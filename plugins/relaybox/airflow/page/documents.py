@@ -7,17 +7,17 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from relaybox.airflow.naming import confirm_dag_id, transfer_dag_id
-from relaybox.documents import status_document
-from relaybox.findings import plain_words
-from relaybox.spark_pages import application_address
+from relaybox.monitoring.documents import status_document
+from relaybox.monitoring.findings import plain_words
+from relaybox.monitoring.spark_pages import application_address
 
 if TYPE_CHECKING:
     from relaybox.airflow.page.gathered import Seen
     from relaybox.airflow.page.streams import SeenStreams
-    from relaybox.findings import Finding
-    from relaybox.flow import BatchTimes, HopFlow
-    from relaybox.forecasts import Forecast
-    from relaybox.holders import Holder
+    from relaybox.monitoring.findings import Finding
+    from relaybox.monitoring.flow import BatchTimes, HopFlow
+    from relaybox.monitoring.forecasts import Forecast
+    from relaybox.monitoring.holders import Holder
 
 Document = dict[str, Any]
 

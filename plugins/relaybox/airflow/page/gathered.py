@@ -13,12 +13,12 @@ from relaybox.airflow.deployment import read_routes
 from relaybox.airflow.page.access import Rights, RightsDep
 from relaybox.airflow.page.store_services import StoreServices
 from relaybox.errors import ConfigurationError
-from relaybox.findings import Finding, Severity
-from relaybox.flow import HopFlow
-from relaybox.forecasts import Forecast, forecast_drain
-from relaybox.overview import Overview, read_overview
+from relaybox.monitoring.findings import Finding, Severity
+from relaybox.monitoring.flow import HopFlow
+from relaybox.monitoring.forecasts import Forecast, forecast_drain
+from relaybox.monitoring.overview import Overview, read_overview
+from relaybox.monitoring.status import HopStatus
 from relaybox.routes import Hop, Route, Routes
-from relaybox.status import HopStatus
 
 KEPT_SECONDS = 2.0
 """Many viewers ask the stores once."""

@@ -11,9 +11,9 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response, status
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from relaybox.airflow.dags.order_params import arrival_stores
 from relaybox.airflow.links import PREFIX
 from relaybox.airflow.naming import confirm_dag_id, transfer_dag_id
-from relaybox.airflow.order_params import arrival_stores
 from relaybox.airflow.page import words
 from relaybox.airflow.page.access import RightsDep
 from relaybox.airflow.page.addresses import run_address
@@ -27,11 +27,11 @@ from relaybox.airflow.page.orders import Kind, ReadableRoute, dag_of
 from relaybox.airflow.page.search import WantedDep, search
 from relaybox.airflow.page.streams import read_streams
 from relaybox.airflow.page.timeline import draw_timeline
-from relaybox.findings import plain_words
-from relaybox.flow import read_flow
-from relaybox.runbooks import read_runbooks
-from relaybox.spark_pages import application_address
-from relaybox.way import moments
+from relaybox.monitoring.findings import plain_words
+from relaybox.monitoring.flow import read_flow
+from relaybox.monitoring.runbooks import read_runbooks
+from relaybox.monitoring.spark_pages import application_address
+from relaybox.monitoring.way import moments
 
 pages = APIRouter(default_response_class=HTMLResponse)
 

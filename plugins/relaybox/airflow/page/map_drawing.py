@@ -12,7 +12,7 @@ from relaybox.airflow.page import words
 from relaybox.airflow.page.svg import drawing, element, text
 
 if TYPE_CHECKING:
-    from relaybox.status import HopStatus
+    from relaybox.monitoring.status import HopStatus
 
 STORE_WIDTH, CARD_WIDTH, CARD_HEIGHT = 130.0, 210.0, 74.0
 GAP = 300.0  # between two columns of stores

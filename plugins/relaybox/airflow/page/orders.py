@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, HTTPException, status
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from relaybox import subscriptions
+from relaybox.airflow.dags.order_params import SUBSCRIPTION_PATTERN, arrival_stores
 from relaybox.airflow.naming import redrive_dag_id, replay_dag_id, skip_dag_id
-from relaybox.airflow.order_params import SUBSCRIPTION_PATTERN, arrival_stores
 from relaybox.airflow.page.access import RightsDep
 from relaybox.airflow.page.airflow_api import AirflowApi, AirflowApiDep
 from relaybox.airflow.page.documents import Document
 from relaybox.airflow.page.gathered import GatheringDep
+from relaybox.consumers import subscriptions
 from relaybox.errors import ConfigurationError
 from relaybox.routes import Route, Store
 

@@ -9,9 +9,9 @@ from uuid import UUID
 
 from fastapi import Depends, HTTPException, Query, status
 
-from relaybox.message_search import require_messages
+from relaybox.monitoring.message_search import require_messages
+from relaybox.monitoring.tracing import Trace, trace_message
 from relaybox.routes import Route
-from relaybox.tracing import Trace, trace_message
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from relaybox import errors
-from relaybox.findings import Finding, find_dead_letters, find_held
-from relaybox.holdback import Gap, StoreHoldback, read_holdback
-from relaybox.subscriptions import DeadLetter, Subscribed, list_dead_letters, list_subscriptions
+from relaybox.consumers.subscriptions import DeadLetter, Subscribed, list_dead_letters, list_subscriptions
+from relaybox.monitoring.findings import Finding, find_dead_letters, find_held
+from relaybox.streams.holdback import Gap, StoreHoldback, read_holdback
 
 if TYPE_CHECKING:
     from relaybox.airflow.page.access import Rights

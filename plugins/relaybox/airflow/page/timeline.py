@@ -11,8 +11,8 @@ from markupsafe import Markup
 from relaybox.airflow.page import words
 from relaybox.airflow.page.addresses import run_address
 from relaybox.airflow.page.svg import drawing, element, text
-from relaybox.flow import BatchTimes
-from relaybox.spark_pages import application_address
+from relaybox.monitoring.flow import BatchTimes
+from relaybox.monitoring.spark_pages import application_address
 
 WIDTH, ROW, LEFT, RIGHT, TOP = 860.0, 26.0, 190.0, 120.0, 26.0
 TICKS = (0.1, 1.0, 5.0, 30.0, 120.0, 600.0, 3600.0, 86_400.0)

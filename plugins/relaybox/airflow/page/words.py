@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from relaybox.reliability import is_no_reading, show_ratio
+from relaybox.proofs.reliability import is_no_reading, show_ratio
 
 if TYPE_CHECKING:
-    from relaybox.reliability import Delivery
-    from relaybox.status import HopStatus, RouteStatus
+    from relaybox.monitoring.status import HopStatus, RouteStatus
+    from relaybox.proofs.reliability import Delivery
 
 
 def count(number: int | None) -> str:

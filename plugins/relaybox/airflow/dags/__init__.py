@@ -1,0 +1,1 @@
+"""The DAGs that are built from the routes, and their forms."""

@@ -1,0 +1,95 @@
+"""One DAG per route that reads messages again: by its form, or by Airflow's own backfill over days."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, Param
+
+from relaybox.airflow.dags.docs import replay_doc
+from relaybox.airflow.dags.factory import SHORT_TASK, build_route_dags, route_dag_options
+from relaybox.airflow.dags.order_params import (
+    REASON,
+    STORE,
+    SUBSCRIPTION,
+    SUBSCRIPTION_PATTERN,
+    reason_param,
+    store_param,
+    subscription_param,
+    text_param,
+)
+from relaybox.airflow.dags.replay_timetable import REPLAY_CRON, ReplayTimetable
+from relaybox.airflow.naming import COUNT_TASK_ID, REPLAY_TASK_ID, replay_dag_id
+from relaybox.airflow.operators.replay import (
+    CURSOR,
+    DRY_RUN,
+    ROWS_PER_SECOND,
+    START,
+    THROUGH,
+    ReplayCountOperator,
+    ReplayOperator,
+)
+from relaybox.routes import Route, Routes
+
+USUAL_ROWS_PER_SECOND = 500
+PATIENCE = timedelta(days=1)
+"""For the consumers of the second cursor; then the try fails, and the next one goes on where they are."""
+
+
+def build_replay_dags(routes: Routes) -> dict[str, DAG]:
+    """The replay DAGs of all routes, by id. Reads no database."""
+    return build_route_dags(routes, replay_dag_id, _replay_dag)
+
+
+def _replay_dag(route: Route) -> DAG:
+    with DAG(
+        replay_dag_id(route),
+        dag_display_name=f"{route.name} replay",
+        description=f"Has a subscription's second cursor read messages of route {route.name} again",
+        doc_md=replay_doc(route),
+        schedule=ReplayTimetable(REPLAY_CRON, timezone="UTC"),
+        params=replay_params(route),
+        **route_dag_options(route, "replay"),
+    ) as dag:
+        count = ReplayCountOperator(task_id=COUNT_TASK_ID, route=route, pool=route.path[-1].pool, **SHORT_TASK)
+        # one range at a time, whatever a backfill's own limit says, and no slot of a store's pool: live messages need those
+        replay = ReplayOperator(task_id=REPLAY_TASK_ID, route=route, max_active_tis_per_dag=1, execution_timeout=PATIENCE)
+        count >> replay
+    return dag
+
+
+def replay_params(route: Route) -> dict[str, Param]:
+    """Of the form, and of a backfill."""
+    return {
+        STORE: store_param(route, "Where the messages are read again."),
+        SUBSCRIPTION: subscription_param(
+            "Whose messages: its topic, lanes and limits are those of the replay. It is not moved itself."
+        ),
+        START: text_param(
+            "From",
+            "earliest, a place such as 1200, or a time of delivery such as 2026-07-01 12:00+00. A backfill: leave it empty.",
+        ),
+        THROUGH: text_param(
+            "To", "A place (it is in the range), or a time (it is not). Empty: all that is there now. A backfill: leave it empty."
+        ),
+        CURSOR: text_param(
+            "Second cursor",
+            "What consumers read the replay as; made if there is none. Empty: the subscription's name with .replay behind it.",
+            pattern=SUBSCRIPTION_PATTERN,
+        ),
+        ROWS_PER_SECOND: Param(
+            USUAL_ROWS_PER_SECOND,
+            type="integer",
+            minimum=1,
+            maximum=1_000_000,
+            title="Messages per second",
+            description="Consumers of the second cursor get no more than this.",
+        ),
+        REASON: reason_param(),
+        DRY_RUN: Param(
+            False,  # noqa: FBT003  # the form's value
+            type="boolean",
+            title="Only count",
+            description="Tells places, messages, bytes and time in the log of the first task, and replays nothing.",
+        ),
+    }

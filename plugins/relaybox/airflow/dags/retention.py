@@ -1,0 +1,64 @@
+"""One DAG that drops, each day and in every store, the segments that nobody needs any more, and detaches what stopped consumers need."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, CronTriggerTimetable, Param
+
+from relaybox.airflow.dags.docs import retention_doc
+from relaybox.airflow.dags.factory import wanted
+from relaybox.airflow.deployment import spark_application
+from relaybox.airflow.naming import RETENTION_DAG_ID, detach_task_id, retain_task_id
+from relaybox.airflow.operators.detach import DetachOperator
+from relaybox.airflow.operators.retention import EVERY_STORE, RetentionOperator
+from relaybox.airflow.retry_policy import DriverExitPolicy
+from relaybox.routes import Routes
+
+RETENTION_CRON = "30 4 * * *"
+"""After the daily proof: what it compared is still there."""
+
+
+def build_retention_dag(routes: Routes) -> dict[str, DAG]:
+    """The retention DAG by its id. Reads no database."""
+    return {RETENTION_DAG_ID: _retention_dag(routes)} if wanted(RETENTION_DAG_ID) else {}
+
+
+def _retention_dag(routes: Routes) -> DAG:
+    stores = routes.used_stores
+    detaching = {hop.destination.name for hop in routes.hops if hop.log_retention.stopped_consumer == "detach"}
+    with DAG(
+        RETENTION_DAG_ID,
+        dag_display_name="retention in all stores",
+        description="Drops whole segments of outboxes and logs that no hop, subscription, dead letter or replay window needs",
+        doc_md=retention_doc(stores),
+        schedule=CronTriggerTimetable(RETENTION_CRON, timezone="UTC"),
+        catchup=False,
+        max_active_runs=1,
+        tags=["relaybox", "retention"],
+        params={
+            "store": Param(
+                EVERY_STORE,
+                type="string",
+                enum=[EVERY_STORE, *(store.name for store in stores)],
+                title="Store",
+                description="Where to drop; the daily run goes through all.",
+            ),
+            "dry_run": Param(
+                default=False, type="boolean", title="Dry run", description="Only tell what is kept, for whom, and what would go."
+            ),
+        },
+        default_args={"owner": "relaybox", "retries": 2, "retry_delay": timedelta(minutes=1)},
+    ) as dag:
+        for store in stores:
+            retain = RetentionOperator(task_id=retain_task_id(store), store=store, pool=store.pool)
+            if store.name in detaching:
+                retain >> DetachOperator(
+                    task_id=detach_task_id(store),
+                    store=store,
+                    application=str(spark_application("detach.py")),
+                    route_file=routes.path,
+                    pool=store.pool,
+                    retry_policy=DriverExitPolicy(),
+                )
+    return dag

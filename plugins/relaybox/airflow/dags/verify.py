@@ -1,0 +1,69 @@
+"""One DAG that proves delivery of every route each day, and reports it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, CronTriggerTimetable, Param, TaskGroup
+
+from relaybox.airflow.assets import proof_asset
+from relaybox.airflow.dags.docs import verify_doc
+from relaybox.airflow.dags.factory import wanted
+from relaybox.airflow.deployment import spark_application
+from relaybox.airflow.naming import REPORT_TASK_ID, VERIFY_DAG_ID
+from relaybox.airflow.operators.verify import EVERY_ROUTE, ProofReportOperator, RouteProofOperator
+from relaybox.airflow.retry_policy import DriverExitPolicy
+from relaybox.routes import Routes
+
+VERIFY_CRON = "0 4 * * *"
+PROOFS_GROUP_ID = "proofs"
+
+
+def build_verify_dag(routes: Routes) -> dict[str, DAG]:
+    """The verify DAG by its id. Reads no database."""
+    return {VERIFY_DAG_ID: _verify_dag(routes)} if wanted(VERIFY_DAG_ID) else {}
+
+
+def _verify_dag(routes: Routes) -> DAG:
+    names = list(routes.routes)
+    with DAG(
+        VERIFY_DAG_ID,
+        dag_display_name="verify all routes",
+        description="Compares the stores of each route message by message, and reports what is missing, doubled or changed",
+        doc_md=verify_doc(routes),
+        schedule=CronTriggerTimetable(VERIFY_CRON, timezone="UTC"),
+        catchup=False,
+        max_active_runs=1,
+        max_active_tasks=1,  # a proof reads whole logs: one after the other, so that live messages keep their share of the disks
+        tags=["relaybox", "verify"],
+        params={
+            "route": Param(
+                EVERY_ROUTE,
+                type="string",
+                enum=[EVERY_ROUTE, *names],
+                title="Route",
+                description="Which route to prove; the daily run proves all.",
+            )
+        },
+        default_args={"owner": "relaybox", "retries": 2, "retry_delay": timedelta(minutes=1)},
+    ) as dag:
+        with TaskGroup(PROOFS_GROUP_ID, tooltip="One proof of delivery per route"):
+            proofs = [
+                RouteProofOperator(
+                    task_id=name,
+                    route=route,
+                    application=str(spark_application("verify.py")),
+                    route_file=routes.path,
+                    outlets=[proof_asset(name)],
+                    owner=route.owner,
+                    pool=route.path[-1].pool,
+                    retry_policy=DriverExitPolicy(),
+                    execution_timeout=timedelta(seconds=route.limits.run_timeout_seconds),
+                )
+                for name, route in routes.routes.items()
+            ]
+        report = ProofReportOperator(
+            task_id=REPORT_TASK_ID, proof_task_ids=[proof.task_id for proof in proofs], trigger_rule="all_done", retries=0
+        )
+        proofs >> report
+    return dag

@@ -1,0 +1,63 @@
+"""One DAG for all hops that wakes by the clock what no event started: a dead triggerer, a dropped event, a lost confirmation.
+
+Hundreds of hops cost one task per store and look. A DAG of each hop with a clock of its own would cost hundreds of tasks that
+find nothing to do.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG, AssetAlias, CronTriggerTimetable
+
+from relaybox.airflow.assets import read_asset, settling_asset, wake_alias
+from relaybox.airflow.dags.docs import watch_doc
+from relaybox.airflow.dags.factory import LOOK_CRON, SHORT_TASK, wanted
+from relaybox.airflow.naming import WATCH_DAG_ID, look_task_id
+from relaybox.airflow.operators.look import StoreLookOperator, WatchedHop
+from relaybox.routes import Routes, Store
+
+
+def build_watch_dag(routes: Routes) -> dict[str, DAG]:
+    """The watch DAG by its id. Reads no database."""
+    return {WATCH_DAG_ID: _watch_dag(routes)} if wanted(WATCH_DAG_ID) else {}
+
+
+def _watch_dag(routes: Routes) -> DAG:
+    sources = {hop.source: None for hop in routes.hops}
+    with DAG(
+        WATCH_DAG_ID,
+        dag_display_name="watch all hops",
+        description="Wakes by the clock what no event started",
+        doc_md=watch_doc(routes),
+        schedule=CronTriggerTimetable(LOOK_CRON, timezone="UTC"),
+        catchup=False,
+        max_active_runs=1,
+        tags=["relaybox", "watch"],
+        default_args={"owner": "relaybox", "retries": 1, "retry_delay": timedelta(seconds=10)},
+    ) as dag:
+        for store in sources:
+            alias = AssetAlias(wake_alias(store))
+            StoreLookOperator(
+                task_id=look_task_id(store),
+                store=store,
+                hops=_watched(routes, store),
+                alias=alias,
+                outlets=[alias],
+                pool=store.pool,
+                **SHORT_TASK,
+            )
+    return dag
+
+
+def _watched(routes: Routes, store: Store) -> tuple[WatchedHop, ...]:
+    return tuple(
+        WatchedHop(
+            hop.name,
+            reads=read_asset(routes, hop),
+            settles=settling_asset(routes, hop),
+            carries_topics=hop if hop.topics_by_subscription else None,
+        )
+        for hop in routes.hops
+        if hop.source == store
+    )

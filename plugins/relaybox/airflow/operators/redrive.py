@@ -1,0 +1,86 @@
+"""The tasks around an approved redrive: what it is about, and giving the approved letters to their consumers again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowSkipException
+
+from relaybox.airflow.dags.approvals import approver, cell, shown
+from relaybox.airflow.dags.order_params import REASON, SUBSCRIPTION, chosen_store, given, person
+from relaybox.airflow.service_file import service_file
+from relaybox.airflow.task_errors import terminal_errors_fail_at_once
+from relaybox.consumers.redriving import redrive_letters
+from relaybox.consumers.subscriptions import DeadLetter, list_dead_letters, require_of_stream
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from relaybox.routes import Route
+
+LETTER = "letter"
+MOST_LETTERS = 1000
+
+
+class LettersOperator(BaseOperator):
+    """Lists the open dead letters that the run is about; skips if there are none."""
+
+    def __init__(self, *, route: Route, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.route = route
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Returns the letters' numbers and a table to approve. No payload is in it: the page shows those, to who may see them."""
+        params = context["params"]
+        store, subscription = chosen_store(self.route, params), given(params, SUBSCRIPTION, "Subscription")
+        given(params, REASON, "Reason")
+        with terminal_errors_fail_at_once(), service_file((store,)):
+            require_of_stream(store, subscription, self.route.stream)
+            listed = list_dead_letters(store, subscription=subscription, states=("open",), limit=MOST_LETTERS)
+        letters = [letter for letter in listed if params.get(LETTER) in (None, letter.letter)]
+        if not letters:
+            raise AirflowSkipException(f"store {store.name}: subscription {subscription} has no such open dead letter")
+        table = letters_table(letters)
+        self.log.info("%s", table)
+        return {"letters": [letter.letter for letter in letters], "table": table}
+
+
+def letters_table(letters: Sequence[DeadLetter]) -> str:
+    """In Markdown; in the order of their places."""
+    rows = ["| letter | message | sender | reason | attempts | since |", "|---|---|---|---|---|---|"]
+    for letter in sorted(letters, key=lambda letter: letter.place or 0):
+        columns = (
+            letter.letter,
+            letter.message_id,
+            letter.sender,
+            letter.reason,
+            letter.attempts,
+            f"{letter.first_at:%Y-%m-%d %H:%M}",
+        )
+        rows.append(f"| {' | '.join(map(cell, columns))} |")
+    return "\n".join(rows)
+
+
+class RedriveOperator(BaseOperator):
+    """Redrives the letters that were approved, those that came since not. Safe to repeat: a letter that is not open is passed over."""
+
+    def __init__(self, *, route: Route, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.route = route
+
+    def execute(self, context: Context) -> dict[str, int]:
+        """Returns how many letters are redriven, those that waited behind them included."""
+        params = context["params"]
+        store, subscription = chosen_store(self.route, params), given(params, SUBSCRIPTION, "Subscription")
+        with terminal_errors_fail_at_once(), service_file((store,)):
+            require_of_stream(store, subscription, self.route.stream)
+            redriven = redrive_letters(
+                store,
+                subscription,
+                [int(letter) for letter in shown(context)["letters"]],
+                reason=given(params, REASON, "Reason"),
+                on_behalf_of=f"{person(context)}, approved by {approver(context)}",
+            )
+        return {"redriven": redriven}

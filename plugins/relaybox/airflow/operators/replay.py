@@ -1,0 +1,128 @@
+"""The two tasks of a replay: what it would be, and the replay itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from relaybox.airflow.dags.order_params import REASON, SUBSCRIPTION, asker, chosen_store, given, person
+from relaybox.airflow.service_file import service_file
+from relaybox.airflow.task_errors import terminal_errors_fail_at_once
+from relaybox.consumers import subscriptions
+from relaybox.consumers.replays import ReplayOrder, carry_out_replay, second_cursor
+from relaybox.events import emit
+from relaybox.routes import Route
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+START, THROUGH, CURSOR, ROWS_PER_SECOND, DRY_RUN = "start", "through", "cursor", "rows_per_second", "dry_run"
+BACKFILL = "backfill"
+LOOK_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Range:
+    """From where to where, in the words of `relaybox.replays`."""
+
+    start: str
+    through: str
+
+
+def wanted_range(context: Context) -> Range:
+    """The interval of a backfill's run, else what the form says."""
+    params, run = context["params"], context["dag_run"]
+    if run.run_type == BACKFILL:
+        if params.get(START) or params.get(THROUGH):
+            raise AirflowFailException("A backfill replays the interval of each run: leave From and To empty.")
+        if run.data_interval_start is None or run.data_interval_end is None:
+            raise AirflowFailException(f"Run {run.run_id} has no interval to replay.")
+        return Range(run.data_interval_start.isoformat(), run.data_interval_end.isoformat())
+    return Range(given(params, START, "From"), str(params.get(THROUGH) or "latest"))
+
+
+class ReplayCountOperator(BaseOperator):
+    """Counts what the run would replay. Changes nothing."""
+
+    def __init__(self, *, route: Route, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.route = route
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Returns places, messages, bytes and seconds: numbers to look at in XCom, read by nobody."""
+        params, wanted = context["params"], wanted_range(context)
+        store, subscription = chosen_store(self.route, params), given(params, SUBSCRIPTION, "Subscription")
+        with terminal_errors_fail_at_once(), service_file((store,)):
+            subscriptions.require_of_stream(store, subscription, self.route.stream)
+            counted = subscriptions.replay(
+                store,
+                subscription,
+                wanted.start,
+                through=wanted.through,
+                reason="dry run",
+                own_cursor=True,
+                rows_per_second=_rate(params),
+                dry_run=True,
+            )
+        emit(
+            "replay_counted",
+            subscription=subscription,
+            places=f"{counted.first_place}-{counted.last_place}",
+            messages=counted.message_count,
+            bytes=counted.byte_count,
+            estimated_seconds=counted.estimated_seconds,
+        )
+        return asdict(counted)
+
+
+class ReplayOperator(BaseOperator):
+    """Has the second cursor read the range, and succeeds when its consumers have read it. The live cursor is not touched.
+
+    Safe to kill, clear, run twice: the store remembers what is read for whom. A cleared run reads its range again.
+    """
+
+    def __init__(self, *, route: Route, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.route = route
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """Returns how far it was read; skips a dry run, and an interval in which nothing was delivered."""
+        params = context["params"]
+        if params.get(DRY_RUN):
+            raise AirflowSkipException("a dry run: nothing is replayed")
+        store, order = chosen_store(self.route, params), _order(context)
+        with terminal_errors_fail_at_once(), service_file((store,)):
+            subscriptions.require_of_stream(store, order.subscription, self.route.stream)
+            progress = carry_out_replay(store, order, lambda: time.sleep(LOOK_SECONDS))
+        if progress is None:
+            raise AirflowSkipException(f"store {store.name} delivered nothing from {order.start} to {order.through}")
+        return {
+            "replayed_as": progress.replayed_as,
+            "first_place": progress.first_place,
+            "last_place": progress.last_place,
+            "done_place": progress.done_place,
+        }
+
+
+def _order(context: Context) -> ReplayOrder:
+    params, wanted = context["params"], wanted_range(context)
+    subscription = given(params, SUBSCRIPTION, "Subscription")
+    return ReplayOrder(
+        subscription=subscription,
+        start=wanted.start,
+        through=wanted.through,
+        reason=given(params, REASON, "Reason"),
+        cursor=str(params.get(CURSOR) or second_cursor(subscription)),
+        asked_by=asker(context),
+        rows_per_second=_rate(params),
+        on_behalf_of=person(context),
+    )
+
+
+def _rate(params: Mapping[str, Any]) -> int:
+    return int(params[ROWS_PER_SECOND])

@@ -1,0 +1,54 @@
+"""The task that drops what nobody needs any more in one store."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowSkipException
+
+from relaybox.airflow.naming import run_name
+from relaybox.airflow.service_file import service_file
+from relaybox.airflow.task_errors import terminal_errors_fail_at_once
+from relaybox.retention.segments import read_retention, retain_store
+from relaybox.routes import Store
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from relaybox.retention.segments import TableRetention
+
+EVERY_STORE = "every store"
+
+
+class RetentionOperator(BaseOperator):
+    """Drops the segments of a store that nobody needs. What sessions hold is left for the next run, and is no failure."""
+
+    def __init__(self, *, store: Store, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.store = store
+
+    def execute(self, context: Context) -> list[dict[str, Any]]:
+        """Returns a line per table: what was dropped, and who needs the rest; or, of a dry run, what would go."""
+        if context["params"]["store"] not in (EVERY_STORE, self.store.name):
+            raise AirflowSkipException(f"store {self.store.name} was not asked for")
+        with terminal_errors_fail_at_once(), service_file([self.store]):
+            if context["params"]["dry_run"]:
+                lines = [_kept(table) for table in read_retention(self.store).tables]
+            else:
+                recorded_by = run_name(context["ti"])
+                lines = [asdict(table) for table in retain_store(self.store, recorded_by=recorded_by).tables]
+        for line in lines:
+            self.log.info("%s", line)
+        return lines
+
+
+def _kept(table: TableRetention) -> dict[str, Any]:
+    return {
+        "hop": table.hop,
+        "segments": len(table.segments),
+        "size_bytes": table.size_bytes,
+        "droppable": len(table.droppable),
+        "holders": [f"{holder.kind} {holder.name} from {holder.needs_from}" for holder in table.holders],
+    }

@@ -1,0 +1,38 @@
+"""The task that brings the confirmations of a hop up to date."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from relaybox.airflow.assets import settled_asset
+from relaybox.airflow.links import BatchesLink
+from relaybox.airflow.naming import run_name
+from relaybox.airflow.service_file import service_file
+from relaybox.airflow.task_errors import terminal_errors_fail_at_once
+from relaybox.hops.confirmations import settle_hop
+from relaybox.routes import Hop, Route
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class HopSettleOperator(BaseOperator):
+    """Asks the hop's destination what is confirmed there, and records it at the source. Idempotent; never early."""
+
+    operator_extra_links = (BatchesLink(),)
+
+    def __init__(self, *, route: Route, hop: Hop, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.route = route
+        self.hop = hop
+
+    def execute(self, context: Context) -> dict[str, int]:
+        """Returns how far the hop is settled: numbers to look at in XCom, read by nobody."""
+        recorded_by = run_name(context["ti"])
+        with terminal_errors_fail_at_once(), service_file((self.hop.source, self.hop.destination)):
+            settled = settle_hop(self.route, self.hop, recorded_by=recorded_by)
+        numbers = {"through_position": settled.through_position, "newly_settled": settled.newly_settled}
+        context["outlet_events"][settled_asset(self.hop)].extra = dict(numbers)
+        return numbers

@@ -1,0 +1,120 @@
+"""The task that runs a hop."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk.observability import stats
+
+from relaybox.airflow.assets import log_asset
+from relaybox.airflow.dags.transfer_params import with_params
+from relaybox.airflow.hop_state import HopState, read_hop_state
+from relaybox.airflow.lineage import lineage_is_asked_for, transfer_lineage
+from relaybox.airflow.links import BatchesLink, SparkApplicationLink
+from relaybox.airflow.naming import RUN_NAME_TEMPLATE, run_name
+from relaybox.airflow.operators.driver import SparkDriverOperator
+from relaybox.airflow.service_file import service_file
+from relaybox.airflow.task_errors import terminal_errors_fail_at_once
+from relaybox.events import emit
+from relaybox.hops.runners import BatchTooLarge, ThreadRunner
+from relaybox.hops.transfer import transfer_hop
+from relaybox.routes import Hop
+from relaybox.spark.runner import SparkRunner
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from relaybox.hops.runners import SliceRunner
+
+LINGER_AT_MOST_SECONDS = 600.0
+"""A transfer that lingers ends after so long, also if messages still come; as in a Spark application."""
+
+_LINGER_ARGUMENTS = ("--linger-seconds", "{{ params.linger_seconds }}")
+
+
+class HopTransferOperator(SparkDriverOperator):
+    """Runs a hop until it is empty, or skips when there is nothing to move.
+
+    Looking first costs milliseconds, a Spark application that finds nothing costs ten seconds. What is little is moved by threads of
+    the task itself, what is much by Spark: the route's `runner` and `limits.spark_from_rows` decide. The protocol is the same.
+    Safe to run, kill, clear or run twice at any time: the protocol does not lean on Airflow.
+    """
+
+    operator_extra_links = (BatchesLink(), SparkApplicationLink())
+
+    def __init__(self, *, hop: Hop, **kwargs: Any) -> None:
+        super().__init__(
+            arguments=["--hop", hop.name, "--recorded-by", RUN_NAME_TEMPLATE, *_LINGER_ARGUMENTS],
+            name=f"relaybox {hop.name}",
+            **kwargs,
+        )
+        self.hop = hop
+
+    def execute(self, context: Context) -> dict[str, int]:  # type: ignore[override]  # the base class returns nothing
+        """Returns the hop's newest batch and position: numbers to look at in XCom, read by nobody."""
+        self.hop = with_params(self.hop, context.get("params") or {})
+        with terminal_errors_fail_at_once(), service_file((self.hop.source, self.hop.destination)):
+            state = read_hop_state(self.hop)
+            if state.has_work:
+                before, started = state, time.monotonic()
+                self._move(context, before.waiting_count)
+                state = read_hop_state(self.hop)
+                self._measure(before, state, time.monotonic() - started)
+                if lineage_is_asked_for():
+                    self.lineage = transfer_lineage(self.hop, row_count=state.position - before.position)
+            elif context["ti"].try_number == 1 or state.batch == 0:
+                raise AirflowSkipException(f"hop {self.hop.name}: nothing to move")
+            else:  # an earlier try moved it all and could not say so: this one delivers what that one published, and wakes the next hop
+                self._run_threads(context, linger_seconds=0.0)
+            return self._announce(context, state)
+
+    def _measure(self, before: HopState, after: HopState, seconds: float) -> None:
+        """To Airflow's own metrics: as `airflow.relaybox.*`, with the hop as a tag."""
+        tags = {"hop": self.hop.name}
+        stats.incr("relaybox.messages_moved", after.position - before.position, tags=tags)
+        stats.incr("relaybox.batches_moved", after.batch - before.batch, tags=tags)
+        stats.timing("relaybox.transfer_duration", timedelta(seconds=seconds), tags=tags)
+        stats.gauge("relaybox.waiting_messages", after.waiting_count, tags=tags)
+
+    def _move(self, context: Context, waiting_count: int) -> None:
+        runner = self._choose_runner(waiting_count)
+        emit("runner_chosen", hop=self.hop.name, runner=runner, waiting=waiting_count)
+        if runner == "threads":
+            try:
+                self._run_threads(context, linger_seconds=self.hop.limits.linger_seconds)
+            except BatchTooLarge as left:
+                emit("runner_chosen", hop=self.hop.name, runner="spark", reason=left)
+            else:
+                return
+        if server := self.server:
+            with self.connect(server) as session:
+                self._run(context, SparkRunner(session), linger_seconds=self.hop.limits.linger_seconds)
+        else:
+            self.run_driver()
+
+    def _choose_runner(self, waiting_count: int) -> str:
+        if self.hop.runner != "auto":
+            return self.hop.runner
+        return "spark" if waiting_count >= self.hop.limits.spark_from_rows else "threads"
+
+    def _run_threads(self, context: Context, *, linger_seconds: float) -> None:
+        """Raises BatchTooLarge when, while it lingers, a batch comes that Spark is to move."""
+        below_rows = self.hop.limits.spark_from_rows if self.hop.runner == "auto" else None
+        self._run(context, ThreadRunner(below_rows=below_rows), linger_seconds=linger_seconds)
+
+    def _run(self, context: Context, runner: SliceRunner, *, linger_seconds: float) -> None:
+        transfer_hop(
+            self.hop,
+            runner,
+            recorded_by=run_name(context["ti"]),
+            linger_seconds=linger_seconds,
+            linger_at_most_seconds=LINGER_AT_MOST_SECONDS,
+        )
+
+    def _announce(self, context: Context, state: HopState) -> dict[str, int]:
+        numbers = {"batch": state.batch, "position": state.position}
+        context["outlet_events"][log_asset(self.hop)].extra = dict(numbers)
+        return numbers

@@ -1,0 +1,111 @@
+"""The tasks of the daily proof of delivery: one per route, and the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from relaybox.airflow.assets import proof_asset
+from relaybox.airflow.lineage import lineage_is_asked_for, proof_lineage
+from relaybox.airflow.operators.driver import SparkDriverOperator
+from relaybox.airflow.service_file import service_file
+from relaybox.airflow.task_errors import terminal_errors_fail_at_once
+from relaybox.events import emit
+from relaybox.proofs.comparison_runners import ComparisonTooLarge
+from relaybox.proofs.proof import proof_line, read_proof
+from relaybox.proofs.verification import proof_session, verify_route
+from relaybox.routes import Route
+from relaybox.spark.comparison_runner import SparkComparisonRunner
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from airflow.sdk import Context
+
+    from relaybox.proofs.proof import RouteProof
+
+EVERY_ROUTE = "every route"
+
+
+class RouteProofOperator(SparkDriverOperator):
+    """Compares the stores of a route message by message. Its success says that the proof was made, not what it found.
+
+    Little is compared by the task itself, much by Spark, as the route's `runner` and `limits.spark_from_rows` decide about
+    its transfers.
+    """
+
+    def __init__(self, *, route: Route, **kwargs: Any) -> None:
+        super().__init__(arguments=["--route", route.name], name=f"relaybox {route.name} verify", **kwargs)
+        self.route = route
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the base class returns nothing
+        """Returns the line of the report. Messages that are on their way are no defect."""
+        if context["params"]["route"] not in (EVERY_ROUTE, self.route.name):
+            raise AirflowSkipException(f"route {self.route.name} was not asked for")
+        with terminal_errors_fail_at_once(), service_file(dict.fromkeys(self.route.path)) as services:
+            proof = self._prove(services.with_name("proof.json"))
+            if lineage_is_asked_for():
+                self.lineage = proof_lineage(self.route, proof)
+        line = proof_line(proof)
+        context["outlet_events"][proof_asset(self.route.name)].extra = dict(line)
+        return line
+
+    def _prove(self, result: Path) -> RouteProof:
+        """`result`: where a Spark application may leave its proof for this task, in a directory that only this user can read."""
+        runner, limits = self.route.runner, self.route.limits
+        reason = f"runner: {runner}"
+        if runner != "spark":
+            try:
+                return verify_route(self.route, below_rows=limits.spark_from_rows if runner == "auto" else None)
+            except ComparisonTooLarge as left:
+                reason = str(left)
+        emit("runner_chosen", route=self.route.name, runner="spark", reason=reason)
+        if server := self.server:
+            with self.connect(server) as session:
+                return verify_route(
+                    self.route, runner=SparkComparisonRunner(session, session_name=proof_session(self.route.name))
+                )
+        self.run_driver("--result", str(result))
+        return read_proof(result)
+
+
+class ProofReportOperator(BaseOperator):
+    """The report of a run, in its log and in XCom. Fails when any route has a defect or could not be proved."""
+
+    def __init__(self, *, proof_task_ids: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.proof_task_ids = tuple(proof_task_ids)
+
+    def execute(self, context: Context) -> str:
+        """Returns the report as a Markdown table. A route that was not asked for is not in it."""
+        asked = context["params"]["route"]
+        wanted = [task for task in self.proof_task_ids if asked in (EVERY_ROUTE, task.rpartition(".")[2])]
+        lines = {task.rpartition(".")[2]: context["ti"].xcom_pull(task_ids=task) for task in wanted}
+        report = proof_report(lines)
+        self.log.info("%s", report)
+        bad = [route for route, line in lines.items() if line is None or line["defects"]]
+        if bad:
+            raise AirflowFailException(
+                f"{report}\nNot proved: {', '.join(bad)}. See docs/runbooks/loss-or-duplicates.md, and: relaybox verify {bad[0]}"
+            )
+        return report
+
+
+def proof_report(lines: dict[str, dict[str, Any] | None]) -> str:
+    """A Markdown table with a row per route; one without a proof says so."""
+    rows = [
+        "| route | verdict | sent | received | in flight | R | UR | defects | seconds |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for route, line in lines.items():
+        if line is None:
+            rows.append(f"| {route} | no proof: see its task | | | | | | | |")
+        else:
+            rows.append(
+                f"| {route} | {line['verdict']} | {line['sent']} | {line['received']} | {line['in_flight']} | {line['reliability']} "
+                f"| {line['uniqueness']} | {line['defects']} | {line['duration_seconds']:.1f} |"
+            )
+    return "\n".join(rows)

@@ -1,0 +1,251 @@
+"""The subscriptions of the stores, their replays and their dead letters, as operators see and steer them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from relaybox import errors
+from relaybox.stores.connections import one_row, store_errors
+from relaybox.stores.schema import open_store
+
+if TYPE_CHECKING:
+    from relaybox.routes import Store
+
+OPEN_STATES = ("open", "redriving")
+
+
+@dataclass(frozen=True)
+class Subscribed:
+    """One subscription; places are those of its slowest lane, of all topics of the stream.
+
+    Attributes:
+        lane_places: how far each lane is done, in their order.
+        done_message_id: of the message at `done_place`; None where there is none, or where it is no longer kept.
+        dead_letter_places: of the dead letters that wait for a decision.
+        detached_places: places that it has not read and that are in files: `relaybox attach` brings them back.
+    """
+
+    store: str
+    subscription: str
+    stream: str
+    topic: str | None
+    lanes: int
+    replay_of: str | None
+    done_place: int
+    last_place: int
+    places_behind: int
+    replaying: bool
+    leased_lanes: int
+    dead_letters: int
+    moved_at: datetime
+    lane_by: str
+    nack_limit: int
+    crash_limit: int
+    hold_sender: bool
+    retry_seconds: int
+    lease_seconds: int
+    lane_places: list[int]
+    done_message_id: str | None
+    dead_letter_places: list[int]
+    detached_places: int
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A replay that was begun, or (dry run) would be: counts are estimates where a topic is filtered."""
+
+    store: str
+    replayed_as: str
+    first_place: int
+    last_place: int
+    message_count: int
+    byte_count: int
+    estimated_seconds: float
+    dry_run: bool
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """A message that a stream or a subscription set aside; `payload` is None too where its log is no longer kept."""
+
+    store: str
+    letter: int
+    state: str
+    stream: str
+    subscription: str | None
+    lane: int | None
+    place: int | None
+    reason: str
+    detail: str | None
+    attempts: int
+    first_at: datetime
+    last_at: datetime
+    last_by: str
+    settled_at: datetime | None
+    settled_by: str | None
+    settled_reason: str | None
+    hop: str
+    position: int
+    message_id: UUID | None
+    topic: str | None
+    sender: str | None
+    key: str | None
+    payload: str | None
+    headers: dict[str, Any] | None
+
+
+def list_subscriptions(store: Store) -> list[Subscribed]:
+    """The subscriptions of a store, replays included, by name."""
+    rows = _ask(
+        store,
+        "listing subscriptions",
+        """
+        select s.subscription, s.stream, s.topic, s.lanes, s.replay_of, s.done_place, s.last_place, s.places_behind, s.replaying,
+            s.leased_lanes, s.dead_letters, s.moved_at, s.lane_by, s.nack_limit, s.crash_limit, s.hold_sender, s.retry_seconds,
+            s.lease_seconds, array(select g.done_place from relaybox.lag(s.subscription) g order by g.lane),
+            (
+                select r.message_id::text
+                from relaybox.stream t, relaybox.read_stream(s.stream, greatest(s.done_place, t.first_kept_place) - 1, 1) r
+                where t.stream = s.stream and r.place = s.done_place
+            ),
+            array(
+                select d.place from relaybox.dead_letters d
+                where d.subscription = s.subscription and d.state in ('open', 'redriving') order by d.place
+            ), s.detached_places
+        from relaybox.subscriptions s order by s.subscription
+        """,
+    )
+    return [Subscribed(store.name, *row) for row in rows]
+
+
+def find_subscription(stores: Iterable[Store], name: str) -> Store:
+    """The store that has a subscription of this name.
+
+    Raises:
+        NotSubscribed: none has.
+        ConfigurationError: several have; name one with --store.
+    """
+    known = {store.name: (store, [one.subscription for one in list_subscriptions(store)]) for store in stores}
+    having = [store for store, names in known.values() if name in names]
+    if len(having) == 1:
+        return having[0]
+    if having:
+        raise errors.ConfigurationError(
+            f"subscription {name} is in the stores {', '.join(store.name for store in having)}.",
+            next_step="Name one with --store.",
+        )
+    listed = ", ".join(f"{store}: {', '.join(names)}" for store, (_, names) in known.items() if names) or "none"
+    raise errors.NotSubscribed(
+        f"there is no subscription {name} in the stores {', '.join(known)}.", next_step=f"There are: {listed}."
+    )
+
+
+def require_of_stream(store: Store, subscription: str, stream: str) -> None:
+    """Refuses a subscription that the store has not, or that reads another stream. NotSubscribed."""
+    if (subscription, stream) not in {(one.subscription, one.stream) for one in list_subscriptions(store)}:
+        raise errors.NotSubscribed(f"store {store.name} has no subscription {subscription} to stream {stream}.")
+
+
+def subscribe(store: Store, subscription: str, source: str, start: str) -> int:
+    """Subscribes to a stream or topic; returns the first place. AlreadySubscribed, UnknownStream."""
+    return int(_call(store, "subscribing", "select relaybox.subscribe(%s, %s, %s)", subscription, source, start)[0])
+
+
+def replay(
+    store: Store,
+    subscription: str,
+    start: str,
+    *,
+    reason: str,
+    through: str | None = None,
+    own_cursor: bool = False,
+    rows_per_second: int | None = None,
+    dry_run: bool = False,
+) -> Replay:
+    """Reads again from `start` (earliest, a place, a time); with a cursor of its own up to `through`, leaving the live one alone.
+
+    Raises:
+        NotSubscribed, NoLongerKept, RequestRefused: nothing to replay, or no such start.
+    """
+    replayed_as, first_place, last_place, message_count, byte_count, seconds = _call(
+        store,
+        f"replaying subscription {subscription}",
+        "select * from relaybox.replay(%s, %s, %s, %s, %s, %s, %s)",
+        *(subscription, start, reason, through, own_cursor, rows_per_second, dry_run),
+    )
+    return Replay(store.name, replayed_as, first_place, last_place, message_count, byte_count, seconds, dry_run)
+
+
+def cancel_replay(store: Store, subscription: str, *, reason: str) -> None:
+    """Ends a replay, by the name of its cursor or of the subscription that went back."""
+    _call(store, f"cancelling a replay of {subscription}", "select relaybox.cancel_replay(%s, %s)", subscription, reason)
+
+
+def list_dead_letters(
+    store: Store,
+    *,
+    subscription: str | None = None,
+    letter: int | None = None,
+    states: Sequence[str] = OPEN_STATES,
+    limit: int | None = None,
+) -> list[DeadLetter]:
+    """Dead letters of a store in these states; of one subscription, or one letter (whatever its state), if asked for.
+
+    With a `limit`, the oldest so many.
+    """
+    rows = _ask(
+        store,
+        "listing dead letters",
+        """
+        select letter, state, stream, subscription, lane, place, reason, detail, attempts, first_at, last_at, last_by,
+            settled_at, settled_by, settled_reason, hop, "position", message_id, topic, sender, key,
+            coalesce(payload, encode(payload_bytes, 'base64')), headers
+        from relaybox.dead_letters
+        where case when %(letter)s::bigint is not null then letter = %(letter)s
+            else state = any(%(states)s) and (%(subscription)s::text is null or subscription = %(subscription)s) end
+        order by letter limit %(limit)s
+        """,
+        {"letter": letter, "states": list(states), "subscription": subscription, "limit": limit},
+    )
+    return [DeadLetter(store.name, *row) for row in rows]
+
+
+def redrive(store: Store, subscription: str, *, reason: str, letter: int | None = None) -> int:
+    """Gives dead letters to the subscription's consumers again; returns how many. DeadLetterNotOpen."""
+    done = _call(
+        store, f"redriving dead letters of {subscription}", "select relaybox.redrive(%s, %s, %s)", subscription, reason, letter
+    )
+    return int(done[0])
+
+
+def drop_dead_letter(store: Store, letter: int, *, reason: str) -> None:
+    """Gives up a dead letter. DeadLetterNotOpen."""
+    _call(store, f"dropping dead letter {letter}", "select relaybox.drop_dead_letter(%s, %s)", letter, reason)
+
+
+def _ask(store: Store, doing: str, query: str, arguments: Any = None) -> list[tuple[Any, ...]]:
+    with (
+        closing(open_store(store, application_name="relaybox subscriptions")) as connection,
+        store_errors(store.name, doing),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(query, arguments)
+        return list(cursor.fetchall())
+
+
+def _call(store: Store, doing: str, call: str, *arguments: object) -> tuple[Any, ...]:
+    """The row of one call, committed."""
+    with (
+        closing(open_store(store, application_name="relaybox subscriptions")) as connection,
+        store_errors(store.name, doing),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(call, arguments)
+        row: tuple[Any, ...] = one_row(cursor)
+        connection.commit()
+    return row

@@ -1,0 +1,1 @@
+"""The hop protocol: plan, copy, publish, confirm; its ledgers and its retries."""

@@ -1,0 +1,210 @@
+"""Step 4 of a hop: confirmations, recorded at the source, and how they travel back store by store.
+
+`received`: the next store has the batch durably. `processed`: the subscriptions that the route names have acknowledged it at
+the last store. `settled`: the route's policy holds further down. All are watermarks that only grow; a lost one delays cleaning
+up and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from psycopg2.extras import NamedTupleCursor
+
+from relaybox import errors
+from relaybox.events import emit
+from relaybox.failpoints import reach
+from relaybox.hops.publishing import Arrival, ask_destination, durable_arrival
+from relaybox.stores.connections import commit, commit_durably, one_row, store_errors
+from relaybox.stores.schema import open_store
+from relaybox.streams.delivering import deliver_arrived
+from relaybox.streams.topics import carry_topics
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection as Connection
+
+    from relaybox.hops.planning import Arrived
+    from relaybox.routes import Hop, Route
+
+
+@dataclass(frozen=True)
+class Settled:
+    """How far a hop is settled: the last position, and how many messages this call settled anew."""
+
+    hop: str
+    through_position: int
+    newly_settled: int
+
+
+def confirm_received(source: Connection, hop: Hop, arrival: Arrival, *, recorded_by: str) -> None:
+    """Records that the destination has a batch. Commits; idempotent.
+
+    Raises:
+        HistoryLost, ContentDiffers: G11; the ledger has no such batch, or another under its number.
+    """
+    with store_errors(hop.source.name, f"confirming batch {arrival.batch} of hop {hop.name}"), source.cursor() as cursor:
+        reach("confirm.begin", source)
+        cursor.execute(
+            "select relaybox.confirm_received(%s, %s, %s, %s, %s)",
+            (hop.name, arrival.batch, str(arrival.plan_id), arrival.published_at, recorded_by),
+        )
+        reach("confirm.recorded", source)
+        commit_durably(source, "confirm")
+
+
+def confirm_arrived(source: Connection, destination: Connection, hop: Hop, *, recorded_by: str) -> Arrived:
+    """Asks the destination how far the hop is, and records at the source what is missing there. Commits both sides.
+
+    What a driver published before it died is delivered first: once it is confirmed, nobody would come for it.
+    A destination that has published nothing gives an `Arrived` with batch 0, and nothing is recorded.
+    """
+    arrived = ask_destination(destination, hop)
+    if arrived.batch > 0 and not _is_received(source, hop, arrived):
+        deliver_arrived(destination, hop, log_id=arrived.log_id)
+        confirm_received(source, hop, durable_arrival(destination, hop, arrived), recorded_by=recorded_by)
+    return arrived
+
+
+def _is_received(source: Connection, hop: Hop, arrived: Arrived) -> bool:
+    """Whether the source has this very arrival confirmed, in a short transaction of its own."""
+    with store_errors(hop.source.name, f"reading the confirmations of hop {hop.name}"), source.cursor() as cursor:
+        cursor.execute("select relaybox.require_writable_primary()")
+        cursor.execute(
+            """
+            select exists (
+                select from relaybox.confirmation c
+                join relaybox.batch b on b.hop = c.hop and b.batch = c.through_batch
+                where c.hop = %s and c.state = 'received' and c.through_position = %s and b.batch = %s and b.plan_id = %s
+            )
+            """,
+            (hop.name, arrived.position, arrived.batch, str(arrived.plan_id)),
+        )
+        (received,) = one_row(cursor)
+        source.rollback()
+    return bool(received)
+
+
+def settle_hop(route: Route, hop: Hop, *, recorded_by: str) -> Settled:
+    """Brings the confirmations of one hop up to date from its destination. Commits; idempotent; run by anyone.
+
+    Copies what the destination knows of the hops further down as well, so that the cascade of every batch can be read at
+    the origin. Opens and closes its own sessions.
+
+    Raises:
+        NotSubscribed: policy processed names a subscription that the last store has not; what else was to confirm is confirmed.
+    """
+    name = f"relaybox {hop.name} confirm"
+    with (
+        closing(open_store(hop.source, application_name=name)) as source,
+        closing(open_store(hop.destination, application_name=name)) as destination,
+    ):
+        carry_topics(source, destination, hop)
+        confirm_arrived(source, destination, hop, recorded_by=recorded_by)
+        _record_downstream(source, destination, route, hop, recorded_by=recorded_by)
+        settled = _settle(source, destination, hop, recorded_by=recorded_by)
+    emit("hop_settled", hop=hop.name, through_position=settled.through_position, newly_settled=settled.newly_settled)
+    return settled
+
+
+def _settle(source: Connection, destination: Connection, hop: Hop, *, recorded_by: str) -> Settled:
+    with store_errors(hop.source.name, f"settling hop {hop.name}"), source.cursor(cursor_factory=NamedTupleCursor) as cursor:
+        watermarks = _watermarks(cursor, hop.name)
+        position, happened_at = _policy_holds_through(destination, hop, watermarks)
+        if position <= watermarks.settled:
+            source.rollback()
+            return Settled(hop.name, watermarks.settled, 0)
+        reach("settle.begin", source)
+        if hop.processed_by:
+            cursor.execute("select relaybox.confirm_processed(%s, %s, %s, %s)", (hop.name, position, happened_at, recorded_by))
+        cursor.execute(
+            "select relaybox.confirm_settled(%s, %s, %s, %s) as through_position", (hop.name, position, happened_at, recorded_by)
+        )
+        through_position = one_row(cursor).through_position
+        reach("settle.recorded", source)
+        commit_durably(source, "settle")
+    return Settled(hop.name, through_position, through_position - watermarks.settled)
+
+
+def _watermarks(cursor: Any, hop: str) -> Any:
+    cursor.execute(
+        """
+        select
+            coalesce(max(through_position) filter (where state = 'received'), 0) received,
+            max(happened_at) filter (where state = 'received') received_at,
+            coalesce(max(through_position) filter (where state = 'processed'), 0) processed,
+            coalesce(max(through_position) filter (where state = 'settled'), 0) settled
+        from relaybox.confirmation where hop = %s
+        """,
+        (hop,),
+    )
+    return one_row(cursor)
+
+
+def _policy_holds_through(destination: Connection, hop: Hop, watermarks: Any) -> tuple[int, Any]:
+    """The position through which the hop's policy holds, and since when."""
+    if hop.processed_by:
+        return _processed_through(destination, hop)
+    if hop.policy == "received" or hop.downstream is None:
+        return watermarks.received, watermarks.received_at
+    with store_errors(hop.destination.name, f"asking how far hop {hop.downstream} is settled"), destination.cursor() as cursor:
+        cursor.execute("select through_position, happened_at from relaybox.settled_reading(%s)", (hop.downstream,))
+        row = one_row(cursor)
+        destination.rollback()
+    return (0, None) if row is None or row[0] is None else (row[0], row[1])
+
+
+def _processed_through(destination: Connection, hop: Hop) -> tuple[int, Any]:
+    """How far the subscriptions that the route names are done, durably. Commits at the destination."""
+    names = list(hop.processed_by)
+    with store_errors(hop.destination.name, f"asking how far {', '.join(names)} have come"), destination.cursor() as cursor:
+        cursor.execute("select * from relaybox.processed_reading(%s, %s)", (hop.name, names))
+        position, happened_at, missing = one_row(cursor)
+        reach("processed.read", destination)
+        commit_durably(destination, "processed")
+    if missing:
+        raise errors.NotSubscribed(
+            f"hop {hop.name} settles when {', '.join(names)} have processed it, and store {hop.destination.name} has no "
+            f"subscription {', '.join(missing)} to stream {hop.stream}. Nothing more is settled.",
+            next_step=(
+                f"At {hop.destination.name}: select relaybox.subscribe('{missing[0]}', '{hop.stream}'), "
+                f"or take the name out of processed_by and run: relaybox init"
+            ),
+        )
+    return position, happened_at
+
+
+def _record_downstream(source: Connection, destination: Connection, route: Route, hop: Hop, *, recorded_by: str) -> None:
+    for downstream in _hops_after(route, hop):
+        with store_errors(hop.source.name, f"reading what is confirmed of hop {downstream.name}"):
+            with source.cursor(cursor_factory=NamedTupleCursor) as cursor:
+                known = _watermarks(cursor, downstream.name)
+            source.rollback()
+        with store_errors(hop.destination.name, f"reading the confirmations of hop {downstream.name}"):
+            with destination.cursor() as cursor:
+                cursor.execute(
+                    "select * from relaybox.confirmations_after(%s, %s, %s, %s)",
+                    (downstream.name, known.received, known.processed, known.settled),
+                )
+                news = cursor.fetchall()
+            destination.rollback()
+        if news:
+            _write_downstream(source, hop, downstream.name, news, recorded_by)
+
+
+def _hops_after(route: Route, hop: Hop) -> Iterator[Hop]:
+    return (other for other in route.hops if other.number > hop.number)
+
+
+def _write_downstream(source: Connection, hop: Hop, downstream: str, news: list[Any], recorded_by: str) -> None:
+    with store_errors(hop.source.name, f"recording the confirmations of hop {downstream}"), source.cursor() as cursor:
+        reach("downstream.begin", source)
+        for state, through_position, through_batch, happened_at in news:  # one row per batch, not per message
+            cursor.execute(
+                "select relaybox.record_downstream(%s, %s, %s, %s, %s, %s)",
+                (downstream, state, through_position, through_batch, happened_at, recorded_by),
+            )
+        reach("downstream.recorded", source)
+        commit(source, "downstream")

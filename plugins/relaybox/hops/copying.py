@@ -1,0 +1,227 @@
+"""Step 2 of a hop: copy one slice, as bytes, in one destination transaction.
+
+Runs on a Spark executor or a thread; any number of times, in any order, by anyone. Rows are never decoded: the
+source's binary COPY is piped into the destination's.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import psycopg2
+from psycopg2 import sql
+
+from relaybox import errors
+from relaybox.failpoints import reach
+from relaybox.hops.batches import Batch, Slice
+from relaybox.stores.connections import commit, connect, one_row, store_errors, translate
+from relaybox.stores.log_rows import COLUMN_LIST
+from relaybox.stores.pipe import SendingFailed, pipe_copy
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection as Connection
+
+    from relaybox.routes import Hop
+
+
+@dataclass(frozen=True)
+class CopyOrder:
+    """All that a slice's task needs besides its slice. Small and picklable; names services, holds no secret."""
+
+    hop: str
+    source: str
+    source_service: str
+    destination: str
+    destination_service: str
+    generation: int
+    batch: int
+    plan_id: UUID
+    attempt: int
+    log_id: int  # log at the destination
+    reads_log: int | None  # log at the source; None: its outbox
+    topics: tuple[str, ...] | None
+    lower: str | None
+    upper: str | None
+    digests: tuple[str, ...] | None  # of the slices, in their order
+    timeout_seconds: float
+
+
+@dataclass(frozen=True)
+class SliceCopied:
+    """Report of one slice. `found` says what was done: copied now, or copied or published by somebody before."""
+
+    slice: int
+    row_count: int
+    byte_count: int
+    seconds: float
+    found: str  # open (copied now) | copied | published
+
+
+def copy_order(hop: Hop, batch: Batch, *, attempt: int, log_id: int, reads_log: int | None) -> CopyOrder:
+    """The order for a batch of a hop."""
+    return CopyOrder(
+        hop=hop.name,
+        source=hop.source.name,
+        source_service=hop.source.service,
+        destination=hop.destination.name,
+        destination_service=hop.destination.service,
+        generation=batch.generation,
+        batch=batch.batch,
+        plan_id=batch.plan_id,
+        attempt=attempt,
+        log_id=log_id,
+        reads_log=reads_log,
+        topics=batch.topics,
+        lower=batch.lower,
+        upper=batch.upper,
+        digests=batch.digests,
+        timeout_seconds=hop.limits.slice_timeout_seconds,
+    )
+
+
+def session_name(order: CopyOrder, slice_: Slice) -> str:
+    """By this name newer attempts find the sessions of older ones (end_older_attempts.sql); at most 63 bytes."""
+    return f"relaybox {order.hop[:30]} b{order.batch} s{slice_.slice} a{order.attempt}"
+
+
+def copy_slice(order: CopyOrder, slice_: Slice) -> SliceCopied:
+    """Copies one slice and writes its receipt, in one transaction of the destination. Commits.
+
+    A slice that already has its receipt is left as it is. Called once per slice and attempt, on an executor.
+
+    Raises:
+        ContentDiffers: the source gave another number of rows than planned, or other content where the plan has digests;
+            nothing is kept.
+        SliceSuperseded: the batch was published meanwhile, or a newer attempt ended this session.
+        StoreBusy, StoreUnreachable: a retry may help.
+    """
+    started = time.monotonic()
+    name = session_name(order, slice_)
+    destination = connect(order.destination_service, application_name=name, statement_timeout_seconds=order.timeout_seconds)
+    try:
+        found = _slice_state(destination, order, slice_)
+        if found != "open":
+            return SliceCopied(slice_.slice, slice_.row_count, 0, time.monotonic() - started, found)
+        with store_errors(order.destination, _doing(order, slice_)):
+            reach("slice.begin", destination)
+        byte_count = _copy_rows(destination, order, slice_, name)
+        return SliceCopied(slice_.slice, slice_.row_count, byte_count, time.monotonic() - started, found)
+    except psycopg2.errors.UniqueViolation as error:
+        return replace(_after_collision(destination, order, slice_, error), seconds=time.monotonic() - started)
+    finally:
+        destination.close()
+
+
+def _doing(order: CopyOrder, slice_: Slice) -> str:
+    return f"copying slice {slice_.slice} of batch {order.batch} of hop {order.hop}"
+
+
+def _slice_state(destination: Connection, order: CopyOrder, slice_: Slice) -> str:
+    with store_errors(order.destination, _doing(order, slice_)), destination.cursor() as cursor:
+        cursor.execute(
+            "select relaybox.slice_state(%s, %s, %s, %s)", (order.log_id, order.batch, slice_.slice, str(order.plan_id))
+        )
+        state = str(one_row(cursor)[0])
+        destination.rollback()
+    return state
+
+
+def _after_collision(
+    destination: Connection, order: CopyOrder, slice_: Slice, error: psycopg2.errors.UniqueViolation
+) -> SliceCopied:
+    """Rows of this slice are there already: fine only if a receipt says that this very plan put them there."""
+    with store_errors(order.destination, _doing(order, slice_)):
+        destination.rollback()
+    found = _slice_state(destination, order, slice_)
+    if found == "open":
+        raise translate(error, store=order.destination, doing=_doing(order, slice_)) from error
+    return SliceCopied(slice_.slice, slice_.row_count, 0, 0.0, found)
+
+
+def _copy_rows(destination: Connection, order: CopyOrder, slice_: Slice, name: str) -> int:
+    with store_errors(order.destination, _doing(order, slice_)), destination.cursor() as cursor:
+        # before the source's session begins: of a local hop it is one of this store, and has this name too
+        cursor.execute(
+            "select relaybox.end_older_attempts(%s, %s, %s, %s)", (order.hop, order.batch, slice_.slice, order.attempt)
+        )
+        destination.rollback()
+    source = connect(order.source_service, application_name=name, statement_timeout_seconds=order.timeout_seconds)
+    try:
+        with destination.cursor() as cursor:
+            with store_errors(order.destination, _doing(order, slice_)):
+                # publish is the durable point; until then a lost slice is copied again
+                cursor.execute("set local synchronous_commit = off")
+                reach("slice.connected", destination)
+            row_count, byte_count = _pipe_rows(source, destination, order, slice_)
+            with store_errors(order.destination, _doing(order, slice_)):
+                reach("slice.copied", destination)
+            if row_count != slice_.row_count:
+                raise errors.ContentDiffers(
+                    f"hop {order.hop}: slice {slice_.slice} of batch {order.batch} has {row_count} rows at {order.source}, "
+                    f"planned were {slice_.row_count}. Nothing of it was kept.",
+                    next_step=f"Rows of the source were removed or hidden after planning. Run: relaybox verify {order.hop.split('/')[0]}",
+                )
+            with store_errors(order.destination, _doing(order, slice_)):
+                cursor.execute(
+                    "select relaybox.accept_slice(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+                    (
+                        *(
+                            order.log_id,
+                            order.generation,
+                            order.batch,
+                            slice_.slice,
+                            str(order.plan_id),
+                            row_count,
+                            order.attempt,
+                        ),
+                        *(order.digests and order.digests[slice_.slice - 1], slice_.first_position),
+                    ),
+                )
+                reach("slice.accepted", destination)
+                commit(destination, "slice")
+            return byte_count
+    finally:
+        source.close()
+
+
+def _pipe_rows(source: Connection, destination: Connection, order: CopyOrder, slice_: Slice) -> tuple[int, int]:
+    """Rows and bytes piped. A collision of positions is the caller's to judge; any other error is told by its side."""
+    doing = _doing(order, slice_)
+    try:
+        return pipe_copy(
+            source,
+            sql.SQL("copy ({}) to stdout (format binary)").format(_read_query(order, slice_)),
+            destination,
+            sql.SQL("copy relaybox.{} ({}) from stdin (format binary)").format(
+                sql.Identifier(f"log_{order.log_id}"), COLUMN_LIST
+            ),
+            timeout_seconds=order.timeout_seconds,
+        )
+    except SendingFailed as failed:
+        raise translate(failed.error, store=order.source, doing=doing) from failed.error
+    except psycopg2.errors.UniqueViolation:
+        raise
+    except psycopg2.Error as error:
+        raise translate(error, store=order.destination, doing=doing) from error
+
+
+def _read_query(order: CopyOrder, slice_: Slice) -> sql.Composed:
+    """The slice's rows, with literals: COPY takes no parameters."""
+    function: str
+    arguments: tuple[object, ...]
+    if order.reads_log is not None:
+        function = "read_log_slice"
+        arguments = (order.reads_log, slice_.first_read, slice_.last_read, slice_.first_position)
+    elif slice_.is_dense:
+        function = "read_dense_slice"
+        arguments = (slice_.first_read, slice_.last_read, slice_.first_position)
+    else:
+        function = "read_outbox_slice"
+        bounds = (slice_.first_read, slice_.last_read, slice_.first_position)
+        arguments = (order.lower, order.upper, list(order.topics or ()), *bounds)
+    return sql.SQL("select {} from relaybox.{}({})").format(
+        COLUMN_LIST, sql.Identifier(function), sql.SQL(", ").join(sql.Literal(argument) for argument in arguments)
+    )

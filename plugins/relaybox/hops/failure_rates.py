@@ -1,0 +1,51 @@
+"""How often attempts at a route's batches failed, from the ledgers of its stores. Reads only."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from relaybox.errors import ConfigurationError
+from relaybox.hops.retry_plan import MeasuredFailures
+from relaybox.routes import Hop, Route
+from relaybox.stores.connections import one_row, store_errors
+from relaybox.stores.schema import open_store
+
+
+def measure_failures(route: Route) -> MeasuredFailures:
+    """Attempts and failures of all hops of a route. An attempt that never got as far as a batch left no trace.
+
+    Raises:
+        ConfigurationError: nothing was attempted yet, so nothing is known.
+        StoreUnreachable, StoreUnusable: see relaybox.errors.
+    """
+    counted = [_count(hop) for hop in route.hops]
+    measured = MeasuredFailures(sum(attempts for attempts, _ in counted), sum(failures for _, failures in counted))
+    if not measured.attempts:
+        raise ConfigurationError(
+            f"route {route.name}: no batch was attempted yet, so no failure rate is known.",
+            next_step="Give one with --failure-rate.",
+        )
+    return measured
+
+
+def _count(hop: Hop) -> tuple[int, int]:
+    """Each attempt has begun a new batch or resumed one; all but the last attempt at a batch have failed, or were superseded.
+
+    The newest attempt at a batch that has not arrived is not over: it does not count.
+    """
+    with (
+        closing(open_store(hop.source, application_name="relaybox plan-retries")) as session,
+        store_errors(hop.source.name, f"counting attempts of hop {hop.name}"),
+        session.cursor() as cursor,
+    ):
+        cursor.execute(
+            """
+            select h.attempt, h.compacted_batch + (select count(*) from relaybox.batch b where b.hop = h.hop and not b.adopted),
+                h.batch > coalesce((select c.through_batch from relaybox.newest_confirmation(h.hop, 'received') c), 0)
+            from relaybox.hop_out h where h.hop = %s
+            """,
+            (hop.name,),
+        )
+        attempts, batches, unfinished = one_row(cursor) or (0, 0, False)
+    ended = attempts - unfinished
+    return ended, max(0, ended - (batches - unfinished))

@@ -1,0 +1,322 @@
+"""Step 1 of a hop: plan the next batch in the source's ledger, or find the one to resume.
+
+One short READ COMMITTED transaction on the source's primary. No message row is read for copying before its COMMIT
+came back without a warning: that flush makes every row of the batch durable first.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from psycopg2.extras import Json, NamedTupleCursor
+
+from relaybox import errors
+from relaybox.failpoints import reach
+from relaybox.hops.batches import EVERYTHING, Batch, Bucket, Cut, Slice, bucket_seqs, cut_batch, cut_log
+from relaybox.stores.connections import commit_durably, one_row, store_errors
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection as Connection
+
+    from relaybox.routes import Hop
+
+SKIP_EMPTY_PAIR_TRANSACTIONS = 10_000
+"""An empty pair wider than this is skipped for good, so that polls of a busy outbox stay cheap."""
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """What the destination has published of a hop: its newest batch (0: none) and that batch's last position and plan."""
+
+    log_id: int
+    generation: int
+    batch: int
+    position: int
+    plan_id: UUID | None
+
+
+@dataclass(frozen=True)
+class Driver:
+    """Who runs a hop: a user, or a DAG and its run; and as which Spark application, None: as threads."""
+
+    recorded_by: str
+    application: str | None = None
+
+
+@dataclass(frozen=True)
+class CountedRest:
+    """What a capped batch left of its pair, counted already. A pair never changes, so neither does this."""
+
+    lower: str
+    upper: str
+    topics: tuple[str, ...]
+    reads_after: int
+    bucket_seqs: int
+    buckets: tuple[Bucket, ...]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A batch to copy. `resumed` when an earlier driver planned it; `attempt` supersedes every lower one."""
+
+    batch: Batch
+    attempt: int
+    resumed: bool
+    rest: CountedRest | None = None
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Where the next batch reads: a pair of snapshots, from a seq on."""
+
+    lower: str
+    upper: str
+    last_seq: int | None  # None: a new pair, not counted yet
+    reads_after: int
+
+
+def plan_batch(
+    source: Connection, hop: Hop, arrived: Arrived, *, driver: Driver, rest: CountedRest | None = None
+) -> Planned | None:
+    """Plans the hop's next batch, or resumes the newest one if it has not arrived. Commits.
+
+    Args:
+        source: a connection to the source's primary, outside any transaction.
+        hop: the hop, with its limits.
+        arrived: what the destination had published when it was asked, before this call.
+        driver: who will copy the batch; written down with the attempt.
+        rest: what this caller's last batch left counted; spares counting a long backlog again for every batch.
+
+    Returns:
+        The batch to copy, or None when there is nothing to move.
+
+    Raises:
+        HistoryLost: G11; the ledgers of the two stores contradict each other.
+        NotDurable: COMMIT returned with a warning; nothing of the batch may be read.
+        PlanRefused, StoreBusy, StoreUnreachable: a retry may help.
+    """
+    with store_errors(hop.source.name, f"planning a batch of hop {hop.name}"):
+        try:
+            planned = _plan(source, hop, arrived, driver, rest)
+            commit_durably(source, "plan")
+        except BaseException:
+            if not source.closed:
+                source.rollback()
+            raise
+    return planned
+
+
+def _plan(source: Connection, hop: Hop, arrived: Arrived, driver: Driver, counted: CountedRest | None) -> Planned | None:
+    reach("plan.begin", source)
+    with source.cursor(cursor_factory=NamedTupleCursor) as cursor:
+        cursor.execute("select * from relaybox.lock_hop(%s)", (hop.name,))
+        head = one_row(cursor)
+        reach("plan.locked", source)
+        _require_common_history(hop, head, arrived)
+        if head.resend_through and arrived.batch >= head.resend_through:
+            cursor.execute("select relaybox.end_resending(%s)", (hop.name,))
+        if head.batch > arrived.batch:
+            batch = read_batch(source, hop.name, arrived.batch + 1)
+            return Planned(batch, _begin_attempt(cursor, batch, driver), resumed=True)
+        if head.batch > head.received_batch:
+            raise errors.PlanRefused(f"hop {hop.name}: batch {head.batch} has arrived but is not confirmed yet.")
+        plan = _plan_log(cursor, hop, head) if head.reads_log is not None else _plan_outbox(cursor, hop, head, counted)
+        if plan is None:
+            return None
+        pair, cut, rest = plan
+        reach("plan.counted", source)
+        batch = _record(cursor, hop, pair, cut, head)
+        reach("plan.recorded", source)
+        return Planned(batch, _begin_attempt(cursor, batch, driver), resumed=False, rest=rest)
+
+
+def _require_common_history(hop: Hop, head: Any, arrived: Arrived) -> None:
+    source, destination = hop.source.name, hop.destination.name
+    if arrived.generation > head.generation:
+        lost, why = source, f"{source} is in generation {head.generation} of it, {destination} in generation {arrived.generation}"
+    elif arrived.batch > head.batch:
+        lost, why = source, f"ledger of {source} ends at batch {head.batch}, {destination} has published batch {arrived.batch}"
+    elif arrived.batch < head.received_batch and arrived.batch >= head.resend_through:
+        lost, why = (
+            destination,
+            f"{source} has batch {head.received_batch} confirmed, {destination} ends at batch {arrived.batch}",
+        )
+    else:
+        return
+    raise errors.HistoryLost(
+        f"hop {hop.name} {source}->{destination}: {why}. {lost} lost history; nothing was moved.",
+        next_step=f"See what is missing with: relaybox reanchor {hop.name}",
+    )
+
+
+def _begin_attempt(cursor: Any, batch: Batch, driver: Driver) -> int:
+    cursor.execute(
+        "select relaybox.record_attempt(%s, %s, relaybox.begin_attempt(%s), %s, %s)",
+        (batch.hop, batch.batch, batch.hop, driver.recorded_by, driver.application),
+    )
+    return int(one_row(cursor)[0])
+
+
+def _plan_log(cursor: Any, hop: Hop, head: Any) -> tuple[None, Cut, None] | None:
+    cursor.execute(
+        """
+        select
+            i.published_position,
+            coalesce((select b.reads_through from relaybox.batch b where b.hop = %s and b.batch = %s), 0) as reads_after
+        from relaybox.hop_in i where i.hop_id = %s
+        """,
+        (hop.name, head.batch, head.reads_log),
+    )
+    log = one_row(cursor)
+    if log.published_position < log.reads_after:
+        raise errors.HistoryLost(
+            f"hop {hop.name}: it has read {hop.source.name}'s log through position {log.reads_after}, "
+            f"but that log now ends at {log.published_position}. {hop.source.name} lost history; nothing was moved.",
+            next_step=f"First repair the hop before it. See what is missing here with: relaybox reanchor {hop.name}",
+        )
+    cut = cut_log(
+        reads_after=log.reads_after,
+        published_position=log.published_position,
+        first_position=head.position + 1,
+        batch_rows=hop.limits.batch_rows,
+        slice_rows=hop.limits.slice_rows,
+    )
+    return None if cut is None else (None, cut, None)
+
+
+def _plan_outbox(cursor: Any, hop: Hop, head: Any, counted: CountedRest | None) -> tuple[_Pair, Cut, CountedRest | None] | None:
+    pair, topics = _next_pair(cursor, hop, head), tuple(head.topics)
+    width = bucket_seqs(hop.limits.batch_rows, hop.limits.slice_rows)
+    wanted = (pair.lower, pair.upper, topics, pair.reads_after, width)
+    if counted and wanted == (counted.lower, counted.upper, counted.topics, counted.reads_after, counted.bucket_seqs):
+        buckets, whole = list(counted.buckets), True
+    else:
+        buckets, whole = _count_rows(cursor, hop, head, pair, width), pair.last_seq is None
+    cut = cut_batch(
+        buckets,
+        reads_after=pair.reads_after,
+        first_position=head.position + 1,
+        batch_rows=hop.limits.batch_rows,
+        slice_rows=hop.limits.slice_rows,
+    )
+    if cut is None:
+        _skip_if_wide(cursor, hop.name, pair)
+        return None
+    left = tuple(bucket for bucket in buckets if bucket.first_seq > cut.reads_through)
+    rest = CountedRest(pair.lower, pair.upper, topics, cut.reads_through, width, left) if whole and left else None
+    if (pair.lower, pair.upper) == EVERYTHING:
+        cut = replace(cut, pair_exhausted=True)  # what is left of the undelivered is kept with the hop, not with a pair
+    last_seq = buckets[-1].last_seq if pair.last_seq is None else pair.last_seq
+    return _Pair(pair.lower, pair.upper, last_seq, cut.reads_after), cut, rest
+
+
+def _next_pair(cursor: Any, hop: Hop, head: Any) -> _Pair:
+    """What a new generation found undelivered, the rest of the newest batch's pair, or a new one up to this moment."""
+    if head.undelivered != "{}":
+        cursor.execute("select lower(%s::int8multirange) - 1 as reads_after", (head.undelivered,))
+        return _Pair(*EVERYTHING, None, one_row(cursor).reads_after)
+    cursor.execute(
+        """
+        select lower, upper, pair_last_seq, reads_through from relaybox.batch
+        where hop = %s and batch = %s and generation = %s and not pair_exhausted
+        """,
+        (hop.name, head.batch, head.generation),
+    )
+    if rest := one_row(cursor):
+        return _Pair(rest.lower, rest.upper, rest.pair_last_seq, rest.reads_through)
+    # its own statement, after the lock: in the locking statement the snapshot could be older than the last one
+    cursor.execute("select pg_current_snapshot()::text as now")
+    return _Pair(head.lower, one_row(cursor).now, None, 0)
+
+
+def _count_rows(cursor: Any, hop: Hop, head: Any, pair: _Pair, width: int) -> list[Bucket]:
+    if (pair.lower, pair.upper) == EVERYTHING:
+        cursor.execute("select * from relaybox.undelivered_buckets(%s, %s, %s)", (head.undelivered, head.topics, width))
+    elif pair.last_seq is None:
+        cursor.execute(
+            "select * from relaybox.outbox_buckets(%s, %s, %s, %s, %s)",
+            (pair.lower, pair.upper, head.topics, width, head.anchor_seq),
+        )
+    else:
+        cursor.execute(
+            "select * from relaybox.outbox_buckets_after(%s, %s, %s, %s, %s, %s, %s)",
+            (pair.lower, pair.upper, head.topics, width, pair.reads_after, pair.last_seq, hop.limits.batch_rows + 1),
+        )
+    return [Bucket(*row) for row in cursor.fetchall()]
+
+
+def _skip_if_wide(cursor: Any, hop: str, pair: _Pair) -> None:
+    cursor.execute(
+        "select relaybox.skip_empty_pair(%s, %s) where pg_snapshot_xmax(%s)::text::numeric - pg_snapshot_xmin(%s)::text::numeric > %s",
+        (hop, pair.upper, pair.upper, pair.lower, SKIP_EMPTY_PAIR_TRANSACTIONS),
+    )
+
+
+def _record(cursor: Any, hop: Hop, pair: _Pair | None, cut: Cut, head: Any) -> Batch:
+    slices = [[s.slice, s.first_read, s.last_read, s.first_position, s.row_count] for s in cut.slices]
+    lower, upper = (pair.lower, pair.upper) if pair else (None, None)
+    digests = None
+    if hop.integrity == "checksum":
+        # read before COMMIT, but never without it: the digests are durable with the rows, or neither is
+        cursor.execute(
+            "select relaybox.slice_digests(%s, %s, %s, %s, %s)", (head.reads_log, lower, upper, head.topics, Json(slices))
+        )
+        (digests,) = one_row(cursor)
+    cursor.execute(
+        "select * from relaybox.record_batch(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        (
+            hop.name,
+            lower,
+            upper,
+            pair and pair.last_seq,
+            cut.pair_exhausted,
+            cut.reads_after,
+            cut.reads_through,
+            cut.row_count,
+            Json(slices),
+            digests,
+            head.system_identifier,
+            head.timeline,
+            head.next_xid,
+        ),
+    )
+    return _batch(one_row(cursor))
+
+
+def read_batch(source: Connection, hop: str, batch: int) -> Batch:
+    """Reads one row of the batch ledger, in the caller's transaction. Raises HistoryLost when it is not there."""
+    with source.cursor(cursor_factory=NamedTupleCursor) as cursor:
+        cursor.execute("select * from relaybox.batch where hop = %s and batch = %s", (hop, batch))
+        row = one_row(cursor)
+    if row is None:
+        raise errors.HistoryLost(f"hop {hop}: batch {batch} is not in the ledger of its source.")
+    return _batch(row)
+
+
+def _batch(row: Any) -> Batch:
+    slices = row.slices if isinstance(row.slices, list) else json.loads(row.slices)
+    return Batch(
+        hop=row.hop,
+        batch=row.batch,
+        plan_id=UUID(str(row.plan_id)),
+        topics=None if row.topics is None else tuple(row.topics),
+        lower=row.lower,
+        upper=row.upper,
+        pair_last_seq=row.pair_last_seq,
+        pair_exhausted=row.pair_exhausted,
+        reads_after=row.reads_after,
+        reads_through=row.reads_through,
+        first_position=row.first_position,
+        last_position=row.last_position,
+        row_count=row.row_count,
+        slices=tuple(Slice(*s) for s in slices),
+        digests=None if row.digests is None else tuple(row.digests),
+        generation=row.generation,
+        system_identifier=row.system_identifier,
+        timeline=row.timeline,
+        next_xid=int(row.next_xid),
+        planned_at=row.planned_at,
+    )

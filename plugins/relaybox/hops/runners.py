@@ -1,0 +1,58 @@
+"""Who copies the slices of a batch: Spark tasks (relaybox.spark), or threads of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Protocol
+
+from relaybox.hops.batches import Slice
+from relaybox.hops.copying import CopyOrder, SliceCopied, copy_slice
+
+
+class SliceRunner(Protocol):
+    """Copies slices in any order, side by side. Holds no state of the protocol.
+
+    Attributes:
+        application: Spark's id of the application that copies; None: it is none of Spark's.
+    """
+
+    @property
+    def application(self) -> str | None: ...
+
+    def copy_slices(self, order: CopyOrder, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
+        """Yields a report for each slice as it is done; raises the first error once no slice is running."""
+
+
+class BatchTooLarge(Exception):
+    """A batch has more rows than its runner takes on. It stays planned: whoever runs the hop next resumes it."""
+
+
+class ThreadRunner:
+    """Threads in one process: small backlogs, fast tests, and tiny deployments without a JVM.
+
+    Whoever interrupts it (Ctrl-C, a task's time limit) does not wait for slices: their sessions end with the process.
+
+    Args:
+        threads: so many slices are copied side by side.
+        below_rows: batches of so many rows and more are left to another runner.
+    """
+
+    application = None
+
+    def __init__(self, threads: int = 2, *, below_rows: int | None = None) -> None:
+        self._threads = threads
+        self._below_rows = below_rows
+
+    def copy_slices(self, order: CopyOrder, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
+        row_count = sum(slice_.row_count for slice_ in slices)
+        if self._below_rows is not None and row_count >= self._below_rows:
+            raise BatchTooLarge(f"batch {order.batch} of hop {order.hop} has {row_count} rows")
+        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="relaybox-slice")
+        wait = False
+        try:
+            for task in as_completed([pool.submit(copy_slice, order, slice_) for slice_ in slices]):
+                wait = task.exception() is not None
+                yield task.result()
+        finally:
+            pool.shutdown(wait=wait, cancel_futures=True)

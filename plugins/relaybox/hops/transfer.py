@@ -1,0 +1,286 @@
+"""Runs a hop: resume or plan, copy, publish, confirm, until nothing is left to move.
+
+Every step may be killed, repeated or run twice at once. A driver that finds itself superseded by a newer one leaves
+the copying to it and waits until the batch has arrived.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from relaybox import errors
+from relaybox.events import emit
+from relaybox.failpoints import reach
+from relaybox.hops.confirmations import confirm_arrived, confirm_received
+from relaybox.hops.copying import SliceCopied, copy_order
+from relaybox.hops.planning import CountedRest, Driver, Planned, plan_batch
+from relaybox.hops.publishing import ask_destination, begin_generation, make_log_segments, publish_batch
+from relaybox.stores.connections import commit, store_errors
+from relaybox.stores.schema import open_store
+from relaybox.streams.delivering import carry_senders, deliver_arrived
+from relaybox.streams.topics import carry_topics
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection as Connection
+
+    from relaybox.hops.planning import Arrived
+    from relaybox.hops.runners import SliceRunner
+    from relaybox.routes import Hop
+
+POLL_SECONDS = 0.2
+LINGER_PAUSE_SECONDS = 0.25
+"""While messages keep coming, so many of them gather for one batch; a batch of ten costs as much as one of ten thousand."""
+
+SUPERSEDED_WAIT_SECONDS = 60.0
+"""How long a superseded driver waits for the newer one before it takes the batch over again."""
+
+
+@dataclass(frozen=True)
+class TransferSummary:
+    """What one run of a hop did: this driver's batches and rows; `duration_seconds` includes lingering."""
+
+    hop: str
+    batch_count: int = 0
+    row_count: int = 0
+    byte_count: int = 0
+    resumed_count: int = 0
+    duration_seconds: float = 0.0
+    moving_seconds: float = 0.0
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.row_count / self.moving_seconds if self.moving_seconds else 0.0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """For progress bars: a batch was planned (`copied` 0), a slice was copied, or the batch was published."""
+
+    hop: str
+    batch: int
+    row_count: int
+    copied: int
+    published: bool
+
+
+def transfer_hop(
+    hop: Hop,
+    runner: SliceRunner,
+    *,
+    recorded_by: str,
+    linger_seconds: float = 0.0,
+    linger_at_most_seconds: float = 3600.0,
+    progress: Callable[[Progress], None] = lambda _: None,
+) -> TransferSummary:
+    """Moves everything there is, and with `linger_seconds` what comes until nothing came for so long. Commits at every step.
+
+    Opens one session to each store, and reopens nothing: a broken connection ends the run, and running it again resumes.
+
+    Args:
+        hop: the hop to run.
+        runner: copies the slices.
+        recorded_by: who does it, for the ledgers: a user, or a DAG run.
+        linger_seconds: ends after this long without a message; 0 ends when the hop is empty.
+        linger_at_most_seconds: ends then even if messages keep coming.
+        progress: called from this thread, a few times per batch.
+
+    Raises:
+        Terminal, Transient: see relaybox.errors. What was done stays done.
+    """
+    driver = f"relaybox {hop.name} driver"
+    with (
+        closing(open_store(hop.source, application_name=driver)) as source,
+        closing(open_store(hop.destination, application_name=driver)) as destination,
+    ):
+        run = _Run(hop, runner, source, destination, recorded_by, progress, TransferSummary(hop.name))
+        return run.until_quiet(linger_seconds, linger_at_most_seconds)
+
+
+@dataclass
+class _Run:
+    """One driver: its two sessions, and the sums of what it did."""
+
+    hop: Hop
+    runner: SliceRunner
+    source: Connection
+    destination: Connection
+    recorded_by: str
+    progress: Callable[[Progress], None]
+    summary: TransferSummary
+    rest: CountedRest | None = None
+
+    def until_quiet(self, linger_seconds: float, linger_at_most_seconds: float) -> TransferSummary:
+        started = quiet_since = time.monotonic()
+        self._prepare_source()
+        carry_topics(self.source, self.destination, self.hop)
+        arrived = self._confirm()
+        carry_senders(self.source, self.destination, self.hop, log_id=arrived.log_id)
+        deliver_arrived(self.destination, self.hop, log_id=arrived.log_id)
+        while True:
+            moved = self._move_batch()
+            now = time.monotonic()
+            if moved:
+                quiet_since = now
+                if linger_seconds:
+                    time.sleep(LINGER_PAUSE_SECONDS)
+                if now - started < linger_at_most_seconds or linger_seconds == 0:
+                    continue
+            if now - quiet_since >= linger_seconds or now - started >= linger_at_most_seconds:
+                break
+            self._wait_for_work(min(quiet_since + linger_seconds, started + linger_at_most_seconds))
+        self.summary = replace(self.summary, duration_seconds=time.monotonic() - started)
+        emit(
+            "transfer_done",
+            hop=self.hop.name,
+            batches=self.summary.batch_count,
+            rows=self.summary.row_count,
+            rows_per_second=round(self.summary.rows_per_second),
+            duration_seconds=self.summary.duration_seconds,
+        )
+        return self.summary
+
+    def _move_batch(self) -> bool:
+        started = time.monotonic()
+        arrived = ask_destination(self.destination, self.hop)
+        planned = self._plan(arrived)
+        if planned is None:
+            return False
+        try:
+            if arrived.generation < planned.batch.generation:
+                begin_generation(self.destination, self.hop, log_id=arrived.log_id, generation=planned.batch.generation)
+            byte_count = self._copy(planned, arrived.log_id)
+            carry_senders(self.source, self.destination, self.hop, log_id=arrived.log_id)
+            arrival = publish_batch(self.destination, self.hop, planned.batch, log_id=arrived.log_id)
+        except (errors.SliceSuperseded, errors.StoreUnreachable, errors.StoreBusy, errors.SliceMissing) as error:
+            self._end_transactions()
+            if not self._superseded(planned):
+                raise
+            self._leave_to_newer_driver(planned, error)
+            return True
+        seconds = time.monotonic() - started
+        batch = planned.batch
+        emit(
+            "batch_published",
+            hop=self.hop.name,
+            batch=batch.batch,
+            rows=batch.row_count,
+            positions=f"{batch.first_position}-{batch.last_position}",
+            slices=len(batch.slices),
+            duration_seconds=seconds,
+            rows_per_second=round(batch.row_count / seconds),
+        )
+        self.progress(Progress(self.hop.name, batch.batch, batch.row_count, batch.row_count, published=True))
+        # before it is confirmed: a driver that dies here leaves a hop that has work
+        deliver_arrived(self.destination, self.hop, log_id=arrived.log_id)
+        confirm_received(self.source, self.hop, arrival, recorded_by=self.recorded_by)
+        self.summary = replace(
+            self.summary,
+            batch_count=self.summary.batch_count + 1,
+            row_count=self.summary.row_count + batch.row_count,
+            byte_count=self.summary.byte_count + byte_count,
+            resumed_count=self.summary.resumed_count + planned.resumed,
+            moving_seconds=self.summary.moving_seconds + seconds,
+        )
+        return True
+
+    def _plan(self, arrived: Arrived) -> Planned | None:
+        """Plans; when another driver has published meanwhile, confirms that and plans after it."""
+        for _ in range(3):
+            try:
+                planned = plan_batch(self.source, self.hop, arrived, driver=self._driver(), rest=self.rest)
+            except errors.PlanRefused:
+                arrived = self._confirm()
+            except errors.HistoryLost:
+                # a driver that slept since it asked has an old answer: only a fresh one proves that history is lost
+                told_before, arrived = arrived, ask_destination(self.destination, self.hop)
+                if arrived == told_before:
+                    raise
+            else:
+                self.rest = planned.rest if planned else None
+                return planned
+        return plan_batch(self.source, self.hop, arrived, driver=self._driver())
+
+    def _driver(self) -> Driver:
+        return Driver(self.recorded_by, self.runner.application)
+
+    def _copy(self, planned: Planned, log_id: int) -> int:
+        batch = planned.batch
+        emit(
+            "batch_resumed" if planned.resumed else "batch_planned",
+            hop=self.hop.name,
+            batch=batch.batch,
+            rows=batch.row_count,
+            positions=f"{batch.first_position}-{batch.last_position}",
+            slices=len(batch.slices),
+            attempt=planned.attempt,
+        )
+        self.progress(Progress(self.hop.name, batch.batch, batch.row_count, 0, published=False))
+        make_log_segments(self.destination, self.hop, log_id=log_id, through_position=batch.last_position)
+        order = copy_order(self.hop, batch, attempt=planned.attempt, log_id=log_id, reads_log=self._reads_log())
+        copied = byte_count = 0
+        for report in self.runner.copy_slices(order, batch.slices):
+            copied += report.row_count
+            byte_count += report.byte_count
+            self._report(batch.batch, report)
+            self.progress(Progress(self.hop.name, batch.batch, batch.row_count, copied, published=False))
+        return byte_count
+
+    def _report(self, batch: int, report: SliceCopied) -> None:
+        emit(
+            "slice_copied" if report.found == "open" else "slice_found",
+            hop=self.hop.name,
+            batch=batch,
+            slice=report.slice,
+            rows=report.row_count,
+            state="copied" if report.found == "open" else report.found,
+            megabytes=report.byte_count / 1e6,
+            duration_seconds=report.seconds,
+        )
+
+    def _reads_log(self) -> int | None:
+        return self._ask_source("select reads_log from relaybox.hop_out where hop = %s")  # type: ignore[return-value]
+
+    def _prepare_source(self) -> None:
+        """Makes outbox segments ahead, so that producers never meet the overflow. Commits."""
+        with store_errors(self.hop.source.name, "making outbox segments"), self.source.cursor() as cursor:
+            cursor.execute("select relaybox.ensure_outbox_segments()")
+            reach("outbox_segments.made", self.source)
+            commit(self.source, "outbox_segments")
+
+    def _confirm(self) -> Arrived:
+        return confirm_arrived(self.source, self.destination, self.hop, recorded_by=self.recorded_by)
+
+    def _end_transactions(self) -> None:
+        """A failed statement left its session in an aborted transaction, where every question would fail as well."""
+        for store, session in ((self.hop.source, self.source), (self.hop.destination, self.destination)):
+            if not session.closed:
+                with store_errors(store.name, f"running hop {self.hop.name}"):
+                    session.rollback()
+
+    def _superseded(self, planned: Planned) -> bool:
+        return self._ask_source("select attempt from relaybox.hop_out where hop = %s") != planned.attempt
+
+    def _leave_to_newer_driver(self, planned: Planned, error: errors.RelayboxError) -> None:
+        """Waits until the newer driver has the batch arrived; after a while the caller's loop takes it over again."""
+        emit("driver_superseded", hop=self.hop.name, batch=planned.batch.batch, attempt=planned.attempt, reason=error)
+        deadline = time.monotonic() + SUPERSEDED_WAIT_SECONDS
+        while time.monotonic() < deadline:
+            if self._confirm().batch >= planned.batch.batch:
+                return
+            time.sleep(POLL_SECONDS)
+
+    def _wait_for_work(self, deadline: float) -> None:
+        while time.monotonic() < deadline and not self._ask_source("select relaybox.hop_has_work(%s)"):
+            time.sleep(POLL_SECONDS)
+
+    def _ask_source(self, query: str) -> object:
+        """One value from the source, in a short transaction of its own."""
+        with store_errors(self.hop.source.name, f"running hop {self.hop.name}"), self.source.cursor() as cursor:
+            cursor.execute(query, (self.hop.name,))
+            row = cursor.fetchone()
+            self.source.rollback()
+        return None if row is None else row[0]

@@ -1,0 +1,1 @@
+"""The benchmarks, each a command of `relaybox bench`."""

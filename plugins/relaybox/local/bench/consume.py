@@ -1,0 +1,234 @@
+"""`relaybox bench consume`: fetch and ack against a plain select of the same rows, and against a table queue of the usual kind.
+
+One reader and no work of its own. All of them read the same messages of one log, into the same number of columns, in the same run.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import psycopg2
+from psycopg2.extensions import connection as Connection
+from rich.console import Console
+from rich.table import Table
+
+from relaybox import errors
+from relaybox.hops.runners import ThreadRunner
+from relaybox.hops.transfer import transfer_hop
+from relaybox.local.bench.hop import WARM_UP, describe_environment, show_progress
+from relaybox.local.bench.report import show_seconds, spread, write_json
+from relaybox.local.bench.stores import DESTINATION, BenchStores, open_bench_stores
+
+_COLUMNS = "message_id, topic, sender, epoch, index, key, payload, payload_bytes, headers, clock, sent_at"
+_SELECT = f"select position, 1, false, 1, 'bench1/1', position, {_COLUMNS} from relaybox.log where hop_id = %s order by position"  # noqa: S608  # the columns are above
+_FETCH = "select * from relaybox.fetch('bench', %s, %s, worker => 'bench')"
+_QUEUE = f"""
+    delete from public.queue where id in (select id from public.queue order by id for update skip locked limit 100)
+    returning id, 1, false, 1, 'bench1/1', id, {_COLUMNS}
+"""  # noqa: S608  # the columns are above
+_REFILL = f"""
+    create table public.queue as
+    select position as id, {_COLUMNS} from relaybox.log where hop_id = %s order by position
+"""  # noqa: S608  # the columns are above
+_PIECE = 10_000
+"""Rows that a plain select hands over at once, through a cursor of the server: like a fetch of 10,000, it never holds all."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One contestant has read all messages once."""
+
+    contestant: str
+    round: int
+    seconds: float
+    row_count: int
+
+
+def _read_select(connection: Connection, log_id: int) -> Iterator[int]:
+    with connection.cursor("plain") as cursor:
+        cursor.itersize = _PIECE
+        cursor.execute(_SELECT, (log_id,))
+        while rows := cursor.fetchmany(_PIECE):
+            yield len(rows)
+    connection.commit()
+
+
+def _read_fetches(size: int) -> Callable[[Connection, int], Iterator[int]]:
+    def read(connection: Connection, _log_id: int) -> Iterator[int]:
+        connection.autocommit = True  # one round trip: acknowledge, fetch and commit
+        acked = None
+        with connection.cursor() as cursor:
+            while True:
+                cursor.execute(_FETCH, (size, acked))
+                rows = cursor.fetchall()
+                if not rows:
+                    return
+                acked = rows[-1][0]
+                yield len(rows)
+
+    return read
+
+
+def _read_queue(connection: Connection, _log_id: int) -> Iterator[int]:
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        while True:
+            cursor.execute(_QUEUE)
+            rows = cursor.fetchall()
+            if not rows:
+                return
+            yield len(rows)
+
+
+@dataclass(frozen=True)
+class _Contestant:
+    title: str
+    read: Callable[[Connection, int], Iterator[int]]
+    synchronous: bool = False
+
+
+SELECT = "select"
+CONTESTANTS: Mapping[str, _Contestant] = {
+    SELECT: _Contestant("plain select", _read_select),
+    "fetch-10000": _Contestant("fetch and ack, batches of 10,000", _read_fetches(10_000)),
+    "fetch-100": _Contestant("fetch and ack, batches of 100", _read_fetches(100)),
+    "queue-100": _Contestant("table queue, batches of 100", _read_queue),
+    "fetch-100-synchronous": _Contestant("fetch and ack, 100, each commit flushed", _read_fetches(100), synchronous=True),
+    "queue-100-synchronous": _Contestant("table queue, 100, each commit flushed", _read_queue, synchronous=True),
+}
+
+
+@dataclass(frozen=True)
+class ConsumeReport:
+    """All readings of one run, and in what circumstances they were made."""
+
+    messages: int
+    rounds: int
+    environment: Mapping[str, Any]
+    readings: tuple[Reading, ...]
+
+    def seconds(self, contestant: str) -> list[float]:
+        return [reading.seconds for reading in sorted(self.readings, key=lambda r: r.round) if reading.contestant == contestant]
+
+    def ratios(self, contestant: str, baseline: str) -> list[float]:
+        """Seconds over the baseline's, by round."""
+        return [a / b for a, b in zip(self.seconds(contestant), self.seconds(baseline), strict=True)]
+
+    def as_json(self) -> dict[str, Any]:
+        """Every raw value, and the figures drawn from them."""
+        return {
+            **asdict(self),
+            "seconds": {contestant: spread(self.seconds(contestant)) for contestant in CONTESTANTS},
+            "ratios": {f"{name}/{SELECT}": spread(self.ratios(name, SELECT)) for name in CONTESTANTS if name != SELECT}
+            | {
+                f"queue-100/fetch-100{how}": spread(self.ratios(f"queue-100{how}", f"fetch-100{how}"))
+                for how in ("", "-synchronous")
+            },
+        }
+
+
+def run_bench_consume(
+    *, messages: int, rounds: int = 3, json_path: Path | None = None, console: Console | None = None
+) -> ConsumeReport:
+    """Makes clusters, moves the messages by a hop, measures, prints, writes JSON, and removes the clusters.
+
+    Raises:
+        ConfigurationError: an argument is out of range.
+        ContentDiffers: a contestant read another number of rows than there are.
+        Terminal, Transient: a store failed.
+    """
+    if messages < 1 or rounds < 1:
+        raise errors.ConfigurationError(
+            "bench consume: messages and rounds must be 1 or more.", next_step="Run: relaybox bench consume --help"
+        )
+    console = console or Console()
+    with (
+        tempfile.TemporaryDirectory(prefix="relaybox-bench-") as directory,
+        open_bench_stores(Path(directory), {}) as stores,
+    ):
+        log_id = _fill(stores, messages, console)
+        report = ConsumeReport(
+            messages, rounds, describe_environment(stores), tuple(_take_turns(stores, log_id, messages, rounds, console))
+        )
+    _print(report, console)
+    write_json(report.as_json(), json_path)
+    return report
+
+
+def _fill(stores: BenchStores, messages: int, console: Console) -> int:
+    """Sends the messages and moves them; the destination's log, its visibility and statistics as autovacuum leaves them."""
+    hop = stores.new_route()
+    with show_progress(console) as progress:
+        task = progress.add_task("filling the outbox", total=messages)
+        stores.fill(messages, rollback_every=0, filled=lambda count: progress.advance(task, count))
+    transfer_hop(hop, ThreadRunner(len(os.sched_getaffinity(0))), recorded_by="relaybox bench consume")
+    stores.query(DESTINATION, "vacuum (analyze) relaybox.log")
+    ((log_id,),) = stores.query(DESTINATION, "select hop_id from relaybox.hop_in where hop = %s", hop.name)
+    stores.query(DESTINATION, "select relaybox.subscribe('bench', %s)", hop.route)
+    return int(log_id)
+
+
+def _take_turns(stores: BenchStores, log_id: int, messages: int, rounds: int, console: Console) -> Iterator[Reading]:
+    names = list(CONTESTANTS)
+    turns = [(name, WARM_UP) for name in names]
+    turns += [(name, round_) for round_ in range(1, rounds + 1) for name in (*names[round_ - 1 :], *names[: round_ - 1])]
+    with show_progress(console) as progress:
+        task = progress.add_task("measuring", total=len(turns))
+        for name, round_ in turns:
+            progress.update(task, description=CONTESTANTS[name].title)
+            _prepare(stores, name, log_id)
+            reading = _measure(name, round_, log_id, messages)
+            progress.advance(task)
+            if round_ != WARM_UP:
+                yield reading
+
+
+def _prepare(stores: BenchStores, name: str, log_id: int) -> None:
+    """A full queue, or a cursor at the start; what came before is written out."""
+    if name.startswith("queue"):
+        stores.query(DESTINATION, "drop table if exists public.queue")
+        stores.query(DESTINATION, _REFILL, log_id)
+        stores.query(DESTINATION, "alter table public.queue add primary key (id)")
+        stores.query(DESTINATION, "vacuum (analyze) public.queue")
+    if name.startswith("fetch"):
+        stores.query(DESTINATION, "select relaybox.unsubscribe('bench')")
+        stores.query(DESTINATION, "select relaybox.subscribe('bench', (select stream from relaybox.stream))")
+    stores.settle()
+
+
+def _measure(name: str, round_: int, log_id: int, messages: int) -> Reading:
+    contestant = CONTESTANTS[name]
+    with closing(psycopg2.connect(service=DESTINATION)) as connection:
+        with connection.cursor() as cursor:
+            cursor.execute("select set_config('synchronous_commit', %s, false)", ("on" if contestant.synchronous else "off",))
+        connection.commit()
+        begun = time.perf_counter()
+        row_count = sum(contestant.read(connection, log_id))
+        seconds = time.perf_counter() - begun
+    if row_count != messages:
+        raise errors.ContentDiffers(f"{contestant.title} read {row_count} rows, there are {messages}.")
+    return Reading(name, round_, seconds, row_count)
+
+
+def _print(report: ConsumeReport, console: Console) -> None:
+    title = f"{report.messages:,} messages, {report.rounds} rounds"
+    table = Table("", "seconds", "rows/s", "over plain select", "queue over fetch", title=title)
+    for name, contestant in CONTESTANTS.items():
+        seconds = report.seconds(name)
+        queue = name.replace("fetch", "queue")
+        table.add_row(
+            contestant.title,
+            show_seconds(seconds),
+            f"{report.messages / median(seconds):,.0f}",
+            f"{median(report.ratios(name, SELECT)):.2f}",
+            f"{median(report.ratios(queue, name)):.2f}" if name.startswith("fetch") and queue in CONTESTANTS else "",
+        )
+    console.print(table)

@@ -1,0 +1,206 @@
+"""`relaybox bench hop`: this hop against a pipe of two psql, and against logical replication's initial sync.
+
+All three move the same messages between the same two clusters and take turns in one run, so that a round's ratios
+compare what the same machine did within the same minutes.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from relaybox import __version__, errors
+from relaybox.hops.runners import ThreadRunner
+from relaybox.local.bench.contestants import measure_hop, measure_pipe
+from relaybox.local.bench.replication import measure_sync
+from relaybox.local.bench.report import HOP, PIPES, SYNCS, TITLES, BenchReport, Measurement, print_report, write_json
+from relaybox.local.bench.stores import BenchStores, open_bench_stores
+from relaybox.spark.driver_options import driver_java_options
+
+if TYPE_CHECKING:
+    from relaybox.hops.runners import SliceRunner
+
+WARM_UP = 0
+"""The round that is run and not counted."""
+
+
+def run_bench(
+    *,
+    messages: int,
+    rounds: int = 3,
+    json_path: Path | None = None,
+    runner: str = "spark",
+    rollback_every: int = 0,
+    limits: Mapping[str, int] | None = None,
+    console: Console | None = None,
+) -> BenchReport:
+    """Makes two clusters, measures, prints, writes JSON, and removes the clusters.
+
+    Args:
+        messages: rows that each contestant moves in each round.
+        rounds: how often each contestant is measured; the order changes with the round.
+        json_path: gets every raw value, the settings and the versions.
+        runner: who copies the hop's slices: `spark` (a session started before the clock) or `threads`.
+        rollback_every: after so many of the producer's transactions one is rolled back and leaves a hole in the outbox's
+            numbers, which keeps a slice from being read the fast way; 0: none is.
+        limits: of the hop, as in relaybox.yaml; its defaults are what a new route has.
+        console: prints progress and results there.
+
+    Raises:
+        ConfigurationError: an argument is out of range.
+        ContentDiffers: a contestant lost or doubled rows, which makes its time worthless.
+        Terminal, Transient: a store failed.
+    """
+    _check(messages, rounds, runner, rollback_every)
+    console = console or Console()
+    with (
+        tempfile.TemporaryDirectory(prefix="relaybox-bench-") as directory,
+        open_bench_stores(Path(directory), limits or {}) as stores,
+        RUNNERS[runner]() as slice_runner,
+    ):
+        report = _Bench(stores, slice_runner, messages, rounds, console).run(runner, rollback_every)
+    print_report(report, console)
+    write_json(report.as_json(), json_path)
+    return report
+
+
+def _check(messages: int, rounds: int, runner: str, rollback_every: int) -> None:
+    problems = {
+        f"messages is {messages}, it must be 1 or more": messages < 1,
+        f"rounds is {rounds}, it must be 1 or more": rounds < 1,
+        f"rollback_every is {rollback_every}, it must be 0 or more": rollback_every < 0,
+        f"runner is {runner}, it must be one of {', '.join(RUNNERS)}": runner not in RUNNERS,
+    }
+    found = [problem for problem, holds in problems.items() if holds]
+    if found:
+        raise errors.ConfigurationError(f"bench hop: {'; '.join(found)}.", next_step="Run: relaybox bench hop --help")
+
+
+class _Bench:
+    """One run: fills the outbox, then lets the contestants take turns."""
+
+    def __init__(self, stores: BenchStores, runner: SliceRunner, messages: int, rounds: int, console: Console) -> None:
+        self._stores, self._runner = stores, runner
+        self._messages, self._rounds, self._console = messages, rounds, console
+
+    def run(self, runner: str, rollback_every: int) -> BenchReport:
+        hop = self._stores.new_route()
+        self._fill(rollback_every)
+        return BenchReport(
+            messages=self._messages,
+            rounds=self._rounds,
+            runner=runner,
+            rollback_every=rollback_every,
+            limits=asdict(hop.limits),
+            environment=describe_environment(self._stores),
+            measurements=tuple(self._take_turns()),
+        )
+
+    def _fill(self, rollback_every: int) -> None:
+        with show_progress(self._console) as progress:
+            task = progress.add_task("filling the outbox", total=self._messages)
+            advance = functools.partial(progress.advance, task)
+            self._stores.fill(self._messages, rollback_every=rollback_every, filled=advance)
+
+    def _take_turns(self) -> Iterator[Measurement]:
+        turns = list(_turns(self._rounds))
+        with show_progress(self._console) as progress:
+            task = progress.add_task("measuring", total=len(turns))
+            for contestant, round_ in turns:
+                progress.update(task, description=TITLES[contestant])
+                measurement = self._measure(contestant, round_)
+                progress.console.print(_line(measurement))
+                progress.advance(task)
+                if round_ != WARM_UP:
+                    yield measurement
+
+    def _measure(self, contestant: str, round_: int) -> Measurement:
+        if contestant == HOP:
+            return measure_hop(self._stores, self._runner, messages=self._messages, round_=round_)
+        measures = {name: (measure_pipe, format_) for format_, name in PIPES.items()}
+        measures |= {name: (measure_sync, format_) for format_, name in SYNCS.items()}
+        measure, format_ = measures[contestant]
+        return measure(self._stores, messages=self._messages, round_=round_, format_=format_)
+
+
+def _turns(rounds: int) -> Iterator[tuple[str, int]]:
+    """Contestant and round; who begins changes with the round, so that none always meets the same caches.
+
+    Everybody runs once before that: who comes first on new clusters pays for making WAL files that the others reuse.
+    """
+    contestants = list(TITLES)
+    yield from ((contestant, WARM_UP) for contestant in contestants)
+    for round_ in range(1, rounds + 1):
+        first = (round_ - 1) % len(contestants)
+        yield from ((contestant, round_) for contestant in contestants[first:] + contestants[:first])
+
+
+def _line(measurement: Measurement) -> str:
+    rate = measurement.row_count / measurement.seconds
+    round_ = "warm-up" if measurement.round == WARM_UP else f"round {measurement.round}"
+    return f"{round_}: {TITLES[measurement.contestant]}: {measurement.seconds:.2f} s, {rate:,.0f} rows/s"
+
+
+def show_progress(console: Console) -> Progress:
+    """A bar that counts."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    # drawing costs CPU that a contestant needs
+    return Progress(*columns, console=console, refresh_per_second=2)
+
+
+def describe_environment(stores: BenchStores) -> dict[str, Any]:
+    """The machine, the versions and the settings."""
+    return {
+        "relaybox": __version__,
+        "python": platform.python_version(),
+        "cores": _core_count(),
+        "machine": platform.machine(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "postgres": stores.postgres(),
+    }
+
+
+@contextmanager
+def _threads() -> Iterator[SliceRunner]:
+    yield ThreadRunner(_core_count())
+
+
+@contextmanager
+def _spark() -> Iterator[SliceRunner]:
+    """A session with one task per core, its Python workers started."""
+    # imported here: who measures with threads needs neither Spark nor Java
+    from pyspark import SparkContext
+
+    from relaybox.local.java import find_java_home
+    from relaybox.spark.application import spark_conf
+    from relaybox.spark.runner import SparkRunner
+    from relaybox.spark.tasks import ContextSession
+
+    os.environ["JAVA_HOME"] = str(find_java_home())
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    conf = spark_conf("relaybox bench hop").setMaster(f"local[{_core_count()}]").set("spark.ui.enabled", "false")
+    context = SparkContext(conf=conf.set("spark.driver.extraJavaOptions", driver_java_options()))
+    try:
+        context.parallelize(range(_core_count()), _core_count()).count()
+        yield SparkRunner(ContextSession(context))
+    finally:
+        context.stop()
+
+
+RUNNERS: Mapping[str, Callable[[], AbstractContextManager[SliceRunner]]] = {"spark": _spark, "threads": _threads}
+
+
+def _core_count() -> int:
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,213 @@
+"""`relaybox bench order`: what order and deduplication cost. One hop, and three streams of the same messages that take turns.
+
+Without indexes; from 64 gapless senders in order; and from 64 gapless senders with 5 % of the messages sent twice and 5 %
+displaced by up to 1,000 places, which `fifo` must put right.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from relaybox import errors
+from relaybox.hops.transfer import transfer_hop
+from relaybox.local.bench.contestants import timed
+from relaybox.local.bench.hop import RUNNERS, WARM_UP, describe_environment, show_progress
+from relaybox.local.bench.report import show_seconds, spread, write_json
+from relaybox.local.bench.stores import DESTINATION, SOURCE, BenchStores, open_bench_stores
+from relaybox.stores.schema import SEGMENT_ROWS
+
+if TYPE_CHECKING:
+    from relaybox.hops.runners import SliceRunner
+
+PLAIN, ORDERED, DISORDERED = "plain", "ordered", "disordered"
+TITLES = {
+    PLAIN: "no indexes, order none",
+    ORDERED: "64 gapless senders in order, fifo",
+    DISORDERED: "64 gapless senders, 5 % twice, 5 % displaced, fifo",
+}
+SENDERS = 64
+SHARE, PLACES = 0.05, 1000
+
+_DECLARE = "select relaybox.declare_sender(%s || '-' || n, 'gapless') from generate_series(0, %s - 1) n"
+_ARRANGE = """
+create temporary table arranged as
+select row_number() over (order by place) as place, n
+from (
+    select n, n + case when %(topic)s = 'disordered' and random() < %(share)s then random() * %(places)s else 0 end as place
+    from generate_series(1, %(messages)s) n
+    union all
+    select n, n + random() * %(places)s
+    from generate_series(1, %(messages)s) n where %(topic)s = 'disordered' and random() < %(share)s
+) a
+"""
+_SEND = """
+insert into relaybox.outbox (topic, sender, index, key, payload)
+select
+    %(topic)s, %(topic)s || '-' || n %% %(senders)s, case when %(topic)s <> 'plain' then (n - 1) / %(senders)s + 1 end,
+    'order-' || n, json_build_object('order', n, 'sku', md5(n::text), 'checksum', md5('order ' || n), 'note', repeat('x', 150))::text
+from arranged order by place
+"""
+_DELIVERED = """
+select
+    count(*), count(distinct (sender, index)), count(*) filter (where index <> previous + 1),
+    (select sum(d.row_count) from relaybox.decision d where d.hop_id = %(log_id)s),
+    (select sum(d.duplicate_count) from relaybox.decision d where d.hop_id = %(log_id)s)
+from (
+    select r.sender, r.index, coalesce(lag(r.index) over (partition by r.sender order by r.place), 0) as previous
+    from relaybox.read_stream(%(stream)s, 0, 2147483647) r
+) s
+"""
+
+
+@dataclass(frozen=True)
+class OrderMeasurement:
+    """One contestant moved all its messages once. Uniqueness rates: reported by the stream, and of what was sent."""
+
+    contestant: str
+    round: int
+    seconds: float
+    row_count: int
+    delivered: int
+    out_of_order: int
+    uniqueness_reported: float
+    uniqueness_sent: float
+
+    @property
+    def rows_per_second(self) -> float:
+        return self.row_count / self.seconds
+
+
+def run_bench_order(
+    *, messages: int, rounds: int = 3, json_path: Path | None = None, runner: str = "spark", console: Console | None = None
+) -> tuple[OrderMeasurement, ...]:
+    """Makes two clusters, measures, prints, writes JSON, and removes the clusters.
+
+    Raises:
+        ConfigurationError: an argument is out of range.
+        ContentDiffers: a message was lost, doubled or out of order, or UR is reported wrongly.
+        Terminal, Transient: a store failed.
+    """
+    if runner not in RUNNERS:
+        raise errors.ConfigurationError(
+            f"bench order: runner is {runner}, it must be one of {', '.join(RUNNERS)}.",
+            next_step="Run: relaybox bench order --help",
+        )
+    console = console or Console()
+    with (
+        tempfile.TemporaryDirectory(prefix="relaybox-bench-") as directory,
+        open_bench_stores(Path(directory), {"batch_rows": max(1, messages // 4)}) as stores,
+        RUNNERS[runner]() as slice_runner,
+    ):
+        stores.new_route()
+        with show_progress(console) as progress:
+            for topic in progress.track(TITLES, description="filling the outbox"):
+                _fill(stores, topic, messages)
+        measurements = tuple(_take_turns(stores, slice_runner, messages, rounds, console))
+        environment = describe_environment(stores)
+    console.print(_table(measurements, messages, rounds), _ratios(measurements), sep="\n")
+    document = {
+        "messages": messages,
+        "rounds": rounds,
+        "runner": runner,
+        "environment": environment,
+        "measurements": [asdict(m) for m in measurements],
+        "ratios": {f"{a}/{b}": spread(ratios(measurements, a, b)) for a, b in ((ORDERED, PLAIN), (DISORDERED, ORDERED))},
+    }
+    write_json(document, json_path)
+    return measurements
+
+
+def ratios(measurements: tuple[OrderMeasurement, ...], contestant: str, baseline: str) -> list[float]:
+    """Rows per second of one contestant over another's, by round."""
+    rates = {(m.contestant, m.round): m.rows_per_second for m in measurements}
+    return [rates[contestant, round_] / rates[baseline, round_] for name, round_ in rates if name == contestant]
+
+
+def _fill(stores: BenchStores, topic: str, messages: int) -> None:
+    values = {"topic": topic, "messages": messages, "share": SHARE, "places": PLACES, "senders": SENDERS}
+    if topic != PLAIN:
+        stores.query(SOURCE, _DECLARE, topic, SENDERS)
+    with stores.session(SOURCE) as session, session.cursor() as cursor:
+        cursor.execute("select relaybox.ensure_outbox_segments(%s)", (3 * messages // SEGMENT_ROWS + 3,))
+        cursor.execute(_ARRANGE, values)
+        cursor.execute(_SEND, values)
+        session.commit()
+    stores.query(SOURCE, "vacuum (analyze) relaybox.outbox")
+
+
+def _take_turns(
+    stores: BenchStores, runner: SliceRunner, messages: int, rounds: int, console: Console
+) -> Iterator[OrderMeasurement]:
+    contestants = list(TITLES)
+    with show_progress(console) as progress:
+        task = progress.add_task("measuring", total=(rounds + 1) * len(contestants))
+        for round_ in range(WARM_UP, rounds + 1):
+            first = round_ % len(contestants)
+            for contestant in contestants[first:] + contestants[:first]:
+                progress.update(task, description=TITLES[contestant])
+                measurement = _measure(stores, runner, contestant, messages, round_)
+                name = "warm-up" if round_ == WARM_UP else f"round {round_}"
+                progress.console.print(f"{name}: {TITLES[contestant]}: {measurement.seconds:.2f} s")
+                progress.advance(task)
+                if round_ != WARM_UP:
+                    yield measurement
+
+
+def _measure(stores: BenchStores, runner: SliceRunner, contestant: str, messages: int, round_: int) -> OrderMeasurement:
+    """One transfer, its sessions and decisions included; then what the stream delivers is counted and compared with what was sent."""
+    ((sent,),) = stores.query(SOURCE, "select count(*) from relaybox.outbox where topic = %s", contestant)
+    with stores.empty_log(topic=contestant, order="none" if contestant == PLAIN else "fifo") as log:
+        stores.settle()
+        with timed() as timer:
+            transfer_hop(log.hop, runner, recorded_by="benchmark")
+        stores.require_rows(DESTINATION, log.table, sent)
+        ((delivered, distinct, out_of_order, received, duplicates),) = stores.query(
+            DESTINATION, _DELIVERED, {"log_id": log.log_id, "stream": log.hop.stream}
+        )
+        uniqueness = float((received - duplicates) / received)
+        if contestant == PLAIN:
+            out_of_order = 0
+        problems = {
+            f"{messages} different messages were sent, {distinct} were delivered, {delivered} in all": (delivered, distinct)
+            != (messages, messages),
+            f"{out_of_order} came out of their sender's order": out_of_order != 0,
+            f"UR is reported as {uniqueness}, it was {messages / sent}": abs(uniqueness - messages / sent) > 1e-9,
+        }
+        found = [problem for problem, holds in problems.items() if holds]
+        if found:
+            raise errors.ContentDiffers(f"bench order, {contestant}: {'; '.join(found)}.")
+    return OrderMeasurement(contestant, round_, timer.seconds, sent, delivered, out_of_order, uniqueness, messages / sent)
+
+
+def _table(measurements: tuple[OrderMeasurement, ...], messages: int, rounds: int) -> Table:
+    table = Table("", "seconds", "rows/s", "UR sent", "UR reported", title=f"{messages:,} messages, {rounds} rounds")
+    for contestant, title in TITLES.items():
+        own = [m for m in measurements if m.contestant == contestant]
+        seconds = [m.seconds for m in own]
+        table.add_row(
+            title,
+            show_seconds(seconds),
+            f"{median(m.rows_per_second for m in own):,.0f}",
+            f"{own[0].uniqueness_sent:.6f}",
+            f"{own[0].uniqueness_reported:.6f}",
+        )
+    return table
+
+
+def _ratios(measurements: tuple[OrderMeasurement, ...]) -> Table:
+    table = Table("rate", "by round", "median")
+    for contestant, baseline, title in (
+        (ORDERED, PLAIN, "in order, over no indexes"),
+        (DISORDERED, ORDERED, "disorder, over in order"),
+    ):
+        values = ratios(measurements, contestant, baseline)
+        table.add_row(title, " ".join(f"{value:.2f}" for value in values), f"{median(values):.2f}")
+    return table

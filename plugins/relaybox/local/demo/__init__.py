@@ -1,0 +1,1 @@
+"""`make demo`: an airline on the embedded stack."""

@@ -1,0 +1,284 @@
+"""What the demo measured, read from the stores: batches, times, order. The verdict is `relaybox.proofs.verification`'s."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from psycopg2 import sql
+from psycopg2.extras import NamedTupleCursor
+
+from relaybox.stores.connections import connect, store_errors
+from relaybox.stores.pipe import pipe_copy
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection as Connection
+
+    from relaybox.routes import Hop, Route, Store
+
+PIPE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class BatchTimes:
+    """One batch of a hop: planned at its source, published at its destination, by the clock of each."""
+
+    batch: int
+    row_count: int
+    last_position: int
+    planned_at: datetime
+    published_at: datetime
+
+
+@dataclass(frozen=True)
+class HopTimes:
+    """The published batches of a hop, in order."""
+
+    hop: str
+    batches: Sequence[BatchTimes]
+
+    @property
+    def row_count(self) -> int:
+        return sum(batch.row_count for batch in self.batches)
+
+    @property
+    def rows_per_second(self) -> float:
+        """While a batch was on its way; waiting for messages does not count."""
+        seconds = sum((batch.published_at - batch.planned_at).total_seconds() for batch in self.batches)
+        return self.row_count / seconds if seconds else 0.0
+
+    @property
+    def largest(self) -> BatchTimes:
+        return max(self.batches, key=lambda batch: batch.row_count)
+
+    def within(self, begin: datetime, end: datetime) -> list[BatchTimes]:
+        """Batches that were planned and published between two moments."""
+        return [batch for batch in self.batches if begin < batch.planned_at and batch.published_at < end]
+
+
+@dataclass(frozen=True)
+class LogFacts:
+    """What a consumer of a hop's log reads, by sender; `disordered` are those with a flight before an earlier one."""
+
+    hop: str
+    store: str
+    received: Counter[str]
+    unique: Counter[str]
+    disordered: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Latency:
+    """From a message's commit to its arrival at the last store."""
+
+    message_count: int
+    p50_seconds: float
+    p99_seconds: float
+
+
+@dataclass(frozen=True)
+class CascadeStep:
+    """One thing that happened to a batch, where, when, and who recorded it."""
+
+    happened_at: datetime
+    store: str
+    what: str
+    recorded_by: str
+
+
+@dataclass(frozen=True)
+class DemoFacts:
+    """All of it. `steady` is over the messages that were committed once the last hop had begun to deliver, None without any."""
+
+    hops: tuple[HopTimes, ...]
+    logs: tuple[LogFacts, ...]
+    first_committed_at: datetime
+    last_arrived_at: datetime
+    latency: Latency
+    steady: Latency | None
+    cascade_of: BatchTimes
+    cascade: tuple[CascadeStep, ...]
+
+
+def read_facts(route: Route) -> DemoFacts:
+    """Reads everything from a route whose messages have all arrived. Servers must track commit timestamps."""
+    sessions = {store.name: connect(store.service, application_name="relaybox demo") for store in route.path}
+    try:
+        return _Reader(route, sessions).read()
+    finally:
+        for session in sessions.values():
+            session.close()
+
+
+class _Reader:
+    """A session to each store, in autocommit."""
+
+    def __init__(self, route: Route, sessions: dict[str, Connection]) -> None:
+        self._route, self._sessions = route, sessions
+        for session in sessions.values():
+            session.autocommit = True
+            with session.cursor() as cursor:
+                cursor.execute("set enable_seqscan = on; set work_mem = '64MB'")  # whole logs are read
+
+    def read(self) -> DemoFacts:
+        hops = tuple(self._hop_times(hop) for hop in self._route.hops)
+        with ThreadPoolExecutor() as pool:  # each log is in another store
+            logs = pool.map(self._log_facts, self._route.hops)
+        first_committed_at = self._copy_commit_times()
+        latency, steady = self._latencies(steady_since=hops[-1].batches[0].published_at)
+        largest = hops[0].largest
+        return DemoFacts(
+            hops=hops,
+            logs=tuple(logs),
+            first_committed_at=first_committed_at,
+            last_arrived_at=hops[-1].batches[-1].published_at,
+            latency=latency,
+            steady=steady,
+            cascade_of=largest,
+            cascade=tuple(sorted(self._cascade(largest.last_position), key=lambda step: step.happened_at)),
+        )
+
+    def _rows(self, store: Store, doing: str, query: str, *arguments: object) -> list[Any]:
+        session: Any = self._sessions[store.name]
+        with store_errors(store.name, doing), session.cursor(cursor_factory=NamedTupleCursor) as cursor:
+            cursor.execute(query, arguments)
+            return list(cursor.fetchall()) if cursor.description else []
+
+    def _hop_times(self, hop: Hop) -> HopTimes:
+        doing = f"reading the ledger of hop {hop.name}"
+        published = dict(
+            self._rows(
+                hop.destination,
+                doing,
+                """
+                select a.batch, a.published_at
+                from relaybox.hop_in i join relaybox.arrival a on a.hop_id = i.hop_id where i.hop = %s
+                """,
+                hop.name,
+            )
+        )
+        planned = self._rows(
+            hop.source,
+            doing,
+            "select batch, row_count, last_position, planned_at from relaybox.batch where hop = %s order by batch",
+            hop.name,
+        )
+        return HopTimes(hop.name, tuple(_batch_times(row, published) for row in planned if row.batch in published))
+
+    def _log_facts(self, hop: Hop) -> LogFacts:
+        rows = self._rows(
+            hop.destination,
+            f"reading the log of hop {hop.name}",
+            """
+            select
+                sender, count(*) received, count(distinct message_id) as unique,
+                coalesce(bool_or((scheduled_at, flight_id) < (scheduled_before, flight_before)), false) disordered
+            from (
+                select
+                    i.sender, i.message_id, f.scheduled_at, f.flight_id,
+                    lag(f.scheduled_at) over way scheduled_before, lag(f.flight_id) over way flight_before
+                from relaybox.inbox i
+                cross join lateral jsonb_to_record(i.payload::jsonb) f (scheduled_at timestamptz, flight_id integer)
+                where i.hop = %s
+                window way as (partition by i.sender order by i.position)
+            ) flights
+            group by sender
+            """,
+            hop.name,
+        )
+        return LogFacts(
+            hop=hop.name,
+            store=hop.destination.name,
+            received=Counter({row.sender: row.received for row in rows}),
+            unique=Counter({row.sender: row.unique for row in rows}),
+            disordered=tuple(sorted(row.sender for row in rows if row.disordered)),
+        )
+
+    def _copy_commit_times(self) -> datetime:
+        """Brings the commit time of every message to the last store; returns the first one."""
+        first, last = self._route.path[0], self._route.path[-1]
+        doing = "copying commit times"
+        self._rows(last, doing, "create temporary table committed (message_id uuid, committed_at timestamptz)")
+        with store_errors(last.name, doing):
+            pipe_copy(
+                self._sessions[first.name],
+                sql.SQL(
+                    "copy (select message_id, pg_xact_commit_timestamp(xid::xid) from relaybox.outbox) to stdout (format binary)"
+                ),
+                self._sessions[last.name],
+                sql.SQL("copy pg_temp.committed from stdin (format binary)"),
+                timeout_seconds=PIPE_SECONDS,
+            )
+        self._rows(last, doing, "analyze pg_temp.committed")
+        first_committed_at: datetime = self._rows(last, doing, "select min(committed_at) from pg_temp.committed")[0][0]
+        return first_committed_at
+
+    def _latencies(self, *, steady_since: datetime) -> tuple[Latency, Latency | None]:
+        """Over all messages, and over those that were committed after `steady_since`."""
+        (row,) = self._rows(
+            self._route.path[-1],
+            "measuring the time from commit to arrival",
+            """
+            select
+                count(*), percentile_cont(array[0.5, 0.99]) within group (order by seconds) percentiles,
+                count(*) filter (where steady) steady_count,
+                percentile_cont(array[0.5, 0.99]) within group (order by seconds) filter (where steady) steady_percentiles
+            from (
+                select extract(epoch from a.published_at - c.committed_at)::float8 seconds, c.committed_at > %s steady
+                from relaybox.inbox l
+                join pg_temp.committed c using (message_id)
+                cross join lateral (
+                    select a.published_at from relaybox.arrival a join relaybox.hop_in i using (hop_id)
+                    where i.hop = l.hop and a.last_position >= l.position
+                    order by a.last_position limit 1
+                ) a
+                where l.hop = %s
+            ) latencies
+            """,
+            steady_since,
+            self._route.hops[-1].name,
+        )
+        steady = Latency(row.steady_count, *row.steady_percentiles) if row.steady_count else None
+        return Latency(row.count, *row.percentiles), steady
+
+    def _cascade(self, position: int) -> Iterator[CascadeStep]:
+        """What happened to the batch that ends at a position: hops keep positions, so it is the same message at all of them."""
+        for hop in self._route.hops:
+            yield from self._planned(hop, position)
+            yield from self._confirmed(hop, position)
+
+    def _planned(self, hop: Hop, position: int) -> Iterator[CascadeStep]:
+        rows = self._rows(
+            hop.source,
+            "reading the plan of a batch",
+            "select batch, planned_at from relaybox.batch where hop = %s and last_position >= %s order by last_position limit 1",
+            hop.name,
+            position,
+        )
+        for row in rows:
+            yield CascadeStep(row.planned_at, hop.source.name, f"planned as batch {row.batch} of {hop.name}", "")
+
+    def _confirmed(self, hop: Hop, position: int) -> Iterator[CascadeStep]:
+        rows = self._rows(
+            hop.source,
+            "reading the confirmations of a batch",
+            """
+            select distinct on (state) state, happened_at, recorded_at, recorded_by
+            from relaybox.confirmation where hop = %s and through_position >= %s
+            order by state, through_position
+            """,
+            hop.name,
+            position,
+        )
+        for row in rows:
+            if row.state == "received":
+                yield CascadeStep(row.happened_at, hop.destination.name, f"arrived, {hop.name}", "")
+            yield CascadeStep(row.recorded_at, hop.source.name, f"{row.state}, {hop.name}", row.recorded_by)
+
+
+def _batch_times(planned: Any, published: dict[int, datetime]) -> BatchTimes:
+    return BatchTimes(planned.batch, planned.row_count, planned.last_position, planned.planned_at, published[planned.batch])

@@ -1,0 +1,87 @@
+"""Finds the ids of messages by sender and index: in the first log of a route, and among what waits for it. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from relaybox import errors
+from relaybox.stores.connections import store_errors
+from relaybox.stores.schema import open_store
+
+if TYPE_CHECKING:
+    from relaybox.routes import Route, Store
+
+NEWEST_SEQS = 1_000_000
+"""A message that has not arrived at the first log is looked for among so many of the outbox's newest."""
+
+MOST_FOUND = 20
+
+# A sender without indexes of its own has the position as index; where the others' indexes are, their stream has noted.
+_IN_LOG = """
+    select distinct l.message_id, l.position
+    from relaybox.hop_in i
+    cross join lateral (
+        select %(index)s::bigint as first_position, %(index)s::bigint as last_position
+        union all
+        select s.range_first_position, s.range_last_position
+        from relaybox.stream_log g join relaybox.sender_state s on s.stream_id = g.stream_id
+        where g.hop_id = i.hop_id and s.sender = %(sender)s and s.range_first_index <= %(index)s and s.range_last_index >= %(index)s
+        union all
+        select r.first_position, r.last_position
+        from relaybox.stream_log g
+        join relaybox.sender_state s on s.stream_id = g.stream_id
+        join relaybox.index_range r on r.sender_id = s.sender_id
+        where g.hop_id = i.hop_id and s.sender = %(sender)s and r.first_index <= %(index)s and r.last_index >= %(index)s
+    ) place
+    join relaybox.log l
+        on l.hop_id = i.hop_id and l.position >= place.first_position and l.position <= place.last_position
+    where i.hop = %(hop)s and l.position <= i.published_position and l.sender = %(sender)s and l.index = %(index)s
+    order by l.position
+    limit %(limit)s
+"""
+
+_IN_OUTBOX = """
+    select o.message_id
+    from relaybox.outbox o
+    where o.seq > (select q.last_value - %(newest)s from relaybox.outbox_seq q) and o.sender = %(sender)s and o.index = %(index)s
+    order by o.seq
+    limit %(limit)s
+"""
+
+
+def find_messages(routes: Sequence[Route], sender: str, index: int) -> tuple[UUID, ...]:
+    """The messages with this index of this sender, in any epoch; none, one, or several if a producer repeated an index.
+
+    Raises:
+        StoreUnreachable, StoreUnusable, StoreNotInitialised: a first store of the routes, or the one after it, can't be asked.
+    """
+    asked = {"sender": sender, "index": index, "newest": NEWEST_SEQS, "limit": MOST_FOUND}
+    found: list[UUID] = []
+    for route in routes:
+        first = route.hops[0]
+        found += _ask(first.destination, _IN_LOG, {**asked, "hop": first.name})
+        found += _ask(first.source, _IN_OUTBOX, asked)
+    return tuple(dict.fromkeys(found))[:MOST_FOUND]
+
+
+def require_messages(routes: Sequence[Route], sender: str, index: int) -> tuple[UUID, ...]:
+    """As find_messages, but none is an UnknownMessage."""
+    if found := find_messages(routes, sender, index):
+        return found
+    raise errors.UnknownMessage(
+        f"no message of sender {sender} with index {index} is in the first log of a route, nor among the newest of an outbox.",
+        next_step="A sender without indexes of its own has the position in the first log as index.",
+    )
+
+
+def _ask(store: Store, query: str, arguments: dict[str, Any]) -> list[UUID]:
+    with (
+        closing(open_store(store, application_name="relaybox where")) as connection,
+        store_errors(store.name, "looking for a message by its index"),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute(query, arguments)
+        return [UUID(str(row[0])) for row in cursor.fetchall()]

@@ -1,0 +1,224 @@
+"""How the hops are, for a monitoring system: OpenMetrics text from what the stores say. Reads only.
+
+docs/alerts.yml and docs/grafana-dashboard.json are made of these names; a test holds the three together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from relaybox import errors
+from relaybox.proofs.reliability import is_no_reading, show_ratio
+from relaybox.stores.connections import store_errors
+from relaybox.stores.schema import open_store
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from relaybox.monitoring.status import HopStatus, Status
+    from relaybox.proofs.reliability import Delivery
+    from relaybox.routes import Routes, Store
+
+CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+STATEMENT_TIMEOUT_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A name, whether it only ever grows, and what it tells."""
+
+    name: str
+    kind: str  # gauge | counter
+    help: str
+
+
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric("relaybox_store_up", "gauge", "1 if the store answered."),
+        Metric("relaybox_store_bytes", "gauge", "Size on disk of a part of the store: outbox, logs, ledgers, rest."),
+        Metric(
+            "relaybox_store_oldest_transaction_seconds",
+            "gauge",
+            "Age of the oldest open transaction that wrote: its messages wait.",
+        ),
+        Metric("relaybox_hop_sent_messages_total", "counter", "Committed messages of the hop; its rate is the rate of sending."),
+        Metric(
+            "relaybox_hop_received_messages_total",
+            "counter",
+            "Messages published at the destination; its rate is the rate of moving.",
+        ),
+        Metric("relaybox_hop_settled_messages_total", "counter", "Messages for which the route's policy holds."),
+        Metric("relaybox_hop_lag_messages", "gauge", "Sent and not received."),
+        Metric("relaybox_hop_lag_seconds", "gauge", "Age of the oldest message that was not received, else 0."),
+        Metric("relaybox_hop_target_lag_seconds", "gauge", "limits.target_lag_seconds of the route."),
+        Metric("relaybox_hop_unsettled_messages", "gauge", "Received and not settled."),
+        Metric("relaybox_hop_oldest_unsettled_seconds", "gauge", "Age of the oldest message that was not settled, else 0."),
+        Metric("relaybox_hop_blocked_seconds", "gauge", "How long nothing of the hop went on although messages wait, else 0."),
+        Metric("relaybox_hop_progress_timestamp_seconds", "gauge", "When a batch of the hop was last planned or received."),
+        Metric("relaybox_hop_driven", "gauge", "1 while a transfer of the hop runs."),
+        Metric("relaybox_hop_reliability", "gauge", "R: unique received / sent, of what is due. Never rounded up to 1."),
+        Metric("relaybox_hop_uniqueness", "gauge", "UR: unique received / all received, of what is due. Never rounded up to 1."),
+        Metric("relaybox_hop_error", "gauge", "1 for each error that a store gave instead of an answer about the hop."),
+        Metric("relaybox_route_reliability", "gauge", "R from end to end: the product of the hops."),
+        Metric("relaybox_route_uniqueness", "gauge", "UR from end to end: the product of the hops."),
+        Metric(
+            "relaybox_watermark_age_seconds", "gauge", "How long a watermark has stood although something lies beyond it, else 0."
+        ),
+        Metric("relaybox_stream_delivered_messages_total", "counter", "Places of the stream that are filled."),
+        Metric("relaybox_stream_duplicates_total", "counter", "Copies of messages that were dropped."),
+        Metric("relaybox_stream_held_messages", "gauge", "Received and not yet deliverable: the holdback."),
+        Metric(
+            "relaybox_stream_stalled_senders", "gauge", "Senders beyond their holdback: their messages wait, the others flow."
+        ),
+        Metric("relaybox_dead_letters", "gauge", "Messages that are set aside and wait for a decision."),
+        Metric(
+            "relaybox_subscription_behind_messages", "gauge", "Places of the stream that the subscription has not acknowledged."
+        ),
+        Metric(
+            "relaybox_retention_held_seconds",
+            "gauge",
+            "How long a hop or subscription has kept a whole segment, else 0; none with stopped_consumer keep.",
+        ),
+        Metric(
+            "relaybox_detached_messages", "gauge", "Messages of a log that are in files only: a consumer that stopped needs them."
+        ),
+        Metric("relaybox_retention_segments", "gauge", "Segments of an outbox or a log."),
+        Metric("relaybox_retention_first_kept", "gauge", "The seq or position from which on an outbox or a log is kept."),
+        Metric("relaybox_unrouted_messages", "gauge", "Messages of a topic that no hop of their store reads."),
+    )
+}
+"""Every metric there is, in the order in which it is written."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A value of a metric; a fraction stays exact until it is written."""
+
+    metric: str
+    labels: Mapping[str, str]
+    value: float | Fraction
+
+
+def read_signals(routes: Routes) -> dict[str, tuple[Sample, ...]]:
+    """What each store that answers says of itself, by its name. Who does not answer is missing: `read_status` says why."""
+    used = routes.used_stores
+    with ThreadPoolExecutor(max(1, len(used)), thread_name_prefix="relaybox-metrics") as pool:
+        answers = zip(used, pool.map(_ask, used), strict=True)
+        return {store.name: samples for store, samples in answers if samples is not None}
+
+
+def _ask(store: Store) -> tuple[Sample, ...] | None:
+    try:
+        with (
+            closing(open_store(store, application_name="relaybox metrics")) as session,
+            store_errors(store.name, "reading its signals"),
+            session.cursor() as cursor,
+        ):
+            cursor.execute("select metric, labels, value from relaybox.signals()")
+            return tuple(Sample(metric, {"store": store.name, **labels}, value) for metric, labels, value in cursor.fetchall())
+    except errors.RelayboxError:
+        return None  # relaybox_store_up and relaybox_hop_error tell
+
+
+def collect(status: Status, signals: Mapping[str, tuple[Sample, ...]]) -> list[Sample]:
+    """All samples: what the hops' ledgers gave, and what the stores said of themselves."""
+    own = {
+        (sample.metric, sample.labels.get("hop"), sample.labels.get("watermark")): sample.value
+        for each in signals.values()
+        for sample in each
+    }
+    samples = [*_stores(status), *(sample for each in signals.values() for sample in each)]
+    for hop in status.hops:
+        samples += _hop(hop)
+        samples += _unhappiness(status, hop, own)
+    for route in status.routes:
+        samples += _delivery("route", {"route": route.route.name}, route.delivery, route.received)
+    return samples
+
+
+def render(status: Status, signals: Mapping[str, tuple[Sample, ...]]) -> str:
+    """OpenMetrics text; serve it as CONTENT_TYPE."""
+    return "".join(f"{line}\n" for line in _lines(collect(status, signals)))
+
+
+def _stores(status: Status) -> Iterator[Sample]:
+    for store in dict.fromkeys(store for hop in status.hops for store in (hop.hop.source.name, hop.hop.destination.name)):
+        yield Sample("relaybox_store_up", {"store": store}, float(store not in status.errors))
+    for topic in status.unrouted:
+        yield Sample("relaybox_unrouted_messages", {"store": topic.store, "topic": topic.topic}, topic.message_count)
+
+
+def _hop_labels(hop: HopStatus) -> dict[str, str]:
+    return {"hop": hop.hop.name, "route": hop.hop.route}
+
+
+def _hop(hop: HopStatus) -> Iterator[Sample]:
+    labels = _hop_labels(hop)
+    values = {
+        "sent_messages_total": hop.sent,
+        "received_messages_total": hop.received,
+        "settled_messages_total": hop.settled_through,
+        "lag_messages": hop.lag_messages,
+        "lag_seconds": None if hop.lag_messages is None else hop.lag_seconds or 0.0,
+        "target_lag_seconds": hop.hop.limits.target_lag_seconds,
+        "driven": hop.driven,
+    }
+    yield from (Sample(f"relaybox_hop_{name}", labels, float(value)) for name, value in values.items() if value is not None)
+    yield from _delivery("hop", labels, hop.delivery, hop.received)
+    for error in sorted({type(error).__name__ for error in hop.errors}):
+        yield Sample("relaybox_hop_error", {**labels, "error": error}, 1.0)
+
+
+def _delivery(of: str, labels: Mapping[str, str], delivery: Delivery | None, received: int | None) -> Iterator[Sample]:
+    if delivery is not None and not is_no_reading(delivery, received):
+        yield Sample(f"relaybox_{of}_reliability", labels, delivery.reliability)
+        yield Sample(f"relaybox_{of}_uniqueness", labels, delivery.uniqueness)
+
+
+def _unhappiness(
+    status: Status, hop: HopStatus, own: Mapping[tuple[str, str | None, str | None], float | Fraction]
+) -> Iterator[Sample]:
+    """What needs both: the ledgers' times, and the age of the oldest message that waits."""
+    if hop.lag_messages is None:
+        return
+    labels, name = _hop_labels(hop), hop.hop.name
+    ages = [float(own.get(("relaybox_watermark_age_seconds", name, watermark), 0.0)) for watermark in ("received", "settled")]
+    waiting = hop.lag_seconds or 0.0
+    yield Sample("relaybox_hop_oldest_unsettled_seconds", labels, max(waiting, *ages))
+    progress_at = own.get(("relaybox_hop_progress_timestamp_seconds", name, None))
+    since_progress = status.measured_at.timestamp() - float(progress_at) if progress_at is not None else waiting
+    blocked = max(0.0, min(waiting, since_progress)) if hop.lag_messages else 0.0
+    yield Sample("relaybox_hop_blocked_seconds", labels, blocked)
+    yield Sample("relaybox_watermark_age_seconds", {**labels, "watermark": "sent"}, blocked)
+
+
+def _lines(samples: Iterable[Sample]) -> Iterator[str]:
+    by_metric: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_metric.setdefault(sample.metric, []).append(sample)
+    for metric in METRICS.values():
+        if found := by_metric.get(metric.name):
+            family = metric.name.removesuffix("_total") if metric.kind == "counter" else metric.name
+            yield f"# TYPE {family} {metric.kind}"
+            yield f"# HELP {family} {_escape(metric.help)}"
+            yield from (f"{sample.metric}{_labels(sample.labels)} {_value(sample.value)}" for sample in found)
+    yield "# EOF"
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items()) + "}"
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
+
+
+def _value(value: float | Fraction) -> str:
+    if isinstance(value, float | int):
+        return f"{value:.15g}"
+    return show_ratio(value, digits=15)

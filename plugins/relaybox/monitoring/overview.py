@@ -1,0 +1,97 @@
+"""Everything on one screen: how far every hop is, how fast, and what is stuck. Reads only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from relaybox import errors
+from relaybox.monitoring.findings import OPEN_SECONDS, Finding, find_blockers
+from relaybox.monitoring.holders import StoreHolders, read_holders
+from relaybox.monitoring.status import Status, read_status
+from relaybox.retention.detaching import DetachedLog, list_detached_logs
+from relaybox.stores.connections import store_errors
+from relaybox.stores.left_behind import LeftBehind, list_left_behind
+from relaybox.stores.schema import open_store
+
+if TYPE_CHECKING:
+    from relaybox.routes import Routes, Store
+
+RATE_SECONDS = 300
+"""Rates are of the last five minutes."""
+
+_RATES = """
+    select i.hop, coalesce(sum(a.row_count), 0)::double precision / %(seconds)s
+    from relaybox.hop_in i
+    left join relaybox.arrival a
+        on a.hop_id = i.hop_id and a.batch > i.published_batch - 5000
+            and a.published_at > clock_timestamp() - make_interval(secs => %(seconds)s)
+    group by i.hop
+"""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """All hops, and what keeps them from going on.
+
+    Attributes:
+        rates: messages per second that arrived by each hop in the last five minutes; a hop whose destination is silent is missing.
+        findings: the worst and oldest first.
+    """
+
+    status: Status
+    rates: Mapping[str, float]
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class _Looked:
+    holders: StoreHolders
+    rates: Mapping[str, float]
+    detached: Sequence[DetachedLog]
+    left_behind: Sequence[LeftBehind]
+
+
+def read_overview(routes: Routes, *, open_for_seconds: float = OPEN_SECONDS) -> Overview:
+    """Asks every store, side by side. Raises nothing for a store that does not answer: it is a finding.
+
+    Args:
+        routes: what relaybox.yaml says.
+        open_for_seconds: how long a transaction must have been open to be shown.
+    """
+    status = read_status(routes)
+    answering = [store for store in routes.used_stores if store.name not in status.errors]
+    with ThreadPoolExecutor(max(1, len(answering)), thread_name_prefix="relaybox-overview") as pool:
+        looked = pool.map(lambda store: _look(store, routes, open_for_seconds), answering)
+        looks = dict(zip(answering, looked, strict=True))
+    seen = {store.name: look for store, look in looks.items() if look is not None}
+    return Overview(
+        status=status,
+        rates={hop: rate for look in seen.values() for hop, rate in look.rates.items()},
+        findings=find_blockers(
+            routes,
+            status,
+            {store: look.holders for store, look in seen.items()},
+            detached=[log for look in seen.values() for log in look.detached],
+            left_behind=[hop for look in seen.values() for hop in look.left_behind],
+        ),
+    )
+
+
+def _look(store: Store, routes: Routes, open_for_seconds: float) -> _Looked | None:
+    """None: the store stopped answering after its status was read; the next look will say so."""
+    try:
+        with (
+            closing(open_store(store, application_name="relaybox overview")) as connection,
+            store_errors(store.name, "looking for what holds messages up"),
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(_RATES, {"seconds": RATE_SECONDS})
+            rates = dict(cursor.fetchall())
+            detached, left_behind = list_detached_logs(cursor, store), list_left_behind(cursor, store, routes)
+            return _Looked(read_holders(connection, open_for_seconds=open_for_seconds), rates, detached, left_behind)
+    except errors.RelayboxError:
+        return None

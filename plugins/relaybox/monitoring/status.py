@@ -1,0 +1,340 @@
+"""How far every hop is, measured from the ledgers of its two stores. Reads only.
+
+A store that can't be asked hides nothing but itself: its hops are shown with what the other store knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from fractions import Fraction
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from psycopg2.extras import NamedTupleCursor
+
+from relaybox import errors
+from relaybox.proofs.reliability import Delivery, compose, measure_delivery
+from relaybox.stores.connections import store_errors
+from relaybox.stores.schema import open_store
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection as Connection
+
+    from relaybox.routes import Hop, Route, Routes, Store
+
+UNROUTED_SEQS = 1_000_000
+"""Unrouted topics are looked for among so many of an outbox's newest messages."""
+
+
+@dataclass(frozen=True)
+class OpenBatch:
+    """A batch that is planned and not published: the next transfer resumes it."""
+
+    batch: int
+    row_count: int
+    slice_count: int
+    missing_slices: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LastBatch:
+    """The newest batch that was planned; `published_at` is None until it has arrived.
+
+    `moved_by` made the newest attempt at it, as the Spark application `application`, or with threads.
+    """
+
+    batch: int
+    row_count: int
+    planned_at: datetime
+    published_at: datetime | None
+    moved_by: str | None
+    application: str | None
+
+
+@dataclass(frozen=True)
+class HopStatus:
+    """One hop. A field is None when the store that knows it could not be asked.
+
+    Attributes:
+        sent: committed messages of the hop's topics (or of the log it reads) that its batches hold or will hold.
+        received: messages published at the destination; what the source has confirmed when the destination is silent.
+        lag_messages: sent and not received.
+        lag_seconds: age of the oldest of these, by the source's clock; None when there is none.
+        driven: whether a transfer of this hop is running.
+        processed_through: position through which the subscriptions of policy `processed` acknowledged; None: the hop asks none.
+        settled_through: position through which the route's policy holds.
+        delivery: R and UR over what is due, i.e. through the newest confirmed batch: what is on its way is lag, not loss.
+        stream: what the destination made of the log that the hop brought.
+        errors: what its stores said instead of answering.
+    """
+
+    hop: Hop
+    sent: int | None
+    received: int | None
+    lag_messages: int | None
+    lag_seconds: float | None
+    driven: bool | None
+    last_batch: LastBatch | None
+    open_batch: OpenBatch | None
+    processed_through: int | None
+    settled_through: int | None
+    delivery: Delivery | None
+    stream: StreamStatus | None
+    errors: tuple[errors.RelayboxError, ...]
+
+
+@dataclass(frozen=True)
+class StalledSender:
+    """A sender whose messages wait in a log: its holdback or its set of indexes is full."""
+
+    sender: str
+    epoch: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class StreamStatus:
+    """What a store decided about the log of one hop.
+
+    Attributes:
+        last_place: of the stream: places 1 to it are filled, of all its logs.
+        decided_rows: of this log, so far; undecided_rows: published and not decided on yet.
+        duplicate_count, set_aside_count, held_count: of the decided ones; set aside are those that are dead letters now.
+        stalled: senders of the log's origin.
+    """
+
+    stream: str
+    delivery_order: str
+    last_place: int
+    decided_rows: int
+    undecided_rows: int
+    duplicate_count: int
+    set_aside_count: int
+    held_count: int
+    stalled: tuple[StalledSender, ...]
+
+    @property
+    def uniqueness(self) -> Fraction:
+        """UR of what the producers sent: rows that are no duplicates / all rows."""
+        return Fraction(self.decided_rows - self.duplicate_count, self.decided_rows) if self.decided_rows else Fraction(1)
+
+
+@dataclass(frozen=True)
+class RouteStatus:
+    """A whole route: the products of its hops' R and UR, None while a hop could not be measured."""
+
+    route: Route
+    sent: int | None
+    received: int | None
+    delivery: Delivery | None
+
+
+@dataclass(frozen=True)
+class UnroutedTopic:
+    """Committed messages of a topic that no hop of their store reads."""
+
+    store: str
+    topic: str
+    message_count: int
+    first_sent_at: datetime
+    nearest: str | None
+
+    @property
+    def next_step(self) -> str:
+        correction = f"Did you mean topic {self.nearest}? Correct the producer. Else " if self.nearest else ""
+        text = (
+            f"{correction}add a route for topic {self.topic} to relaybox.yaml and run: relaybox init. "
+            f"A new route starts with the oldest message kept; nothing is lost meanwhile."
+        )
+        return text[0].upper() + text[1:]
+
+
+@dataclass(frozen=True)
+class Status:
+    """All hops and routes, at nearly one moment.
+
+    Attributes:
+        errors: the stores that did not answer, or not fully, by name.
+    """
+
+    measured_at: datetime
+    hops: tuple[HopStatus, ...]
+    routes: tuple[RouteStatus, ...]
+    unrouted: tuple[UnroutedTopic, ...]
+    errors: Mapping[str, errors.RelayboxError]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What one store answered: a state per hop, or the error that it gave instead."""
+
+    states: Mapping[str, Any]
+    streams: Mapping[str, StreamStatus] = field(default_factory=dict)
+    unrouted: tuple[tuple[str, int, datetime], ...] = ()
+    error: errors.RelayboxError | None = None
+
+
+def read_status(routes: Routes) -> Status:
+    """Asks every store, side by side. Sources are asked before destinations, so that a batch confirmed there is published here.
+
+    Raises nothing for a store that does not answer: see `Status.errors`.
+    """
+    used = routes.used_stores
+    with ThreadPoolExecutor(max(1, len(used)), thread_name_prefix="relaybox-status") as pool:
+        sending = dict(zip(used, pool.map(partial(_ask, ask=partial(_ask_sending, routes=routes)), used), strict=True))
+        confirmed = {hop: int(state.received_batch) for asked in sending.values() for hop, state in asked.states.items()}
+        receiving = dict(
+            zip(used, pool.map(partial(_ask, ask=partial(_ask_receiving, routes=routes, confirmed=confirmed)), used), strict=True)
+        )
+    hops = {hop.name: _hop_status(hop, sending[hop.source], receiving[hop.destination]) for hop in routes.hops}
+    return Status(
+        measured_at=datetime.now(UTC),
+        hops=tuple(hops.values()),
+        routes=tuple(_route_status(route, [hops[hop.name] for hop in route.hops]) for route in routes.routes.values()),
+        unrouted=tuple(_unrouted(routes, sending)),
+        errors={store.name: error for store in used if (error := sending[store].error or receiving[store].error) is not None},
+    )
+
+
+def _ask(store: Store, *, ask: Callable[[Connection, Store], _Asked]) -> _Asked:
+    try:
+        with (
+            closing(open_store(store, application_name="relaybox status")) as connection,
+            store_errors(store.name, "reading how far its hops are"),
+        ):
+            return ask(connection, store)
+    except errors.RelayboxError as error:
+        return _Asked({}, error=error)  # shown in the rows of this store's hops; the others are not its business
+
+
+def _ask_sending(connection: Connection, store: Store, *, routes: Routes) -> _Asked:
+    states = {
+        hop.name: _one_row(connection, "select * from relaybox.sending_state(%s)", hop.name)
+        for hop in routes.hops
+        if hop.source == store
+    }
+    with connection.cursor() as cursor:
+        cursor.execute("select * from relaybox.unrouted_topics(%s)", (UNROUTED_SEQS,))
+        return _known(states, store, unrouted=tuple(cursor.fetchall()))
+
+
+def _ask_receiving(connection: Connection, store: Store, *, routes: Routes, confirmed: Mapping[str, int]) -> _Asked:
+    states = {
+        hop.name: _one_row(connection, "select * from relaybox.receiving_state(%s, %s)", hop.name, confirmed.get(hop.name, 0))
+        for hop in routes.hops
+        if hop.destination == store
+    }
+    streams = {
+        hop: row for hop in states if (row := _one_row(connection, "select * from relaybox.stream_state(%s)", hop)) is not None
+    }
+    return _known(states, store, streams={hop: _stream_status(row) for hop, row in streams.items()})
+
+
+def _stream_status(row: Any) -> StreamStatus:
+    return StreamStatus(**{**row._asdict(), "stalled": tuple(StalledSender(**sender) for sender in row.stalled)})
+
+
+def _one_row(connection: Any, query: str, *arguments: object) -> Any:
+    with connection.cursor(cursor_factory=NamedTupleCursor) as cursor:
+        cursor.execute(query, arguments)
+        return cursor.fetchone()
+
+
+def _known(
+    states: Mapping[str, Any], store: Store, *, streams: Mapping[str, StreamStatus] | None = None, unrouted: tuple[Any, ...] = ()
+) -> _Asked:
+    strange = [hop for hop, state in states.items() if state is None]
+    error = None
+    if strange:
+        error = errors.UnknownHop(f"store {store.name}: it does not know {', '.join(strange)}.", next_step="Run: relaybox init")
+    return _Asked({hop: state for hop, state in states.items() if state is not None}, streams or {}, unrouted, error)
+
+
+def _hop_status(hop: Hop, source: _Asked, destination: _Asked) -> HopStatus:
+    sending: Any = source.states.get(hop.name)
+    receiving: Any = destination.states.get(hop.name)
+    sent = sending and sending.planned_position + sending.waiting_count
+    received = receiving.published_position if receiving else sending and sending.received_position
+    lag = max(0, sent - received) if sending and receiving else None
+    return HopStatus(
+        hop=hop,
+        sent=sent,
+        received=received,
+        lag_messages=lag,
+        lag_seconds=sending.oldest_seconds if lag and sending.oldest_sent_at else None,
+        driven=sending and sending.driven,
+        last_batch=_last_batch(sending, receiving),
+        open_batch=_open_batch(sending, receiving),
+        processed_through=sending and sending.processed_position,
+        settled_through=sending and sending.settled_position,
+        delivery=_delivery(sending, receiving),
+        stream=destination.streams.get(hop.name),
+        errors=tuple(_hop_errors(hop, source, destination)),
+    )
+
+
+def _hop_errors(hop: Hop, source: _Asked, destination: _Asked) -> Iterator[errors.RelayboxError]:
+    yield from (asked.error for asked in (source, destination) if asked.error is not None)
+    sending, receiving = source.states.get(hop.name), destination.states.get(hop.name)
+    if sending and receiving and receiving.published_batch < sending.received_batch:
+        yield errors.HistoryLost(
+            f"hop {hop.name}: {hop.source.name} has batch {sending.received_batch} confirmed, "
+            f"{hop.destination.name} ends at batch {receiving.published_batch}. {hop.destination.name} lost history.",
+            next_step=f"See what is missing with: relaybox reanchor {hop.name}",
+        )
+
+
+def _last_batch(sending: Any, receiving: Any) -> LastBatch | None:
+    if sending is None or sending.planned_batch == 0:
+        return None
+    arrived = receiving is not None and receiving.published_batch == sending.planned_batch
+    return LastBatch(
+        batch=sending.planned_batch,
+        row_count=sending.planned_rows,
+        planned_at=sending.planned_at,
+        published_at=receiving.published_at if arrived else None,
+        moved_by=sending.moved_by,
+        application=sending.application,
+    )
+
+
+def _open_batch(sending: Any, receiving: Any) -> OpenBatch | None:
+    if sending is None or receiving is None or sending.planned_batch <= receiving.published_batch:
+        return None
+    copied = set(receiving.copied_slices)
+    missing = tuple(number for number in range(1, sending.planned_slices + 1) if number not in copied)
+    return OpenBatch(sending.planned_batch, sending.planned_rows, sending.planned_slices, missing)
+
+
+def _delivery(sending: Any, receiving: Any) -> Delivery | None:
+    """R and UR of the confirmed batches; the destination may only ever hold fewer of them if it lost history."""
+    if sending is None or receiving is None:
+        return None
+    return measure_delivery(
+        sent=sending.received_position,
+        unique_received=min(receiving.due_unique, sending.received_position),
+        received=receiving.due_received,
+    )
+
+
+def _route_status(route: Route, hops: list[HopStatus]) -> RouteStatus:
+    deliveries = [hop.delivery for hop in hops if hop.delivery is not None]
+    return RouteStatus(
+        route=route,
+        sent=hops[0].sent,
+        received=hops[-1].received,
+        delivery=compose(deliveries) if len(deliveries) == len(hops) else None,
+    )
+
+
+def _unrouted(routes: Routes, asked: Mapping[Store, _Asked]) -> Iterator[UnroutedTopic]:
+    for store, answer in asked.items():
+        routed = sorted({topic for route in routes.routes.values() if route.path[0] == store for topic in route.topics})
+        for topic, message_count, first_sent_at in answer.unrouted:
+            nearest = next(iter(get_close_matches(topic, routed, n=1)), None)
+            yield UnroutedTopic(store.name, topic, message_count, first_sent_at, nearest)

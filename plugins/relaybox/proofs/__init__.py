@@ -1,0 +1,1 @@
+"""Proof of delivery and of order, from what the stores hold."""

@@ -1,0 +1,70 @@
+"""Proof of what a hop had delivered before its source lost the ledger of it: compared by message, since no plan can be read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from relaybox.proofs.defects import Defect, DefectKind
+from relaybox.proofs.reading import SliceRead, read_rows
+
+if TYPE_CHECKING:
+    from relaybox.hops.ledgers import PlannedBatch
+    from relaybox.proofs.defects import Row
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """Messages of adopted batches: all at the destination, and those of them that the source has no more."""
+
+    message_count: int
+    ghosts: tuple[Row, ...]
+    defects: tuple[Defect, ...]
+
+
+NOTHING_ADOPTED = Adopted(0, (), ())
+
+
+def read_at_destination(log_id: int, planned: Sequence[PlannedBatch]) -> Callable[[Any], list[Row]]:
+    """The question for the rows of all adopted batches."""
+
+    def ask(connection: Any) -> list[Row]:
+        spans = ((batch.first_position, batch.last_position) for batch in planned if batch.adopted)
+        return [row for first, last in spans for row in read_rows(SliceRead.of_log(log_id, first, last))(connection)]
+
+    return ask
+
+
+def read_at_source(hop: str, rows: Sequence[Row]) -> Callable[[Any], tuple[Mapping[int, str], set[int]]]:
+    """The question for the hashes of these messages as the source has them, by position, and for the listed ghosts."""
+
+    def ask(connection: Any) -> tuple[Mapping[int, str], set[int]]:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "select position, message_hash from relaybox.adopted_content(%s, %s, %s::uuid[])",
+                (hop, [row.position for row in rows], [str(row.message_id) for row in rows]),
+            )
+            hashes = dict(cursor.fetchall())
+            cursor.execute('select "position" from relaybox.ghost where hop = %s', (hop,))
+            return hashes, {position for (position,) in cursor.fetchall()}
+
+    return ask
+
+
+def compare_adopted(rows: Sequence[Row], hashes: Mapping[int, str], listed: set[int], *, source_is_whole: bool) -> Adopted:
+    """A message that the source has must be the same; one that it has not must be a listed ghost, or dropped by retention."""
+    gone = [row for row in rows if row.position not in hashes]
+    changed = [row for row in rows if hashes.get(row.position, row.message_hash) != row.message_hash]
+    return Adopted(
+        message_count=len(rows),
+        ghosts=tuple(row for row in gone if row.position in listed),
+        defects=(
+            *(Defect(DefectKind.CHANGED, row.message_id, row.sender, row.position, row.position) for row in changed),
+            *(
+                Defect(DefectKind.UNEXPECTED, row.message_id, row.sender, None, row.position)
+                for row in gone
+                if source_is_whole and row.position not in listed
+            ),
+        ),
+    )

@@ -1,0 +1,271 @@
+"""Proof of delivery: compares the stores of a route, message by message, by count and by content. Reads only.
+
+Each slice that a batch ledger names is read again at its source, exactly as it was copied, and hashed there and at its
+destination; only slices whose digests differ are fetched and compared row by row. The origin is compared with the last
+store in the same way, past all stores between. Messages that are not published yet are in flight, and no defect.
+Who hashes and compares the slices is a runner's: the sessions of this process, or Spark tasks. All else is asked here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from relaybox import errors
+from relaybox.events import emit
+from relaybox.hops.ledgers import read_destination, read_source
+from relaybox.proofs.adoption import NOTHING_ADOPTED, Adopted, compare_adopted, read_at_destination, read_at_source
+from relaybox.proofs.comparison_runners import ComparisonTooLarge, SessionComparisonRunner
+from relaybox.proofs.comparisons import Ledgers, Leg, Piece, hop_leg, whole_leg
+from relaybox.proofs.defects import LOSSES, Defect, DefectKind, reconcile
+from relaybox.proofs.proof import LegProof, RouteProof, proof_line
+from relaybox.proofs.reading import Digest, Sessions, StoreRead
+from relaybox.proofs.reliability import measure_delivery
+from relaybox.proofs.stream_proofs import prove_streams
+
+if TYPE_CHECKING:
+    from relaybox.proofs.comparison_runners import ComparisonRunner
+    from relaybox.proofs.reading import Pair
+    from relaybox.routes import Hop, Route
+
+MAX_STRANGERS_NAMED = 10_000
+"""Rows of a log beyond everything that was planned: all are counted, so many are named."""
+
+
+@dataclass(frozen=True)
+class VerifyProgress:
+    """Rows hashed so far, of so many: each message once per store and hop."""
+
+    row_count: int
+    of_count: int
+
+
+def verify_route(
+    route: Route,
+    *,
+    runner: ComparisonRunner | None = None,
+    below_rows: int | None = None,
+    progress: Callable[[VerifyProgress], None] = lambda _: None,
+) -> RouteProof:
+    """Compares all stores of a route. One session per store, all at work side by side, besides those of the runner.
+
+    Args:
+        route: the route.
+        runner: hashes and compares the slices; by default the sessions of this call.
+        below_rows: so many messages and more, counted on the leg that has most of them, are left to another runner.
+        progress: called from this thread, as often as a slice is hashed.
+
+    Raises:
+        ComparisonTooLarge: as `below_rows` says; nothing was compared.
+        UnknownHop: a hop is not registered in its stores.
+        StoreUnreachable, StoreUnusable, StoreNotInitialised: a store can't be asked; nothing can be said then.
+    """
+    started = time.monotonic()
+    with Sessions(route.path, application_name=proof_session(route.name)) as sessions:
+        # the last hop first, and each destination before its source: what was read first is known to what is read later
+        ledgers = [_read_ledgers(sessions, hop) for hop in reversed(route.hops)][::-1]
+        legs = [hop_leg(one) for one in ledgers]
+        whole = legs[0] if len(legs) == 1 else whole_leg(route, ledgers)
+        row_count = max(leg.row_count for leg in legs)
+        if below_rows is not None and row_count >= below_rows:
+            raise ComparisonTooLarge(f"{row_count} messages to compare")
+        compared = _Compared(runner or SessionComparisonRunner(sessions), [*legs, whole], progress)
+        findings = _ask_findings(sessions, route, legs, whole)
+        compared.wait()
+        proofs = [
+            _prove(sessions, leg, compared, findings, _compare_adopted(sessions, one))
+            for leg, one in zip(legs, ledgers, strict=True)
+        ]
+        streams = prove_streams(sessions, route)
+        end_to_end = proofs[0] if whole is legs[0] else _prove(sessions, whole, compared, findings)
+    named = {defect.message_id for proof in (*proofs, end_to_end) for defect in proof.defects}
+    proof = RouteProof(
+        route=route.name,
+        verified_at=datetime.now(UTC),
+        duration_seconds=time.monotonic() - started,
+        hops=tuple(proofs),
+        end_to_end=replace(end_to_end, name=route.name),
+        sender_count=findings.sender_count.result(),
+        disordered_senders=_disordered(end_to_end.defects),
+        repeated_ids=tuple(sorted(findings.doubled[whole.name].result() - named)),
+        streams=tuple(streams),
+    )
+    emit("route_verified", **proof_line(proof))
+    return proof
+
+
+def proof_session(route: str) -> str:
+    """The name of every session that works on a route's proof, here and on executors."""
+    return f"relaybox {route} verify"
+
+
+@dataclass(frozen=True)
+class _Findings:
+    """Questions to whole stores, asked once: doubled ids per leg, messages in no batch per leg, senders at the last store."""
+
+    doubled: Mapping[str, Future[set[UUID]]]
+    unbatched: Mapping[str, Future[tuple[Defect, ...]]]
+    sender_count: Future[int]
+
+
+def _ask_findings(sessions: Sessions, route: Route, legs: Sequence[Leg], whole: Leg) -> _Findings:
+    doubled = {leg.name: sessions.ask(leg.destination, "looking for doubled messages", _doubled(leg)) for leg in legs}
+    unbatched = sessions.ask(route.path[0], "looking for messages in no batch", _unbatched(legs[0].name))
+    return _Findings(
+        doubled={**doubled, whole.name: doubled[legs[-1].name]},
+        unbatched={legs[0].name: unbatched, whole.name: unbatched},
+        sender_count=sessions.ask(route.path[-1], "counting senders", _count_senders(whole)),
+    )
+
+
+def _read_ledgers(sessions: Sessions, hop: Hop) -> Ledgers:
+    doing = f"reading the ledger of hop {hop.name}"
+    destination = sessions.ask(hop.destination, doing, lambda connection: read_destination(connection, hop.name)).result()
+    source = sessions.ask(hop.source, doing, lambda connection: read_source(connection, hop.name)).result()
+    if source is None or destination is None:
+        store, way = (hop.source, "leave") if source is None else (hop.destination, "arrive in")
+        raise errors.UnknownHop(f"hop {hop.name} does not {way} store {store.name}.", next_step="Run: relaybox init")
+    return Ledgers(hop, source, destination)
+
+
+class _Compared:
+    """What a runner says of all legs. Each slice of each store is hashed once, for however many legs."""
+
+    def __init__(self, runner: ComparisonRunner, legs: Iterable[Leg], progress: Callable[[VerifyProgress], None]) -> None:
+        self._runner, self._progress = runner, progress
+        reads = dict.fromkeys(one for leg in legs for piece in leg.pieces for one in leg.pair(piece))
+        self._row_count = sum(one.read.row_count for one in reads)
+        self._asked = runner.read_digests(list(reads))
+        self._digests: dict[StoreRead, Digest] = {}
+
+    def wait(self) -> None:
+        done = 0
+        self._progress(VerifyProgress(done, self._row_count))
+        for one, digest in self._asked:
+            self._digests[one] = digest
+            done += one.read.row_count
+            self._progress(VerifyProgress(done, self._row_count))
+
+    def row_counts(self, leg: Leg, piece: Piece) -> tuple[int, int]:
+        """How many rows of a piece its source has, and its destination."""
+        source, destination = (self._digests[one].row_count for one in leg.pair(piece))
+        return source, destination
+
+    def defects(self, leg: Leg) -> list[Defect]:
+        """What differs within the pieces whose digests do."""
+        return list(self._runner.compare_rows([pair for piece in leg.pieces if self._differ(pair := leg.pair(piece))]))
+
+    def _differ(self, pair: Pair) -> bool:
+        return self._digests[pair[0]] != self._digests[pair[1]]
+
+
+def _compare_adopted(sessions: Sessions, ledgers: Ledgers) -> Adopted:
+    planned, hop = ledgers.source.planned, ledgers.hop
+    if not any(batch.adopted for batch in planned):
+        return NOTHING_ADOPTED
+    doing = f"comparing what hop {hop.name} adopted"
+    rows = sessions.ask(hop.destination, doing, read_at_destination(ledgers.destination.log_id, planned)).result()
+    hashes, listed = sessions.ask(hop.source, doing, read_at_source(hop.name, rows)).result()
+    return compare_adopted(rows, hashes, listed, source_is_whole=ledgers.source.first_kept_read == 1)
+
+
+def _prove(
+    sessions: Sessions, leg: Leg, compared: _Compared, findings: _Findings, adopted: Adopted = NOTHING_ADOPTED
+) -> LegProof:
+    stranger_count, strangers = sessions.ask(leg.destination, "looking for rows beyond the ledger", _beyond(leg)).result()
+    unbatched = findings.unbatched[leg.name].result() if leg.name in findings.unbatched else ()
+    doubled = findings.doubled[leg.name].result()
+    defects = (*unbatched, *reconcile([*compared.defects(leg), *strangers, *adopted.defects], doubled=doubled))
+    row_counts = [compared.row_counts(leg, piece) for piece in leg.pieces]
+    sent = sum(source for source, _ in row_counts) + len(unbatched)
+    received = sum(destination for _, destination in row_counts) + stranger_count
+    lost = len({(defect.message_id, defect.position) for defect in defects if defect.kind in LOSSES})
+    return LegProof(
+        name=leg.name,
+        source=leg.source.name,
+        destination=leg.destination.name,
+        sent=sent,
+        received=received,
+        in_flight=leg.in_flight,
+        batch_count=len({piece.batch for piece in leg.pieces}),
+        slice_count=len(leg.pieces),
+        delivery=measure_delivery(sent=sent, unique_received=sent - lost, received=received),
+        defects=defects,
+        contradictions=(*leg.contradictions, *_miscounted(leg, compared)),
+        adopted_count=adopted.message_count,
+        ghosts=tuple(row.message_id for row in adopted.ghosts),
+        no_longer_kept=leg.no_longer_kept,
+    )
+
+
+def _miscounted(leg: Leg, compared: _Compared) -> Iterator[str]:
+    for piece in leg.pieces:
+        row_count, _ = compared.row_counts(leg, piece)
+        if row_count != piece.row_count:
+            yield (
+                f"slice {piece.slice} of batch {piece.batch} has {row_count} rows at {leg.source.name}, "
+                f"planned were {piece.row_count}: rows of the source were removed or added after planning"
+            )
+
+
+def _disordered(defects: Iterable[Defect]) -> tuple[str, ...]:
+    return tuple(sorted({defect.sender for defect in defects if defect.kind is DefectKind.MISPLACED}))
+
+
+def _doubled(leg: Leg) -> Callable[[Any], set[UUID]]:
+    def ask(connection: Any) -> set[UUID]:
+        with connection.cursor() as cursor:
+            cursor.execute("select message_id from relaybox.doubled_messages(%s, %s)", (leg.log_id, leg.highest_position))
+            return {UUID(message_id) for (message_id,) in cursor.fetchall()}
+
+    return ask
+
+
+def _unbatched(hop: str) -> Callable[[Any], tuple[Defect, ...]]:
+    def ask(connection: Any) -> tuple[Defect, ...]:
+        with connection.cursor() as cursor:
+            cursor.execute("select message_id, sender from relaybox.unbatched_messages(%s)", (hop,))
+            rows = cursor.fetchall()
+        return tuple(Defect(DefectKind.UNBATCHED, UUID(message_id), sender, None, None) for message_id, sender in rows)
+
+    return ask
+
+
+def _count_senders(leg: Leg) -> Callable[[Any], int]:
+    def ask(connection: Any) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "select count(distinct l.sender) from relaybox.log l where l.hop_id = %s and l.position <= %s",
+                (leg.log_id, leg.through_position),
+            )
+            return int(cursor.fetchone()[0])
+
+    return ask
+
+
+def _beyond(leg: Leg) -> Callable[[Any], tuple[int, list[Defect]]]:
+    """Rows that no batch put there: before position 1, or after the last one planned. Staged rows of an open batch are none.
+
+    Only among the positions seen before the source's ledger was read: what came later may be of a later batch.
+    """
+
+    def ask(connection: Any) -> tuple[int, list[Defect]]:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                """
+                select l.message_id, l.sender, l.position, count(*) over () from relaybox.log l
+                where l.hop_id = %s and (l.position < 1 or l.position > %s) and l.position <= %s
+                order by l.position limit %s
+                """,
+                (leg.log_id, leg.planned_position, leg.highest_position, MAX_STRANGERS_NAMED),
+            )
+            rows = cursor.fetchall()
+        strangers = [Defect(DefectKind.UNEXPECTED, UUID(row[0]), row[1], None, row[2]) for row in rows]
+        return (rows[0][3] if rows else 0), strangers
+
+    return ask

@@ -1,0 +1,118 @@
+"""An operator's word that the cluster now behind a store is the rightful successor of the one before: nothing was lost.
+
+After a promotion without loss, or pg_upgrade, transaction numbers go on where they were, but the cluster's identifier or its
+timeline is another one, so every hop that leaves the store stops. The word is checked as far as it can be.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from psycopg2.extras import NamedTupleCursor
+
+from relaybox import errors
+from relaybox.events import emit
+from relaybox.failpoints import reach
+from relaybox.hops.publishing import ask_destination
+from relaybox.stores.connections import commit_durably, one_row, store_errors
+from relaybox.stores.schema import open_store
+
+if TYPE_CHECKING:
+    from relaybox.hops.planning import Arrived
+    from relaybox.routes import Hop, Routes, Store
+
+
+@dataclass(frozen=True)
+class Attested:
+    """The fingerprint that was recorded, for the hops that leave the store; `changed` is false when it was known already."""
+
+    store: str
+    system_identifier: int
+    timeline: int
+    hops: tuple[str, ...]
+    changed: bool
+
+
+def attest_store(store: Store, routes: Routes, *, recorded_by: str, reason: str) -> Attested:
+    """Checks that a store goes on where its ledgers end, here and at the destinations, and records its new fingerprint.
+
+    Args:
+        store: the store whose cluster was promoted or upgraded.
+        routes: all routes; every hop that leaves the store is checked with its destination.
+        recorded_by: who says so, for the ledger of attestations.
+        reason: why, for the same.
+
+    Raises:
+        HistoryLost: the store lost something after all, or was dumped and reloaded; `relaybox reanchor` is the repair.
+        StoreUnreachable, StoreUnusable: a store can't be asked; nothing was recorded.
+    """
+    hops = [hop for hop in routes.hops if hop.source == store]
+    arrivals = {hop: _ask(hop) for hop in hops}
+    with (
+        closing(open_store(store, application_name="relaybox attest")) as session,
+        store_errors(store.name, "attesting the store"),
+        session.cursor(cursor_factory=NamedTupleCursor) as cursor,
+    ):
+        cursor.execute("select relaybox.require_writable_primary()")
+        cursor.execute("set local synchronous_commit = on")
+        cursor.execute("select * from relaybox.cluster_fingerprint()")
+        here = one_row(cursor)
+        changed = [_check(cursor, store, hop, arrivals[hop], here) for hop in hops]
+        if any(changed):
+            _record(cursor, [hop.name for hop in hops], here, recorded_by, reason)
+            reach("attest.recorded", session)
+            commit_durably(session, "attest")
+    attested = Attested(store.name, here.system_identifier, here.timeline, tuple(hop.name for hop in hops), any(changed))
+    emit(
+        "store_attested", store=store.name, system_identifier=here.system_identifier, timeline=here.timeline, changed=any(changed)
+    )
+    return attested
+
+
+def _ask(hop: Hop) -> Arrived:
+    with closing(open_store(hop.destination, application_name="relaybox attest")) as session:
+        return ask_destination(session, hop)
+
+
+def _check(cursor: Any, store: Store, hop: Hop, arrived: Arrived, here: Any) -> bool:
+    """Raises unless the hop's ledger goes on here; tells whether its fingerprint differs."""
+    cursor.execute("select * from relaybox.succession(%s, %s)", (hop.name, arrived.batch))
+    ledger = one_row(cursor)
+    if ledger is None:
+        raise errors.UnknownHop(f"hop {hop.name} does not leave store {store.name}.", next_step="Run: relaybox init")
+    problem = None
+    if ledger.reloaded:
+        problem = "its rows were written by other transactions than they name: the store was dumped and reloaded"
+    elif int(here.next_xid) < int(ledger.lower_xmax):
+        problem = f"its next transaction is {here.next_xid}, the ledger knows of transactions up to {ledger.lower_xmax}"
+    elif arrived.generation != ledger.generation or (arrived.batch > 0 and str(arrived.plan_id) != ledger.arrived_plan_id):
+        problem = f"{hop.destination.name} has batch {arrived.batch} of generation {arrived.generation}, which the ledger does not know so"
+    elif arrived.batch < ledger.received_batch:
+        problem = f"batch {ledger.received_batch} is confirmed, {hop.destination.name} ends at batch {arrived.batch}"
+    if problem:
+        raise errors.HistoryLost(
+            f"store {store.name}, hop {hop.name}: {problem}. Nothing was recorded.",
+            next_step=f"Run: relaybox reanchor {hop.name}",
+        )
+    return bool((here.system_identifier, here.timeline) != (ledger.system_identifier, ledger.timeline))
+
+
+def _record(cursor: Any, hops: list[str], here: Any, recorded_by: str, reason: str) -> None:
+    cursor.execute(
+        """
+        insert into relaybox.attestation (
+            attested_by, reason, from_system_identifier, from_timeline, system_identifier, timeline
+        )
+        select %s, %s, h.system_identifier, h.timeline, %s, %s from relaybox.hop_out h
+        where h.hop = any(%s) and (h.system_identifier, h.timeline) <> (%s, %s)
+        order by h.hop limit 1
+        """,
+        (recorded_by, reason, here.system_identifier, here.timeline, hops, here.system_identifier, here.timeline),
+    )
+    # a hop that relaybox.yaml no longer names was not checked, and stays stopped
+    cursor.execute(
+        "update relaybox.hop_out set system_identifier = %s, timeline = %s where hop = any(%s)",
+        (here.system_identifier, here.timeline, hops),
+    )

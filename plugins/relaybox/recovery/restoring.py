@@ -1,0 +1,114 @@
+"""Subscriptions of a store that was rebuilt: made anew from a list that was saved, each cursor where it had been."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from relaybox import errors
+from relaybox.stores.connections import one_row, store_errors
+from relaybox.stores.schema import open_store
+
+if TYPE_CHECKING:
+    from relaybox.routes import Store
+
+
+@dataclass(frozen=True)
+class RestoredSubscription:
+    """A subscription made anew. `first_place` is the first that its slowest lane reads; `doubt`: why it starts at the beginning.
+
+    `dead_letter_places`: messages that were dead letters when it was saved; their letters are lost.
+    """
+
+    subscription: str
+    stream: str
+    first_place: int
+    doubt: str | None
+    dead_letter_places: tuple[int, ...]
+
+
+def restore_subscriptions(
+    store: Store, saved: Sequence[Mapping[str, Any]], doubts: Mapping[str, str]
+) -> list[RestoredSubscription]:
+    """Makes the subscriptions of a rebuilt store anew, as `relaybox subscriptions STORE --json` had saved them. One commit.
+
+    A cursor is put back where the same message stands at its place as when it was saved; otherwise it starts at the beginning,
+    which repeats messages and leaves none out. Those that are there already, and replays, are passed over.
+
+    Raises:
+        ConfigurationError: the file is no such document.
+    """
+    wanted = [one for one in _checked(saved) if one["store"] == store.name and one["replay_of"] is None]
+    restored = []
+    with (
+        closing(open_store(store, application_name="relaybox rebuild")) as connection,
+        store_errors(store.name, "restoring subscriptions"),
+        connection.cursor() as cursor,
+    ):
+        cursor.execute("select subscription from relaybox.subscriptions")
+        known = {name for (name,) in cursor.fetchall()}
+        for one in wanted:
+            if one["subscription"] not in known:
+                doubt = doubts.get(one["stream"]) or _moved(cursor, one)
+                restored.append(_restore(cursor, one, doubt))
+        connection.commit()
+    return restored
+
+
+_SAVED_KEYS = {
+    "store",
+    "subscription",
+    "stream",
+    "topic",
+    "replay_of",
+    "lanes",
+    "lane_by",
+    "lane_places",
+    "done_place",
+    "done_message_id",
+    "dead_letter_places",
+    "nack_limit",
+    "crash_limit",
+    "hold_sender",
+    "retry_seconds",
+    "lease_seconds",
+}
+
+
+def _checked(saved: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    for one in saved:
+        if not isinstance(one, dict) or not one.keys() >= _SAVED_KEYS:
+            raise errors.ConfigurationError(
+                "the file has no subscriptions as `relaybox subscriptions --json` writes them.",
+                next_step="Save one regularly: relaybox subscriptions --json > subscriptions.json",
+            )
+    return saved
+
+
+def _moved(cursor: Any, one: Mapping[str, Any]) -> str | None:
+    """Why the places of a subscription are not those that were saved; None when they are."""
+    if one["done_place"] == 0:
+        return None
+    cursor.execute("select message_id::text from relaybox.read_stream(%s, %s, 1)", (one["stream"], one["done_place"] - 1))
+    row = one_row(cursor)
+    if row is not None and row[0] == one["done_message_id"]:
+        return None
+    return f"another message stands at place {one['done_place']} than when it was saved"
+
+
+def _restore(cursor: Any, one: Mapping[str, Any], doubt: str | None) -> RestoredSubscription:
+    cursor.execute(
+        "select relaybox.subscribe(%s, %s, 'earliest', %s, %s, %s, %s, %s, %s, %s)",
+        (
+            *(one["subscription"], one["topic"] or one["stream"], one["lanes"], one["lane_by"], one["nack_limit"]),
+            *(one["crash_limit"], one["hold_sender"], one["retry_seconds"], one["lease_seconds"]),
+        ),
+    )
+    (first_place,) = one_row(cursor)
+    if doubt is None:
+        for lane, done_place in enumerate(one["lane_places"], start=1):
+            cursor.execute("select relaybox.restore_cursor(%s, %s, %s)", (one["subscription"], lane, done_place))
+        first_place = max(first_place, min(one["lane_places"]) + 1)
+    return RestoredSubscription(one["subscription"], one["stream"], first_place, doubt, tuple(one["dead_letter_places"]))

@@ -1,0 +1,286 @@
+"""What a store still keeps and for whom, and dropping what nobody needs any more: whole segments, never rows.
+
+A segment of an outbox or of a log goes when every hop that reads it has settled it, every subscription acknowledged it, nothing
+in it is held, undecided or an open dead letter, and it is older than the replay window. The newest one stays. SQL decides it
+(`relaybox.drop_oldest_segment`), here it is asked and repeated.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+import psycopg2
+from psycopg2.extras import NamedTupleCursor
+
+from relaybox.events import emit
+from relaybox.failpoints import reach
+from relaybox.stores.connections import one_row, store_errors
+from relaybox.stores.schema import open_store
+
+if TYPE_CHECKING:
+    from relaybox.routes import Store
+
+PATIENCE_SECONDS = 30.0
+"""So long a table that sessions hold is tried again; then retention leaves it for its next run."""
+
+PAUSE_SECONDS = 0.5
+"""Between two tries: producers and consumers wait at most 0.2 s for each."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who needs a table from where on.
+
+    Attributes:
+        kind: hop, subscription, dead letter, held, stalled, undecided, window, deduplication, unrouted, newest.
+        name: of the hop, subscription, sender ...
+        needs_from: the first seq or position that it needs; 0: all of it.
+        since: since when that waits; None where nothing waits.
+        stopped_consumer: what its route says about a consumer that stops: keep, alarm or detach; None for all that is no consumer.
+        detachable: it has stopped, and what only it needs may be detached.
+    """
+
+    kind: str
+    name: str
+    needs_from: int
+    since: datetime | None
+    stopped_consumer: str | None
+    detachable: bool = False
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Seqs or positions first to last, both included."""
+
+    name: str
+    first: int
+    last: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class TableRetention:
+    """The outbox of a store (`hop` None), or the log of a hop that arrives in it; segments oldest first, holders by what they need."""
+
+    hop: str | None
+    segments: tuple[Segment, ...]
+    holders: tuple[Holder, ...]
+
+    @property
+    def name(self) -> str:
+        return "outbox" if self.hop is None else f"log of {self.hop}"
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.segments)
+
+    @property
+    def droppable(self) -> tuple[Segment, ...]:
+        """The segments that nobody needs."""
+        kept_from = min((holder.needs_from for holder in self.holders), default=0)
+        return tuple(segment for segment in self.segments if segment.last < kept_from)
+
+    @property
+    def detachable(self) -> tuple[Segment, ...]:
+        """The segments after these that only consumers need that have stopped (stopped_consumer: detach)."""
+        kept_from = min((holder.needs_from for holder in self.holders if not holder.detachable), default=0)
+        return tuple(segment for segment in self.segments if segment.last < kept_from)[len(self.droppable) :]
+
+    @property
+    def detachable_for(self) -> tuple[str, ...]:
+        """The subscriptions for which they would be detached."""
+        last = max((segment.last for segment in self.detachable), default=-1)
+        return tuple(sorted({holder.name for holder in self.holders if holder.detachable and holder.needs_from <= last}))
+
+
+@dataclass(frozen=True)
+class StoreRetention:
+    """What a store keeps."""
+
+    store: str
+    tables: tuple[TableRetention, ...]
+
+
+@dataclass(frozen=True)
+class TableRetained:
+    """What one run did with a table.
+
+    Attributes:
+        hop: whose log it is; None: the outbox.
+        dropped_count, dropped_bytes: of segments.
+        outcome: why it went no further: kept (somebody needs the oldest segment), busy (sessions held the table), none (no segment).
+        holder: who that was.
+    """
+
+    hop: str | None
+    dropped_count: int
+    dropped_bytes: int
+    outcome: Literal["kept", "busy", "none"]
+    holder: str | None
+
+    @property
+    def name(self) -> str:
+        return "outbox" if self.hop is None else f"log of {self.hop}"
+
+
+@dataclass(frozen=True)
+class StoreRetained:
+    """What one run did in a store.
+
+    Attributes:
+        compacted_count: batches whose ledger rows were removed: of each of them no message is kept here.
+        released_count: detached segments that nobody needs any more: their files may be removed.
+    """
+
+    store: str
+    tables: tuple[TableRetained, ...]
+    compacted_count: int
+    released_count: int
+
+    @property
+    def dropped_bytes(self) -> int:
+        return sum(table.dropped_bytes for table in self.tables)
+
+
+def read_retention(store: Store) -> StoreRetention:
+    """Asks a store what it keeps and for whom, in one snapshot. Changes nothing.
+
+    Raises:
+        StoreUnreachable, StoreUnusable, StoreNotInitialised: see relaybox.errors.
+    """
+    with (
+        closing(open_store(store, application_name="relaybox retention")) as session,
+        store_errors(store.name, "asking what is kept, and for whom"),
+        session.cursor(cursor_factory=NamedTupleCursor) as cursor,
+    ):
+        cursor.execute("set transaction isolation level repeatable read read only")
+        tables = tuple(_table(cursor, log_id, hop) for log_id, hop in _tables(cursor))
+    return StoreRetention(store.name, tables)
+
+
+def _tables(cursor: Any) -> Sequence[tuple[int | None, str | None]]:
+    cursor.execute("select hop_id, hop from relaybox.hop_in order by hop")
+    return [(None, None), *(tuple(row) for row in cursor.fetchall())]
+
+
+def _table(cursor: Any, log_id: int | None, hop: str | None) -> TableRetention:
+    cursor.execute(
+        """
+        select s.segment::text, s.first, s.last, pg_total_relation_size(s.segment)
+        from relaybox.segments() s where s.hop_id is not distinct from %s order by s.first
+        """,
+        (log_id,),
+    )
+    segments = tuple(Segment(*row) for row in cursor.fetchall())
+    cursor.execute(
+        "select kind, holder, needs_from, since, policy, detachable from relaybox.holders(%s) order by needs_from, kind, holder",
+        (log_id,),
+    )
+    found = TableRetention(hop, segments, tuple(Holder(*row) for row in cursor.fetchall()))
+    if log_id is not None or not found.droppable:
+        return found
+    cursor.execute(
+        "select q.seq, o.topic from relaybox.unrouted_seq(%s) q (seq) join relaybox.outbox o on o.seq = q.seq",
+        (found.droppable[-1].last,),
+    )
+    unrouted = tuple(Holder("unrouted", f"topic {row.topic}", row.seq, None, None) for row in cursor.fetchall())
+    return TableRetention(hop, segments, (*unrouted, *found.holders))
+
+
+def retain_store(
+    store: Store,
+    *,
+    recorded_by: str,
+    patience_seconds: float = PATIENCE_SECONDS,
+) -> StoreRetained:
+    """Drops every segment of a store that nobody needs, and what ledgers say of it.
+
+    Commits each drop; may be killed, repeated, and run twice at once.
+
+    Producers and consumers wait at most 0.2 s at a time. A table that one of them holds is tried again for a while, then left.
+
+    Args:
+        store: the store.
+        recorded_by: who does it, for the ledger of dropped segments.
+        patience_seconds: how long a table that is held is tried again.
+
+    Raises:
+        StoreUnreachable, StoreUnusable, StoreNotInitialised: what was dropped stays so; run it again.
+    """
+    with (
+        closing(open_store(store, application_name="relaybox retention")) as session,
+        store_errors(store.name, "dropping what nobody needs"),
+    ):
+        # each drop is one statement and its COMMIT: nobody ever waits for this process
+        session.autocommit = True
+        with session.cursor(cursor_factory=NamedTupleCursor) as cursor:
+            retained = [
+                _retained(hop, list(_drop_segments(session, cursor, log_id, recorded_by, patience_seconds)))
+                for log_id, hop in _tables(cursor)
+            ]
+            compacted_count, released_count = _compact_ledgers(session, cursor, recorded_by)
+    done = StoreRetained(store.name, tuple(retained), compacted_count, released_count)
+    for table in done.tables:
+        emit(
+            "table_retained",
+            store=store.name,
+            table=table.name,
+            dropped=table.dropped_count,
+            megabytes=table.dropped_bytes / 1e6,
+            outcome=table.outcome,
+            holder=table.holder or "nobody",
+        )
+    return done
+
+
+def _retained(hop: str | None, answers: Sequence[Any]) -> TableRetained:
+    *gone, last = answers
+    return TableRetained(hop, len(gone), sum(one.bytes for one in gone), last.outcome, last.holder)
+
+
+def _drop_segments(session: Any, cursor: Any, log_id: int | None, recorded_by: str, patience_seconds: float) -> Iterator[Any]:
+    """The answers of relaybox.drop_oldest_segment: those that dropped one, and the last."""
+    deadline = time.monotonic() + patience_seconds
+    while True:
+        reach("retention.begin", session)
+        cursor.execute("select * from relaybox.drop_oldest_segment(%s, %s)", (log_id, recorded_by))
+        answer = one_row(cursor)
+        if answer.outcome == "dropped":
+            reach("retention.dropped", session)
+            deadline = time.monotonic() + patience_seconds
+            yield answer
+        elif answer.outcome == "busy" and time.monotonic() < deadline:
+            time.sleep(PAUSE_SECONDS)
+        else:
+            yield answer
+            return
+
+
+def _compact_ledgers(session: Any, cursor: Any, recorded_by: str) -> tuple[int, int]:
+    """How many batches were forgotten, and how many detached segments let go, hop by hop."""
+    batches = released = 0
+    cursor.execute("select hop from relaybox.hop_out order by hop")
+    for (hop,) in cursor.fetchall():
+        batches += _count(cursor, "select relaybox.compact_hop_ledgers(%s)", hop)
+        reach("retention.compacted", session)
+    cursor.execute("select hop_id from relaybox.hop_in order by hop_id")
+    for (log_id,) in cursor.fetchall():
+        # in this order: what is let go no longer needs its ledgers
+        released += _count(cursor, "select relaybox.release_detached(%s, %s)", log_id, recorded_by)
+        batches += _count(cursor, "select relaybox.compact_log_ledgers(%s)", log_id)
+        reach("retention.compacted", session)
+    return batches, released
+
+
+def _count(cursor: Any, call: str, *arguments: object) -> int:
+    """What the call counted; 0 where the hop is busy: it is left for the next run, and nothing depends on it."""
+    try:
+        cursor.execute(call, arguments)
+    except psycopg2.errors.LockNotAvailable:
+        return 0
+    return int(one_row(cursor)[0])

@@ -1,0 +1,137 @@
+"""From a relaybox.yaml to its routes, every default filled in."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from relaybox.routes.file import read_route_file
+from relaybox.routes.model import Hop, Limits, Retention, Retries, Route, Routes, Store
+from relaybox.routes.rules import FileRules, RetentionRules, RouteRules, StoreRules, check_rules
+
+
+def load_routes(path: str | Path | None = None) -> Routes:
+    """Reads and checks a relaybox.yaml. Connects to nothing.
+
+    Args:
+        path: the file; by default $RELAYBOX_CONFIG, or relaybox.yaml in the working directory if that is unset or empty.
+
+    Raises:
+        ConfigurationError: everything that is wrong in the file, one line per problem; a retry does not help.
+    """
+    file = Path(path or os.environ.get("RELAYBOX_CONFIG") or "relaybox.yaml").absolute()
+    return _routes(check_rules(read_route_file(file)), file)
+
+
+def _routes(rules: FileRules, path: Path) -> Routes:
+    stores = {name: _store(name, store) for name, store in rules.stores.items()}
+    routes = {name: _route(name, route, stores) for name, route in rules.routes.items()}
+    return Routes(stores, routes, path)
+
+
+def _store(name: str, rules: StoreRules) -> Store:
+    connection = rules.connection or f"relaybox_{name}"
+    return Store(
+        name,
+        service=rules.service or name,
+        connection=connection,
+        bind_senders=rules.bind_senders,
+        pool=rules.pool,
+        retention=_retention(rules.retention, Retention()),
+    )
+
+
+def _retention(rules: RetentionRules, otherwise: Retention) -> Retention:
+    return Retention(
+        otherwise.replay_window_seconds if rules.replay_window_seconds is None else rules.replay_window_seconds,
+        rules.stopped_consumer or otherwise.stopped_consumer,
+        otherwise.detach_after_seconds if rules.detach_after_seconds is None else rules.detach_after_seconds,
+        rules.detach_to or otherwise.detach_to,
+    )
+
+
+def _route(name: str, rules: RouteRules, stores: Mapping[str, Store]) -> Route:
+    route = Route(
+        name=name,
+        topics=tuple(rules.topics),
+        path=tuple(stores[store] for store in rules.path),
+        policy=rules.policy,
+        topics_by_subscription=rules.topics_by_subscription,
+        processed_by=tuple(rules.processed_by),
+        integrity=rules.integrity,
+        runner=rules.runner,
+        owner=rules.owner,
+        order=rules.order,
+        stream=rules.stream or name,
+        message_id_window=rules.message_id_window,
+        limits=_limits(rules),
+        retries=_retries(rules),
+        hops=(),
+    )
+    return replace(route, hops=_hops(route, rules.retention))
+
+
+def _limits(rules: RouteRules) -> Limits:
+    limits = rules.limits
+    return Limits(
+        batch_rows=limits.batch_rows,
+        slice_rows=min(limits.slice_rows, limits.batch_rows),  # only the default can be above: the rules refuse another
+        slice_timeout_seconds=limits.slice_timeout_seconds,
+        linger_seconds=limits.linger_seconds,
+        spark_from_rows=limits.spark_from_rows,
+        run_timeout_seconds=limits.run_timeout_seconds,
+        target_lag_seconds=limits.target_lag_seconds,
+        holdback_rows=limits.holdback_rows,
+        fragments=limits.fragments,
+    )
+
+
+def _retries(rules: RouteRules) -> Retries:
+    retries = rules.retries
+    return Retries(
+        attempts=retries.attempts,
+        delay_seconds=retries.delay_seconds,
+        backoff=retries.backoff,
+        max_delay_seconds=max(retries.max_delay_seconds, retries.delay_seconds),  # as above, for the default alone
+    )
+
+
+def _hops(route: Route, retention: RetentionRules) -> tuple[Hop, ...]:
+    return tuple(
+        _hop(route, number, source, destination, retention)
+        for number, (source, destination) in enumerate(pairwise(route.path), start=1)
+    )
+
+
+def _hop(route: Route, number: int, source: Store, destination: Store, retention: RetentionRules) -> Hop:
+    return Hop(
+        name=f"{route.name}/{number}",
+        route=route.name,
+        number=number,
+        source=source,
+        destination=destination,
+        origin=route.path[0],
+        topics=route.topics,
+        upstream=f"{route.name}/{number - 1}" if number > 1 else None,
+        downstream=f"{route.name}/{number + 1}" if number + 1 < len(route.path) else None,
+        policy=route.policy,
+        topics_by_subscription=route.topics_by_subscription,
+        processed_by=route.processed_by if number + 1 == len(route.path) else (),
+        integrity=route.integrity,
+        runner=route.runner,
+        owner=route.owner,
+        order=route.order,
+        stream=route.stream,
+        message_id_window=route.message_id_window,
+        limits=route.limits,
+        retries=route.retries,
+        log_retention=_retention(retention, destination.retention),
+        outbox_retention=_of_an_outbox(_retention(retention, source.retention)),
+    )
+
+
+def _of_an_outbox(retention: Retention) -> Retention:
+    """Nothing is detached from it: who reads it is a hop, and a hop that stopped is alarmed."""
+    stopped_consumer = "alarm" if retention.stopped_consumer == "detach" else retention.stopped_consumer
+    return Retention(retention.replay_window_seconds, stopped_consumer)

@@ -1,0 +1,158 @@
+"""Stores, routes and hops as relaybox.yaml describes them: values, and what follows from them. No I/O."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from relaybox.errors import ConfigurationError
+from relaybox.routes.problems import show, suggest
+from relaybox.routes.rules import DETACH_AFTER_SECONDS
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How long messages that nobody needs stay, None: for ever; and what a consumer or hop that stopped means: keep | alarm | detach.
+
+    Of a log: what only subscriptions need that stood still for `detach_after_seconds` is detached to the directory `detach_to`.
+    """
+
+    replay_window_seconds: int | None = None
+    stopped_consumer: str = "alarm"
+    detach_after_seconds: int = DETACH_AFTER_SECONDS
+    detach_to: str | None = None
+
+
+@dataclass(frozen=True)
+class Store:
+    """One Postgres database: `service` for libpq, `connection` and `pool` for Airflow; `bind_senders`: each sender has its roles."""
+
+    name: str
+    service: str
+    connection: str
+    bind_senders: bool = False
+    pool: str = "default_pool"
+    retention: Retention = Retention()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much a hop moves at once; `slice_rows` is never above `batch_rows`."""
+
+    batch_rows: int
+    slice_rows: int
+    slice_timeout_seconds: int
+    linger_seconds: int
+    spark_from_rows: int
+    run_timeout_seconds: int
+    target_lag_seconds: int
+    holdback_rows: int
+    fragments: int
+
+
+@dataclass(frozen=True)
+class Retries:
+    """How often a task of a hop is tried, the first time included, and how long it waits in between."""
+
+    attempts: int
+    delay_seconds: int
+    backoff: float
+    max_delay_seconds: int
+
+
+@dataclass(frozen=True)
+class Hop:
+    """One edge of a route.
+
+    Attributes:
+        name: the route's name and the hop's number: `flights/1`. Always matches `[a-z0-9_-]+/[0-9]+`.
+        upstream: the hop whose log this one reads; None: it reads the outbox of `source`.
+        downstream: the hop that reads this one's log; None: it is the route's last.
+        origin: the first store of the route, where its messages are sent.
+        stream: what consumers read the hop's log as, at its destination, in this order.
+        topics_by_subscription: topics that consumers subscribed to are carried beside `topics`.
+        processed_by: subscriptions at the destination whose acknowledgement settles the hop; of a route's last hop, or none.
+        log_retention: of the hop's log, at its destination.
+        outbox_retention: of the messages that a first hop reads, at its source.
+    """
+
+    name: str
+    route: str
+    number: int
+    source: Store
+    destination: Store
+    origin: Store
+    topics: tuple[str, ...]
+    upstream: str | None
+    downstream: str | None
+    policy: str
+    topics_by_subscription: bool
+    processed_by: tuple[str, ...]
+    integrity: str
+    runner: str
+    owner: str
+    order: str
+    stream: str
+    message_id_window: int
+    limits: Limits
+    retries: Retries
+    log_retention: Retention
+    outbox_retention: Retention
+
+
+@dataclass(frozen=True)
+class Route:
+    """A named path of stores for some topics, with its hops in order."""
+
+    name: str
+    topics: tuple[str, ...]
+    path: tuple[Store, ...]
+    policy: str
+    topics_by_subscription: bool
+    processed_by: tuple[str, ...]
+    integrity: str
+    runner: str
+    owner: str
+    order: str
+    stream: str
+    message_id_window: int
+    limits: Limits
+    retries: Retries
+    hops: tuple[Hop, ...]
+
+
+@dataclass(frozen=True)
+class Routes:
+    """What a relaybox.yaml says; `path` is the file's absolute path."""
+
+    stores: Mapping[str, Store]
+    routes: Mapping[str, Route]
+    path: Path
+
+    @property
+    def hops(self) -> tuple[Hop, ...]:
+        """Every hop, in the order of the file and along each path."""
+        return tuple(hop for route in self.routes.values() for hop in route.hops)
+
+    @property
+    def used_stores(self) -> tuple[Store, ...]:
+        """The stores that a route passes through. Another one is no error: it may be prepared before its first route."""
+        used = {store for route in self.routes.values() for store in route.path}
+        return tuple(store for store in self.stores.values() if store in used)
+
+    def store(self, name: str) -> Store:
+        """The store of that name; a ConfigurationError that names the nearest one if there is none."""
+        return self.stores[self._known("store", name, self.stores)]
+
+    def route(self, name: str) -> Route:
+        """The route of that name; a ConfigurationError that names the nearest one if there is none."""
+        return self.routes[self._known("route", name, self.routes)]
+
+    def hop(self, name: str) -> Hop:
+        """The hop of that name, as in `flights/1`; a ConfigurationError that names the nearest one if there is none."""
+        hops = {hop.name: hop for hop in self.hops}
+        return hops[self._known("hop", name, hops)]
+
+    def _known(self, kind: str, name: str, known: Collection[str]) -> str:
+        if name not in known:
+            raise ConfigurationError(f"{self.path}: there is no {kind} {show(name)}.", next_step=suggest(name, known))
+        return name

@@ -1,0 +1,359 @@
+"""The rules of relaybox.yaml: what may stand at each key, and which values contradict each other.
+
+pydantic checks each value against the rule of its key; `_contradictions` compares values with each other. Both look at the
+values as they were read, so that a problem in one place hides none in another.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from relaybox.errors import ConfigurationError
+from relaybox.routes.file import SMALLEST_FILE, RouteFile
+from relaybox.routes.problems import Location, Problem, report, show, show_name, suggest
+from relaybox.routes.stream_rules import FRAGMENTS, HOLDBACK_ROWS, MESSAGE_ID_WINDOW, ORDERS, stream_contradictions
+
+POLICIES = ("received", "cascade", "processed")
+INTEGRITIES = ("count", "checksum")
+RUNNERS = ("auto", "spark", "threads")
+STOPPED_CONSUMERS = ("keep", "alarm", "detach")
+MAX_SLICES_PER_BATCH = 10_000
+
+_DAY_SECONDS = 24 * 60 * 60
+DETACH_AFTER_SECONDS = _DAY_SECONDS
+_IDENTIFIER = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}"
+_IDENTIFIER_RULE = "1 to 63 of A-Z a-z 0-9 _ . -, the first a letter or a digit"
+
+
+def check_rules(file: RouteFile) -> "FileRules":
+    """The values of a file that breaks no rule.
+
+    Raises:
+        ConfigurationError: names every problem of the file, those found while it was read included.
+    """
+    problems = [*file.problems, *_contradictions(file.document)]
+    try:
+        rules = FileRules.model_validate(file.document)
+    except ValidationError as error:
+        problems += [_problem(details) for details in error.errors(include_url=False)]
+    if problems:
+        raise ConfigurationError(report(file.path, problems, file.lines))
+    return rules
+
+
+def _broken(rule: str) -> PydanticCustomError:
+    return PydanticCustomError("rule", "{rule}", {"rule": rule})
+
+
+def _text(pattern: str, rule: str) -> PlainValidator:
+    """A text that the pattern matches as a whole."""
+    compiled = re.compile(pattern)
+
+    def check(value: object) -> str:
+        if isinstance(value, str) and compiled.fullmatch(value):
+            return value
+        raise _broken(rule)
+
+    return PlainValidator(check)
+
+
+def _section(keys: str) -> BeforeValidator:
+    """A mapping. A key with nothing behind it is the section with nothing in it."""
+
+    def check(value: object) -> object:
+        if value is None:
+            return {}
+        if isinstance(value, dict):
+            return value
+        raise _broken(f"a section with the keys {keys}")
+
+    return BeforeValidator(check)
+
+
+def _one_of(words: tuple[str, ...], rule: str, text_rule: str) -> PlainValidator:
+    """One of these words; the nearest of them is named."""
+
+    def check(value: object) -> str:
+        if not isinstance(value, str):
+            raise _broken(text_rule)
+        if value not in words:
+            raise _broken(f"{rule}. {suggest(value, words)}")
+        return value
+
+    return PlainValidator(check)
+
+
+def _named_one_of(words: tuple[str, ...]) -> PlainValidator:
+    """The same of so few words that the rule names them."""
+    rule = f"{', '.join(words[:-1])} or {words[-1]}"
+    return _one_of(words, rule, f"a text, {rule}")
+
+
+def _whole_number(default: int, low: int, high: int) -> Any:
+    return Field(default=default, ge=low, le=high, description=f"a whole number from {low} to {high}")
+
+
+Name = Annotated[str, _text(r"[a-z][a-z0-9_-]{0,29}", "a name of 1 to 30 of a-z 0-9 _ -, the first a letter")]
+Topic = Annotated[str, _text(r"[a-z0-9_.-]{1,48}", "a topic of 1 to 48 of a-z 0-9 _ . -")]
+Subscription = Annotated[str, _text(r"[a-z0-9_.-]{1,60}", "a subscription of 1 to 60 of a-z 0-9 _ . -")]
+Directory = Annotated[
+    str,
+    _text(
+        r"(/|[a-z][a-z0-9+.-]*://)[^\s@?#'\"]{1,900}",
+        "an absolute path, or a URI such as s3a://bucket/path; no blanks, no user",
+    ),
+]
+StoreInPath = Annotated[str, _text(r"(?s).*", "the name of a store")]
+Service = Annotated[str, _text(_IDENTIFIER, f"a libpq service name of {_IDENTIFIER_RULE}")]
+Pool = Annotated[str, _text(_IDENTIFIER, f"an Airflow pool of {_IDENTIFIER_RULE}")]
+Owner = Annotated[str, _text(r"[A-Za-z0-9][A-Za-z0-9_.@ -]{0,62}", "an owner of 1 to 63 of A-Z a-z 0-9 _ . @ - and blanks")]
+Connection = Annotated[str, _text(_IDENTIFIER, f"an Airflow connection id of {_IDENTIFIER_RULE}")]
+Policy = Annotated[str, _one_of(POLICIES, "a policy", "a text, the name of a policy")]
+Order = Annotated[str, _one_of(ORDERS, "an order", "a text, the name of an order")]
+Integrity = Annotated[str, _named_one_of(INTEGRITIES)]
+Runner = Annotated[str, _named_one_of(RUNNERS)]
+StoppedConsumer = Annotated[str, _named_one_of(STOPPED_CONSUMERS)]
+
+
+class _Rules(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class RetentionRules(_Rules):
+    replay_window_seconds: int | None = Field(
+        default=None, ge=0, le=3_650 * _DAY_SECONDS, description=f"a whole number from 0 to {3_650 * _DAY_SECONDS}"
+    )
+    stopped_consumer: StoppedConsumer | None = None
+    detach_after_seconds: int | None = Field(
+        default=None, ge=0, le=3_650 * _DAY_SECONDS, description=f"a whole number from 0 to {3_650 * _DAY_SECONDS}"
+    )
+    detach_to: Directory | None = None
+
+
+class StoreRules(_Rules):
+    service: Service | None = None
+    connection: Connection | None = None
+    pool: Pool = "default_pool"
+    bind_senders: bool = Field(default=False, description="true or false")
+    retention: Annotated[RetentionRules, _section(", ".join(RetentionRules.model_fields))] = RetentionRules()
+
+
+class LimitsRules(_Rules):
+    batch_rows: int = _whole_number(1_000_000, 1, 10_000_000)
+    slice_rows: int = _whole_number(100_000, 1, 10_000_000)
+    slice_timeout_seconds: int = _whole_number(900, 1, _DAY_SECONDS)
+    linger_seconds: int = _whole_number(0, 0, 3_600)
+    spark_from_rows: int = _whole_number(50_000, 1, 1_000_000_000)
+    run_timeout_seconds: int = _whole_number(21_600, 60, 7 * _DAY_SECONDS)
+    target_lag_seconds: int = _whole_number(600, 1, 7 * _DAY_SECONDS)
+    holdback_rows: int = _whole_number(HOLDBACK_ROWS, 1, 1_000_000)
+    fragments: int = _whole_number(FRAGMENTS, 100, 100_000_000)
+
+    @field_validator("slice_rows")
+    @classmethod
+    def _fits_the_batch(cls, slice_rows: int, info: ValidationInfo) -> int:
+        batch_rows = info.data.get("batch_rows", slice_rows)
+        if slice_rows > batch_rows:
+            raise _broken(f"at most batch_rows, which is {batch_rows}")
+        if slice_rows * MAX_SLICES_PER_BATCH < batch_rows:
+            raise _broken(f"so many that {batch_rows} batch_rows make at most {MAX_SLICES_PER_BATCH} slices")
+        return slice_rows
+
+
+class RetriesRules(_Rules):
+    attempts: int = _whole_number(5, 1, 100)
+    delay_seconds: int = _whole_number(10, 0, _DAY_SECONDS)
+    backoff: float = Field(default=2.0, ge=1, le=10, description="a number from 1 to 10")
+    max_delay_seconds: int = _whole_number(300, 0, _DAY_SECONDS)
+
+    @field_validator("max_delay_seconds")
+    @classmethod
+    def _not_below_the_first(cls, max_delay_seconds: int, info: ValidationInfo) -> int:
+        delay_seconds = info.data.get("delay_seconds", 0)
+        if max_delay_seconds < delay_seconds:
+            raise _broken(f"at least delay_seconds, which is {delay_seconds}")
+        return max_delay_seconds
+
+
+class RouteRules(_Rules):
+    topics: list[Topic] = Field(min_length=1, description="a list of one or more topics")
+    path: list[StoreInPath] = Field(description="a list of two or more stores")
+    topics_by_subscription: bool = Field(default=False, description="true or false")
+    policy: Policy = "cascade"
+    processed_by: list[Subscription] = Field(default=[], description="a list of subscriptions at the last store")
+    integrity: Integrity = "count"
+    runner: Runner = "auto"
+    owner: Owner = "relaybox"
+    order: Order = "none"
+    stream: Name | None = None
+    message_id_window: int = _whole_number(MESSAGE_ID_WINDOW, 0, 1_000_000)
+    limits: Annotated[LimitsRules, _section(", ".join(LimitsRules.model_fields))] = LimitsRules()
+    retries: Annotated[RetriesRules, _section(", ".join(RetriesRules.model_fields))] = RetriesRules()
+    retention: Annotated[RetentionRules, _section(", ".join(RetentionRules.model_fields))] = RetentionRules()
+
+
+_Store = Annotated[StoreRules, _section(", ".join(StoreRules.model_fields))]
+_Route = Annotated[RouteRules, _section(", ".join(RouteRules.model_fields))]
+
+
+class FileRules(_Rules):
+    stores: dict[Name, _Store] = Field(min_length=1, description="a section with one entry per store")
+    routes: dict[Name, _Route] = Field(min_length=1, description="a section with one entry per route")
+
+
+def _problem(error: ErrorDetails) -> Problem:
+    """pydantic's finding in our words; the value of an unknown key is not shown, since it may be a secret."""
+    location = error["loc"]
+    if error["type"] == "extra_forbidden":
+        known = _rules_of(location[:-1]).model_fields
+        return Problem(location, "unknown key", unknown=str(location[-1]), known=known)
+    if error["type"] == "rule":
+        return Problem(_without_key_mark(location), f"got {show(error['input'])}; expected {error['msg']}")
+    if not location:
+        found = "empty" if error["input"] is None else f"got {show(error['input'])}"
+        return Problem((), f"{found}; expected the sections stores and routes. {SMALLEST_FILE}")
+    rule = _rules_of(location[:-1]).model_fields[str(location[-1])].description
+    found = "missing" if error["type"] == "missing" else f"got {show(error['input'])}"
+    return Problem(location, f"{found}; expected {rule}")
+
+
+def _without_key_mark(location: Location) -> Location:
+    """pydantic writes ("stores", "Hub", "[key]") where the key itself of a mapping is wrong."""
+    match location:
+        case (section, name, "[key]"):
+            return (section, name)
+        case _:
+            return location
+
+
+def _rules_of(section: Location) -> type[_Rules]:
+    match section:
+        case ():
+            return FileRules
+        case ("stores", _):
+            return StoreRules
+        case ("routes", _):
+            return RouteRules
+        case (*_, "limits"):
+            return LimitsRules
+        case (*_, "retention"):
+            return RetentionRules
+        case _:
+            return RetriesRules
+
+
+def _contradictions(document: object) -> Iterator[Problem]:
+    """What is wrong between values, each of which may be right by itself. Values of a wrong kind are pydantic's business."""
+    stores, routes = _entries(document, "stores"), _entries(document, "routes")
+    yield from _shared_databases(stores, "service", "{}")
+    yield from _shared_databases(stores, "connection", "relaybox_{}")
+    for name in routes:
+        path, topics = (_member(routes[name], key) for key in ("path", "topics"))
+        yield from _path_contradictions(("routes", name, "path"), path, stores)
+        for index, topic, first in _repeats(topics):
+            text = f"got {show(topic)}, which is at [{first}] too; expected each topic once"
+            yield Problem(("routes", name, "topics", index), text)
+        yield from _processing_contradictions(("routes", name), routes[name])
+        yield from _open_topics_contradictions(("routes", name), routes[name])
+        yield from _detach_contradictions(("routes", name, "retention"), routes[name], stores)
+    yield from stream_contradictions(routes)
+
+
+_DETACH_KEYS = {
+    "stopped_consumer": "",
+    "replay_window_seconds": ": without it everything is kept there, and nothing is detached",
+    "detach_to": "",
+}
+"""What detaching wants to know, and why."""
+
+
+def _detach_contradictions(location: Location, route: object, stores: dict[str, object]) -> Iterator[Problem]:
+    """Detaching wants to know whereto, and a replay window: without one everything is kept, and nothing is ever detached."""
+    own, path = _member(route, "retention"), _member(route, "path")
+    logs = [store for store in path[1:] if isinstance(store, str)] if isinstance(path, list) else []
+    said = {store: {key: _said(own, _member(stores.get(store), "retention"), key) for key in _DETACH_KEYS} for store in logs}
+    detached = [store for store in said if said[store]["stopped_consumer"] == "detach"]
+    for key, reason in _DETACH_KEYS.items():
+        if missing := ", ".join(show_name(store) for store in detached if said[store][key] is None):
+            text = f"the log in store {missing} is to be detached; expected {key}, of the route or the store{reason}"
+            yield Problem((*location, key), text)
+    if (value := _member(own, "detach_to")) is not None and not detached:
+        yield Problem((*location, "detach_to"), f"got {show(value)}; expected stopped_consumer: detach beside it, or nothing")
+
+
+def _said(own: object, theirs: object, key: str) -> object:
+    """What the route says of a key, else its store."""
+    return _member(theirs, key) if _member(own, key) is None else _member(own, key)
+
+
+def _open_topics_contradictions(location: Location, route: object) -> Iterator[Problem]:
+    """Routes of a causal stream share their topics, and a total route shares none: both must be known when the file is read."""
+    order = _member(route, "order")
+    if _member(route, "topics_by_subscription") is True and order in ("causal", "total"):
+        text = f"got true with order {order}; expected the topics of such a route in the file: others depend on them"
+        yield Problem((*location, "topics_by_subscription"), text)
+
+
+def _processing_contradictions(location: Location, route: object) -> Iterator[Problem]:
+    """The policy processed names its subscriptions, each once; no other policy does."""
+    policy, names = (_member(route, key) for key in ("policy", "processed_by"))
+    if policy == "processed" and not names:
+        text = 'got "processed"; expected processed_by beside it: a list of one or more subscriptions at the last store'
+        yield Problem((*location, "policy"), text)
+    if policy != "processed" and names:
+        yield Problem((*location, "processed_by"), f"got {show(names)}; expected policy: processed beside it, or nothing")
+    for index, name, first in _repeats(names):
+        text = f"got {show(name)}, which is at [{first}] too; expected each subscription once"
+        yield Problem((*location, "processed_by", index), text)
+
+
+def _path_contradictions(location: Location, path: object, stores: dict[str, object]) -> Iterator[Problem]:
+    if not isinstance(path, list):
+        return
+    if len(path) < 2:
+        yield Problem(location, f"got {show(path)}; expected two or more stores, the first with the outbox")
+    for index, store in enumerate(path):
+        if stores and isinstance(store, str) and store not in stores:
+            text = f"got {show(store)}; expected a store of this file"
+            yield Problem((*location, index), text, unknown=store, known=stores)
+    for index, store, first in _repeats(path):
+        if index == 1:  # a local hop: from the outbox of the first store into a log of the same store
+            continue
+        yield Problem((*location, index), f"got {show(store)}, which is at [{first}] too; expected a path without a loop")
+
+
+def _shared_databases(stores: dict[str, object], key: str, default: str) -> Iterator[Problem]:
+    names = list(stores)
+    values = [_member(stores[name], key) or default.format(name) for name in names]
+    for index, value, first in _repeats(values):
+        text = f"got {show(value)}, the {key} of store {show_name(names[first])} too; expected one {key} per database"
+        yield Problem(("stores", names[index], key), text)
+
+
+def _repeats(values: object) -> Iterator[tuple[int, str, int]]:
+    """Each text of a list that stood in it before: its index, the text, the index of the first."""
+    first: dict[str, int] = {}
+    for index, value in enumerate(values if isinstance(values, list) else []):
+        if isinstance(value, str) and first.setdefault(value, index) != index:
+            yield index, value, first[value]
+
+
+def _entries(document: object, section: str) -> dict[str, object]:
+    entries = _member(document, section)
+    return entries if isinstance(entries, dict) else {}
+
+
+def _member(section: object, key: str) -> object:
+    return section.get(key) if isinstance(section, dict) else None

@@ -1,0 +1,328 @@
+"""The schema of a store: migrations, functions, views, grants from `sql/`, and the hops registered in it.
+
+Numbered migrations run once. Functions and views are dropped and made anew whenever one of their files changed. All of it is
+one transaction, so a store is either as before or fully up to date.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from relaybox import errors
+from relaybox.stores.connections import connect, one_row, store_errors
+from relaybox.stores.left_behind import list_left_behind
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection as Connection
+
+    from relaybox.routes import Hop, Retention, Routes, Store
+
+SEGMENT_ROWS = 1_000_000
+ROLES = ("relaybox_producer", "relaybox_consumer")
+
+
+@dataclass(frozen=True)
+class Migration:
+    """One numbered file of sql/migrations."""
+
+    number: int
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True)
+class StoreInitialised:
+    """What `relaybox init` did to one store. Empty lists: it was up to date."""
+
+    store: str
+    migrations: tuple[str, ...]
+    functions_renewed: bool
+    roles_created: tuple[str, ...]
+    segments_made: tuple[str, ...]
+    hops: dict[str, str]  # "flights/1 out" -> registered | changed | unchanged
+    sender_binding: str  # to database roles: switched on | switched off | unchanged
+    left_behind: tuple[str, ...]  # hops that leave the store, of no route in the file, not retired
+
+    @property
+    def changed(self) -> bool:
+        return bool(
+            self.migrations
+            or self.functions_renewed
+            or self.roles_created
+            or self.segments_made
+            or set(self.hops.values()) - {"unchanged"}
+            or self.sender_binding != "unchanged"
+        )
+
+
+def sql_directory() -> Path:
+    """`sql/` of the checkout, or the copy inside the installed wheel."""
+    packaged = Path(str(resources.files("relaybox"))) / "sql"
+    return packaged if packaged.is_dir() else Path(__file__).resolve().parents[3] / "sql"
+
+
+def read_migrations() -> tuple[Migration, ...]:
+    """All migrations in their order; the last one's number is the schema version of this code."""
+    paths = sorted((sql_directory() / "migrations").glob("*.sql"))
+    return tuple(Migration(int(path.stem.split("_", 1)[0]), path.stem.split("_", 1)[1], path) for path in paths)
+
+
+def open_store(store: Store, *, application_name: str, **options: Any) -> Connection:
+    """Connects to a store and checks that its schema is the one this code was written for.
+
+    Raises:
+        StoreNotInitialised: no schema, or an older one.
+        SchemaTooNew: made by a newer Relaybox.
+        StoreUnreachable, StoreUnusable: no connection.
+    """
+    connection = connect(store.service, application_name=application_name, **options)
+    try:
+        _require_version(connection, store.name)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _require_version(connection: Connection, store: str) -> None:
+    found, known = _applied_version(connection, store), read_migrations()[-1].number
+    if found == known:
+        return
+    if found > known:
+        raise errors.SchemaTooNew(
+            f"store {store}: its schema is version {found}, this Relaybox knows version {known}.",
+            next_step="Install the newer Relaybox here; it was used on this store already.",
+        )
+    what = f"its schema is version {found}, this Relaybox needs version {known}" if found else "it has no relaybox schema"
+    raise errors.StoreNotInitialised(f"store {store}: {what}.", next_step="Run: relaybox init")
+
+
+def _applied_version(connection: Connection, store: str) -> int:
+    """The newest applied migration, 0 for a database without the schema; in a short transaction of its own."""
+    with store_errors(store, "reading the schema version"), connection.cursor() as cursor:
+        cursor.execute("select to_regclass('relaybox.migration') is not null")
+        version = 0
+        if one_row(cursor)[0]:
+            cursor.execute("select coalesce(max(number), 0) from relaybox.migration")
+            version = int(one_row(cursor)[0])
+        connection.rollback()
+    return version
+
+
+def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMENT_ROWS) -> StoreInitialised:
+    """Brings one store up to date and registers the hops that arrive in it and leave it. One transaction; idempotent.
+
+    Args:
+        store: the store.
+        routes: all routes; hops of other stores are passed over.
+        segment_rows: rows of an outbox or log segment, taken when the store is made; later calls keep what it has.
+
+    Raises:
+        StoreUnusable: a standby, a wrong encoding, fsync off, or missing rights.
+        SchemaTooNew: made by a newer Relaybox; nothing was changed.
+        ConfigurationError: this database is another store already.
+        HopChanged: a registered hop got another path or was retired, or a stream that delivered already got another order.
+    """
+    with closing(connect(store.service, application_name="relaybox init")) as connection:
+        _require_usable(connection, store.name)
+        if _applied_version(connection, store.name) > read_migrations()[-1].number:
+            _require_version(connection, store.name)
+        with store_errors(store.name, "initialising the store"), connection.cursor() as cursor:
+            cursor.execute("select pg_advisory_xact_lock(hashtext('relaybox init'))")
+            cursor.execute("create schema if not exists relaybox")
+            roles = tuple(_create_roles(cursor))
+            migrations = tuple(_apply_migrations(cursor))
+            _name_store(cursor, store, segment_rows)
+            renewed = _renew_functions(cursor)
+            cursor.execute("select relaybox.ensure_outbox_segments()")
+            segments = tuple(one_row(cursor)[0])
+            hops = dict(_register_hops(cursor, store, routes))
+            left_behind = tuple(one.hop for one in list_left_behind(cursor, store, routes) if one.retired_at is None)
+            cursor.execute("select relaybox.bind_senders(%s)", (store.bind_senders,))
+            binding = ("switched on" if store.bind_senders else "switched off") if one_row(cursor)[0] else "unchanged"
+            connection.commit()
+    return StoreInitialised(store.name, migrations, renewed, roles, segments, hops, binding, left_behind)
+
+
+def _require_usable(connection: Connection, store: str) -> None:
+    with store_errors(store, "checking the server"), connection.cursor() as cursor:
+        cursor.execute(
+            "select pg_is_in_recovery(), current_setting('server_encoding'), current_setting('fsync'), "
+            "current_setting('full_page_writes'), current_setting('server_version_num')::integer"
+        )
+        standby, encoding, fsync, full_page_writes, version = one_row(cursor)
+        connection.rollback()
+    problems = {
+        "it is a standby; Relaybox needs the primary. Point its libpq service to the primary.": standby,
+        f"its encoding is {encoding}; create the database with encoding UTF8.": encoding != "UTF8",
+        f"fsync is {fsync} and full_page_writes is {full_page_writes}; set both to on: without them a crash loses confirmed messages.": (
+            (fsync, full_page_writes) != ("on", "on")
+        ),
+        f"it runs Postgres {version // 10000}; 14 or newer is needed.": version < 140000,
+    }
+    found = [problem for problem, holds in problems.items() if holds]
+    if found:
+        raise errors.StoreUnusable(f"store {store}: {' '.join(found)}", next_step="Then run: relaybox init")
+
+
+def _create_roles(cursor: Any) -> Iterator[str]:
+    for role in ROLES:
+        cursor.execute("select from pg_roles where rolname = %s", (role,))
+        if one_row(cursor) is None:
+            # roles belong to the cluster: another store of it may be making the same one now
+            cursor.execute(
+                f"do $$ begin create role {role} nologin; exception when duplicate_object or unique_violation then null; end $$"
+            )
+            yield role
+
+
+def _apply_migrations(cursor: Any) -> Iterator[str]:
+    cursor.execute("select to_regclass('relaybox.migration') is not null")
+    applied: set[int] = set()
+    if one_row(cursor)[0]:
+        cursor.execute("select number from relaybox.migration")
+        applied = {number for (number,) in cursor.fetchall()}
+    for migration in read_migrations():
+        if migration.number not in applied:
+            cursor.execute(migration.path.read_text())
+            cursor.execute("insert into relaybox.migration (number, name) values (%s, %s)", (migration.number, migration.name))
+            yield f"{migration.number:04d} {migration.name}"
+
+
+def _name_store(cursor: Any, store: Store, segment_rows: int) -> None:
+    cursor.execute("select store from relaybox.store")
+    row = one_row(cursor)
+    if row is None:
+        cursor.execute("insert into relaybox.store (store, segment_rows) values (%s, %s)", (store.name, segment_rows))
+    elif row[0] != store.name:
+        raise errors.ConfigurationError(
+            f"store {store.name}: the database behind service {store.service} is already store {row[0]}.",
+            next_step="Correct the service file or the name in relaybox.yaml.",
+        )
+
+
+def _renew_functions(cursor: Any) -> bool:
+    directory = sql_directory()
+    paths = [
+        *sorted((directory / "functions").glob("*.sql")),
+        *sorted((directory / "views").glob("*.sql")),
+        directory / "grants.sql",
+    ]
+    texts = [path.read_text() for path in paths]
+    digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
+    cursor.execute("select functions_digest from relaybox.store")
+    if one_row(cursor)[0] == digest:
+        return False
+    _drop_functions(cursor)
+    cursor.execute("set local check_function_bodies = off")  # they refer to each other; the files' order says nothing
+    for text in texts:
+        cursor.execute(text)
+    cursor.execute("update relaybox.store set functions_digest = %s", (digest,))
+    return True
+
+
+def _drop_functions(cursor: Any) -> None:
+    """Drops what the files make; new_message_id() belongs to the outbox's default and stays."""
+    cursor.execute(
+        """
+        select format('drop view if exists relaybox.%I cascade', c.relname) from pg_class c
+        where c.relnamespace = 'relaybox'::regnamespace and c.relkind = 'v'
+        union all
+        select format('drop function %s', p.oid::regprocedure) from pg_proc p
+        where p.pronamespace = 'relaybox'::regnamespace and p.proname <> 'new_message_id'
+        """
+    )
+    for (statement,) in cursor.fetchall():
+        cursor.execute(statement)
+
+
+def _register_hops(cursor: Any, store: Store, routes: Routes) -> Iterator[tuple[str, str]]:
+    for hop in routes.hops:
+        if hop.destination == store:
+            yield f"{hop.name} in", _register_hop_in(cursor, hop)
+    for hop in routes.hops:
+        if hop.source == store:
+            yield f"{hop.name} out", _register_hop_out(cursor, hop)
+
+
+def _register_hop_in(cursor: Any, hop: Hop) -> str:
+    cursor.execute("select registered from relaybox.register_hop_in(%s, %s)", (hop.name, hop.source.name))
+    registered = one_row(cursor)[0]
+    cursor.execute(
+        "select relaybox.register_stream(%s, %s, %s, %s, %s, %s, %s)",
+        (
+            *(hop.name, hop.stream, hop.origin.name, hop.order, hop.message_id_window),
+            *(hop.limits.holdback_rows, hop.limits.fragments),
+        ),
+    )
+    stream = str(one_row(cursor)[0])
+    kept = _keep_log(cursor, hop.name, hop.log_retention)
+    cursor.execute("select relaybox.register_topics(%s, %s)", (hop.stream, list(hop.topics)))
+    cursor.execute(
+        "update relaybox.stream set topics_by_subscription = %s where stream = %s", (hop.topics_by_subscription, hop.stream)
+    )
+    return "registered" if registered else "changed" if kept else stream
+
+
+def _register_hop_out(cursor: Any, hop: Hop) -> str:
+    topics = set(hop.topics)
+    if hop.topics_by_subscription:
+        cursor.execute("select topics from relaybox.hop_out where hop = %s and reads_log is null", (hop.name,))
+        topics |= {topic for (known,) in cursor.fetchall() for topic in known}
+    cursor.execute(
+        "select relaybox.register_hop_out(%s, %s, %s, %s, %s, %s)",
+        (
+            hop.name,
+            hop.destination.name,
+            hop.upstream,
+            sorted(topics) if topics > set(hop.topics) else list(hop.topics),
+            hop.policy,
+            list(hop.processed_by) or None,
+        ),
+    )
+    registered = str(one_row(cursor)[0])
+    kept = _keep_outbox(cursor, hop.name, hop.outbox_retention)
+    return "changed" if kept and registered == "unchanged" else registered
+
+
+def _keep_outbox(cursor: Any, hop: str, retention: Retention) -> bool:
+    """Writes down how long what a hop reads is kept; tells whether that is new."""
+    cursor.execute(
+        """
+        update relaybox.hop_out set replay_window_seconds = %s, stopped_consumer = %s
+        where hop = %s and (replay_window_seconds, stopped_consumer) is distinct from (%s::bigint, %s)
+        """,
+        (*(kept := (retention.replay_window_seconds, retention.stopped_consumer)), hop, *kept),
+    )
+    return bool(cursor.rowcount)
+
+
+def _keep_log(cursor: Any, hop: str, retention: Retention) -> bool:
+    """The same of a hop's log, which may be detached too."""
+    cursor.execute(
+        """
+        update relaybox.hop_in
+        set replay_window_seconds = %s, stopped_consumer = %s, detach_after_seconds = %s, detach_to = %s
+        where hop = %s and (replay_window_seconds, stopped_consumer, detach_after_seconds, detach_to)
+            is distinct from (%s::bigint, %s, %s::bigint, %s)
+        """,
+        (
+            *(
+                kept := (
+                    retention.replay_window_seconds,
+                    retention.stopped_consumer,
+                    retention.detach_after_seconds,
+                    retention.detach_to,
+                )
+            ),
+            hop,
+            *kept,
+        ),
+    )
+    return bool(cursor.rowcount)

@@ -1,0 +1,1 @@
+"""What a store decides about what arrived in it: senders, duplicates, order, holdback."""

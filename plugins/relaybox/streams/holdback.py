@@ -1,0 +1,309 @@
+"""What streams hold back: who waits for what, since when; and giving up a gap that will never be filled.
+
+A message is held at each store by itself, so each store is asked, and each store is told.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from psycopg2.extras import NamedTupleCursor
+
+from relaybox import errors
+from relaybox.events import emit
+from relaybox.stores.connections import commit_durably, store_errors
+from relaybox.stores.schema import open_store
+
+if TYPE_CHECKING:
+    from relaybox.routes import Route, Routes, Store
+
+
+LAST_INDEX = 2**63 - 2
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Indexes of a sender, both ends included."""
+
+    first_index: int
+    last_index: int
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What clocks of held messages ask of another sender, and what has not been delivered.
+
+    Attributes:
+        first_index, last_index: the lowest and the highest one that is asked for.
+        waiting_count: held messages that ask.
+        delivered_through: None: nothing of this sender has come.
+        origin: the store that declared it; None: no store of the stream did, and its messages are set aside in time.
+    """
+
+    sender: str
+    epoch: int
+    first_index: int
+    last_index: int
+    waiting_count: int
+    delivered_through: int | None
+    origin: str | None
+
+
+@dataclass(frozen=True)
+class HeldSender:
+    """A sender whose messages wait at a store.
+
+    Attributes:
+        delivered_through: every index up to it was delivered, set aside or given up.
+        missing: own indexes that have not come and that held messages wait for.
+        held_since: when the first of the held messages came; None when nothing is held.
+        stalled_after: since it stalled, its messages beyond this position of the log wait there unlisted.
+        stalled_reason: holdback_full or set_full.
+        waiting_count: how many wait so.
+        repairs: commands that let go on what waits, once it is known that what is missing never comes.
+    """
+
+    sender: str
+    epoch: int
+    origin: str
+    delivered_through: int
+    missing: tuple[Gap, ...]
+    held_count: int
+    first_held_index: int | None
+    held_since: datetime | None
+    stalled_after: int | None
+    stalled_reason: str | None
+    waiting_count: int
+    causes: tuple[Cause, ...]
+    repairs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StoreHoldback:
+    """What one store holds back of a stream; `error`: it could not be asked."""
+
+    route: str
+    stream: str
+    order: str
+    store: str
+    senders: tuple[HeldSender, ...]
+    error: errors.RelayboxError | None = None
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """What a skip did at one store; `gap` is None where there was no such gap, and `why_not` says what is there instead."""
+
+    store: str
+    epoch: int | None = None
+    gap: Gap | None = None
+    released: int = 0
+    why_not: str = ""
+
+
+def read_holdback(routes: Routes, chosen: Iterable[Route]) -> list[StoreHoldback]:
+    """Asks every store of these routes, a stream shared by several of them once per store. Reads only."""
+    found: dict[tuple[str, str], StoreHoldback] = {}
+    for route in chosen:
+        for store in _stores(route):
+            if (route.stream, store.name) not in found:
+                found[route.stream, store.name] = _read_store(routes, route, store)
+    return list(found.values())
+
+
+def _stores(route: Route) -> list[Store]:
+    """Where the route's stream is delivered, in the order of its way."""
+    return list(dict.fromkeys(hop.destination for hop in route.hops))
+
+
+def _read_store(routes: Routes, route: Route, store: Store) -> StoreHoldback:
+    try:
+        with (
+            closing(open_store(store, application_name="relaybox holdback")) as connection,
+            store_errors(store.name, f"reading what stream {route.stream} holds back"),
+            connection.cursor(cursor_factory=NamedTupleCursor) as cursor,
+        ):
+            cursor.execute("select * from relaybox.held_senders(%s)", (route.stream,))
+            rows: list[Any] = cursor.fetchall()
+    except errors.RelayboxError as error:
+        return StoreHoldback(route.name, route.stream, route.order, store.name, (), error)  # the other stores are shown
+    waiting = {row.sender for row in rows if row.missing}
+    senders = tuple(_held_sender(row, tuple(_repairs(routes, route, store, row, waiting))) for row in rows)
+    return StoreHoldback(route.name, route.stream, route.order, store.name, senders)
+
+
+def _held_sender(row: Any, repairs: tuple[str, ...]) -> HeldSender:
+    return HeldSender(
+        **{
+            **row._asdict(),
+            "missing": tuple(Gap(*ends) for ends in row.missing),
+            "causes": tuple(Cause(**cause) for cause in row.causes),
+            "repairs": repairs,
+        }
+    )
+
+
+def _repairs(routes: Routes, route: Route, store: Store, row: Any, waiting: set[str]) -> Iterator[str]:
+    if row.missing:
+        yield _skip_command(_route_from(routes, route, store, row.origin), row.sender)
+    if row.stalled_reason == "set_full":
+        yield f"raise limits.fragments of route {route.name}, then: relaybox init"
+    for cause in row.causes:
+        if cause["origin"] is not None and cause["sender"] not in waiting:
+            yield _skip_command(
+                _route_from(routes, route, store, cause["origin"]), cause["sender"], through=int(cause["last_index"])
+            )
+
+
+def _skip_command(route: str, sender: str, *, through: int | None = None) -> str:
+    limit = "" if through is None else f" --through {through}"
+    return f'relaybox skip {route} {shlex.quote(sender)}{limit} --reason "..."'
+
+
+def _route_from(routes: Routes, route: Route, store: Store, origin: str) -> str:
+    """The route that brings this origin's messages of the stream to the store."""
+    others = (one for one in routes.routes.values() if one.stream == route.stream and one.path[0].name == origin)
+    return next((one.name for one in (route, *others) if one.path[0].name == origin and store in _stores(one)), route.name)
+
+
+def skip_gap(
+    route: Route, sender: str, *, reason: str, recorded_by: str, through: int | None = None, only: Store | None = None
+) -> list[Skipped]:
+    """Gives up the first gap of a sender at every store of a route that has it, store by store. Commits each; idempotent.
+
+    A store that lags behind an earlier one of the route gives up only what the earlier one misses or gave up: all else is on
+    its way. What the earlier one gave up, it gives up before anything waits for it.
+
+    Args:
+        route: brings the sender's messages.
+        sender: whose newest epoch has the gap.
+        reason: is recorded.
+        recorded_by: is recorded.
+        through: the last index to give up; by default the one before the first that is held.
+        only: not at the other stores.
+
+    Raises:
+        ConfigurationError: no reason, or a store that is not the route's.
+        NoSuchGap: `through` reaches over messages that are there, or no store has heard of the sender.
+        UnknownHop: the stream is not registered.
+    """
+    if not reason.strip():
+        raise errors.ConfigurationError("a gap is given up with a reason.", next_step='Add: --reason "..."')
+    if only is not None and only not in _stores(route):
+        names = ", ".join(store.name for store in _stores(route))
+        raise errors.ConfigurationError(f"route {route.name} is not delivered in store {only.name}; it is in {names}.")
+    order = _Order(route, sender, through, reason, recorded_by)
+    done: list[Skipped] = []
+    states: list[tuple[str, Any]] = []
+    for store in _stores(route):
+        with closing(open_store(store, application_name="relaybox skip")) as connection:
+            if only in (None, store):
+                done.append(_skip_at(connection, store, order, states))
+            states.append((store.name, _read_gap(connection, store, order)))
+        if store == only:
+            break
+    if all(state is None for _, state in states):
+        raise errors.NoSuchGap(
+            f"route {route.name}: nothing with an index of its own has come from sender {sender}.",
+            next_step=f"See: relaybox holdback {route.name}",
+        )
+    return done
+
+
+@dataclass(frozen=True)
+class _Order:
+    """What somebody asked for."""
+
+    route: Route
+    sender: str
+    through: int | None
+    reason: str
+    recorded_by: str
+
+
+def _read_gap(connection: Any, store: Store, order: _Order) -> Any:
+    doing = f"reading how far sender {order.sender} is"
+    with store_errors(store.name, doing), connection.cursor(cursor_factory=NamedTupleCursor) as cursor:
+        cursor.execute("select * from relaybox.sender_gap(%s, %s)", (order.route.stream, order.sender))
+        return cursor.fetchone()
+
+
+def _skip_at(connection: Any, store: Store, order: _Order, earlier: Sequence[tuple[str, Any]]) -> Skipped:
+    state = _read_gap(connection, store, order)
+    connection.rollback()
+    planned = plan_skip(state, earlier, sender=order.sender, origin=order.route.path[0].name, through=order.through)
+    if isinstance(planned, str):
+        return Skipped(store.name, why_not=planned)
+    try:
+        return _skip_through(connection, store, order, planned)
+    except errors.NoSuchGap as error:
+        if state is None:  # not even its declaration has come
+            return Skipped(store.name, why_not=str(error))
+        raise
+
+
+def _skip_through(connection: Any, store: Store, order: _Order, last_index: int) -> Skipped:
+    with (
+        store_errors(store.name, f"skipping a gap of sender {order.sender}"),
+        connection.cursor(cursor_factory=NamedTupleCursor) as cursor,
+    ):
+        cursor.execute(
+            "select * from relaybox.skip_gap(%s, %s, %s, %s, %s)",
+            (order.route.stream, order.sender, last_index, order.reason, order.recorded_by),
+        )
+        row: Any = cursor.fetchone()
+        commit_durably(connection, "skip")
+    emit(
+        "gap_skipped",
+        route=order.route.name,
+        store=store.name,
+        sender=order.sender,
+        epoch=row.epoch,
+        first_index=row.first_index,
+        last_index=row.last_index,
+        released=row.released,
+    )
+    return Skipped(store.name, row.epoch, Gap(row.first_index, row.last_index), row.released)
+
+
+def plan_skip(state: Any, earlier: Sequence[tuple[str, Any]], *, sender: str, origin: str, through: int | None) -> int | str:
+    """The last index to give up at a store, or why nothing is to be given up there.
+
+    Args:
+        state: the store's row of relaybox.sender_gap, None for a sender that it has not heard of.
+        earlier: names and rows of the stores before it on the way.
+        sender: for the text.
+        origin: where the route's messages are sent.
+        through: the last index asked for.
+    """
+    first = 1 if state is None else state.delivered_through + 1
+    first_held = None if state is None else state.first_held
+    if state is not None and state.origin != origin:
+        return f"sender {sender} sends at store {state.origin}; skip along a route from there"
+    given_up = (end for _, there in reversed(earlier) if there for begin, end in there.skipped if begin <= first <= end)
+    last = through or (next(given_up, None) if first_held is None else first_held - 1)
+    if last is None or last < first:
+        come = "nothing of it has come" if state is None else f"delivered through index {first - 1}"
+        waits = "none held" if first_held is None else f"index {first_held} waits for something else"
+        return f"no such gap: {come}, {waits}"
+    for store, there in reversed(earlier):
+        if there is None:
+            continue
+        if state is not None and there.epoch != state.epoch:
+            return f"epoch {there.epoch} of {sender}, which {store} has, is on its way"
+        end = next((end for begin, end in _absent(there) if begin <= first <= end), None)
+        if end is None:
+            return f"no such gap: index {first}, which {store} has, is on its way"
+        return min(last, end)
+    return last
+
+
+def _absent(state: Any) -> Iterator[tuple[int, int]]:
+    """Index ranges that a store has not got, or gave up."""
+    yield from state.skipped
+    yield state.delivered_through + 1, LAST_INDEX if state.first_held is None else state.first_held - 1
