@@ -198,7 +198,7 @@ def test_the_defaults_of_a_subscription_are_told() -> None:
     ],
 )
 def test_the_tables_of_keys_are_the_rules_of_the_file(section: str, rules: type[BaseModel]) -> None:
-    """At the head of relaybox/routes/__init__.py; sections of their own have tables of their own. Defaults that are numbers or words are compared."""
+    """At the head of relaybox.routes; sections of their own have tables of their own. Defaults that are numbers or words are compared."""
     table = (routes.__doc__ or "").split(f"**`{section}`**")[1].split("\n**")[0]
     told = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", table, flags=re.MULTILINE))
     assert told.keys() - {"retention"} == rules.model_fields.keys() - {"limits", "retries", "retention"}

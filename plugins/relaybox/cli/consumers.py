@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from relaybox.cli.exits import CommandGroup, Failures, Settings
+from relaybox.cli.options import AsJson, answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from relaybox.consuming import Message
     from relaybox.routes import Routes, Store
 
-AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON document to stdout.")]
 SubscriptionName = Annotated[str, typer.Argument(metavar="SUBSCRIPTION", help="The subscription's name.")]
 AtStore = Annotated[
     str | None, typer.Option("--store", help="The store that has it. Default: the one that has.", show_default=False)
@@ -117,7 +117,7 @@ def replay(
     at = _store_of(_routes(context), subscription, store)
     if cancel:
         steer.cancel_replay(at, subscription, reason=reason or "")
-        _say(f"{subscription}: the replay is cancelled", {"subscription": subscription, "cancelled": True}, as_json=as_json)
+        answer(f"{subscription}: the replay is cancelled", {"subscription": subscription, "cancelled": True}, as_json=as_json)
         return
     if start is None:
         raise errors.ConfigurationError("replay needs --from, or --cancel.", next_step="Run: relaybox replay --help")
@@ -220,7 +220,7 @@ def redrive(
     from relaybox.consumers import subscriptions as steer
 
     count = steer.redrive(_store_of(_routes(context), subscription, store), subscription, reason=reason, letter=letter)
-    _say(f"{subscription}: {count} redriven", {"subscription": subscription, "redriven": count}, as_json=as_json)
+    answer(f"{subscription}: {count} redriven", {"subscription": subscription, "redriven": count}, as_json=as_json)
 
 
 @dead_letters.command()
@@ -240,7 +240,7 @@ def drop(
     from relaybox.consumers import subscriptions as steer
 
     steer.drop_dead_letter(_routes(context).store(store), letter, reason=reason)
-    _say(f"{store}: dead letter {letter} is dropped", {"store": store, "letter": letter, "dropped": True}, as_json=as_json)
+    answer(f"{store}: dead letter {letter} is dropped", {"store": store, "letter": letter, "dropped": True}, as_json=as_json)
 
 
 def _routes(context: typer.Context) -> Routes:
@@ -311,12 +311,3 @@ def _print_message(message: Message) -> None:
     if message.payload_bytes is not None:
         document["payload_bytes"] = base64.b64encode(message.payload_bytes).decode()
     print(json.dumps(document, default=str, ensure_ascii=False), flush=True)
-
-
-def _say(text: str, document: dict[str, object], *, as_json: bool) -> None:
-    from relaybox.monitoring import documents
-
-    if as_json:
-        documents.write(document)
-    else:
-        print(text)

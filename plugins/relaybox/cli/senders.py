@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from relaybox.cli.exits import CommandGroup, Failures, Settings
+from relaybox.cli.options import AsJson, answer
 
 
 class ListsByDefault(CommandGroup):
@@ -24,7 +25,6 @@ senders = typer.Typer(
     epilog="Examples: relaybox senders; relaybox senders airline --json; relaybox senders declare airline pump-7 gapless",
 )
 
-AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON document to stdout.")]
 StoreName = Annotated[str, typer.Argument(metavar="STORE", help="The store where the sender sends.")]
 SenderName = Annotated[str, typer.Argument(metavar="SENDER", help="The sender, as in the outbox.")]
 RoleName = Annotated[str, typer.Argument(metavar="ROLE", help="The database role, or a group that roles inherit.")]
@@ -82,12 +82,8 @@ def declare(
     from relaybox.streams.senders import declare_sender
 
     epoch = declare_sender(load_routes(context.obj.config).store(store), sender, kind)
-    _say(
-        f"{sender} of {store} is {kind} in epoch {epoch}",
-        {"sender": sender, "kind": kind, "epoch": epoch},
-        store,
-        as_json=as_json,
-    )
+    document = {"store": store, "sender": sender, "kind": kind, "epoch": epoch}
+    answer(f"{sender} of {store} is {kind} in epoch {epoch}", document, as_json=as_json)
 
 
 @senders.command("new-epoch")
@@ -109,7 +105,8 @@ def new_epoch(
     from relaybox.streams.senders import begin_epoch
 
     epoch = begin_epoch(load_routes(context.obj.config).store(store), sender, kind)
-    _say(f"{sender} of {store} begins epoch {epoch} with index 1", {"sender": sender, "epoch": epoch}, store, as_json=as_json)
+    document = {"store": store, "sender": sender, "epoch": epoch}
+    answer(f"{sender} of {store} begins epoch {epoch} with index 1", document, as_json=as_json)
 
 
 @senders.command()
@@ -128,8 +125,8 @@ def bind(context: typer.Context, store: StoreName, sender: SenderName, role: Rol
     text = f"role {role} may send as {sender} of {store}{'' if changed else ' already'}"
     if not at.bind_senders:
         text += f". Nobody is asked yet: set stores.{store}.bind_senders to true and run relaybox init"
-    document = {"sender": sender, "role": role, "changed": changed, "asked": at.bind_senders}
-    _say(text, document, store, as_json=as_json)
+    document = {"store": store, "sender": sender, "role": role, "changed": changed, "asked": at.bind_senders}
+    answer(text, document, as_json=as_json)
 
 
 @senders.command()
@@ -145,13 +142,5 @@ def unbind(context: typer.Context, store: StoreName, sender: SenderName, role: R
 
     changed = unbind_sender(load_routes(context.obj.config).store(store), sender, role)
     text = f"role {role} {'may no longer' if changed else 'was not bound to'} {'send as ' if changed else ''}{sender} of {store}"
-    _say(text, {"sender": sender, "role": role, "changed": changed}, store, as_json=as_json)
-
-
-def _say(text: str, document: dict[str, object], store: str, *, as_json: bool) -> None:
-    from relaybox.monitoring import documents
-
-    if as_json:
-        documents.write({"store": store, **document})
-    else:
-        print(text)
+    document = {"store": store, "sender": sender, "role": role, "changed": changed}
+    answer(text, document, as_json=as_json)

@@ -1,7 +1,7 @@
 """Detached segments as Parquet files: one task per range of positions, one file per task, nothing shuffled.
 
 The columns are those of the log, under their names: uuid and jsonb as their text, times in microseconds, all else as it is. Rows go
-from COPY to Arrow and back as bytes; what Spark reads back is hashed as the store hashes it (relaybox.log_rows).
+from COPY to Arrow and back as bytes; what Spark reads back is hashed as the store hashes it (relaybox.stores.log_rows).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ _SETTINGS = {
 
 
 class SparkArchive:
-    """Writes and reads on a SparkContext of the caller's; see relaybox.detaching.SegmentArchive."""
+    """Writes and reads on a SparkContext of the caller's; see relaybox.retention.detaching.SegmentArchive."""
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context

@@ -28,7 +28,7 @@ LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Range:
-    """From where to where, in the words of `relaybox.replays`."""
+    """From where to where, in the words of `relaybox.consumers.replays`."""
 
     start: str
     through: str

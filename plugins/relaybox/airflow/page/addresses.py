@@ -1,9 +1,12 @@
-"""Where names on the page lead outside of it: a DAG run in Airflow. Spark's applications are in relaybox.spark_pages."""
+"""Ways from the page to Airflow around it: its app, and the pages of its DAG runs. For Spark see relaybox.monitoring.spark_pages."""
 
 from __future__ import annotations
 
 import re
 from urllib.parse import quote
+
+AIRFLOW = "relaybox.airflow"
+"""Where a request finds the app that the page is mounted in: through it, buttons speak to Airflow's own API."""
 
 _RUN = re.compile(r"(relaybox_\S+) (\S+)")
 

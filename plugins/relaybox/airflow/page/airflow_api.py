@@ -13,7 +13,7 @@ import httpx
 from airflow.api_fastapi.auth.managers.base_auth_manager import COOKIE_NAME_JWT_TOKEN
 from fastapi import Depends, HTTPException, Request
 
-from relaybox.airflow.page.mounted import AIRFLOW
+from relaybox.airflow.page.addresses import AIRFLOW
 
 TAG = "relaybox"
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from relaybox.airflow.page.addresses import AIRFLOW
+
 if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.types import Receive, Scope, Send
-
-AIRFLOW = "relaybox.airflow"
-"""Where a request finds the app that the page is mounted in: through it, buttons speak to Airflow's own API."""
 
 
 class MountedPage:

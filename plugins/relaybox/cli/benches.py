@@ -1,0 +1,132 @@
+"""`relaybox bench`: the group of commands; each benchmark is a module of relaybox.local.bench."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from relaybox.cli.exits import CommandGroup
+
+bench = typer.Typer(cls=CommandGroup, help="Measures, on clusters of its own.", no_args_is_help=True)
+
+Rounds = Annotated[int, typer.Option("--rounds", min=1, help="How often each contestant is measured.")]
+Copier = Annotated[str, typer.Option("--runner", help="Who copies the hop's slices: spark or threads.")]
+JsonPath = Annotated[Path | None, typer.Option("--json", help="Write every raw value to this file.", show_default=False)]
+
+
+@bench.command("hop")
+def bench_hop(
+    messages: Annotated[
+        int, typer.Option("--messages", min=1, help="Messages that each contestant moves in each round.")
+    ] = 2_000_000,
+    rounds: Rounds = 3,
+    runner: Copier = "spark",
+    json_path: JsonPath = None,
+) -> None:
+    """Compare a hop with `psql copy | psql copy` and with logical replication's initial sync.
+
+    \b
+    Examples:
+      relaybox bench hop --messages 2000000 --json bench.json
+      relaybox bench hop --messages 100000 --rounds 1 --runner threads
+    """
+    from relaybox.local.bench.hop import run_bench
+
+    run_bench(messages=messages, rounds=rounds, json_path=json_path, runner=runner)
+
+
+@bench.command("order")
+def bench_order(
+    messages: Annotated[
+        int, typer.Option("--messages", min=1000, help="Different messages that each contestant moves.")
+    ] = 1_000_000,
+    rounds: Rounds = 3,
+    runner: Copier = "spark",
+    json_path: JsonPath = None,
+) -> None:
+    """Compare a hop without sender kinds, one with 64 gapless senders in order, and one with duplicates and disorder.
+
+    The last one has 5 % of its messages twice and 5 % displaced by up to 1,000 places; what it delivers is checked.
+
+    \b
+    Examples:
+      relaybox bench order --json order.json
+      relaybox bench order --messages 100000 --rounds 1 --runner threads
+    """
+    from relaybox.local.bench.order import run_bench_order
+
+    run_bench_order(messages=messages, rounds=rounds, json_path=json_path, runner=runner)
+
+
+@bench.command("consume")
+def bench_consume(
+    messages: Annotated[int, typer.Option("--messages", min=1, help="Messages that each contestant reads.")] = 1_000_000,
+    rounds: Rounds = 3,
+    json_path: JsonPath = None,
+) -> None:
+    """Compare fetch and ack with a plain select of the same rows, and with a table queue of the usual kind.
+
+    \b
+    Examples:
+      relaybox bench consume --json consume.json
+      relaybox bench consume --messages 100000 --rounds 1
+    """
+    from relaybox.local.bench.consume import run_bench_consume
+
+    run_bench_consume(messages=messages, rounds=rounds, json_path=json_path)
+
+
+@bench.command("retention")
+def bench_retention(
+    messages: Annotated[int, typer.Option("--messages", min=1, help="Messages that go all the way.")] = 20_000_000,
+    turns: Annotated[int, typer.Option("--turns", min=20, help="In so many turns; each fills a segment.")] = 100,
+    json_path: JsonPath = None,
+) -> None:
+    """Send, move, read and drop in turns, a snapshot held for a third of them: disk use and the time of a fetch must stay flat.
+
+    \b
+    Examples:
+      relaybox bench retention --json retention.json
+      relaybox bench retention --messages 1000000
+    """
+    from relaybox.local.bench.retention import run_bench_retention
+
+    run_bench_retention(messages=messages, turns=turns, json_path=json_path)
+
+
+@bench.command("latency")
+def bench_latency(
+    *,
+    hops: Annotated[
+        list[int] | None,
+        typer.Option("--hops", min=1, help="Measure with so many hops. Default: 1, 10, 100.", show_default=False),
+    ] = None,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="First messages of idle hops, for each count.")] = 20,
+    lingering_samples: Annotated[int, typer.Option("--lingering-samples", min=1, help="Messages to a busy hop.")] = 300,
+    idle_seconds: Annotated[
+        float, typer.Option("--idle-seconds", min=1, help="Measure the CPU of idle hops for so long.")
+    ] = 60.0,
+    runner: Annotated[str, typer.Option("--runner", help="Of the routes: auto, spark or threads.")] = "auto",
+    json_path: JsonPath = None,
+) -> None:
+    """Measure the time from commit to arrival with a real Airflow: to an idle hop, and while it lingers; and the CPU of idle hops.
+
+    Starts clusters and an Airflow of its own, and takes about a quarter of an hour.
+
+    \b
+    Examples:
+      relaybox bench latency --json latency.json
+      relaybox bench latency --hops 1 --samples 5 --lingering-samples 50 --runner spark
+    """
+    from relaybox.local.bench.latency import run_bench_latency
+
+    run_bench_latency(
+        hop_counts=hops or [1, 10, 100],
+        samples=samples,
+        lingering_samples=lingering_samples,
+        idle_seconds=idle_seconds,
+        runner=runner,
+        json_path=json_path,
+    )
