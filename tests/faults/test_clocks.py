@@ -73,7 +73,7 @@ def reads_wall_clock(path: Path) -> bool:
 
 
 @pytest.mark.parametrize(
-    "path", sorted([*sql_directory().glob("functions/*.sql"), *sql_directory().glob("views/*.sql")]), ids=lambda path: path.name
+    "path", sorted([*sql_directory().glob("functions/*/*.sql"), *sql_directory().glob("views/*.sql")]), ids=lambda path: path.name
 )
 def test_no_function_of_the_protocol_reads_a_clock(path: Path) -> None:
     """Times are column defaults: written once, never compared."""

@@ -83,7 +83,7 @@ def test_every_command_that_is_named_exists_and_has_the_options_it_is_given(docu
 def test_everything_of_the_schema_that_is_named_exists(document: Path) -> None:
     """`relaybox.<name>` is a table, view, function or sequence; or a module, a metric of Airflow's, or relaybox.yaml."""
     known = set(re.findall(r"relaybox\.(\w+)", (ROOT / "sql/schema.sql").read_text(encoding="utf-8")))
-    known |= {path.stem for folder in ("functions", "views") for path in (ROOT / "sql" / folder).glob("*.sql")}
+    known |= {path.stem for folder in ("functions", "views") for path in (ROOT / "sql" / folder).rglob("*.sql")}
     known |= {path.stem for path in (ROOT / "plugins/relaybox").iterdir()}
     known |= set(re.findall(r'stats\.\w+\("relaybox\.(\w+)"', sources("plugins"))) | {"yaml"}
     named = set(re.findall(r"relaybox\.(\w+)", document.read_text(encoding="utf-8")))
@@ -170,7 +170,7 @@ def test_the_functions_of_consumers_are_those_they_may_call() -> None:
     assert set(documented) == granted - {"read_log"}
     for function, parameters in documented.items():
         if parameters != "...":
-            made = (ROOT / f"sql/functions/{function}.sql").read_text(encoding="utf-8")
+            made = next((ROOT / "sql/functions").glob(f"*/{function}.sql")).read_text(encoding="utf-8")
             declared = re.search(
                 rf"create or replace function relaybox\.{function}\((.*?)\)\s*(?:returns|language)", made, flags=re.DOTALL
             )
@@ -180,8 +180,8 @@ def test_the_functions_of_consumers_are_those_they_may_call() -> None:
 
 
 def test_the_defaults_of_a_subscription_are_told() -> None:
-    """docs/consuming.md, as sql/functions/subscribe.sql has them."""
-    made = (ROOT / "sql/functions/subscribe.sql").read_text(encoding="utf-8")
+    """docs/consuming.md, as sql/functions/consumers/subscribe.sql has them."""
+    made = (ROOT / "sql/functions/consumers/subscribe.sql").read_text(encoding="utf-8")
     defaults = re.findall(r"(\w+) (?:integer|text|boolean) default ('?\w+'?)", made)
     (told,) = re.findall(r"Defaults: (.+?) \|", section_of("docs/consuming.md", "In SQL"))
     assert re.findall(r"`(\w+)` ('?\w+'?)", told) == [default for default in defaults if default[0] != "start"]

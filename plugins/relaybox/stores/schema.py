@@ -210,7 +210,7 @@ def _name_store(cursor: Any, store: Store, segment_rows: int) -> None:
 def _renew_functions(cursor: Any) -> bool:
     directory = sql_directory()
     paths = [
-        *sorted((directory / "functions").glob("*.sql")),
+        *sorted((directory / "functions").rglob("*.sql")),
         *sorted((directory / "views").glob("*.sql")),
         directory / "grants.sql",
     ]
