@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 
 from relaybox.errors import UnknownHop
 from relaybox.routes import Hop, Store
-from relaybox.stores.connections import store_errors
-from relaybox.stores.schema import open_store
+from relaybox.stores.schema import store_cursor
 
 
 @dataclass(frozen=True)
@@ -31,11 +29,7 @@ def read_hop_state(hop: Hop) -> HopState:
         UnknownHop: the store was not initialised for this hop. It must not look like a hop without work.
         StoreNotInitialised, SchemaTooNew, StoreUnusable, StoreUnreachable, StoreBusy: see relaybox.errors.
     """
-    with (
-        closing(open_store(hop.source, application_name=f"relaybox {hop.name} look")) as source,
-        store_errors(hop.source.name, f"looking at hop {hop.name}"),
-        source.cursor() as cursor,
-    ):
+    with store_cursor(hop.source, f"looking at hop {hop.name}", application_name=f"relaybox {hop.name} look") as cursor:
         cursor.execute(
             """
             select relaybox.hop_has_work(h.hop), h.batch, h.position, s.waiting_count + s.planned_position - s.received_position
@@ -60,11 +54,7 @@ class IdleHop:
 
 def read_idle_hops(store: Store) -> list[IdleHop]:
     """Asks a store once about every hop that leaves it; the errors are those of read_hop_state."""
-    with (
-        closing(open_store(store, application_name="relaybox look")) as session,
-        store_errors(store.name, "looking at its hops"),
-        session.cursor() as cursor,
-    ):
+    with store_cursor(store, "looking at its hops", application_name="relaybox look") as cursor:
         cursor.execute(
             """
             select h.hop, h.has_work and not relaybox.hop_is_driven(h.hop), h.received > h.settled

@@ -5,7 +5,6 @@ Tables are named as OpenLineage names those of Postgres: namespace `postgres://h
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -13,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 
 from relaybox.airflow.libpq_parameters import libpq_parameters
-from relaybox.stores.connections import one_row, store_errors
-from relaybox.stores.schema import open_store
+from relaybox.stores.connections import one_row
+from relaybox.stores.schema import store_cursor
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -98,10 +97,6 @@ def _table(store: Store, hop: str | None) -> Table:
 
 
 def _log_id(store: Store, hop: str) -> int:
-    with (
-        closing(open_store(store, application_name="relaybox look")) as session,
-        store_errors(store.name, f"looking for the log of hop {hop}"),
-        session.cursor() as cursor,
-    ):
+    with store_cursor(store, f"looking for the log of hop {hop}", application_name="relaybox look") as cursor:
         cursor.execute("select hop_id from relaybox.hop_in where hop = %s", (hop,))
         return int(one_row(cursor)[0])

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING
 
-from relaybox.stores.connections import store_errors
-from relaybox.stores.schema import open_store
+from relaybox.stores.schema import store_cursor
 
 if TYPE_CHECKING:
     from relaybox.routes import Store
@@ -23,11 +21,7 @@ def redrive_letters(store: Store, subscription: str, letters: Sequence[int], *, 
         DeadLetterNotOpen: one waits behind an open one that was not chosen.
     """
     redriven = 0
-    with (
-        closing(open_store(store, application_name="relaybox redrive")) as connection,
-        store_errors(store.name, f"redriving dead letters of {subscription}"),
-        connection.cursor() as cursor,
-    ):
+    with store_cursor(store, f"redriving dead letters of {subscription}", application_name="relaybox redrive") as cursor:
         cursor.execute("select set_config('relaybox.on_behalf_of', %s, true)", (on_behalf_of,))
         cursor.execute(
             "select letter from relaybox.dead_letters where letter = any(%s) and subscription = %s order by place",
@@ -39,5 +33,5 @@ def redrive_letters(store: Store, subscription: str, letters: Sequence[int], *, 
                 (subscription, reason, letter),
             )  # a letter that waited behind an earlier one follows it, and is not open any more
             redriven += sum(count for (count,) in cursor.fetchall())
-        connection.commit()
+        cursor.connection.commit()
     return redriven

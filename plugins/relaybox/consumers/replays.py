@@ -6,17 +6,13 @@ The second cursor has a name that stays, so one consumer reads all ranges of a b
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from psycopg2.extras import NamedTupleCursor
-
 from relaybox import errors
 from relaybox.events import emit
-from relaybox.stores.connections import store_errors
-from relaybox.stores.schema import open_store
+from relaybox.stores.schema import store_cursor
 
 if TYPE_CHECKING:
     from relaybox.routes import Store
@@ -91,28 +87,22 @@ def ask_replay(store: Store, order: ReplayOrder) -> AskedReplay:
     Raises:
         NotSubscribed, NoLongerKept, RequestRefused: no reason, an interval that is not over, or a name that is taken.
     """
-    with (
-        closing(open_store(store, application_name="relaybox replay")) as connection,
-        store_errors(store.name, f"replaying subscription {order.subscription}"),
-        connection.cursor(cursor_factory=NamedTupleCursor) as cursor,
-    ):
+    with store_cursor(
+        store, f"replaying subscription {order.subscription}", application_name="relaybox replay", named=True
+    ) as cursor:
         cursor.execute("select set_config('relaybox.on_behalf_of', %s, true)", (order.on_behalf_of,))
         cursor.execute(
             "select * from relaybox.ask_replay(%s, %s, %s, %s, %s, %s, %s)",
             (order.subscription, order.cursor, order.start, order.through, order.reason, order.asked_by, order.rows_per_second),
         )
         row: Any = cursor.fetchone()
-        connection.commit()
+        cursor.connection.commit()
     return AskedReplay(**row._asdict())
 
 
 def read_progress(store: Store, replay: int) -> ReplayProgress:
     """How far a range has been read. Reads only."""
-    with (
-        closing(open_store(store, application_name="relaybox replay")) as connection,
-        store_errors(store.name, f"reading how far replay {replay} is"),
-        connection.cursor(cursor_factory=NamedTupleCursor) as cursor,
-    ):
+    with store_cursor(store, f"reading how far replay {replay} is", application_name="relaybox replay", named=True) as cursor:
         cursor.execute("select * from relaybox.replay_progress(%s)", (replay,))
         row: Any = cursor.fetchone()
     return ReplayProgress(**row._asdict())

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from relaybox import errors
-from relaybox.stores.connections import one_row, store_errors
-from relaybox.stores.schema import open_store
+from relaybox.stores.connections import one_row
+from relaybox.stores.schema import store_cursor
 
 if TYPE_CHECKING:
     from relaybox.routes import Store
@@ -229,23 +228,15 @@ def drop_dead_letter(store: Store, letter: int, *, reason: str) -> None:
 
 
 def _ask(store: Store, doing: str, query: str, arguments: Any = None) -> list[tuple[Any, ...]]:
-    with (
-        closing(open_store(store, application_name="relaybox subscriptions")) as connection,
-        store_errors(store.name, doing),
-        connection.cursor() as cursor,
-    ):
+    with store_cursor(store, doing, application_name="relaybox subscriptions") as cursor:
         cursor.execute(query, arguments)
         return list(cursor.fetchall())
 
 
 def _call(store: Store, doing: str, call: str, *arguments: object) -> tuple[Any, ...]:
     """The row of one call, committed."""
-    with (
-        closing(open_store(store, application_name="relaybox subscriptions")) as connection,
-        store_errors(store.name, doing),
-        connection.cursor() as cursor,
-    ):
+    with store_cursor(store, doing, application_name="relaybox subscriptions") as cursor:
         cursor.execute(call, arguments)
         row: tuple[Any, ...] = one_row(cursor)
-        connection.commit()
+        cursor.connection.commit()
     return row

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-
 from relaybox.errors import ConfigurationError
 from relaybox.hops.retry_plan import MeasuredFailures
 from relaybox.routes import Hop, Route
-from relaybox.stores.connections import one_row, store_errors
-from relaybox.stores.schema import open_store
+from relaybox.stores.connections import one_row
+from relaybox.stores.schema import store_cursor
 
 
 def measure_failures(route: Route) -> MeasuredFailures:
@@ -33,11 +31,7 @@ def _count(hop: Hop) -> tuple[int, int]:
 
     The newest attempt at a batch that has not arrived is not over: it does not count.
     """
-    with (
-        closing(open_store(hop.source, application_name="relaybox plan-retries")) as session,
-        store_errors(hop.source.name, f"counting attempts of hop {hop.name}"),
-        session.cursor() as cursor,
-    ):
+    with store_cursor(hop.source, f"counting attempts of hop {hop.name}", application_name="relaybox plan-retries") as cursor:
         cursor.execute(
             """
             select h.attempt, h.compacted_batch + (select count(*) from relaybox.batch b where b.hop = h.hop and not b.adopted),

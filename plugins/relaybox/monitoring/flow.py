@@ -7,16 +7,12 @@ published at the destination.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from psycopg2.extras import NamedTupleCursor
-
 from relaybox import errors
-from relaybox.stores.connections import store_errors
-from relaybox.stores.schema import open_store
+from relaybox.stores.schema import store_cursor
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Store
@@ -182,11 +178,9 @@ def _ask(
     """The rows of each query, none of any if the store does not answer: then its error is added to `failed`."""
     answers: dict[str, list[Any]] = {name: [] for name in queries}
     try:
-        with (
-            closing(open_store(store, application_name="relaybox flow")) as connection,
-            store_errors(store.name, f"reading the ledger of hop {arguments['hop']}"),
-            connection.cursor(cursor_factory=NamedTupleCursor) as cursor,
-        ):
+        with store_cursor(
+            store, f"reading the ledger of hop {arguments['hop']}", application_name="relaybox flow", named=True
+        ) as cursor:
             for name, query in queries.items():
                 cursor.execute(query, arguments)
                 answers[name] = cursor.fetchall()

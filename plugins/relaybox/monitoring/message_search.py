@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from relaybox import errors
-from relaybox.stores.connections import store_errors
-from relaybox.stores.schema import open_store
+from relaybox.stores.schema import store_cursor
 
 if TYPE_CHECKING:
     from relaybox.routes import Route, Store
@@ -78,10 +76,6 @@ def require_messages(routes: Sequence[Route], sender: str, index: int) -> tuple[
 
 
 def _ask(store: Store, query: str, arguments: dict[str, Any]) -> list[UUID]:
-    with (
-        closing(open_store(store, application_name="relaybox where")) as connection,
-        store_errors(store.name, "looking for a message by its index"),
-        connection.cursor() as cursor,
-    ):
+    with store_cursor(store, "looking for a message by its index", application_name="relaybox where") as cursor:
         cursor.execute(query, arguments)
         return [UUID(str(row[0])) for row in cursor.fetchall()]

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relaybox import errors
 from relaybox.proofs.reliability import is_no_reading, show_ratio
-from relaybox.stores.connections import store_errors
-from relaybox.stores.schema import open_store
+from relaybox.stores.schema import store_cursor
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -114,11 +112,7 @@ def read_signals(routes: Routes) -> dict[str, tuple[Sample, ...]]:
 
 def _ask(store: Store) -> tuple[Sample, ...] | None:
     try:
-        with (
-            closing(open_store(store, application_name="relaybox metrics")) as session,
-            store_errors(store.name, "reading its signals"),
-            session.cursor() as cursor,
-        ):
+        with store_cursor(store, "reading its signals", application_name="relaybox metrics") as cursor:
             cursor.execute("select metric, labels, value from relaybox.signals()")
             return tuple(Sample(metric, {"store": store.name, **labels}, value) for metric, labels, value in cursor.fetchall())
     except errors.RelayboxError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,9 +12,8 @@ from relaybox.monitoring.findings import OPEN_SECONDS, Finding, find_blockers
 from relaybox.monitoring.holders import StoreHolders, read_holders
 from relaybox.monitoring.status import Status, read_status
 from relaybox.retention.detaching import DetachedLog, list_detached_logs
-from relaybox.stores.connections import store_errors
 from relaybox.stores.left_behind import LeftBehind, list_left_behind
-from relaybox.stores.schema import open_store
+from relaybox.stores.schema import store_cursor
 
 if TYPE_CHECKING:
     from relaybox.routes import Routes, Store
@@ -84,14 +82,10 @@ def read_overview(routes: Routes, *, open_for_seconds: float = OPEN_SECONDS) -> 
 def _look(store: Store, routes: Routes, open_for_seconds: float) -> _Looked | None:
     """None: the store stopped answering after its status was read; the next look will say so."""
     try:
-        with (
-            closing(open_store(store, application_name="relaybox overview")) as connection,
-            store_errors(store.name, "looking for what holds messages up"),
-            connection.cursor() as cursor,
-        ):
+        with store_cursor(store, "looking for what holds messages up", application_name="relaybox overview") as cursor:
             cursor.execute(_RATES, {"seconds": RATE_SECONDS})
             rates = dict(cursor.fetchall())
             detached, left_behind = list_detached_logs(cursor, store), list_left_behind(cursor, store, routes)
-            return _Looked(read_holders(connection, open_for_seconds=open_for_seconds), rates, detached, left_behind)
+            return _Looked(read_holders(cursor.connection, open_for_seconds=open_for_seconds), rates, detached, left_behind)
     except errors.RelayboxError:
         return None

@@ -10,14 +10,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from psycopg2.extras import NamedTupleCursor
-
 from relaybox import errors
 from relaybox.events import emit
 from relaybox.failpoints import reach
 from relaybox.hops.publishing import ask_destination
-from relaybox.stores.connections import commit_durably, one_row, store_errors
-from relaybox.stores.schema import open_store
+from relaybox.stores.connections import commit_durably, one_row
+from relaybox.stores.schema import open_store, store_cursor
 
 if TYPE_CHECKING:
     from relaybox.hops.planning import Arrived
@@ -50,11 +48,7 @@ def attest_store(store: Store, routes: Routes, *, recorded_by: str, reason: str)
     """
     hops = [hop for hop in routes.hops if hop.source == store]
     arrivals = {hop: _ask(hop) for hop in hops}
-    with (
-        closing(open_store(store, application_name="relaybox attest")) as session,
-        store_errors(store.name, "attesting the store"),
-        session.cursor(cursor_factory=NamedTupleCursor) as cursor,
-    ):
+    with store_cursor(store, "attesting the store", application_name="relaybox attest", named=True) as cursor:
         cursor.execute("select relaybox.require_writable_primary()")
         cursor.execute("set local synchronous_commit = on")
         cursor.execute("select * from relaybox.cluster_fingerprint()")
@@ -62,8 +56,8 @@ def attest_store(store: Store, routes: Routes, *, recorded_by: str, reason: str)
         changed = [_check(cursor, store, hop, arrivals[hop], here) for hop in hops]
         if any(changed):
             _record(cursor, [hop.name for hop in hops], here, recorded_by, reason)
-            reach("attest.recorded", session)
-            commit_durably(session, "attest")
+            reach("attest.recorded", cursor.connection)
+            commit_durably(cursor.connection, "attest")
     attested = Attested(store.name, here.system_identifier, here.timeline, tuple(hop.name for hop in hops), any(changed))
     emit(
         "store_attested", store=store.name, system_identifier=here.system_identifier, timeline=here.timeline, changed=any(changed)

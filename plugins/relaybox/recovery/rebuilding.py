@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,8 @@ from relaybox.events import emit
 from relaybox.hops.transfer import Progress, transfer_hop
 from relaybox.proofs.verification import verify_route
 from relaybox.recovery.reanchoring import reanchor_hop
-from relaybox.stores.connections import one_row, store_errors
-from relaybox.stores.schema import initialise_store, open_store
+from relaybox.stores.connections import one_row
+from relaybox.stores.schema import initialise_store, store_cursor
 
 if TYPE_CHECKING:
     from relaybox.hops.runners import SliceRunner
@@ -173,11 +173,7 @@ _DROPPED = """
 
 def _ask(store: Store, hop: Hop, query: str, *arguments: int) -> int:
     """A number that a store knows of a hop; 0 when it does not know the hop."""
-    with (
-        closing(open_store(store, application_name=f"relaybox {hop.name} rebuild")) as connection,
-        store_errors(store.name, f"looking at hop {hop.name}"),
-        connection.cursor() as cursor,
-    ):
+    with store_cursor(store, f"looking at hop {hop.name}", application_name=f"relaybox {hop.name} rebuild") as cursor:
         cursor.execute(query, (hop.name, *arguments))
         row = one_row(cursor)
     return 0 if row is None or row[0] is None else int(row[0])

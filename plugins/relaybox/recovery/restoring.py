@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from relaybox import errors
-from relaybox.stores.connections import one_row, store_errors
-from relaybox.stores.schema import open_store
+from relaybox.stores.connections import one_row
+from relaybox.stores.schema import store_cursor
 
 if TYPE_CHECKING:
     from relaybox.routes import Store
@@ -42,18 +41,14 @@ def restore_subscriptions(
     """
     wanted = [one for one in _checked(saved) if one["store"] == store.name and one["replay_of"] is None]
     restored = []
-    with (
-        closing(open_store(store, application_name="relaybox rebuild")) as connection,
-        store_errors(store.name, "restoring subscriptions"),
-        connection.cursor() as cursor,
-    ):
+    with store_cursor(store, "restoring subscriptions", application_name="relaybox rebuild") as cursor:
         cursor.execute("select subscription from relaybox.subscriptions")
         known = {name for (name,) in cursor.fetchall()}
         for one in wanted:
             if one["subscription"] not in known:
                 doubt = doubts.get(one["stream"]) or _moved(cursor, one)
                 restored.append(_restore(cursor, one, doubt))
-        connection.commit()
+        cursor.connection.commit()
     return restored
 
 

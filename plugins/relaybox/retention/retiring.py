@@ -15,7 +15,7 @@ from relaybox.errors import ConfigurationError
 from relaybox.events import emit
 from relaybox.stores.connections import one_row, store_errors
 from relaybox.stores.left_behind import LeftBehind, list_left_behind
-from relaybox.stores.schema import open_store
+from relaybox.stores.schema import open_store, store_cursor
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -48,11 +48,7 @@ def find_left_behind(routes: Routes) -> tuple[Backlog, ...]:
 
 
 def _backlogs(store: Store, routes: Routes) -> Iterator[Backlog]:
-    with (
-        closing(open_store(store, application_name="relaybox retire")) as session,
-        store_errors(store.name, "asking which hops leave it"),
-        session.cursor() as cursor,
-    ):
+    with store_cursor(store, "asking which hops leave it", application_name="relaybox retire") as cursor:
         for hop in list_left_behind(cursor, store, routes):
             cursor.execute(
                 "select planned_position - settled_position, waiting_count, oldest_sent_at from relaybox.sending_state(%s)",

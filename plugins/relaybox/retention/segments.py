@@ -20,7 +20,7 @@ from psycopg2.extras import NamedTupleCursor
 from relaybox.events import emit
 from relaybox.failpoints import reach
 from relaybox.stores.connections import one_row, store_errors
-from relaybox.stores.schema import open_store
+from relaybox.stores.schema import open_store, store_cursor
 
 if TYPE_CHECKING:
     from relaybox.routes import Store
@@ -153,11 +153,7 @@ def read_retention(store: Store) -> StoreRetention:
     Raises:
         StoreUnreachable, StoreUnusable, StoreNotInitialised: see relaybox.errors.
     """
-    with (
-        closing(open_store(store, application_name="relaybox retention")) as session,
-        store_errors(store.name, "asking what is kept, and for whom"),
-        session.cursor(cursor_factory=NamedTupleCursor) as cursor,
-    ):
+    with store_cursor(store, "asking what is kept, and for whom", application_name="relaybox retention", named=True) as cursor:
         cursor.execute("set transaction isolation level repeatable read read only")
         tables = tuple(_table(cursor, log_id, hop) for log_id, hop in _tables(cursor))
     return StoreRetention(store.name, tables)

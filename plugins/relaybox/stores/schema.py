@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from psycopg2.extras import NamedTupleCursor
 
 from relaybox import errors
 from relaybox.stores.connections import connect, one_row, store_errors
@@ -88,6 +90,27 @@ def open_store(store: Store, *, application_name: str, **options: Any) -> Connec
         connection.close()
         raise
     return connection
+
+
+@contextmanager
+def store_cursor(store: Store, doing: str, *, application_name: str, named: bool = False) -> Iterator[Any]:
+    """A cursor of a session of its own, both closed at the end; what is not committed by then is rolled back.
+
+    Args:
+        store: the store.
+        doing: for its errors, which are told as `store hub: while <doing>: ...`.
+        application_name: as the server's views show the session.
+        named: rows are named tuples.
+
+    Raises:
+        as open_store(), and what the store's errors mean (stores.connections).
+    """
+    with (
+        closing(open_store(store, application_name=application_name)) as connection,
+        store_errors(store.name, doing),
+        connection.cursor(cursor_factory=NamedTupleCursor if named else None) as cursor,
+    ):
+        yield cursor
 
 
 def _require_version(connection: Connection, store: str) -> None:

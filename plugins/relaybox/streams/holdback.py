@@ -17,7 +17,7 @@ from psycopg2.extras import NamedTupleCursor
 from relaybox import errors
 from relaybox.events import emit
 from relaybox.stores.connections import commit_durably, store_errors
-from relaybox.stores.schema import open_store
+from relaybox.stores.schema import open_store, store_cursor
 
 if TYPE_CHECKING:
     from relaybox.routes import Route, Routes, Store
@@ -123,11 +123,9 @@ def _stores(route: Route) -> list[Store]:
 
 def _read_store(routes: Routes, route: Route, store: Store) -> StoreHoldback:
     try:
-        with (
-            closing(open_store(store, application_name="relaybox holdback")) as connection,
-            store_errors(store.name, f"reading what stream {route.stream} holds back"),
-            connection.cursor(cursor_factory=NamedTupleCursor) as cursor,
-        ):
+        with store_cursor(
+            store, f"reading what stream {route.stream} holds back", application_name="relaybox holdback", named=True
+        ) as cursor:
             cursor.execute("select * from relaybox.held_senders(%s)", (route.stream,))
             rows: list[Any] = cursor.fetchall()
     except errors.RelayboxError as error:

@@ -8,11 +8,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from psycopg2 import errors as postgres_errors
-from psycopg2.extras import NamedTupleCursor
 
 from relaybox import errors
 from relaybox.stores.connections import one_row, store_errors
-from relaybox.stores.schema import open_store
+from relaybox.stores.schema import open_store, store_cursor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,11 +65,7 @@ def list_senders(store: Store) -> list[DeclaredSender]:
     Raises:
         StoreNotInitialised, StoreUnreachable, StoreUnusable: the store can't be asked.
     """
-    with (
-        closing(open_store(store, application_name="relaybox senders")) as session,
-        store_errors(store.name, "reading its senders"),
-        session.cursor(cursor_factory=NamedTupleCursor) as cursor,
-    ):
+    with store_cursor(store, "reading its senders", application_name="relaybox senders", named=True) as cursor:
         cursor.execute(_LIST)
         return [_sender(row) for row in cursor.fetchall()]
 
