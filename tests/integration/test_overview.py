@@ -48,12 +48,12 @@ def test_an_open_transaction_is_named_with_pid_age_and_query(world: World) -> No
         with reader.cursor() as cursor:
             cursor.execute("select count(*) from relaybox.outbox")
         finding = found(world)["open_transaction"]
-        (holder,) = finding.holders
-        assert holder.pid == producer.info.backend_pid
-        assert holder.state == "idle in transaction"
-        assert holder.query.startswith("insert into relaybox.outbox")
-        assert 0 <= holder.age_seconds < 60
-        assert (finding.store, finding.since, finding.affected) == ("airline", holder.began_at, ("flights/1",))
+        (blocker,) = finding.blockers
+        assert blocker.pid == producer.info.backend_pid
+        assert blocker.state == "idle in transaction"
+        assert blocker.query.startswith("insert into relaybox.outbox")
+        assert 0 <= blocker.age_seconds < 60
+        assert (finding.store, finding.since, finding.affected) == ("airline", blocker.began_at, ("flights/1",))
         producer.commit()
     assert found(world) == {}
 
@@ -70,8 +70,8 @@ def test_a_prepared_transaction_is_named_without_a_backend(world: World) -> None
         insert(producer, "prepared")
         producer.tpc_prepare()
         try:
-            holders = found(world)["open_transaction"].holders
-            assert [(holder.pid, holder.state) for holder in holders] == [(None, "prepared")]
+            blockers = found(world)["open_transaction"].blockers
+            assert [(blocker.pid, blocker.state) for blocker in blockers] == [(None, "prepared")]
         finally:
             producer.tpc_rollback()
 
@@ -115,7 +115,7 @@ def test_a_hop_that_waits_for_a_lock_names_who_has_it(world: World) -> None:
         wait_until(lambda: "hop_blocked" in found(world), "the wait is seen")
         finding = found(world)["hop_blocked"]
         assert (finding.hop, finding.store) == ("flights/1", "hub")
-        assert [holder.pid for holder in finding.holders] == [blocker.info.backend_pid]
+        assert [one.pid for one in finding.blockers] == [blocker.info.backend_pid]
         blocker.rollback()
 
 

@@ -24,7 +24,7 @@ from relaybox.proofs.verification import verify_route
 from relaybox.retention.detaching import Part, StoreDetached, attach_segments, detach_segments, has_detach_work, list_detached
 from relaybox.retention.segments import TableRetained, read_retention, retain_store
 from relaybox.spark.archive import SparkArchive
-from relaybox.stores.log_rows import Digest
+from relaybox.stores.log_rows import RowsDigest
 from tests.cli import invoke
 from tests.faults.spark_session import spark_session
 from tests.spark.submit import spark_submit
@@ -326,7 +326,7 @@ class Interrupted:
     def write(self, part: Part) -> None:
         self.archive.write(part)
 
-    def digest(self, directory: str) -> Digest:
+    def digest(self, directory: str) -> RowsDigest:
         found = self.archive.digest(directory)
         self.meanwhile()
         return found
@@ -476,7 +476,7 @@ def test_g8_files_that_are_not_what_the_store_has_drop_nothing(stopped: World, a
     """Executors that write where nobody else reads, say."""
 
     class Forgetful(Interrupted):
-        def digest(self, directory: str) -> Digest:
+        def digest(self, directory: str) -> RowsDigest:
             found = super().digest(directory)
             return replace(found, row_count=found.row_count - 1)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from relaybox.errors import ContentDiffers
 from relaybox.spark.archive import from_arrow, split, to_arrow
-from relaybox.stores.log_rows import JSONB, LOG_COLUMNS, TEXT, UUID, CopyFile, Digest, digest_rows, read_rows
+from relaybox.stores.log_rows import JSONB, LOG_COLUMNS, TEXT, UUID, CopyFile, RowsDigest, digest_rows, read_rows
 
 _TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20).map(str.encode)
 _NUMBERS = st.integers(-(2**63), 2**63 - 1).map(lambda number: struct.pack(">q", number))
@@ -51,7 +51,7 @@ def test_rows_come_back_bit_by_bit(rows: list[tuple[bytes | None, ...]], size: i
 def test_a_digest_depends_on_every_row_and_on_no_order(rows: list[tuple[bytes | None, ...]]) -> None:
     assert digest_rows(rows) == digest_rows(rows[::-1]) == digest_rows(rows[:1]) + digest_rows(rows[1:])
     assert digest_rows(rows) != digest_rows([(*rows[0][:-1], b"\x01other"), *rows[1:]])
-    assert digest_rows([]) == Digest(0, 0)
+    assert digest_rows([]) == RowsDigest(0, 0)
 
 
 def test_a_stream_that_is_cut_is_no_shorter_stream() -> None:

@@ -15,7 +15,7 @@ from relaybox import errors
 
 if TYPE_CHECKING:
     from relaybox.consumers.subscriptions import Subscribed
-    from relaybox.monitoring.holders import Holder, StoreHolders
+    from relaybox.monitoring.blockers import Blocker, StoreBlockers
     from relaybox.monitoring.status import HopStatus, Status
     from relaybox.retention.detaching import DetachedLog
     from relaybox.routes import Hop, Routes
@@ -71,7 +71,7 @@ class Finding:
         since: None if no store knows.
         what: a sentence, or two.
         message_count: how many messages wait; None if that is not known.
-        holders: the transactions that block it.
+        blockers: the transactions that block it.
         run_helps: whether running the hop is the thing to do.
         next_step: what to do, in words.
     """
@@ -85,7 +85,7 @@ class Finding:
     affected: tuple[str, ...] = ()
     since: datetime | None = None
     message_count: int | None = None
-    holders: tuple[Holder, ...] = ()
+    blockers: tuple[Blocker, ...] = ()
     run_helps: bool = False
 
     @property
@@ -97,7 +97,7 @@ class Finding:
 def find_blockers(
     routes: Routes,
     status: Status,
-    holders: Mapping[str, StoreHolders],
+    blockers: Mapping[str, StoreBlockers],
     *,
     detached: Iterable[DetachedLog] = (),
     left_behind: Iterable[LeftBehind] = (),
@@ -107,14 +107,14 @@ def find_blockers(
     Args:
         routes: what relaybox.yaml says.
         status: what all stores said about their hops.
-        holders: by store; one that did not answer is missing.
+        blockers: by store; one that did not answer is missing.
         detached: of all stores.
         left_behind: of all stores, retired hops included.
     """
     found = [
         *_silent_stores(routes, status),
-        *(finding for store, here in holders.items() for finding in _held_in_store(routes, store, here)),
-        *(finding for hop in status.hops for finding in _hop_findings(routes, status, hop, holders)),
+        *(finding for store, here in blockers.items() for finding in _held_in_store(routes, store, here)),
+        *(finding for hop in status.hops for finding in _hop_findings(routes, status, hop, blockers)),
         *_unrouted(status),
         *_detached(detached),
         *_left_behind(left_behind),
@@ -202,7 +202,7 @@ def _silent_stores(routes: Routes, status: Status) -> Iterator[Finding]:
         )
 
 
-def _held_in_store(routes: Routes, store: str, here: StoreHolders) -> Iterator[Finding]:
+def _held_in_store(routes: Routes, store: str, here: StoreBlockers) -> Iterator[Finding]:
     leaving = tuple(hop.name for hop in routes.hops if hop.source.name == store and hop.upstream is None)
     if here.senders:
         oldest = here.senders[0]
@@ -216,7 +216,7 @@ def _held_in_store(routes: Routes, store: str, here: StoreHolders) -> Iterator[F
                 f"{number} sent messages at {store} and not ended. These messages are not there before it commits; "
                 f"messages of other transactions go past them."
             ),
-            holders=here.senders,
+            blockers=here.senders,
             affected=leaving,
             next_step="Have the application commit or roll back. Ending its session rolls back what it sent.",
         )
@@ -232,7 +232,7 @@ def _held_in_store(routes: Routes, store: str, here: StoreHolders) -> Iterator[F
         )
 
 
-def _hop_findings(routes: Routes, status: Status, hop: HopStatus, holders: Mapping[str, StoreHolders]) -> Iterator[Finding]:
+def _hop_findings(routes: Routes, status: Status, hop: HopStatus, blockers: Mapping[str, StoreBlockers]) -> Iterator[Finding]:
     lost = next((error for error in hop.errors if isinstance(error, errors.HistoryLost)), None)
     if lost is not None:
         yield _history_lost(routes, hop)
@@ -240,7 +240,7 @@ def _hop_findings(routes: Routes, status: Status, hop: HopStatus, holders: Mappi
     waits = [
         (store, wait)
         for store in (hop.hop.source.name, hop.hop.destination.name)
-        for wait in (holders[store].waits if store in holders else ())
+        for wait in (blockers[store].waits if store in blockers else ())
         if wait.session.startswith(f"relaybox {hop.hop.name} ")
     ]
     if waits:
@@ -250,9 +250,9 @@ def _hop_findings(routes: Routes, status: Status, hop: HopStatus, holders: Mappi
             severity=Severity.HELD,
             hop=hop.hop.name,
             store=store,
-            since=min((holder.began_at for _, each in waits for holder in each.holders), default=None),
+            since=min((blocker.began_at for _, each in waits for blocker in each.blockers), default=None),
             what=f"A transfer of hop {hop.hop.name} waits for a lock at {store} that another session has.",
-            holders=tuple(dict.fromkeys(holder for _, each in waits for holder in each.holders)),
+            blockers=tuple(dict.fromkeys(blocker for _, each in waits for blocker in each.blockers)),
             affected=_downstream(routes, hop.hop),
             message_count=hop.lag_messages,
             next_step="End the session that has the lock, or wait: the transfer gives up and is tried again.",

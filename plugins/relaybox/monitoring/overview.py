@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relaybox import errors
+from relaybox.monitoring.blockers import StoreBlockers, read_blockers
 from relaybox.monitoring.findings import OPEN_SECONDS, Finding, find_blockers
-from relaybox.monitoring.holders import StoreHolders, read_holders
 from relaybox.monitoring.status import Status, read_status
 from relaybox.retention.detaching import DetachedLog, list_detached_logs
 from relaybox.stores.left_behind import LeftBehind, list_left_behind
@@ -47,7 +47,7 @@ class Overview:
 
 @dataclass(frozen=True)
 class _Looked:
-    holders: StoreHolders
+    blockers: StoreBlockers
     rates: Mapping[str, float]
     detached: Sequence[DetachedLog]
     left_behind: Sequence[LeftBehind]
@@ -72,7 +72,7 @@ def read_overview(routes: Routes, *, open_for_seconds: float = OPEN_SECONDS) -> 
         findings=find_blockers(
             routes,
             status,
-            {store: look.holders for store, look in seen.items()},
+            {store: look.blockers for store, look in seen.items()},
             detached=[log for look in seen.values() for log in look.detached],
             left_behind=[hop for look in seen.values() for hop in look.left_behind],
         ),
@@ -86,6 +86,6 @@ def _look(store: Store, routes: Routes, open_for_seconds: float) -> _Looked | No
             cursor.execute(_RATES, {"seconds": RATE_SECONDS})
             rates = dict(cursor.fetchall())
             detached, left_behind = list_detached_logs(cursor, store), list_left_behind(cursor, store, routes)
-            return _Looked(read_holders(cursor.connection, open_for_seconds=open_for_seconds), rates, detached, left_behind)
+            return _Looked(read_blockers(cursor.connection, open_for_seconds=open_for_seconds), rates, detached, left_behind)
     except errors.RelayboxError:
         return None

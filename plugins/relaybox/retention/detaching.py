@@ -20,7 +20,7 @@ from relaybox.events import emit
 from relaybox.failpoints import reach
 from relaybox.retention.segments import PATIENCE_SECONDS, PAUSE_SECONDS
 from relaybox.stores.connections import one_row, store_errors
-from relaybox.stores.log_rows import Digest
+from relaybox.stores.log_rows import RowsDigest
 from relaybox.stores.schema import open_store
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class SegmentArchive(Protocol):
     def write(self, part: Part) -> None:
         """Reads the rows of a part from its table into its directory, which is not there yet."""
 
-    def digest(self, directory: str) -> Digest:
+    def digest(self, directory: str) -> RowsDigest:
         """Reads all files of a directory: what relaybox.log_digest would say of the rows in them."""
 
     def copy_back(self, part: Part) -> None:
@@ -292,7 +292,7 @@ def _write_checked(archive: SegmentArchive, session: Any, store: Store, hop: str
     archive.write(part)
     reach("detach.written", session)
     found = archive.digest(part.directory)
-    if found != Digest(line.row_count, int(line.hash_sum)):
+    if found != RowsDigest(line.row_count, int(line.hash_sum)):
         raise errors.ContentDiffers(
             f"log of {hop}: {part.directory} has {found.row_count} rows with hash sum {found.hash_sum}, "
             f"the store has {line.row_count} rows with hash sum {line.hash_sum}. The segment stays where it is.",

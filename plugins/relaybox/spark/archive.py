@@ -30,9 +30,9 @@ from relaybox.stores.log_rows import (
     TEXT,
     TIMESTAMPTZ,
     UUID,
+    CopiedRow,
     CopyFile,
-    Digest,
-    Row,
+    RowsDigest,
     digest_rows,
     read_rows,
 )
@@ -101,11 +101,11 @@ class SparkArchive:
             numbers = self._session.range(0, len(ranges), 1, len(ranges))
             numbers.mapInArrow(_reader(part, ranges), _SPARK_SCHEMA).write.parquet(part.directory)
 
-    def digest(self, directory: str) -> Digest:
+    def digest(self, directory: str) -> RowsDigest:
         with _files("reading", directory):
             self._context.setJobDescription(f"reading {directory} back")
             sums = self._read(directory).mapInArrow(_digest, "row_count bigint, hash_sum string").collect()
-        return sum((Digest(row.row_count, int(row.hash_sum)) for row in sums), Digest())
+        return sum((RowsDigest(row.row_count, int(row.hash_sum)) for row in sums), RowsDigest())
 
     def copy_back(self, part: Part) -> None:
         with _files("reading", part.directory):
@@ -173,9 +173,9 @@ def _read_range(part: Part, first: int, last: int) -> Iterator[pa.RecordBatch]:
             sender.join()
 
 
-def to_arrow(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
+def to_arrow(rows: Iterable[CopiedRow]) -> Iterator[pa.RecordBatch]:
     """Rows as record batches of a bounded size."""
-    held: list[Row] = []
+    held: list[CopiedRow] = []
     byte_count = 0
     for row in rows:
         held.append(row)
@@ -187,13 +187,13 @@ def to_arrow(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
         yield _batch(held)
 
 
-def from_arrow(batch: pa.RecordBatch) -> Iterator[Row]:
+def from_arrow(batch: pa.RecordBatch) -> Iterator[CopiedRow]:
     """The rows of a record batch, with the fields that to_arrow() was given."""
     columns = (batch.column(batch.schema.get_field_index(name)) for name, _ in LOG_COLUMNS)
     return zip(*(_fields(column, oid) for column, (_, oid) in zip(columns, LOG_COLUMNS, strict=True)), strict=True)
 
 
-def _batch(rows: Sequence[Row]) -> pa.RecordBatch:
+def _batch(rows: Sequence[CopiedRow]) -> pa.RecordBatch:
     columns = [_array(fields, oid) for fields, (_, oid) in zip(zip(*rows, strict=True), LOG_COLUMNS, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=_ARROW_SCHEMA)
 
@@ -232,7 +232,7 @@ def _fields(column: pa.Array, oid: int) -> list[bytes | None]:
 
 
 def _digest(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    found = sum((digest_rows(from_arrow(batch)) for batch in batches), Digest())
+    found = sum((digest_rows(from_arrow(batch)) for batch in batches), RowsDigest())
     yield pa.RecordBatch.from_pydict({"row_count": [found.row_count], "hash_sum": [str(found.hash_sum)]})
 
 

@@ -38,7 +38,7 @@ LOG_COLUMNS = (
 COLUMN_LIST = sql.SQL(", ").join(sql.Identifier(name) for name, _ in LOG_COLUMNS)
 """What every COPY of a log's rows names, of a hop's slice as of a detached segment."""
 
-Row = Sequence[bytes | None]
+CopiedRow = Sequence[bytes | None]
 
 _SIGNATURE = b"PGCOPY\n\xff\r\n\0"
 _NULL = b"\xff\xff\xff\xff"
@@ -51,17 +51,17 @@ _TRAILER = struct.pack(">h", -1)
 
 
 @dataclass(frozen=True)
-class Digest:
+class RowsDigest:
     """Count and content of rows, whatever their order."""
 
     row_count: int = 0
     hash_sum: int = 0
 
-    def __add__(self, other: Digest) -> Digest:
-        return Digest(self.row_count + other.row_count, self.hash_sum + other.hash_sum)
+    def __add__(self, other: RowsDigest) -> RowsDigest:
+        return RowsDigest(self.row_count + other.row_count, self.hash_sum + other.hash_sum)
 
 
-def digest_rows(rows: Iterable[Row]) -> Digest:
+def digest_rows(rows: Iterable[CopiedRow]) -> RowsDigest:
     """What relaybox.log_digest says of the same rows: the sum of the first 8 bytes of each row's md5, as signed numbers."""
     row_count = hash_sum = 0
     for row in rows:
@@ -71,7 +71,7 @@ def digest_rows(rows: Iterable[Row]) -> Digest:
         hashed = hashlib.md5(b"".join(parts), usedforsecurity=False).digest()
         hash_sum += int.from_bytes(hashed[:8], "big", signed=True)
         row_count += 1
-    return Digest(row_count, hash_sum)
+    return RowsDigest(row_count, hash_sum)
 
 
 def read_rows(file: IO[bytes]) -> Iterator[list[bytes | None]]:
@@ -104,7 +104,7 @@ def _read(file: IO[bytes], size: int) -> bytes:
 class CopyFile(io.RawIOBase):
     """Rows as a file that binary COPY FROM reads."""
 
-    def __init__(self, rows: Iterable[Row]) -> None:
+    def __init__(self, rows: Iterable[CopiedRow]) -> None:
         super().__init__()
         self._chunks = _chunks(rows)
         self._rest = b""
@@ -117,7 +117,7 @@ class CopyFile(io.RawIOBase):
         return data
 
 
-def _chunks(rows: Iterable[Row], rows_per_chunk: int = 500) -> Iterator[bytes]:
+def _chunks(rows: Iterable[CopiedRow], rows_per_chunk: int = 500) -> Iterator[bytes]:
     parts = [_HEADER]
     for number, row in enumerate(rows, start=1):
         parts.append(_COLUMN_COUNT)

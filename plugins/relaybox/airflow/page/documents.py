@@ -14,10 +14,10 @@ from relaybox.monitoring.spark_pages import application_address
 if TYPE_CHECKING:
     from relaybox.airflow.page.gathered import Seen
     from relaybox.airflow.page.streams import SeenStreams
+    from relaybox.monitoring.blockers import Blocker
     from relaybox.monitoring.findings import Finding
     from relaybox.monitoring.flow import BatchTimes, HopFlow
     from relaybox.monitoring.forecasts import Forecast
-    from relaybox.monitoring.holders import Holder
 
 Document = dict[str, Any]
 
@@ -54,21 +54,21 @@ def finding_document(finding: Finding) -> Document:
         "what": finding.what,
         "message_count": finding.message_count,
         "affected": list(finding.affected),
-        "blocked_by": [_holder(holder) for holder in finding.holders],
+        "blocked_by": [_blocker(blocker) for blocker in finding.blockers],
         "run_helps": finding.run_helps,
         "next_step": finding.next_step,
         "runbook": finding.runbook,
     }
 
 
-def _holder(holder: Holder) -> Document:
+def _blocker(blocker: Blocker) -> Document:
     return {
-        "pid": holder.pid,
-        "who": holder.who,
-        "state": holder.state,
-        "began_at": _time(holder.began_at),
-        "age_seconds": holder.age_seconds,
-        "query": holder.query,
+        "pid": blocker.pid,
+        "who": blocker.who,
+        "state": blocker.state,
+        "began_at": _time(blocker.began_at),
+        "age_seconds": blocker.age_seconds,
+        "query": blocker.query,
     }
 
 

@@ -142,4 +142,4 @@ def _for_user(overview: Overview, hops: tuple[HopStatus, ...], rights: Rights) -
 
 def _without_statements(finding: Finding) -> Finding:
     """Statements hold what applications wrote into them: they are shown to those who may act, and to nobody else."""
-    return replace(finding, holders=tuple(replace(holder, query="") for holder in finding.holders))
+    return replace(finding, blockers=tuple(replace(blocker, query="") for blocker in finding.blockers))

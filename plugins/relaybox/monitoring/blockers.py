@@ -13,7 +13,7 @@ QUERY_CHARACTERS = 400
 
 
 @dataclass(frozen=True)
-class Holder:
+class Blocker:
     """A transaction that has not ended.
 
     Attributes:
@@ -37,11 +37,11 @@ class Wait:
     """A session of a hop that waits for a lock, and who has it."""
 
     session: str
-    holders: tuple[Holder, ...]
+    blockers: tuple[Blocker, ...]
 
 
 @dataclass(frozen=True)
-class StoreHolders:
+class StoreBlockers:
     """What one store answered.
 
     Attributes:
@@ -50,13 +50,13 @@ class StoreHolders:
         standby_waits: how many sessions of the store have their COMMIT wait for a synchronous standby; the oldest of them since when.
     """
 
-    senders: tuple[Holder, ...]
+    senders: tuple[Blocker, ...]
     waits: tuple[Wait, ...]
     standby_waits: int
     standby_waits_since: datetime | None
 
 
-def read_holders(connection: Any, *, open_for_seconds: float) -> StoreHolders:
+def read_blockers(connection: Any, *, open_for_seconds: float) -> StoreBlockers:
     """Asks a store, in the caller's transaction.
 
     Args:
@@ -66,11 +66,11 @@ def read_holders(connection: Any, *, open_for_seconds: float) -> StoreHolders:
     asked = {"seconds": open_for_seconds, "characters": QUERY_CHARACTERS}
     with connection.cursor(cursor_factory=NamedTupleCursor) as cursor:
         cursor.execute(_SENDERS, asked)
-        senders = tuple(_holder(row) for row in cursor.fetchall())
+        senders = tuple(_blocker(row) for row in cursor.fetchall())
         cursor.execute(_WAITS, asked)
         waits = tuple(_waits(cursor.fetchall()))
         cursor.execute(_STANDBY_WAITS, asked)
-        return StoreHolders(senders, waits, *cursor.fetchone())
+        return StoreBlockers(senders, waits, *cursor.fetchone())
 
 
 # An insert locks the outbox in ROW EXCLUSIVE until its transaction ends; a prepared one keeps its locks without a backend.
@@ -126,11 +126,11 @@ _STANDBY_WAITS = """
 """
 
 
-def _holder(row: Any) -> Holder:
-    return Holder(row.pid, row.who, row.state, row.began_at, row.age_seconds, row.query)
+def _blocker(row: Any) -> Blocker:
+    return Blocker(row.pid, row.who, row.state, row.began_at, row.age_seconds, row.query)
 
 
 def _waits(rows: list[Any]) -> Iterator[Wait]:
     sessions: dict[int, str] = {row.waiting_pid: row.session for row in rows}
     for pid, session in sessions.items():
-        yield Wait(session, tuple(_holder(row) for row in rows if row.waiting_pid == pid))
+        yield Wait(session, tuple(_blocker(row) for row in rows if row.waiting_pid == pid))
