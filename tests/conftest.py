@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager
@@ -21,6 +22,12 @@ from tests.world import World, routes_file
 _database_numbers = itertools.count(1)
 
 Parameters = Mapping[str, Mapping[str, str]]
+
+
+def pytest_configure() -> None:
+    """A shell starts what runs in the background with Ctrl-C ignored, and its children inherit that: some tests press it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
