@@ -162,13 +162,32 @@ def test_retries_are_the_routes(dags: Mapping[str, DAG]) -> None:
             assert task.max_retry_delay == timedelta(seconds=60)
 
 
-def test_a_try_of_a_transfer_or_of_a_proof_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`limits.run_timeout_seconds` of the route; a proof that hangs would keep back those of the other routes."""
-    monkeypatch.setenv("RELAYBOX_CONFIG", str(routes_file(tmp_path, route={"limits": {"run_timeout_seconds": 5_400}})))
+def test_a_try_of_what_takes_long_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`limits.run_timeout_seconds` of the route; a proof that hangs would keep back those of the other routes.
+
+    So does what detaches; a store with logs of several routes has the longest.
+    """
+    detached = {"replay_window_seconds": 0, "stopped_consumer": "detach", "detach_to": "/srv/detached"}
+    path = routes_file(tmp_path, route={"limits": {"run_timeout_seconds": 5_400}, "retention": detached})
+    document = yaml.safe_load(path.read_text())
+    document["routes"]["longer"] = {
+        "topics": ["other"],
+        "path": ["airline", "analytics"],
+        "limits": {"run_timeout_seconds": 7_200},
+        "retention": detached,
+    }
+    path.write_text(yaml.safe_dump(document))
+    monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
     tasks = {f"{dag_id}.{task.task_id}": task.execution_timeout for dag_id, dag in parse().dags.items() for task in dag.tasks}
     moving = {f"relaybox_transfer__flights_{number}.transfer" for number in (1, 2)}
     assert {name for name, limit in tasks.items() if limit == timedelta(minutes=90)} == moving | {
-        "relaybox_verify.proofs.flights"
+        "relaybox_verify.proofs.flights",
+        "relaybox_retention.detach_hub",
+    }
+    assert {name for name, limit in tasks.items() if limit == timedelta(hours=2)} == {
+        "relaybox_transfer__longer_1.transfer",
+        "relaybox_verify.proofs.longer",
+        "relaybox_retention.detach_analytics",
     }
 
 

@@ -49,7 +49,7 @@ routes:
 | `slice_timeout_seconds` | 900 | 1 to 86400: how long one try at a slice may take |
 | `linger_seconds` | 0 | 0 to 3600: how long an empty hop waits for more messages before the transfer ends |
 | `spark_from_rows` | 50000 | 1 to 1000000000: with `runner: auto`, so many messages to move or compare are worth a Spark application |
-| `run_timeout_seconds` | 21600 | 60 to 604800: how long one try of a transfer, or of a proof, may take under Airflow before it is ended |
+| `run_timeout_seconds` | 21600 | 60 to 604800: how long Airflow lets one try of a transfer, a proof or detaching take before it ends it |
 | `target_lag_seconds` | 600 | 1 to 604800: how long a message may wait at most; a hop that is later is alarmed |
 | `holdback_rows` | 10000 | 1 to 1000000: how many messages of one sender a store holds back until a gap fills; then that sender waits |
 | `fragments` | 1000000 | 100 to 100000000: how many pieces the set of one sender's indexes may fall into; then that sender waits |

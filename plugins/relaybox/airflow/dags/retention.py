@@ -26,7 +26,7 @@ def build_retention_dag(routes: Routes) -> dict[str, DAG]:
 
 def _retention_dag(routes: Routes) -> DAG:
     stores = routes.used_stores
-    detaching = {hop.destination.name for hop in routes.hops if hop.log_retention.stopped_consumer == "detach"}
+    time_limits = _time_limits_of_detaching(routes)
     with DAG(
         RETENTION_DAG_ID,
         dag_display_name="retention in all stores",
@@ -52,7 +52,7 @@ def _retention_dag(routes: Routes) -> DAG:
     ) as dag:
         for store in stores:
             retain = RetentionOperator(task_id=retain_task_id(store), store=store, pool=store.pool)
-            if store.name in detaching:
+            if store.name in time_limits:
                 retain >> DetachOperator(
                     task_id=detach_task_id(store),
                     store=store,
@@ -60,5 +60,16 @@ def _retention_dag(routes: Routes) -> DAG:
                     route_file=routes.path,
                     pool=store.pool,
                     retry_policy=DriverExitPolicy(),
+                    execution_timeout=time_limits[store.name],
                 )
     return dag
+
+
+def _time_limits_of_detaching(routes: Routes) -> dict[str, timedelta]:
+    """How long a try may take in each store that has logs to detach: the longest that one of their routes allows."""
+    limits: dict[str, timedelta] = {}
+    for hop in routes.hops:
+        if hop.log_retention.stopped_consumer == "detach":
+            limit = timedelta(seconds=hop.limits.run_timeout_seconds)
+            limits[hop.destination.name] = max(limit, limits.get(hop.destination.name, limit))
+    return limits
