@@ -6,7 +6,7 @@ It shares nothing with the SQL but the rules: no windows, no watermarks, no sets
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
@@ -234,9 +234,65 @@ class Stream:
         ]
 
     def _ready(self) -> Iterator[Held]:
-        """Takes out of the holdback what is ready, and what gets ready by that, until nothing does."""
-        while ready := [held for held in self.held if self._is_ready(held.row)]:
-            yield from [self._release(held) for held in ready]
+        """Takes out of the holdback what is ready, and what gets ready by that, until nothing does.
+
+        What waits for nothing but itself is set aside, and whom it kept waiting goes on.
+        """
+        while True:
+            if ready := [held for held in self.held if self._is_ready(held.row)]:
+                yield from [self._release(held) for held in ready]
+            elif circles := self._circles():
+                self._break(circles)
+            else:
+                return
+
+    def _circles(self) -> dict[Row, set[Row]]:
+        """Who waits for whom, of the rows that wait for each other and for nothing else. Only rows of circles, or between two."""
+        if self._order != "causal":
+            return {}
+        waits = {held.row: self._waits_for(held.row) for held in self.held}
+        while stuck := [row for row in waits if not self._could_come(row, waits.keys())]:
+            for row in stuck:
+                del waits[row]
+        while ends := [
+            row for row in waits if not waits[row] & waits.keys() or not any(row in waited for waited in waits.values())
+        ]:
+            for row in ends:
+                del waits[row]
+        return {row: waited & waits.keys() for row, waited in waits.items()}
+
+    def _waits_for(self, row: Row) -> set[Row]:
+        """The held rows that must come before it."""
+        causes = dependencies(row)
+        return {
+            held.row
+            for held in self.held
+            if held.row.epoch == causes.get(held.row.sender, (0, 0))[0] and held.row.index <= causes[held.row.sender][1]
+        }
+
+    def _could_come(self, row: Row, others: Collection[Row]) -> bool:
+        """Whether it would be ready if the others were delivered."""
+        delivered = {(other.sender, other.number) for other in others}
+        return all(
+            self._is_done(sender, (epoch, index))
+            or all(
+                (epoch, before) in self._done(sender) or (sender, (epoch, before)) in delivered for before in range(1, index + 1)
+            )
+            for sender, (epoch, index) in dependencies(row).items()
+        )
+
+    def _break(self, circles: Mapping[Row, set[Row]]) -> None:
+        """Sets aside each row whose clock names a row that waits for it; the rows of one circle have one time."""
+        held_as = {held.row: held for held in self.held}
+        times = {row: self._time_and_rank(held_as[row])[0] for row in circles}
+        for _ in circles:
+            times = {row: max(times[row], *(times[cause] for cause in causes)) for row, causes in circles.items()}
+        for row, causes in circles.items():
+            if any(cause.sender != row.sender and waits_for(cause, row, circles) for cause in causes):
+                self.held.remove(held_as[row])
+                self.dead_letters[row] = "clock_waits_for_itself"
+                self._senders[row.sender].done.add(row.number)
+                self._released[row.sender, row.number] = times[row], 0
 
     def _release(self, held: Held) -> Held:
         self.held.remove(held)
@@ -286,6 +342,16 @@ class Stream:
             return time, 0
         counted = sum(index for _, index in {**clock_of(held.row), held.row.sender: held.row.number}.values())
         return time, max([counted, *(1 + rank for at, rank in before if at == time)])
+
+
+def waits_for(row: Row, other: Row, circles: Mapping[Row, set[Row]]) -> bool:
+    """Whether a row waits for another one, directly or not."""
+    seen, further = {row}, [row]
+    while further:
+        new = circles[further.pop()] - seen
+        seen |= new
+        further += new
+    return other in seen
 
 
 def repetition(original: Row, row: Row) -> str:

@@ -60,14 +60,21 @@ class Producer:
 
 
 @st.composite
-def histories(draw: Draw, *, order: str, orderly: bool = False) -> History:
-    """Of up to five senders and, in causal order, up to three logs. `orderly`: no defects, so that limits are what matters."""
+def histories(draw: Draw, *, order: str, orderly: bool = False, tangled: bool = False) -> History:
+    """Of up to five senders and, in causal order, up to three logs.
+
+    Args:
+        draw: Hypothesis.
+        order: of the stream.
+        orderly: no defects, so that limits are what matters.
+        tangled: many clocks name what is yet to come, so that messages wait for each other; and senders have more defects.
+    """
     logs = LOGS[: draw(st.integers(1, 3)) if order == "causal" else 1]
     kinds = {"fifo": ("gapless", "gapless", "assigned"), "causal": ("gapless",)}.get(order, ("gapless", "sparse", "assigned"))
     producers = [
         Producer(name, draw(st.sampled_from(kinds)), draw(st.sampled_from(logs))) for name in "ABCDE"[: draw(st.integers(1, 5))]
     ]
-    sending = _Sending(draw, order, orderly, producers)
+    sending = _Sending(draw, order, orderly, tangled, producers)
     for time in range(1, draw(st.integers(1, MAX_SENDS)) + 1):
         sending.step(time)
     displacement = draw(st.sampled_from((0, 2, 5, 12)))
@@ -87,6 +94,7 @@ class _Sending:
     draw: Draw
     order: str
     orderly: bool
+    tangled: bool
     producers: list[Producer]
     declarations: list[Declaration] = field(default_factory=list)
     sent: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
@@ -102,7 +110,7 @@ class _Sending:
         if self.order == "causal":
             self._consume(producer)
         event = self._rarely(
-            120,
+            40 if self.tangled else 120,
             "epoch",
             "lost",
             "undeclared epoch",
@@ -113,6 +121,8 @@ class _Sending:
             "nobody's clock",
             "epoch of another kind",
         )
+        if self.tangled and not event:
+            event = self._rarely(3, "clock of what is to come")
         if event == "epoch" or (event == "epoch of another kind" and self.order != "causal"):
             self._begin_epoch(producer, time, another_kind=event != "epoch")
         row = self._next(producer, time)
@@ -149,8 +159,17 @@ class _Sending:
             "bad clock": lambda: {"clock": self.draw(st.sampled_from(BAD_CLOCKS))},
             "far clock": lambda: {"clock": {"B": 2 * TOO_FAR}},
             "nobody's clock": lambda: {"clock": {**(row.clock or {}), "nobody": 1}},
+            "clock of what is to come": lambda: {"clock": {**(row.clock or {}), **self._to_come(row.sender)}},
         }
         return replace(row, **damages[event]()) if event in damages else row
+
+    def _to_come(self, sender: str) -> dict[str, list[int]]:
+        """A message that another one may send later: it may wait for this one in its turn."""
+        others = [producer for producer in self.producers if producer.name != sender]
+        if not others:
+            return {}
+        other = self.draw(st.sampled_from(others))
+        return {other.name: [other.epoch, other.index + self.draw(st.integers(1, 2))]}
 
     def _begin_epoch(self, producer: Producer, time: int, *, another_kind: bool) -> None:
         producer.epoch += 1

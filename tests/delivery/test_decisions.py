@@ -40,12 +40,12 @@ def stored(world: World) -> Iterator[StoredStream]:
 
 
 @pytest.mark.timeout(60 + EXAMPLES)
-@pytest.mark.parametrize("order", ORDERS)
-def test_a_stream_is_what_its_rules_say(stored: StoredStream, order: str) -> None:
+@pytest.mark.parametrize(("order", "tangled"), [*((order, False) for order in ORDERS), ("causal", True)])
+def test_a_stream_is_what_its_rules_say(stored: StoredStream, order: str, tangled: bool) -> None:
     """Delivered, dropped, set aside and held after every decision, whatever came, however it was cut, whatever was rolled back."""
 
     @generated
-    @given(history=histories(order=order), data=st.data())
+    @given(history=histories(order=order, tangled=tangled), data=st.data())
     def check(history: History, data: st.DataObject) -> None:
         run = Run(stored, history, data.draw)
         while run.step():

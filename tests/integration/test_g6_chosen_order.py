@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -306,3 +307,76 @@ def test_g6_a_clock_that_names_nobody_is_set_aside_without_another_message(world
     send_numbered(world, "a", 2)
     world.transfer()
     assert stream(world) == ["a2"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "set_aside", "delivered"),
+    [
+        ([("a", 1, {"b": 1}), ("b", 1, {"a": 1}), ("c", 1, {})], [1, 2], ["c1"]),
+        ([("a", 1, {"c": 1, "d": 5}), ("b", 1, {"a": 1}), ("c", 1, {"b": 1}), ("d", 1, {}), ("c", 2, {"d": 1})], [], ["d1"]),
+        ([("a", 1, {"c": 1}), ("b", 1, {"a": 1}), ("c", 1, {"b": 1}), ("d", 1, {"b": 1})], [1, 2, 3], ["d1"]),
+        ([("a", 1, {"b": 2}), ("b", 1, {"a": 1}), ("b", 2, {}), ("c", 1, {"b": 2})], [1, 2], ["b2", "c1"]),
+    ],
+    ids=["two", "three that wait for a fourth", "three", "by way of the sender's own order"],
+)
+@pytest.mark.parametrize("ends", [(), (1,), (1, 2, 3)], ids=["one batch", "two batches", "a batch each"])
+def test_g6_what_waits_for_itself_is_set_aside_and_the_others_flow(
+    world: World, sent: list[tuple[str, int, dict[str, int]]], set_aside: list[int], delivered: list[str], ends: tuple[int, ...]
+) -> None:
+    """Clocks that name each other: nobody could have received these. However the batches are cut, both stores say the same."""
+    world.change_route(order="causal")
+    declare(world, *"abcd")
+    for number, (sender, index, clock) in enumerate(sent, start=1):
+        send_numbered(world, sender, index, clock=json.dumps(clock))
+        if number in ends:
+            world.transfer_all()
+    world.transfer_all()
+    for store in ("hub", "analytics"):
+        assert reasons(world, store) == [(position, "clock_waits_for_itself") for position in set_aside]
+        assert stream(world, store) == delivered
+
+
+def test_g6_what_is_given_up_with_its_epoch_is_in_no_circle(world: World) -> None:
+    """a1 waits for b1, which waits for a1, and for c1 that never comes: the end of a's epoch lets a1 go, and so b1."""
+    world.change_route(order="causal")
+    declare(world, *"abc")
+    send_numbered(world, "a", 1, clock='{"b": 1, "c": 1}')
+    send_numbered(world, "b", 1, clock='{"a": 1}')
+    world.transfer()
+    assert stream(world) == []
+    world.query("airline", "select relaybox.new_epoch('a')")
+    send_numbered(world, "a", 1, epoch=2, payload="a2.1")
+    world.transfer()
+    assert reasons(world) == []
+    assert stream(world) == ["a1", "b1", "a2.1"]
+
+
+def test_g6_a_copy_of_what_was_set_aside_before_its_turn_fills_no_gap(world: World) -> None:
+    """3 has no clock to believe and comes twice, then 4: 1 is delivered, and 2 is still waited for, by all who had heard of it."""
+    world.change_route(order="causal")
+    declare(world, "a", "b")
+    send_numbered(world, "a", 1)
+    send_numbered(world, "a", 3, clock='{"b": 0}')
+    send_numbered(world, "b", 1, clock='{"a": 2}')
+    world.transfer()
+    send_numbered(world, "a", 3, clock='{"b": 0}')
+    send_numbered(world, "a", 4, clock='{"b": 0}')
+    world.transfer()
+    assert stream(world) == ["a1"]
+    send_numbered(world, "a", 2)
+    world.transfer()
+    assert stream(world) == ["a1", "a2", "b1"]
+    assert reasons(world) == [(2, "clock_invalid"), (5, "clock_invalid")]
+
+
+def test_g6_who_waits_for_what_was_set_aside_before_its_turn_goes_on_with_the_one_before_it(world: World) -> None:
+    """In the same decision, not in the next."""
+    world.change_route(order="causal")
+    declare(world, "a", "b")
+    send_numbered(world, "a", 2, clock='{"b": 0}')
+    send_numbered(world, "b", 1, clock='{"a": 2}')
+    world.transfer()
+    assert stream(world) == []
+    send_numbered(world, "a", 1)
+    world.transfer()
+    assert stream(world) == ["a1", "b1"]

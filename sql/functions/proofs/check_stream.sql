@@ -52,14 +52,14 @@ as $$
             union all
             select a.sender, a.epoch, int8range(a.index, a.index + 1)
             from arrived a join relaybox.dead_letter d on d.hop_id = a.hop_id and d.position = a.position
-            where d.subscription_id is null and d.reason in ('clock_invalid', 'clock_too_far', 'clock_names_unknown_sender')
+            where d.subscription_id is null and starts_with(d.reason, 'clock_')
         ) g
         group by g.sender, g.epoch
     ), forgotten as (
         -- which indexes these were can't be told any more
         select exists (
             select from logs i join relaybox.dead_letter d on d.hop_id = i.hop_id and d.position < i.first_kept_position
-            where d.subscription_id is null and d.reason in ('clock_invalid', 'clock_too_far', 'clock_names_unknown_sender')
+            where d.subscription_id is null and starts_with(d.reason, 'clock_')
         ) as any_given_up
     ), runs as (
         select greatest(d.first_place, h.first_kept_place) as first_place, d.last_place,

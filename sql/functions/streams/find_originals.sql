@@ -43,7 +43,7 @@ as $$
         -- what a stream refused is no original, unless its index is done with
         select from relaybox.dead_letter x
         where x.hop_id = d.hop_id and x.position = l.position and x.subscription_id is null
-            and x.reason not in ('clock_invalid', 'clock_too_far', 'clock_names_unknown_sender')
+            and not starts_with(x.reason, 'clock_')
         offset 0
     )
     group by d.hop_id, d.sender_id, d.index

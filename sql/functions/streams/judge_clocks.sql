@@ -1,6 +1,7 @@
 -- Causal order: a message waits for its sender's earlier ones (judge_rows) and for all that its clock says was delivered to the
 -- sender. Sets t and ordinal of the judged rows; sets aside what can't be waited for.
 -- A vector clock holds its causes' causes too, so one round decides; where clocks leave them out, rounds go on until nothing changes.
+-- What waits for itself by way of other clocks is set aside as soon as it waits for nothing else.
 create or replace function relaybox.judge_clocks(here relaybox.stream) returns void
 language plpgsql volatile
 set work_mem = '128MB'
@@ -9,7 +10,7 @@ as $$
 declare
     changed bigint;
     rounds integer := 0;
-    largest bigint;
+    patience integer := 8;
 begin
     -- by the clock and the message's arrival alone, whatever is delivered meanwhile
     update pg_temp.judged j set verdict = d.defect
@@ -27,18 +28,29 @@ begin
     ) d
     where j.counts and j.taken = d.taken and d.defect is not null;
     insert into pg_temp.cause (taken, sender_id, index, fenced_at)
-    select c.taken, s.sender_id, c.index, f.fenced_at
+    with begun as materialized (
+        select s.sender, s.epoch, min(j.taken) as taken
+        from pg_temp.judged j join relaybox.sender_state s on s.sender_id = j.sender_id
+        where j.counts and s.begun_at is null group by s.sender, s.epoch
+    )
+    -- of an epoch that ended without a message nothing is known but its end
+    select c.taken, c.sender_id, c.index, coalesce(f.fenced_at, case when c.sender_id is null then (
+        select min(b.taken) from begun b where b.sender = c.sender and b.epoch > c.epoch
+    ) end)
     from (
-        select j.taken, e.sender, e.epoch, e.index
-        from pg_temp.judged j
-        join relaybox.log l on l.hop_id = j.hop_id and l.position = j.position
-        join relaybox.sender_state me on me.sender_id = j.sender_id
-        cross join relaybox.clock_entries(l.clock) e
-        where j.counts and j.verdict is null and e.sender <> me.sender
+        select n.taken, n.sender, n.epoch, s.sender_id, s.watermark, relaybox.index_to_wait_for(s.skipped, n.index) as index
+        from (
+            select j.taken, e.sender, e.epoch, e.index
+            from pg_temp.judged j
+            join relaybox.log l on l.hop_id = j.hop_id and l.position = j.position
+            join relaybox.sender_state me on me.sender_id = j.sender_id
+            cross join relaybox.clock_entries(l.clock) e
+            where j.counts and j.verdict is null and e.sender <> me.sender
+        ) n
+        left join relaybox.sender_state s on s.stream_id = here.stream_id and s.sender = n.sender and s.epoch = n.epoch
     ) c
-    left join relaybox.sender_state s on s.stream_id = here.stream_id and s.sender = c.sender and s.epoch = c.epoch
-    left join pg_temp.fence f on f.sender_id = s.sender_id
-    where (s.watermark >= c.index) is not true
+    left join pg_temp.fence f on f.sender_id = c.sender_id
+    where (c.watermark >= c.index) is not true
         and not exists (
             select from relaybox.sender_state n
             where n.stream_id = here.stream_id and n.sender = c.sender and n.epoch > c.epoch and n.begun_at is not null
@@ -56,12 +68,7 @@ begin
             )
         );
     delete from pg_temp.cause c using pg_temp.judged j where j.taken = c.taken and j.verdict is not null;
-    update pg_temp.judged j set ordinal = least(9000000000000000000, j.index + coalesce((
-        select sum(e.index) from relaybox.log l cross join relaybox.clock_entries(l.clock) e
-        join relaybox.sender_state me on me.sender_id = j.sender_id
-        where l.hop_id = j.hop_id and l.position = j.position and e.sender <> me.sender
-    ), 0))
-    where j.counts and j.verdict is distinct from 'clock_invalid';
+    perform relaybox.rank_by_clocks();
     loop
         -- t: as late as the latest cause and the sender's own earlier messages
         with bounds as (
@@ -87,44 +94,20 @@ begin
         get diagnostics changed = row_count;
         exit when changed = 0;
     end loop;
-    select coalesce(max(n), 0) into largest
-    from (select count(*) as n from pg_temp.judged where counts and t is not null group by t) g;
     loop
-        -- ordinal: after every cause that is let through at the same moment
-        update pg_temp.judged j set ordinal = n.ordinal
-        from (
-            select m.taken, max(m.after) + 1 as ordinal
-            from (
-                select j.taken, d.ordinal as after
-                from pg_temp.judged j
-                join pg_temp.cause c on c.taken = j.taken
-                join pg_temp.judged d on d.counts and d.sender_id = c.sender_id and d.index = c.index and d.t = j.t
-                union all
-                select j.taken, lag(j.ordinal) over (partition by j.sender_id, j.t order by j.index)
-                from pg_temp.judged j where j.counts and j.t is not null
-                union all
-                select j.taken, d.ordinal
-                from pg_temp.judged j
-                join relaybox.sender_state s on s.sender_id = j.sender_id
-                join relaybox.sender_state low on low.stream_id = s.stream_id and low.sender = s.sender and low.epoch < s.epoch
-                join pg_temp.judged d on d.counts and d.sender_id = low.sender_id and d.t = j.t
-                where j.counts
-            ) m
-            group by m.taken
-        ) n
-        where j.counts and j.taken = n.taken and j.t is not null and j.ordinal < n.ordinal;
+        -- ordinal: after all that it waits for and that is let through at the same moment; what was set aside hands on what is before it
+        update pg_temp.judged j set ordinal = n.after + (j.verdict is null)::integer
+        from (select w.taken, max(w.after) as after from relaybox.waits_at_once() w group by w.taken) n
+        where j.counts and j.taken = n.taken and j.ordinal < n.after + (j.verdict is null)::integer;
         get diagnostics changed = row_count;
         exit when changed = 0;
         rounds := rounds + 1;
-        if rounds > largest then
-            -- they wait for each other, for ever
-            update pg_temp.judged j set verdict = 'clock_invalid'
-            where j.counts and j.verdict is null and j.t is not null and exists (
-                select from pg_temp.cause c
-                join pg_temp.judged d on d.counts and d.sender_id = c.sender_id and d.index = c.index and d.t = j.t and d.ordinal >= j.ordinal
-                where c.taken = j.taken
-            );
-            exit;
+        -- a chain has an end, a circle has none
+        if rounds = patience then
+            patience := patience * 2;
+            if relaybox.set_aside_circles() then
+                perform relaybox.rank_by_clocks();
+            end if;
         end if;
     end loop;
 end

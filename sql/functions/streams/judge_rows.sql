@@ -64,7 +64,8 @@ begin
         select d.*,
             max(case when not d.is_again then d.taken end) over earlier as chain_taken,
             bool_and(
-                d.is_again or d.index = greatest(d.previous_index, d.watermark) + 1
+                -- what comes again says nothing of what is missing before it
+                d.index <= greatest(d.previous_index, d.watermark) + 1
                 or has_skips and relaybox.is_skipped(d.chain, greatest(d.previous_index, d.watermark) + 1, d.index)
             ) over earlier as chain_whole
         from (

@@ -32,6 +32,9 @@ begin
         );
         -- what a clock asks for that is not delivered yet; sender_id null: of a sender that is not known here
         create temporary table cause (taken bigint, sender_id integer, index bigint, fenced_at bigint);
+        -- of two judged messages the one that follows the other; empty but while a circle is looked for
+        create temporary table wait (taken bigint, for_taken bigint, by_clock boolean);
+        create temporary table circle (taken bigint primary key, reaches bigint);
         -- a sender whose accepted indexes leave no gap behind
         create temporary table remembered (sender_id integer primary key);
     else

@@ -5,14 +5,14 @@ returns table (sender text, epoch integer, index bigint, watermark bigint, origi
 language sql stable
 as $$
     select
-        e.sender, e.epoch, e.index, s.watermark, (
+        e.sender, e.epoch, relaybox.index_to_wait_for(s.skipped, e.index), s.watermark, (
             select min(d.origin) from relaybox.sender d join relaybox.stream_log i on i.origin = d.origin
             where i.stream_id = stream_id_ and d.sender = e.sender and d.epoch = e.epoch
         )
     from relaybox.log l
     cross join relaybox.clock_entries(l.clock) e
     left join relaybox.sender_state s on s.stream_id = stream_id_ and s.sender = e.sender and s.epoch = e.epoch
-    where l.hop_id = log_id and l.position = position_ and e.sender <> l.sender and (s.watermark >= e.index) is not true
+    where l.hop_id = log_id and l.position = position_ and e.sender <> l.sender and (s.watermark >= relaybox.index_to_wait_for(s.skipped, e.index)) is not true
         and not exists (
             select from relaybox.sender_state n
             where n.stream_id = stream_id_ and n.sender = e.sender and n.epoch > e.epoch and n.begun_at is not null
