@@ -186,10 +186,10 @@ class Stream:
             return "sender_not_gapless"
         if kind == "gapless" and row.index > max(row.position, *skipped, 0) + TOO_FAR:
             return "index_too_far"
+        if row.index in skipped:
+            return "index_skipped"  # a gap that is given up takes with it what was set aside in it
         if sender and row.number in sender.originals:
             return repetition(sender.originals[row.number], row)
-        if row.index in skipped:
-            return "index_skipped"
         return self._clock_defect(row) if self._order == "causal" else None
 
     def _clock_defect(self, row: Row) -> str | None:
