@@ -380,3 +380,17 @@ def test_g6_who_waits_for_what_was_set_aside_before_its_turn_goes_on_with_the_on
     send_numbered(world, "a", 1)
     world.transfer()
     assert stream(world) == ["a1", "b1"]
+
+
+def test_g6_the_end_of_an_epoch_lets_go_what_came_of_it_before_those_who_waited_for_more(world: World) -> None:
+    """b1 waits for a2, which never comes; when a's epoch ends, a1 goes first, though it was received last and has the larger clock."""
+    world.change_route(order="causal")
+    declare(world, *"abc")
+    send_numbered(world, "b", 1, clock='{"a": 2}')
+    send_numbered(world, "a", 1, clock='{"c": 3}')
+    world.transfer()
+    assert stream(world) == []
+    world.query("airline", "select relaybox.new_epoch('a')")
+    send_numbered(world, "a", 1, epoch=2, payload="a2.1")
+    world.transfer()
+    assert stream(world)[:2] == ["a1", "b1"]

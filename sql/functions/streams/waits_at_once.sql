@@ -10,6 +10,18 @@ as $$
     left join pg_temp.fence f on f.sender_id = j.sender_id
     where (f.fenced_at <= j.t) is not true
     union all
+    -- what the clock names never came, and its epoch ends now: what had come before it
+    select j.taken, d.taken, d.ordinal, true
+    from pg_temp.judged j
+    join pg_temp.cause c on c.taken = j.taken and c.fenced_at = j.t
+    left join pg_temp.fence f on f.sender_id = j.sender_id
+    cross join lateral (
+        select k.taken, k.ordinal from pg_temp.judged k
+        where k.counts and k.sender_id = c.sender_id and k.index < c.index and k.t = j.t
+        order by k.index desc limit 1
+    ) d
+    where (f.fenced_at <= j.t) is not true
+    union all
     select o.taken, o.for_taken, o.after, false
     from (
         select j.taken, lag(j.taken) over own as for_taken, lag(j.ordinal) over own as after
