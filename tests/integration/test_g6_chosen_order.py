@@ -394,3 +394,32 @@ def test_g6_the_end_of_an_epoch_lets_go_what_came_of_it_before_those_who_waited_
     send_numbered(world, "a", 1, epoch=2, payload="a2.1")
     world.transfer()
     assert stream(world)[:2] == ["a1", "b1"]
+
+
+def test_g6_the_end_of_an_epoch_that_sent_nothing_lets_go_who_waited_for_it(world: World) -> None:
+    """In the decision that ends it: nothing else may come."""
+    world.change_route(order="causal")
+    declare(world, "a", "b")
+    send_numbered(world, "b", 1, clock='{"a": 1}')
+    world.transfer()
+    assert stream(world) == []
+    world.query("airline", "select relaybox.new_epoch('a')")
+    send_numbered(world, "a", 1, epoch=2, payload="a2.1")
+    world.transfer()
+    assert stream(world) == ["a2.1", "b1"]
+
+
+@pytest.mark.parametrize("cut", [False, True], ids=["one batch", "a batch each"])
+def test_g6_what_was_set_aside_moves_nobody_in_the_order_of_the_others(world: World, cut: bool) -> None:
+    """a1 is lost; the end of a's epoch lets go a2 to a4, and b1 and b3, between which b2 has no clock to believe."""
+    world.change_route(order="causal")
+    declare(world, "a", "b")
+    for sender, index, clock in [("b", 1, {"a": 2}), ("b", 2, {"a": 0}), ("a", 2, {}), ("a", 3, {}), ("b", 3, {}), ("a", 4, {})]:
+        send_numbered(world, sender, index, clock=json.dumps(clock))
+        if cut:
+            world.transfer()
+    world.query("airline", "select relaybox.new_epoch('a')")
+    send_numbered(world, "a", 1, epoch=2, payload="a2.1")
+    world.transfer()
+    assert reasons(world) == [(2, "clock_invalid")]
+    assert stream(world) == ["a2", "b1", "a3", "b3", "a4", "a2.1"]
