@@ -179,7 +179,6 @@ CREATE TABLE relaybox.hop_out (
     registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     generation integer DEFAULT 1 NOT NULL,
     anchor_seq bigint DEFAULT 0 NOT NULL,
-    undelivered int8multirange DEFAULT '{}'::int8multirange NOT NULL,
     resend_through bigint DEFAULT 0 NOT NULL,
     replay_window_seconds bigint,
     stopped_consumer text DEFAULT 'alarm'::text NOT NULL,
@@ -189,7 +188,6 @@ CREATE TABLE relaybox.hop_out (
     retired_at timestamp with time zone,
     retired_by text,
     retired_reason text,
-    given_up pg_snapshot,
     CONSTRAINT outbox_hop_names_its_topics CHECK (((reads_log IS NULL) = ((cardinality(topics) > 0) AND (topics IS NOT NULL)))),
     CONSTRAINT planned_never_negative CHECK (((batch >= 0) AND ("position" >= 0))),
     CONSTRAINT policy_is_known CHECK ((policy = ANY (ARRAY['received'::text, 'cascade'::text, 'processed'::text]))),
@@ -217,6 +215,33 @@ CREATE TABLE relaybox.attestation (
     from_timeline integer NOT NULL,
     system_identifier bigint NOT NULL,
     timeline integer NOT NULL
+);
+
+CREATE TABLE relaybox.backlog (
+    hop text NOT NULL,
+    backlog_id bigint NOT NULL,
+    topics text[] NOT NULL,
+    lower pg_snapshot NOT NULL,
+    upper pg_snapshot,
+    seqs int8multirange NOT NULL,
+    state text DEFAULT 'routed'::text NOT NULL,
+    changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    retired_by text,
+    retired_reason text,
+    CONSTRAINT backlog_not_empty CHECK (((cardinality(topics) > 0) AND (seqs <> '{}'::int8multirange))),
+    CONSTRAINT backlog_retired_by_somebody CHECK (((state = 'retired'::text) = (retired_by IS NOT NULL))),
+    CONSTRAINT backlog_retired_with_reason CHECK (((state = 'retired'::text) = (retired_reason IS NOT NULL))),
+    CONSTRAINT backlog_state_is_known CHECK ((state = ANY (ARRAY['routed'::text, 'unrouted'::text, 'retired'::text]))),
+    CONSTRAINT backlog_without_end_is_unrouted CHECK (((upper IS NOT NULL) OR (state = 'unrouted'::text)))
+);
+
+ALTER TABLE relaybox.backlog ALTER COLUMN backlog_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox.backlog_backlog_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 
 CREATE TABLE relaybox.confirmation (
@@ -374,7 +399,8 @@ CREATE TABLE relaybox.dropped_segment (
     first bigint NOT NULL,
     last bigint NOT NULL,
     bytes bigint NOT NULL,
-    dropped_by text NOT NULL
+    dropped_by text NOT NULL,
+    account jsonb
 );
 
 CREATE TABLE relaybox.failed_attempt (
@@ -398,7 +424,8 @@ CREATE TABLE relaybox.generation (
     adopted_through bigint NOT NULL,
     anchor_seq bigint NOT NULL,
     undelivered_count bigint NOT NULL,
-    ghost_count bigint NOT NULL
+    ghost_count bigint NOT NULL,
+    adopted_seqs int8multirange DEFAULT '{}'::int8multirange NOT NULL
 );
 
 CREATE TABLE relaybox.ghost (
@@ -690,6 +717,9 @@ CREATE TABLE relaybox.store (
     functions_digest text,
     initialised_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     first_kept_seq bigint DEFAULT 1 NOT NULL,
+    anchor_seq bigint DEFAULT 0 NOT NULL,
+    system_identifier bigint,
+    timeline integer,
     CONSTRAINT first_kept_seq_positive CHECK ((first_kept_seq >= 1)),
     CONSTRAINT segment_rows_positive CHECK ((segment_rows > 0)),
     CONSTRAINT store_has_one_row CHECK (only_row)
@@ -766,6 +796,9 @@ ALTER TABLE ONLY relaybox.attempt
 
 ALTER TABLE ONLY relaybox.attestation
     ADD CONSTRAINT attestation_pkey PRIMARY KEY (attested_at);
+
+ALTER TABLE ONLY relaybox.backlog
+    ADD CONSTRAINT backlog_pkey PRIMARY KEY (hop, backlog_id);
 
 ALTER TABLE ONLY relaybox.batch
     ADD CONSTRAINT batch_pkey PRIMARY KEY (hop, batch);
@@ -922,6 +955,9 @@ ALTER INDEX relaybox.outbox_xid ATTACH PARTITION relaybox.outbox_overflow_xid_id
 
 ALTER TABLE ONLY relaybox.arrival
     ADD CONSTRAINT arrival_of_a_hop FOREIGN KEY (hop_id) REFERENCES relaybox.hop_in(hop_id);
+
+ALTER TABLE ONLY relaybox.backlog
+    ADD CONSTRAINT backlog_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox.hop_out(hop);
 
 ALTER TABLE ONLY relaybox.batch
     ADD CONSTRAINT batch_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox.hop_out(hop);

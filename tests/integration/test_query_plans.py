@@ -75,11 +75,11 @@ def test_a_slice_of_a_log_is_read_along_its_primary_key_from_one_segment(busy: W
 
 
 def test_the_rest_of_a_capped_pair_is_walked_and_stops(busy: World) -> None:
-    """outbox_buckets_after goes along the primary key under a limit: a giant backlog is never counted twice."""
+    """backlog_buckets goes along the primary key under a limit: a giant backlog is never counted twice."""
     nodes = plan_nodes(
         busy,
         "airline",
-        "select * from relaybox.outbox_buckets_after('1:1:', %s, '{flights}', 64, 100, 20000, 1001)",
+        "select * from relaybox.backlog_buckets('1:1:', %s, '{flights}', '{[101,20001)}', 64, 1001)",
         head(busy)[1],
     )
     assert any(node["Node Type"] == "Limit" for node in nodes)

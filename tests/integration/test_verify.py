@@ -122,7 +122,7 @@ def test_a_topic_that_joined_later_and_a_skipped_pair_are_no_defects(world: Worl
     world.change_route(topics=["flights", "other"])
     world.send("c", topic="other")
     world.transfer_all()
-    assert verify(0)["end_to_end"]["received"] == 3
+    assert verify(0)["end_to_end"]["received"] == 5
 
 
 BREAKS = {

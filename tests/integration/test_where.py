@@ -124,21 +124,25 @@ def test_a_message_that_is_not_where_the_ledgers_put_it_is_told_so(world: World)
     assert "Run: relaybox verify flights" in invoke("where", ids(world)[1]).stdout
 
 
-def test_a_message_of_a_topic_that_the_route_does_not_carry_is_passed_over(world: World) -> None:
+def test_a_message_of_a_topic_that_the_route_does_not_carry_is_unrouted(world: World) -> None:
     world.send("a", topic="other")
     world.send("b")
     world.transfer()
-    assert places(ids(world)[0]) == ["passed over", "not yet planned"]
+    assert places(ids(world)[0]) == ["unrouted", "not yet planned"]
 
 
-def test_a_message_sent_before_its_topic_joined_the_route_is_passed_over(world: World) -> None:
+def test_a_message_sent_before_its_topic_joined_the_route_moves_with_it(world: World) -> None:
     world.send("a", topic="other")
     world.send("b")
     world.transfer()
     world.change_route(topics=["flights", "other"])
     world.send("c", topic="other")
+    assert places(ids(world)[0])[0] == "not yet planned"
     world.transfer()
-    assert [places(message_id)[0] for message_id in ids(world)] == ["passed over", "received", "received"]
+    assert [places(message_id)[0] for message_id in ids(world)] == ["received", "received", "received"]
+    world.change_route(topics=["flights"])
+    world.send("d", topic="other")
+    assert places(ids(world)[3])[0] == "unrouted"
 
 
 def test_without_a_route_every_route_that_carries_the_topic_is_followed(world: World) -> None:

@@ -88,10 +88,6 @@ class Batch:
     planned_at: datetime
 
 
-EVERYTHING = ("1:1:", "9223372036854775807:9223372036854775807:")
-"""The pair of a batch whose rows are all settled, no matter when they were written (every_transaction.sql)."""
-
-
 def bucket_seqs(batch_rows: int, slice_rows: int) -> int:
     """Width of a bucket in seqs: a power of two, small enough that buckets add up to slices and never exceed a batch."""
     width = 1

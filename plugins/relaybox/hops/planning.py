@@ -15,7 +15,7 @@ from psycopg2.extras import Json, NamedTupleCursor
 
 from relaybox import errors
 from relaybox.failpoints import reach
-from relaybox.hops.batches import EVERYTHING, Batch, Bucket, Cut, Slice, bucket_seqs, cut_batch, cut_log
+from relaybox.hops.batches import Batch, Bucket, Cut, Slice, bucket_seqs, cut_batch, cut_log
 from relaybox.stores.connections import commit_durably, one_row, store_errors
 
 if TYPE_CHECKING:
@@ -70,12 +70,18 @@ class Planned:
 
 @dataclass(frozen=True)
 class _Pair:
-    """Where the next batch reads: a pair of snapshots, from a seq on."""
+    """Where the next batch reads: messages of some topics between two snapshots, from a seq on.
+
+    The first piece of the hop's backlog, or a new pair up to this moment: then `backlog_id` and `seqs` are None.
+    """
 
     lower: str
     upper: str
-    last_seq: int | None  # None: a new pair, not counted yet
-    reads_after: int
+    topics: tuple[str, ...]
+    reads_after: int = 0
+    last_seq: int | None = None  # None: not counted yet
+    backlog_id: int | None = None
+    seqs: str | None = None
 
 
 def plan_batch(
@@ -188,13 +194,41 @@ def _plan_log(cursor: Any, hop: Hop, head: Any) -> tuple[None, Cut, None] | None
 
 
 def _plan_outbox(cursor: Any, hop: Hop, head: Any, counted: CountedRest | None) -> tuple[_Pair, Cut, CountedRest | None] | None:
-    pair, topics = _next_pair(cursor, hop, head), tuple(head.topics)
+    """The backlog comes first, piece by piece; a piece in which nothing is left is done with. Then a new pair up to this moment."""
+    while piece := _first_piece(cursor, hop):
+        if plan := _cut_pair(cursor, hop, head, piece, counted):
+            return plan
+        cursor.execute("select relaybox.end_backlog_piece(%s, %s)", (hop.name, piece.backlog_id))
+    # its own statement, after the lock: in the locking statement the snapshot could be older than the last one
+    cursor.execute("select pg_current_snapshot()::text as now")
+    pair = _Pair(head.lower, one_row(cursor).now, tuple(head.topics))
+    plan = _cut_pair(cursor, hop, head, pair, counted)
+    if plan is None:
+        _skip_if_wide(cursor, hop.name, pair)
+    return plan
+
+
+def _first_piece(cursor: Any, hop: Hop) -> _Pair | None:
+    cursor.execute(
+        """
+        select lower, upper, topics, lower(seqs) - 1 as reads_after, upper(seqs) - 1 as last_seq, backlog_id, seqs
+        from relaybox.backlog where hop = %s and state = 'routed' order by backlog_id limit 1
+        """,
+        (hop.name,),
+    )
+    piece = one_row(cursor)
+    return piece and _Pair(**{**piece._asdict(), "topics": tuple(piece.topics)})
+
+
+def _cut_pair(
+    cursor: Any, hop: Hop, head: Any, pair: _Pair, counted: CountedRest | None
+) -> tuple[_Pair, Cut, CountedRest | None] | None:
     width = bucket_seqs(hop.limits.batch_rows, hop.limits.slice_rows)
-    wanted = (pair.lower, pair.upper, topics, pair.reads_after, width)
+    wanted = (pair.lower, pair.upper, pair.topics, pair.reads_after, width)
     if counted and wanted == (counted.lower, counted.upper, counted.topics, counted.reads_after, counted.bucket_seqs):
         buckets, whole = list(counted.buckets), True
     else:
-        buckets, whole = _count_rows(cursor, hop, head, pair, width), pair.last_seq is None
+        buckets, whole = _count_rows(cursor, hop, head, pair, width), pair.backlog_id is None
     cut = cut_batch(
         buckets,
         reads_after=pair.reads_after,
@@ -203,47 +237,22 @@ def _plan_outbox(cursor: Any, hop: Hop, head: Any, counted: CountedRest | None) 
         slice_rows=hop.limits.slice_rows,
     )
     if cut is None:
-        _skip_if_wide(cursor, hop.name, pair)
         return None
     left = tuple(bucket for bucket in buckets if bucket.first_seq > cut.reads_through)
-    rest = CountedRest(pair.lower, pair.upper, topics, cut.reads_through, width, left) if whole and left else None
-    if (pair.lower, pair.upper) == EVERYTHING:
-        cut = replace(cut, pair_exhausted=True)  # what is left of the undelivered is kept with the hop, not with a pair
-    last_seq = buckets[-1].last_seq if pair.last_seq is None else pair.last_seq
-    return _Pair(pair.lower, pair.upper, last_seq, cut.reads_after), cut, rest
-
-
-def _next_pair(cursor: Any, hop: Hop, head: Any) -> _Pair:
-    """What a new generation found undelivered, the rest of the newest batch's pair, or a new one up to this moment."""
-    if head.undelivered != "{}":
-        cursor.execute("select lower(%s::int8multirange) - 1 as reads_after", (head.undelivered,))
-        return _Pair(*EVERYTHING, None, one_row(cursor).reads_after)
-    cursor.execute(
-        """
-        select lower, upper, pair_last_seq, reads_through from relaybox.batch
-        where hop = %s and batch = %s and generation = %s and not pair_exhausted
-        """,
-        (hop.name, head.batch, head.generation),
-    )
-    if rest := one_row(cursor):
-        return _Pair(rest.lower, rest.upper, rest.pair_last_seq, rest.reads_through)
-    # its own statement, after the lock: in the locking statement the snapshot could be older than the last one
-    cursor.execute("select pg_current_snapshot()::text as now")
-    return _Pair(head.lower, one_row(cursor).now, None, 0)
+    rest = CountedRest(pair.lower, pair.upper, pair.topics, cut.reads_through, width, left) if whole and left else None
+    return replace(pair, last_seq=pair.last_seq or buckets[-1].last_seq), cut, rest
 
 
 def _count_rows(cursor: Any, hop: Hop, head: Any, pair: _Pair, width: int) -> list[Bucket]:
-    if (pair.lower, pair.upper) == EVERYTHING:
-        cursor.execute("select * from relaybox.undelivered_buckets(%s, %s, %s)", (head.undelivered, head.topics, width))
-    elif pair.last_seq is None:
+    if pair.backlog_id is None:
         cursor.execute(
             "select * from relaybox.outbox_buckets(%s, %s, %s, %s, %s)",
-            (pair.lower, pair.upper, head.topics, width, head.anchor_seq),
+            (pair.lower, pair.upper, list(pair.topics), width, head.anchor_seq),
         )
     else:
         cursor.execute(
-            "select * from relaybox.outbox_buckets_after(%s, %s, %s, %s, %s, %s, %s)",
-            (pair.lower, pair.upper, head.topics, width, pair.reads_after, pair.last_seq, hop.limits.batch_rows + 1),
+            "select * from relaybox.backlog_buckets(%s, %s, %s, %s, %s, %s)",
+            (pair.lower, pair.upper, list(pair.topics), pair.seqs, width, hop.limits.batch_rows + 1),
         )
     return [Bucket(*row) for row in cursor.fetchall()]
 
@@ -257,18 +266,17 @@ def _skip_if_wide(cursor: Any, hop: str, pair: _Pair) -> None:
 
 def _record(cursor: Any, hop: Hop, pair: _Pair | None, cut: Cut, head: Any) -> Batch:
     slices = [[s.slice, s.first_read, s.last_read, s.first_position, s.row_count] for s in cut.slices]
-    lower, upper = (pair.lower, pair.upper) if pair else (None, None)
+    lower, upper, topics = (pair.lower, pair.upper, list(pair.topics)) if pair else (None, None, None)
     digests = None
     if hop.integrity == "checksum":
         # read before COMMIT, but never without it: the digests are durable with the rows, or neither is
-        cursor.execute(
-            "select relaybox.slice_digests(%s, %s, %s, %s, %s)", (head.reads_log, lower, upper, head.topics, Json(slices))
-        )
+        cursor.execute("select relaybox.slice_digests(%s, %s, %s, %s, %s)", (head.reads_log, lower, upper, topics, Json(slices)))
         (digests,) = one_row(cursor)
     cursor.execute(
-        "select * from relaybox.record_batch(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        "select * from relaybox.record_batch(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         (
             hop.name,
+            pair and pair.backlog_id,
             lower,
             upper,
             pair and pair.last_seq,

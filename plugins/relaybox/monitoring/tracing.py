@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 class Place(StrEnum):
     """How far a message is on a hop."""
 
-    PASSED_OVER = "passed over"  # its topic is not the hop's, or was not when its time came
+    UNROUTED = "unrouted"  # the hop has not its topic: it is kept, and moves when the topic comes to the hop
+    RETIRED = "retired"  # given up on record
     ADOPTED = "delivered before its source lost the ledger of it"
     WAITING = "not yet planned"
     PLANNED = "planned, not copied"
@@ -212,7 +213,7 @@ def _follow(stores: _Stores, route: Route, sent: Sent, message_id: UUID) -> Iter
         if reads is None:
             yield HopTrace(hop.name, hop.source.name, hop.destination.name, Place.WAITING)
             continue
-        trace = _trace_hop(stores, hop, reads, sent.topic, message_id)
+        trace = _trace_hop(stores, hop, reads, message_id)
         yield trace
         is_there = trace.place in {Place.DROPPED, Place.DETACHED} or (
             trace.published_at is not None and trace.found_instead is None
@@ -220,15 +221,20 @@ def _follow(stores: _Stores, route: Route, sent: Sent, message_id: UUID) -> Iter
         reads = trace.position if is_there else None
 
 
-def _trace_hop(stores: _Stores, hop: Hop, reads: int, topic: str, message_id: UUID) -> HopTrace:
+_UNPLANNED = {
+    "adopted": Place.ADOPTED,
+    "waiting": Place.WAITING,
+    "unrouted": Place.UNROUTED,
+    "retired": Place.RETIRED,
+}
+
+
+def _trace_hop(stores: _Stores, hop: Hop, reads: int, message_id: UUID) -> HopTrace:
     (reading,) = stores.rows(
         hop.source, f"reading the ledger of hop {hop.name}", "select * from relaybox.trace_reading(%s, %s)", hop.name, reads
     )
     if reading.state != "planned":
-        passed = reading.state == "passed over" or (topic not in hop.topics and not hop.topics_by_subscription)
-        place = Place.PASSED_OVER if passed else Place.WAITING
-        if reading.state == "adopted":
-            place = Place.ADOPTED
+        place = _UNPLANNED[reading.state]
         return HopTrace(hop.name, hop.source.name, hop.destination.name, place)
     arrivals = stores.rows(
         hop.destination,

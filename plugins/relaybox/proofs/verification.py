@@ -229,9 +229,14 @@ def _doubled(leg: Leg) -> Callable[[Any], set[UUID]]:
 def _unbatched(hop: str) -> Callable[[Any], tuple[Defect, ...]]:
     def ask(connection: Any) -> tuple[Defect, ...]:
         with connection.cursor() as cursor:
-            cursor.execute("select message_id, sender from relaybox.unbatched_messages(%s)", (hop,))
+            cursor.execute(
+                "select message_id, sender, batches from relaybox.unaccounted_messages(%s, 0, 9223372036854775806)", (hop,)
+            )
             rows = cursor.fetchall()
-        return tuple(Defect(DefectKind.UNBATCHED, UUID(message_id), sender, None, None) for message_id, sender in rows)
+        return tuple(
+            Defect(DefectKind.DOUBLED if batches else DefectKind.UNBATCHED, UUID(message_id), sender, None, None)
+            for message_id, sender, batches in rows
+        )
 
     return ask
 

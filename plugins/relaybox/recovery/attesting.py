@@ -110,3 +110,4 @@ def _record(cursor: Any, hops: list[str], here: Any, recorded_by: str, reason: s
         "update relaybox.hop_out set system_identifier = %s, timeline = %s where hop = any(%s)",
         (here.system_identifier, here.timeline, hops),
     )
+    cursor.execute("update relaybox.store set system_identifier = %s, timeline = %s", (here.system_identifier, here.timeline))

@@ -239,19 +239,19 @@ class _Stores:
         common_position = self._position_of(common)
         self._require_adoptable(common, common_position)
         self._fetch_adopted(common_position)
-        anchor_seq, lower, undelivered, undelivered_count = self._outbox_part(common)
+        anchor_seq, lower, adopted_seqs, undelivered_count = self._outbox_part(common)
         ghosts = self._ghosts()
         self._forget_after(common)
         self._adopt(common, generation, here)
         self.cursor.execute(
             """
             update relaybox.hop_out
-            set generation = %s, batch = %s, position = %s, resend_through = 0, anchor_seq = %s, undelivered = %s, lower = %s,
+            set generation = %s, batch = %s, position = %s, resend_through = 0, anchor_seq = %s, lower = %s,
                 system_identifier = %s, timeline = %s, attempt = attempt + 1
             where hop = %s
             """,
             (
-                *(generation, self.arrived.batch, self.arrived.position, anchor_seq, undelivered, lower),
+                *(generation, self.arrived.batch, self.arrived.position, anchor_seq, lower),
                 *(here.system_identifier, here.timeline, self.hop.name),
             ),
         )
@@ -265,7 +265,7 @@ class _Stores:
             ghosts=ghosts,
             undelivered_count=undelivered_count,
         )
-        self._record(found, anchor_seq, recorded_by, reason)
+        self._record(found, anchor_seq, adopted_seqs, recorded_by, reason)
         return found
 
     def _require_adoptable(self, common: int, common_position: int) -> None:
@@ -316,7 +316,7 @@ class _Stores:
         self.cursor.execute("analyze relaybox_adopted")
 
     def _outbox_part(self, common: int) -> tuple[int, str | None, str, int]:
-        """Anchor, first lower snapshot, undelivered seqs and their count; nothing of it for a hop that reads a log."""
+        """Anchor, first lower snapshot, seqs that the destination has, and the count of undelivered messages, which are the backlog now."""
         if self.head.reads_log is not None:
             self._match_log()
             return 0, None, "{}", 0
@@ -327,22 +327,17 @@ class _Stores:
             from relaybox.outbox o where o.message_id = a.message_id and o.sent_at = a.sent_at
             """
         )
-        self.cursor.execute("select * from relaybox.undelivered_messages(%s, %s, %s)", (self.hop.name, common, anchor_seq))
-        undelivered = one_row(self.cursor)
-        return anchor_seq, lower, undelivered.seqs, undelivered.message_count
+        self.cursor.execute("select * from relaybox.rebuild_backlog(%s, %s, %s, %s)", (self.hop.name, common, anchor_seq, lower))
+        backlog = one_row(self.cursor)
+        return anchor_seq, lower, backlog.adopted_seqs, backlog.undelivered_count
 
     def _take_anchor(self) -> tuple[int, str]:
         """The last seq that anybody took, and a snapshot, at a moment when no open transaction had written to the outbox."""
         self._lock_outbox()
-        self.cursor.execute(
-            """
-            select setval('relaybox.outbox_seq', greatest(q.last_value, (select max(o.seq) from relaybox.outbox o), 1)) as seq,
-                pg_current_snapshot()::text as lower
-            from relaybox.outbox_seq q
-            """
-        )
+        self.cursor.execute("select relaybox.last_outbox_seq() as seq, pg_current_snapshot()::text as lower")
         anchor = one_row(self.cursor)
         self.cursor.execute("rollback to savepoint anchor")  # producers go on
+        self.cursor.execute("select relaybox.record_anchor(%s)", (anchor.seq,))
         return anchor.seq, anchor.lower
 
     def _lock_outbox(self) -> None:
@@ -428,16 +423,16 @@ class _Stores:
                 (self.hop.name, last, batch, published_at),
             )
 
-    def _record(self, found: Reanchored, anchor_seq: int, recorded_by: str, reason: str) -> None:
+    def _record(self, found: Reanchored, anchor_seq: int, adopted_seqs: str, recorded_by: str, reason: str) -> None:
         self.cursor.execute(
             """
             insert into relaybox.generation (
-                hop, generation, begun_by, reason, adopted_from, adopted_through, anchor_seq, undelivered_count, ghost_count
-            ) values (%s, %s, %s, %s, %s, %s, %s, %s, %s)
+                hop, generation, begun_by, reason, adopted_from, adopted_through, anchor_seq, adopted_seqs, undelivered_count, ghost_count
+            ) values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
             """,
             (
                 *(found.hop, found.generation, recorded_by, reason, found.common_batch + 1, found.arrived_batch),
-                *(anchor_seq, found.undelivered_count, len(found.ghosts)),
+                *(anchor_seq, adopted_seqs, found.undelivered_count, len(found.ghosts)),
             ),
         )
         self.cursor.execute(

@@ -181,8 +181,8 @@ def _table(cursor: Any, log_id: int | None, hop: str | None) -> TableRetention:
     if log_id is not None or not found.droppable:
         return found
     cursor.execute(
-        "select q.seq, o.topic from relaybox.unrouted_seq(%s) q (seq) join relaybox.outbox o on o.seq = q.seq",
-        (found.droppable[-1].last,),
+        "select q.seq, o.topic from relaybox.unmoved_seq(%s, %s) q (seq) join relaybox.outbox o on o.seq = q.seq",
+        (found.droppable[0].first - 1, found.droppable[-1].last),
     )
     unrouted = tuple(Holder("unrouted", f"topic {row.topic}", row.seq, None, None) for row in cursor.fetchall())
     return TableRetention(hop, segments, (*unrouted, *found.holders))

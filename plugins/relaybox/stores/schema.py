@@ -163,6 +163,7 @@ def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMEN
             migrations = tuple(_apply_migrations(cursor))
             _name_store(cursor, store, segment_rows)
             renewed = _renew_functions(cursor)
+            _record_cluster(cursor)
             cursor.execute("select relaybox.ensure_outbox_segments()")
             segments = tuple(one_row(cursor)[0])
             hops = dict(_register_hops(cursor, store, routes))
@@ -228,6 +229,16 @@ def _name_store(cursor: Any, store: Store, segment_rows: int) -> None:
             f"store {store.name}: the database behind service {store.service} is already store {row[0]}.",
             next_step="Correct the service file or the name in relaybox.yaml.",
         )
+
+
+def _record_cluster(cursor: Any) -> None:
+    """Whose transaction numbers the outbox carries; later only reanchor and attest change it."""
+    cursor.execute(
+        """
+        update relaybox.store set system_identifier = f.system_identifier, timeline = f.timeline
+        from relaybox.cluster_fingerprint() f where store.system_identifier is null
+        """
+    )
 
 
 def _renew_functions(cursor: Any) -> bool:
@@ -296,7 +307,8 @@ def _register_hop_in(cursor: Any, hop: Hop) -> str:
 def _register_hop_out(cursor: Any, hop: Hop) -> str:
     topics = set(hop.topics)
     if hop.topics_by_subscription:
-        cursor.execute("select topics from relaybox.hop_out where hop = %s and reads_log is null", (hop.name,))
+        # a subscription may add one meanwhile
+        cursor.execute("select topics from relaybox.hop_out where hop = %s and reads_log is null for update", (hop.name,))
         topics |= {topic for (known,) in cursor.fetchall() for topic in known}
     cursor.execute(
         "select relaybox.register_hop_out(%s, %s, %s, %s, %s, %s)",

@@ -6,11 +6,7 @@ as $$
     select coalesce((
         select
             h.batch > coalesce((select c.through_batch from relaybox.newest_confirmation(hop_name, 'received') c), 0)
-            or h.undelivered <> '{}'
-            or not coalesce((
-                select b.pair_exhausted from relaybox.batch b
-                where b.hop = h.hop and b.batch = h.batch and b.generation = h.generation
-            ), true)
+            or exists (select from relaybox.backlog p where p.hop = h.hop and p.state = 'routed')
             or case
                 when h.reads_log is not null then
                     (select i.published_position from relaybox.hop_in i where i.hop_id = h.reads_log)

@@ -4,7 +4,7 @@
 create or replace function relaybox.lock_hop(hop_name text)
 returns table (
     reads_log integer, topics text[], batch bigint, "position" bigint, lower pg_snapshot, attempt bigint,
-    received_batch bigint, generation integer, anchor_seq bigint, undelivered int8multirange, resend_through bigint,
+    received_batch bigint, generation integer, anchor_seq bigint, resend_through bigint,
     system_identifier bigint, timeline integer, next_xid xid8
 )
 language plpgsql volatile
@@ -44,7 +44,7 @@ begin
     select
         known.reads_log, known.topics, known.batch, known.position, known.lower, known.attempt,
         coalesce((select c.through_batch from relaybox.newest_confirmation(hop_name, 'received') c), 0),
-        known.generation, known.anchor_seq, known.undelivered, known.resend_through,
+        known.generation, known.anchor_seq, known.resend_through,
         here.system_identifier, here.timeline, here.next_xid;
 end
 $$;

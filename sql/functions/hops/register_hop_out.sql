@@ -1,7 +1,7 @@
--- Registers a hop that leaves this store, or brings its topics and policy up to date. A new hop starts with the
--- oldest message that is kept ('1:1:' sees nothing). Changed topics count from the next batch on.
+-- Registers a hop that leaves this store, or brings its topics and policy up to date. A new hop starts with the oldest message that is
+-- kept ('1:1:' sees nothing; rows up to the store's anchor are read by seq). Changed topics count from the next batch on (change_topics).
 -- Returns registered, changed or unchanged. Raises RB006 when the hop would read another log or go to another store, or would be the
--- first to read a log whose beginning is gone, or was retired.
+-- first to read a log whose beginning is gone, or was retired; RB011 when the outbox came from another cluster (outbox_anchor).
 create or replace function relaybox.register_hop_out(
     hop_name text, destination_ text, upstream text, topics_ text[], policy_ text, processed_by_ text[] default null
 )
@@ -11,6 +11,7 @@ as $$
 declare
     log_id integer := (select i.hop_id from relaybox.hop_in i where i.hop = upstream);
     known relaybox.hop_out;
+    anchor bigint := 0;
 begin
     select * into known from relaybox.hop_out h where h.hop = hop_name for update;
     if not found then
@@ -23,11 +24,16 @@ begin
                 )),
                 hint = 'Give the longer route a new name, and a path from the store where its messages are sent.';
         end if;
-        insert into relaybox.hop_out (hop, destination, reads_log, topics, policy, processed_by, lower, system_identifier, timeline)
+        if upstream is null then
+            anchor := relaybox.outbox_anchor();
+        end if;
+        insert into relaybox.hop_out (hop, destination, reads_log, topics, policy, processed_by, lower, anchor_seq, system_identifier, timeline)
         select
             hop_name, destination_, log_id, case when upstream is null then topics_ end, policy_, processed_by_,
-            case when upstream is null then '1:1:'::pg_snapshot end, f.system_identifier, f.timeline
+            case when upstream is null then '1:1:'::pg_snapshot end, anchor, f.system_identifier, f.timeline
         from relaybox.cluster_fingerprint() f;
+        insert into relaybox.backlog (hop, topics, lower, upper, seqs)
+        select hop_name, topics_, '1:1:', relaybox.every_transaction(), int8multirange(int8range(1, greatest(anchor, 1), '[]')) where anchor > 0;
         return 'registered';
     end if;
     perform relaybox.refuse_retired_hop(known);
@@ -39,7 +45,10 @@ begin
     if known.policy = policy_ and known.processed_by is not distinct from processed_by_ and (upstream is not null or known.topics = topics_) then
         return 'unchanged';
     end if;
-    update relaybox.hop_out set policy = policy_, processed_by = processed_by_, topics = case when upstream is null then topics_ end where hop = hop_name;
+    update relaybox.hop_out set policy = policy_, processed_by = processed_by_ where hop = hop_name;
+    if upstream is null then
+        perform relaybox.change_topics(hop_name, topics_);
+    end if;
     return 'changed';
 end
 $$;

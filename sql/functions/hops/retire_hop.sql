@@ -4,21 +4,26 @@ create or replace function relaybox.retire_hop(hop_name text, reason text, recor
 language plpgsql volatile
 as $$
 declare
-    known relaybox.hop_out;
+    head relaybox.hop_out;
 begin
     perform relaybox.require_writable_primary();
     set local synchronous_commit = on;
-    select * into known from relaybox.hop_out h where h.hop = hop_name for update;
+    select * into head from relaybox.hop_out h where h.hop = hop_name for update;
     if not found then
         raise exception using errcode = 'RB004', message = format('hop %s does not leave this store', hop_name), hint = 'Run: relaybox retire';
     end if;
-    if known.retired_at is not null then
+    if head.retired_at is not null then
         return false;
     end if;
     update relaybox.hop_out h
-    set retired_at = clock_timestamp(), retired_by = recorded_by, retired_reason = reason,
-        given_up = case when h.reads_log is null then pg_current_snapshot() end
+    set retired_at = clock_timestamp(), retired_by = recorded_by, retired_reason = reason
     where h.hop = hop_name;
+    if head.reads_log is null then
+        perform relaybox.split_backlog(hop_name, 'routed', head.topics, 'unrouted', null);
+        insert into relaybox.backlog (hop, topics, lower, seqs, state)
+        values (hop_name, head.topics, head.lower, int8multirange(int8range(head.anchor_seq + 1, 9223372036854775807)), 'unrouted');
+        perform relaybox.retire_topics(hop_name, relaybox.hop_topics(hop_name), reason, recorded_by);
+    end if;
     return true;
 end
 $$;

@@ -1,6 +1,6 @@
 -- Where a hop puts what it reads at `reads` (a seq of the outbox, or a position of the log): batch, slice, position,
 -- recomputed from the ledger, and when the confirmations that cover it were recorded here. state: waiting (for a batch),
--- passed over (its topic was not the hop's when its time came), adopted (delivered by a ledger that this store lost), planned.
+-- unrouted (the hop has not its topic: kept), retired (given up on record), adopted (delivered by a ledger that this store lost), planned.
 create or replace function relaybox.trace_reading(
     hop_name text, reads bigint,
     out state text, out batch bigint, out slice integer, out "position" bigint, out planned_at timestamptz,
@@ -32,14 +32,15 @@ begin
     end if;
     if not found then
         state := case
-            when reads <= head.anchor_seq and message.topic = any(head.topics) and not head.undelivered @> reads then 'adopted'
-            when head.reads_log is null and reads > head.anchor_seq and pg_visible_in_snapshot(message.xid, head.lower) and not exists (
-                select from relaybox.batch b
-                where b.hop = hop_name and b.batch = head.batch and b.generation = head.generation
-                    and not b.pair_exhausted and b.reads_through < reads
-                    and message.topic = any(b.topics) and not pg_visible_in_snapshot(message.xid, b.lower)
-            ) then 'passed over'
-            else 'waiting'
+            when exists (select from relaybox.generation g where g.hop = hop_name and g.adopted_seqs @> reads) then 'adopted'
+            when head.reads_log is not null then 'waiting'
+            else coalesce(
+                (select case s.state when 'routed' then 'waiting' else s.state end from relaybox.backlog_seqs(hop_name, reads - 1, reads) s limit 1),
+                case
+                    when message.topic = any(head.topics) and reads > head.anchor_seq and not pg_visible_in_snapshot(message.xid, head.lower) then 'waiting'
+                    else 'unrouted'
+                end
+            )
         end;
         return;
     end if;

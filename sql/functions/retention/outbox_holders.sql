@@ -19,7 +19,11 @@ as $$
         -- its plan was lost: nobody knows which rows it had
         select h.hop, 0, b.planned_at from leaving h join relaybox.batch b on b.hop = h.hop and b.adopted and b.last_position > h.settled_position
         union all
-        select h.hop, w.first_seq, null from leaving h cross join lateral relaybox.outbox_waiting(h.hop) w
+        select h.hop, b.first_seq, null from leaving h
+        cross join lateral relaybox.outbox_buckets(h.lower, pg_current_snapshot(), h.topics, 4611686018427387904, h.anchor_seq) b
+        union all
+        -- the first seq that it may still read
+        select h.hop, lower(p.seqs), null from leaving h join relaybox.backlog p on p.hop = h.hop and p.state = 'routed'
     )
     select 'hop', h.hop, f.seq, coalesce(f.since, o.sent_at), h.stopped_consumer
     from leaving h

@@ -1,5 +1,5 @@
 -- Source: has a hop carry these topics too, from its next batch on; a hop that reads a log asks its own upstream for them by the log's
--- stream. Idempotent; returns how many are new.
+-- stream. Idempotent; returns how many are new. Locks the hop's row, as planning does.
 create or replace function relaybox.add_topics(hop_name text, topics_ text[]) returns integer
 language plpgsql volatile
 as $$
@@ -8,9 +8,11 @@ declare
 begin
     perform relaybox.require_writable_primary();
     select cardinality(array(select unnest(topics_) except select unnest(h.topics))) into added
-    from relaybox.hop_out h where h.hop = hop_name and h.reads_log is null;
+    from relaybox.hop_out h where h.hop = hop_name and h.reads_log is null for update;
     if added > 0 then
-        update relaybox.hop_out h set topics = array(select unnest(h.topics) union select unnest(topics_) order by 1) where h.hop = hop_name;
+        perform relaybox.change_topics(hop_name, array(
+            select unnest(h.topics) from relaybox.hop_out h where h.hop = hop_name union select unnest(topics_) order by 1
+        ));
     elsif added is null then
         insert into relaybox.stream_topic (stream_id, topic)
         select l.stream_id, t.topic

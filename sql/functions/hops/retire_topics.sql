@@ -1,0 +1,41 @@
+-- Gives up, on record, what a hop has not planned of some topics that it no longer has; what commits later is unrouted, and kept. Returns
+-- the pieces that were given up: 0 when there was nothing. Locks the hop's row, as planning does. Raises RB004, RB006 (a topic is routed).
+create or replace function relaybox.retire_topics(hop_name text, topics_ text[], reason text, recorded_by text) returns bigint
+language plpgsql volatile
+as $$
+declare
+    head relaybox.hop_out;
+    newest bigint;
+    piece_count bigint;
+begin
+    perform relaybox.require_writable_primary();
+    set local synchronous_commit = on;
+    select * into head from relaybox.hop_out h where h.hop = hop_name and h.reads_log is null for update;
+    if not found then
+        raise exception using errcode = 'RB004', message = format('hop %s does not read the outbox of this store', hop_name), hint = 'Run: relaybox retire';
+    end if;
+    if head.topics && topics_ and head.retired_at is null then
+        raise exception using errcode = 'RB006',
+            message = format('hop %s moves topic %s', hop_name, (select t from unnest(topics_) t where t = any(head.topics) order by 1 limit 1)),
+            hint = 'Take the topic out of the route in relaybox.yaml and run: relaybox init';
+    end if;
+    select coalesce(max(p.backlog_id), 0) into newest from relaybox.backlog p where p.hop = hop_name;
+    -- what is open now commits later: it stays unrouted
+    insert into relaybox.backlog (hop, topics, lower, seqs, state)
+    select hop_name, array(select unnest(p.topics) intersect select unnest(topics_) order by 1), pg_current_snapshot(), p.seqs, 'unrouted'
+    from relaybox.backlog p
+    where p.hop = hop_name and p.upper is null and p.topics && topics_;
+    insert into relaybox.backlog (hop, topics, lower, upper, seqs, state, retired_by, retired_reason)
+    select
+        hop_name, array(select unnest(p.topics) intersect select unnest(topics_) order by 1), p.lower,
+        coalesce(p.upper, pg_current_snapshot()), p.seqs, 'retired', recorded_by, reason
+    from relaybox.backlog p
+    where p.hop = hop_name and p.backlog_id <= newest and p.state = 'unrouted' and p.topics && topics_
+    order by p.backlog_id;
+    get diagnostics piece_count = row_count;
+    delete from relaybox.backlog p where p.hop = hop_name and p.backlog_id <= newest and p.state = 'unrouted' and p.topics <@ topics_;
+    update relaybox.backlog p set topics = array(select unnest(p.topics) except select unnest(topics_) order by 1)
+    where p.hop = hop_name and p.backlog_id <= newest and p.state = 'unrouted' and p.topics && topics_;
+    return piece_count;
+end
+$$;

@@ -1,0 +1,16 @@
+-- The messages that break the law of conservation (G12) of a hop that reads the outbox, in a range of seqs (after, through]: in none of its
+-- batches, its backlog and its future, or in two. batches: those that read it; '{}': none. A hop that reads a log has none.
+create or replace function relaybox.unaccounted_messages(hop_name text, after_seq bigint, through_seq bigint)
+returns table (seq bigint, message_id uuid, sender text, topic text, batches bigint[])
+language sql stable
+as $$
+    select o.seq, o.message_id, o.sender, o.topic, coalesce(a.batches, '{}')
+    from relaybox.outbox o
+    left join (
+        select p.seq, count(*) as place_count, array_agg(p.batch order by p.batch) filter (where p.batch is not null) as batches
+        from relaybox.accounted_seqs(hop_name, after_seq, through_seq) p group by p.seq
+    ) a on a.seq = o.seq
+    where o.seq > after_seq and o.seq <= through_seq and o.topic = any(array(select unnest(relaybox.hop_topics(hop_name))))
+        and a.place_count is distinct from 1
+    order by o.seq
+$$;

@@ -1,0 +1,124 @@
+"""G12: committed = delivered + planned + waiting + unrouted + retired, whatever relaybox.yaml becomes in between."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from relaybox.hops.planning import Arrived, Driver, plan_batch
+from relaybox.retention.segments import retain_store
+from relaybox.stores.schema import open_store
+from tests.world import World, insert
+
+NOTHING_ARRIVED = Arrived(log_id=1, generation=1, batch=0, position=0, plan_id=None)
+SMALL_BATCHES = {"batch_rows": 100, "slice_rows": 50}
+
+
+@pytest.fixture
+def two_topics(world: World) -> World:
+    """The route carries a and b in batches of 100, and the outbox keeps nothing that nobody needs."""
+    world.cut_small_segments()
+    carry(world, "a", "b")
+    return world
+
+
+def carry(world: World, *topics: str) -> None:
+    """Rewrites relaybox.yaml with these topics, and runs init."""
+    world.change_route(topics=list(topics), limits=SMALL_BATCHES, retention={"replay_window_seconds": 0})
+
+
+def send_alternating(world: World, count: int) -> None:
+    """One transaction: a1 b2 a3 b4 ..."""
+    with world.session() as connection:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                """
+                insert into relaybox.outbox (topic, sender, payload)
+                select case when n %% 2 = 1 then 'a' else 'b' end, 'UA', case when n %% 2 = 1 then 'a' else 'b' end || n
+                from generate_series(1, %s) n
+                """,
+                (count,),
+            )
+        connection.commit()
+
+
+def plan_one_batch(world: World) -> None:
+    """A driver that dies as soon as its batch is planned."""
+    source = open_store(world.routes.store("airline"), application_name="test")
+    assert plan_batch(source, world.first_hop, NOTHING_ARRIVED, driver=Driver("test")) is not None
+    source.close()
+
+
+def move_and_retain(world: World) -> None:
+    world.transfer_all()
+    world.settle_all()
+    retain_store(world.routes.store("airline"), recorded_by="test")
+
+
+def in_outbox(world: World, topic: str) -> set[str]:
+    return {payload for (payload,) in world.query("airline", "select payload from relaybox.outbox where topic = %s", topic)}
+
+
+def test_g12_a_topic_taken_out_in_the_middle_of_a_capped_pair_is_kept(two_topics: World) -> None:
+    """Item 1: what was not planned of it stays in the outbox as unrouted, and comes when the topic comes back."""
+    send_alternating(two_topics, 4000)
+    committed = {f"b{n}" for n in range(2, 4001, 2)}
+    plan_one_batch(two_topics)
+    carry(two_topics, "a")
+    move_and_retain(two_topics)
+    delivered = set(two_topics.payloads()) & committed
+    assert delivered
+    assert two_topics.value("airline", "select count(*) from relaybox.outbox") < 4000
+    assert committed - delivered
+    assert in_outbox(two_topics, "b") >= committed - delivered
+    carry(two_topics, "a", "b")
+    move_and_retain(two_topics)
+    assert Counter(two_topics.payloads()) == Counter(f"{'ab'[(n + 1) % 2]}{n}" for n in range(1, 4001))
+
+
+def test_g12_a_pair_whose_rest_holds_none_of_the_topics_left_is_done_with(two_topics: World) -> None:
+    """Item 2: 50 a and 20,000 b in one capped pair; without b the hop goes on with new messages of a."""
+    with two_topics.session() as connection:
+        insert(connection, *(f"a{n}" for n in range(50)), topic="a")
+        insert(connection, *(f"b{n}" for n in range(2000)), topic="b")
+        connection.commit()
+    plan_one_batch(two_topics)
+    carry(two_topics, "a")
+    two_topics.send("late", topic="a")
+    two_topics.transfer()
+    assert "late" in two_topics.payloads()
+    assert not two_topics.value("airline", "select relaybox.hop_has_work('flights/1')")
+
+
+def test_g12_messages_kept_without_a_route_move_when_their_topic_is_added(two_topics: World) -> None:
+    """Item 4: a topic that no hop had, added to a route that moves others: first what is kept of it, then what is new."""
+    two_topics.send(*(f"c{n}" for n in range(500)), topic="c")
+    two_topics.send("a1", topic="a")
+    move_and_retain(two_topics)
+    assert len(in_outbox(two_topics, "c")) == 500
+    carry(two_topics, "a", "b", "c")
+    two_topics.send("c-new", topic="c")
+    retain_store(two_topics.routes.store("airline"), recorded_by="test")
+    assert len(in_outbox(two_topics, "c")) == 501
+    move_and_retain(two_topics)
+    assert two_topics.payloads() == ["a1", *(f"c{n}" for n in range(500)), "c-new"]
+
+
+@pytest.mark.parametrize("changes", [["a"], ["b"], ["c"], ["a", "c"], ["b", "c"], ["a", "b", "c"]], ids="".join)
+@pytest.mark.parametrize("planned", [False, True], ids=["none-planned", "one-planned"])
+def test_g12_any_change_and_back_moves_each_message_once(two_topics: World, changes: list[str], planned: bool) -> None:
+    """Topics taken out, added and swapped, with messages before, between and after, and retention in between."""
+    send_alternating(two_topics, 300)
+    two_topics.send(*(f"c{n}" for n in range(20)), topic="c")
+    if planned:
+        plan_one_batch(two_topics)
+    carry(two_topics, *changes)
+    send_alternating(two_topics, 40)
+    move_and_retain(two_topics)
+    carry(two_topics, "a", "b", "c")
+    two_topics.send("c-last", topic="c")
+    move_and_retain(two_topics)
+    letters = [f"{'ab'[(n + 1) % 2]}{n}" for n in [*range(1, 301), *range(1, 41)]]
+    assert Counter(two_topics.payloads("flights/2")) == Counter([*letters, *(f"c{n}" for n in range(20)), "c-last"])
+    assert two_topics.positions() == list(range(1, 362))
