@@ -10,7 +10,8 @@ language plpgsql volatile
 as $$
 declare
     head relaybox.hop_out := (select h from relaybox.hop_out h where h.hop = hop_name);
-    topics_ text[] := relaybox.hop_topics(hop_name);
+    -- a topic of what the destination has was the hop's, although this ledger may have forgotten that it came
+    topics_ text[] := array(select unnest(relaybox.hop_topics(hop_name)) union select a.topic from relaybox_adopted a order by 1);
     unrouted text[] := array(select unnest(topics_) except select unnest(head.topics) order by 1);
 begin
     select coalesce(range_agg(int8range(o.seq, o.seq, '[]')), '{}') into adopted_seqs

@@ -1,0 +1,155 @@
+"""G12 where transaction numbers change: topics and routes that change around a reanchor, and outboxes that came from another cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import yaml
+
+from relaybox import errors
+from relaybox.hops.confirmations import settle_hop
+from relaybox.local.clusters import Cluster
+from relaybox.proofs.verification import verify_route
+from relaybox.recovery.attesting import attest_store
+from relaybox.recovery.reanchoring import reanchor_hop
+from relaybox.retention.segments import retain_store
+from tests.integration.test_reanchor import Backups, another_cluster
+from tests.world import STORES, World
+
+SHIFT = 1_000_000
+"""So many transactions more than this cluster will use for long had the one that the outbox came from."""
+
+
+@pytest.fixture
+def backups(clusters: dict[str, Cluster], world: World) -> Iterator[Backups]:
+    backups = Backups(clusters, world)
+    yield backups
+    backups.drop()
+
+
+def reanchor(world: World, hop: str = "flights/1") -> None:
+    reanchor_hop(world.routes.hop(hop), recorded_by="test", reason="a test", dry_run=False)
+
+
+def reload_outbox(world: World) -> None:
+    """The airline was dumped and loaded into a younger cluster: its rows and ledgers carry numbers that this one has not reached."""
+    world.query("airline", "update relaybox.outbox set xid = ((xid::text)::bigint + %s)::text::xid8", SHIFT)
+    for table, column in (("batch", "upper"), ("batch", "lower"), ("hop_out", "lower")):
+        world.query(
+            "airline",
+            f"""
+            update relaybox.{table} set {column} = format('%%s:%%s:', pg_snapshot_xmin({column})::text::bigint + %s,
+                pg_snapshot_xmax({column})::text::bigint + %s)::pg_snapshot
+            where pg_snapshot_xmin({column}) > '1'::xid8
+            """,
+            *(SHIFT, SHIFT),
+        )
+    world.query("airline", "update relaybox.store set timeline = timeline + 1")
+    another_cluster(world)
+
+
+def write_routes(world: World, **topics: list[str]) -> None:
+    """One route per topic list, all over the three stores; init."""
+    routes = {
+        name: {"topics": list(of), "path": list(STORES), "retention": {"replay_window_seconds": 0}} for name, of in topics.items()
+    }
+    world.path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": routes}))
+    world.initialise()
+
+
+def test_g12_a_topic_taken_out_after_a_reanchor_keeps_what_is_undelivered(world: World) -> None:
+    """Item 3: the undelivered messages of b are a piece of the backlog; taking b out parks them, and a goes on."""
+    world.cut_small_segments()
+    write_routes(world, flights=["flights", "b"])
+    world.send("a1")
+    world.transfer()
+    world.send(*(f"b{n}" for n in range(75)), topic="b")
+    another_cluster(world)
+    reanchor(world)
+    write_routes(world, flights=["flights"])
+    world.send("a2")
+    world.transfer_all()
+    world.settle_all()
+    retain_store(world.routes.store("airline"), recorded_by="test")
+    assert world.payloads() == ["a1", "a2"]
+    write_routes(world, flights=["flights", "b"])
+    world.transfer_all()
+    assert world.payloads() == ["a1", "a2", *(f"b{n}" for n in range(75))]
+    assert verify_route(world.route).verdict == "delivered"
+
+
+def test_g12_a_route_added_after_a_reload_moves_what_is_kept(world: World) -> None:
+    """Item 8: rows that carry another cluster's numbers are read by seq, first, and none is overtaken; retention goes on."""
+    world.cut_small_segments()
+    write_routes(world, flights=["flights"])
+    world.send("a1")
+    world.transfer()
+    world.send(*(f"b{n}" for n in range(100)), topic="b")
+    reload_outbox(world)
+    reanchor(world)
+    write_routes(world, flights=["flights"], others=["b"])
+    world.send("b-new", topic="b")
+    for hop in world.routes.hops:
+        world.transfer(hop)
+    assert world.payloads("others/1") == [*(f"b{n}" for n in range(100)), "b-new"]
+    world.send_many(20)
+    for hop in world.routes.hops:
+        world.transfer(hop)
+    for route in world.routes.routes.values():
+        for hop in reversed(route.hops):
+            settle_hop(route, hop, recorded_by="test")
+    retain_store(world.routes.store("airline"), recorded_by="test")
+    assert world.value("airline", "select min(seq) from relaybox.outbox") > 100
+    assert verify_route(world.routes.route("others")).verdict == "delivered"
+
+
+def test_g12_a_route_on_a_reloaded_outbox_waits_for_its_hops_to_be_reanchored(world: World) -> None:
+    """Before the numbers are told apart a new hop would read nothing: init says what comes first."""
+    world.send("a1")
+    reload_outbox(world)
+    with pytest.raises(errors.HistoryLost, match="restored, promoted or replaced|was written by cluster") as refused:
+        write_routes(world, flights=["flights"], others=["b"])
+    assert "relaybox reanchor flights/1" in refused.value.next_step
+
+
+def test_g12_the_first_route_on_a_reloaded_outbox_anchors_it(world: World) -> None:
+    """No hop reads the outbox yet: what it holds is moved whatever its transaction numbers are."""
+    world.query("airline", "delete from relaybox.hop_out")
+    world.send("b1", "b2", topic="b")
+    reload_outbox(world)
+    write_routes(world, others=["b"])
+    world.send("b3", topic="b")
+    world.transfer(world.routes.hop("others/1"))
+    assert world.payloads("others/1") == ["b1", "b2", "b3"]
+
+
+def test_g12_a_topic_that_the_restored_ledger_never_had_is_not_sent_twice(world: World, backups: Backups) -> None:
+    """The source went back to before `init` added b; what the destination has of b is known to be delivered."""
+    world.send("a1")
+    world.send("b1", topic="b")
+    world.transfer()
+    before = backups.take("airline")
+    world.change_route(topics=["flights", "b"])
+    world.transfer()
+    assert world.payloads() == ["a1", "b1"]
+    backups.restore("airline", before)
+    world.change_route(topics=["flights"])
+    world.send("b2", topic="b")
+    reanchor(world)
+    world.change_route(topics=["flights", "b"])
+    world.transfer_all()
+    assert world.payloads() == ["a1", "b1", "b2"]
+
+
+def test_an_attested_store_takes_new_routes(world: World) -> None:
+    """After a promotion without loss the numbers go on: a new route reads them as ever."""
+    world.send("a1")
+    world.send("b1", topic="b")
+    world.transfer()
+    world.query("airline", "update relaybox.store set timeline = timeline + 1")
+    another_cluster(world)
+    attest_store(world.route.path[0], world.routes, recorded_by="test", reason="promoted")
+    write_routes(world, flights=["flights"], others=["b"])
+    world.transfer(world.routes.hop("others/1"))
+    assert world.payloads("others/1") == ["b1"]
