@@ -35,6 +35,15 @@ DATABASE, METADATA, ROLE = "scheduled", "airflow_metadata", "mover"
 SPARK_UI = "http://spark-history.example:18080"
 ARRIVE_SECONDS = 240.0
 FAILPOINT = "slice.piping"
+ONLY_BY_HAND = """\
+from airflow.sdk.definitions.timetables.simple import NullTimetable
+
+
+def dag_policy(dag):
+    if dag.dag_id in ("relaybox_verify", "relaybox_retention"):
+        dag.timetable = NullTimetable()
+"""
+"""For Airflow's local settings: what runs once a day does not run in the middle of a test, at whatever hour that is."""
 
 
 @dataclass(frozen=True)
@@ -204,6 +213,7 @@ def running_system(
                 **environment,
             },
         )
+        _write_local_settings(airflow.home)
         with airflow, ExitStack() as schedulers:
             prepare(world)
             airflow.wait_until_healthy(deadline_seconds=ARRIVE_SECONDS)
@@ -211,6 +221,12 @@ def running_system(
     finally:
         del os.environ["PGSERVICEFILE"]
         _drop(clusters)
+
+
+def _write_local_settings(home: Path) -> None:
+    settings = home / "config" / "airflow_local_settings.py"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(ONLY_BY_HAND, encoding="utf-8")
 
 
 def _make_store(cluster: Cluster, password: str) -> dict[str, str]:

@@ -278,6 +278,22 @@ def test_one_run_at_a_time_and_no_catching_up(dags: Mapping[str, DAG]) -> None:
     assert not any(dag.catchup for dag in dags.values())
 
 
+@pytest.mark.parametrize(("dag_id", "minute_of_day"), [("relaybox_verify", 4 * 60), ("relaybox_retention", 4 * 60 + 30)])
+def test_a_new_deployment_waits_for_the_next_time_of_its_daily_dags(
+    dags: Mapping[str, DAG], monkeypatch: pytest.MonkeyPatch, dag_id: str, minute_of_day: int
+) -> None:
+    """Asked at every minute of a day, by Airflow's own timetable as the scheduler reads it: the first run is never in the past."""
+    dag = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dags[dag_id]))
+    midnight = DateTime(2026, 7, 1, tzinfo=UTC)
+    restriction = TimeRestriction(dag.start_date, None, catchup=dag.catchup)
+    for minute in range(24 * 60):
+        now = midnight.add(minutes=minute, seconds=1)
+        monkeypatch.setattr("airflow.timetables.trigger.utcnow", lambda now=now: now)
+        first = dag.timetable.next_dagrun_info(last_automated_data_interval=None, restriction=restriction)
+        assert first is not None
+        assert first.run_after == midnight.add(days=int(minute >= minute_of_day), minutes=minute_of_day), now
+
+
 def test_a_replay_is_started_by_backfills_only_and_one_range_at_a_time(dags: Mapping[str, DAG]) -> None:
     """The scheduler gets no interval; a backfill gets days that touch. What waits for another range takes no slot."""
     replay = dags["relaybox_replay__flights"]

@@ -93,6 +93,14 @@ def test_g7_the_graph_shows_the_cascade(moved: System) -> None:
     assert all(any(run["run_type"] == "asset_triggered" for run in each) for each in runs.values())
 
 
+def test_no_daily_dag_runs_in_the_middle_of_a_test(moved: System) -> None:
+    """At any hour: only a test may start them. The timetables that they have elsewhere are in test_dag_structure.py."""
+    for dag_id in ("relaybox_verify", "relaybox_retention"):
+        found = moved.client.get(f"dags/{dag_id}")
+        assert (found["is_paused"], found["next_dagrun_run_after"]) == (False, None)
+        assert [run for run in moved.runs(dag_id) if run["run_type"] == "scheduled"] == []
+
+
 def test_the_watch_wakes_what_no_event_started(moved: System) -> None:
     """Confirmations that were lost on their way: the clock's DAG finds them missing, and the confirm DAG writes them again."""
     moved.world.query("airline", "delete from relaybox.confirmation where state = 'settled'")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, CronTriggerTimetable, Param
+from airflow.sdk import DAG, Param
 
 from relaybox.airflow.dags.docs import retention_doc
-from relaybox.airflow.dags.factory import wanted
+from relaybox.airflow.dags.factory import by_clock, wanted
 from relaybox.airflow.deployment import spark_application
 from relaybox.airflow.naming import RETENTION_DAG_ID, detach_task_id, retain_task_id
 from relaybox.airflow.operators.detach import DetachOperator
@@ -32,7 +32,7 @@ def _retention_dag(routes: Routes) -> DAG:
         dag_display_name="retention in all stores",
         description="Drops whole segments of outboxes and logs that no hop, subscription, dead letter or replay window needs",
         doc_md=retention_doc(stores),
-        schedule=CronTriggerTimetable(RETENTION_CRON, timezone="UTC"),
+        schedule=by_clock(RETENTION_CRON),
         catchup=False,
         max_active_runs=1,
         tags=["relaybox", "retention"],

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, CronTriggerTimetable, Param, TaskGroup
+from airflow.sdk import DAG, Param, TaskGroup
 
 from relaybox.airflow.assets import proof_asset
 from relaybox.airflow.dags.docs import verify_doc
-from relaybox.airflow.dags.factory import wanted
+from relaybox.airflow.dags.factory import by_clock, wanted
 from relaybox.airflow.deployment import spark_application
 from relaybox.airflow.naming import REPORT_TASK_ID, VERIFY_DAG_ID
 from relaybox.airflow.operators.verify import EVERY_ROUTE, ProofReportOperator, RouteProofOperator
@@ -31,7 +31,7 @@ def _verify_dag(routes: Routes) -> DAG:
         dag_display_name="verify all routes",
         description="Compares the stores of each route message by message, and reports what is missing, doubled or changed",
         doc_md=verify_doc(routes),
-        schedule=CronTriggerTimetable(VERIFY_CRON, timezone="UTC"),
+        schedule=by_clock(VERIFY_CRON),
         catchup=False,
         max_active_runs=1,
         max_active_tasks=1,  # a proof reads whole logs: one after the other, so that live messages keep their share of the disks

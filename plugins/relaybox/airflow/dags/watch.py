@@ -30,7 +30,7 @@ def _watch_dag(routes: Routes) -> DAG:
         dag_display_name="watch all hops",
         description="Wakes by the clock what no event started",
         doc_md=watch_doc(routes),
-        schedule=CronTriggerTimetable(LOOK_CRON, timezone="UTC"),
+        schedule=CronTriggerTimetable(LOOK_CRON, timezone="UTC", run_immediately=True),  # what waits in a new deployment is woken
         catchup=False,
         max_active_runs=1,
         tags=["relaybox", "watch"],
