@@ -23,7 +23,7 @@ begin
             -- ACCESS EXCLUSIVE on the outbox for a moment: only after an outage longer than all the segments made ahead
             lock table relaybox.outbox in access exclusive mode;
             select max(o.seq) into overflow_last from relaybox.outbox_overflow o;
-            segment := format('outbox_s%s', lpad((covered / size)::text, 6, '0'));
+            segment := relaybox.segment_name('outbox', covered / size);
             overflow_last := (overflow_last / size + 1) * size;
             alter table relaybox.outbox detach partition relaybox.outbox_overflow;
             execute format('alter table relaybox.outbox_overflow rename to %I', segment);
@@ -35,7 +35,7 @@ begin
         while covered < next_seq + ahead_count * size loop
             -- a jump of the sequence is covered by one wide segment
             upper_end := greatest(covered + size, next_seq / size * size);
-            segment := format('outbox_s%s', lpad((covered / size)::text, 6, '0'));
+            segment := relaybox.segment_name('outbox', covered / size);
             execute format('create table relaybox.%I (like relaybox.outbox including defaults including constraints)', segment);
             execute format('alter table relaybox.outbox attach partition relaybox.%I for values from (%s) to (%s)', segment, covered, upper_end);
             made := made || segment;
