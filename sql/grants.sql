@@ -1,8 +1,28 @@
--- Who may do what. Applied whole at every init, after functions and views.
+-- Who may do what. Applied whole after functions and views, whenever one of these files changed. It takes no right from any other role:
+-- a right that a newer version takes back is revoked by its migration. What other owners have in this schema is left alone.
 -- Producers write the columns that are theirs; seq and xid are not. Nobody may change or remove a message.
 revoke all on schema relaybox from public;
-revoke all on all tables in schema relaybox from public;
-revoke all on all functions in schema relaybox from public;
+do $$
+declare
+    ours text;
+begin
+    for ours in
+        select format('table relaybox.%I', c.relname) from pg_class c
+        where c.relnamespace = 'relaybox'::regnamespace and exists (select from aclexplode(c.relacl) a where a.grantee = 0)
+            and c.relowner = (select n.nspowner from pg_namespace n where n.nspname = 'relaybox')
+        union all
+        select format('routine %s', p.oid::regprocedure) from pg_proc p
+        where p.pronamespace = 'relaybox'::regnamespace
+            and exists (select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where a.grantee = 0)
+            and (p.proname = 'new_message_id' or exists (
+                select from relaybox.installed_object o
+                where o.kind = 'function' and to_regprocedure(o.identity) = p.oid
+            ))
+    loop
+        execute format('revoke all on %s from public', ours);
+    end loop;
+end
+$$;
 
 grant usage on schema relaybox to relaybox_producer, relaybox_consumer;
 grant usage on sequence relaybox.outbox_seq to relaybox_producer;

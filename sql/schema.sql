@@ -482,6 +482,15 @@ CREATE TABLE relaybox.index_range (
     last_position bigint NOT NULL
 );
 
+CREATE TABLE relaybox.installed_object (
+    identity text NOT NULL,
+    kind text NOT NULL,
+    name text NOT NULL,
+    digest text NOT NULL,
+    installed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT kind_of_object_is_known CHECK ((kind = ANY (ARRAY['function'::text, 'view'::text])))
+);
+
 CREATE TABLE relaybox.lane (
     subscription_id integer NOT NULL,
     lane integer NOT NULL
@@ -714,7 +723,7 @@ CREATE TABLE relaybox.store (
     only_row boolean DEFAULT true NOT NULL,
     store text NOT NULL,
     segment_rows bigint NOT NULL,
-    functions_digest text,
+    grants_digest text,
     initialised_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     first_kept_seq bigint DEFAULT 1 NOT NULL,
     anchor_seq bigint DEFAULT 0 NOT NULL,
@@ -850,6 +859,9 @@ ALTER TABLE ONLY relaybox.hop_out
 
 ALTER TABLE ONLY relaybox.index_range
     ADD CONSTRAINT index_range_pkey PRIMARY KEY (sender_id, last_index, first_position);
+
+ALTER TABLE ONLY relaybox.installed_object
+    ADD CONSTRAINT installed_object_pkey PRIMARY KEY (identity);
 
 ALTER TABLE ONLY relaybox.lane
     ADD CONSTRAINT lane_pkey PRIMARY KEY (subscription_id, lane);

@@ -47,6 +47,10 @@ class SchemaTooNew(Terminal):
     """The store was initialised by a newer Relaybox."""
 
 
+class ObjectsInTheWay(Terminal):
+    """Objects that are not Relaybox's depend on a function or view that `relaybox init` must drop."""
+
+
 class StoreUnusable(Terminal):
     """The store refuses this work: a standby, fsync off, another encoding, missing rights, a wrong password."""
 

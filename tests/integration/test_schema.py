@@ -40,8 +40,9 @@ def test_init_renews_functions_in_place_and_keeps_every_row(world: World, monkey
     world.send("before")
     world.transfer_all()
     for store in world.routes.stores:
-        world.query(store, "update relaybox.store set functions_digest = 'older'")
+        world.query(store, "update relaybox.installed_object set digest = 'older'")
         world.query(store, "create function relaybox.left_over() returns integer language sql as 'select 1'")
+        world.query(store, "insert into relaybox.installed_object values ('relaybox.left_over()', 'function', 'left_over', '')")
     assert all(initialise_store(store, world.routes).functions_renewed for store in world.routes.stores.values())
     assert world.value("airline", "select to_regproc('relaybox.left_over')") is None
     world.send("after")

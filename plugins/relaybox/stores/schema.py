@@ -1,12 +1,11 @@
 """The schema of a store: migrations, functions, views, grants from `sql/`, and the hops registered in it.
 
-Numbered migrations run once. Functions and views are dropped and made anew whenever one of their files changed. All of it is
-one transaction, so a store is either as before or fully up to date.
+Numbered migrations run once. A function or view is replaced whenever its file changed (stores.renewal). All of it is one
+transaction, so a store is either as before or fully up to date.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from psycopg2.extras import NamedTupleCursor
 from relaybox import errors
 from relaybox.stores.connections import connect, one_row, store_errors
 from relaybox.stores.left_behind import list_left_behind
+from relaybox.stores.renewal import renew_functions
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
@@ -150,6 +150,7 @@ def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMEN
         StoreUnusable: a standby, a wrong encoding, fsync off, or missing rights.
         SchemaTooNew: made by a newer Relaybox; nothing was changed.
         ConfigurationError: this database is another store already.
+        ObjectsInTheWay: something that is not ours depends on a function or view that must be dropped.
         HopChanged: a registered hop got another path or was retired, or a stream that delivered already got another order.
     """
     with closing(connect(store.service, application_name="relaybox init")) as connection:
@@ -162,7 +163,7 @@ def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMEN
             roles = tuple(_create_roles(cursor))
             migrations = tuple(_apply_migrations(cursor))
             _name_store(cursor, store, segment_rows)
-            renewed = _renew_functions(cursor)
+            renewed = renew_functions(cursor, store.name, sql_directory())
             _record_cluster(cursor)
             cursor.execute("select relaybox.ensure_outbox_segments()")
             segments = tuple(one_row(cursor)[0])
@@ -239,41 +240,6 @@ def _record_cluster(cursor: Any) -> None:
         from relaybox.cluster_fingerprint() f where store.system_identifier is null
         """
     )
-
-
-def _renew_functions(cursor: Any) -> bool:
-    directory = sql_directory()
-    paths = [
-        *sorted((directory / "functions").rglob("*.sql")),
-        *sorted((directory / "views").glob("*.sql")),
-        directory / "grants.sql",
-    ]
-    texts = [path.read_text() for path in paths]
-    digest = hashlib.sha256("\0".join(texts).encode()).hexdigest()
-    cursor.execute("select functions_digest from relaybox.store")
-    if one_row(cursor)[0] == digest:
-        return False
-    _drop_functions(cursor)
-    cursor.execute("set local check_function_bodies = off")  # they refer to each other; the files' order says nothing
-    for text in texts:
-        cursor.execute(text)
-    cursor.execute("update relaybox.store set functions_digest = %s", (digest,))
-    return True
-
-
-def _drop_functions(cursor: Any) -> None:
-    """Drops what the files make; new_message_id() belongs to the outbox's default and stays."""
-    cursor.execute(
-        """
-        select format('drop view if exists relaybox.%I cascade', c.relname) from pg_class c
-        where c.relnamespace = 'relaybox'::regnamespace and c.relkind = 'v'
-        union all
-        select format('drop function %s', p.oid::regprocedure) from pg_proc p
-        where p.pronamespace = 'relaybox'::regnamespace and p.proname <> 'new_message_id'
-        """
-    )
-    for (statement,) in cursor.fetchall():
-        cursor.execute(statement)
 
 
 def _register_hops(cursor: Any, store: Store, routes: Routes) -> Iterator[tuple[str, str]]:
