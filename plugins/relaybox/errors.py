@@ -107,6 +107,10 @@ class HistoryLost(Terminal):
     """G11: one of the two stores went back in time. Nothing is skipped or overwritten."""
 
 
+class ConservationBroken(Terminal):
+    """G12: committed messages are in no batch and no backlog of a hop, or in two."""
+
+
 class NoSuchGap(Terminal):
     """What shall be skipped is not missing."""
 

@@ -45,7 +45,7 @@ def routes(directory: Path, paths: list[str]) -> Routes:
 
 def drawn(found: Routes) -> list[DrawnHop]:
     return [
-        DrawnHop(HopStatus(hop, 1, 1, 0, None, False, None, None, None, 1, None, None, ()), "ok", 0.0, f"/{hop.name}")
+        DrawnHop(HopStatus(hop, 1, 1, 0, None, False, None, None, None, 1, None, None, None, ()), "ok", 0.0, f"/{hop.name}")
         for hop in found.hops
     ]
 

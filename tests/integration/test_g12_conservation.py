@@ -9,6 +9,7 @@ import pytest
 from relaybox.hops.planning import Arrived, Driver, plan_batch
 from relaybox.retention.segments import retain_store
 from relaybox.stores.schema import open_store
+from tests.cli import invoke
 from tests.world import World, insert
 
 NOTHING_ARRIVED = Arrived(log_id=1, generation=1, batch=0, position=0, plan_id=None)
@@ -122,3 +123,57 @@ def test_g12_any_change_and_back_moves_each_message_once(two_topics: World, chan
     letters = [f"{'ab'[(n + 1) % 2]}{n}" for n in [*range(1, 301), *range(1, 41)]]
     assert Counter(two_topics.payloads("flights/2")) == Counter([*letters, *(f"c{n}" for n in range(20)), "c-last"])
     assert two_topics.positions() == list(range(1, 362))
+
+
+def test_g12_status_accounts_for_every_message(two_topics: World) -> None:
+    """committed = delivered + planned + waiting + unrouted + retired, per topic; a topic that was taken out is named."""
+    send_alternating(two_topics, 300)
+    two_topics.transfer()
+    send_alternating(two_topics, 20)
+    carry(two_topics, "a")
+    send_alternating(two_topics, 10)
+    accounts = {account["topic"]: account for account in invoke("status", "--json").document["hops"][0]["account"]}
+    nothing = {f"{state}_count": 0 for state in ("delivered", "planned", "waiting", "unrouted", "retired", "missing", "doubled")}
+    assert accounts["a"] == {**nothing, "topic": "a", "committed_count": 165, "delivered_count": 150, "waiting_count": 15}
+    assert accounts["b"] == {**nothing, "topic": "b", "committed_count": 165, "delivered_count": 150, "unrouted_count": 15}
+    assert "topic b: 15 messages are unrouted" in " ".join(invoke("status").stdout.split())
+
+
+def test_g12_status_and_retention_refuse_what_no_ledger_accounts_for(two_topics: World) -> None:
+    """A frontier that was moved by hand over waiting messages: status fails with the numbers, and no segment is dropped."""
+    two_topics.send("a1", topic="a")
+    move_and_retain(two_topics)
+    send_alternating(two_topics, 40)
+    two_topics.query("airline", "update relaybox.hop_out set lower = pg_current_snapshot() where hop = 'flights/1'")
+    send_alternating(two_topics, 40)
+    two_topics.transfer_all()
+    two_topics.settle_all()
+    status = invoke("status")
+    assert status.exit_code == 5
+    assert "of 40 committed messages of topic b at airline, 20 are in no batch and in no backlog" in " ".join(
+        status.stderr.split()
+    )
+    retained = retain_store(two_topics.routes.store("airline"), recorded_by="test").tables[0]
+    assert "are in no batch" in (retained.holder or "")
+    assert two_topics.value("airline", "select count(*) from relaybox.outbox where topic = 'b'") == 40
+
+
+def test_g12_a_topic_is_given_up_on_record_only(two_topics: World) -> None:
+    """`retire --topic` tells, then gives up with a reason; what commits later is kept again, and comes back with the topic."""
+    send_alternating(two_topics, 40)
+    carry(two_topics, "a")
+    move_and_retain(two_topics)
+    assert len(in_outbox(two_topics, "b")) == 20
+    assert invoke("retire", "flights", "--topic", "a", "--reason", "no").exit_code == 2
+    told = invoke("retire", "flights", "--topic", "b", "--json").document
+    assert [(one["message_count"], one["retired"]) for one in told["topics"]] == [(20, False)]
+    assert invoke("retire", "flights", "--topic", "b", "--reason", "ticket 1").exit_code == 0
+    send_alternating(two_topics, 20)
+    two_topics.transfer_all()
+    move_and_retain(two_topics)
+    recorded = two_topics.query("airline", "select distinct retired_reason from relaybox.backlog where state = 'retired'")
+    assert recorded == [("ticket 1",)]
+    assert two_topics.value("airline", "select min(seq) from relaybox.outbox where topic = 'b'") == 40
+    carry(two_topics, "a", "b")
+    two_topics.transfer()
+    assert [payload for payload in two_topics.payloads() if payload.startswith("b")] == [f"b{n}" for n in range(2, 21, 2)]

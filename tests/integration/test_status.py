@@ -15,7 +15,8 @@ from tests.world import World, insert
 
 HOP_KEYS = {
     "hop", "route", "source", "destination", "reads", "topics", "sent", "received", "lag_messages", "lag_seconds", "driven",
-    "last_batch", "open_batch", "processed_through", "settled_through", "reliability", "uniqueness", "mode", "stream", "errors",
+    "last_batch", "open_batch", "processed_through", "settled_through", "reliability", "uniqueness", "mode", "stream", "account",
+    "errors",
 }  # fmt: skip
 
 

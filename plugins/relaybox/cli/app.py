@@ -285,26 +285,33 @@ def retire(
     name: Annotated[
         str | None, typer.Argument(metavar="[HOP|ROUTE]", help="What was taken out of relaybox.yaml.", show_default=False)
     ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option("--topic", help="Only this topic, which was taken out of a route of the file.", show_default=False),
+    ] = None,
     reason: Annotated[
         str | None, typer.Option("--reason", help="Do it, and record why. Without it: only tell.", show_default=False)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give up what hops have not moved that no route has any more, so that their messages are not kept for ever.
+    """Discard the undelivered backlog of removed routes and topics, so that it is not kept for ever.
 
-    A route that is taken out of the file stops, and its messages stay until this is said. What arrived at a destination is not
-    touched. Without a name: every hop that a store knows and the file has not. A retired hop never comes back; a new route needs a
-    new name.
+    A route that is removed from the file stops, and its messages are kept. A topic that is removed from a route stays in the
+    outbox, as far as it was not planned. With --reason this command gives them up and records why. What arrived at a destination
+    is not touched. Without a name: every hop that a store knows and the file has not. A retired hop never comes back; a new route
+    needs a new name. A topic may come back: it goes on with what commits after it was retired.
 
     \b
     Examples:
       relaybox retire
       relaybox retire bookings
       relaybox retire bookings --reason "replaced by reservations, ticket 4711"
+      relaybox retire flights --topic cargo
+      relaybox retire flights --topic cargo --reason "cargo is sent by its own system now"
     """
     from relaybox.cli.keeping import run_retire
 
-    run_retire(context.obj, name, reason=reason, as_json=as_json)
+    run_retire(context.obj, name, topic=topic, reason=reason, as_json=as_json)
 
 
 @app.command()

@@ -13,7 +13,7 @@ from relaybox.cli.spark import spark_archive
 from relaybox.cli.tables import new_table, open_console, show_count, show_seconds, show_time
 from relaybox.monitoring import documents
 from relaybox.retention.detaching import attach_segments, detach_segments, has_detach_work, list_detached
-from relaybox.retention.retiring import choose_left_behind, find_left_behind, retire_hop
+from relaybox.retention.retiring import choose_left_behind, find_left_behind, find_unrouted, retire_hop, retire_topic
 from relaybox.retention.segments import read_retention, retain_store
 from relaybox.routes import load_routes
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from relaybox.retention.detaching import DetachedSegment, SegmentArchive, StoreDetached
     from relaybox.retention.retiring import Backlog
     from relaybox.retention.segments import Holder, StoreRetained, StoreRetention, TableRetention
-    from relaybox.routes import Store
+    from relaybox.routes import Routes, Store
 
 
 def run_retention(settings: Settings, names: Sequence[str], *, dry_run: bool, as_json: bool) -> None:
@@ -209,9 +209,12 @@ def _show_retained(done: StoreRetained) -> None:
         print(f"{done.store}: {done.released_count:,} detached segments are needed by nobody any more")
 
 
-def run_retire(settings: Settings, name: str | None, *, reason: str | None, as_json: bool) -> None:
+def run_retire(settings: Settings, name: str | None, *, topic: str | None, reason: str | None, as_json: bool) -> None:
     """Tells what hops left behind; with a reason that says something, retires those that are named."""
     routes = load_routes(settings.config)
+    if topic is not None:
+        _retire_topic(settings, routes, name, topic, reason=reason, as_json=as_json)
+        return
     if reason and name is None:
         raise errors.ConfigurationError(
             "a reason, and nothing to retire.", next_step="Name a hop or a route: relaybox retire --help"
@@ -230,6 +233,31 @@ def run_retire(settings: Settings, name: str | None, *, reason: str | None, as_j
     for route in kept:
         print(f'Kept until: relaybox retire {route} --reason "..."')
     if reason:
+        print("What nobody else needs goes with the next: relaybox retention")
+
+
+def _retire_topic(settings: Settings, routes: Routes, name: str | None, topic: str, *, reason: str | None, as_json: bool) -> None:
+    """The same of one topic that was taken out of a route of the file."""
+    if name is None:
+        raise errors.ConfigurationError("a topic, and no route.", next_step="Name the route: relaybox retire ROUTE --topic TOPIC")
+    hop = routes.route(name.partition("/")[0]).hops[0]
+    if topic in hop.topics:
+        raise errors.ConfigurationError(
+            f"{hop.name} moves topic {topic}.", next_step=f"Take it out of the route in {routes.path} and run: relaybox init"
+        )
+    found = tuple(one for one in find_unrouted(hop) if one.topic == topic)
+    retired = bool(reason) and retire_topic(hop, topic, reason=reason or "", recorded_by=settings.recorded_by)
+    if as_json:
+        documents.write({"topics": [{**asdict(one), "retired": retired} for one in found]})
+        return
+    for one in found:
+        print(
+            f"{one.hop}: {one.store} keeps {one.message_count:,} messages of topic {topic}, the oldest from {show_time(one.first_sent_at)}"
+            + (": given up" if retired else f'. Kept until: relaybox retire {hop.route} --topic {topic} --reason "..."')
+        )
+    if not found:
+        print(f"{hop.name}: {hop.source.name} keeps no message of topic {topic} that waits for the topic to come back")
+    if retired:
         print("What nobody else needs goes with the next: relaybox retention")
 
 

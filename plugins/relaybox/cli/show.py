@@ -72,6 +72,7 @@ def show_status(status: Status) -> None:
     console.print()
     console.print(moves)
     show_streams(console, status)
+    _show_accounts(console, status)
     for hop in status.hops:
         if hop.processed_through is not None:
             names = ", ".join(hop.hop.processed_by)
@@ -80,6 +81,17 @@ def show_status(status: Status) -> None:
             console.print(f"{hop.hop.name}: batch {hop.last_batch.batch:,} is copied{_driver(hop.last_batch)}")
         if hop.open_batch is not None:
             console.print(_open_batch(hop, hop.open_batch))
+
+
+def _show_accounts(console: Console, status: Status) -> None:
+    """What is neither delivered nor on its way: only where there is some of it."""
+    for hop in status.hops:
+        for topic in hop.account or ():
+            if topic.unrouted_count or topic.retired_count:
+                console.print(
+                    f"{hop.hop.name}: topic {topic.topic}: {topic.unrouted_count:,} messages are unrouted, since their topic was taken "
+                    f"from the route before they were planned; {topic.retired_count:,} are given up on record"
+                )
 
 
 def _open_batch(hop: HopStatus, batch: OpenBatch) -> str:

@@ -88,6 +88,7 @@ def _hop_status(status: HopStatus) -> Document:
         "settled_through": status.settled_through,
         **_delivery(status.delivery, status.received),
         "stream": None if status.stream is None else _stream(status.stream),
+        "account": None if status.account is None else [asdict(topic) for topic in status.account],
         "errors": [str(error) for error in status.errors],
     }
 

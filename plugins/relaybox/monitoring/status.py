@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from fractions import Fraction
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg2.extras import NamedTupleCursor
 
 from relaybox import errors
+from relaybox.monitoring.conservation import TopicAccount, find_broken, read_account
 from relaybox.proofs.reliability import Delivery, compose, measure_delivery
 from relaybox.stores.connections import store_errors
 from relaybox.stores.schema import open_store
@@ -70,6 +71,7 @@ class HopStatus:
         settled_through: position through which the route's policy holds.
         delivery: R and UR over what is due, i.e. through the newest confirmed batch: what is on its way is lag, not loss.
         stream: what the destination made of the log that the hop brought.
+        account: of a hop that reads an outbox: what became of its newest committed messages, by topic (G12).
         errors: what its stores said instead of answering.
     """
 
@@ -85,6 +87,7 @@ class HopStatus:
     settled_through: int | None
     delivery: Delivery | None
     stream: StreamStatus | None
+    account: tuple[TopicAccount, ...] | None
     errors: tuple[errors.RelayboxError, ...]
 
 
@@ -175,6 +178,7 @@ class _Asked:
 
     states: Mapping[str, Any]
     streams: Mapping[str, StreamStatus] = field(default_factory=dict)
+    accounts: Mapping[str, tuple[TopicAccount, ...]] = field(default_factory=dict)
     unrouted: tuple[tuple[str, int, datetime], ...] = ()
     error: errors.RelayboxError | None = None
 
@@ -219,8 +223,9 @@ def _ask_sending(connection: Connection, store: Store, *, routes: Routes) -> _As
         if hop.source == store
     }
     with connection.cursor() as cursor:
+        accounts = {hop.name: read_account(cursor, hop) for hop in routes.hops if hop.source == store and hop.upstream is None}
         cursor.execute("select * from relaybox.unrouted_topics(%s)", (UNROUTED_SEQS,))
-        return _known(states, store, unrouted=tuple(cursor.fetchall()))
+        return replace(_known(states, store, unrouted=tuple(cursor.fetchall())), accounts=accounts)
 
 
 def _ask_receiving(connection: Connection, store: Store, *, routes: Routes, confirmed: Mapping[str, int]) -> _Asked:
@@ -252,7 +257,8 @@ def _known(
     error = None
     if strange:
         error = errors.UnknownHop(f"store {store.name}: it does not know {', '.join(strange)}.", next_step="Run: relaybox init")
-    return _Asked({hop: state for hop, state in states.items() if state is not None}, streams or {}, unrouted, error)
+    known = {hop: state for hop, state in states.items() if state is not None}
+    return _Asked(known, streams=streams or {}, unrouted=unrouted, error=error)
 
 
 def _hop_status(hop: Hop, source: _Asked, destination: _Asked) -> HopStatus:
@@ -274,12 +280,14 @@ def _hop_status(hop: Hop, source: _Asked, destination: _Asked) -> HopStatus:
         settled_through=sending and sending.settled_position,
         delivery=_delivery(sending, receiving),
         stream=destination.streams.get(hop.name),
+        account=source.accounts.get(hop.name),
         errors=tuple(_hop_errors(hop, source, destination)),
     )
 
 
 def _hop_errors(hop: Hop, source: _Asked, destination: _Asked) -> Iterator[errors.RelayboxError]:
     yield from (asked.error for asked in (source, destination) if asked.error is not None)
+    yield from find_broken(hop, source.accounts.get(hop.name, ()))
     sending, receiving = source.states.get(hop.name), destination.states.get(hop.name)
     if sending and receiving and receiving.published_batch < sending.received_batch:
         yield errors.HistoryLost(

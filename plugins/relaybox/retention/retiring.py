@@ -1,7 +1,7 @@
-"""Hops that stores still know and relaybox.yaml no longer has, and giving up what they have not moved.
+"""Hops and topics that stores still know and relaybox.yaml no longer has, and giving up what was not moved of them.
 
-Taking a route out of the file stops its DAGs and nothing else: its messages are kept until somebody says that nobody waits for
-them. That is said here, hop by hop, in the store that the hop leaves.
+Taking a route out of the file stops its DAGs and nothing else, and taking a topic out of a route keeps what was not planned of it:
+messages are kept until an operator gives them up. That is done here, in the store that the hop leaves, and recorded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from relaybox.stores.schema import open_store, store_cursor
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from relaybox.routes import Routes, Store
+    from relaybox.routes import Hop, Routes, Store
 
 
 @dataclass(frozen=True)
@@ -108,3 +108,56 @@ def retire_hop(store: Store, hop: str, *, reason: str, recorded_by: str) -> bool
     if retired:
         emit("hop_retired", hop=hop, store=store.name, reason=reason)
     return bool(retired)
+
+
+@dataclass(frozen=True)
+class UnroutedBacklog:
+    """Messages of a topic that was taken from a hop before they were planned: kept in its source's outbox."""
+
+    hop: str
+    store: str
+    topic: str
+    message_count: int
+    first_sent_at: datetime
+
+
+def find_unrouted(hop: Hop) -> tuple[UnroutedBacklog, ...]:
+    """What a hop that reads an outbox left there of topics that it no longer has. Reads the backlog; changes nothing.
+
+    Raises:
+        StoreUnreachable, StoreUnusable, StoreNotInitialised: nothing is known.
+    """
+    with store_cursor(hop.source, f"asking what hop {hop.name} left in the outbox", application_name="relaybox retire") as cursor:
+        cursor.execute("select topic, message_count, first_sent_at from relaybox.unrouted_backlog(%s)", (hop.name,))
+        return tuple(UnroutedBacklog(hop.name, hop.source.name, *row) for row in cursor.fetchall())
+
+
+def retire_topic(hop: Hop, topic: str, *, reason: str, recorded_by: str) -> bool:
+    """Gives up what a hop has not moved of a topic that it no longer has. Commits; idempotent.
+
+    What commits later is unrouted, and kept.
+
+    Args:
+        hop: the first hop of a route, which reads an outbox.
+        topic: a topic that was taken from the route.
+        reason: why, for the ledger.
+        recorded_by: who says so.
+
+    Returns:
+        False if there was nothing to give up.
+
+    Raises:
+        HopChanged: the hop moves the topic.
+        UnknownHop, StoreUnreachable, StoreUnusable, StoreNotInitialised: nothing was changed.
+    """
+    with (
+        closing(open_store(hop.source, application_name="relaybox retire")) as session,
+        store_errors(hop.source.name, f"retiring topic {topic} of hop {hop.name}"),
+    ):
+        session.autocommit = True
+        with session.cursor() as cursor:
+            cursor.execute("select relaybox.retire_topics(%s, %s, %s, %s)", (hop.name, [topic], reason, recorded_by))
+            (piece_count,) = one_row(cursor)
+    if piece_count:
+        emit("topic_retired", hop=hop.name, store=hop.source.name, topic=topic, reason=reason)
+    return bool(piece_count)
