@@ -188,6 +188,7 @@ CREATE TABLE relaybox.hop_out (
     retired_at timestamp with time zone,
     retired_by text,
     retired_reason text,
+    resend_after bigint DEFAULT 0 NOT NULL,
     CONSTRAINT outbox_hop_names_its_topics CHECK (((reads_log IS NULL) = ((cardinality(topics) > 0) AND (topics IS NOT NULL)))),
     CONSTRAINT planned_never_negative CHECK (((batch >= 0) AND ("position" >= 0))),
     CONSTRAINT policy_is_known CHECK ((policy = ANY (ARRAY['received'::text, 'cascade'::text, 'processed'::text]))),

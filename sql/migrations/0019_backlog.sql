@@ -64,6 +64,10 @@ comment on column relaybox.store.anchor_seq is
 'no transaction that wrote up to it is open, and rows up to it may carry transaction numbers of another cluster';
 comment on column relaybox.store.system_identifier is 'of the cluster in whose transaction numbers rows above anchor_seq are written';
 
+-- While a destination that lost history gets its batches again, retention keeps them, settled or not.
+alter table relaybox.hop_out add column resend_after bigint not null default 0;
+comment on column relaybox.hop_out.resend_after is 'while resend_through is set: the last batch that the destination still had';
+
 alter table relaybox.generation add column adopted_seqs int8multirange not null default '{}';
 comment on column relaybox.generation.adopted_seqs is 'rows of the outbox that the destination had, delivered by the ledger that was lost';
 

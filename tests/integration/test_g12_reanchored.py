@@ -153,3 +153,25 @@ def test_an_attested_store_takes_new_routes(world: World) -> None:
     write_routes(world, flights=["flights"], others=["b"])
     world.transfer(world.routes.hop("others/1"))
     assert world.payloads("others/1") == ["b1"]
+
+
+@pytest.mark.parametrize("hop", ["flights/1", "flights/2"])
+def test_g8_what_is_sent_again_is_kept_until_it_has_arrived(world: World, backups: Backups, hop: str) -> None:
+    """The destination lost settled batches; retention runs between reanchor and the transfer that sends them again."""
+    world.cut_small_segments()
+    world.change_route(limits={"batch_rows": 20, "slice_rows": 10}, retention={"replay_window_seconds": 0})
+    source, destination = world.routes.hop(hop).source, world.routes.hop(hop).destination
+    before = backups.take(destination.name)
+    world.send_many(60)
+    world.transfer_all()
+    log = world.payloads(hop)
+    world.settle_all()
+    backups.restore(destination.name, before)
+    world.change_route(limits={"batch_rows": 20, "slice_rows": 10}, retention={"replay_window_seconds": 0})
+    reanchor(world, hop)
+    retain_store(source, recorded_by="test")
+    world.transfer(world.routes.hop(hop))
+    assert world.payloads(hop) == log
+    retain_store(source, recorded_by="test")
+    table = "outbox" if hop == "flights/1" else "log"
+    assert world.value(source.name, f"select count(*) from relaybox.{table}") < 60

@@ -204,7 +204,10 @@ class _Stores:
                 next_step=f"Restore {self.hop.destination.name} to a time after batch {received} arrived.",
             )
         self._require_kept(self.arrived.batch + 1, received)
-        self.cursor.execute("update relaybox.hop_out set resend_through = %s where hop = %s", (received, self.hop.name))
+        self.cursor.execute(
+            "update relaybox.hop_out set resend_through = %s, resend_after = %s where hop = %s",
+            (received, self.arrived.batch, self.hop.name),
+        )
         return Reanchored(
             self.hop.name,
             "destination",

@@ -1,4 +1,4 @@
--- Who still needs what of the outbox: the first seq that each holder needs. kind: hop (not settled yet), window (the hop's replay
+-- Who still needs what of the outbox: the first seq that each holder needs. kind: hop (not settled yet, or sent again), window (the hop's replay
 -- window; 0 where none is set: everything is kept), newest (the segment that is written to stays).
 create or replace function relaybox.outbox_holders()
 returns table (kind text, holder text, needs_from bigint, since timestamptz, policy text)
@@ -13,7 +13,7 @@ as $$
     ), needed as (
         select h.hop, s.first_read as seq, b.planned_at as since
         from leaving h
-        join relaybox.batch b on b.hop = h.hop and b.last_position > h.settled_position
+        join relaybox.batch b on b.hop = h.hop and (b.last_position > h.settled_position or h.resend_through > 0 and b.batch > h.resend_after)
         cross join relaybox.batch_slices(b.slices) s
         union all
         -- its plan was lost: nobody knows which rows it had
