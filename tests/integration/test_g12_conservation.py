@@ -177,3 +177,22 @@ def test_g12_a_topic_is_given_up_on_record_only(two_topics: World) -> None:
     carry(two_topics, "a", "b")
     two_topics.transfer()
     assert [payload for payload in two_topics.payloads() if payload.startswith("b")] == [f"b{n}" for n in range(2, 21, 2)]
+
+
+def test_g12_what_was_given_up_never_moves_when_its_topic_comes_back(two_topics: World) -> None:
+    """Given up is what had committed by then, however old the hop's frontier is; an open transaction's messages are kept."""
+    two_topics.send("a1", topic="a")
+    two_topics.transfer()
+    carry(two_topics, "a")
+    two_topics.send("a2", topic="a")
+    two_topics.send("given up", topic="b")
+    with two_topics.session() as late:
+        insert(late, "was open", topic="b")
+        assert invoke("retire", "flights", "--topic", "b", "--reason", "ticket 2").exit_code == 0
+        two_topics.send("later", topic="b")
+        late.commit()
+    carry(two_topics, "a", "b")
+    two_topics.transfer_all()
+    assert sorted(two_topics.payloads()) == ["a1", "a2", "later", "was open"]
+    (account,) = (one for one in invoke("status", "--json").document["hops"][0]["account"] if one["topic"] == "b")
+    assert (account["delivered_count"], account["retired_count"], account["doubled_count"]) == (2, 1, 0)

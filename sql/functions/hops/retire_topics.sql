@@ -5,6 +5,7 @@ language plpgsql volatile
 as $$
 declare
     head relaybox.hop_out;
+    until pg_snapshot;
     newest bigint;
     piece_count bigint;
 begin
@@ -19,16 +20,18 @@ begin
             message = format('hop %s moves topic %s', hop_name, (select t from unnest(topics_) t where t = any(head.topics) order by 1 limit 1)),
             hint = 'Take the topic out of the route in relaybox.yaml and run: relaybox init';
     end if;
+    -- a topic that comes back is read up to the frontier from the backlog: what is given up must not lie beyond it
+    until := case when head.retired_at is null then relaybox.advance_frontier(hop_name) else pg_current_snapshot() end;
     select coalesce(max(p.backlog_id), 0) into newest from relaybox.backlog p where p.hop = hop_name;
     -- what is open now commits later: it stays unrouted
     insert into relaybox.backlog (hop, topics, lower, seqs, state)
-    select hop_name, array(select unnest(p.topics) intersect select unnest(topics_) order by 1), pg_current_snapshot(), p.seqs, 'unrouted'
+    select hop_name, array(select unnest(p.topics) intersect select unnest(topics_) order by 1), until, p.seqs, 'unrouted'
     from relaybox.backlog p
     where p.hop = hop_name and p.upper is null and p.topics && topics_;
     insert into relaybox.backlog (hop, topics, lower, upper, seqs, state, retired_by, retired_reason)
     select
-        hop_name, array(select unnest(p.topics) intersect select unnest(topics_) order by 1), p.lower,
-        coalesce(p.upper, pg_current_snapshot()), p.seqs, 'retired', recorded_by, reason
+        hop_name, array(select unnest(p.topics) intersect select unnest(topics_) order by 1), p.lower, coalesce(p.upper, until), p.seqs,
+        'retired', recorded_by, reason
     from relaybox.backlog p
     where p.hop = hop_name and p.backlog_id <= newest and p.state = 'unrouted' and p.topics && topics_
     order by p.backlog_id;
