@@ -79,6 +79,30 @@ def test_an_arrival_that_may_not_be_durable_is_not_confirmed_by_the_next_driver_
     assert world.value("airline", "select count(*) from relaybox.confirmation where state = 'received'") == 1
 
 
+HIDDEN = {
+    "by the role": "alter role current_user in database {database} set client_min_messages = error",
+    "by the database": "alter database {database} set client_min_messages = error",
+    "by a function in the middle of the transaction": """
+        create function relaybox.hide() returns trigger language plpgsql
+        as 'begin perform set_config(''client_min_messages'', ''error'', false); return null; end';
+        create trigger hides after insert or update on relaybox.{table} for each statement execute function relaybox.hide()
+        """,
+}
+
+
+@pytest.mark.parametrize("dead_standby", ["airline", "hub"], indirect=True)
+@pytest.mark.parametrize("hide", HIDDEN.values(), ids=HIDDEN)
+def test_g7_a_cancelled_wait_can_not_be_hidden(world: World, dead_standby: str, hide: str) -> None:
+    """A role, a database or a function that asks for errors only does not make `received` of a COMMIT that nobody waited for."""
+    with world.session(dead_standby, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute("set synchronous_commit = local")
+        table = {"airline": "batch", "hub": "arrival"}[dead_standby]
+        cursor.execute(hide.format(database=connection.info.dbname, table=table))
+    _transfer_with_cancelled_wait(world, dead_standby)
+    assert world.value("airline", "select count(*) from relaybox.confirmation") == 0
+    assert world.value("hub", "select count(*) from relaybox.log") == {"airline": 0, "hub": 2}[dead_standby]
+
+
 @pytest.mark.parametrize("dead_standby", ["hub"], indirect=True)
 def test_publishing_again_waits_again(world: World, dead_standby: str) -> None:
     """An idempotent publish that found its arrival writes nothing new, and still must not be taken for durable."""

@@ -229,6 +229,38 @@ def test_g7_a_commit_that_warns_is_no_commit(world: World) -> None:
             commit_durably(connection, "plan")
 
 
+def test_g7_a_commit_that_says_anything_is_no_commit_whatever_its_words(world: World) -> None:
+    """A server of another language says WARNUNG: the message refuses, not its words. More than a driver keeps are told, too."""
+    with world.session() as connection, connection.cursor() as cursor:
+        cursor.execute(
+            """
+            create table told (id integer);
+            create function tell() returns trigger language plpgsql as 'begin raise info ''bestätigt?''; return null; end';
+            create constraint trigger tells after insert on told deferrable initially deferred for each row execute function tell();
+            """
+        )
+        commit_durably(connection, "plan")
+        cursor.execute("insert into told select generate_series(1, 60)")
+        with pytest.raises(errors.NotDurable, match="bestätigt"):
+            commit_durably(connection, "plan")
+
+
+def test_g7_what_is_heard_before_the_commit_refuses_nothing(world: World) -> None:
+    """Only what comes with COMMIT speaks of it."""
+    with world.session() as connection, connection.cursor() as cursor:
+        cursor.execute("do $$ begin raise warning 'long ago'; end $$")
+        commit_durably(connection, "plan")
+
+
+def test_g7_a_transaction_that_failed_is_never_taken_for_committed(world: World) -> None:
+    """COMMIT of an aborted transaction answers ROLLBACK, with no message at all."""
+    with world.session() as connection, connection.cursor() as cursor:
+        with pytest.raises(psycopg2.errors.DivisionByZero):
+            cursor.execute("select 1 / 0")
+        with pytest.raises(psycopg2.errors.InFailedSqlTransaction):
+            commit_durably(connection, "plan")
+
+
 DURABLE = {
     "airline": (
         "select relaybox.lock_hop('flights/1')",

@@ -15,7 +15,7 @@ from relaybox.airflow.libpq_parameters import libpq_parameters
 from relaybox.airflow.wake_ups import Sighting
 from relaybox.errors import ConfigurationError
 from relaybox.events import emit
-from relaybox.stores.connections import LINK_PARAMETERS
+from relaybox.stores.connections import LINK_PARAMETERS, pin_settings
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Session
@@ -24,6 +24,15 @@ FIRST_DELAY_SECONDS, MAX_DELAY_SECONDS = 1.0, 30.0
 STATEMENT_TIMEOUT_SECONDS = 10
 
 _MENDABLE = (psycopg2.Error, ConfigurationError, AirflowNotFoundException, AirflowSecretsBackendAccessDenied)
+
+_SETTINGS = {
+    "statement_timeout": f"{STATEMENT_TIMEOUT_SECONDS}s",
+    "idle_session_timeout": "0",  # it rests between polls
+    "transaction_timeout": "0",
+    "default_transaction_isolation": "read committed",
+    "default_transaction_deferrable": "off",
+    "search_path": "pg_catalog",
+}
 
 _QUERY = """
 select h.hop, h.has_work, h.has_work and relaybox.hop_is_driven(h.hop)
@@ -66,10 +75,10 @@ def _open_session(parameters: Mapping[str, str]) -> Session:
         **LINK_PARAMETERS,
         "application_name": "relaybox watch",
         "client_encoding": "UTF8",
-        "options": f"-c statement_timeout={STATEMENT_TIMEOUT_SECONDS}s -c search_path=pg_catalog",
     }
     session: Session = psycopg2.connect(**everything)
     session.autocommit = True
+    pin_settings(session, _SETTINGS)
     return session
 
 

@@ -31,6 +31,18 @@ LOCK_TIMEOUT_SECONDS = 10
 IDLE_IN_TRANSACTION_SECONDS = 60
 STATEMENT_TIMEOUT_SECONDS = 900
 
+PLANNER_SETTINGS: Mapping[str, str] = {
+    "jit": "off",
+    "enable_seqscan": "off",  # every query has its index; statistics may lag far behind a burst of messages
+    "enable_indexscan": "on",
+    "enable_indexonlyscan": "on",
+    "enable_bitmapscan": "on",
+    "enable_nestloop": "on",
+    "enable_partition_pruning": "on",
+    "plan_cache_mode": "auto",
+}
+"""What the plans rely on that tests/integration/test_query_plans.py holds, whatever a database switches off for other work."""
+
 _OWN_CODES: dict[str, type[errors.RelayboxError]] = {
     "RB001": errors.StoreUnusable,
     "RB002": errors.PlanRefused,
@@ -90,8 +102,12 @@ _REFUSED_FOR_GOOD = re.compile(
 """Any other refusal passes: a server that starts, recovers or stops, or has no connection to spare."""
 
 
+NEWER_SETTINGS = frozenset({"transaction_timeout"})
+"""Of those that a session pins: what a server of a supported version may not know yet; from Postgres 17 on."""
+
+
 def connect(service: str, *, application_name: str, statement_timeout_seconds: float = STATEMENT_TIMEOUT_SECONDS) -> Connection:
-    """Opens a session whose every wait ends: connecting, locks, statements, idle transactions, a dead network.
+    """Opens a session whose every wait ends, and in which no setting of the server, database or role changes what we do.
 
     Raises:
         StoreUnreachable: no answer, or not now; a retry may help.
@@ -101,29 +117,56 @@ def connect(service: str, *, application_name: str, statement_timeout_seconds: f
         "lock_timeout": f"{LOCK_TIMEOUT_SECONDS}s",
         "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_SECONDS}s",
         "statement_timeout": f"{int(statement_timeout_seconds * 1000)}ms",
+        "transaction_timeout": "0",  # the two above end every transaction
+        "idle_session_timeout": "0",  # a driver's sessions rest while Spark copies
         "client_connection_check_interval": "5s",
+        "default_transaction_isolation": "read committed",  # a batch is planned by a snapshot taken after its lock
+        "default_transaction_read_only": "off",
+        "default_transaction_deferrable": "off",
+        "exit_on_error": "off",
+        "client_min_messages": "warning",
         "row_security": "off",  # a policy must be an error, never fewer rows
-        "jit": "off",
-        "enable_seqscan": "off",  # every query has its index; statistics may lag far behind a burst of messages
         "search_path": "pg_catalog",
         "timezone": "UTC",
+        **PLANNER_SETTINGS,
     }
     return open_session(service, application_name=application_name, settings=settings)
 
 
 def open_session(service: str, *, application_name: str, settings: Mapping[str, str]) -> Connection:
     """Opens a session with these settings of the server's; raises as connect()."""
-    parameters: dict[str, Any] = {
-        **LINK_PARAMETERS,
-        "application_name": application_name,
-        "client_encoding": "UTF8",
-        "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
-    }
+    parameters: dict[str, Any] = {**LINK_PARAMETERS, "application_name": application_name, "client_encoding": "UTF8"}
     try:
         connection: Connection = psycopg2.connect(service=service, **parameters)
     except psycopg2.Error as error:
         raise _connect_error(service, error) from None
+    try:
+        with store_errors(service, "pinning the settings of the session"):
+            pin_settings(connection, settings)
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+def pin_settings(connection: Connection, settings: Mapping[str, str]) -> None:
+    """Sets these for the whole session, in one statement that commits by itself.
+
+    Not in the startup packet: poolers drop or refuse its options, and a service file may need them for something else. A value that
+    the session sets stands above those of the server, database and role, also above those that change later.
+    """
+    was_autocommit = connection.autocommit
+    connection.autocommit = True
+    with connection.cursor() as cursor:
+        cursor.execute(_PIN, (list(settings), list(settings.values()), [name in NEWER_SETTINGS for name in settings]))
+    connection.autocommit = was_autocommit
+
+
+_PIN = """
+select pg_catalog.set_config(s.name, s.value, false)
+from rows from (pg_catalog.unnest(%s), pg_catalog.unnest(%s), pg_catalog.unnest(%s)) s (name, value, may_be_unknown)
+where pg_catalog.current_setting(s.name, s.may_be_unknown) is not null
+"""
 
 
 def _connect_error(service: str, error: psycopg2.Error) -> errors.RelayboxError:
@@ -180,19 +223,27 @@ def commit(connection: Connection, step: str) -> None:
 
 
 def commit_durably(connection: Connection, step: str) -> None:
-    """Commits a step of the protocol, and refuses a COMMIT that came back with a warning.
+    """Commits a step of the protocol, flushed as this store promises, and refuses a COMMIT that came back with any message.
 
-    A cancelled wait for a synchronous standby is reported only so: the commit is visible, but a failover may lose it.
+    A cancelled wait for a synchronous standby is reported only so: the commit is visible, but a failover may lose it. The server may
+    say it in any language; that it says it is settled in the transaction itself, whatever the role, the database or a function set
+    before. Postgres shows the state of its standbys to monitoring roles only.
 
     Raises:
         NotDurable: nothing may be read or sent on the strength of this transaction.
     """
+    with connection.cursor() as cursor:
+        cursor.execute(_DURABLY_AND_TOLD)
     reach(f"{step}.committing", connection)
-    connection.notices.clear()
+    messages: list[str] = []
+    connection.notices = messages  # a list of its own: nobody else empties it, and psycopg2 keeps the last fifty
     connection.commit()
-    warnings = [notice.strip() for notice in connection.notices if notice.startswith("WARNING")]
-    if warnings:
+    if messages:
         raise errors.NotDurable(
-            f"COMMIT returned with: {warnings[0]}", next_step="Run the transfer again once the standby answers."
+            f"COMMIT returned with: {messages[0].strip()}", next_step="Run the transfer again once the standby answers."
         )
     reach(f"{step}.committed", connection)
+
+
+_DURABLY_AND_TOLD = "set local synchronous_commit = on; set local client_min_messages = warning"
+"""Directly before COMMIT: both hold until the transaction has ended."""

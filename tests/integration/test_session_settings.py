@@ -1,0 +1,92 @@
+"""What a server, a database or a role has set changes nothing of what our sessions do."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import psycopg2
+import pytest
+
+from relaybox import errors
+from relaybox.stores.connections import connect, open_session
+from tests.world import STORES, World
+
+ISOLATIONS = ("repeatable read", "serializable")
+
+
+def set_for_database(world: World, name: str, value: str) -> None:
+    for store in STORES:
+        with world.session(store, autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute(f"alter database {connection.info.dbname} set {name} = %s", (value,))
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+def test_a_hop_moves_whatever_the_default_isolation(world: World, isolation: str) -> None:
+    """Planning needs READ COMMITTED, and takes it."""
+    set_for_database(world, "default_transaction_isolation", isolation)
+    world.send("a", "b")
+    world.transfer_all()
+    world.settle_all()
+    assert world.payloads("flights/2") == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("default_transaction_read_only", "on"), ("default_transaction_deferrable", "on"), ("exit_on_error", "on")],
+)
+def test_a_hop_moves_whatever_else_is_the_default_of_transactions(world: World, name: str, value: str) -> None:
+    world.send("a", "b")
+    set_for_database(world, name, value)
+    world.transfer_all()
+    world.settle_all()
+    assert world.payloads("flights/2") == ["a", "b"]
+
+
+def test_a_store_is_initialised_whatever_is_set(world: World) -> None:
+    """`relaybox init` writes where sessions are read only by default."""
+    set_for_database(world, "default_transaction_read_only", "on")
+    world.change_route(topics=["flights", "weather"])
+    assert world.value("airline", "select topics from relaybox.hop_out where hop = 'flights/1'") == ["flights", "weather"]
+
+
+def test_our_sessions_stand_above_database_role_and_what_is_set_later(world: World) -> None:
+    """A reload of the server's configuration does not reach into a session that runs."""
+    set_for_database(world, "idle_session_timeout", "1ms")
+    set_for_database(world, "search_path", "nowhere")
+    with closing(connect("airline", application_name="test")) as connection, connection.cursor() as cursor:
+        world.query("airline", "alter system set default_transaction_isolation = 'serializable'")
+        try:
+            world.query("airline", "select pg_reload_conf()")
+            assert world.value("airline", "show default_transaction_isolation") == "serializable"
+            cursor.execute("select current_setting('transaction_isolation'), current_setting('idle_session_timeout')")
+            assert cursor.fetchone() == ("read committed", "0")
+            cursor.execute("show search_path")
+            assert cursor.fetchone() == ("pg_catalog",)
+        finally:
+            world.query("airline", "alter system reset default_transaction_isolation")
+            world.query("airline", "select pg_reload_conf()")
+
+
+def test_a_setting_that_does_not_take_is_named(world: World) -> None:
+    """Nothing is passed over: a name that the server does not know, or a value that it refuses."""
+    for settings in ({"no_such_setting": "on"}, {"search_path": "pg_catalog", "lock_timeout": "soon"}):
+        with pytest.raises(errors.StoreFailed, match=f"store airline: while pinning the settings.*{list(settings)[-1]}"):
+            open_session("airline", application_name="test", settings=settings)
+
+
+def test_options_of_the_service_file_are_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not replaced by ours; where both name a setting, ours holds."""
+    monkeypatch.setenv("PGOPTIONS", "-c work_mem=1MB -c timezone=Asia/Tokyo -c default_transaction_isolation=serializable")
+    with closing(connect("airline", application_name="test")) as connection, connection.cursor() as cursor:
+        cursor.execute(
+            "select current_setting('work_mem'), current_setting('timezone'), current_setting('transaction_isolation')"
+        )
+        assert cursor.fetchone() == ("1MB", "UTC", "read committed")
+
+
+def test_a_session_that_could_not_be_pinned_is_closed(world: World) -> None:
+    with pytest.raises(errors.StoreFailed):
+        open_session("airline", application_name="half open", settings={"no_such_setting": "on"})
+    with closing(psycopg2.connect(service="airline")) as connection, connection.cursor() as cursor:
+        cursor.execute("select count(*) from pg_stat_activity where application_name = 'half open' and state <> 'idle'")
+        assert cursor.fetchone() == (0,)
