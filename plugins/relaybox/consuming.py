@@ -347,6 +347,11 @@ def open_engine(service: str, subscription: str) -> Engine:
         "statement_timeout": f"{STATEMENT_TIMEOUT_SECONDS}s",
         "lock_timeout": f"{LOCK_TIMEOUT_SECONDS}s",
         "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_SECONDS}s",
+        "idle_session_timeout": "0",  # a worker rests between fetches
+        "default_transaction_read_only": "off",  # it acknowledges
+        "restrict_nonsystem_relation_kind": "",
+        "datestyle": "ISO",
+        "standard_conforming_strings": "on",
     }
 
     def create() -> Any:

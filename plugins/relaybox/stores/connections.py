@@ -31,6 +31,18 @@ LOCK_TIMEOUT_SECONDS = 10
 IDLE_IN_TRANSACTION_SECONDS = 60
 STATEMENT_TIMEOUT_SECONDS = 900
 
+TEXT_SETTINGS: Mapping[str, str] = {
+    "timezone": "UTC",
+    "datestyle": "ISO",  # what psycopg2 reads; it sets it only where another one is found, and a reload changes it later
+    "intervalstyle": "postgres",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "standard_conforming_strings": "on",
+    "array_nulls": "on",
+    "transform_null_equals": "off",
+}
+"""How values and statements are written as text, from the first statement to the last."""
+
 PLANNER_SETTINGS: Mapping[str, str] = {
     "jit": "off",
     "enable_seqscan": "off",  # every query has its index; statistics may lag far behind a burst of messages
@@ -102,8 +114,8 @@ _REFUSED_FOR_GOOD = re.compile(
 """Any other refusal passes: a server that starts, recovers or stops, or has no connection to spare."""
 
 
-NEWER_SETTINGS = frozenset({"transaction_timeout"})
-"""Of those that a session pins: what a server of a supported version may not know yet; from Postgres 17 on."""
+NEWER_SETTINGS = frozenset({"transaction_timeout", "restrict_nonsystem_relation_kind"})
+"""Of those that a session pins: what a server of a supported version may not know yet."""
 
 
 def connect(service: str, *, application_name: str, statement_timeout_seconds: float = STATEMENT_TIMEOUT_SECONDS) -> Connection:
@@ -126,8 +138,9 @@ def connect(service: str, *, application_name: str, statement_timeout_seconds: f
         "exit_on_error": "off",
         "client_min_messages": "warning",
         "row_security": "off",  # a policy must be an error, never fewer rows
+        "restrict_nonsystem_relation_kind": "",  # our views are used
         "search_path": "pg_catalog",
-        "timezone": "UTC",
+        **TEXT_SETTINGS,
         **PLANNER_SETTINGS,
     }
     return open_session(service, application_name=application_name, settings=settings)
