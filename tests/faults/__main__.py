@@ -87,7 +87,7 @@ def _run_all(jobs: Sequence[Job], sides: Clusters, directory: Path, state: Path,
             progress.update(task, description=job.key[:70])
             files = directory / f"cell_{number}"
             row = done[job.key] = _run(job, sides, files, plan)
-            shutil.rmtree(files, ignore_errors=row.is_good)
+            shutil.rmtree(files, ignore_errors=row.is_good or not files.exists())
             file.write(json.dumps({"plan": vars(plan), "row": vars(row)}) + "\n")
             file.flush()
             progress.advance(task)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,9 +16,10 @@ from relaybox.routes import Hop
 from tests.faults.cells import killed_before, repair
 from tests.faults.checker import INVARIANTS, Violation, check, read_stores, reliability, unsettled
 from tests.faults.drivers import Outcome, drive, driver
-from tests.faults.faults import FAULTS, Scene
+from tests.faults.faults import FAULTS, Fault, Scene
 from tests.faults.history import read_history
-from tests.faults.places import STORES, Clusters, Place, fresh_place
+from tests.faults.places import STORES, Clusters, Place, SetUp, fresh_place
+from tests.faults.stores import UNDISTURBED
 from tests.faults.workload import ACKNOWLEDGED, Workload
 from tests.world import wait_until
 
@@ -39,10 +40,14 @@ _ANOTHER_FINGERPRINT = "update relaybox.hop_out set timeline = timeline + 1 retu
 
 @dataclass(frozen=True)
 class Strike:
-    """A fault at a failpoint."""
+    """A fault at a failpoint: one of the matrix by its name, or another one."""
 
     failpoint: str
-    fault: str
+    fault: str | Fault
+
+    @property
+    def what(self) -> Fault:
+        return self.fault if isinstance(self.fault, Fault) else FAULTS[self.fault]
 
 
 @dataclass
@@ -75,6 +80,8 @@ def run_cell(
     kind: str,
     batch_rows: int = BATCH_ROWS,
     seed: int = 1,
+    set_up: SetUp | None = None,
+    examine: Callable[[Place], Iterable[str]] = lambda _: (),
 ) -> CellResult:
     """Runs a workload through the faults, one after another, each at a driver that finds what the last one left.
 
@@ -86,11 +93,14 @@ def run_cell(
         kind: of the hop under test; see Cell.
         batch_rows: messages of a batch at most.
         seed: of the producers.
+        set_up: what is done to the databases before `relaybox init`, and after it.
+        examine: finds problems in what is there in the end, beside the checker.
     """
     started = time.monotonic()
     result = CellResult(name, seed)
-    with fresh_place(sides, kind, directory, batch_rows=batch_rows) as place:
+    with fresh_place(sides, kind, directory, batch_rows=batch_rows, set_up=set_up) as place:
         _Run(place, batch_rows, result).through(strikes)
+        result.problems += examine(place)
     result.seconds = time.monotonic() - started
     return result
 
@@ -129,7 +139,7 @@ class _Run:
         wait_until(lambda: workload.acknowledged_count > before, "the first of the transactions is committed")
 
     def _strike(self, strike: Strike, number: int, workload: Workload) -> None:
-        fault, hop, to_repair = FAULTS[strike.fault], self.place.hop, repair(strike.failpoint)
+        fault, hop, to_repair = strike.what, self.place.hop, repair(strike.failpoint)
         if hop.upstream:
             self._take_over(hop.upstream)
         if self.place.kind == "processed":
@@ -260,7 +270,7 @@ def _leftovers(store: str) -> list[str]:
 
 
 def _ask(store: str, query: str, *arguments: object) -> tuple[Any, ...]:
-    with closing(psycopg2.connect(service=store)) as connection, connection.cursor() as cursor:
+    with closing(psycopg2.connect(service=store, options=UNDISTURBED)) as connection, connection.cursor() as cursor:
         cursor.execute(query, arguments)
         row = cursor.fetchall()[0]
         connection.commit()

@@ -20,6 +20,7 @@ from relaybox.stores.schema import initialise_store
 from tests.disposal import discard
 from tests.faults.drivers import Mission
 from tests.faults.proxy import Proxy
+from tests.faults.stores import UNDISTURBED
 from tests.logins import make_logins_cheap
 
 STORES = ("airline", "hub", "analytics")
@@ -72,6 +73,8 @@ class Place:
     kind: str  # of LAYOUTS
     directory: Path
     databases: Mapping[str, str]
+    undo: ExitStack = field(default_factory=ExitStack)
+    """What a fault has changed for long; taken back when the place is left, with both clusters running."""
 
     @property
     def routes(self) -> Routes:
@@ -106,9 +109,20 @@ class Place:
         """Runs a statement in the database `postgres` of a cluster."""
         return administer(self.sides.clusters[side], statement, *arguments)
 
+    def cluster_of(self, store: str) -> Cluster:
+        return self.sides.clusters[LAYOUTS[self.kind][store]]
+
     def database(self, side: str) -> str:
         """The database of the hop under test in a cluster."""
         return self.databases[self.hop.source.name if side == "source" else self.hop.destination.name]
+
+
+@dataclass(frozen=True)
+class SetUp:
+    """What an administrator does to the stores of a place; each gets the place and a store."""
+
+    before_init: Callable[[Place, str], None] | None = None  # with it each store is initialised for itself, not cloned
+    after_init: Callable[[Place, str], None] | None = None
 
 
 @contextmanager
@@ -130,13 +144,14 @@ def running_clusters(directory: Path, *, segment_rows: int) -> Iterator[Clusters
 
 
 @contextmanager
-def fresh_place(sides: Clusters, kind: str, directory: Path, *, batch_rows: int) -> Iterator[Place]:
+def fresh_place(sides: Clusters, kind: str, directory: Path, *, batch_rows: int, set_up: SetUp | None = None) -> Iterator[Place]:
     """Three databases that are of no use afterwards; a batch has `batch_rows` messages at most, in two slices."""
     directory.mkdir(parents=True, exist_ok=True)
     name = f"cell_{next(_numbers)}"
     place = Place(sides, kind, directory, {store: f"{name}_{store}" for store in STORES})
     _write_routes(place.routes_file, batch_rows, RULES[kind])
-    templates = {store: _template(place, store, side) for store, side in LAYOUTS[kind].items()}
+    clone = set_up is None or set_up.before_init is None
+    templates = {store: _template(place, store, side) if clone else "template1" for store, side in LAYOUTS[kind].items()}
     _each(
         LAYOUTS[kind],
         lambda store, side: place.administer(side, f"create database {name}_{store} template {templates[store]}"),
@@ -145,12 +160,15 @@ def fresh_place(sides: Clusters, kind: str, directory: Path, *, batch_rows: int)
         write_service_file(path, {store: _parameters(place, store, proxied=proxied) for store in STORES})
     try:
         with environment(PGSERVICEFILE=str(place.services_file)):
+            if set_up is not None:
+                _set_up(place, set_up)
             yield place
     finally:
         for side in ("source", "destination"):
             sides.proxies[side].reset()
             sides.proxies[side].heal()
             sides.clusters[side].start()
+        place.undo.close()
         discard((sides.clusters[side], place.databases[store]) for store, side in LAYOUTS[kind].items())
 
 
@@ -159,7 +177,7 @@ def administer(cluster: Cluster, statement: str, *arguments: object) -> list[tup
 
 
 def _ask(cluster: Cluster, database: str, statement: str, *arguments: object) -> list[tuple[object, ...]]:
-    with closing(psycopg2.connect(**cluster.parameters(database))) as connection:
+    with closing(psycopg2.connect(**cluster.parameters(database), options=UNDISTURBED)) as connection:
         connection.autocommit = True
         with connection.cursor() as cursor:
             cursor.execute(statement, arguments or None)
@@ -173,18 +191,32 @@ def _parameters(place: Place, store: str, *, proxied: bool) -> dict[str, str]:
 
 
 def _template(place: Place, store: str, side: str) -> str:
-    """The initialised, empty database that a store of such a place begins as; its consumers have subscribed. Made once."""
+    """The initialised, empty database that a store of such a place begins as. Made once."""
     name = f"template_{'_'.join([*RULES[place.kind], store])}"
     if (side, name) not in place.sides.templates:
         place.administer(side, f"create database {name}")
         services = place.directory / "template.conf"
         write_service_file(services, {store: place.sides.clusters[side].parameters(name)})
         with environment(PGSERVICEFILE=str(services)):
-            initialise_store(place.routes.stores[store], place.routes, segment_rows=place.sides.segment_rows)
-        for subscription in place.routes.route("flights").hops[-1].processed_by if store == STORES[-1] else ():
-            _ask(place.sides.clusters[side], name, "select relaybox.subscribe(%s, 'flights')", subscription)
+            _initialise(place, store, side, name)
         place.sides.templates.add((side, name))
     return name
+
+
+def _set_up(place: Place, set_up: SetUp) -> None:
+    for store, side in LAYOUTS[place.kind].items():
+        if set_up.before_init is not None:
+            set_up.before_init(place, store)
+            _initialise(place, store, side, place.databases[store])
+        if set_up.after_init is not None:
+            set_up.after_init(place, store)
+
+
+def _initialise(place: Place, store: str, side: str, database: str) -> None:
+    """`relaybox init`, of the database that PGSERVICEFILE names for the store; its consumers subscribe."""
+    initialise_store(place.routes.stores[store], place.routes, segment_rows=place.sides.segment_rows)
+    for subscription in place.routes.route("flights").hops[-1].processed_by if store == STORES[-1] else ():
+        _ask(place.sides.clusters[side], database, "select relaybox.subscribe(%s, 'flights')", subscription)
 
 
 def _write_routes(path: Path, batch_rows: int, rules: Mapping[str, Any]) -> None:

