@@ -51,7 +51,7 @@ def test_a_store_is_initialised_whatever_is_set(world: World) -> None:
 
 def test_our_sessions_stand_above_database_role_and_what_is_set_later(world: World) -> None:
     """A reload of the server's configuration does not reach into a session that runs."""
-    set_for_database(world, "idle_session_timeout", "1ms")
+    set_for_database(world, "idle_session_timeout", "10s")
     set_for_database(world, "search_path", "nowhere")
     with closing(connect("airline", application_name="test")) as connection, connection.cursor() as cursor:
         world.query("airline", "alter system set default_transaction_isolation = 'serializable'")
