@@ -63,6 +63,7 @@ CREATE TABLE relaybox.stream (
     first_kept_place bigint DEFAULT 1 NOT NULL,
     topics_by_subscription boolean DEFAULT false NOT NULL,
     dropped_place bigint DEFAULT 0 NOT NULL,
+    rules_pending boolean DEFAULT false NOT NULL,
     CONSTRAINT delivery_order_is_known CHECK ((delivery_order = ANY (ARRAY['none'::text, 'fifo'::text, 'causal'::text, 'total'::text]))),
     CONSTRAINT dropped_place_is_not_kept CHECK ((dropped_place < first_kept_place)),
     CONSTRAINT first_kept_place_positive CHECK ((first_kept_place >= 1)),

@@ -139,6 +139,10 @@ class NotDurable(Transient):
     """COMMIT came back with a warning: the transaction may not survive a failover."""
 
 
+class InitUnfinished(Transient):
+    """`relaybox init` began to change the rules of a stream in all its stores, and has not ended."""
+
+
 class SparkFailed(Transient):
     """Spark did not start for a command, or gave up what was asked of it."""
 

@@ -125,6 +125,16 @@ TOPIC_FAILPOINTS: Mapping[str, str] = {
 }
 """The same of every driver, where the route's topics come by subscription."""
 
+INIT_FAILPOINTS: Mapping[str, str] = {
+    "init.checked": "all stores checked, nothing changed anywhere",
+    "init_hold.committing": "store: streams whose rules change held, COMMIT not sent yet",
+    "init_hold.committed": "store: that hold durable, no rules changed anywhere",
+    "init.applied": "store: schema, functions and hops up to date, not committed",
+    "init.committing": "store: COMMIT of all that not sent yet",
+    "init.committed": "store: up to date, the next store as before",
+}
+"""The same of `relaybox init`, which goes from store to store."""
+
 KNOWN_FAILPOINTS = (
     *FAILPOINTS,
     *CONSUMER_FAILPOINTS,
@@ -132,6 +142,7 @@ KNOWN_FAILPOINTS = (
     *TOPIC_FAILPOINTS,
     *RETENTION_FAILPOINTS,
     *DETACH_FAILPOINTS,
+    *INIT_FAILPOINTS,
 )
 
 _POLL_SECONDS = 0.005

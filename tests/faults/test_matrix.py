@@ -26,13 +26,13 @@ NOT_A_STEP = {
     "consumers/redriving.py": "an operator's word on dead letters is one transaction",
     "consumers/replays.py": "an operator's word on a replay is one transaction",
     "recovery/restoring.py": "an operator's list of subscriptions is restored in one transaction",
-    "stores/schema.py": "`relaybox init` is one transaction and moves no message",
 }
 """Modules that commit and are no step of the protocol, and why."""
 
 STRUCK_ELSEWHERE = {
     "CONSUMER_FAILPOINTS": "tests/integration/test_g10_exactly_once.py::test_g10_killed_at_each_step_in_turn",
     "RETENTION_FAILPOINTS": "tests/integration/test_g8_safe_retention.py::test_g8_retention_killed_anywhere_is_gone_on_with",
+    "INIT_FAILPOINTS": "tests/integration/test_init_of_all_stores.py::test_an_init_that_was_killed_anywhere_is_finished_or_taken_back",
     "DETACH_FAILPOINTS": "tests/spark/test_detach.py::test_g8_detaching_and_attaching_are_gone_on_with_after_any_step",
 }
 """Failpoints of what no driver of a hop does, and the test that strikes each of them."""

@@ -65,7 +65,9 @@ def init(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make or upgrade the schema of every store, and register its hops. Can be run at any time, again and again.
+    """Make or upgrade the schema of every store, and register its hops. All stores are checked before one is changed.
+
+    Can be run at any time, again and again; an init that was interrupted is finished by the next one.
 
     \b
     Examples:

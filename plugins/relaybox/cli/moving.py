@@ -12,29 +12,29 @@ from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import Progress, TransferSummary, transfer_hop
 from relaybox.monitoring import documents
 from relaybox.routes import Hop, Route, Routes, load_routes
-from relaybox.stores.schema import StoreInitialised, initialise_store, read_migrations
+from relaybox.stores.initialisation import initialise_stores
+from relaybox.stores.schema import read_migrations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 
 def run_init(settings: Settings, names: Sequence[str], *, as_json: bool) -> None:
-    """Initialises the stores named, or all. One that fails stops none of the others; the exit code is the worst one's."""
+    """Initialises the stores named, or all: none of them when one fails its check. The exit code is the worst error's."""
     routes = load_routes(settings.config)
-    stores = [routes.store(name) for name in names] or list(routes.stores.values())
-    done: list[StoreInitialised] = []
-    failures = Failures()
-    for store in stores:
-        with failures.kept(store.name):
-            done.append(initialise_store(store, routes))
+    stores = [routes.store(name) for name in dict.fromkeys(names)] or list(routes.stores.values())
+    outcome = initialise_stores(stores, routes)
+    failures = Failures(dict(outcome.failures))
     if as_json:
         documents.write(
-            {"stores": [{**asdict(store), "changed": store.changed} for store in done], "errors": failures.document()}
+            {"stores": [{**asdict(store), "changed": store.changed} for store in outcome.stores], "errors": failures.document()}
         )
     else:
         from relaybox.cli.show import show_initialised
 
-        show_initialised(done)
+        show_initialised(outcome.stores)
+        if failures.by_store and not outcome.stores:
+            print("no store was changed")
     failures.end(debug=settings.debug)
 
 

@@ -62,6 +62,7 @@ _OWN_CODES: dict[str, type[errors.RelayboxError]] = {
     "RB004": errors.UnknownHop,
     "RB005": errors.PlanRefused,
     "RB006": errors.HopChanged,
+    "RB007": errors.InitUnfinished,
     "RB011": errors.HistoryLost,
     "RB012": errors.ContentDiffers,
     "RB013": errors.SliceMissing,

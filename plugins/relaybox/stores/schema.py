@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from psycopg2.extras import NamedTupleCursor
 
 from relaybox import errors
-from relaybox.stores.connections import connect, one_row, store_errors
+from relaybox.failpoints import reach
+from relaybox.stores.connections import commit, connect, one_row, store_errors
 from relaybox.stores.left_behind import list_left_behind
 from relaybox.stores.renewal import renew_functions
 
@@ -153,26 +154,62 @@ def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMEN
         ObjectsInTheWay: something that is not ours depends on a function or view that must be dropped.
         HopChanged: a registered hop got another path or was retired, or a stream that delivered already got another order.
     """
+    with init_transaction(store) as (connection, cursor):
+        applied = apply_schema(cursor, store, segment_rows)
+        done = apply_routes(cursor, store, routes, applied)
+        reach("init.applied", connection)
+        commit(connection, "init")
+    return done
+
+
+@dataclass(frozen=True)
+class SchemaApplied:
+    """What apply_schema() did; empty and False: it was up to date."""
+
+    roles: tuple[str, ...]
+    migrations: tuple[str, ...]
+    functions_renewed: bool
+
+
+@contextmanager
+def init_transaction(store: Store) -> Iterator[tuple[Connection, Any]]:
+    """A transaction of an init that holds the store's lock; rolled back unless the block commits.
+
+    Raises:
+        StoreUnusable, SchemaTooNew: as initialise_store(); the block is not entered.
+    """
     with closing(connect(store.service, application_name="relaybox init")) as connection:
         _require_usable(connection, store.name)
         if _applied_version(connection, store.name) > read_migrations()[-1].number:
             _require_version(connection, store.name)
         with store_errors(store.name, "initialising the store"), connection.cursor() as cursor:
             cursor.execute("select pg_advisory_xact_lock(hashtext('relaybox init'))")
-            cursor.execute("create schema if not exists relaybox")
-            roles = tuple(_create_roles(cursor))
-            migrations = tuple(_apply_migrations(cursor))
-            _name_store(cursor, store, segment_rows)
-            renewed = renew_functions(cursor, store.name, sql_directory())
-            _record_cluster(cursor)
-            cursor.execute("select relaybox.ensure_outbox_segments()")
-            segments = tuple(one_row(cursor)[0])
-            hops = dict(_register_hops(cursor, store, routes))
-            left_behind = tuple(one.hop for one in list_left_behind(cursor, store, routes) if one.retired_at is None)
-            cursor.execute("select relaybox.bind_senders(%s)", (store.bind_senders,))
-            binding = ("switched on" if store.bind_senders else "switched off") if one_row(cursor)[0] else "unchanged"
-            connection.commit()
-    return StoreInitialised(store.name, migrations, renewed, roles, segments, hops, binding, left_behind)
+            yield connection, cursor
+
+
+def apply_schema(cursor: Any, store: Store, segment_rows: int = SEGMENT_ROWS) -> SchemaApplied:
+    """Roles, migrations, functions, views and grants, in the cursor's transaction."""
+    cursor.execute("create schema if not exists relaybox")
+    roles = tuple(_create_roles(cursor))
+    migrations = tuple(_apply_migrations(cursor))
+    _name_store(cursor, store, segment_rows)
+    renewed = renew_functions(cursor, store.name, sql_directory())
+    _record_cluster(cursor)
+    return SchemaApplied(roles, migrations, renewed)
+
+
+def apply_routes(cursor: Any, store: Store, routes: Routes, applied: SchemaApplied) -> StoreInitialised:
+    """Segments and hops, in the transaction in which the schema was applied. Streams that an earlier init held are free again."""
+    cursor.execute("select relaybox.ensure_outbox_segments()")
+    segments = tuple(one_row(cursor)[0])
+    hops = dict(_register_hops(cursor, store, routes))
+    cursor.execute("update relaybox.stream set rules_pending = false where rules_pending")
+    left_behind = tuple(one.hop for one in list_left_behind(cursor, store, routes) if one.retired_at is None)
+    cursor.execute("select relaybox.bind_senders(%s)", (store.bind_senders,))
+    binding = ("switched on" if store.bind_senders else "switched off") if one_row(cursor)[0] else "unchanged"
+    return StoreInitialised(
+        store.name, applied.migrations, applied.functions_renewed, applied.roles, segments, hops, binding, left_behind
+    )
 
 
 def _require_usable(connection: Connection, store: str) -> None:

@@ -1,7 +1,7 @@
 -- Decides on the next published batch of a log: which messages its stream delivers, in which order, and which it drops, holds back or
 -- sets aside. In the caller's transaction, whose COMMIT must be durable. Returns null when there is nothing to decide.
 -- A batch whose senders all bring it in order is one run of positions; only the senders of another one are looked at row by row.
--- Raises RB004 when the log's stream is not registered.
+-- Raises RB004 when the log's stream is not registered, RB007 while an init changes its rules.
 create or replace function relaybox.deliver_next(log_id integer) returns relaybox.decision
 language plpgsql volatile
 as $$
@@ -22,6 +22,7 @@ begin
     if not found then
         raise exception using errcode = 'RB004', message = format('log %s belongs to no stream', log_id), hint = 'Run: relaybox init';
     end if;
+    perform relaybox.refuse_pending_rules(here);
     -- its own statement, after the lock
     select * into input from relaybox.stream_log l where l.hop_id = log_id;
     select * into batch from relaybox.arrival a where a.hop_id = log_id and a.batch > input.decided_batch order by a.batch limit 1;

@@ -1,0 +1,183 @@
+"""`relaybox init` over several stores: all are checked before one is changed, and what was interrupted can be finished or taken back.
+
+1. Each store is locked against other inits, in the order of the names, so that two inits come one after the other.
+2. Each store is brought up to date in a transaction that is rolled back. An error in one of them ends the init: nothing has changed.
+3. Where the rules of a stream change, every store of it is held first: it decides nothing by either rules (stores.schema releases it).
+   Otherwise an init that was killed between two stores could leave one that has delivered by the new rules and one by the old.
+4. Each store is brought up to date, in a transaction of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from relaybox import errors
+from relaybox.failpoints import reach
+from relaybox.stores.connections import commit, connect, one_row, store_errors
+from relaybox.stores.schema import SEGMENT_ROWS, StoreInitialised, apply_routes, apply_schema, init_transaction, initialise_store
+
+if TYPE_CHECKING:
+    from relaybox.routes import Hop, Routes, Store
+
+T = TypeVar("T")
+
+_OTHER_INIT_SECONDS = 60
+"""How long an init waits for another one of the same store."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an init did, and which stores failed. `stores` is empty when a check failed: no store was changed."""
+
+    stores: tuple[StoreInitialised, ...]
+    failures: Mapping[str, errors.RelayboxError]
+
+
+@dataclass(frozen=True)
+class StoreCheck:
+    """What an init would find in a store.
+
+    Attributes:
+        changing: hops that arrive here and whose stream gets other rules.
+        held: hops that arrive here and whose stream an unfinished init holds.
+    """
+
+    changing: tuple[Hop, ...]
+    held: tuple[Hop, ...]
+
+
+@dataclass
+class _Failures:
+    """Errors by store."""
+
+    by_store: dict[str, errors.RelayboxError] = field(default_factory=dict)
+
+    def of_each(self, stores: Sequence[Store], do: Callable[[Store], T]) -> dict[str, T]:
+        """Calls `do` for each store; one that fails stops none of the others."""
+        done: dict[str, T] = {}
+        for store in stores:
+            try:
+                done[store.name] = do(store)
+            except errors.RelayboxError as error:
+                self.by_store[store.name] = error
+        return done
+
+
+def initialise_stores(stores: Sequence[Store], routes: Routes, *, segment_rows: int = SEGMENT_ROWS) -> Outcome:
+    """Brings stores up to date, all or (after an error of a check) none. Idempotent; killed anywhere, the next one goes on.
+
+    Args:
+        stores: those to change; all of a stream's stores where its rules change.
+        routes: all routes.
+        segment_rows: as initialise_store().
+
+    Raises:
+        ConfigurationError: two of the stores are one database, or a stream changes its rules in a part of its stores only.
+    """
+    failures = _Failures()
+    with ExitStack() as locks:
+        sessions: dict[tuple[int, str], str] = {}
+        failures.of_each(sorted(stores, key=lambda one: one.name), lambda store: _lock(store, locks, sessions))
+        checks = {} if failures.by_store else failures.of_each(stores, lambda store: check_store(store, routes, segment_rows))
+        if failures.by_store:
+            return Outcome((), failures.by_store)
+        _require_all_stores_of(checks, routes)
+        reach("init.checked", None)
+        _hold(stores, checks, failures, segment_rows)
+        if failures.by_store:
+            return Outcome((), failures.by_store)
+        done = failures.of_each(stores, lambda store: initialise_store(store, routes, segment_rows=segment_rows))
+    return Outcome(tuple(done.values()), failures.by_store)
+
+
+def check_store(store: Store, routes: Routes, segment_rows: int = SEGMENT_ROWS) -> StoreCheck:
+    """Does to a store what an init would do, and rolls it back.
+
+    Raises:
+        as initialise_store().
+    """
+    with init_transaction(store) as (connection, cursor):
+        applied = apply_schema(cursor, store, segment_rows)
+        arriving = [hop for hop in routes.hops if hop.destination == store]
+        changing = tuple(hop for hop in arriving if _changes_rules(cursor, hop))
+        held_names = _held_hops(cursor)
+        apply_routes(cursor, store, routes, applied)
+        connection.rollback()
+    return StoreCheck(changing, tuple(hop for hop in arriving if hop.name in held_names))
+
+
+def _changes_rules(cursor: Any, hop: Hop) -> bool:
+    cursor.execute(
+        "select relaybox.stream_rules_differ(%s, %s, %s, %s, %s)",
+        (hop.name, hop.stream, hop.origin.name, hop.order, hop.message_id_window),
+    )
+    return bool(one_row(cursor)[0])
+
+
+def _held_hops(cursor: Any) -> set[str]:
+    cursor.execute(
+        """
+        select i.hop from relaybox.stream s join relaybox.stream_log l using (stream_id) join relaybox.hop_in i using (hop_id)
+        where s.rules_pending
+        """
+    )
+    return {hop for (hop,) in cursor.fetchall()}
+
+
+def _lock(store: Store, locks: ExitStack, sessions: dict[tuple[int, str], str]) -> None:
+    """Keeps other inits away from a store until `locks` ends; two names of one database are refused."""
+    connection = locks.enter_context(closing(connect(store.service, application_name="relaybox init")))
+    with store_errors(store.name, "waiting for another init"), connection.cursor() as cursor:
+        cursor.execute(
+            "select pid, backend_start::text, pid = pg_backend_pid() from pg_stat_activity where datname = current_database()"
+        )
+        for pid, started, is_this in cursor.fetchall():
+            if (pid, started) in sessions:
+                raise errors.ConfigurationError(
+                    f"stores {sessions[pid, started]} and {store.name} are one database.",
+                    next_step="Correct the service file, or have the routes name one store.",
+                )
+            if is_this:
+                this = (pid, started)
+        cursor.execute("set local idle_in_transaction_session_timeout = 0")
+        cursor.execute("select set_config('lock_timeout', %s, true)", (f"{_OTHER_INIT_SECONDS}s",))
+        cursor.execute("select pg_advisory_xact_lock(hashtext('relaybox init of all stores'))")
+    sessions[this] = store.name
+
+
+def _require_all_stores_of(checks: Mapping[str, StoreCheck], routes: Routes) -> None:
+    """A stream's rules change in all its stores or in none: a part of them would decide otherwise than the rest."""
+    streams = {hop.stream for check in checks.values() for hop in (*check.changing, *check.held)}
+    for stream in sorted(streams):
+        wanted = {hop.destination.name for hop in routes.hops if hop.stream == stream}
+        if missing := sorted(wanted - checks.keys()):
+            raise errors.ConfigurationError(
+                f"stream {stream} changes its rules in its stores {', '.join(sorted(wanted))}; {', '.join(missing)} is left out. "
+                "No store was changed.",
+                next_step="Run: relaybox init",
+            )
+
+
+def _hold(stores: Sequence[Store], checks: Mapping[str, StoreCheck], failures: _Failures, segment_rows: int) -> None:
+    """Holds the streams whose rules change, in every store where they do; after an error it takes that back."""
+    changing = [store for store in stores if checks[store.name].changing]
+    held = failures.of_each(changing, lambda store: _hold_streams(store, checks[store.name].changing, segment_rows))
+    if failures.by_store:
+        failures.of_each([store for store in changing if store.name in held], _release_streams)
+
+
+def _hold_streams(store: Store, hops: Sequence[Hop], segment_rows: int) -> None:
+    with init_transaction(store) as (connection, cursor):
+        apply_schema(cursor, store, segment_rows)
+        for hop in hops:
+            cursor.execute("select relaybox.hold_stream(%s)", (hop.name,))
+        commit(connection, "init_hold")
+
+
+def _release_streams(store: Store) -> None:
+    with init_transaction(store) as (connection, cursor):
+        cursor.execute("update relaybox.stream set rules_pending = false where rules_pending")
+        commit(connection, "init_hold")
