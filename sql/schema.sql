@@ -99,8 +99,7 @@ CREATE TABLE relaybox.stream_log (
     decided_batch bigint DEFAULT 0 NOT NULL,
     decided_position bigint DEFAULT 0 NOT NULL,
     senders_seen pg_snapshot,
-    compacted_duplicates bigint DEFAULT 0 NOT NULL,
-    senders_taken bigint
+    compacted_duplicates bigint DEFAULT 0 NOT NULL
 );
 
 CREATE TABLE relaybox.decision (

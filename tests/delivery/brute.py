@@ -56,11 +56,10 @@ class Declaration(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Received, not yet deliverable; `asked`: the logs that have brought declarations since it is held."""
+    """Received, not yet deliverable."""
 
     row: Row
     taken: int
-    asked: set[str] = field(default_factory=set)
 
 
 @dataclass
@@ -93,7 +92,7 @@ class Stream:
         self._since = 0
 
     def declare(self, *declarations: Declaration) -> None:
-        """Declarations that were carried to this store. They come before the rows that they concern."""
+        """Every declaration that is ever made. Which of them a message is judged by, its own time says."""
         for declaration in declarations:
             self._declared[declaration.origin, declaration.sender, declaration.epoch] = declaration
 
@@ -115,8 +114,12 @@ class Stream:
             self.take(row)
 
     def skip(self, sender: str, epoch: int, first_index: int, last_index: int) -> None:
-        """An operator says that these indexes will never come."""
-        self._skipped[sender] |= {(epoch, index) for index in range(first_index, last_index + 1)}
+        """An operator says that these indexes will never come, or that this one which is here is not to be waited for."""
+        given_up = {(epoch, index) for index in range(first_index, last_index + 1)}
+        self._skipped[sender] |= given_up
+        for held in [held for held in self.held if held.row.sender == sender and held.row.number in given_up]:
+            self.held.remove(held)
+            self.dead_letters[held.row] = "index_skipped"
         self._released, self._since = {}, 0
         self._deliver(self._ready())
 
@@ -127,27 +130,26 @@ class Stream:
 
     def gaps(self) -> dict[str, tuple[int, int, int]]:
         """Sender -> (epoch, first, last) of the indexes that are missing before its first held message, if any are."""
+        return {
+            name: (epoch, missing, first_held - 1)
+            for name, (epoch, missing, first_held) in self._first_held().items()
+            if missing < first_held
+        }
+
+    def waiting(self) -> dict[str, tuple[int, int]]:
+        """Sender -> (epoch, index) of its next message, where that one is here and waits for its clock."""
+        return {name: (epoch, held) for name, (epoch, missing, held) in self._first_held().items() if missing == held}
+
+    def _first_held(self) -> dict[str, tuple[int, int, int]]:
+        """Sender -> (epoch, its first index that is not done with, its first held index), of its newest epoch."""
         found = {}
         for name, sender in self._senders.items():
             done = self._done(name)
             first = next(index for index in count(1) if (sender.epoch, index) not in done)
             held = [held.row.index for held in self.held if (held.row.sender, held.row.epoch) == (name, sender.epoch)]
-            if held and min(held) > first:
-                found[name] = (sender.epoch, first, min(held) - 1)
+            if held:
+                found[name] = (sender.epoch, first, min(held))
         return found
-
-    def senders_brought(self, log: str) -> None:
-        """A log has brought what its origin declares: who is named by a held clock and unknown even so, does not exist."""
-        if self._order != "causal":
-            return  # nobody reads a clock
-        self._released, self._since = {}, 0
-        for held in self.held:
-            held.asked.add(log)
-        for held in [held for held in self.held if held.asked == set(self._origins) and self._unknown(held.row)]:
-            self.held.remove(held)
-            self.dead_letters[held.row] = "clock_names_unknown_sender"
-            self._senders[held.row.sender].done.add(held.row.number)
-        self._deliver(self._ready())
 
     # what becomes of a row
 
@@ -162,9 +164,9 @@ class Stream:
         return None
 
     def _without_index(self, row: Row) -> str | None:
-        if self._declarations(row):
-            return "index_missing"
-        return "sender_not_gapless" if self._order == "causal" else None
+        if self._order == "causal":
+            return "sender_not_gapless"
+        return "index_missing" if self._declarations(row) else None
 
     def _with_index(self, row: Row) -> str | None:
         epochs = {declaration.epoch: declaration.kind for declaration in self._declarations(row)}
@@ -195,8 +197,6 @@ class Stream:
     def _clock_defect(self, row: Row) -> str | None:
         if not is_clock(row.clock) or clock_of(row).get(row.sender, row.number) != row.number:
             return "clock_invalid"
-        if any(index > self.taken + TOO_FAR for sender, (_, index) in clock_of(row).items() if sender != row.sender):
-            return "clock_too_far"
         return None
 
     def _declarations(self, row: Row) -> list[Declaration]:
@@ -317,11 +317,6 @@ class Stream:
     def _done(self, sender: str) -> set[Number]:
         known = self._senders.get(sender)
         return self._skipped[sender] | (known.done if known else set())
-
-    def _unknown(self, row: Row) -> bool:
-        """Whether its clock names a sender that nobody has declared."""
-        declared = {(declaration.sender, declaration.epoch) for declaration in self._declared.values()}
-        return any((sender, epoch) not in declared for sender, (epoch, _) in clock_of(row).items())
 
     # the order of what gets ready at once
 

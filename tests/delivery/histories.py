@@ -74,6 +74,9 @@ def histories(draw: Draw, *, order: str, orderly: bool = False, tangled: bool = 
     producers = [
         Producer(name, draw(st.sampled_from(kinds)), draw(st.sampled_from(logs))) for name in "ABCDE"[: draw(st.integers(1, 5))]
     ]
+    if len(logs) > 1 and not orderly and draw(st.integers(0, 5)) == 3:
+        # one name at two stores: whoever is heard first has it
+        producers.append(Producer("A", "gapless", draw(st.sampled_from([log for log in logs if log != producers[0].log]))))
     sending = _Sending(draw, order, orderly, tangled, producers)
     for time in range(1, draw(st.integers(1, MAX_SENDS)) + 1):
         sending.step(time)
@@ -101,8 +104,15 @@ class _Sending:
 
     def __post_init__(self) -> None:
         for producer in self.producers:
-            if producer.kind != "assigned":
-                self._declare(producer, declared_at=0 if self.orderly else self.draw(st.sampled_from((0,) * 11 + (4,))))
+            if producer.kind != "assigned" and (declared_at := self._declared_at()) is not None:
+                self._declare(producer, declared_at=declared_at)
+
+    def _declared_at(self) -> int | None:
+        """Before it sends anything, when it has sent a few, long after it sent its last; or never."""
+        if self.orderly:
+            return 0
+        often = 4 if self.order == "causal" else 11
+        return self.draw(st.sampled_from((*(0,) * often, 4, 10, 10 * MAX_SENDS, None)))
 
     def step(self, time: int) -> None:
         """One message is sent, or one of the things that happen to senders."""
@@ -119,6 +129,7 @@ class _Sending:
             "bad clock",
             "far clock",
             "nobody's clock",
+            "clock of an epoch to come",
             "epoch of another kind",
         )
         if self.tangled and not event:
@@ -159,6 +170,7 @@ class _Sending:
             "bad clock": lambda: {"clock": self.draw(st.sampled_from(BAD_CLOCKS))},
             "far clock": lambda: {"clock": {"B": 2 * TOO_FAR}},
             "nobody's clock": lambda: {"clock": {**(row.clock or {}), "nobody": 1}},
+            "clock of an epoch to come": lambda: {"clock": {**(row.clock or {}), "B": [9, 1]}},
             "clock of what is to come": lambda: {"clock": {**(row.clock or {}), **self._to_come(row.sender)}},
         }
         return replace(row, **damages[event]()) if event in damages else row

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,6 +19,12 @@ delete from relaybox.dead_letter; delete from relaybox.decision; delete from rel
 delete from relaybox.stream_log; delete from relaybox.stream; delete from relaybox.sender;
 delete from relaybox.arrival; delete from relaybox.receipt; delete from relaybox.log; update relaybox.hop_in set published_batch = 0, published_position = 0;
 """
+FORGET = """
+delete from relaybox.held; delete from relaybox.seen; delete from relaybox.index_range; delete from relaybox.sender_state;
+delete from relaybox.dead_letter; delete from relaybox.decision; delete from relaybox.delivery;
+update relaybox.stream set taken = 0, last_place = 0, recheck = false;
+update relaybox.stream_log set decided_batch = 0, decided_position = 0;
+"""
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -33,7 +39,7 @@ class StoredStream:
         self.commit()
 
     def begin(self, history: History, *, holdback_rows: int = 10_000, fragments: int = 1_000_000) -> None:
-        """Everything is in the logs, nothing is published yet. Commits."""
+        """Everything is in the logs; nothing is published yet, and no sender known. Commits."""
         self.roll_back()  # an example before this one may have failed anywhere
         self._execute(EMPTY)
         self._execute("select relaybox.make_published_sender()")
@@ -42,7 +48,6 @@ class StoredStream:
                 "select relaybox.register_stream(%s, 'all', %s, %s, %s, %s, %s)",
                 log, origin, history.order, history.message_id_window, holdback_rows, fragments,
             )  # fmt: skip
-        self._declare(history.declarations)
         self._write(row for rows in history.logs.values() for row in rows)
         self.commit()
 
@@ -75,14 +80,28 @@ class StoredStream:
         self._execute("select relaybox.skip_gap('all', %s, %s, 'lost', 'test')", sender, last_index)
         self.commit()
 
-    def bring_senders(self, log: str) -> None:
-        """As if the log's origin had been asked for its declarations, with no batch to decide on. Commits."""
-        self._execute(
-            "update relaybox.stream_log l set senders_taken = s.taken from relaybox.stream s where s.stream_id = l.stream_id and hop_id = %s",
-            self._logs[log],
-        )
-        assert not self.decide(log)
+    def set_aside(self, sender: str, index: int) -> None:
+        """Gives up the sender's next message, which is here and waits for its clock. Commits."""
+        self._execute("select relaybox.skip_gap('all', %s, %s, 'lost', 'test', with_held => true)", sender, index)
         self.commit()
+
+    def carry(self, declarations: Iterable[Declaration]) -> None:
+        """A hop has brought these declarations. Commits."""
+        rows = [(d.origin, d.sender, d.epoch, d.kind, moment(d.declared_at)) for d in declarations]
+        self._insert("relaybox.sender (origin, sender, epoch, kind, declared_at)", rows)
+        self.commit()
+
+    def forget_decisions(self) -> list[str]:
+        """The store has its logs and every declaration, and no decision any more. Commits.
+
+        Returns the logs in the order in which their batches were decided on.
+        """
+        decided = self._execute(
+            "select i.hop from relaybox.decision d join relaybox.hop_in i using (hop_id) order by d.first_taken"
+        )
+        self._execute(FORGET)
+        self.commit()
+        return [log for (log,) in decided]
 
     def commit(self) -> None:
         self._connection.commit()
@@ -92,10 +111,6 @@ class StoredStream:
 
     def outcome(self) -> Outcome:
         return read_outcome(self._execute, "all")
-
-    def _declare(self, declarations: Sequence[Declaration]) -> None:
-        rows = [(d.origin, d.sender, d.epoch, d.kind, moment(d.declared_at)) for d in declarations]
-        self._insert("relaybox.sender (origin, sender, epoch, kind, declared_at)", rows)
 
     def _write(self, rows: Iterable[Row]) -> None:
         self._insert(

@@ -50,6 +50,7 @@ def test_a_stream_is_what_its_rules_say(stored: StoredStream, order: str, tangle
         run = Run(stored, history, data.draw)
         while run.step():
             run.check()
+        run.check_decided_again()
 
     check()
 
@@ -94,6 +95,11 @@ class Run:
         self._undecided: dict[str, list[list[Row]]] = {log: [] for log in history.logs}
         self._rows = {row.place: row for rows in history.logs.values() for row in rows}
         self._stalled_once: set[str] = set()
+        self._has_skips = False
+        self._declarations = {
+            log: sorted((one for one in history.declarations if one.origin == of), key=lambda one: one.declared_at)
+            for log, of in history.origins.items()
+        }
 
     def step(self) -> bool:
         """A batch arrives, or is decided on; false when nothing is left."""
@@ -111,9 +117,9 @@ class Run:
         return True
 
     def _step_aside(self, log: str) -> None:
-        """Now and then somebody gives up a gap, or a log brings what its origin declares by now, though no message."""
-        gaps = self._brute.gaps()
-        act = self._draw(st.sampled_from(["", "", "", "", "", "skip", "ask"]))
+        """Now and then somebody gives up a gap or a message that waits, or a log brings what its origin declares by now."""
+        gaps, waiting = self._brute.gaps(), self._brute.waiting()
+        act = self._draw(st.sampled_from(["", "", "", "", "", "skip", "set aside", "carry"]))
         if act == "skip" and gaps and not self._limited:
             sender = self._draw(st.sampled_from(sorted(gaps)))
             epoch, first, last = gaps[sender]
@@ -121,14 +127,41 @@ class Run:
             note(f"skip {sender}{epoch}.{first} to {last}")
             self._stored.skip(sender, last)
             self._brute.skip(sender, epoch, first, last)
-        elif act == "ask" and not self._undecided[log]:
-            note(f"{log}: senders")
-            self._stored.bring_senders(log)
-            self._brute.senders_brought(log)
+            self._has_skips = True
+        elif act == "set aside" and waiting and not self._limited:
+            sender = self._draw(st.sampled_from(sorted(waiting)))
+            epoch, index = waiting[sender]
+            note(f"set aside {sender}{epoch}.{index}")
+            self._stored.set_aside(sender, index)
+            self._brute.skip(sender, epoch, index, index)
+            self._has_skips = True
+        elif act == "carry":
+            self._carry(log, len(self._declarations[log]))
+            if not self._undecided[log]:
+                assert not self._stored.decide(log)
+                self._stored.commit()
+
+    def _carry(self, log: str, count: int) -> None:
+        """The store learns the next declarations of a log's origin."""
+        news, self._declarations[log] = self._declarations[log][:count], self._declarations[log][count:]
+        note(f"{log}: {' '.join(f'{one.sender} {one.epoch} at {one.declared_at}' for one in news)}")
+        self._stored.carry(news)
 
     def check(self) -> None:
         """The store has what the brute force has."""
         assert self._stored.outcome() == wanted(self._brute)
+
+    def check_decided_again(self) -> None:
+        """Nothing that a decision had read, and no later one could read again: by now every declaration is here."""
+        if self._has_skips:
+            return  # at which place a skip lets something go depends on when it was made
+        before = self._stored.outcome()
+        for log in self._history.logs:
+            self._carry(log, len(self._declarations[log]))
+        for log in self._stored.forget_decisions():
+            assert self._stored.decide(log)
+            self._stored.commit()
+        assert self._stored.outcome() == before
 
     def check_limited(self) -> None:
         """As `check`, but for what waits behind a limit; only in fifo order nothing else can see that it waits."""
@@ -171,6 +204,9 @@ class Run:
     def _arrive(self, log: str) -> None:
         batch = list(islice(self._arriving[log], self._draw(st.sampled_from((1, 1, 2, 3, 5, 8, 40)))))
         note(f"{log}: {' '.join(f'{row.sender}{row.epoch}.{row.index}' for row in batch)}")
+        # whoever sent one of these had declared itself before; of the others the store may hear now, or later
+        needed = sum(one.declared_at <= max(row.sent_at for row in batch) for one in self._declarations[log])
+        self._carry(log, self._draw(st.integers(needed, len(self._declarations[log]))))
         self._stored.publish(log, len(batch), knows_kind=self._draw(st.booleans()))
         self._left[log] -= len(batch)
         self._undecided[log].append(batch)

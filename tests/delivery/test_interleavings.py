@@ -17,6 +17,7 @@ from relaybox.errors import RelayboxError
 from relaybox.failpoints import FAILPOINTS
 from tests.delivery.outcomes import decide_again, read_outcome, wanted
 from tests.delivery.producing import Producers
+from tests.delivery.stored import FORGET
 from tests.world import World
 
 EXAMPLES = max(2, int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "0")) // 36)
@@ -53,7 +54,7 @@ def test_every_store_delivers_what_the_rules_make_of_its_log(
     monkeypatch: pytest.MonkeyPatch,
     orders: tuple[str, ...],
 ) -> None:
-    """And all stores of a route deliver the same sequence, since the decision is a function of the log."""
+    """And all stores of a route deliver the same sequence, since the decision is a function of the log; also if it is made again."""
     monkeypatch.setenv("RELAYBOX_ENVIRONMENT", "test")
     monkeypatch.setenv("RELAYBOX_FAILPOINTS_DIRECTORY", str(tmp_path))
 
@@ -78,6 +79,14 @@ def test_every_store_delivers_what_the_rules_make_of_its_log(
                 if not outcome.stalled:
                     assert outcome == wanted(brute)
             assert [position for _, position in hub.delivered] == [position for _, position in analytics.delivered]
+            if not hub.stalled:
+                for store in ("hub", "analytics"):
+                    world.query(store, FORGET)
+                world.transfer_all()
+                assert [read_outcome(partial(world.query, store), "flights") for store in ("hub", "analytics")] == [
+                    hub,
+                    analytics,
+                ]
 
     check()
 
@@ -88,7 +97,7 @@ def live(world: World, data: st.DataObject, monkeypatch: pytest.MonkeyPatch) -> 
         producers = Producers([stack.enter_context(world.session()) for _ in range(3)], data.draw, world.route.order)
         late(world, 2)
         world.transfer()
-        steps = {"send": 12, "end": 4, "transfer": 4, "epoch": 1}
+        steps = {"send": 12, "end": 4, "transfer": 4, "epoch": 1, "declare": 1}
         for _ in range(STEPS):
             match data.draw(st.sampled_from([step for step, times in steps.items() for _ in range(times)])):
                 case "send":
@@ -97,6 +106,8 @@ def live(world: World, data: st.DataObject, monkeypatch: pytest.MonkeyPatch) -> 
                     producers.end()
                 case "epoch":
                     producers.begin_epoch()
+                case "declare":
+                    producers.declare()
                 case "transfer":
                     strike(world, data, monkeypatch)
         producers.finish()

@@ -214,3 +214,37 @@ def test_a_store_that_does_not_answer_hides_no_other(fifo: World) -> None:
     first, second = answer.document["stores"]
     assert (first["senders"][0]["sender"], second["senders"]) == ("a", [])
     assert "analytics" in second["error"]
+
+
+def test_a_message_that_waits_for_its_cause_is_set_aside_only_by_a_word_of_its_own(causal: World) -> None:
+    """Its gap may be filled while somebody gives it up: what has come is not given up with it."""
+    send_numbered(causal, "a", 2, clock='{"nobody": 1}')
+    causal.transfer_all()
+    assert held("hub")[0]["repairs"] == ['relaybox skip flights a --reason "..."'], "first its own gap"
+    send_numbered(causal, "a", 1, clock='{"b": 1}')
+    causal.transfer_all()
+    refused = skip("a", "--through", "1", exit_code=5)
+    assert "1 to 1 is no gap; delivered through index 0, the first held one is 1" in refused.stderr
+    assert held("hub")[0]["repairs"] == ['relaybox skip flights b --through 1 --reason "..."'], "b may send it yet"
+    assert "is to be set aside is not said" in skip("a", "--held", exit_code=2).stderr
+    assert "2 is no gap" in skip("a", "--through", "2", "--held", exit_code=5).stderr, "1 comes first"
+    send_numbered(causal, "b", 1)
+    causal.transfer()
+    assert held("hub")[0]["repairs"] == ['relaybox skip flights a --through 2 --held --reason "..."']
+    assert skip("a", "--through", "2", "--held").stdout.splitlines() == [
+        "hub: index 2 of a, epoch 1, given up; 0 messages released",
+        "analytics: nothing skipped; no such gap: index 1, which hub has, is on its way",
+    ]
+    causal.transfer_all()
+    skip("a", "--through", "2", "--held")
+    send_numbered(causal, "a", 3)
+    causal.transfer_all()
+    assert stream(causal) == stream(causal, "analytics") == ["b1", "a1", "a3"]
+    assert reasons(causal) == reasons(causal, "analytics") == [(1, "index_skipped")]
+
+
+def test_a_cause_that_is_farther_ahead_than_an_index_may_be_is_not_to_be_given_up(causal: World) -> None:
+    """It would take the next million messages of a sender with it."""
+    send_caused(causal, "a", 1, {"b": 2_000_000})
+    causal.transfer()
+    assert held("hub")[0]["repairs"] == ['relaybox skip flights a --through 1 --held --reason "..."']

@@ -207,7 +207,7 @@ def test_a_producer_may_declare_and_number_and_nothing_else_about_senders(world:
             "select relaybox.unbind_sender('pump', 'relaybox_producer')",
             "select relaybox.bind_senders(true)",
             "select relaybox.senders_since('airline', null)",
-            "select relaybox.remember_senders(1, null, '[]', 0)",
+            "select relaybox.remember_senders(1, null, '[]')",
         ):
             cursor.execute("savepoint attempt")
             with pytest.raises(psycopg2.errors.InsufficientPrivilege):
@@ -242,7 +242,7 @@ def remember(world: World, store: str, hop: str, seen: str, document: str) -> in
     return int(
         world.value(
             store,
-            "select relaybox.remember_senders((select hop_id from relaybox.hop_in where hop = %s), %s::pg_snapshot, %s::jsonb, 0)",
+            "select relaybox.remember_senders((select hop_id from relaybox.hop_in where hop = %s), %s::pg_snapshot, %s::jsonb)",
             *(hop, seen, document),
         )
     )
@@ -325,7 +325,7 @@ def test_an_older_snapshot_never_replaces_a_newer_one(streams: World) -> None:
         declare(world, "pump", "gapless")
         newer, _, news = since(world, "airline", None)
         remember(world, "hub", "flights/1", newer, news)
-        cursor.execute("select relaybox.remember_senders(1, %s::pg_snapshot, %s::jsonb, 0)", (through, document))
+        cursor.execute("select relaybox.remember_senders(1, %s::pg_snapshot, %s::jsonb)", (through, document))
         slow.commit()
     assert world.value("hub", "select senders_seen::text from relaybox.stream_log") == newer
 

@@ -191,6 +191,9 @@ def skip(
             "--through", min=1, help="Up to this index. Default: all before the first that is held.", show_default=False
         ),
     ] = None,
+    held: Annotated[
+        bool, typer.Option("--held", help="Set aside the sender's next message, --through, which waits for what its clock names.")
+    ] = False,
     store: Annotated[str | None, typer.Option("--store", help="Only at this store.", show_default=False)] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -203,10 +206,11 @@ def skip(
     Examples:
       relaybox skip flights pump-7 --reason "lost by hand, ticket 4711"
       relaybox skip flights pump-7 --through 120 --store hub --reason "ticket 4711"
+      relaybox skip flights pump-7 --through 121 --held --reason "its clock names a sender that does not exist"
     """
     from relaybox.cli.holding import run_skip
 
-    run_skip(context.obj, route, sender, reason=reason, through=through, store=store, as_json=as_json)
+    run_skip(context.obj, route, sender, reason=reason, through=through, held=held, store=store, as_json=as_json)
 
 
 @app.command()

@@ -31,7 +31,15 @@ def run_holdback(settings: Settings, route: str | None, *, as_json: bool) -> Non
 
 
 def run_skip(
-    settings: Settings, route: str, sender: str, *, reason: str, through: int | None, store: str | None, as_json: bool
+    settings: Settings,
+    route: str,
+    sender: str,
+    *,
+    reason: str,
+    through: int | None,
+    held: bool,
+    store: str | None,
+    as_json: bool,
 ) -> None:
     """Gives up a gap, and says so store by store."""
     routes = load_routes(settings.config)
@@ -41,6 +49,7 @@ def run_skip(
         reason=reason,
         recorded_by=settings.recorded_by,
         through=through,
+        held=held,
         only=None if store is None else routes.store(store),
     )
     if as_json:

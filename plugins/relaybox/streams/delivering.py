@@ -32,29 +32,23 @@ def carry_senders(source: Connection, destination: Connection, hop: Hop, *, log_
         NotDurable: COMMIT returned with a warning; run it again.
     """
     with store_errors(hop.destination.name, f"asking which senders of hop {hop.name} are known"), destination.cursor() as cursor:
-        cursor.execute(
-            """
-            select l.origin, l.senders_seen, s.delivery_order = 'causal', s.taken
-            from relaybox.stream_log l join relaybox.stream s using (stream_id) where l.hop_id = %s
-            """,
-            (log_id,),
-        )
+        cursor.execute("select l.origin, l.senders_seen from relaybox.stream_log l where l.hop_id = %s", (log_id,))
         row = one_row(cursor)
     if row is None:
         raise errors.UnknownHop(
             f"hop {hop.name} belongs to no stream in store {hop.destination.name}.", next_step="Run: relaybox init"
         )
-    origin, seen, is_causal, taken = row
+    origin, seen = row
     with store_errors(hop.source.name, f"reading the senders of hop {hop.name}"), source.cursor() as cursor:
         cursor.execute("select through, senders::text, senders <> '[]' from relaybox.senders_since(%s, %s)", (origin, seen))
         through, senders, has_news = one_row(cursor)
         source.rollback()
     with store_errors(hop.destination.name, f"writing the senders of hop {hop.name}"), destination.cursor() as cursor:
-        if not (has_news or is_causal):
+        if not has_news:
             destination.rollback()
             return
         reach("senders.read", destination)
-        cursor.execute("select relaybox.remember_senders(%s, %s, %s, %s)", (log_id, through, senders, taken))
+        cursor.execute("select relaybox.remember_senders(%s, %s, %s)", (log_id, through, senders))
         reach("senders.written", destination)
         commit_durably(destination, "senders")
 

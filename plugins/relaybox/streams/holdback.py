@@ -6,7 +6,7 @@ A message is held at each store by itself, so each store is asked, and each stor
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 LAST_INDEX = 2**63 - 2
 
+FARTHEST_INDEX = 1_000_000
+"""An index is at most so far ahead of its position in the log."""
+
 
 @dataclass(frozen=True)
 class Gap:
@@ -42,7 +45,8 @@ class Cause:
         first_index, last_index: the lowest and the highest one that is asked for.
         waiting_count: held messages that ask.
         delivered_through: None: nothing of this sender has come.
-        origin: the store that declared it; None: no store of the stream did, and its messages are set aside in time.
+        origin: the store that declared it; None: no store of the stream has declared it so far.
+        first_waiting_index: of the first held message that asks.
     """
 
     sender: str
@@ -52,6 +56,7 @@ class Cause:
     waiting_count: int
     delivered_through: int | None
     origin: str | None
+    first_waiting_index: int
 
 
 @dataclass(frozen=True)
@@ -152,15 +157,28 @@ def _repairs(routes: Routes, route: Route, store: Store, row: Any, waiting: set[
     if row.stalled_reason == "set_full":
         yield f"raise limits.fragments of route {route.name}, then: relaybox init"
     for cause in row.causes:
-        if cause["origin"] is not None and cause["sender"] not in waiting:
+        if _may_come(cause, cause["last_index"]) and cause["sender"] not in waiting:
             yield _skip_command(
                 _route_from(routes, route, store, cause["origin"]), cause["sender"], through=int(cause["last_index"])
             )
+    if not row.missing and any(_waits_in_vain(cause, row.first_held_index) for cause in row.causes):
+        sent_by = _route_from(routes, route, store, row.origin)
+        yield _skip_command(sent_by, row.sender, through=row.first_held_index, held=True)
 
 
-def _skip_command(route: str, sender: str, *, through: int | None = None) -> str:
+def _may_come(cause: Mapping[str, Any], index: int) -> bool:
+    """Whether a sender is declared, and not farther behind an index than one may jump."""
+    return cause["origin"] is not None and index - (cause["delivered_through"] or 0) <= FARTHEST_INDEX
+
+
+def _waits_in_vain(cause: Mapping[str, Any], first_held_index: int) -> bool:
+    """Whether a sender's first held message names what probably nobody sends."""
+    return cause["first_waiting_index"] == first_held_index and not _may_come(cause, cause["first_index"])
+
+
+def _skip_command(route: str, sender: str, *, through: int | None = None, held: bool = False) -> str:
     limit = "" if through is None else f" --through {through}"
-    return f'relaybox skip {route} {shlex.quote(sender)}{limit} --reason "..."'
+    return f'relaybox skip {route} {shlex.quote(sender)}{limit}{" --held" * held} --reason "..."'
 
 
 def _route_from(routes: Routes, route: Route, store: Store, origin: str) -> str:
@@ -170,7 +188,14 @@ def _route_from(routes: Routes, route: Route, store: Store, origin: str) -> str:
 
 
 def skip_gap(
-    route: Route, sender: str, *, reason: str, recorded_by: str, through: int | None = None, only: Store | None = None
+    route: Route,
+    sender: str,
+    *,
+    reason: str,
+    recorded_by: str,
+    through: int | None = None,
+    held: bool = False,
+    only: Store | None = None,
 ) -> list[Skipped]:
     """Gives up the first gap of a sender at every store of a route that has it, store by store. Commits each; idempotent.
 
@@ -183,6 +208,7 @@ def skip_gap(
         reason: is recorded.
         recorded_by: is recorded.
         through: the last index to give up; by default the one before the first that is held.
+        held: `through` is the sender's next message, which is here and waits for what its clock names: it is set aside.
         only: not at the other stores.
 
     Raises:
@@ -192,10 +218,15 @@ def skip_gap(
     """
     if not reason.strip():
         raise errors.ConfigurationError("a gap is given up with a reason.", next_step='Add: --reason "..."')
+    if held and through is None:
+        raise errors.ConfigurationError(
+            f"which held message of sender {sender} is to be set aside is not said.",
+            next_step=f"Add its index: --through N --held. See: relaybox holdback {route.name}",
+        )
     if only is not None and only not in _stores(route):
         names = ", ".join(store.name for store in _stores(route))
         raise errors.ConfigurationError(f"route {route.name} is not delivered in store {only.name}; it is in {names}.")
-    order = _Order(route, sender, through, reason, recorded_by)
+    order = _Order(route, sender, through, held, reason, recorded_by)
     done: list[Skipped] = []
     states: list[tuple[str, Any]] = []
     for store in _stores(route):
@@ -220,6 +251,7 @@ class _Order:
     route: Route
     sender: str
     through: int | None
+    held: bool
     reason: str
     recorded_by: str
 
@@ -251,8 +283,8 @@ def _skip_through(connection: Any, store: Store, order: _Order, last_index: int)
         connection.cursor(cursor_factory=NamedTupleCursor) as cursor,
     ):
         cursor.execute(
-            "select * from relaybox.skip_gap(%s, %s, %s, %s, %s)",
-            (order.route.stream, order.sender, last_index, order.reason, order.recorded_by),
+            "select * from relaybox.skip_gap(%s, %s, %s, %s, %s, %s)",
+            (order.route.stream, order.sender, last_index, order.reason, order.recorded_by, order.held),
         )
         row: Any = cursor.fetchone()
         commit_durably(connection, "skip")

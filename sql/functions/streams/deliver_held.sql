@@ -1,4 +1,4 @@
--- Looks at what is held, without a new batch: releases what a skip lets through, sets aside what waits for nobody.
+-- Looks at what is held, without a new batch: releases what a skip lets through, sets aside what the skip gives up.
 -- The counts go to the newest decision of the log.
 create or replace function relaybox.deliver_held(here relaybox.stream, input relaybox.stream_log) returns void
 language plpgsql volatile

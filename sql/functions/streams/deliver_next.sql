@@ -27,7 +27,7 @@ begin
     select * into input from relaybox.stream_log l where l.hop_id = log_id;
     select * into batch from relaybox.arrival a where a.hop_id = log_id and a.batch > input.decided_batch order by a.batch limit 1;
     if not found then
-        if here.recheck or relaybox.holds_unknown_causes(here) or relaybox.has_sender_to_take_up(here.stream_id, input.origin) then
+        if here.recheck or relaybox.has_sender_to_take_up(here.stream_id, input.origin) then
             perform relaybox.deliver_held(here, input);
         end if;
         return null;

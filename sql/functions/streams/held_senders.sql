@@ -36,12 +36,12 @@ as $$
         select jsonb_agg(
             jsonb_build_object(
                 'sender', g.sender, 'epoch', g.epoch, 'first_index', g.first_index, 'last_index', g.last_index, 'waiting_count', g.waiting_count,
-                'delivered_through', g.watermark, 'origin', g.origin
+                'delivered_through', g.watermark, 'origin', g.origin, 'first_waiting_index', g.first_waiting_index
             ) order by g.sender, g.epoch
         ) as causes
         from (
             select u.sender, u.epoch, min(u.index) as first_index, max(u.index) as last_index, count(distinct (o.hop_id, o.position)) as waiting_count,
-                min(u.watermark) as watermark, min(u.origin) as origin
+                min(u.watermark) as watermark, min(u.origin) as origin, min(o.index) as first_waiting_index
             from relaybox.held o
             cross join lateral relaybox.unmet_causes(s.stream_id, o.hop_id, o.position) u
             where o.sender_id = s.sender_id

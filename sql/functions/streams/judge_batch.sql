@@ -29,9 +29,12 @@ begin
         insert into relaybox.sender_state (stream_id, sender, epoch, origin, kind)
         select here.stream_id, b.sender, b.epoch, input.origin, b.kind from pg_temp.batch_sender b
         where b.sender_id is null and b.kind is not null and b.epoch > 0 and not b.of_another_store
-        returning sender_id, sender, epoch
+        -- of another store's sender of this name nothing was accepted, so that it is none of the stream's
+        on conflict (stream_id, sender, epoch) do update set origin = excluded.origin, kind = excluded.kind
+        returning sender_id, sender, epoch, watermark
     )
-    update pg_temp.batch_sender b set sender_id = n.sender_id from begun n where n.sender = b.sender and n.epoch = b.epoch;
+    update pg_temp.batch_sender b set sender_id = n.sender_id, watermark = n.watermark
+    from begun n where n.sender = b.sender and n.epoch = b.epoch;
     if not here.recheck and not exists (select from pg_temp.batch_sender where not in_order) then
         return;
     end if;

@@ -23,7 +23,7 @@ as $$
             (select min(a.declared_at) from relaybox.sender a where a.origin = input.origin and a.sender = g.sender) as first_declared_at,
             exists (
                 select from relaybox.sender_state o
-                where o.stream_id = here.stream_id and o.sender = g.sender and o.origin <> input.origin
+                where o.stream_id = here.stream_id and o.sender = g.sender and o.origin <> input.origin and o.begun_at is not null
             ) as of_another_store,
             not exists (
                 select from relaybox.sender_state o

@@ -17,9 +17,6 @@ begin
     from (
         select i.taken, case
             when not relaybox.clock_is_valid(l.clock, s.sender, s.epoch, i.index) then 'clock_invalid'
-            when exists (
-                select from relaybox.clock_entries(l.clock) e where e.sender <> s.sender and e.index > i.taken + 1000000
-            ) then 'clock_too_far'
         end as defect
         from pg_temp.judged i
         join relaybox.log l on l.hop_id = i.hop_id and l.position = i.position
@@ -55,19 +52,6 @@ begin
             select from relaybox.sender_state n
             where n.stream_id = here.stream_id and n.sender = c.sender and n.epoch > c.epoch and n.begun_at is not null
         );
-    update pg_temp.judged j set verdict = 'clock_names_unknown_sender'
-    from relaybox.held h
-    where j.counts and j.verdict is null and not j.is_new and h.hop_id = j.hop_id and h.position = j.position
-        and h.taken <= (select min(coalesce(i.senders_taken, 0)) from relaybox.stream_log i where i.stream_id = here.stream_id)
-        and exists (
-            select from relaybox.log l cross join relaybox.clock_entries(l.clock) e
-            where l.hop_id = j.hop_id and l.position = j.position and not exists (
-                select from relaybox.sender d
-                join relaybox.stream_log i on i.stream_id = here.stream_id and i.origin = d.origin
-                where d.sender = e.sender and d.epoch = e.epoch
-            )
-        );
-    delete from pg_temp.cause c using pg_temp.judged j where j.taken = c.taken and j.verdict is not null;
     perform relaybox.rank_by_clocks();
     loop
         -- t: as late as the latest cause and the sender's own earlier messages

@@ -92,8 +92,8 @@ begin
                             case when has_ids then (select i.original from pg_temp.id_again i where i.position = l.position) end as original,
                             case
                                 when has_ids and exists (select from pg_temp.id_again i where i.position = l.position) then 'duplicate'
-                                when b.epoch = 0 and b.first_declared_at <= l.sent_at then 'index_missing'
-                                when b.epoch = 0 then case when here.delivery_order = 'causal' then 'sender_not_gapless' end
+                                when b.epoch = 0 and here.delivery_order = 'causal' then 'sender_not_gapless'
+                                when b.epoch = 0 then case when b.first_declared_at <= l.sent_at then 'index_missing' end
                                 when coalesce(b.first_declared_at > l.sent_at, true) then 'sender_not_declared'
                                 when coalesce(b.declared_at > l.sent_at, true) then 'epoch_not_begun'
                                 when b.of_another_store then 'sender_of_another_store'
@@ -126,7 +126,7 @@ begin
                         join relaybox.decision k on k.hop_id = input.hop_id and k.batch = a.batch
                         where has_stalled and b.reads_after is not null
                         union all
-                        select h.taken, h.hop_id, h.position, h.sender_id, s.epoch, h.index, false, s.watermark, false, null, null
+                        select h.taken, h.hop_id, h.position, h.sender_id, s.epoch, h.index, false, s.watermark, s.skipped @> h.index, null, null
                         from relaybox.held h
                         join relaybox.sender_state s on s.sender_id = h.sender_id
                         where h.stream_id = here.stream_id and (

@@ -1,7 +1,6 @@
 -- Destination: declarations as senders_since() gave them at the source, and the snapshot they are of. Returns how many are new here.
--- taken_: the stream's arrival number, read here before the source was asked: whoever sent what had arrived is declared here now.
 -- Raises RB004, RB016 (a declaration that contradicts one that is here).
-create or replace function relaybox.remember_senders(log_id integer, seen pg_snapshot, senders jsonb, taken_ bigint) returns integer
+create or replace function relaybox.remember_senders(log_id integer, seen pg_snapshot, senders jsonb) returns integer
 language plpgsql volatile
 as $$
 declare
@@ -36,7 +35,7 @@ begin
                 log_here.origin, log_here.origin, other.sender
             );
     end if;
-    update relaybox.stream_log l set senders_seen = seen, senders_taken = greatest(l.senders_taken, taken_)
+    update relaybox.stream_log l set senders_seen = seen
     where l.hop_id = log_id and (l.senders_seen is null or pg_snapshot_xmax(seen) >= pg_snapshot_xmax(l.senders_seen));
     return new_count;
 end

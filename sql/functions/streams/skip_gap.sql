@@ -1,8 +1,9 @@
 -- Gives up a gap of a sender: the messages with these indexes will never come. What waited for them is released in this transaction.
 -- first_index: the first one that is missing; last_index: at most the one before the first that is held.
+-- with_held: the sender's next message is here, has index last_index and waits for its clock alone; it is given up and set aside.
 -- Raises RB004 (no such stream here), RB017 (not a gap of this sender, or nobody declared it).
 create or replace function relaybox.skip_gap(
-    stream_name text, sender_ text, last_index_ bigint, reason_ text, skipped_by_ text,
+    stream_name text, sender_ text, last_index_ bigint, reason_ text, skipped_by_ text, with_held boolean default false,
     out epoch integer, out first_index bigint, out last_index bigint, out released bigint
 )
 language plpgsql volatile
@@ -39,7 +40,9 @@ begin
     first_index := state.watermark + 1;
     last_index := coalesce(last_index_, first_held - 1);
     if state.kind <> 'gapless' or here.delivery_order not in ('fifo', 'causal')
-        or last_index is null or last_index < first_index or last_index >= coalesce(first_held, last_index + 1)
+        or last_index is null or last_index < first_index
+        or last_index >= coalesce(first_held, last_index + 1)
+            and not (with_held and (first_held, last_index) = (first_index, first_index))
     then
         raise exception using errcode = 'RB017',
             message = format(

@@ -1,10 +1,9 @@
--- Whether a log has published batches that its stream has not decided on, or holds messages that may have to be set aside.
+-- Whether a log has published batches that its stream has not decided on, or a stalled sender that can go on.
 create or replace function relaybox.stream_has_work(log_id integer) returns boolean
 language sql stable
 as $$
     select coalesce(bool_or(
         i.published_batch > l.decided_batch or s.recheck
-        or s.delivery_order = 'causal' and exists (select from relaybox.held h where h.stream_id = s.stream_id)
         or relaybox.has_sender_to_take_up(s.stream_id, l.origin)
     ), true)
     from relaybox.hop_in i
