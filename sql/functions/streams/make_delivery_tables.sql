@@ -31,15 +31,33 @@ begin
             hop_id integer, sender_id integer, index bigint, original bigint, primary key (sender_id, index)
         );
         -- what a clock asks for that is not delivered yet; sender_id null: of a sender that is not known here
-        create temporary table cause (taken bigint, sender_id integer, index bigint, fenced_at bigint);
-        -- of two judged messages the one that follows the other; empty but while a circle is looked for
+        -- for_taken: the message that is asked for, if it is here
+        create temporary table cause (taken bigint, sender_id integer, index bigint, fenced_at bigint, for_taken bigint);
+        create index cause_for on pg_temp.cause (for_taken);
+        -- causal: a judged message whose index counts. node: 1, 2, 3 ... by sender and index
+        create temporary table clocked (
+            taken bigint primary key, node bigint unique, hop_id integer, "position" bigint, sender_id integer, sender text, epoch integer,
+            index bigint, t bigint, verdict text, clock_sum numeric, ordinal bigint
+        );
+        create index clocked_index on pg_temp.clocked (sender_id, index);
+        create index clocked_sender on pg_temp.clocked (sender, epoch);
+        -- a sender that clocks name, as the stream knows it
+        create temporary table named (
+            sender text, epoch integer, sender_id integer, watermark bigint, skipped int8multirange, fenced_at bigint,
+            primary key (sender, epoch)
+        );
+        -- of two messages that are let through at the same moment the one that follows the other
         create temporary table wait (taken bigint, for_taken bigint, by_clock boolean);
+        create index wait_taken on pg_temp.wait (taken);
+        create index wait_for on pg_temp.wait (for_taken);
         create temporary table circle (taken bigint primary key, reaches bigint);
         -- a sender whose accepted indexes leave no gap behind
         create temporary table remembered (sender_id integer primary key);
     else
         for name in
-            select t from unnest(array['remembered', 'repeated', 'batch_sender', 'judged', 'fence', 'id_again', 'seen_again', 'cause']) t
+            select t from unnest(array[
+                'remembered', 'repeated', 'batch_sender', 'judged', 'fence', 'id_again', 'seen_again', 'cause', 'clocked', 'named', 'wait'
+            ]) t
             where pg_relation_size(('pg_temp.' || t)::regclass) > 0
         loop
             if pg_relation_size(('pg_temp.' || name)::regclass) > 131072 then

@@ -1,6 +1,6 @@
--- Sets aside each judged message whose clock is a part of a circle: it asks for a message that waits, by way of other clocks, for this
--- one. Clocks that say what their senders had received make none. All else that the circle waits for is there already, and whom it
--- kept waiting goes on. Returns whether there was any.
+-- Sets aside each message of pg_temp.clocked whose clock is a part of a circle: it asks for a message that waits, by way of other
+-- clocks, for this one. Clocks that say what their senders had received make none. All else that the circle waits for is there
+-- already, and whom it kept waiting goes on. Looks at pg_temp.wait and empties it. Returns whether there was any.
 create or replace function relaybox.set_aside_circles() returns boolean
 language plpgsql volatile
 as $$
@@ -8,7 +8,6 @@ declare
     changed bigint;
     found_any boolean := false;
 begin
-    insert into pg_temp.wait (taken, for_taken, by_clock) select w.taken, w.for_taken, w.by_clock from relaybox.waits_at_once() w;
     loop
         -- whoever waits for nobody, and whom nobody waits for, is in no circle
         delete from pg_temp.wait w
@@ -37,8 +36,8 @@ begin
             join pg_temp.circle c on c.taken = w.for_taken and c.reaches = m.reaches
         )
         delete from pg_temp.circle c where not exists (select from member m where m.taken = c.taken);
-        update pg_temp.judged j set verdict = 'clock_waits_for_itself'
-        where j.counts and j.taken in (
+        update pg_temp.clocked j set verdict = 'clock_waits_for_itself'
+        where j.taken in (
             select w.taken
             from pg_temp.wait w
             join pg_temp.circle c on c.taken = w.taken
@@ -49,7 +48,7 @@ begin
         delete from pg_temp.wait w using pg_temp.circle c where c.taken in (w.taken, w.for_taken);
         delete from pg_temp.circle;
     end loop;
-    delete from pg_temp.cause c using pg_temp.judged j where j.verdict = 'clock_waits_for_itself' and j.taken = c.taken;
+    delete from pg_temp.cause c using pg_temp.clocked j where j.verdict = 'clock_waits_for_itself' and j.taken = c.taken;
     return found_any;
 end
 $$;
