@@ -14,6 +14,7 @@ import psycopg2
 import pytest
 
 from relaybox.local.clusters import Cluster, write_service_file
+from tests.backups import Backups
 from tests.disposal import discard
 from tests.memory import fast_temporary_directory
 from tests.stores import read_clusters, running_clusters
@@ -88,6 +89,14 @@ def world(make_world: Callable[[], AbstractContextManager[World]]) -> Iterator[W
     """The route `flights` over three initialised, empty stores."""
     with make_world() as world:
         yield world
+
+
+@pytest.fixture
+def backups(clusters: Mapping[str, Cluster], world: World) -> Iterator[Backups]:
+    """Takes copies of the world's stores and puts them back."""
+    backups = Backups(clusters, world)
+    yield backups
+    backups.drop()
 
 
 def _new_name() -> str:

@@ -20,7 +20,7 @@ from relaybox.stores.schema import initialise_store
 
 STORES = ("airline", "hub", "analytics")
 
-_SMALL_SEGMENTS = """
+SMALL_SEGMENTS = """
 do $$ declare s record; begin
     for s in select segment from relaybox.segments() loop execute format('drop table %s', s.segment); end loop;
 end $$;
@@ -81,7 +81,7 @@ class World:
         """Segments of ten rows, in stores that have no messages yet."""
         for store in STORES:
             with self.session(store, autocommit=True) as connection, connection.cursor() as cursor:
-                cursor.execute(_SMALL_SEGMENTS)
+                cursor.execute(SMALL_SEGMENTS)
 
     @contextmanager
     def session(self, store: str = "airline", *, autocommit: bool = False) -> Iterator[Any]:

@@ -163,7 +163,7 @@ def drive(mission: Mission) -> Outcome:
     try:
         with patient_for_seconds():
             if mission.repair == "reanchor":
-                reanchor_hop(hop, recorded_by=name, reason="a fault was tested", dry_run=False)
+                reanchor_hop(hop, routes, recorded_by=name, reason="a fault was tested", dry_run=False)
             elif mission.repair == "attest":
                 attest_store(hop.source, routes, recorded_by=name, reason="a fault was tested")
             summary = transfer_hop(

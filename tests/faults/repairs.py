@@ -43,7 +43,7 @@ def _run(world: World, hop: Hop) -> bool:
     try:
         world.transfer(hop)
     except (errors.HistoryLost, errors.ContentDiffers):
-        reanchor_hop(hop, recorded_by=BY, reason="recovered", dry_run=False)
+        reanchor_hop(hop, world.routes, recorded_by=BY, reason="recovered", dry_run=False)
         world.transfer(hop)
         return True
     return False

@@ -389,7 +389,7 @@ def test_what_was_dropped_is_not_sent_again_to_a_store_that_lost_it(small: World
         "update relaybox.stream set last_place = 0, taken = 0; update relaybox.stream_log set decided_batch = 0, decided_position = 0",
     )
     with pytest.raises(HistoryLost, match="analytics lost batches 1 to 2, and retention has dropped messages of them at hub"):
-        reanchor_hop(small.second_hop, recorded_by="test", reason="test", dry_run=True)
+        reanchor_hop(small.second_hop, small.routes, recorded_by="test", reason="test", dry_run=True)
 
 
 def test_a_longer_path_is_refused_where_the_log_has_lost_its_beginning(small: World) -> None:

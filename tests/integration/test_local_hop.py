@@ -158,7 +158,7 @@ def test_reanchored_after_a_reload_it_goes_on(local: World) -> None:
     local.query("airline", "update relaybox.hop_out set timeline = timeline + 1")
     for hop in local.route.hops:
         if hop.source.name == "airline":
-            reanchor_hop(hop, recorded_by="test", reason="a test", dry_run=False)
+            reanchor_hop(hop, local.routes, recorded_by="test", reason="a test", dry_run=False)
     local.send("c")
     local.transfer_all()
     for hop in local.route.hops:

@@ -2,63 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import psycopg2
 import pytest
 
 from relaybox import errors
-from relaybox.local.clusters import Cluster
 from relaybox.proofs.proof import RouteProof
 from relaybox.proofs.verification import verify_route
 from relaybox.recovery.attesting import attest_store
 from relaybox.recovery.reanchoring import Reanchored, reanchor_hop
+from relaybox.retention.segments import retain_store
+from tests.backups import Backups
 from tests.breaking import transfer_until
 from tests.cli import invoke
 from tests.world import STORES, World, insert
 
 
-class Backups:
-    """Copies of a test's databases within their clusters: what a store was at some time, put back later."""
-
-    def __init__(self, clusters: dict[str, Cluster], world: World) -> None:
-        self._clusters, self._world = clusters, world
-        self.names: list[tuple[str, str]] = []
-
-    def take(self, store: str) -> str:
-        """A copy of a store as it is now; its name."""
-        name = f"{self._world.value(store, 'select current_database()')}_backup_{len(self.names)}"
-        self._administer(store, f"create database {name} template {self._world.value(store, 'select current_database()')}")
-        self.names.append((store, name))
-        return name
-
-    def restore(self, store: str, name: str) -> None:
-        """The store is again what it was."""
-        database = self._world.value(store, "select current_database()")
-        self._administer(store, f"drop database {database} with (force)")
-        self._administer(store, f"create database {database} template {name}")
-
-    def drop(self) -> None:
-        for store, name in self.names:
-            self._administer(store, f"drop database {name} with (force)")
-
-    def _administer(self, store: str, statement: str) -> None:
-        connection = psycopg2.connect(**self._clusters[store].parameters("postgres"))
-        connection.autocommit = True
-        with connection.cursor() as cursor:
-            cursor.execute(statement)
-        connection.close()
-
-
-@pytest.fixture
-def backups(clusters: dict[str, Cluster], world: World) -> Iterator[Backups]:
-    backups = Backups(clusters, world)
-    yield backups
-    backups.drop()
-
-
 def reanchor(world: World, hop: int = 0) -> Reanchored:
-    return reanchor_hop(world.route.hops[hop], recorded_by="test", reason="a test", dry_run=False)
+    return reanchor_hop(world.route.hops[hop], world.routes, recorded_by="test", reason="a test", dry_run=False)
 
 
 def verify(world: World) -> RouteProof:
@@ -228,6 +188,52 @@ def test_a_destination_that_lost_its_tail_gets_it_again_at_the_same_positions(wo
     verify(world)
 
 
+def test_what_is_lost_after_a_batch_that_retention_removed_is_sent_again(world: World, backups: Backups) -> None:
+    """Both stores had batch 1, and the source's ledger of it is gone: only batch 2 is missing, and it is here."""
+    world.cut_small_segments()
+    world.change_route(retention={"replay_window_seconds": 0})
+    world.send_many(9)
+    world.transfer_all()
+    before = backups.take("hub")
+    world.send_many(10, prefix="n")
+    world.transfer_all()
+    world.settle_all()
+    retain_store(world.routes.store("airline"), recorded_by="test")
+    assert world.query("airline", "select compacted_batch, compacted_position from relaybox.hop_out") == [(1, 9)]
+    assert world.query("airline", "select min(seq) from relaybox.outbox") == [(10,)]
+    backups.restore("hub", before)
+    found = reanchor(world)
+    assert (found.loss, found.common_batch, found.resend_count) == ("destination", 1, 1)
+    world.transfer()
+    reanchor(world, 1)
+    world.send("new")
+    world.transfer_all()
+    expected = [f"m{n}" for n in range(1, 10)] + [f"n{n}" for n in range(1, 11)] + ["new"]
+    assert world.payloads("flights/1") == world.payloads("flights/2") == expected
+
+
+def test_what_is_lost_with_a_batch_that_retention_removed_is_told_of_the_store_that_lost_it(
+    world: World, backups: Backups
+) -> None:
+    """The destination lost batch 1 as well, whose messages the source has dropped: refused, and the destination is named."""
+    world.cut_small_segments()
+    world.change_route(retention={"replay_window_seconds": 0})
+    before = backups.take("hub")
+    world.send_many(9)
+    world.transfer_all()
+    world.send_many(11, prefix="n")
+    world.transfer_all()
+    world.settle_all()
+    retain_store(world.routes.store("airline"), recorded_by="test")
+    backups.restore("hub", before)
+    for moved in (False, True):
+        if moved:
+            another_cluster(world)
+        with pytest.raises(errors.HistoryLost, match=r"hub lost batches 1 to \d, and retention has dropped") as refused:
+            reanchor(world)
+        assert "Restore hub to a later time" in str(refused.value.next_step)
+
+
 def test_a_hop_that_reads_a_log_waits_until_the_log_has_what_it_delivered(world: World, backups: Backups) -> None:
     world.send("a")
     before = backups.take("hub")
@@ -256,7 +262,7 @@ def test_nothing_is_changed_without_a_reason_or_when_nobody_lost_anything(world:
     world.transfer()
     assert reanchor(world).loss == "nobody"
     another_cluster(world)
-    told = reanchor_hop(world.first_hop, recorded_by="test", reason="", dry_run=True)
+    told = reanchor_hop(world.first_hop, world.routes, recorded_by="test", reason="", dry_run=True)
     assert told.loss == "source"
     assert world.value("airline", "select max(generation) from relaybox.hop_out") == 1
     assert world.value("airline", "select count(*) from relaybox.generation") == 0
@@ -313,6 +319,18 @@ def test_attest_records_a_promotion_without_loss(world: World) -> None:
     world.transfer_all()
     assert world.payloads() == ["a", "b"]
     verify(world)
+
+
+def test_attest_takes_an_adopted_batch_for_what_it_is(world: World, backups: Backups) -> None:
+    """Reanchoring wrote it, in this cluster, in a transaction that had waited for writers: that is no dump and reload."""
+    world.send("a")
+    before = backups.take("airline")
+    world.transfer()
+    backups.restore("airline", before)
+    assert reanchor(world).adopted_count == 1
+    assert world.value("airline", "select adopted from relaybox.batch")
+    another_cluster(world)
+    assert attest_store(world.route.path[0], world.routes, recorded_by="test", reason="promoted").changed
 
 
 def test_attest_refuses_transaction_numbers_that_went_back(world: World) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psycopg2
 import pytest
@@ -18,7 +19,10 @@ import pytest
 from relaybox import errors
 from relaybox.hops.runners import ThreadRunner
 from relaybox.local.clusters import Cluster, postgres_binaries
+from relaybox.monitoring.tracing import Place, trace_message
+from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.recovery.rebuilding import look_at_store, rebuild_store
+from tests.backups import Backups
 from tests.cli import invoke
 from tests.faults.runbooks import run_blocks
 from tests.world import World
@@ -261,3 +265,39 @@ def test_a_large_store_is_rebuilt(world: World, lose: Lose) -> None:
     assert done.moved_count == ROWS
     assert done.verdicts == {"flights": "delivered"}
     assert contents(world, "analytics", "flights/2") == before
+
+
+def test_a_lost_store_whose_first_batches_were_adopted_is_rebuilt(world: World, lose: Lose, backups: Backups) -> None:
+    """Its upstream store was restored before, and has no plan of what it adopted: it sends again what it still has."""
+    world.send("kept")
+    world.transfer_all()
+    world.send("adopted")
+    before = backups.take("airline")
+    world.transfer_all()
+    world.send("ghost 1", "ghost 2")
+    world.transfer_all()
+    backups.restore("airline", before)
+    world.query("airline", "update relaybox.hop_out set timeline = timeline + 1")
+    world.send("new 1")
+    found = reanchor_hop(world.first_hop, world.routes, recorded_by="test", reason="restored", dry_run=False)
+    assert (found.adopted_count, len(found.ghosts)) == (3, 2)
+    world.transfer_all()
+    lose("hub")
+    world.send("new 2")
+    told = look_at_store(world.routes, world.routes.store("hub"))
+    assert told.losses == ()
+    assert "other positions" in told.doubts["flights"]
+    done = rebuild(world, "hub")
+    assert done.verdicts == {"flights": "delivered"}
+    assert world.payloads("flights/1") == ["kept", "adopted", "new 1", "new 2"]
+    assert world.payloads("flights/2") == ["kept", "adopted", "ghost 1", "ghost 2", "new 1", "new 2"]
+    world.send("new 3")
+    world.transfer_all()
+    world.settle_all()
+    assert world.payloads("flights/2")[-1] == "new 3"
+    (trace,) = trace_message(list(world.routes.routes.values()), message_of(world, "new 1"))
+    assert [(hop.place, hop.position) for hop in trace.hops] == [(Place.SETTLED, 3), (Place.SETTLED, 5)]
+
+
+def message_of(world: World, payload: str) -> UUID:
+    return UUID(world.value("airline", "select message_id::text from relaybox.outbox where payload = %s", payload))

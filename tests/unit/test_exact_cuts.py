@@ -94,3 +94,19 @@ def test_defects_are_told_in_the_order_of_positions() -> None:
     stranger = Defect(DefectKind.UNEXPECTED, UUID(int=8), "UA", None, 4)
     missing = Defect(DefectKind.MISSING, UUID(int=5), "UA", 5, None)
     assert reconcile([missing, stranger, changed, before], doubled=frozenset()) == [before, changed, stranger, missing]
+
+
+def test_a_log_is_read_around_what_the_destination_has_already() -> None:
+    """No slice reads across it; a batch that ends before it reads through it, and one that ends within a run does not."""
+    ahead = [(12, 13), (17, 18)]
+    ask = {"reads_after": 10, "published_position": 20, "first_position": 31, "slice_rows": 2, "read_ahead": ahead}
+    whole = cut_log(batch_rows=9, **ask)  # type: ignore[arg-type]
+    assert whole is not None
+    assert whole.slices == (Slice(1, 11, 11, 31, 1), Slice(2, 14, 15, 32, 2), Slice(3, 16, 16, 34, 1), Slice(4, 19, 20, 35, 2))
+    assert (whole.reads_through, whole.row_count) == (20, 6)
+    ends = {rows: cut.reads_through for rows in range(1, 6) if (cut := cut_log(batch_rows=rows, **ask)) is not None}  # type: ignore[arg-type]
+    assert ends == {1: 13, 2: 14, 3: 15, 4: 18, 5: 19}
+    assert (
+        cut_log(reads_after=10, published_position=12, first_position=1, batch_rows=5, slice_rows=2, read_ahead=[(11, 12)])
+        is None
+    )

@@ -23,8 +23,8 @@ from relaybox.routes import Routes, Store, load_routes
 
 def run_reanchor(settings: Settings, name: str, *, reason: str | None, as_json: bool) -> None:
     """Shows what a hop's stores have in common; with a reason that says something, lets the hop go on from there."""
-    hop = load_routes(settings.config).hop(name)
-    found = reanchor_hop(hop, recorded_by=settings.recorded_by, reason=reason or "", dry_run=not reason)
+    routes = load_routes(settings.config)
+    found = reanchor_hop(routes.hop(name), routes, recorded_by=settings.recorded_by, reason=reason or "", dry_run=not reason)
     done = bool(reason) and found.loss != "nobody"
     if as_json:
         documents.write({**asdict(found), "done": done})

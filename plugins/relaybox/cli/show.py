@@ -194,6 +194,8 @@ def show_reanchored(found: Reanchored, *, done: bool) -> None:
     elif found.loss == "destination":
         console.print(f"The destination lost history: {will}sent again: {found.resend_count:,} batches, to the same positions")
     else:
+        if found.loss == "both":
+            console.print("Both stores lost history: the destination lost batches of which the source has no plan")
         console.print(
             f"The source lost history: {will}adopted: {found.adopted_count:,} messages, {len(found.ghosts):,} of them ghosts"
         )

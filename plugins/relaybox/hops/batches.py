@@ -150,20 +150,60 @@ def _runs(buckets: list[Bucket], slice_rows: int) -> Iterator[list[Bucket]]:
     yield run
 
 
-def cut_log(*, reads_after: int, published_position: int, first_position: int, batch_rows: int, slice_rows: int) -> Cut | None:
-    """Takes the next positions of a log: dense, so nothing needs to be counted. Returns None when there is none."""
-    reads_through = min(published_position, reads_after + batch_rows)
-    if reads_through <= reads_after:
+def cut_log(
+    *,
+    reads_after: int,
+    published_position: int,
+    first_position: int,
+    batch_rows: int,
+    slice_rows: int,
+    read_ahead: Sequence[tuple[int, int]] = (),
+) -> Cut | None:
+    """Takes the next positions of a log: dense, so nothing needs to be counted. Returns None when there is none.
+
+    Args:
+        reads_after: position after which this batch reads (exclusive).
+        published_position: the log's last position.
+        first_position: position of the batch's first row, in the log that it fills.
+        batch_rows: most rows of a batch.
+        slice_rows: most rows of a slice; no slice reads across positions that are left out.
+        read_ahead: runs of positions (both ends included, in order) that the destination has already: left out.
+    """
+    unread = list(_unread(reads_after, published_position, read_ahead))
+    runs = list(_first_rows(unread, batch_rows))
+    if not runs:
         return None
-    starts = range(reads_after + 1, reads_through + 1, slice_rows)
-    slices = tuple(
-        Slice(
-            number,
-            start,
-            min(start + slice_rows - 1, reads_through),
-            first_position + start - reads_after - 1,
-            min(slice_rows, reads_through - start + 1),
-        )
-        for number, start in enumerate(starts, start=1)
-    )
-    return Cut(reads_after, reads_through, reads_through - reads_after, slices, pair_exhausted=True)
+    row_count = sum(last - first + 1 for first, last in runs)
+    reads_through = next((first - 1 for first, _ in unread if first > runs[-1][1]), published_position)
+    if runs[-1] not in unread:
+        reads_through = runs[-1][1]  # cut within a run
+    slices = tuple(_cut_runs(runs, first_position=first_position, slice_rows=slice_rows))
+    return Cut(reads_after, reads_through, row_count, slices, pair_exhausted=True)
+
+
+def _unread(reads_after: int, published_position: int, read_ahead: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    start = reads_after + 1
+    for first, last in read_ahead:
+        if start < first and start <= published_position:
+            yield start, min(first - 1, published_position)
+        start = max(start, last + 1)
+    if start <= published_position:
+        yield start, published_position
+
+
+def _first_rows(runs: Iterable[tuple[int, int]], row_count: int) -> Iterator[tuple[int, int]]:
+    for first, last in runs:
+        if row_count <= 0:
+            return
+        yield first, min(last, first + row_count - 1)
+        row_count -= last - first + 1
+
+
+def _cut_runs(runs: Iterable[tuple[int, int]], *, first_position: int, slice_rows: int) -> Iterator[Slice]:
+    number = 0
+    for first, last in runs:
+        for start in range(first, last + 1, slice_rows):
+            number += 1
+            row_count = min(slice_rows, last - start + 1)
+            yield Slice(number, start, start + row_count - 1, first_position, row_count)
+            first_position += row_count

@@ -17,7 +17,7 @@ from relaybox.hops.batches import Slice
 class PlannedBatch:
     """A batch as its source planned it, with all that is needed to read its slices again.
 
-    `adopted`: the source lost its plan; only where it stands at the destination is known, and it has no slices.
+    `adopted`: the source lost its plan; where it stands at the destination is known, and, of a log, the slices that the source has.
     """
 
     batch: int
@@ -31,6 +31,13 @@ class PlannedBatch:
     last_position: int
     slices: tuple[Slice, ...]
     adopted: bool = False
+
+    def read_at(self, position: int) -> int | None:
+        """The position of the log from which a position at the destination was read; None: of an adopted batch it is not known."""
+        return next(
+            (s.first_read + position - s.first_position for s in self.slices if s.first_position <= position <= s.last_position),
+            None,
+        )
 
 
 @dataclass(frozen=True)
@@ -67,7 +74,7 @@ class Source:
     """What the source of a hop planned. `reads_log` is None for an outbox.
 
     Below `first_kept_read`, a seq of the outbox or a position of the log, retention has dropped the messages; the ledger begins
-    after batch `compacted_batch`, which ended at `compacted_position`.
+    after batch `compacted_batch`, which ended at `compacted_position` and had read a log through `compacted_read`.
     """
 
     reads_log: int | None
@@ -77,6 +84,7 @@ class Source:
     first_kept_read: int = 1
     compacted_batch: int = 0
     compacted_position: int = 0
+    compacted_read: int = 0
 
 
 def read_destination(connection: Any, hop: str) -> Destination | None:
@@ -118,7 +126,7 @@ def read_source(connection: Any, hop: str) -> Source | None:
     with connection.cursor(cursor_factory=NamedTupleCursor) as cursor:
         cursor.execute(
             """
-            select h.reads_log, s.planned_position, s.waiting_count, h.compacted_batch, h.compacted_position,
+            select h.reads_log, s.planned_position, s.waiting_count, h.compacted_batch, h.compacted_position, h.compacted_read,
                 relaybox.first_kept_read(h.hop) first_kept_read
             from relaybox.hop_out h
             cross join relaybox.sending_state(h.hop) s
@@ -139,6 +147,7 @@ def read_source(connection: Any, hop: str) -> Source | None:
         first_kept_read=head.first_kept_read,
         compacted_batch=head.compacted_batch,
         compacted_position=head.compacted_position,
+        compacted_read=head.compacted_read,
     )
 
 
@@ -190,14 +199,24 @@ def _gaps(where: str, batches: Sequence[PlannedBatch | PublishedBatch], compacte
 
 
 def _reading_gaps(source: Source) -> Iterator[str]:
-    """A hop that reads a log must read every position of it once."""
+    """A hop that reads a log must read every position of it once, wherever it puts it."""
     if source.reads_log is None:
         return
-    read_through = source.compacted_position  # a hop that reads a log keeps its positions
+    read_through = source.compacted_read
     for batch in source.planned:
         if batch.reads_after != read_through:
             yield f"ledger of the source: batch {batch.batch} reads after position {batch.reads_after}, expected {read_through}"
         read_through = batch.reads_through
+    slices = sorted((slice_.first_read, slice_.last_read) for batch in source.planned for slice_ in batch.slices)
+    next_read = source.compacted_read + 1
+    for first, last in slices:
+        if first < next_read:
+            yield f"ledger of the source: positions {first} to {min(last, next_read - 1)} of the log are read twice"
+        elif next_read < first and next_read <= read_through:
+            yield f"ledger of the source: positions {next_read} to {min(first - 1, read_through)} of the log are read by no batch"
+        next_read = max(next_read, last + 1)
+    if next_read <= read_through:
+        yield f"ledger of the source: positions {next_read} to {read_through} of the log are read by no batch"
 
 
 def _batch_contradictions(planned: Mapping[int, PlannedBatch], published: PublishedBatch) -> Iterator[str]:

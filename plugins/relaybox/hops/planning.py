@@ -169,12 +169,14 @@ def _begin_attempt(cursor: Any, batch: Batch, driver: Driver) -> int:
 def _plan_log(cursor: Any, hop: Hop, head: Any) -> tuple[None, Cut, None] | None:
     cursor.execute(
         """
-        select
-            i.published_position,
-            coalesce((select b.reads_through from relaybox.batch b where b.hop = %s and b.batch = %s), 0) as reads_after
-        from relaybox.hop_in i where i.hop_id = %s
+        select i.published_position, relaybox.log_read_through(h.hop) as reads_after,
+            array(select lower(a) from unnest(h.read_ahead) a) as ahead_from,
+            array(select upper(a) - 1 from unnest(h.read_ahead) a) as ahead_to
+        from relaybox.hop_out h
+        join relaybox.hop_in i on i.hop_id = h.reads_log
+        where h.hop = %s
         """,
-        (hop.name, head.batch, head.reads_log),
+        (hop.name,),
     )
     log = one_row(cursor)
     if log.published_position < log.reads_after:
@@ -189,6 +191,7 @@ def _plan_log(cursor: Any, hop: Hop, head: Any) -> tuple[None, Cut, None] | None
         first_position=head.position + 1,
         batch_rows=hop.limits.batch_rows,
         slice_rows=hop.limits.slice_rows,
+        read_ahead=list(zip(log.ahead_from, log.ahead_to, strict=True)),
     )
     return None if cut is None else (None, cut, None)
 

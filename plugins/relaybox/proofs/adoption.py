@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
-from relaybox.proofs.defects import Defect, DefectKind
+from relaybox.proofs.defects import Defect, DefectKind, Row
 from relaybox.proofs.reading import SliceRead, read_rows
 
 if TYPE_CHECKING:
     from relaybox.hops.ledgers import PlannedBatch
-    from relaybox.proofs.defects import Row
 
 
 @dataclass(frozen=True)
@@ -26,24 +26,38 @@ class Adopted:
 NOTHING_ADOPTED = Adopted(0, (), ())
 
 
-def read_at_destination(log_id: int, planned: Sequence[PlannedBatch]) -> Callable[[Any], list[Row]]:
-    """The question for the rows of all adopted batches."""
+def read_at_destination(log_id: int, planned: Sequence[PlannedBatch], *, of_log: bool) -> Callable[[Any], list[Row]]:
+    """The question for the rows of all adopted batches; `of_log`: of a hop that reads a log (adopted_rows.sql)."""
 
     def ask(connection: Any) -> list[Row]:
-        spans = ((batch.first_position, batch.last_position) for batch in planned if batch.adopted)
-        return [row for first, last in spans for row in read_rows(SliceRead.of_log(log_id, first, last))(connection)]
+        spans = [(batch.first_position, batch.last_position) for batch in planned if batch.adopted]
+        if not of_log:
+            return [row for first, last in spans for row in read_rows(SliceRead.of_log(log_id, first, last))(connection)]
+        with connection.cursor() as cursor:
+            return [row for first, last in spans for row in _rows_of_log(cursor, log_id, first, last)]
 
     return ask
 
 
-def read_at_source(hop: str, rows: Sequence[Row]) -> Callable[[Any], tuple[Mapping[int, str], set[int]]]:
-    """The question for the hashes of these messages as the source has them, by position, and for the listed ghosts."""
+def _rows_of_log(cursor: Any, log_id: int, first: int, last: int) -> Iterator[Row]:
+    cursor.execute("select * from relaybox.adopted_rows(%s, %s, %s)", (log_id, first, last))
+    for position, message_id, sender, message_hash in cursor.fetchall():
+        yield Row(position, UUID(message_id), sender, message_hash)
+
+
+def read_at_source(
+    hop: str, rows: Sequence[Row], reads: Sequence[int | None]
+) -> Callable[[Any], tuple[Mapping[int, str], set[int]]]:
+    """The question for the hashes of these messages as the source has them, by position, and for the listed ghosts.
+
+    `reads`: where each stands in the log that the hop reads; None: the source lost it, or the hop reads the outbox.
+    """
 
     def ask(connection: Any) -> tuple[Mapping[int, str], set[int]]:
         with connection.cursor() as cursor:
             cursor.execute(
-                "select position, message_hash from relaybox.adopted_content(%s, %s, %s::uuid[])",
-                (hop, [row.position for row in rows], [str(row.message_id) for row in rows]),
+                "select position, message_hash from relaybox.adopted_content(%s, %s, %s::uuid[], %s::bigint[])",
+                (hop, [row.position for row in rows], [str(row.message_id) for row in rows], list(reads)),
             )
             hashes = dict(cursor.fetchall())
             cursor.execute('select "position" from relaybox.ghost where hop = %s', (hop,))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relaybox.hops.ledgers import Destination, PlannedBatch, Source, contradictions
+from relaybox.proofs.carried import Run, carry
 from relaybox.proofs.reading import Pair, SliceRead, StoreRead
 
 if TYPE_CHECKING:
@@ -24,13 +25,13 @@ class Ledgers:
 
     @property
     def published(self) -> Iterator[tuple[PlannedBatch, Slice]]:
-        """Every slice of the batches that both ledgers know, whose messages the source still has."""
+        """Every slice of the batches that both ledgers know, whose messages the source still has; adopted ones are compared by message."""
         arrived = {batch.batch for batch in self.destination.published}
         kept = self.source.first_kept_read
         return (
             (batch, slice_)
             for batch in self.source.planned
-            if batch.batch in arrived
+            if batch.batch in arrived and not batch.adopted
             for slice_ in batch.slices
             if slice_.first_read >= kept
         )
@@ -106,21 +107,26 @@ def hop_leg(ledgers: Ledgers) -> Leg:
 
 
 def whole_leg(route: Route, ledgers: Sequence[Ledgers]) -> Leg:
-    """The origin against the last store: hops keep positions, so the first hop's slices are looked for in the last log."""
+    """The origin against the last store: the first hop's slices are looked for where the hops after it put them.
+
+    Of a slice that these hops tore apart only the beginning is compared here; they are proved one by one as well.
+    """
     first, last = ledgers[0], ledgers[-1]
-    through = last.destination.published_position
-    slices = (
-        _piece(first, batch, slice_, last.destination.log_id, through)
+    runs = carry([(one.source, one.destination) for one in ledgers[1:]], first.source.planned_position)
+    through = sum(run.last - run.first + 1 for run in runs)
+    pieces = tuple(
+        _piece(first, batch, slice_, last.destination.log_id, run)
         for batch, slice_ in first.published
-        if slice_.first_position >= last.destination.first_kept_position
+        for run in runs
+        if run.first <= slice_.first_position <= run.last
+        and slice_.first_position + run.shift >= last.destination.first_kept_position
     )
-    pieces = tuple(piece for piece in slices if piece.row_count > 0)
     return Leg(
         name=route.name,
         source=route.path[0],
         destination=route.path[-1],
         log_id=last.destination.log_id,
-        through_position=through,
+        through_position=last.destination.published_position,
         planned_position=last.source.planned_position,
         highest_position=last.destination.highest_position,
         in_flight=max(0, first.source.planned_position + first.source.waiting_count - through),
@@ -138,8 +144,9 @@ def _no_longer_kept(pieces: Sequence[Piece], ledgers: Ledgers, destination: Dest
     return max(0, through - adopted - sum(piece.row_count for piece in pieces))
 
 
-def _piece(ledgers: Ledgers, batch: PlannedBatch, slice_: Slice, log_id: int, through: int | None = None) -> Piece:
-    last = slice_.last_position if through is None else min(through, slice_.last_position)
+def _piece(ledgers: Ledgers, batch: PlannedBatch, slice_: Slice, log_id: int, run: Run | None = None) -> Piece:
+    last = slice_.last_position if run is None else min(run.last, slice_.last_position)
+    shift = 0 if run is None else run.shift
     return Piece(
         batch=batch.batch,
         slice=slice_.slice,
@@ -154,5 +161,5 @@ def _piece(ledgers: Ledgers, batch: PlannedBatch, slice_: Slice, log_id: int, th
             slice_.first_position,
             last,
         ),
-        destination=SliceRead.of_log(log_id, slice_.first_position, last),
+        destination=SliceRead.of_log(log_id, slice_.first_position, last, shift=shift),
     )

@@ -94,9 +94,9 @@ class SliceRead:
     through_position: int
 
     @classmethod
-    def of_log(cls, log_id: int, first_position: int, last_position: int) -> SliceRead:
-        """Positions of a log, as they stand there."""
-        return cls(log_id, None, None, None, first_position, last_position, first_position, last_position)
+    def of_log(cls, log_id: int, first_position: int, last_position: int, *, shift: int = 0) -> SliceRead:
+        """Positions of a log, as they stand there; with `shift` those that stand so many positions further on."""
+        return cls(log_id, None, None, None, first_position + shift, last_position + shift, first_position, last_position)
 
     @property
     def row_count(self) -> int:

@@ -9,6 +9,7 @@ Who hashes and compares the slices is a runner's: the sessions of this process, 
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -169,8 +170,12 @@ def _compare_adopted(sessions: Sessions, ledgers: Ledgers) -> Adopted:
     if not any(batch.adopted for batch in planned):
         return NOTHING_ADOPTED
     doing = f"comparing what hop {hop.name} adopted"
-    rows = sessions.ask(hop.destination, doing, read_at_destination(ledgers.destination.log_id, planned)).result()
-    hashes, listed = sessions.ask(hop.source, doing, read_at_source(hop.name, rows)).result()
+    of_log = ledgers.source.reads_log is not None
+    rows = sessions.ask(hop.destination, doing, read_at_destination(ledgers.destination.log_id, planned, of_log=of_log)).result()
+    adopted = [batch for batch in planned if batch.adopted]
+    starts = [batch.first_position for batch in adopted]
+    reads = [adopted[bisect_right(starts, row.position) - 1].read_at(row.position) for row in rows]
+    hashes, listed = sessions.ask(hop.source, doing, read_at_source(hop.name, rows, reads)).result()
     return compare_adopted(rows, hashes, listed, source_is_whole=ledgers.source.first_kept_read == 1)
 
 

@@ -4,6 +4,9 @@ Two cases. The destination went back: the source's batches are immutable, so the
 positions. The source went back, or was dumped and reloaded: the hop begins a new generation. What the destination has beyond
 the common ledger is adopted, message by message: those that the source lost are kept and listed as ghosts. What was not
 delivered comes first in the new generation; new pairs of snapshots begin above an anchor in `seq`.
+
+If both went back, the destination may have lost batches of which the source has no plan, since it had adopted them: then too a new
+generation begins, and what the source still has of them is sent again.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from relaybox import errors
 from relaybox.events import emit
 from relaybox.failpoints import reach
 from relaybox.hops.publishing import ask_destination, begin_generation
+from relaybox.recovery.log_adoption import adopt_reads, match_log
 from relaybox.stores.connections import commit_durably, one_row, store_errors
 from relaybox.stores.pipe import pipe_copy
 from relaybox.stores.schema import open_store
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
 
     from relaybox.hops.planning import Arrived
-    from relaybox.routes import Hop
+    from relaybox.routes import Hop, Routes
 
 _COPY_SECONDS = 3600.0
 _LOCK_ATTEMPTS, _LOCK_MILLISECONDS, _LOCK_PAUSE_SECONDS = 20, 200, 0.3
@@ -51,17 +55,18 @@ class Reanchored:
     """What was found, and what is done about it (or would be).
 
     Attributes:
-        loss: who lost history; `nobody` when the ledgers agree and nothing is to be done.
+        loss: who lost history; `nobody` when the ledgers agree and nothing is to be done; `both` when the destination lost what the
+            source had adopted.
         common_batch: the newest batch that both ledgers know as the same.
         arrived_batch: the newest batch that the destination has.
         adopted_count: messages at the destination that the source's ledger does not know.
         ghosts: those of them that the source does not have either.
-        undelivered_count: messages of the outbox that the new generation delivers first.
+        undelivered_count: messages of the outbox, or of the log that the hop reads, that the new generation delivers first.
         resend_count: batches that are sent again because the destination lost them.
     """
 
     hop: str
-    loss: Literal["nobody", "source", "destination"]
+    loss: Literal["nobody", "source", "destination", "both"]
     generation: int
     common_batch: int
     arrived_batch: int
@@ -71,20 +76,22 @@ class Reanchored:
     resend_count: int = 0
 
 
-def reanchor_hop(hop: Hop, *, recorded_by: str, reason: str, dry_run: bool) -> Reanchored:
+def reanchor_hop(hop: Hop, routes: Routes, *, recorded_by: str, reason: str, dry_run: bool) -> Reanchored:
     """Compares the hop's two stores and lets it go on from what both have. One durable commit per store; can be repeated.
 
     Reads the hop's part of the outbox once. Producers wait for the moment in which the anchor is taken.
 
     Args:
         hop: the hop that stopped.
+        routes: all routes; the hops before this one are asked whether they still bring what it would give up.
         recorded_by: who does it, for the ledger of generations.
         reason: why, for the same.
         dry_run: only tell; nothing is written.
 
     Raises:
         StoreBusy: for ten seconds there was always a transaction that had written to the outbox; end the one that stays open.
-        HistoryLost: the log that the hop reads ends before what it has delivered: bring the hop before it up to date first.
+        HistoryLost: what the hop delivered may still come to its source: bring the hop before it up to date first. Or
+            retention has dropped what would have to be sent again, or compared.
         UnknownHop, StoreUnreachable, StoreUnusable: see relaybox.errors.
     """
     name = f"relaybox {hop.name} reanchor"
@@ -94,13 +101,13 @@ def reanchor_hop(hop: Hop, *, recorded_by: str, reason: str, dry_run: bool) -> R
     ):
         arrived = ask_destination(destination, hop)
         with store_errors(hop.source.name, f"reanchoring hop {hop.name}"), _transaction(source, hop) as (cursor, head):
-            found = _Stores(hop, source, destination, cursor, head, arrived).compare(recorded_by, reason)
+            found = _Stores(hop, routes, source, destination, cursor, head, arrived).compare(recorded_by, reason)
             if dry_run or found.loss == "nobody":
                 source.rollback()
                 return found
             reach("reanchor.recorded", source)
             commit_durably(source, "reanchor")
-        if found.loss == "source":
+        if found.loss in ("source", "both"):
             begin_generation(destination, hop, log_id=arrived.log_id, generation=found.generation)
     emit(
         "hop_reanchored",
@@ -139,6 +146,7 @@ class _Stores:
     """Both stores of a hop, within the transaction that holds its row at the source."""
 
     hop: Hop
+    routes: Routes
     source: Connection
     destination: Connection
     cursor: Any
@@ -152,11 +160,18 @@ class _Stores:
         moved = (here.system_identifier, here.timeline) != (self.head.system_identifier, self.head.timeline)
         behind = self.head.generation < self.arrived.generation
         if common == self.arrived.batch and not moved and not behind and not self._staged_of_lost_plans():
-            return self._resend(common)
+            if not self._lost_adopted_batches():
+                return self._resend(common)
+            if self.head.reads_log is None:
+                common = self._forget_what_was_delivered()
+            return self._begin(common, here, recorded_by, reason, loss="both")
         return self._begin(common, here, recorded_by, reason)
 
     def _common_batch(self) -> int:
-        """The newest batch with the same plan on both sides: from there back the two ledgers are one."""
+        """The newest batch with the same plan on both sides: from there back the two ledgers are one.
+
+        A batch whose plan retention has removed in one of the stores is the same if it ends at the same position.
+        """
         self.cursor.execute(
             "select batch, plan_id::text from relaybox.batch where hop = %s and batch <= %s", (self.hop.name, self.arrived.batch)
         )
@@ -164,11 +179,25 @@ class _Stores:
         with store_errors(self.hop.destination.name, f"reading the arrivals of hop {self.hop.name}"):
             with self.destination.cursor() as cursor:
                 cursor.execute(
-                    "select batch, plan_id::text from relaybox.arrival where hop_id = %s order by batch desc",
+                    "select batch, plan_id::text, last_position from relaybox.arrival where hop_id = %s order by batch desc",
                     (self.arrived.log_id,),
                 )
-                common = next((batch for batch, plan_id in cursor if planned.get(batch) == plan_id), 0)
+                removed_here = (self.head.compacted_batch, self.head.compacted_position)
+                common = next(
+                    (
+                        batch
+                        for batch, plan_id, last_position in cursor
+                        if planned.get(batch) == plan_id or (batch, last_position) == removed_here
+                    ),
+                    0,
+                )
+                cursor.execute(
+                    "select compacted_batch, compacted_position from relaybox.hop_in where hop_id = %s", (self.arrived.log_id,)
+                )
+                removed_batch, removed_position = one_row(cursor)
             self.destination.rollback()
+        if not common and removed_batch and self._position_of(removed_batch) == removed_position:
+            return int(removed_batch)
         return int(common)
 
     def _staged_of_lost_plans(self) -> bool:
@@ -190,19 +219,13 @@ class _Stores:
     def _resend(self, common: int) -> Reanchored:
         self.cursor.execute(
             """
-            select coalesce((select c.through_batch from relaybox.newest_confirmation(%s, 'received') c), 0) as received,
-                (select min(b.batch) from relaybox.batch b where b.hop = %s and b.batch > %s and b.adopted) as adopted
+            select coalesce((select c.through_batch from relaybox.newest_confirmation(%s, 'received') c), 0) as received
             """,
-            (self.hop.name, self.hop.name, self.arrived.batch),
+            (self.hop.name,),
         )
-        received, adopted = one_row(self.cursor)
+        received = one_row(self.cursor).received
         if received <= self.arrived.batch:
             return Reanchored(self.hop.name, "nobody", self.head.generation, common, self.arrived.batch)
-        if adopted is not None:
-            raise errors.HistoryLost(
-                f"hop {self.hop.name}: {self.hop.destination.name} lost batch {adopted}, and {self.hop.source.name} has no plan of it.",
-                next_step=f"Restore {self.hop.destination.name} to a time after batch {received} arrived.",
-            )
         self._require_kept(self.arrived.batch + 1, received)
         self.cursor.execute(
             "update relaybox.hop_out set resend_through = %s, resend_after = %s where hop = %s",
@@ -237,11 +260,40 @@ class _Stores:
                 next_step=f"Restore {self.hop.destination.name} to a later time; see: relaybox retention --dry-run {self.hop.source.name}",
             )
 
-    def _begin(self, common: int, here: Any, recorded_by: str, reason: str) -> Reanchored:
+    def _lost_adopted_batches(self) -> bool:
+        """Whether the destination lost batches whose plan the source does not know: they can't be sent again as they were."""
+        self.cursor.execute(
+            "select exists (select from relaybox.batch where hop = %s and batch > %s and adopted) as lost",
+            (self.hop.name, self.arrived.batch),
+        )
+        return bool(one_row(self.cursor).lost)
+
+    def _forget_what_was_delivered(self) -> int:
+        """Nobody knows which messages of the outbox were in a lost batch: all that the destination has is adopted anew.
+
+        Returns the common batch, none: what an outbox has beside those is undelivered, whatever this ledger says.
+        """
+        self.cursor.execute(
+            "select first_kept_seq > 1 and %s > %s as is_dropped from relaybox.store",
+            (self.head.position, self.arrived.position),
+        )
+        if one_row(self.cursor).is_dropped:
+            raise errors.HistoryLost(
+                f"hop {self.hop.name}: {self.hop.destination.name} lost batches after batch {self.arrived.batch} of which "
+                f"{self.hop.source.name} has no plan, and retention at {self.hop.source.name} may have dropped messages of them.",
+                next_step=f"Restore {self.hop.destination.name} to a later time.",
+            )
+        self.cursor.execute("update relaybox.generation set adopted_seqs = '{}' where hop = %s", (self.hop.name,))
+        return 0
+
+    def _begin(
+        self, common: int, here: Any, recorded_by: str, reason: str, *, loss: Literal["source", "both"] = "source"
+    ) -> Reanchored:
         generation = max(self.head.generation, self.arrived.generation) + 1
         common_position = self._position_of(common)
         self._require_adoptable(common, common_position)
         self._fetch_adopted(common_position)
+        reading = match_log(self.cursor, self.hop, self.routes, common) if self.head.reads_log is not None else None
         anchor_seq, lower, adopted_seqs, undelivered_count = self._outbox_part(common)
         ghosts = self._ghosts()
         self._forget_after(common)
@@ -258,9 +310,11 @@ class _Stores:
                 *(here.system_identifier, here.timeline, self.hop.name),
             ),
         )
+        if reading is not None:
+            undelivered_count = adopt_reads(self.cursor, self.hop, common, reading)
         found = Reanchored(
             hop=self.hop.name,
-            loss="source",
+            loss=loss,
             generation=generation,
             common_batch=common,
             arrived_batch=self.arrived.batch,
@@ -280,6 +334,12 @@ class _Stores:
                 )
                 first_kept, compacted = one_row(cursor)
             self.destination.rollback()
+        if self.arrived.batch < self.head.compacted_batch:
+            raise errors.HistoryLost(
+                f"hop {self.hop.name}: {self.hop.destination.name} lost batches {self.arrived.batch + 1} to {self.head.compacted_batch}, "
+                f"and retention has dropped their messages at {self.hop.source.name}.",
+                next_step=f"Restore {self.hop.destination.name} to a later time.",
+            )
         if self.arrived.batch > 0 and (
             first_kept > common_position + 1 or (common == 0 and max(compacted, self.head.compacted_batch) > 0)
         ):
@@ -290,6 +350,8 @@ class _Stores:
             )
 
     def _position_of(self, batch: int) -> int:
+        if batch == self.head.compacted_batch:
+            return int(self.head.compacted_position)
         self.cursor.execute("select last_position from relaybox.batch where hop = %s and batch = %s", (self.hop.name, batch))
         row = one_row(self.cursor)
         return 0 if row is None else int(row.last_position)
@@ -299,7 +361,8 @@ class _Stores:
         self.cursor.execute(
             """
             create temporary table relaybox_adopted (
-                "position" bigint, message_id uuid, sender text, topic text, sent_at timestamptz, is_ghost boolean default true
+                "position" bigint, message_id uuid, sender text, topic text, sent_at timestamptz, is_ghost boolean default true,
+                reads bigint
             ) on commit drop
             """
         )
@@ -321,7 +384,6 @@ class _Stores:
     def _outbox_part(self, common: int) -> tuple[int, str | None, str, int]:
         """Anchor, first lower snapshot, seqs that the destination has, and the count of undelivered messages, which are the backlog now."""
         if self.head.reads_log is not None:
-            self._match_log()
             return 0, None, "{}", 0
         anchor_seq, lower = self._take_anchor()
         self.cursor.execute(
@@ -340,6 +402,8 @@ class _Stores:
         self.cursor.execute("select relaybox.last_outbox_seq() as seq, pg_current_snapshot()::text as lower")
         anchor = one_row(self.cursor)
         self.cursor.execute("rollback to savepoint anchor")  # producers go on
+        # what is written from here on names its own transaction again, not a part of it (succession.sql)
+        self.cursor.execute("release savepoint anchor")
         self.cursor.execute("select relaybox.record_anchor(%s)", (anchor.seq,))
         return anchor.seq, anchor.lower
 
@@ -357,23 +421,6 @@ class _Stores:
                 time.sleep(_LOCK_PAUSE_SECONDS)
             else:
                 return
-
-    def _match_log(self) -> None:
-        """A hop that reads a log keeps its positions: what was delivered must stand in the log at the same places."""
-        self.cursor.execute("select published_position from relaybox.hop_in where hop_id = %s", (self.head.reads_log,))
-        (published,) = one_row(self.cursor)
-        if published < self.arrived.position:
-            raise errors.HistoryLost(
-                f"hop {self.hop.name}: it has delivered {self.arrived.position} messages, the log it reads has {published}.",
-                next_step=f"First bring the hop before it up to date: relaybox transfer {self.hop.upstream}. Then repeat this.",
-            )
-        self.cursor.execute(
-            """
-            update relaybox_adopted a set is_ghost = false
-            from relaybox.log l where l.hop_id = %s and l.position = a.position and l.message_id = a.message_id
-            """,
-            (self.head.reads_log,),
-        )
 
     def _ghosts(self) -> tuple[Ghost, ...]:
         self.cursor.execute(
@@ -410,7 +457,7 @@ class _Stores:
             [
                 (
                     *(self.hop.name, batch, plan_id, True),
-                    *((first - 1, last) if self.head.reads_log is not None else (0, 0)),
+                    *(0, 0),  # of a log: adopt_reads.sql
                     *(first, last, row_count, "[]", here.system_identifier, here.timeline, here.next_xid, generation, True),
                 )
                 for batch, plan_id, first, last, row_count, _ in arrivals
@@ -439,10 +486,12 @@ class _Stores:
             ),
         )
         self.cursor.execute(
+            'delete from relaybox.ghost where hop = %s and "position" > %s', (found.hop, self._position_of(found.common_batch))
+        )
+        self.cursor.execute(
             """
             insert into relaybox.ghost (hop, "position", generation, message_id, sender, topic, sent_at)
             select %s, a.position, %s, a.message_id, a.sender, a.topic, a.sent_at from relaybox_adopted a where a.is_ghost
-            on conflict do nothing
             """,
             (found.hop, found.generation),
         )

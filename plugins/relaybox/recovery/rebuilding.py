@@ -114,7 +114,7 @@ def rebuild_store(
     initialise_store(store, routes)
     moved_count = 0
     for hop in _hops_in_order(routes, store):
-        reanchor_hop(hop, recorded_by=recorded_by, reason=reason, dry_run=False)
+        reanchor_hop(hop, routes, recorded_by=recorded_by, reason=reason, dry_run=False)
         with show_progress(hop) as progress:
             moved_count += transfer_hop(hop, runner, recorded_by=recorded_by, progress=progress).row_count
     verdicts = {route.name: verify_route(route).verdict for route in routes.routes.values() if store in route.path}
@@ -126,7 +126,7 @@ def rebuild_store(
 def look_at_store(routes: Routes, store: Store) -> Rebuild:
     """What a rebuild would bring back, and what it could not. Changes nothing; the store may be an empty database."""
     hops = tuple(_look(store, hop) for hop in _hops_in_order(routes, store))
-    losses, doubts = tuple(_losses(routes, store, hops)), dict(_doubts(routes, store))
+    losses, doubts = tuple(_losses(routes, store, hops)), dict(_doubts(routes, store, hops))
     return Rebuild(store.name, done=False, hops=hops, losses=losses, doubts=doubts)
 
 
@@ -203,14 +203,28 @@ def _losses(routes: Routes, store: Store, hops: Sequence[HopToRebuild]) -> Itera
             )
 
 
-def _doubts(routes: Routes, store: Store) -> Iterator[tuple[str, str]]:
+def _doubts(routes: Routes, store: Store, hops: Sequence[HopToRebuild]) -> Iterator[tuple[str, str]]:
+    known = {found.hop: found.known_count for found in hops if found.arrives}
     for hop in routes.hops:
         if hop.destination != store:
             continue
-        if hop.order == "causal":
+        if hop.name in known and _ask(hop.source, hop, _ADOPTED, known[hop.name]):
+            yield (
+                hop.stream,
+                (
+                    f"{hop.source.name} lost history before, and has no plan of batches that it adopted then: "
+                    f"what it still has of them comes to other positions"
+                ),
+            )
+        elif hop.order == "causal":
             yield hop.stream, "causal: the order of messages without cause and effect depends on what came first"
         elif _has_skips(routes, hop):
             yield hop.stream, "a gap was skipped by hand: at what place depends on when; skip it again, and start consumers anew"
+
+
+_ADOPTED = """
+    select count(*) from relaybox.batch b where b.hop = %s and b.adopted and b.last_position > %s
+"""
 
 
 def _has_skips(routes: Routes, hop: Hop) -> bool:

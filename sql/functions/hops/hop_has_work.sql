@@ -10,7 +10,7 @@ as $$
             or case
                 when h.reads_log is not null then
                     (select i.published_position from relaybox.hop_in i where i.hop_id = h.reads_log)
-                    > coalesce((select b.reads_through from relaybox.batch b where b.hop = h.hop and b.batch = h.batch), 0)
+                    > relaybox.log_read_through(h.hop)
                 else exists (
                     select from relaybox.outbox o
                     where o.xid >= pg_snapshot_xmax(h.lower) and o.xid < pg_snapshot_xmax(pg_current_snapshot())

@@ -27,7 +27,7 @@ begin
         raise exception using errcode = 'RB005', message = format('hop %s: the first piece of its backlog comes next', hop_name);
     end if;
     if head.reads_log is not null
-            and reads_after_ <> coalesce((select b.reads_through from relaybox.batch b where b.hop = hop_name and b.batch = head.batch), 0)
+            and reads_after_ <> relaybox.log_read_through(hop_name)
         or piece.backlog_id is not null
             and (lower_::text, upper_::text, reads_after_) is distinct from (piece.lower::text, piece.upper::text, lower(piece.seqs) - 1)
         or head.reads_log is null and piece.backlog_id is null and (lower_::text, reads_after_) is distinct from (head.lower::text, 0::bigint)

@@ -30,9 +30,7 @@ as $$
         from (
             select o.row_count, o.first_seq as first_read from relaybox.outbox_waiting(h.hop) o
             union all
-            select i.published_position - coalesce(newest.reads_through, 0), coalesce(newest.reads_through, 0) + 1
-            from relaybox.hop_in i
-            where i.hop_id = h.reads_log and i.published_position > coalesce(newest.reads_through, 0)
+            select u.last_read - u.first_read + 1, u.first_read from relaybox.log_unread(h.hop) u
         ) w
     ) waiting
     left join lateral (

@@ -1,4 +1,5 @@
--- How far this store's log is settled for a hop that reads it: the last upstream position whose batch is settled.
+-- How far this store's log is settled for a hop that reads it: the last upstream position whose batch is settled, and before which
+-- every message is.
 -- 0 when nothing is; null when the hop does not leave this store.
 create or replace function relaybox.settled_reading(hop_name text, out through_position bigint, out happened_at timestamptz)
 language sql stable

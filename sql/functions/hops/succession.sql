@@ -1,9 +1,10 @@
 -- What tells whether this cluster goes on where a hop's ledger ends. reloaded: the newest batch was not written by the
--- transaction that it names, so its numbers are of another cluster. No row: the hop does not leave this store.
+-- transaction that it names, so its numbers are of another cluster. log_position: the end of the log that the hop reads.
+-- No row: the hop does not leave this store. Inlined: what the caller does not ask for is not computed.
 create or replace function relaybox.succession(hop_name text, arrived_batch bigint)
 returns table (
-    reloaded boolean, lower_xmax xid8, generation integer, received_batch bigint, arrived_plan_id text,
-    system_identifier bigint, timeline integer
+    reloaded boolean, lower_xmax xid8, generation integer, planned_batch bigint, received_batch bigint, resend_through bigint,
+    compacted_batch bigint, arrived_plan_id text, read_through bigint, log_position bigint, system_identifier bigint, timeline integer
 )
 language sql stable
 as $$
@@ -14,8 +15,13 @@ as $$
         ), false),
         coalesce(pg_snapshot_xmax(h.lower), '3'::xid8),
         h.generation,
+        h.batch,
         coalesce((select c.through_batch from relaybox.newest_confirmation(h.hop, 'received') c), 0),
+        h.resend_through,
+        h.compacted_batch,
         (select b.plan_id::text from relaybox.batch b where b.hop = h.hop and b.batch = arrived_batch),
+        relaybox.log_read_through(h.hop),
+        (select i.published_position from relaybox.hop_in i where i.hop_id = h.reads_log),
         h.system_identifier, h.timeline
     from relaybox.hop_out h
     where h.hop = hop_name

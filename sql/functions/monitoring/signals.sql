@@ -51,10 +51,15 @@ as $$
     -- who keeps whole segments although his route does not want it in silence
     keeping as (
         select 'hop' as kind, l.hop as holder,
-            coalesce(i.published_position, l.planned_position) - coalesce(l.settled_position, 0) as behind,
+            case
+                when l.reads_log is null then l.planned_position - coalesce(l.settled_position, 0)
+                else i.published_position - coalesce((select r.through_position from relaybox.settled_reading(l.hop) r), 0)
+            end as behind,
             least(l.unsettled_since, l.unreceived_since, (
                 select a.published_at from relaybox.arrival a
-                where a.hop_id = l.reads_log and a.last_position > coalesce(l.settled_position, 0) order by a.batch limit 1
+                where a.hop_id = l.reads_log and a.last_position > coalesce((
+                    select r.through_position from relaybox.settled_reading(l.hop) r
+                ), 0) order by a.batch limit 1
             )) as since
         from leaving l left join relaybox.hop_in i on i.hop_id = l.reads_log
         where l.stopped_consumer = 'alarm'

@@ -19,17 +19,11 @@ begin
     select * into head from relaybox.hop_out h where h.hop = hop_name;
     select o.xid, o.topic into message from relaybox.outbox o where head.reads_log is null and o.seq = reads;
     select * into planned from relaybox.batch b
-    where b.hop = hop_name and b.reads_after < reads and b.reads_through >= reads
+    where b.hop = hop_name and (b.adopted or b.reads_after < reads and b.reads_through >= reads)
+        and (head.reads_log is not null or message.topic = any(b.topics))
+        and exists (select from relaybox.batch_slices(b.slices) s where s.first_read <= reads and s.last_read >= reads)
         and (head.reads_log is not null
-            or message.topic = any(b.topics)
-                and pg_visible_in_snapshot(message.xid, b.upper) and not pg_visible_in_snapshot(message.xid, b.lower)
-                and exists (
-                    select from relaybox.batch_slices(b.slices) s where s.first_read <= reads and s.last_read >= reads
-                ));
-    if planned.adopted then
-        state := 'adopted';
-        return;
-    end if;
+            or pg_visible_in_snapshot(message.xid, b.upper) and not pg_visible_in_snapshot(message.xid, b.lower));
     if not found then
         state := case
             when exists (select from relaybox.generation g where g.hop = hop_name and g.adopted_seqs @> reads) then 'adopted'

@@ -1,6 +1,7 @@
 -- Messages that a hop delivered under a ledger which this store lost, hashed as they are here, at the positions they have there.
--- A message that this store lost as well gives no row.
-create or replace function relaybox.adopted_content(hop_name text, positions bigint[], message_ids uuid[])
+-- A message that this store lost as well gives no row. Of a hop that reads a log `reads` says where it stands there; a first log that was
+-- filled anew may have given it another index, so that the index of senders without numbers is no part of the hash (adopted_rows.sql).
+create or replace function relaybox.adopted_content(hop_name text, positions bigint[], message_ids uuid[], reads bigint[])
 returns table ("position" bigint, message_hash text)
 language sql stable
 as $$
@@ -17,9 +18,10 @@ as $$
     select
         a.position,
         relaybox.message_hash(
-            l.message_id, l.topic, l.sender, l.epoch, l.index, l.key, l.payload, l.payload_bytes, l.headers, l.clock, l.sent_at
+            l.message_id, l.topic, l.sender, l.epoch, case when l.epoch > 0 then l.index end,
+            l.key, l.payload, l.payload_bytes, l.headers, l.clock, l.sent_at
         )
-    from unnest(positions, message_ids) a ("position", message_id)
+    from unnest(positions, message_ids, reads) a ("position", message_id, reads)
     join relaybox.hop_out h on h.hop = hop_name
-    join relaybox.log l on l.hop_id = h.reads_log and l.position = a.position and l.message_id = a.message_id
+    join relaybox.log l on l.hop_id = h.reads_log and l.position = a.reads and l.message_id = a.message_id
 $$;

@@ -70,10 +70,12 @@ as $$
         from here h left join relaybox.delivery d on d.stream_id = h.stream_id and d.last_place >= h.first_kept_place
         group by h.last_place, h.first_kept_place
     ), steps as (
-        select d.place, d.sender, d.epoch, d.index, 
-            coalesce(lag(d.index) over of_epoch, case when h.first_kept_place = 1 then 0 end) as before,
+        select d.place, d.sender, d.epoch, n.index,
+            coalesce(lag(n.index) over of_epoch, case when h.first_kept_place = 1 then 0 end) as before,
             max(d.epoch) over (partition by d.sender order by d.place) as highest
         from delivered d
+        -- senders without numbers come as the log has them: their indexes are positions of a first log that may have been filled anew
+        cross join lateral (select case when d.epoch = 0 then d.position else d.index end as index) n
         join here h on d.place >= h.first_kept_place and (h.delivery_order in ('fifo', 'causal') or h.delivery_order = 'total' and d.epoch = 0)
         window of_epoch as (partition by d.sender, d.epoch order by d.place)
     ), wanted as (

@@ -11,6 +11,7 @@ declare
     settled bigint;
     first_needed bigint;
     through bigint;
+    read_through bigint;
     gone bigint;
 begin
     perform relaybox.require_writable_primary();
@@ -30,7 +31,7 @@ begin
         b.batch = head.batch or (b.last_position < settled) is not true
         or exists (select from relaybox.batch_slices(b.slices) s where s.last_read >= begins_at)
     );
-    select b.last_position into through from relaybox.batch b where b.hop = hop_name and b.batch = first_needed - 1;
+    select b.last_position, b.reads_through into through, read_through from relaybox.batch b where b.hop = hop_name and b.batch = first_needed - 1;
     if through is null then
         return 0;
     end if;
@@ -43,7 +44,9 @@ begin
         and exists (
             select from relaybox.confirmation n where n.hop = c.hop and n.state = c.state and n.through_position > c.through_position
         );
-    update relaybox.hop_out set compacted_batch = first_needed - 1, compacted_position = through where hop = hop_name;
+    update relaybox.hop_out set compacted_batch = first_needed - 1, compacted_position = through,
+        compacted_read = case when head.reads_log is null then 0 else read_through end
+    where hop = hop_name;
     return gone;
 end
 $$;

@@ -1,0 +1,73 @@
+"""What a hop that reads a log had delivered under a ledger that its source lost: found in the log again, message by message.
+
+After a restore the same position may hold another message at each of the two stores, and the same message may stand at two
+positions. What the destination has stays where it is; what else the log holds is sent to new positions after it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from relaybox import errors
+from relaybox.recovery.upstream import Unfound, require_nothing_to_come
+from relaybox.stores.connections import one_row
+
+if TYPE_CHECKING:
+    from relaybox.routes import Hop, Routes
+
+
+@dataclass(frozen=True)
+class SearchedLog:
+    """How far the log was read with the last common batch and searched, and what the destination has between (match_adopted.sql)."""
+
+    read_through: int
+    searched_through: int
+    read_ahead: str
+
+
+def match_log(cursor: Any, hop: Hop, routes: Routes, common: int) -> SearchedLog:
+    """Finds what was delivered (temporary table relaybox_adopted) in the log that the hop reads, wherever it stands there.
+
+    Raises:
+        HistoryLost: some of what is not there may still come from a store further up; or retention has dropped a part of the log.
+        StoreBusy: some of it arrived while it was looked for; or a prepared transaction at the origin may still commit it.
+    """
+    cursor.execute("select * from relaybox.match_adopted(%s, %s)", (hop.name, common))
+    searched = SearchedLog(*one_row(cursor))
+    cursor.execute(
+        "select array_agg(message_id::text) as message_ids, array_agg(sent_at) as sent_at from relaybox_adopted where is_ghost"
+    )
+    unfound = one_row(cursor)
+    if unfound.message_ids:
+        require_nothing_to_come(hop, routes, Unfound(unfound.message_ids, unfound.sent_at))
+        _require_not_arrived_meanwhile(cursor, hop, searched)
+    return searched
+
+
+def _require_not_arrived_meanwhile(cursor: Any, hop: Hop, searched: SearchedLog) -> None:
+    """What came into the log since it was searched is asked last: nothing passes between the questions."""
+    cursor.execute(
+        """
+        select count(*) as message_count
+        from relaybox.hop_out h
+        join relaybox.log l on l.hop_id = h.reads_log and l.position > %s
+        join relaybox_adopted a on a.message_id = l.message_id and a.sent_at = l.sent_at and a.is_ghost
+        where h.hop = %s
+        """,
+        (searched.searched_through, hop.name),
+    )
+    if message_count := one_row(cursor).message_count:
+        raise errors.StoreBusy(
+            f"hop {hop.name}: {message_count} messages that it had delivered arrived at {hop.source.name} again at this moment.",
+            next_step="Repeat this.",
+        )
+
+
+def adopt_reads(cursor: Any, hop: Hop, common: int, searched: SearchedLog) -> int:
+    """Writes down which positions of the log the adopted batches have; returns how many messages of it are still to be sent."""
+    cursor.execute(
+        "select relaybox.adopt_reads(%s, %s, %s, %s, %s) as unread_count",
+        (hop.name, common, searched.read_through, searched.searched_through, searched.read_ahead),
+    )
+    return int(one_row(cursor).unread_count)

@@ -1,0 +1,158 @@
+"""Before a hop gives up messages as ghosts: that none of them is still on its way to the log that the hop reads.
+
+A message that a destination has and its source has not may be at a store further up, which will send it again. Adopted as a
+ghost now, it would be delivered a second time then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from psycopg2.extras import NamedTupleCursor
+
+from relaybox import errors
+from relaybox.hops.continuity import PublishedEnd, find_gap
+from relaybox.hops.publishing import ask_destination
+from relaybox.stores.connections import one_row, store_errors
+from relaybox.stores.schema import open_store
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection as Connection
+
+    from relaybox.hops.planning import Arrived
+    from relaybox.routes import Hop, Routes
+
+
+@dataclass(frozen=True)
+class Unfound:
+    """Messages that a hop delivered and its source has not."""
+
+    message_ids: Sequence[str]
+    sent_at: Sequence[datetime]
+
+
+def require_nothing_to_come(hop: Hop, routes: Routes, unfound: Unfound) -> None:
+    """Asks the stores further up, the origin first: messages move towards the hop, so none is passed over in between.
+
+    Raises:
+        HistoryLost: a hop further up has to be repaired, or run, first.
+        StoreBusy: a prepared transaction at the origin may still commit some of these messages.
+    """
+    for upstream in _hops_before(hop, routes):
+        with (
+            closing(open_store(upstream.source, application_name=f"relaybox {hop.name} reanchor")) as source,
+            closing(open_store(upstream.destination, application_name=f"relaybox {hop.name} reanchor")) as destination,
+        ):
+            received = _received_batch(source, upstream)
+            arrived = ask_destination(destination, upstream)
+            with store_errors(upstream.source.name, f"asking whether hop {upstream.name} goes on"):
+                _require_one_history(hop, upstream, source, arrived, received)
+                to_come = _to_come(source, upstream, arrived, unfound)
+                source.rollback()
+        if to_come:
+            raise errors.HistoryLost(
+                f"hop {hop.name}: of the {len(unfound.message_ids)} messages that {hop.destination.name} has and {hop.source.name} has "
+                f"not, {to_come} are still to come from {upstream.source.name}. Adopted now, they would be delivered twice.",
+                next_step=f"First bring the hop before it up to date: relaybox transfer {upstream.name}. Then repeat this.",
+            )
+
+
+def _hops_before(hop: Hop, routes: Routes) -> Sequence[Hop]:
+    return [other for other in routes.route(hop.route).hops if other.number < hop.number]
+
+
+def _received_batch(source: Connection, hop: Hop) -> int:
+    with store_errors(hop.source.name, f"reading the confirmations of hop {hop.name}"), source.cursor() as cursor:
+        cursor.execute(
+            "select coalesce((select c.through_batch from relaybox.newest_confirmation(%s, 'received') c), 0)", (hop.name,)
+        )
+        (received,) = one_row(cursor)
+        source.rollback()
+    return int(received)
+
+
+def _require_one_history(hop: Hop, upstream: Hop, source: Connection, arrived: Arrived, received: int) -> None:
+    plan_id = None if arrived.plan_id is None else str(arrived.plan_id)
+    gap = find_gap(source, upstream, PublishedEnd(arrived.generation, arrived.batch, plan_id))
+    what = None
+    if gap is not None:
+        what = gap.what
+    elif arrived.batch < received:
+        destination = upstream.destination.name
+        confirmed = f"{upstream.source.name} has batch {received} confirmed"
+        what = f"{confirmed}, {destination} ends at batch {arrived.batch}: {destination} lost history"
+    if what:
+        raise errors.HistoryLost(
+            f"hop {hop.name}: {hop.destination.name} has messages that {hop.source.name} has not, and they may still come: "
+            f"hop {upstream.name} before it stopped as well: {what}.",
+            next_step=(
+                f"First bring the hop before it up to date: relaybox reanchor {upstream.name}, then relaybox transfer {upstream.name}. "
+                f"Then repeat this."
+            ),
+        )
+
+
+def _to_come(source: Connection, hop: Hop, arrived: Arrived, unfound: Unfound) -> int:
+    """How many of the messages the source of a hop has, that have not arrived at its destination."""
+    with source.cursor(cursor_factory=NamedTupleCursor) as cursor:
+        if hop.upstream is None:
+            _require_nothing_prepared(cursor, hop)
+        query = _IN_OUTBOX if hop.upstream is None else _IN_LOG
+        cursor.execute(
+            query,
+            {"hop": hop.name, "batch": arrived.batch, "ids": list(unfound.message_ids), "sent_at": list(unfound.sent_at)},
+        )
+        return int(one_row(cursor).message_count)
+
+
+def _require_nothing_prepared(cursor: Any, hop: Hop) -> None:
+    cursor.execute(_PREPARED)
+    prepared = one_row(cursor)
+    if prepared is not None:
+        raise errors.StoreBusy(
+            f"store {hop.source.name}: prepared transaction {prepared.gid} has sent messages since {prepared.prepared} and is not "
+            f"ended. What it commits may have been delivered before the restore.",
+            next_step="Commit or roll it back (commit prepared, rollback prepared), then repeat this.",
+        )
+
+
+_PREPARED = """
+    select p.gid, p.prepared
+    from pg_prepared_xacts p
+    where p.database = current_database() and exists (
+        select from pg_locks t
+        join pg_locks l on l.virtualtransaction = t.virtualtransaction and l.pid is null and l.locktype = 'relation'
+        where t.pid is null and t.locktype = 'transactionid' and t.transactionid = p.transaction
+            and l.relation in (
+                select 'relaybox.outbox'::regclass::oid
+                union all select i.inhrelid from pg_inherits i where i.inhparent = 'relaybox.outbox'::regclass
+            )
+    )
+    order by p.prepared limit 1
+"""
+
+# every message of the hop's topics that is here has arrived, and would have been found, or is still to come
+_IN_OUTBOX = """
+    select count(*) as message_count
+    from relaybox.hop_out h
+    cross join unnest(%(ids)s::uuid[], %(sent_at)s::timestamptz[]) u (message_id, sent_at)
+    join relaybox.outbox o on o.message_id = u.message_id and o.sent_at = u.sent_at
+    where h.hop = %(hop)s and o.topic = any(h.topics)
+"""
+
+_IN_LOG = """
+    select count(*) as message_count
+    from relaybox.hop_out h
+    cross join lateral (
+        select coalesce(
+            (select b.reads_through from relaybox.batch b where b.hop = h.hop and b.batch = %(batch)s), h.compacted_read
+        ) as read_through
+    ) arrived
+    join relaybox.log l on l.hop_id = h.reads_log and l.position > arrived.read_through and not h.read_ahead @> l.position
+    join unnest(%(ids)s::uuid[], %(sent_at)s::timestamptz[]) u (message_id, sent_at) using (message_id, sent_at)
+    where h.hop = %(hop)s
+"""

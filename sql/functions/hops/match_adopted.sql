@@ -1,0 +1,54 @@
+-- Finds what a hop delivered beyond a batch (temporary table relaybox_adopted, made by the caller) in the log that the hop reads, by
+-- message and not by position: after a restore the same message may stand elsewhere. A message sent twice is found twice.
+-- Caller holds the hop's row. Returns how far the log was read with that batch, through which position it was searched, and what
+-- of it the destination has beyond `read_through`. Raises RB011 when retention has dropped what would have to be searched.
+create or replace function relaybox.match_adopted(
+    hop_name text, common_batch bigint, out read_through bigint, out searched_through bigint, out read_ahead int8multirange
+)
+language plpgsql volatile
+as $$
+declare
+    head relaybox.hop_out;
+    first_kept bigint;
+    ahead int8multirange;
+begin
+    select * into head from relaybox.hop_out h where h.hop = hop_name;
+    select i.published_position, i.first_kept_position into searched_through, first_kept
+    from relaybox.hop_in i where i.hop_id = head.reads_log;
+    read_through := case
+        when common_batch = head.compacted_batch then head.compacted_read
+        when common_batch < head.compacted_batch then 0
+        else (select b.reads_through from relaybox.batch b where b.hop = hop_name and b.batch = common_batch)
+    end;
+    if first_kept > read_through + 1 then
+        raise exception using errcode = 'RB011',
+            message = format(
+                'hop %s: both stores know its batches through position %s of the log it reads, which keeps messages only from position %s on: retention has dropped what is between',
+                hop_name, read_through, first_kept
+            ),
+            hint = 'Restore the store that lost history to a later time.';
+    end if;
+    select coalesce(range_agg(int8range(s.first_read, s.last_read, '[]')), '{}') into ahead
+    from relaybox.batch b, relaybox.batch_slices(b.slices) s
+    where b.hop = hop_name and b.batch <= common_batch and b.adopted and s.last_read > match_adopted.read_through;
+    ahead := ahead - int8multirange(int8range(0, read_through, '[]'));
+    update relaybox_adopted a set reads = m.reads, is_ghost = false
+    from (
+        select d.position, r.reads
+        from (
+            select f.position, f.message_id, f.sent_at,
+                row_number() over (partition by f.message_id, f.sent_at order by f.position) as copy
+            from relaybox_adopted f
+        ) d
+        join (
+            select l.position as reads, l.message_id, l.sent_at,
+                row_number() over (partition by l.message_id, l.sent_at order by l.position) as copy
+            from relaybox.log l
+            where l.hop_id = head.reads_log and l.position > match_adopted.read_through and l.position <= searched_through
+                and not ahead @> l.position
+        ) r using (message_id, sent_at, copy)
+    ) m
+    where a.position = m.position;
+    read_ahead := ahead;
+end
+$$;
