@@ -29,7 +29,7 @@ def backups(clusters: dict[str, Cluster], world: World) -> Iterator[Backups]:
 
 
 def reanchor(world: World, hop: str = "flights/1") -> None:
-    reanchor_hop(world.routes.hop(hop), recorded_by="test", reason="a test", dry_run=False)
+    reanchor_hop(world.routes.hop(hop), world.routes, recorded_by="test", reason="a test", dry_run=False)
 
 
 def reload_outbox(world: World) -> None:

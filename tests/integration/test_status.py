@@ -158,6 +158,43 @@ def test_a_store_that_lost_history_shows_what_it_lost(world: World) -> None:
     assert "hub lost history" in first["errors"][0]
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ("update relaybox.hop_out set timeline = timeline + 1", "airline was restored, promoted or replaced"),
+        ("update relaybox.hop_out set lower = '9000000000:9000000000:'", "airline was restored, promoted or replaced"),
+        ("update relaybox.batch set plan_id = gen_random_uuid() where batch = 2", "has published batch 2 with plan"),
+        (
+            (
+                "delete from relaybox.confirmation where through_batch = 2; delete from relaybox.batch where batch = 2; "
+                "update relaybox.hop_out set batch = 1, position = 3"
+            ),
+            "the ledger of airline ends at batch 1, hub has published batch 2: airline lost history",
+        ),
+    ],
+    ids=["fingerprint", "transaction numbers", "another plan", "ledger went back"],
+)
+def test_a_source_that_lost_history_is_named(world: World, change: str, says: str) -> None:
+    """Exit code 5, the store and both sides in words, no delivery mode that nobody can know, and the metric of the alarm."""
+    world.send("a", "b", "c")
+    world.transfer_all()
+    world.send("d")
+    world.transfer_all()
+    world.query("airline", change)
+    first, second = hops(exit_code=5)
+    assert says in " ".join(first["errors"])
+    assert (first["mode"], second["mode"], second["errors"]) == (None, "exactly once", [])
+    assert 'relaybox_hop_error{hop="flights/1",route="flights",error="HistoryLost"} 1' in invoke("metrics").stdout
+
+
+def test_a_source_in_an_older_generation_than_its_destination_is_named(world: World) -> None:
+    """It was restored to before its reanchoring: batches agree, generations do not."""
+    world.send("a")
+    world.transfer()
+    world.query("hub", "update relaybox.hop_in set generation = 2")
+    assert "airline is in generation 1 of it, hub in generation 2" in hops(exit_code=5)[0]["errors"][0]
+
+
 def test_a_route_multiplies_what_its_hops_lose_and_double(world: World) -> None:
     """Three of four received, then two of the three twice: the whole route is unreliable."""
     world.send("a", "b", "c")

@@ -15,6 +15,7 @@ from relaybox import errors
 
 if TYPE_CHECKING:
     from relaybox.consumers.subscriptions import Subscribed
+    from relaybox.hops.continuity import HistoryGap
     from relaybox.monitoring.blockers import Blocker, StoreBlockers
     from relaybox.monitoring.status import HopStatus, Status
     from relaybox.retention.detaching import DetachedLog
@@ -233,9 +234,8 @@ def _held_in_store(routes: Routes, store: str, here: StoreBlockers) -> Iterator[
 
 
 def _hop_findings(routes: Routes, status: Status, hop: HopStatus, blockers: Mapping[str, StoreBlockers]) -> Iterator[Finding]:
-    lost = next((error for error in hop.errors if isinstance(error, errors.HistoryLost)), None)
-    if lost is not None:
-        yield _history_lost(routes, hop)
+    if hop.history_gap is not None:
+        yield _history_lost(routes, hop, hop.history_gap)
         return
     waits = [
         (store, wait)
@@ -292,19 +292,16 @@ def _late(routes: Routes, status: Status, hop: HopStatus, lag_seconds: float) ->
     )
 
 
-def _history_lost(routes: Routes, hop: HopStatus) -> Finding:
+def _history_lost(routes: Routes, hop: HopStatus, gap: HistoryGap) -> Finding:
     return Finding(
         kind="history_lost",
         severity=Severity.STUCK,
         hop=hop.hop.name,
-        store=hop.hop.destination.name,
-        what=(
-            f"{hop.hop.destination.name} has fewer batches of hop {hop.hop.name} than {hop.hop.source.name} has confirmed: "
-            f"it lost history. Nothing is skipped or overwritten."
-        ),
+        store=gap.store,
+        what=f"Hop {hop.hop.name}: {gap.what}. Nothing is skipped or overwritten.",
         affected=_downstream(routes, hop.hop),
         message_count=hop.lag_messages,
-        next_step=f"See what is missing, before anything else. Run: relaybox reanchor {hop.hop.name}",
+        next_step=gap.next_step,
     )
 
 

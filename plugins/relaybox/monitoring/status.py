@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg2.extras import NamedTupleCursor
 
 from relaybox import errors
+from relaybox.hops.continuity import HistoryGap, PublishedEnd, find_gap
 from relaybox.monitoring.conservation import TopicAccount, find_broken, read_account
 from relaybox.proofs.reliability import Delivery, compose, measure_delivery
 from relaybox.stores.connections import store_errors
@@ -69,7 +70,9 @@ class HopStatus:
         driven: whether a transfer of this hop is running.
         processed_through: position through which the subscriptions of policy `processed` acknowledged; None: the hop asks none.
         settled_through: position through which the route's policy holds.
-        delivery: R and UR over what is due, i.e. through the newest confirmed batch: what is on its way is lag, not loss.
+        delivery: R and UR over what is due, i.e. through the newest confirmed batch: what is on its way is lag, not loss. None when
+            the source lost history: nobody knows then what was due.
+        history_gap: a store of the hop that lost history, and how that shows; None: the ledgers of both are one history.
         stream: what the destination made of the log that the hop brought.
         account: of a hop that reads an outbox: what became of its newest committed messages, by topic (G12).
         errors: what its stores said instead of answering.
@@ -89,6 +92,7 @@ class HopStatus:
     stream: StreamStatus | None
     account: tuple[TopicAccount, ...] | None
     errors: tuple[errors.RelayboxError, ...]
+    history_gap: HistoryGap | None = None
 
 
 @dataclass(frozen=True)
@@ -184,7 +188,10 @@ class _Asked:
 
 
 def read_status(routes: Routes) -> Status:
-    """Asks every store, side by side. Sources are asked before destinations, so that a batch confirmed there is published here.
+    """Asks every store, side by side.
+
+    Sources are asked before destinations, so that a batch confirmed there is published here; and once more after them, so that a batch
+    published there is planned here. Else history was lost.
 
     Raises nothing for a store that does not answer: see `Status.errors`.
     """
@@ -195,13 +202,25 @@ def read_status(routes: Routes) -> Status:
         receiving = dict(
             zip(used, pool.map(partial(_ask, ask=partial(_ask_receiving, routes=routes, confirmed=confirmed)), used), strict=True)
         )
-    hops = {hop.name: _hop_status(hop, sending[hop.source], receiving[hop.destination]) for hop in routes.hops}
+        published = {hop: state for asked in receiving.values() for hop, state in asked.states.items()}
+        continuing = dict(
+            zip(
+                used, pool.map(partial(_ask, ask=partial(_ask_continuity, routes=routes, published=published)), used), strict=True
+            )
+        )
+    hops = {
+        hop.name: _hop_status(hop, sending[hop.source], receiving[hop.destination], continuing[hop.source]) for hop in routes.hops
+    }
     return Status(
         measured_at=datetime.now(UTC),
         hops=tuple(hops.values()),
         routes=tuple(_route_status(route, [hops[hop.name] for hop in route.hops]) for route in routes.routes.values()),
         unrouted=tuple(_unrouted(routes, sending)),
-        errors={store.name: error for store in used if (error := sending[store].error or receiving[store].error) is not None},
+        errors={
+            store.name: error
+            for store in used
+            if (error := sending[store].error or receiving[store].error or continuing[store].error) is not None
+        },
     )
 
 
@@ -240,6 +259,16 @@ def _ask_receiving(connection: Connection, store: Store, *, routes: Routes, conf
     return _known(states, store, streams={hop: _stream_status(row) for hop, row in streams.items()})
 
 
+def _ask_continuity(connection: Connection, store: Store, *, routes: Routes, published: Mapping[str, Any]) -> _Asked:
+    ends = {
+        hop: PublishedEnd(state.generation, state.published_batch, state.published_plan_id)
+        for hop in routes.hops
+        if hop.source == store and (state := published.get(hop.name)) is not None
+    }
+    gaps = {hop.name: find_gap(connection, hop, end) for hop, end in ends.items()}
+    return _Asked({hop: gap for hop, gap in gaps.items() if gap is not None})
+
+
 def _stream_status(row: Any) -> StreamStatus:
     return StreamStatus(**{**row._asdict(), "stalled": tuple(StalledSender(**sender) for sender in row.stalled)})
 
@@ -261,9 +290,10 @@ def _known(
     return _Asked(known, streams=streams or {}, unrouted=unrouted, error=error)
 
 
-def _hop_status(hop: Hop, source: _Asked, destination: _Asked) -> HopStatus:
+def _hop_status(hop: Hop, source: _Asked, destination: _Asked, continuing: _Asked) -> HopStatus:
     sending: Any = source.states.get(hop.name)
     receiving: Any = destination.states.get(hop.name)
+    gap = _lost_by_destination(hop, sending, receiving) or continuing.states.get(hop.name)
     sent = sending and sending.planned_position + sending.waiting_count
     received = receiving.published_position if receiving else sending and sending.received_position
     lag = max(0, sent - received) if sending and receiving else None
@@ -278,23 +308,27 @@ def _hop_status(hop: Hop, source: _Asked, destination: _Asked) -> HopStatus:
         open_batch=_open_batch(sending, receiving),
         processed_through=sending and sending.processed_position,
         settled_through=sending and sending.settled_position,
-        delivery=_delivery(sending, receiving),
+        delivery=None if gap is not None and gap.store != hop.destination.name else _delivery(sending, receiving),
         stream=destination.streams.get(hop.name),
         account=source.accounts.get(hop.name),
-        errors=tuple(_hop_errors(hop, source, destination)),
+        errors=(
+            *(asked.error for asked in (source, destination) if asked.error is not None),
+            *find_broken(hop, source.accounts.get(hop.name, ())),
+            *((gap.as_error(hop),) if gap is not None else ()),
+        ),
+        history_gap=gap,
     )
 
 
-def _hop_errors(hop: Hop, source: _Asked, destination: _Asked) -> Iterator[errors.RelayboxError]:
-    yield from (asked.error for asked in (source, destination) if asked.error is not None)
-    yield from find_broken(hop, source.accounts.get(hop.name, ()))
-    sending, receiving = source.states.get(hop.name), destination.states.get(hop.name)
-    if sending and receiving and receiving.published_batch < sending.received_batch:
-        yield errors.HistoryLost(
-            f"hop {hop.name}: {hop.source.name} has batch {sending.received_batch} confirmed, "
-            f"{hop.destination.name} ends at batch {receiving.published_batch}. {hop.destination.name} lost history.",
-            next_step=f"See what is missing with: relaybox reanchor {hop.name}",
-        )
+def _lost_by_destination(hop: Hop, sending: Any, receiving: Any) -> HistoryGap | None:
+    if sending is None or receiving is None or receiving.published_batch >= sending.received_batch:
+        return None
+    return HistoryGap(
+        hop.destination.name,
+        f"{hop.source.name} has batch {sending.received_batch} confirmed, {hop.destination.name} ends at batch "
+        f"{receiving.published_batch}: {hop.destination.name} lost history",
+        f"See what is missing with: relaybox reanchor {hop.name}",
+    )
 
 
 def _last_batch(sending: Any, receiving: Any) -> LastBatch | None:

@@ -2,13 +2,13 @@
 -- arrived of the batches up to one that the source has confirmed: all rows, and different positions.
 create or replace function relaybox.receiving_state(hop_name text, confirmed_batch bigint)
 returns table (
-    published_batch bigint, published_position bigint, published_at timestamptz, copied_slices integer[],
+    generation integer, published_batch bigint, published_plan_id text, published_position bigint, published_at timestamptz, copied_slices integer[],
     due_received bigint, due_unique bigint
 )
 language sql stable
 as $$
     select
-        i.published_batch, i.published_position, newest.published_at,
+        i.generation, i.published_batch, newest.plan_id::text, i.published_position, newest.published_at,
         array(select r.slice from relaybox.receipt r where r.hop_id = i.hop_id and r.batch = i.published_batch + 1 order by r.slice),
         due.received + gone.positions, due.positions + gone.positions
     from relaybox.hop_in i
