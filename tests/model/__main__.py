@@ -34,6 +34,11 @@ def main() -> int:
         crashes=options.crashes,
         failovers=options.failovers,
         processed=options.processed,
+        topics=options.topics,
+        sends=tuple(options.sends),
+        changes=options.changes,
+        retention=options.retention,
+        reloads=options.reloads,
         fragile=tuple(STORES.index(store) for store in options.fragile),
     )
     print(bounds)
@@ -56,6 +61,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--failovers", type=int, default=0)
     parser.add_argument("--fragile", nargs="+", choices=STORES, default=STORES, help="stores that crash or fail over")
     parser.add_argument("--processed", action="store_true", help="the last hop settles what a consumer has acknowledged")
+    parser.add_argument("--topics", default="a", help="of the route at the start, as ab")
+    parser.add_argument("--sends", nargs=2, default=("a", "a"), metavar=("A", "B"), help="the topic of each sender")
+    parser.add_argument("--changes", type=int, default=0, help="how often the route's topics become others")
+    parser.add_argument("--retention", action="store_true", help="rows of the outbox are dropped when nobody needs them")
+    parser.add_argument("--reloads", action="store_true", help="a failover of the origin may be a dump and reload")
     parser.add_argument("--at-most", type=int, help="ends after so many states")
     parser.add_argument("--broken", choices=VARIANTS, help="explore a broken protocol instead, within bounds of its own")
     parser.add_argument("--list", action="store_true", help="list the broken protocols")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tests.model.moves import commit, put
 from tests.model.planning import Planning
 from tests.model.rules import Step
-from tests.model.state import IDLE, NOTHING_SEEN, SHOP, STORES, Driver, State
+from tests.model.state import IDLE, SHOP, STORES, Driver, State
 
 
 class Delivery(Planning):
@@ -22,10 +22,7 @@ class Delivery(Planning):
         if number <= len(log.arrivals) or any(self._is_receipt_of(driver, receipt) for receipt in log.receipts):
             return f"a driver of hop {hop} finds batch {number} copied", put(state, place, driver._replace(step="copied"))
         if hop == 1:
-            found = self.members(
-                source.rows, batch.lower or NOTHING_SEEN, batch.upper or NOTHING_SEEN, batch.after, batch.through
-            )
-            messages = [row.message for row in found]
+            messages = [row.message for row in self.members_of_batch(source.rows, batch)]
         else:
             messages = [message for position, message in source.log.rows if batch.after < position <= batch.through]
         if len(messages) != batch.count and "no_count" not in self.broken:

@@ -57,9 +57,7 @@ def explore(
             found = next(
                 (
                     text
-                    for text in _broken_by(
-                        state, liveness if only in ASKS_LIVENESS else None, processed=protocol.bounds.processed
-                    )
+                    for text in _broken_by(state, protocol, liveness if only in ASKS_LIVENESS else None)
                     if not only or text.startswith(f"{only}:")
                 ),
                 None,
@@ -79,8 +77,8 @@ def explore(
     return Result(len(came_from), depth - 1, True, time.monotonic() - started)
 
 
-def _broken_by(state: State, liveness: Liveness | None, *, processed: bool) -> Iterator[str]:
-    yield from violations(state, processed=processed)
+def _broken_by(state: State, protocol: Protocol, liveness: Liveness | None) -> Iterator[str]:
+    yield from violations(state, protocol)
     if liveness and (text := liveness.violated(state)) is not None:
         yield text
 

@@ -38,7 +38,7 @@ def restart(state: State, place: int, server: Server) -> State:
     return after._replace(
         senders=tuple(sender._replace(xid=0, row=None) for sender in state.senders),
         next_xid=server.now.top_xid + 1,
-        next_seq=max((row.seq for row in server.now.rows), default=0) + 1,
+        next_seq=max((row.seq for row in (*server.now.rows, *server.now.dropped)), default=0) + 1,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.model.moves import commit, put
 from tests.model.rules import Rules, Step
-from tests.model.state import IDLE, NOTHING_SEEN, SHOP, STORES, Batch, Driver, Ledger, Row, Snapshot, State
+from tests.model.state import ALL_SEEN, IDLE, NOTHING_SEEN, SHOP, STORES, Batch, Driver, Ledger, Piece, Row, Snapshot, State
 
 
 class Planning(Rules):
@@ -35,7 +35,7 @@ class Planning(Rules):
             )
         if not self.plans_ahead(ledger.received, len(ledger.batches)):
             if len(ledger.batches) > arrived:
-                return self._resume(state, place)
+                return self._resume(state, place, arrived + 1)
             if len(ledger.batches) > ledger.received:
                 return self._find_unconfirmed(state, place)
         return self._plan_next(state, place, ledger.batches)
@@ -49,12 +49,12 @@ class Planning(Rules):
         found = Driver("published", hop, len(arrivals), arrivals[-1][0])
         return f"a driver of hop {hop} finds batch {found.number} published and not confirmed", put(state, place, found)
 
-    def _resume(self, state: State, place: int) -> Step:
+    def _resume(self, state: State, place: int, number: int) -> Step:
         driver = state.drivers[place]
         store = state.servers[driver.hop - 1].now
         if "replan_instead_of_resume" in self.broken:
             return self._plan_next(state, place, store.ledger.batches[:-1])
-        number, batch = len(store.ledger.batches), store.ledger.batches[-1]
+        batch = store.ledger.batches[number - 1]
         resumed = Driver("planned", driver.hop, number, batch.plan, batch, remembered=driver.remembered)
         return (
             f"a driver of hop {driver.hop} resumes batch {number}",
@@ -63,15 +63,14 @@ class Planning(Rules):
 
     def _plan_next(self, state: State, place: int, before: tuple[Batch, ...]) -> Step:
         hop = state.drivers[place].hop
-        batch = self._cut_outbox(state, place, before) if hop == 1 else self._cut_log(state, before)
-        store = state.servers[hop - 1].now
-        if isinstance(batch, Snapshot):
-            ledger = store.ledger._replace(lower=batch)
-            label = "a driver of hop 1 finds nothing between two snapshots, and remembers the second"
-            return label, self.commit_ledger(put(state, place, IDLE), hop, ledger)
+        known = state.servers[hop - 1].now.ledger
+        batch, ledger = self._cut_outbox(state, place, before) if hop == 1 else (self._cut_log(state, before), known)
         if batch is None:
-            return f"a driver of hop {hop} finds nothing to move", put(state, place, IDLE)
-        ledger = store.ledger._replace(batches=(*before, batch), lower=batch.upper or store.ledger.lower)
+            if ledger == known:
+                return f"a driver of hop {hop} finds nothing to move", put(state, place, IDLE)
+            label = f"a driver of hop {hop} finds nothing to move, and writes down how far it has looked"
+            return label, self.commit_ledger(put(state, place, IDLE), hop, ledger)
+        ledger = ledger._replace(batches=(*before, batch))
         number = len(ledger.batches)
         planned = Driver("planned", hop, number, batch.plan, batch, remembered=batch.upper if self._remembers else None)
         counted = state._replace(plans=batch.plan)
@@ -90,35 +89,65 @@ class Planning(Rules):
         after = store._replace(ledger=ledger, top_xid=max(store.top_xid, state.next_xid - 1 if hop == 1 else 0))
         return commit(state, hop - 1, after, durable="ledger_async" not in self.broken)
 
-    def _cut_outbox(self, state: State, place: int, before: tuple[Batch, ...]) -> Batch | Snapshot | None:
-        """The next rows of the pair; None when there is nothing new, a snapshot when an empty pair is to be skipped."""
-        shop, driver = state.servers[SHOP].now, state.drivers[place]
-        newest = before[-1] if before else None
-        if newest and not newest.exhausted:
-            lower, upper, after = newest.lower or NOTHING_SEEN, newest.upper or NOTHING_SEEN, newest.through
-        else:
-            lower, upper, after = shop.ledger.lower, self._snapshot(state), 0
-            if "replan_instead_of_resume" in self.broken and before != shop.ledger.batches:
-                lower = shop.ledger.batches[-1].lower or NOTHING_SEEN
-            if "snapshot_before_lock" in self.broken:
-                upper = driver.remembered or upper
-            if self._remembers:
-                lower = driver.remembered or NOTHING_SEEN
-            if "id_watermark" in self.broken and newest:
-                after = newest.through
-        rows = self.members(shop.rows, lower, upper, after, 1 << 30)
+    def _cut_outbox(self, state: State, place: int, before: tuple[Batch, ...]) -> tuple[Batch | None, Ledger]:
+        """Rows of the first routed piece that has any, or of a new pair; and the ledger without what is read or empty."""
+        ledger, rows = state.servers[SHOP].now.ledger, state.servers[SHOP].now.rows
+        for piece in ledger.pieces:
+            if not piece.is_routed:
+                continue
+            found = self._members_of(rows, piece, ledger)
+            left = tuple(other for other in ledger.pieces if other != piece)
+            if found:
+                batch = self._cut(state, before, piece, found)
+                if batch.count < len(found):
+                    rest = piece._replace(after=batch.through)
+                    left = tuple(rest if other == piece else other for other in ledger.pieces)
+                return batch, ledger._replace(pieces=left)
+            if "empty_piece_stays" in self.broken:
+                return None, ledger
+            ledger = ledger._replace(pieces=left)
+            if "empty_piece_becomes_frontier" in self.broken and piece.upper == ALL_SEEN:
+                return None, ledger._replace(lower=ALL_SEEN)
+        return self._cut_new_pair(state, place, before, ledger)
+
+    def _members_of(self, rows: tuple[Row, ...], piece: Piece, ledger: Ledger) -> list[Row]:
+        topics = piece.topics
+        if "topics_of_the_hop" in self.broken:
+            topics = "".join(topic for topic in topics if topic in ledger.topics)
+        return self.members(rows, piece._replace(topics=topics))
+
+    def _cut_new_pair(self, state: State, place: int, before: tuple[Batch, ...], ledger: Ledger) -> tuple[Batch | None, Ledger]:
+        driver, newest = state.drivers[place], before[-1] if before else None
+        lower, upper, after = ledger.lower, self._snapshot(state), ledger.anchor
+        if "replan_instead_of_resume" in self.broken and before != ledger.batches:
+            lower = ledger.batches[-1].lower or NOTHING_SEEN
+        if "snapshot_before_lock" in self.broken:
+            upper = driver.remembered or upper
+        if self._remembers:
+            lower = driver.remembered or NOTHING_SEEN
+        if "id_watermark" in self.broken and newest:
+            after = newest.through
+        pair = Piece(ledger.topics, lower, upper, after)
+        rows = self.members(state.servers[SHOP].now.rows, pair)
         if "capped_by_made_up_snapshot" in self.broken and len(rows) > self.bounds.batch_rows:
             xmax = sorted(row.xid for row in rows)[self.bounds.batch_rows - 1] + 1
-            upper = Snapshot(xmax, tuple(xid for xid in upper.open if xid < xmax))
-            rows = self.members(shop.rows, lower, upper, after, 1 << 30)
+            pair = pair._replace(upper=Snapshot(xmax, tuple(xid for xid in upper.open if xid < xmax)))
+            rows = self.members(state.servers[SHOP].now.rows, pair)
         if not rows:
-            return None if upper == lower or newest is None else upper
+            return None, ledger if newest is None else ledger._replace(lower=upper)
+        batch = self._cut(state, before, pair, rows)
+        ledger = ledger._replace(lower=batch.upper or lower)
+        if batch.count < len(rows) and "rest_forgotten" not in self.broken:
+            ledger = ledger._replace(pieces=(*ledger.pieces, pair._replace(after=batch.through)))
+        return batch, ledger
+
+    def _cut(self, state: State, before: tuple[Batch, ...], piece: Piece, rows: list[Row]) -> Batch:
         taken = rows[: self.bounds.batch_rows]
-        through = max(row.seq for row in taken)
-        first = before[-1].last + 1 if before else 1
+        through, first = max(row.seq for row in taken), before[-1].last + 1 if before else 1
         return Batch(
-            state.plans + 1, lower, upper, after, through, first, len(taken), len(taken) == len(rows), state.servers[SHOP].lost
-        )
+            state.plans + 1, piece.lower, piece.upper, piece.after, through, first, len(taken),
+            state.servers[SHOP].lost, piece.topics,
+        )  # fmt: skip
 
     def _snapshot(self, state: State) -> Snapshot:
         open_ = [sender.xid for sender in state.senders if sender.xid]
@@ -128,16 +157,23 @@ class Planning(Rules):
             open_ = [sender.xid for sender in state.senders[1:] if sender.xid]
         return Snapshot(state.next_xid, tuple(sorted(open_)))
 
-    def members(self, rows: tuple[Row, ...], lower: Snapshot, upper: Snapshot, after: int, through: int) -> list[Row]:
-        """The committed rows that a pair holds between two seqs, in the order in which they are delivered."""
+    def members(self, rows: tuple[Row, ...], piece: Piece) -> list[Row]:
+        """The committed rows of a piece, in the order in which they are delivered."""
         if "id_watermark" in self.broken:
-            return [row for row in rows if after < row.seq <= through]
-        found = [row for row in rows if after < row.seq <= through and upper.sees(row.xid) and not lower.sees(row.xid)]
+            return [row for row in rows if piece.after < row.seq <= piece.through]
+        found = [row for row in rows if piece.holds(row)]
         if "range_forgets_open" in self.broken:
-            found = [row for row in found if row.xid >= lower.xmax]
+            found = [row for row in found if row.xid >= piece.lower.xmax]
         if "order_by_xid" in self.broken:
             found.sort(key=lambda row: row.xid)
         return found
+
+    def members_of_batch(self, rows: tuple[Row, ...], batch: Batch) -> list[Row]:
+        """What a batch of hop 1 holds, by its own plan: nothing that came later changes it."""
+        if batch.adopted is not None:
+            return [row for row in rows if row.seq in batch.adopted]
+        piece = Piece(batch.topics, batch.lower or NOTHING_SEEN, batch.upper, batch.after, batch.through)
+        return self.members(rows, piece)
 
     def _cut_log(self, state: State, before: tuple[Batch, ...]) -> Batch | None:
         log = state.servers[1].now.log
@@ -149,7 +185,7 @@ class Planning(Rules):
         if through <= after:
             return None
         first = before[-1].last + 1 if before else 1
-        return Batch(state.plans + 1, None, None, after, through, first, through - after, True, state.servers[1].lost)
+        return Batch(state.plans + 1, None, None, after, through, first, through - after, state.servers[1].lost)
 
 
 def _described(batch: Batch) -> str:

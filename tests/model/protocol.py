@@ -8,23 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.model.delivery import Delivery
+from tests.model.changes import Changes
 from tests.model.moves import commit, put, restart, with_sender, with_server
 from tests.model.rules import Step
-from tests.model.state import IDLE, SHOP, STORES, Driver, Row, Sender, Server, State, Store
+from tests.model.state import IDLE, SHOP, STORES, Driver, Ledger, Row, Sender, Server, State, Store
 
 
-class Protocol(Delivery):
+class Protocol(Changes):
     """The transitions of the model: correct, or with rules switched off."""
 
     def start(self) -> State:
-        standby = Store() if self.bounds.failovers else None
+        empty = Store(ledger=Ledger(topics=self.bounds.topics))
+        standby = empty if self.bounds.failovers else None
         return State(
-            servers=(Server(standby=standby),) * (self.bounds.hops + 1),
+            servers=(Server(now=empty, standby=standby),) * (self.bounds.hops + 1),
             senders=(Sender(),) * len(self.bounds.messages),
             drivers=(IDLE,) * self.bounds.drivers,
             crashes=self.bounds.crashes,
             failovers=self.bounds.failovers,
+            changes=self.bounds.changes,
         )
 
     def steps(self, state: State) -> Iterator[Step]:
@@ -40,6 +42,7 @@ class Protocol(Delivery):
                 if driver.step != "idle":
                     yield f"a driver of hop {driver.hop} is killed ({driver.step})", put(state, place, IDLE)
         yield from self.settle(state)
+        yield from self.operators(state)
         yield from self._faults(state)
 
     def _producers(self, state: State) -> Iterator[Step]:
@@ -63,8 +66,9 @@ class Protocol(Delivery):
     def _insert(self, state: State, number: int) -> Step:
         sender = state.senders[number]
         message = sum(self.bounds.messages[:number]) + sender.begun - 1
-        after = sum(1 << row.message for row in state.servers[SHOP].now.rows)
-        row = Row(state.next_seq, sender.xid, message, after)
+        shop = state.servers[SHOP].now
+        after = sum(1 << row.message for row in (*shop.rows, *shop.dropped))
+        row = Row(state.next_seq, sender.xid, message, after, self.bounds.sends[number])
         label = f"{'AB'[number]} inserts {self.name(message)} as seq {row.seq}"
         return label, with_sender(state, number, sender._replace(row=row))._replace(next_seq=state.next_seq + 1)
 
@@ -121,8 +125,15 @@ class Protocol(Delivery):
                         f"the standby of {STORES[place]} catches up",
                         with_server(state, place, server._replace(standby=flushed)),
                     )
-                promoted = Server(server.standby or Store(), (), None, server.timeline + 1, lost=server.standby != server.now)
+                left = server.standby if state.failovers > 1 else None
+                promoted = Server(server.standby or Store(), (), left, server.timeline + 1, server.standby != server.now)
                 yield (
                     f"{STORES[place]} fails over{' and loses the newest commits' if promoted.lost else ''}",
                     restart(state, place, promoted)._replace(failovers=state.failovers - 1),
                 )
+                if place == SHOP and self.bounds.reloads:
+                    reloaded = Server(server.now._replace(top_xid=0), (), left, server.timeline + 1)
+                    yield (
+                        "shop is dumped and reloaded into a fresh cluster",
+                        restart(state, place, reloaded)._replace(failovers=state.failovers - 1),
+                    )

@@ -23,6 +23,11 @@ class Bounds:
         crashes, failovers: of any of the stores in `fragile`, all together.
         fragile: stores that crash or fail over.
         processed: the policy: the last hop settles what a consumer of its log has acknowledged.
+        topics: of the route, at the start.
+        sends: the topic of each sender.
+        changes: how often the route's topics become others.
+        retention: rows of the outbox may be dropped, each as a segment of its own.
+        reloads: a failover of the origin may as well be a dump and reload: transactions begin at 1 again.
     """
 
     hops: int = 2
@@ -33,12 +38,29 @@ class Bounds:
     failovers: int = 0
     fragile: tuple[int, ...] = (SHOP, HUB, BANK)
     processed: bool = False
+    topics: str = "a"
+    sends: tuple[str, ...] = ("a", "a")
+    changes: int = 0
+    retention: bool = False
+    reloads: bool = False
+
+    @property
+    def repairs(self) -> bool:
+        """Whether a hop that stopped is reanchored. The second hop's repair is not modelled."""
+        return bool(self.failovers and self.hops == 1 and (self.changes or self.retention))
+
+    @property
+    def all_topics(self) -> str:
+        """In their order."""
+        return "".join(sorted({*self.topics, *self.sends}))
 
     def __str__(self) -> str:
         fragile = ", ".join(STORES[store] for store in self.fragile)
+        changing = f", topics {self.topics} with {self.changes} changes, sent {'+'.join(self.sends)}" if self.changes else ""
         return (
             f"{self.hops} hops, senders with {self.messages} messages, {self.drivers} drivers, batches of {self.batch_rows}, "
             f"{self.crashes} crashes, {self.failovers} failovers ({fragile}){', processed' if self.processed else ''}"
+            f"{changing}{', retention' if self.retention else ''}{', reloads' if self.reloads else ''}"
         )
 
 

@@ -22,6 +22,10 @@ class Snapshot(NamedTuple):
 
 
 NOTHING_SEEN = Snapshot(1, ())
+ALL_SEEN = Snapshot(1 << 30, ())
+"""Rows up to an anchor are read by seq alone: what a transaction number says of them is not asked."""
+
+LAST_SEQ = 1 << 30
 
 
 class Row(NamedTuple):
@@ -31,10 +35,32 @@ class Row(NamedTuple):
     xid: int
     message: int
     after: int
+    topic: str = "a"
+
+
+class Piece(NamedTuple):
+    """Rows that hop 1 reads besides its next new pair: of `topics`, with seqs after..through, that `upper` sees and `lower` does not.
+
+    `upper` None: everything that `lower` does not see, now and later. Not `is_routed`: the topic was taken from the route.
+    """
+
+    topics: str
+    lower: Snapshot
+    upper: Snapshot | None
+    after: int = 0
+    through: int = LAST_SEQ
+    is_routed: bool = True
+
+    def holds(self, row: Row) -> bool:
+        is_seen = self.upper is None or self.upper.sees(row.xid)
+        return row.topic in self.topics and self.after < row.seq <= self.through and is_seen and not self.lower.sees(row.xid)
 
 
 class Batch(NamedTuple):
-    """A planned batch. Hop 1 reads seqs after..through inside a pair of snapshots, hop 2 positions after..through."""
+    """A planned batch. Hop 1 reads seqs after..through inside a pair of snapshots, hop 2 positions after..through.
+
+    `adopted`: the source lost the plan; these are the seqs of the batch's messages that it still has.
+    """
 
     plan: int
     lower: Snapshot | None
@@ -43,8 +69,9 @@ class Batch(NamedTuple):
     through: int
     first: int
     count: int
-    exhausted: bool
     after_loss: bool
+    topics: str = ""
+    adopted: tuple[int, ...] | None = None
 
     @property
     def last(self) -> int:
@@ -52,13 +79,19 @@ class Batch(NamedTuple):
 
 
 class Ledger(NamedTuple):
-    """What a source keeps of the hop that leaves it. `received`, `settled`: batches 1 .. so many."""
+    """What a source keeps of the hop that leaves it. `received`, `settled`: batches 1 .. so many.
+
+    `lower` is the frontier: a row above `anchor` that it sees is in a batch, in one of `pieces`, or of a topic that the hop never had.
+    """
 
     batches: tuple[Batch, ...] = ()
     lower: Snapshot = NOTHING_SEEN
     received: int = 0
     settled: int = 0
     timeline: int = 1
+    topics: str = "a"
+    pieces: tuple[Piece, ...] = ()
+    anchor: int = 0
 
 
 class Log(NamedTuple):
@@ -85,7 +118,7 @@ class Log(NamedTuple):
 class Store(NamedTuple):
     """All that is committed in one store. `top_xid`: the highest transaction number that its WAL knows.
 
-    `acknowledged`: how far a consumer of its log is done.
+    `acknowledged`: how far a consumer of its log is done. `dropped`: rows that retention took away.
     """
 
     rows: tuple[Row, ...] = ()
@@ -93,6 +126,7 @@ class Store(NamedTuple):
     log: Log = Log()
     top_xid: int = 0
     acknowledged: int = 0
+    dropped: tuple[Row, ...] = ()
 
 
 class Server(NamedTuple):
@@ -145,4 +179,5 @@ class State(NamedTuple):
     drawn: int = 0
     crashes: int = 0
     failovers: int = 0
+    changes: int = 0
     alarm: str = ""

@@ -18,13 +18,28 @@ WORLDS = [
     Bounds(hops=2, messages=(0, 1), drivers=2, crashes=2),
     Bounds(hops=2, messages=(0, 1), drivers=2, crashes=0, failovers=1),
     Bounds(hops=2, messages=(0, 2), drivers=1, crashes=1, processed=True),
+    Bounds(hops=1, messages=(1, 1), drivers=1, crashes=0, topics="ab", sends=("a", "b"), changes=2, retention=True),
+    Bounds(hops=1, messages=(1, 0), drivers=2, crashes=1, topics="a", sends=("b", "a"), changes=2, retention=True),
+    Bounds(
+        hops=1,
+        messages=(0, 1),
+        drivers=1,
+        crashes=0,
+        failovers=2,
+        fragile=(SHOP, HUB),
+        topics="ab",
+        sends=("a", "b"),
+        changes=1,
+        retention=True,
+        reloads=True,
+    ),
 ]
 SMALLEST_STATES = 1_000
 
 
 @pytest.mark.parametrize("bounds", WORLDS, ids=str)
 def test_the_protocol_holds(bounds: Bounds) -> None:
-    """G1-G5, G7, G11 and liveness in every state that two senders, zombies, crashes and failovers can bring about."""
+    """G1-G5, G7, G8, G11, G12 and liveness in every state that two senders, zombies, crashes and failovers can bring about."""
     result = explore(Protocol(bounds))
     print(result)
     assert result.violation is None, str(result)

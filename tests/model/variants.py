@@ -5,7 +5,7 @@ Where a variant needs two switches, two rules guard the same thing. REDUNDANT na
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tests.model.rules import Bounds
 from tests.model.state import HUB, SHOP
@@ -15,6 +15,12 @@ ONE_MESSAGE = Bounds(hops=1, messages=(0, 1), crashes=0)
 SHOP_CRASHES = Bounds(hops=1, crashes=1, fragile=(SHOP,))
 HUB_CRASHES = Bounds(hops=1, crashes=1, fragile=(HUB,))
 SHOP_FAILS_OVER = Bounds(hops=1, crashes=0, failovers=1, fragile=(SHOP,))
+TOPICS_CHANGE = Bounds(hops=1, crashes=0, drivers=1, topics="ab", sends=("a", "b"), changes=1)
+TOPIC_ADDED = Bounds(hops=1, crashes=0, drivers=1, topics="a", sends=("a", "b"), changes=1)
+ONE_CHANGES_TWICE = Bounds(hops=1, messages=(0, 1), crashes=0, drivers=1, topics="ab", sends=("a", "b"), changes=2)
+RESTORED = Bounds(
+    hops=1, messages=(0, 1), crashes=0, drivers=1, failovers=1, fragile=(SHOP,), topics="ab", sends=("a", "b"), changes=1
+)
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,68 @@ VARIANTS = {
     "stale_answer_believed": _variant(
         "an old answer of the destination is taken for lost history", "G11",
         Bounds(hops=1, messages=(1, 0), crashes=0), "stale_answer_believed",
+    ),
+    "rest_forgotten": _variant("what a capped batch left of its pair is not kept", "G12", CALM, "rest_forgotten"),
+    "capped_rest_taken_for_moved": _variant(
+        "retention takes what the newest batch's upper sees for moved, also the rest of a capped pair", "G8",
+        replace(TOPICS_CHANGE, retention=True), "frontier_counts_as_moved",
+    ),
+    "unrouted_topics_hold_nothing": _variant(
+        "retention asks for the rows of the route's topics only", "G8", replace(ONE_CHANGES_TWICE, changes=1, retention=True),
+        "unrouted_topics_hold_nothing",
+    ),
+    "rest_without_rows_never_closed": _variant(
+        "a rest is read with the topics of today; one without such rows stays, and everything behind it waits", "G2",
+        replace(TOPICS_CHANGE, messages=(2, 1)), "topics_of_the_hop", "empty_piece_stays",
+    ),
+    "rest_read_with_todays_topics": _variant(
+        "a rest is read with the topics of today, and then it is gone", "G12", TOPICS_CHANGE, "topics_of_the_hop"
+    ),
+    "every_transaction_becomes_the_frontier": _variant(
+        "the pair of every transaction, when it turns out to be empty, is written down as how far the hop has looked", "G2",
+        replace(RESTORED, topics="a", messages=(1, 1)), "empty_piece_becomes_frontier",
+    ),
+    "added_topic_not_caught_up": _variant(
+        "what the store keeps of an added topic counts as read", "G12", replace(TOPIC_ADDED, messages=(1, 1)),
+        "added_topic_not_caught_up",
+    ),
+    "added_topic_makes_kept_rows_droppable": _variant(
+        "what the store keeps of an added topic counts as read, and retention believes that", "G8",
+        replace(TOPIC_ADDED, retention=True), "added_topic_not_caught_up", "frontier_counts_as_moved",
+    ),
+    "removed_topic_not_kept": _variant(
+        "nothing is written down of a topic that is taken from a route", "G3", ONE_CHANGES_TWICE, "removed_topic_not_kept"
+    ),
+    "rest_of_removed_topic_dropped": _variant(
+        "what a rest holds of a removed topic goes with it", "G12", TOPICS_CHANGE, "rest_of_removed_topic_dropped"
+    ),
+    "kept_from_now_on": _variant(
+        "a removed topic is kept from the present snapshot on, not from the frontier", "G12",
+        replace(ONE_CHANGES_TWICE, changes=1), "kept_from_now_on",
+    ),
+    "returned_topic_read_until_now": _variant(
+        "a topic that comes back is caught up through the present snapshot, not through the frontier", "G12",
+        ONE_CHANGES_TWICE, "returned_topic_read_until_now",
+    ),
+    "rest_behind_what_came_later": _variant(
+        "what a rest holds of a removed topic goes behind what comes of it later", "G5",
+        replace(ONE_CHANGES_TWICE, messages=(0, 3)), "rest_behind_what_came_later",
+    ),
+    "unrouted_forgotten_by_reanchor": _variant(
+        "a new generation knows neither what was kept for a removed topic nor what of it was delivered", "G3",
+        replace(RESTORED, changes=2), "unrouted_forgotten_by_reanchor", "adopted_topic_counts_as_new",
+    ),
+    "unrouted_kept_by_old_snapshots": _variant(
+        "a new generation keeps removed topics by the snapshots of the history that is gone", "G12", RESTORED,
+        "unrouted_kept_by_old_snapshots",
+    ),
+    "added_topic_read_by_snapshots_only": _variant(
+        "rows of another history are looked for by snapshots of this one when a topic is added", "G12",
+        replace(RESTORED, topics="a", reloads=True), "added_topic_read_by_snapshots_only",
+    ),
+    "adopted_topic_counts_as_new": _variant(
+        "what a new generation adopted of a topic is read again when the topic is added", "G3",
+        replace(RESTORED, topics="a", messages=(1, 0), sends=("b", "a"), changes=2), "adopted_topic_counts_as_new",
     ),
 }  # fmt: skip
 
