@@ -234,6 +234,19 @@ def lost(facts: Facts) -> Iterator[Finding]:
 
 
 @invariant
+def conserved(facts: Facts) -> Iterator[Finding]:
+    """Every acknowledged message is kept in its outbox, or is in the log of a first hop of that store (G12): also of topics without a route."""
+    for store, rows in facts.stores.outboxes.items():
+        there = {row.message.payload for row in rows}
+        for hop in facts.stores.hops:
+            if hop.upstream is None and hop.source == store:
+                there |= facts.payloads[hop.name]
+        sent = [message.payload for one, message in facts.history.messages("ok") if one.store == store]
+        gone = [payload for payload in sent if payload not in there]
+        yield from _found(gone, f"{{}} of {len(sent)} acknowledged messages are neither in the outbox of {store} nor in a log")
+
+
+@invariant
 def left_behind(facts: Facts) -> Iterator[Finding]:
     """Every row that a hop has to move is in its log: also of transactions whose fate their producer does not know."""
     for hop in facts.stores.hops:

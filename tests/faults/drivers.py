@@ -6,7 +6,7 @@ import json
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -188,6 +188,15 @@ def patient_for_seconds() -> Iterator[None]:
         yield
     finally:
         connections.IDLE_IN_TRANSACTION_SECONDS, connections.LOCK_TIMEOUT_SECONDS = usual
+
+
+def forked(work: Callable[..., None], *arguments: object) -> int | None:
+    """Runs a function of a module in a process of its own to its end; its exit code, negative for the signal that killed it."""
+    process = _forkserver().Process(target=work, args=arguments, daemon=True)
+    process.start()
+    process.join(60.0)
+    assert not process.is_alive(), f"{work.__name__} does not end"
+    return process.exitcode
 
 
 @cache

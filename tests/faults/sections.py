@@ -9,6 +9,8 @@ from pathlib import Path
 
 from tests.faults.cell_run import CellResult, Strike, run_cell
 from tests.faults.cells import all_cells
+from tests.faults.change_cells import change_cells, restore_cells
+from tests.faults.change_jobs import run_change_job
 from tests.faults.pairs import draw_pair
 from tests.faults.places import Clusters
 from tests.faults.setting_cells import all_setting_cells, run_setting_cell
@@ -50,6 +52,18 @@ def pairs(plan: Plan) -> Iterator[Job]:
         yield _job("pairs", str(pair), [pair.first, pair.second], plan, kind="outbox", seed=seed)
 
 
+def changes(_: Plan) -> Iterator[Job]:
+    """A relaybox.yaml that changes while a driver is at a failpoint."""
+    for cell in change_cells():
+        yield Job("changes", str(cell), 1, partial(run_change_job, cell))
+
+
+def restores(_: Plan) -> Iterator[Job]:
+    """One, two or all stores restored when a driver was killed at a failpoint, and the runbook's repair."""
+    for cell in restore_cells():
+        yield Job("restores", str(cell), 1, partial(run_change_job, cell))
+
+
 def _job(section: str, name: str, strikes: Sequence[Strike], plan: Plan, *, kind: str, seed: int) -> Job:
     return Job(
         section,
@@ -72,4 +86,10 @@ def settings(plan: Plan) -> Iterator[Job]:
         yield Job("settings", str(cell), 1, run)
 
 
-SECTIONS: Mapping[str, Callable[[Plan], Iterator[Job]]] = {"matrix": matrix, "pairs": pairs, "settings": settings}
+SECTIONS: Mapping[str, Callable[[Plan], Iterator[Job]]] = {
+    "matrix": matrix,
+    "pairs": pairs,
+    "settings": settings,
+    "changes": changes,
+    "restores": restores,
+}

@@ -1,7 +1,8 @@
-"""`python -m tests.faults.soak --minutes 20`: constant load, a random fault each minute, and what that costs.
+"""`python -m tests.faults.soak --minutes 20`: constant load, a random fault each minute, and what that costs; then changes and restores.
 
 The fault-free rate is measured first. Then a driver process runs all the while and is struck once a minute at a random
-failpoint; the rate, the recovery after each fault, and the sizes of everything that could grow are written down.
+failpoint; the rate, the recovery after each fault, and the sizes of everything that could grow are written down. In the second
+half the file changes, stores are restored and rows are dropped at random, under load (change_soak.py).
 """
 
 from __future__ import annotations
@@ -21,17 +22,21 @@ import psycopg2
 import typer
 
 from tests.faults.cells import Cell, all_cells, killed_before, repair
+from tests.faults.change_soak import ChangeSoak, soak_changes
 from tests.faults.checker import check, read_stores, reliability
 from tests.faults.drivers import Mission, Outcome, drive, driver
 from tests.faults.faults import FAULTS, Scene
 from tests.faults.history import read_history
-from tests.faults.places import STORES, Place, fresh_place, running_clusters
+from tests.faults.places import LAYOUTS, STORES, Place, fresh_place, running_clusters
 from tests.faults.workload import Manners, Workload
-from tests.world import wait_until
+from tests.world import World, wait_until
 
 BATCH_ROWS = 1000
 LOAD = Manners(pause_seconds=0.02, rereads=False)
 """Three senders; some hundred messages a second. What consumers saw is read again once, at the end: histories stay small."""
+
+CHANGING_SEGMENT_ROWS = 50
+"""Of the stores whose rows are dropped all the while."""
 
 RECOVERY_SECONDS = 30.0
 RATE_KEPT = 0.6
@@ -76,10 +81,12 @@ class Soak:
     faults: list[Struck] = field(default_factory=list)
     sizes: list[Sizes] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
+    changes: ChangeSoak = field(default_factory=ChangeSoak)
 
     def shortcomings(self) -> Iterator[str]:
         """What missed its aim."""
         yield from self.violations
+        yield from self.changes.breaches
         if (self.r, self.ur) != (1.0, 1.0):
             yield f"R is {self.r}, UR is {self.ur}"
         if self.rate_with_faults < RATE_KEPT * self.rate_without_faults:
@@ -133,6 +140,15 @@ def soak(minutes: float, *, seed: int, directory: Path, fault_every_seconds: flo
         measured = {one.hop: one for one in reliability(stores)}["flights"]
         result.r, result.ur, result.messages = measured.r, measured.ur, measured.sent
     return result
+
+
+def _soak_changes(directory: Path, *, seconds: float, seed: int) -> ChangeSoak:
+    with (
+        running_clusters(directory, segment_rows=CHANGING_SEGMENT_ROWS) as sides,
+        fresh_place(sides, "outbox", directory / "soak", batch_rows=BATCH_ROWS) as place,
+    ):
+        databases = {store: (sides.clusters[side], place.databases[store]) for store, side in LAYOUTS["outbox"].items()}
+        return soak_changes(World(place.routes_file), databases, seconds=seconds, seed=seed)
 
 
 def _rate(place: Place, work: Callable[[], None]) -> float:
@@ -252,6 +268,7 @@ def _lines(result: Soak) -> Iterator[str]:
     yield ""
     yield "Every aim was met." if not shortcomings else "Missed: " + "; ".join(shortcomings)
     yield ""
+    yield from _change_lines(result.changes)
     yield "| second | fault | recovery s |"
     yield "|--:|---|--:|"
     yield from (f"| {struck.at_second} | {struck.cell} | {struck.recovery_seconds} |" for struck in result.faults)
@@ -265,6 +282,19 @@ def _lines(result: Soak) -> Iterator[str]:
         )
 
 
+def _change_lines(changes: ChangeSoak) -> Iterator[str]:
+    yield f"Then {changes.seconds / 60:.1f} minutes in which relaybox.yaml changed, stores were restored and rows were dropped, at random:"
+    yield ""
+    yield "| messages | dropped | lost, doubled or out of order |"
+    yield "|--:|--:|--:|"
+    yield f"| {changes.messages:,} | {changes.dropped:,} | {len(changes.breaches)} |"
+    yield ""
+    yield "| action | times |"
+    yield "|---|--:|"
+    yield from (f"| {name} | {count} |" for name, count in changes.actions.items())
+    yield ""
+
+
 def run(
     *,
     minutes: Annotated[float, typer.Option(help="How long, all in all.")] = 20.0,
@@ -276,7 +306,8 @@ def run(
     with tempfile.TemporaryDirectory(prefix="relaybox-soak-") as name:
         directory = Path(name)
         directory.chmod(0o711)  # the servers' account passes through
-        result = soak(minutes, seed=seed, directory=directory, fault_every_seconds=fault_every)
+        result = soak(minutes / 2, seed=seed, directory=directory / "faults", fault_every_seconds=fault_every)
+        result.minutes, result.changes = minutes, _soak_changes(directory / "changes", seconds=minutes * 30, seed=seed)
     report.write_text("\n".join(_lines(result)) + "\n", encoding="utf-8")
     report.with_suffix(".json").write_text(json.dumps(asdict(result), indent=1), encoding="utf-8")
     shortcomings = list(result.shortcomings())

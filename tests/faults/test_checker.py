@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.faults.checker import INVARIANTS, check, reliability, unsettled
-from tests.faults.history import ClientLog, Observation, Read, Tried, read_history
+from tests.faults.history import ClientLog, Observation, Read, Transaction, Tried, read_history
 from tests.faults.sketch import Moved, Sketch, message_of
 from tests.faults.stores import ConfirmationRow, LogRow, OutboxRow
 
@@ -154,7 +154,7 @@ BAD: dict[str, tuple[Tampering, set[str]]] = {
     ),
     "an acknowledged message left the store before any batch": (
         all_of(lambda s: s.transactions.append(replace(s.transactions[0], number=9, messages=(Tried("UA9", 0),), acknowledged=6))),
-        {"lost"},
+        {"lost", "conserved"},
     ),
     "the last hop dropped one": (cut_log(LAST_HOP_ONLY, 7), {"left_behind", "dense_positions", "batch_content"}),
     "the last hop dropped an acknowledged one": (
@@ -180,6 +180,10 @@ BAD: dict[str, tuple[Tampering, set[str]]] = {
         {"doubled", "unfinished", "one_batch_each"},
     ),
     # equality
+    "a message of a topic that no route has is gone": (
+        add("transactions", Transaction("QF", 99, "shop", "another", (Tried("QF1", 0, undone=False),), "ok", 99)),
+        {"conserved"},
+    ),
     "a payload changed on the second hop": (change_message("b.log", 3, payload="BA3 "), {"altered", "lost", "invented"}),
     "headers changed": (change_message("a.log", 3, headers='{"n": 2}'), {"altered"}),
     "headers dropped": (change_message("b.log", 3, headers=None), {"altered"}),

@@ -1,0 +1,129 @@
+"""The second half of a soak: under load the file changes, stores are restored, rows are dropped, at random, for a long time.
+
+A producer sends all the while and keeps the log of what it committed; an operator does whatever the state machine of
+change_machine.py can do, drawn from a seed, and by that log everything is judged after every action.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import psycopg2
+
+from tests.faults.change_cells import RESTORES, machine_in
+from tests.faults.change_machine import INIT_STATEMENTS, ChangeMachine
+from tests.faults.changes import BOTH, CHANGES
+from tests.faults.restores import Databases
+from tests.world import World
+
+BATCH_ROWS = 100
+PAUSE_SECONDS = 0.02
+
+
+@dataclass
+class ChangeSoak:
+    """What was done, how often, and what was wrong."""
+
+    seconds: float = 0.0
+    messages: int = 0
+    dropped: int = 0
+    actions: dict[str, int] = field(default_factory=dict)
+    breaches: list[str] = field(default_factory=list)
+
+
+class _Producer(threading.Thread):
+    """Sends until it is told to stop; `quiet` is held by who copies or restores the store that it sends in."""
+
+    def __init__(self, machine: ChangeMachine, seed: int) -> None:
+        super().__init__(daemon=True)
+        self._machine, self._chance = machine, random.Random(f"producer {seed}")
+        self.quiet, self.is_stopping = threading.Lock(), threading.Event()
+        self.failed: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while not self.is_stopping.wait(PAUSE_SECONDS):
+                with self.quiet:
+                    count = self._chance.randint(1, 6)
+                    self._machine.send(count, self._chance.choice([BOTH, BOTH[:1], BOTH[1:]]), self._chance.random() > 0.1)
+        except psycopg2.Error as error:
+            self.failed = error
+
+    def stop(self) -> None:
+        self.is_stopping.set()
+        self.join(60.0)
+        assert not self.is_alive()
+        if self.failed is not None:
+            raise self.failed
+
+
+def soak_changes(world: World, databases: Databases, *, seconds: float, seed: int) -> ChangeSoak:
+    """Acts at random until the time is over; then all topics are routed again, and everything must have arrived.
+
+    Args:
+        world: three stores without messages, with small segments.
+        databases: where they are, for restores.
+        seconds: how long.
+        seed: of the producer and of the operator.
+    """
+    started, result, counts = time.monotonic(), ChangeSoak(), Counter[str]()
+    chance = random.Random(f"operator {seed}")
+    try:
+        with machine_in(world, databases, batch_rows=BATCH_ROWS) as machine:
+            machine.transfer_at_most_seconds = 1.0
+            producer = _Producer(machine, seed)
+            producer.start()
+            try:
+                while time.monotonic() < started + seconds:
+                    name, act = chance.choice(list(_actions(machine, producer, chance).items()))
+                    act()
+                    counts[name] += 1
+                    if found := machine.account.look():
+                        raise AssertionError(f"after {name}: {found}")
+            finally:
+                producer.stop()
+                result.actions = dict(sorted(counts.items()))
+                result.messages = len(machine.account.sent)
+                result.dropped = result.messages - len(machine.account.seen.outbox)
+    except AssertionError as error:
+        result.breaches.append(str(error))
+    result.seconds = round(time.monotonic() - started, 1)
+    return result
+
+
+def _actions(machine: ChangeMachine, producer: _Producer, chance: random.Random) -> Mapping[str, Callable[[], None]]:
+    """Every action by name; moving is likelier than the others, or nothing would ever be moved."""
+    number, which = chance.choice([0, 1]), chance.choice([0, 1])
+    change = chance.choice(sorted(CHANGES))
+
+    def back_up() -> None:
+        with producer.quiet:
+            machine.back_up()
+
+    def restore() -> None:
+        with producer.quiet:
+            if machine.backup is not None:
+                machine.restore(chance.choice(RESTORES), 6)
+
+    def move() -> None:
+        for hop in (0, 1):
+            machine.transfer(hop, which)
+        machine.settle(which)
+
+    moving = {f"move_{again}": move for again in range(6)}
+    return moving | {
+        "transfer_and_die": lambda: machine.transfer_and_die(number=number, which=which, slices=chance.randint(0, 2)),
+        "retention": lambda: machine.retention(which),
+        "retention_again": lambda: machine.retention(which),
+        "change": lambda: machine.change(change, which),
+        "change_and_die": lambda: machine.change_and_die(change, chance.randint(0, INIT_STATEMENTS)),
+        "init_again": lambda: machine.init_again(which),
+        "rename_a_store": machine.rename_a_store,
+        "back_up": back_up,
+        "restore": restore,
+    }

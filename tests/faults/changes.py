@@ -1,0 +1,144 @@
+"""What is done to relaybox.yaml while messages are in flight: a file as a value, its changes, and `init` that ends anywhere."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import psycopg2
+import yaml
+
+from relaybox import errors
+from relaybox.routes import Routes, load_routes
+from relaybox.stores.schema import initialise_store
+from tests.faults.drivers import forked
+
+STORES = ("airline", "hub", "analytics")
+BOTH = ("flights", "weather")
+
+
+@dataclass(frozen=True)
+class RouteFile:
+    """What a relaybox.yaml says of the route `flights`; everything that retention may drop, it drops at once.
+
+    Attributes:
+        topics: of the route.
+        path: its stores.
+        policy: when a batch is settled.
+        order: of its streams.
+        limits: of its batches and slices.
+        is_there: whether the file has the route at all.
+        names: what it calls the stores; their services stay.
+        rules: further keys of the route.
+    """
+
+    topics: tuple[str, ...] = ("flights",)
+    path: tuple[str, ...] = STORES
+    policy: str = "cascade"
+    order: str = "none"
+    limits: Mapping[str, int] = field(default_factory=lambda: {"batch_rows": 3, "slice_rows": 2})
+    is_there: bool = True
+    names: Mapping[str, str] = field(default_factory=dict)
+    rules: Mapping[str, Any] = field(default_factory=dict)
+
+    def write(self, path: Path) -> Routes:
+        """Writes it, and returns what Relaybox reads in it."""
+        stores: dict[str, dict[str, str]] = {
+            self.names.get(store, store): {"service": store} if store in self.names else {} for store in STORES
+        }
+        route = {
+            "topics": list(self.topics),
+            "path": [self.names.get(store, store) for store in self.path],
+            "policy": self.policy,
+            "order": self.order,
+            "limits": dict(self.limits),
+            "retention": {"replay_window_seconds": 0},
+            **self.rules,
+        }
+        hub = self.names.get("hub", "hub")
+        spare = {"topics": ["spare"], "path": [hub, hub]}  # a file has at least one route
+        routes = {"spare": spare, "flights": route} if self.is_there else {"spare": spare}
+        path.write_text(yaml.safe_dump({"stores": stores, "routes": routes}))
+        return load_routes(path)
+
+
+Change = Callable[[RouteFile], RouteFile]
+
+CHANGES: Mapping[str, Change] = {
+    "topic_added": lambda file: replace(file, topics=BOTH),
+    "topic_removed": lambda file: replace(file, topics=("flights",)),
+    "topics_swapped": lambda file: replace(file, topics=("weather",) if "flights" in file.topics else ("flights",)),
+    "route_removed": lambda file: replace(file, is_there=False),
+    "route_brought_back": lambda file: replace(file, is_there=True),
+    "path_cut": lambda file: replace(file, path=STORES[:2]),
+    "path_extended": lambda file: replace(file, path=STORES),
+    "policy_changed": lambda file: replace(file, policy="received" if file.policy == "cascade" else "cascade"),
+    "limits_changed": lambda file: replace(file, limits={"batch_rows": 5 + file.limits["batch_rows"] % 7, "slice_rows": 2}),
+}
+"""What a running route goes through, by name. `store_renamed` and `order_changed` are refused, see REFUSED."""
+
+REFUSED: Mapping[str, Change] = {
+    "store_renamed": lambda file: replace(file, names={"hub": "hub-2"}),
+    "order_changed": lambda file: replace(file, order="fifo" if file.order == "none" else "none"),
+}
+"""What `init` refuses once something was delivered, at every store and before anything is changed."""
+
+
+def initialise(routes: Routes) -> list[errors.RelayboxError]:
+    """`relaybox init`: every store, whatever becomes of the others; what it refused."""
+    refused: list[errors.RelayboxError] = []
+    for store in routes.stores.values():
+        try:
+            initialise_store(store, routes)
+        except errors.Terminal as error:
+            refused.append(error)
+    return refused
+
+
+def initialise_and_die(path: Path, after_statements: int) -> bool:
+    """`relaybox init` in a process of its own that is killed after so many statements; false when it ended before.
+
+    What a transaction had not committed by then is gone; the stores that came earlier have the new file.
+    """
+    return forked(_initialise_and_die, path, os.environ["PGSERVICEFILE"], after_statements) == -signal.SIGKILL
+
+
+def _initialise_and_die(path: Path, services: str, after_statements: int) -> None:
+    left = after_statements
+
+    class Dying(psycopg2.extensions.cursor):
+        def execute(self, query: Any, vars: Any = None) -> None:  # noqa: A002, psycopg2's own name for it
+            nonlocal left
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
+            left -= 1
+            super().execute(query, vars)
+
+    os.environ["PGSERVICEFILE"] = services
+    real_connect = psycopg2.connect
+    psycopg2.connect = lambda *arguments, **options: real_connect(*arguments, **{"cursor_factory": Dying, **options})
+    initialise(load_routes(path))
+
+
+def tables_of(stores: Sequence[str]) -> dict[str, list[tuple[Any, ...]]]:
+    """What the stores have registered: equal before and after something that was refused."""
+    query = """
+        select 'out ' || hop, to_jsonb(o) - 'attempt' from relaybox.hop_out o
+        union all select 'in ' || hop, to_jsonb(i) from relaybox.hop_in i
+        union all select 'stream ' || stream, to_jsonb(s) from relaybox.stream s
+        order by 1
+        """
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for store in stores:
+        connection = psycopg2.connect(service=store)
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(query)
+                found[store] = cursor.fetchall()
+        finally:
+            connection.close()
+    return found

@@ -1,0 +1,98 @@
+"""Stores that are restored from a copy taken earlier: one, two or all of a route, and what the runbooks then do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+import psycopg2
+
+from relaybox import errors
+from relaybox.hops.confirmations import settle_hop
+from relaybox.hops.runners import ThreadRunner
+from relaybox.hops.transfer import transfer_hop
+from relaybox.local.clusters import Cluster
+from relaybox.recovery.attesting import attest_store
+from relaybox.recovery.reanchoring import reanchor_hop
+from relaybox.routes import Hop, Route, Routes
+
+BY = "the operator of a test"
+
+_ANOTHER_TIMELINE = """
+    update relaybox.hop_out set timeline = timeline + 1000;
+    """
+"""The cluster that a ledger was written by is not the one that it was restored into."""
+
+Databases = Mapping[str, tuple[Cluster, str]]
+"""Which database of which cluster a store is."""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Databases as they were at one moment of each store, by the names of their stores."""
+
+    databases: Mapping[str, tuple[Cluster, str]]
+
+
+def take_copy(databases: Databases, name: str) -> Copy:
+    """Copies each store, as a backup does. Their sessions are ended for that moment."""
+    copies = {store: (cluster, f"{database}_{name}") for store, (cluster, database) in databases.items()}
+    for store, (cluster, copy) in copies.items():
+        _replace(cluster, copy, template=databases[store][1])
+    return Copy(copies)
+
+
+def restore(copy: Copy, databases: Databases, stores: Iterator[str] | tuple[str, ...]) -> None:
+    """Puts stores back to the time of a copy, into clusters that are not the ones that wrote their ledgers."""
+    for store in stores:
+        cluster, database = databases[store]
+        _replace(cluster, database, template=copy.databases[store][1])
+        with closing(psycopg2.connect(**cluster.parameters(database))) as connection, connection.cursor() as cursor:
+            cursor.execute(_ANOTHER_TIMELINE)
+            connection.commit()
+
+
+def _replace(cluster: Cluster, database: str, *, template: str) -> None:
+    with closing(psycopg2.connect(**cluster.parameters("postgres"))) as connection, connection.cursor() as cursor:
+        connection.autocommit = True
+        cursor.execute(
+            "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = any(%s)", ([database, template],)
+        )
+        cursor.execute(f"drop database if exists {database} with (force)")
+        cursor.execute(f"create database {database} template {template}")
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """Stores that were attested, hops that were reanchored."""
+
+    attested: tuple[str, ...]
+    reanchored: tuple[str, ...]
+
+
+def repair_route(route: Route, routes: Routes) -> Repaired:
+    """The runbooks, word for word: attest what lost nothing; else reanchor, hop by hop from the origin on, and transfer."""
+    attested = tuple(store for store in dict.fromkeys(hop.source.name for hop in route.hops) if _attest(store, routes))
+    reanchored = tuple(hop.name for hop in route.hops if _bring_on(hop))
+    for hop in reversed(route.hops):
+        settle_hop(route, hop, recorded_by=BY)
+    return Repaired(attested, reanchored)
+
+
+def _attest(store: str, routes: Routes) -> bool:
+    try:
+        return attest_store(routes.store(store), routes, recorded_by=BY, reason="restored").changed
+    except errors.HistoryLost:
+        return False
+
+
+def _bring_on(hop: Hop) -> bool:
+    """Transfers the hop; reanchors it first if it does not go on otherwise."""
+    try:
+        transfer_hop(hop, ThreadRunner(1), recorded_by=BY)
+    except (errors.HistoryLost, errors.ContentDiffers):
+        reanchor_hop(hop, recorded_by=BY, reason="restored", dry_run=False)
+        transfer_hop(hop, ThreadRunner(1), recorded_by=BY)
+        return True
+    return False

@@ -1,0 +1,185 @@
+"""Files that change, stores that are restored, rows that are dropped, in whatever order: nothing that was committed is lost (G12)."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+
+import psycopg2
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from relaybox.local.clusters import Cluster, write_service_file
+from relaybox.recovery.reanchoring import reanchor_hop
+from tests.disposal import discard
+from tests.faults.change_cells import RESTORES, ChangeCell, change_cells, machine_in, restore_cells, run_change_cell
+from tests.faults.change_machine import SEGMENT_ROWS, ChangeMachine
+from tests.faults.changes import BOTH, CHANGES
+from tests.faults.restores import Databases, restore
+from tests.world import World, routes_file
+
+EXAMPLES = int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "4"))
+STEPS = 25
+
+lives = settings(
+    max_examples=EXAMPLES,
+    stateful_step_count=STEPS,
+    derandomize=EXAMPLES <= 4,
+    print_blob=True,
+    deadline=None,
+    report_multiple_bugs=False,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # a life takes seconds: it is told as it was
+    suppress_health_check=list(HealthCheck),
+)
+_numbers = itertools.count(1)
+
+MakeWorld = Callable[[], AbstractContextManager[tuple[World, Databases]]]
+
+
+@pytest.fixture
+def make_small(clusters: Mapping[str, Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeWorld]:
+    """Fresh stores whose segments have four rows, as often as a test wants them."""
+    services = tmp_path / "services.conf"
+    monkeypatch.setenv("PGSERVICEFILE", str(services))
+    template = f"template_changes_{next(_numbers)}"
+    _each(clusters, f"create database {template}")
+    write_service_file(services, {store: cluster.parameters(template) for store, cluster in clusters.items()})
+    World(routes_file(tmp_path)).initialise(segment_rows=SEGMENT_ROWS)
+
+    @contextmanager
+    def make() -> Iterator[tuple[World, Databases]]:
+        name = f"changes_{next(_numbers)}"
+        databases = {store: (cluster, name) for store, cluster in clusters.items()}
+        _each(clusters, f"create database {name} template {template}")
+        try:
+            write_service_file(services, {store: cluster.parameters(name) for store, cluster in clusters.items()})
+            yield World(routes_file(tmp_path)), databases
+        finally:
+            discard(databases.values())
+
+    yield make
+    discard((cluster, template) for cluster in clusters.values())
+
+
+@contextmanager
+def life(make_small: MakeWorld, *, batch_rows: int, both: bool) -> Iterator[ChangeMachine]:
+    """One life whose steps a test chooses; at its end everything must have arrived."""
+    with make_small() as (world, databases), machine_in(world, databases, batch_rows=batch_rows, both=both) as machine:
+        yield machine
+
+
+def one_each() -> Iterator[ChangeCell]:
+    """A cell of each change, further on each time."""
+    for number, what in enumerate(sorted(CHANGES.keys() - {"route_brought_back"})):
+        cells = [cell for cell in change_cells() if cell.what == what]
+        yield cells[number * len(cells) // len(CHANGES)]
+
+
+IN_THE_SUITE = list(one_each())
+"""Every change once, at failpoints all over the transfer; all of them: `make test-faults`."""
+
+
+@pytest.mark.parametrize("cell", IN_THE_SUITE, ids=str)
+def test_g12_a_file_that_changes_at(cell: ChangeCell, make_small: MakeWorld, tmp_path: Path) -> None:
+    """The driver that is there finishes or is followed; nothing that was committed is lost."""
+    with make_small() as (world, databases):
+        run_change_cell(cell, world, databases, tmp_path)
+
+
+def test_g12_changes_and_restores_have_their_turns() -> None:
+    """However failpoints come and go."""
+    assert {cell.what for cell in change_cells()} == CHANGES.keys() - {"route_brought_back"}
+    assert {cell.stores for cell in restore_cells()} == set(RESTORES)
+    assert {cell.failpoint for cell in change_cells()} == {cell.failpoint for cell in restore_cells()}
+
+
+def test_g12_the_rest_of_a_capped_batch_outlives_the_removal_of_its_topic(make_small: MakeWorld) -> None:
+    """A driver died, the topic went, retention came: what was not planned is kept."""
+    with life(make_small, batch_rows=2, both=True) as machine:
+        machine.send(40, BOTH, True)
+        machine.transfer_and_die(number=0, which=0, slices=0)
+        machine.change("topic_removed", 0)
+        machine.change("topic_removed", 1)
+        machine.transfer(0, 0)
+        machine.transfer(1, 0)
+        machine.settle(0)
+        machine.retention(0)
+
+
+def test_g12_a_hop_goes_on_when_nothing_is_left_of_a_capped_batch(make_small: MakeWorld) -> None:
+    """The rest of the pair holds no message of the topics of today: new ones move all the same."""
+    with life(make_small, batch_rows=1, both=True) as machine:
+        machine.send(1, ("flights",), True)
+        machine.hold_open(0)
+        machine.send(20, ("weather",), True)
+        machine.transfer_and_die(number=0, which=0, slices=0)
+        machine.change("topic_removed", 0)
+        machine.transfer(0, 0)
+        machine.send(3, ("flights",), True)
+        machine.transfer(0, 0)
+        machine.account.look()
+        assert len(machine.account.logs["flights/1"]) == 4
+
+
+def test_g12_a_reanchored_hop_whose_undelivered_topic_is_removed_reads_on(make_small: MakeWorld) -> None:
+    """Undelivered rows of a removed topic are no way to lose what comes after them."""
+    with life(make_small, batch_rows=5, both=True) as machine:
+        machine.send(4, ("flights",), True)
+        machine.transfer(0, 0)
+        machine.back_up()
+        machine.send(2, ("flights",), True)
+        machine.transfer(0, 0)
+        restore(machine.backup.copy, machine.databases, ("airline",))
+        machine.account.restore({"airline": machine.backup.remembered["airline"]})
+        machine.send(6, ("weather",), True)
+        hop = machine.hop_of(0, 0)
+        reanchor_hop(hop, recorded_by="test", reason="restored", dry_run=False)
+        machine.change("topic_removed", 0)
+        machine.transfer(0, 0)
+        machine.send(3, ("flights",), True)
+        machine.transfer(0, 0)
+        machine.send(5, ("flights",), True)
+        machine.transfer(0, 0)
+        machine.account.look()
+        assert len(machine.account.logs["flights/1"]) == 14
+
+
+def test_g12_a_topic_that_is_added_is_moved_before_it_may_be_dropped(make_small: MakeWorld) -> None:
+    """What was kept for a topic that no route had is no message that was delivered."""
+    with life(make_small, batch_rows=5, both=False) as machine:
+        machine.send(20, ("weather",), True)
+        machine.send(4, ("flights",), True)
+        machine.transfer(0, 0)
+        machine.transfer(1, 0)
+        machine.change("topic_added", 0)
+        machine.send(8, BOTH, True)
+        machine.transfer(0, 0)
+        machine.transfer(1, 0)
+        machine.settle(0)
+        machine.retention(0)
+
+
+@pytest.mark.timeout(60 + 60 * EXAMPLES)
+def test_g12_whatever_changes_in_whatever_order(make_small: MakeWorld) -> None:
+    """Committed is kept, or has arrived; in the end everything that is kept has arrived, in its topic's order, once."""
+
+    class Machine(ChangeMachine):
+        pass
+
+    Machine.make_world = staticmethod(make_small)
+    run_state_machine_as_test(Machine, settings=lives)
+
+
+def _each(clusters: Mapping[str, Cluster], statement: str) -> None:
+    def run(cluster: Cluster) -> None:
+        with closing(psycopg2.connect(**cluster.parameters("postgres"))) as connection:
+            connection.autocommit = True
+            connection.cursor().execute(statement)
+
+    with ThreadPoolExecutor(len(clusters)) as pool:
+        list(pool.map(run, clusters.values()))
