@@ -35,7 +35,7 @@ BATCH_ROWS = 1000
 LOAD = Manners(pause_seconds=0.02, rereads=False)
 """Three senders; some hundred messages a second. What consumers saw is read again once, at the end: histories stay small."""
 
-CHANGING_SEGMENT_ROWS = 50
+CHANGING_SEGMENT_ROWS = 500
 """Of the stores whose rows are dropped all the while."""
 
 RECOVERY_SECONDS = 30.0

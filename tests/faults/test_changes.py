@@ -126,6 +126,22 @@ def test_g12_a_hop_goes_on_when_nothing_is_left_of_a_capped_batch(make_small: Ma
         assert len(machine.account.logs["flights/1"]) == 4
 
 
+def test_g12_a_topic_goes_and_comes_back(make_small: MakeWorld) -> None:
+    """What was sent before it went, while it was away, and while nothing had moved since: each once, in its order."""
+    with life(make_small, batch_rows=5, both=True) as machine:
+        machine.send(4, BOTH, True)
+        machine.transfer(0, 0)
+        machine.send(2, ("weather",), True)
+        machine.change("topic_removed", 0)
+        machine.send(2, ("weather",), True)
+        machine.send(1, ("flights",), True)
+        machine.transfer(0, 0)
+        machine.send(2, ("weather",), True)
+        machine.change("topic_added", 0)
+        machine.send(2, ("weather",), True)
+        machine.transfer(0, 0)
+
+
 def test_g12_a_reanchored_hop_whose_undelivered_topic_is_removed_reads_on(make_small: MakeWorld) -> None:
     """Undelivered rows of a removed topic are no way to lose what comes after them."""
     with life(make_small, batch_rows=5, both=True) as machine:
