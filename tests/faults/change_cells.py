@@ -112,7 +112,8 @@ def machine_in(world: World, databases: Databases, *, batch_rows: int = BATCH_RO
     machine.build(batch_rows=batch_rows, both=both)
     try:
         yield machine
-        assert machine.account.look() == []
+        found = machine.account.look()
+        assert not found, found
     except BaseException:
         machine.stack.close()
         raise

@@ -199,7 +199,7 @@ class ChangeMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_is_lost(self) -> None:
         if hasattr(self, "world"):
-            assert self.account.look() == []
+            self._require(self.account.look())
 
     def teardown(self) -> None:
         with self.stack:
@@ -215,12 +215,16 @@ class ChangeMachine(RuleBasedStateMachine):
             for hop in routes.route("flights").hops:
                 transfer_hop(hop, ThreadRunner(1), recorded_by="test")
             self.settle(0)
-            assert self.account.look() == []
-        assert list(self.account.undelivered()) == []
+            self._require(self.account.look())
+        self._require(list(self.account.undelivered()))
         verification = verify_route(routes.route("flights"))
         assert verification.verdict == "delivered", verification
         self._retain(routes)
-        assert self.account.look() == []
+        self._require(self.account.look())
+
+    def _require(self, found: list[str]) -> None:
+        """Pytest says what was found in test modules only."""
+        assert not found, found
 
     def _whole_route(self) -> None:
         file = self.files[0]
@@ -228,7 +232,7 @@ class ChangeMachine(RuleBasedStateMachine):
         self._init(0)
 
     def _init(self, which: int) -> None:
-        assert initialise(self.files[which].write(self.world.path)) == []
+        self._require([str(error) for error in initialise(self.files[which].write(self.world.path))])
 
     def _routes(self, which: int) -> Routes:
         return self.files[which].write(self.world.path)
@@ -239,7 +243,7 @@ class ChangeMachine(RuleBasedStateMachine):
         return found[0] if found else None
 
     def _retain(self, routes: Routes) -> None:
-        assert self.account.look() == []  # consumers have read what is dropped now
+        self._require(self.account.look())  # consumers have read what is dropped now
         for store in routes.stores.values():
             retain_store(store, recorded_by="test", patience_seconds=0.0)
 

@@ -74,7 +74,7 @@ class Repaired:
 def repair_route(route: Route, routes: Routes) -> Repaired:
     """The runbooks, word for word: attest what lost nothing; else reanchor, hop by hop from the origin on, and transfer."""
     attested = tuple(store for store in dict.fromkeys(hop.source.name for hop in route.hops) if _attest(store, routes))
-    reanchored = tuple(hop.name for hop in route.hops if _bring_on(hop))
+    reanchored = tuple(hop.name for hop in route.hops if _bring_on(hop, routes))
     for hop in reversed(route.hops):
         settle_hop(route, hop, recorded_by=BY)
     return Repaired(attested, reanchored)
@@ -87,12 +87,12 @@ def _attest(store: str, routes: Routes) -> bool:
         return False
 
 
-def _bring_on(hop: Hop) -> bool:
+def _bring_on(hop: Hop, routes: Routes) -> bool:
     """Transfers the hop; reanchors it first if it does not go on otherwise."""
     try:
         transfer_hop(hop, ThreadRunner(1), recorded_by=BY)
     except (errors.HistoryLost, errors.ContentDiffers):
-        reanchor_hop(hop, recorded_by=BY, reason="restored", dry_run=False)
+        reanchor_hop(hop, routes, recorded_by=BY, reason="restored", dry_run=False)
         transfer_hop(hop, ThreadRunner(1), recorded_by=BY)
         return True
     return False

@@ -154,7 +154,7 @@ def test_g12_a_reanchored_hop_whose_undelivered_topic_is_removed_reads_on(make_s
         machine.account.restore({"airline": machine.backup.remembered["airline"]})
         machine.send(6, ("weather",), True)
         hop = machine.hop_of(0, 0)
-        reanchor_hop(hop, recorded_by="test", reason="restored", dry_run=False)
+        reanchor_hop(hop, machine.world.routes, recorded_by="test", reason="restored", dry_run=False)
         machine.change("topic_removed", 0)
         machine.transfer(0, 0)
         machine.send(3, ("flights",), True)
@@ -178,6 +178,36 @@ def test_g12_a_topic_that_is_added_is_moved_before_it_may_be_dropped(make_small:
         machine.transfer(1, 0)
         machine.settle(0)
         machine.retention(0)
+
+
+def test_g12_what_was_given_up_is_not_moved_when_its_topic_comes_back(make_small: MakeWorld) -> None:
+    """Given up behind the frontier of the hop, which had looked at other topics last."""
+    with life(make_small, batch_rows=5, both=True) as machine:
+        machine.send(4, BOTH, True)
+        machine.transfer(0, 0)
+        machine.change("topic_removed", 0)
+        machine.send(3, ("weather",), True)
+        machine.retire_weather()
+        machine.change("topic_added", 0)
+        machine.send(2, ("weather",), True)
+        machine.transfer(0, 0)
+        assert machine.account.look() == []
+        assert sorted(machine.account.logs["flights/1"].values()) == ["f1", "f3", "w2", "w4", "w8", "w9"]
+
+
+def test_g12_new_messages_pass_through_a_store_that_was_restored_with_its_source(make_small: MakeWorld) -> None:
+    """Two stores go back together; what is sent then takes the positions of what was lost, and is no less a message."""
+    with life(make_small, batch_rows=5, both=False) as machine:
+        machine.send(6, ("flights",), True)
+        machine.transfer(0, 0)
+        machine.transfer(1, 0)
+        machine.settle(0)
+        machine.back_up()
+        machine.send(9, ("flights",), True)
+        machine.transfer(0, 0)
+        machine.transfer(1, 0)
+        machine.settle(0)
+        machine.restore(("airline", "hub"), 12)
 
 
 @pytest.mark.timeout(60 + 60 * EXAMPLES)
