@@ -68,7 +68,9 @@ class ChangeMachine(RuleBasedStateMachine):
     def build(self, batch_rows: int, both: bool) -> None:
         self.world, self.databases = self.stack.enter_context(type(self).make_world())
         self.stack.callback(self._end_open)
-        file = RouteFile(topics=BOTH if both else ("flights",), limits={"batch_rows": batch_rows, "slice_rows": 1})
+        file = RouteFile(
+            topics=BOTH if both else ("flights",), limits={"batch_rows": batch_rows, "slice_rows": max(1, batch_rows // 5)}
+        )
         self.files = [file, file]
         self._init(0)
 

@@ -66,6 +66,14 @@ class RouteFile:
         return load_routes(path)
 
 
+def _other_limits(batch_rows: int, slice_rows: int) -> Mapping[str, int]:
+    """Of nearly the same size, so that the next batches are cut elsewhere."""
+    return {
+        "batch_rows": batch_rows + 1 if batch_rows % 2 else batch_rows - 1,
+        "slice_rows": max(1, min(slice_rows, batch_rows - 1)),
+    }
+
+
 Change = Callable[[RouteFile], RouteFile]
 
 CHANGES: Mapping[str, Change] = {
@@ -77,7 +85,7 @@ CHANGES: Mapping[str, Change] = {
     "path_cut": lambda file: replace(file, path=STORES[:2]),
     "path_extended": lambda file: replace(file, path=STORES),
     "policy_changed": lambda file: replace(file, policy="received" if file.policy == "cascade" else "cascade"),
-    "limits_changed": lambda file: replace(file, limits={"batch_rows": 5 + file.limits["batch_rows"] % 7, "slice_rows": 2}),
+    "limits_changed": lambda file: replace(file, limits=_other_limits(**file.limits)),
 }
 """What a running route goes through, by name. `store_renamed` and `order_changed` are refused, see REFUSED."""
 
