@@ -66,13 +66,13 @@ def databases(clusters: Mapping[str, Cluster], tmp_path: Path, monkeypatch: pyte
 @pytest.fixture
 def make_world(
     clusters: Mapping[str, Cluster], template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[], AbstractContextManager[World]]:
-    """Makes the route `flights` over three initialised, empty stores, as often as a test wants; each ends at its exit."""
+) -> Callable[..., AbstractContextManager[World]]:
+    """Makes the route `flights` over three stores, as often as a test wants; each ends at its exit. Empty ones, or copies of a template."""
 
     @contextmanager
-    def make() -> Iterator[World]:
+    def make(source: str = template) -> Iterator[World]:
         name = _new_name()
-        _administer_all(clusters, f"create database {name} template {template}")
+        _administer_all(clusters, f"create database {name} template {source}")
         try:
             _serve(clusters, name, tmp_path, monkeypatch)
             path = routes_file(tmp_path)
@@ -84,8 +84,31 @@ def make_world(
     return make
 
 
+@pytest.fixture(scope="session")
+def make_template(
+    clusters: Mapping[str, Cluster], template: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[Callable[[World], None]], str]]:
+    """Fills three stores once, for make_world() to copy: the name of a database in each cluster, gone with the last test."""
+    names = []
+
+    def make(fill: Callable[[World], None]) -> str:
+        name, directory = _new_name(), tmp_path_factory.mktemp("filled")
+        _administer_all(clusters, f"create database {name} template {template}")
+        names.append(name)
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            _serve(clusters, name, directory, monkeypatch)
+            world = World(routes_file(directory))
+            monkeypatch.setenv("RELAYBOX_CONFIG", str(world.path))
+            fill(world)
+        return name
+
+    yield make
+    if names:
+        discard((cluster, name) for cluster in clusters.values() for name in names)
+
+
 @pytest.fixture
-def world(make_world: Callable[[], AbstractContextManager[World]]) -> Iterator[World]:
+def world(make_world: Callable[..., AbstractContextManager[World]]) -> Iterator[World]:
     """The route `flights` over three initialised, empty stores."""
     with make_world() as world:
         yield world

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from relaybox.hops.batches import Slice
-from relaybox.hops.ledgers import Destination, PlannedBatch, PublishedBatch, Source
+from relaybox.hops.ledgers import Confirmed, Destination, PlannedBatch, PublishedBatch, Registered, Source
 from relaybox.proofs.comparisons import Ledgers, Leg, Piece, hop_leg, whole_leg
 from relaybox.proofs.reading import SliceRead
 from relaybox.routes import Route
@@ -33,13 +33,13 @@ def ledgers(route: Route) -> list[Ledgers]:
     """Hop 1 planned nine messages and published five of them; hop 2 has four of these. Three more wait in the outbox."""
     first = Ledgers(
         route.hops[0],
-        Source(None, 9, OUTBOX_BATCHES, 3),
-        Destination(7, 5, (PublishedBatch(1, PLAN_1, 1, 5, 2, 2),), 8),
+        Source(Registered("hub", "cascade", ("flights",), ()), None, 9, OUTBOX_BATCHES, 3),
+        Destination(7, "airline", ("flights",), 5, (PublishedBatch(1, PLAN_1, 1, 5, 2, 2, 5),), 8),
     )
     second = Ledgers(
         route.hops[1],
-        Source(7, 4, LOG_BATCHES, 1),
-        Destination(8, 4, (PublishedBatch(1, PLAN_1, 1, 4, 1, 1),), 4),
+        Source(Registered("analytics", "cascade", (), ()), 7, 4, LOG_BATCHES, 1),
+        Destination(8, "hub", ("flights",), 4, (PublishedBatch(1, PLAN_1, 1, 4, 1, 1, 4),), 4),
     )
     return [first, second]
 
@@ -102,8 +102,37 @@ def test_slices_beyond_the_last_store_are_left_out_of_the_whole_way(route: Route
 
 def test_nothing_is_less_than_nothing_in_flight(route: Route, ledgers: list[Ledgers]) -> None:
     """A source that lost its ledger planned less than has arrived; that is a contradiction and no message in flight."""
-    lost = replace(ledgers[0], source=Source(None, 0, (), 0))
+    lost = replace(ledgers[0], source=replace(ledgers[0].source, planned_position=0, planned=(), waiting_count=0))
     assert hop_leg(lost).in_flight == whole_leg(route, [lost, ledgers[1]]).in_flight == 0
     assert hop_leg(lost).contradictions == ("batch 1 is published but not in the ledger of the source: the source lost history",)
     waiting = replace(ledgers[0], source=replace(ledgers[0].source, planned_position=5, waiting_count=0))
     assert hop_leg(waiting).in_flight == 0
+
+
+def test_what_was_confirmed_and_is_not_there_is_compared_and_not_in_flight(ledgers: list[Ledgers]) -> None:
+    """Batch 2 was confirmed as received, and the destination ends at batch 1: its four messages are due, and named as missing."""
+    told = replace(ledgers[0], confirmed={"flights/1": Confirmed(2, 9)})
+    leg = hop_leg(told)
+    assert ([piece.batch for piece in leg.pieces], leg.in_flight, leg.through_position) == ([1, 1, 2], 3, 9)
+    (told,) = leg.contradictions
+    assert told.endswith("as airline has confirmed; hub ends at batch 1, position 5: 4 messages are confirmed and not there")
+
+
+def test_a_loss_on_record_is_in_flight_until_it_is_sent_again(ledgers: list[Ledgers]) -> None:
+    """`relaybox reanchor --reason` said so: batch 2 is sent again."""
+    told = replace(ledgers[0], confirmed={"flights/1": Confirmed(2, 9, resend_through=2)})
+    assert (hop_leg(told).in_flight, hop_leg(told).contradictions) == (7, ())
+
+
+def test_the_origin_knows_no_more_of_a_later_hop_than_has_arrived(route: Route, ledgers: list[Ledgers]) -> None:
+    """End to end: what the origin was told of the last hop is due at the last store."""
+    first = replace(ledgers[0], confirmed={"flights/2": Confirmed(2, 5)})
+    leg = whole_leg(route, [first, replace(ledgers[1], confirmed={"flights/2": Confirmed(1, 4)})])
+    assert (leg.through_position, leg.in_flight, sum(piece.row_count for piece in leg.pieces)) == (5, 7, 5)
+    copied, gone = leg.contradictions
+    assert copied == (
+        "hop flights/2 is received through position 5, as airline knows from hub, where it is received through position 4"
+    )
+    assert gone.endswith(
+        "as airline has confirmed; analytics ends at batch 1, position 4: 1 messages are confirmed and not there"
+    )

@@ -10,7 +10,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaybox.proofs.defects import Defect, DefectKind, Row, compare_slice, reconcile
+from relaybox.proofs.defects import Defect, DefectKind, Row, compare_slice, reconcile, twice_read
 
 
 def message(number: int) -> UUID:
@@ -84,6 +84,13 @@ def test_a_copy_in_another_slice_than_its_original_is_doubled() -> None:
         Defect(DefectKind.DOUBLED, message(1), "S1", None, 4),
         Defect(DefectKind.MISSING, message(4), "S1", 4, None),
     ]
+
+
+def test_a_copy_that_two_slices_have_read_differs_nowhere_and_is_named_by_its_second_position() -> None:
+    """A copy that somebody put into a log is named by the slice that did not expect it; it is not named again."""
+    read = Defect(DefectKind.DOUBLED, message(1), "S1", None, 7)
+    put = Defect(DefectKind.DOUBLED, message(2), "S2", None, 9)
+    assert twice_read([read, put], [put]) == (read,)
 
 
 @given(st.integers(0, 30), st.data())

@@ -1,16 +1,18 @@
-"""The two ledgers of a hop, batch by batch: what the source planned and what the destination published."""
+"""The ledgers of a hop, batch by batch: what the source planned, what it has confirmed, and what the destination published."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 from uuid import UUID
 
 from psycopg2.extras import NamedTupleCursor
 
 from relaybox.hops.batches import Slice
+
+Cluster = tuple[int, int]
+"""System identifier and timeline: where a batch was planned."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class PlannedBatch:
     last_position: int
     slices: tuple[Slice, ...]
     adopted: bool = False
+    cluster: Cluster | None = None
 
     def read_at(self, position: int) -> int | None:
         """The position of the log from which a position at the destination was read; None: of an adopted batch it is not known."""
@@ -50,23 +53,55 @@ class PublishedBatch:
     last_position: int
     slice_count: int
     receipt_count: int
+    receipt_rows: int
+    cluster: Cluster | None = None
 
 
 @dataclass(frozen=True)
 class Destination:
-    """What the destination of a hop holds: published batches, and the highest position with a row (0: none).
+    """What the destination of a hop holds: published batches, and the highest position with a row (0: none). `topics` are its stream's.
 
     Below `first_kept_position` retention has dropped the messages; the ledger begins after batch `compacted_batch`, which ended at
     `compacted_position`.
     """
 
     log_id: int
+    source: str
+    topics: tuple[str, ...]
     published_position: int
     published: tuple[PublishedBatch, ...]
     highest_position: int
     first_kept_position: int = 1
     compacted_batch: int = 0
     compacted_position: int = 0
+    generation: int = 1
+    contradictions: tuple[str, ...] = ()
+
+    @property
+    def published_batch(self) -> int:
+        return self.published[-1].batch if self.published else self.compacted_batch
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """How far a store knows a hop to be received: it is told so after the destination has it, and it is never taken back.
+
+    `resend_through`: of a hop that leaves the store: batches up to this one were lost at the destination, on record, and are sent again.
+    """
+
+    batch: int = 0
+    position: int = 0
+    resend_through: int = 0
+
+
+@dataclass(frozen=True)
+class Registered:
+    """What `relaybox init` wrote about a hop into its source. A hop that reads a log has no topics."""
+
+    destination: str
+    policy: str
+    topics: tuple[str, ...]
+    processed_by: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -77,6 +112,7 @@ class Source:
     after batch `compacted_batch`, which ended at `compacted_position` and had read a log through `compacted_read`.
     """
 
+    registered: Registered
     reads_log: int | None
     planned_position: int
     planned: tuple[PlannedBatch, ...]
@@ -85,14 +121,23 @@ class Source:
     compacted_batch: int = 0
     compacted_position: int = 0
     compacted_read: int = 0
+    generation: int = 1
+    resend_through: int = 0
+    contradictions: tuple[str, ...] = ()
 
 
 def read_destination(connection: Any, hop: str) -> Destination | None:
-    """Reads the destination's ledger, in the caller's transaction; None when the hop does not arrive there."""
+    """Reads the destination's ledger in one snapshot, that of a new transaction; None when the hop does not arrive there."""
     with connection.cursor(cursor_factory=NamedTupleCursor) as cursor:
+        cursor.execute("set transaction isolation level repeatable read")
         cursor.execute(
             """
-            select i.hop_id, i.published_position, i.first_kept_position, i.compacted_batch, i.compacted_position,
+            select i.hop_id, i.published_position, i.first_kept_position, i.compacted_batch, i.compacted_position, i.generation, i.source,
+                array(
+                    select t.topic from relaybox.stream_log l join relaybox.stream_topic t on t.stream_id = l.stream_id
+                    where l.hop_id = i.hop_id
+                ) topics,
+                array(select relaybox.destination_contradictions(i.hop)) contradictions,
                 (select coalesce(max(l.position), 0) from relaybox.log l where l.hop_id = i.hop_id) highest_position
             from relaybox.hop_in i where i.hop = %s
             """,
@@ -103,31 +148,43 @@ def read_destination(connection: Any, hop: str) -> Destination | None:
             return None
         cursor.execute(
             """
-            select a.batch, a.plan_id, a.first_position, a.last_position, a.slice_count,
-                (select count(*) from relaybox.receipt r where r.hop_id = a.hop_id and r.batch = a.batch and r.plan_id = a.plan_id)
-            from relaybox.arrival a where a.hop_id = %s order by a.batch
+            select a.batch, a.plan_id, a.first_position, a.last_position, a.slice_count, r.receipt_count, r.receipt_rows,
+                a.source_system_identifier, a.source_timeline
+            from relaybox.arrival a
+            cross join lateral (
+                select count(*) receipt_count, coalesce(sum(c.row_count), 0)::bigint receipt_rows
+                from relaybox.receipt c where c.hop_id = a.hop_id and c.batch = a.batch and c.plan_id = a.plan_id
+            ) r
+            where a.hop_id = %s order by a.batch
             """,
             (head.hop_id,),
         )
-        published = tuple(PublishedBatch(row[0], UUID(str(row[1])), *row[2:]) for row in cursor.fetchall())
+        published = tuple(_published(row) for row in cursor.fetchall())
     return Destination(
         log_id=head.hop_id,
+        source=head.source,
+        topics=tuple(head.topics),
         published_position=head.published_position,
         published=published,
         highest_position=head.highest_position,
         first_kept_position=head.first_kept_position,
         compacted_batch=head.compacted_batch,
         compacted_position=head.compacted_position,
+        generation=head.generation,
+        contradictions=tuple(head.contradictions),
     )
 
 
 def read_source(connection: Any, hop: str) -> Source | None:
-    """Reads the source's ledger, in the caller's transaction; None when the hop does not leave it."""
+    """Reads the source's ledger in one snapshot, that of a new transaction; None when the hop does not leave it."""
     with connection.cursor(cursor_factory=NamedTupleCursor) as cursor:
+        cursor.execute("set transaction isolation level repeatable read")
         cursor.execute(
             """
-            select h.reads_log, s.planned_position, s.waiting_count, h.compacted_batch, h.compacted_position, h.compacted_read,
-                relaybox.first_kept_read(h.hop) first_kept_read
+            select h.reads_log, s.planned_position, s.waiting_count, h.compacted_batch, h.compacted_position, h.compacted_read, h.generation,
+                h.resend_through, h.destination, h.policy, h.topics, h.processed_by, relaybox.first_kept_read(h.hop) first_kept_read,
+                array(select relaybox.source_contradictions(h.hop))
+                    || case when h.reads_log is null then array(select relaybox.outbox_contradictions()) end contradictions
             from relaybox.hop_out h
             cross join relaybox.sending_state(h.hop) s
             where h.hop = %s
@@ -140,6 +197,7 @@ def read_source(connection: Any, hop: str) -> Source | None:
         cursor.execute("select * from relaybox.batch where hop = %s order by batch", (hop,))
         planned = tuple(_planned(row) for row in cursor.fetchall())
     return Source(
+        registered=Registered(head.destination, head.policy, tuple(head.topics or ()), tuple(head.processed_by or ())),
         reads_log=head.reads_log,
         planned_position=head.planned_position,
         planned=planned,
@@ -148,6 +206,37 @@ def read_source(connection: Any, hop: str) -> Source | None:
         compacted_batch=head.compacted_batch,
         compacted_position=head.compacted_position,
         compacted_read=head.compacted_read,
+        generation=head.generation,
+        resend_through=head.resend_through,
+        contradictions=tuple(head.contradictions),
+    )
+
+
+def read_confirmed(connection: Any, hops: Sequence[str]) -> Mapping[str, Confirmed]:
+    """What a store knows of these hops, those that leave it or come after them, in one snapshot; none of which it knows nothing."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            select n.hop, c.through_batch, c.through_position, coalesce(h.resend_through, 0)
+            from unnest(%s::text[]) n (hop)
+            cross join lateral relaybox.newest_confirmation(n.hop, 'received') c
+            left join relaybox.hop_out h on h.hop = n.hop
+            """,
+            (list(hops),),
+        )
+        return {hop: Confirmed(*numbers) for hop, *numbers in cursor.fetchall()}
+
+
+def _published(row: Any) -> PublishedBatch:
+    return PublishedBatch(
+        batch=row.batch,
+        plan_id=UUID(str(row.plan_id)),
+        first_position=row.first_position,
+        last_position=row.last_position,
+        slice_count=row.slice_count,
+        receipt_count=row.receipt_count,
+        receipt_rows=row.receipt_rows,
+        cluster=(row.source_system_identifier, row.source_timeline),
     )
 
 
@@ -164,72 +253,5 @@ def _planned(row: Any) -> PlannedBatch:
         last_position=row.last_position,
         slices=tuple(Slice(*slice_) for slice_ in row.slices),
         adopted=row.adopted,
+        cluster=(row.system_identifier, row.timeline),
     )
-
-
-def contradictions(source: Source, destination: Destination) -> Iterator[str]:
-    """What is wrong in the ledgers themselves, or between them. The destination was read first: it may know less, never more."""
-    yield from _gaps("ledger of the source", source.planned, source)
-    yield from _gaps("ledger of the destination", destination.published, destination)
-    yield from _reading_gaps(source)
-    planned = {batch.batch: batch for batch in source.planned}
-    for published in destination.published:
-        if published.batch > source.compacted_batch:
-            yield from _batch_contradictions(planned, published)
-    last_published = destination.published[-1].last_position if destination.published else destination.compacted_position
-    if destination.published_position != last_published:
-        yield f"published through position {destination.published_position}, but the newest arrival ends at {last_published}"
-
-
-def _gaps(where: str, batches: Sequence[PlannedBatch | PublishedBatch], compacted: Source | Destination) -> Iterator[str]:
-    batch_wanted, position_wanted = compacted.compacted_batch + 1, compacted.compacted_position + 1
-    if batches and (batches[0].batch, batches[0].first_position) != (batch_wanted, position_wanted):
-        yield (
-            f"{where}: begins with batch {batches[0].batch} at position {batches[0].first_position}, "
-            f"expected batch {batch_wanted} at position {position_wanted}"
-        )
-    for before, batch in pairwise(batches):
-        if batch.batch != before.batch + 1:
-            yield f"{where}: batch {before.batch} is followed by batch {batch.batch}"
-        elif batch.first_position != before.last_position + 1:
-            yield (
-                f"{where}: batch {before.batch} ends at position {before.last_position}, "
-                f"batch {batch.batch} begins at {batch.first_position}"
-            )
-
-
-def _reading_gaps(source: Source) -> Iterator[str]:
-    """A hop that reads a log must read every position of it once, wherever it puts it."""
-    if source.reads_log is None:
-        return
-    read_through = source.compacted_read
-    for batch in source.planned:
-        if batch.reads_after != read_through:
-            yield f"ledger of the source: batch {batch.batch} reads after position {batch.reads_after}, expected {read_through}"
-        read_through = batch.reads_through
-    slices = sorted((slice_.first_read, slice_.last_read) for batch in source.planned for slice_ in batch.slices)
-    next_read = source.compacted_read + 1
-    for first, last in slices:
-        if first < next_read:
-            yield f"ledger of the source: positions {first} to {min(last, next_read - 1)} of the log are read twice"
-        elif next_read < first and next_read <= read_through:
-            yield f"ledger of the source: positions {next_read} to {min(first - 1, read_through)} of the log are read by no batch"
-        next_read = max(next_read, last + 1)
-    if next_read <= read_through:
-        yield f"ledger of the source: positions {next_read} to {read_through} of the log are read by no batch"
-
-
-def _batch_contradictions(planned: Mapping[int, PlannedBatch], published: PublishedBatch) -> Iterator[str]:
-    plan = planned.get(published.batch)
-    if plan is None:
-        yield f"batch {published.batch} is published but not in the ledger of the source: the source lost history"
-        return
-    if plan.plan_id != published.plan_id:
-        yield f"batch {published.batch} is published with plan {published.plan_id}, the source has plan {plan.plan_id}"
-    if (plan.first_position, plan.last_position) != (published.first_position, published.last_position):
-        yield (
-            f"batch {published.batch} is published at positions {published.first_position} to {published.last_position}, "
-            f"planned were {plan.first_position} to {plan.last_position}"
-        )
-    if published.receipt_count != len(plan.slices) and not plan.adopted:
-        yield f"batch {published.batch} is published with {published.receipt_count} receipts of {len(plan.slices)} slices"

@@ -210,6 +210,7 @@ def _leg(leg: LegProof) -> Document:
         "adopted_count": leg.adopted_count,
         "ghosts": [str(message_id) for message_id in leg.ghosts],
         "no_longer_kept": leg.no_longer_kept,
+        "account": [asdict(topic) for topic in leg.account],
     }
 
 

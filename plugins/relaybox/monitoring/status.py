@@ -19,7 +19,7 @@ from psycopg2.extras import NamedTupleCursor
 
 from relaybox import errors
 from relaybox.hops.continuity import HistoryGap, PublishedEnd, find_gap
-from relaybox.monitoring.conservation import TopicAccount, find_broken, read_account
+from relaybox.proofs.conservation import TopicAccount, find_broken, read_account
 from relaybox.proofs.reliability import Delivery, compose, measure_delivery
 from relaybox.stores.connections import store_errors
 from relaybox.stores.schema import open_store
@@ -293,7 +293,7 @@ def _known(
 def _hop_status(hop: Hop, source: _Asked, destination: _Asked, continuing: _Asked) -> HopStatus:
     sending: Any = source.states.get(hop.name)
     receiving: Any = destination.states.get(hop.name)
-    gap = _lost_by_destination(hop, sending, receiving) or continuing.states.get(hop.name)
+    gap = _lost_by_destination(hop, sending, receiving) or continuing.states.get(hop.name) or _lost_by_source(hop, sending)
     sent = sending and sending.planned_position + sending.waiting_count
     received = receiving.published_position if receiving else sending and sending.received_position
     lag = max(0, sent - received) if sending and receiving else None
@@ -321,18 +321,32 @@ def _hop_status(hop: Hop, source: _Asked, destination: _Asked, continuing: _Aske
 
 
 def _lost_by_destination(hop: Hop, sending: Any, receiving: Any) -> HistoryGap | None:
-    if sending is None or receiving is None or receiving.published_batch >= sending.received_batch:
+    if sending is None or receiving is None:
+        return None
+    if receiving.published_batch >= sending.received_batch and receiving.published_position >= sending.received_position:
         return None
     return HistoryGap(
         hop.destination.name,
-        f"{hop.source.name} has batch {sending.received_batch} confirmed, {hop.destination.name} ends at batch "
-        f"{receiving.published_batch}: {hop.destination.name} lost history",
+        f"{hop.source.name} has batch {sending.received_batch} confirmed, through position {sending.received_position}, "
+        f"{hop.destination.name} ends at batch {receiving.published_batch}, position {receiving.published_position}: "
+        f"{hop.destination.name} lost history",
         f"See what is missing with: relaybox reanchor {hop.name}",
     )
 
 
+def _lost_by_source(hop: Hop, sending: Any) -> HistoryGap | None:
+    """Its newest batch is not in its ledger."""
+    if sending is None or sending.planned_batch == 0 or sending.planned_rows is not None:
+        return None
+    return HistoryGap(
+        hop.source.name,
+        f"{hop.source.name} stands at batch {sending.planned_batch}, and its ledger has no such batch: {hop.source.name} lost history",
+        f"See what is wrong with: relaybox verify {hop.route}",
+    )
+
+
 def _last_batch(sending: Any, receiving: Any) -> LastBatch | None:
-    if sending is None or sending.planned_batch == 0:
+    if sending is None or sending.planned_rows is None:
         return None
     arrived = receiving is not None and receiving.published_batch == sending.planned_batch
     return LastBatch(
@@ -346,7 +360,7 @@ def _last_batch(sending: Any, receiving: Any) -> LastBatch | None:
 
 
 def _open_batch(sending: Any, receiving: Any) -> OpenBatch | None:
-    if sending is None or receiving is None or sending.planned_batch <= receiving.published_batch:
+    if sending is None or receiving is None or sending.planned_rows is None or sending.planned_batch <= receiving.published_batch:
         return None
     copied = set(receiving.copied_slices)
     missing = tuple(number for number in range(1, sending.planned_slices + 1) if number not in copied)

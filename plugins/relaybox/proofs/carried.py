@@ -39,9 +39,8 @@ def _arrived(source: Source, destination: Destination) -> Iterator[Run]:
     """What a hop brought, slice by slice; of batches that are no longer in the ledger it is known how many there were."""
     through = destination.published_position
     found = [Run(1, source.compacted_read, source.compacted_position - source.compacted_read)]
-    arrived = {batch.batch for batch in destination.published}
     for batch in source.planned:
-        if batch.batch in arrived or batch.batch <= destination.compacted_batch:
+        if batch.first_position <= through:
             found += (Run(s.first_read, s.last_read, s.first_position - s.first_read) for s in batch.slices)
     for run in _joined(sorted(found, key=lambda run: run.first)):
         yield Run(run.first, min(run.last, through - run.shift), run.shift)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from relaybox.hops.ledgers import Destination, PlannedBatch, Source, contradictions
+from relaybox.hops.ledgers import Confirmed, Destination, PlannedBatch, Source
 from relaybox.proofs.carried import Run, carry
+from relaybox.proofs.contradictions import confirmed_and_gone, copied_confirmations, find_contradictions
 from relaybox.proofs.reading import Pair, SliceRead, StoreRead
 
 if TYPE_CHECKING:
@@ -17,24 +18,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ledgers:
-    """A hop with what both of its stores wrote down about it."""
+    """A hop with what both of its stores wrote down about it.
+
+    Attributes:
+        confirmed: by hop, what the source knew to be received, of this hop and of those after it, before anything else was read.
+    """
 
     hop: Hop
     source: Source
     destination: Destination
+    confirmed: Mapping[str, Confirmed] = field(default_factory=dict)
 
-    @property
-    def published(self) -> Iterator[tuple[PlannedBatch, Slice]]:
-        """Every slice of the batches that both ledgers know, whose messages the source still has; adopted ones are compared by message."""
-        arrived = {batch.batch for batch in self.destination.published}
+    def due(self, through_position: int) -> Iterator[tuple[PlannedBatch, Slice]]:
+        """Every slice that must have arrived by a position, whose messages the source still has; adopted ones are compared by message."""
         kept = self.source.first_kept_read
         return (
             (batch, slice_)
             for batch in self.source.planned
-            if batch.batch in arrived and not batch.adopted
+            if batch.first_position <= through_position and not batch.adopted
             for slice_ in batch.slices
-            if slice_.first_read >= kept
+            if slice_.first_read >= kept and slice_.first_position <= through_position
         )
+
+    def due_position(self, confirmed: Confirmed) -> int:
+        """The last position that must be at the destination: what is published there, and what was confirmed to be."""
+        is_sent_again = confirmed.batch <= max(confirmed.resend_through, self.source.resend_through)
+        return max(self.destination.published_position, 0 if is_sent_again else confirmed.position)
+
+    def confirmed_of(self, hop: Hop) -> Confirmed:
+        return self.confirmed.get(hop.name, Confirmed())
 
 
 @dataclass(frozen=True)
@@ -55,9 +67,10 @@ class Leg:
     Attributes:
         name: the hop, or the route for its whole way.
         log_id: the log at the destination.
-        through_position: the last position that is published there.
+        through_position: the last position that is published there, or was confirmed to be.
         planned_position: the last one that any batch was planned for; a row beyond it is a stranger.
         highest_position: the last one with a row, when the destination was asked.
+        reads_outbox: the source's messages are those of its outbox, each of which must be read once.
         no_longer_kept: published messages that can't be compared: retention has dropped them, or a part of their slice, in a store.
     """
 
@@ -72,6 +85,7 @@ class Leg:
     pieces: tuple[Piece, ...]
     contradictions: tuple[str, ...]
     no_longer_kept: int = 0
+    reads_outbox: bool = True
 
     @property
     def row_count(self) -> int:
@@ -86,9 +100,11 @@ class Leg:
 def hop_leg(ledgers: Ledgers) -> Leg:
     """A hop's source against its destination."""
     source, destination = ledgers.source, ledgers.destination
+    confirmed = ledgers.confirmed_of(ledgers.hop)
+    through = ledgers.due_position(confirmed)
     pieces = tuple(
         _piece(ledgers, batch, slice_, destination.log_id)
-        for batch, slice_ in ledgers.published
+        for batch, slice_ in ledgers.due(through)
         if slice_.first_position >= destination.first_kept_position
     )
     return Leg(
@@ -96,13 +112,14 @@ def hop_leg(ledgers: Ledgers) -> Leg:
         source=ledgers.hop.source,
         destination=ledgers.hop.destination,
         log_id=destination.log_id,
-        through_position=destination.published_position,
+        through_position=through,
         planned_position=source.planned_position,
         highest_position=destination.highest_position,
-        in_flight=max(0, source.planned_position + source.waiting_count - destination.published_position),
+        in_flight=max(0, source.planned_position + source.waiting_count - through),
         pieces=pieces,
-        contradictions=tuple(contradictions(source, destination)),
-        no_longer_kept=_no_longer_kept(pieces, ledgers, destination, destination.published_position),
+        contradictions=tuple(find_contradictions(ledgers.hop, source, destination, confirmed)),
+        no_longer_kept=_no_longer_kept(pieces, ledgers, destination, through),
+        reads_outbox=source.reads_log is None,
     )
 
 
@@ -112,11 +129,16 @@ def whole_leg(route: Route, ledgers: Sequence[Ledgers]) -> Leg:
     Of a slice that these hops tore apart only the beginning is compared here; they are proved one by one as well.
     """
     first, last = ledgers[0], ledgers[-1]
-    runs = carry([(one.source, one.destination) for one in ledgers[1:]], first.source.planned_position)
+    due = last.due_position(first.confirmed_of(last.hop))
+    stages = [
+        (one.source, replace(one.destination, published_position=one.due_position(first.confirmed_of(one.hop))))
+        for one in ledgers[1:]
+    ]
+    runs = carry(stages, first.source.planned_position)
     through = sum(run.last - run.first + 1 for run in runs)
     pieces = tuple(
         _piece(first, batch, slice_, last.destination.log_id, run)
-        for batch, slice_ in first.published
+        for batch, slice_ in first.due(first.source.planned_position)
         for run in runs
         if run.first <= slice_.first_position <= run.last
         and slice_.first_position + run.shift >= last.destination.first_kept_position
@@ -126,14 +148,30 @@ def whole_leg(route: Route, ledgers: Sequence[Ledgers]) -> Leg:
         source=route.path[0],
         destination=route.path[-1],
         log_id=last.destination.log_id,
-        through_position=last.destination.published_position,
+        through_position=due,
         planned_position=last.source.planned_position,
         highest_position=last.destination.highest_position,
         in_flight=max(0, first.source.planned_position + first.source.waiting_count - through),
         pieces=pieces,
-        contradictions=(),
+        contradictions=tuple(_confirmations_along(ledgers)),
         no_longer_kept=_no_longer_kept(pieces, first, last.destination, through),
     )
+
+
+def _confirmations_along(ledgers: Sequence[Ledgers]) -> Iterator[str]:
+    """What stores know of hops that do not leave them: no more than those that these hops leave, and no more than has arrived."""
+    for later in ledgers[1:]:
+        own = later.confirmed_of(later.hop)
+        for one in ledgers:
+            copied = one.confirmed_of(later.hop)
+            if one.hop.number < later.hop.number:
+                yield from copied_confirmations(later.hop.name, one.hop.source.name, copied, later.hop.source.name, own)
+                again = max(own.resend_through, later.source.resend_through)
+                yield from confirmed_and_gone(
+                    *(later.hop.name, one.hop.source.name, later.hop.destination.name),
+                    later.destination,
+                    replace(copied, resend_through=again),
+                )
 
 
 def _no_longer_kept(pieces: Sequence[Piece], ledgers: Ledgers, destination: Destination, through: int) -> int:

@@ -112,6 +112,12 @@ def reconcile(defects: Iterable[Defect], *, doubled: AbstractSet[UUID]) -> list[
     return sorted(joined, key=_place)
 
 
+def twice_read(copies: Iterable[Defect], differing: Iterable[Defect]) -> tuple[Defect, ...]:
+    """Of the copies in a log, those that a hop was told to make: two of its slices read the same message, and nothing differs there."""
+    told = {defect.found_at for defect in differing}
+    return tuple(copy for copy in copies if copy.found_at not in told)
+
+
 def _moved(absent: Defect, extra: Defect) -> Defect:
     return Defect(DefectKind.MISPLACED, absent.message_id, absent.sender, absent.position, extra.found_at)
 

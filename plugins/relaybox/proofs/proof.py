@@ -9,6 +9,7 @@ from uuid import UUID
 
 from pydantic import TypeAdapter
 
+from relaybox.proofs.conservation import TopicAccount
 from relaybox.proofs.defects import Defect
 from relaybox.proofs.reliability import Delivery, show_ratio
 from relaybox.proofs.stream_proofs import StreamProof
@@ -31,6 +32,7 @@ class LegProof:
         adopted_count: messages that were delivered under a ledger which the source lost; they are not in `sent`.
         ghosts: ids of those of them that the source lost as well.
         no_longer_kept: messages that retention has dropped in one of the two stores: nothing is said of them.
+        account: of the first hop, and of the whole way: what became of each committed message that the outbox keeps (G12).
     """
 
     name: str
@@ -47,6 +49,7 @@ class LegProof:
     adopted_count: int = 0
     ghosts: tuple[UUID, ...] = ()
     no_longer_kept: int = 0
+    account: tuple[TopicAccount, ...] = ()
 
     @property
     def defect_count(self) -> int:

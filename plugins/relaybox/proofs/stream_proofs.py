@@ -20,6 +20,11 @@ VIOLATIONS: Mapping[str, str] = {
     "message_id_repeated": "an id is delivered once within message_id_window",
     "sender_out_of_order": "a sender's indexes rise by one, save what was given up (fifo, causal; positions of a total log rise)",
     "before_its_cause": "no message comes before one that its clock names (causal)",
+    "decision_missing": "each batch that was decided on has its decision",
+    "decision_contradicts": "decisions count what has arrived, one after the other, and what was delivered",
+    "sender_contradicts": "a sender is done through an index that has come, or was given up; what is beyond it waits",
+    "place_called_dropped": "no place is called dropped whose message is kept",
+    "cursor_contradicts": "a subscription reads what it subscribed to, and passes over nothing that it has not fetched",
     "stores_disagree": "two stores have the same position at the same place (total)",
 }
 """Kind of violation -> the rule that it breaks."""
@@ -87,8 +92,14 @@ def _check(store: Store, route: Route) -> Callable[[Any], StreamProof | None]:
                     + (select coalesce(sum(i.published_position - l.decided_position), 0)
                         from relaybox.stream_log l join relaybox.hop_in i using (hop_id) where l.stream_id = s.stream_id)
                     + (select coalesce(sum(w.waiting_count), 0) from relaybox.held_senders(s.stream) w),
-                    coalesce((select jsonb_object_agg(c.kind, jsonb_build_array(c.violation_count, c.examples))
-                        from relaybox.check_stream(s.stream) c), '{}')
+                    coalesce((
+                        select jsonb_object_agg(c.kind, jsonb_build_array(c.violation_count, c.examples))
+                        from (
+                            select * from relaybox.check_stream(s.stream)
+                            union all
+                            select * from relaybox.check_decisions(s.stream)
+                        ) c
+                    ), '{}')
                 from relaybox.stream s where s.stream = %s
                 """,
                 (route.stream,),

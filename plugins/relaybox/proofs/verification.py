@@ -19,11 +19,12 @@ from uuid import UUID
 
 from relaybox import errors
 from relaybox.events import emit
-from relaybox.hops.ledgers import read_destination, read_source
+from relaybox.hops.ledgers import Confirmed, read_confirmed, read_destination, read_source
 from relaybox.proofs.adoption import NOTHING_ADOPTED, Adopted, compare_adopted, read_at_destination, read_at_source
 from relaybox.proofs.comparison_runners import ComparisonTooLarge, SessionComparisonRunner
 from relaybox.proofs.comparisons import Ledgers, Leg, Piece, hop_leg, whole_leg
-from relaybox.proofs.defects import LOSSES, Defect, DefectKind, reconcile
+from relaybox.proofs.conservation import NOTHING_SENT, Conservation, read_conservation
+from relaybox.proofs.defects import LOSSES, Defect, DefectKind, reconcile, twice_read
 from relaybox.proofs.proof import LegProof, RouteProof, proof_line
 from relaybox.proofs.reading import Digest, Sessions, StoreRead
 from relaybox.proofs.reliability import measure_delivery
@@ -68,8 +69,10 @@ def verify_route(
     """
     started = time.monotonic()
     with Sessions(route.path, application_name=proof_session(route.name)) as sessions:
-        # the last hop first, and each destination before its source: what was read first is known to what is read later
-        ledgers = [_read_ledgers(sessions, hop) for hop in reversed(route.hops)][::-1]
+        # what is confirmed first, from the origin on: it is there, at every store that is asked later. Then the last hop first, and each
+        # destination before its source: what was read first is known to what is read later
+        confirmed = {hop.name: _read_confirmed(sessions, route, hop) for hop in route.hops}
+        ledgers = [_read_ledgers(sessions, hop, confirmed[hop.name]) for hop in reversed(route.hops)][::-1]
         legs = [hop_leg(one) for one in ledgers]
         whole = legs[0] if len(legs) == 1 else whole_leg(route, ledgers)
         row_count = max(leg.row_count for leg in legs)
@@ -93,7 +96,7 @@ def verify_route(
         end_to_end=replace(end_to_end, name=route.name),
         sender_count=findings.sender_count.result(),
         disordered_senders=_disordered(end_to_end.defects),
-        repeated_ids=tuple(sorted(findings.doubled[whole.name].result() - named)),
+        repeated_ids=tuple(sorted(findings.repeated[whole.name].result().ids - named)),
         streams=tuple(streams),
     )
     emit("route_verified", **proof_line(proof))
@@ -106,32 +109,51 @@ def proof_session(route: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Findings:
-    """Questions to whole stores, asked once: doubled ids per leg, messages in no batch per leg, senders at the last store."""
+class Repeated:
+    """Ids that stand in a log more than once, and each position where the same message stands once more."""
 
-    doubled: Mapping[str, Future[set[UUID]]]
-    unbatched: Mapping[str, Future[tuple[Defect, ...]]]
+    ids: frozenset[UUID]
+    copies: tuple[Defect, ...]
+
+
+@dataclass(frozen=True)
+class _Findings:
+    """Questions to whole stores, asked once: repeated ids per leg, the outbox's account (G12), senders at the last store."""
+
+    repeated: Mapping[str, Future[Repeated]]
+    conservation: Mapping[str, Future[Conservation]]
     sender_count: Future[int]
 
 
 def _ask_findings(sessions: Sessions, route: Route, legs: Sequence[Leg], whole: Leg) -> _Findings:
-    doubled = {leg.name: sessions.ask(leg.destination, "looking for doubled messages", _doubled(leg)) for leg in legs}
-    unbatched = sessions.ask(route.path[0], "looking for messages in no batch", _unbatched(legs[0].name))
+    repeated = {leg.name: sessions.ask(leg.destination, "looking for doubled messages", _repeated(leg)) for leg in legs}
+    first_hop = legs[0].name
+    conservation = sessions.ask(
+        route.path[0],
+        f"accounting for the outbox of hop {first_hop}",
+        lambda connection: read_conservation(connection, first_hop),
+    )
     return _Findings(
-        doubled={**doubled, whole.name: doubled[legs[-1].name]},
-        unbatched={legs[0].name: unbatched, whole.name: unbatched},
+        repeated={**repeated, whole.name: repeated[legs[-1].name]},
+        conservation={first_hop: conservation, whole.name: conservation},
         sender_count=sessions.ask(route.path[-1], "counting senders", _count_senders(whole)),
     )
 
 
-def _read_ledgers(sessions: Sessions, hop: Hop) -> Ledgers:
+def _read_confirmed(sessions: Sessions, route: Route, hop: Hop) -> Mapping[str, Confirmed]:
+    later = [other.name for other in route.hops if other.number >= hop.number]
+    doing = f"reading what is confirmed of hop {hop.name}"
+    return sessions.ask(hop.source, doing, lambda connection: read_confirmed(connection, later)).result()
+
+
+def _read_ledgers(sessions: Sessions, hop: Hop, confirmed: Mapping[str, Confirmed]) -> Ledgers:
     doing = f"reading the ledger of hop {hop.name}"
     destination = sessions.ask(hop.destination, doing, lambda connection: read_destination(connection, hop.name)).result()
     source = sessions.ask(hop.source, doing, lambda connection: read_source(connection, hop.name)).result()
     if source is None or destination is None:
         store, way = (hop.source, "leave") if source is None else (hop.destination, "arrive in")
         raise errors.UnknownHop(f"hop {hop.name} does not {way} store {store.name}.", next_step="Run: relaybox init")
-    return Ledgers(hop, source, destination)
+    return Ledgers(hop, source, destination, confirmed)
 
 
 class _Compared:
@@ -183,11 +205,16 @@ def _prove(
     sessions: Sessions, leg: Leg, compared: _Compared, findings: _Findings, adopted: Adopted = NOTHING_ADOPTED
 ) -> LegProof:
     stranger_count, strangers = sessions.ask(leg.destination, "looking for rows beyond the ledger", _beyond(leg)).result()
-    unbatched = findings.unbatched[leg.name].result() if leg.name in findings.unbatched else ()
-    doubled = findings.doubled[leg.name].result()
-    defects = (*unbatched, *reconcile([*compared.defects(leg), *strangers, *adopted.defects], doubled=doubled))
+    kept = findings.conservation[leg.name].result() if leg.name in findings.conservation else NOTHING_SENT
+    repeated = findings.repeated[leg.name].result()
+    differing = reconcile([*compared.defects(leg), *strangers, *adopted.defects], doubled=repeated.ids)
+    # two slices that read the same message find it at both positions: nothing differs there
+    read_twice = twice_read(repeated.copies, differing) if leg.reads_outbox else ()
+    in_log = {defect.message_id for defect in read_twice}
+    in_two = [defect for defect in kept.doubled if defect.message_id not in in_log]
+    defects = (*kept.unbatched, *in_two, *read_twice, *differing)
     row_counts = [compared.row_counts(leg, piece) for piece in leg.pieces]
-    sent = sum(source for source, _ in row_counts) + len(unbatched)
+    sent = sum(source for source, _ in row_counts) + len(kept.unbatched) - len(read_twice)
     received = sum(destination for _, destination in row_counts) + stranger_count
     lost = len({(defect.message_id, defect.position) for defect in defects if defect.kind in LOSSES})
     return LegProof(
@@ -201,10 +228,11 @@ def _prove(
         slice_count=len(leg.pieces),
         delivery=measure_delivery(sent=sent, unique_received=sent - lost, received=received),
         defects=defects,
-        contradictions=(*leg.contradictions, *_miscounted(leg, compared)),
+        contradictions=(*kept.contradictions, *leg.contradictions, *_miscounted(leg, compared)),
         adopted_count=adopted.message_count,
         ghosts=tuple(row.message_id for row in adopted.ghosts),
         no_longer_kept=leg.no_longer_kept,
+        account=kept.account,
     )
 
 
@@ -222,25 +250,20 @@ def _disordered(defects: Iterable[Defect]) -> tuple[str, ...]:
     return tuple(sorted({defect.sender for defect in defects if defect.kind is DefectKind.MISPLACED}))
 
 
-def _doubled(leg: Leg) -> Callable[[Any], set[UUID]]:
-    def ask(connection: Any) -> set[UUID]:
-        with connection.cursor() as cursor:
-            cursor.execute("select message_id from relaybox.doubled_messages(%s, %s)", (leg.log_id, leg.highest_position))
-            return {UUID(message_id) for (message_id,) in cursor.fetchall()}
-
-    return ask
-
-
-def _unbatched(hop: str) -> Callable[[Any], tuple[Defect, ...]]:
-    def ask(connection: Any) -> tuple[Defect, ...]:
+def _repeated(leg: Leg) -> Callable[[Any], Repeated]:
+    def ask(connection: Any) -> Repeated:
         with connection.cursor() as cursor:
             cursor.execute(
-                "select message_id, sender, batches from relaybox.unaccounted_messages(%s, 0, 9223372036854775806)", (hop,)
+                "select message_id, sender, copies from relaybox.repeated_messages(%s, %s)", (leg.log_id, leg.highest_position)
             )
             rows = cursor.fetchall()
-        return tuple(
-            Defect(DefectKind.DOUBLED if batches else DefectKind.UNBATCHED, UUID(message_id), sender, None, None)
-            for message_id, sender, batches in rows
+        return Repeated(
+            ids=frozenset(UUID(message_id) for message_id, _, _ in rows),
+            copies=tuple(
+                Defect(DefectKind.DOUBLED, UUID(message_id), sender, None, position)
+                for message_id, sender, copies in rows
+                for position in copies
+            ),
         )
 
     return ask

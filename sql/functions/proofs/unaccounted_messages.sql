@@ -1,10 +1,11 @@
 -- The messages that break the law of conservation (G12) of a hop that reads the outbox, in a range of seqs (after, through]: in none of its
--- batches, its backlog and its future, or in two. batches: those that read it; '{}': none. A hop that reads a log has none.
+-- batches, its backlog and its future, or in two. batches: those that read it; place_count: in how many places it is, not 1.
+-- A hop that reads a log has none.
 create or replace function relaybox.unaccounted_messages(hop_name text, after_seq bigint, through_seq bigint)
-returns table (seq bigint, message_id uuid, sender text, topic text, batches bigint[])
+returns table (seq bigint, message_id uuid, sender text, topic text, batches bigint[], place_count bigint)
 language sql stable
 as $$
-    select o.seq, o.message_id, o.sender, o.topic, coalesce(a.batches, '{}')
+    select o.seq, o.message_id, o.sender, o.topic, coalesce(a.batches, '{}'), coalesce(a.place_count, 0)
     from relaybox.outbox o
     left join (
         select p.seq, count(*) as place_count, array_agg(p.batch order by p.batch) filter (where p.batch is not null) as batches

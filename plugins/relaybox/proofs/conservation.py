@@ -8,11 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from relaybox import errors
+from relaybox.proofs.defects import Defect, DefectKind
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop
+
+LAST_SEQ = 9223372036854775806
 
 ACCOUNT_SEQS = 20_000
 """Status accounts for so many of an outbox's newest seqs; `relaybox verify` for all, retention for each segment before it is dropped."""
@@ -44,6 +48,51 @@ class TopicAccount:
     missing_count: int
     doubled_count: int
 
+    @property
+    def is_broken(self) -> bool:
+        return self.missing_count > 0 or self.doubled_count > 0
+
+    def __str__(self) -> str:
+        """Both sides of the law."""
+        return (
+            f"topic {self.topic}: of {self.committed_count} committed messages {self.delivered_count} are delivered, "
+            f"{self.planned_count} planned, {self.waiting_count} wait, {self.unrouted_count} are unrouted, {self.retired_count} given up; "
+            f"{self.missing_count} are in none of these, {self.doubled_count} in two"
+        )
+
+
+@dataclass(frozen=True)
+class Conservation:
+    """The law over the whole outbox, and each message that breaks it: in none, or in two."""
+
+    account: tuple[TopicAccount, ...]
+    unbatched: tuple[Defect, ...]
+    doubled: tuple[Defect, ...]
+
+    @property
+    def contradictions(self) -> tuple[str, ...]:
+        return tuple(str(topic) for topic in self.account if topic.is_broken)
+
+
+NOTHING_SENT = Conservation((), (), ())
+
+
+def read_conservation(connection: Any, hop: str) -> Conservation:
+    """Accounts for all that the outbox keeps, and names what breaks the law; the rows are read again only for that."""
+    with connection.cursor() as cursor:
+        cursor.execute("set transaction isolation level repeatable read")
+        cursor.execute("select * from relaybox.account_for_outbox(%s, 0, %s)", (hop, LAST_SEQ))
+        account = tuple(TopicAccount(*row) for row in cursor.fetchall())
+        broken: dict[DefectKind, list[Defect]] = {DefectKind.UNBATCHED: [], DefectKind.DOUBLED: []}
+        if any(topic.is_broken for topic in account):
+            cursor.execute(
+                "select message_id, sender, place_count from relaybox.unaccounted_messages(%s, 0, %s)", (hop, LAST_SEQ)
+            )
+            for message_id, sender, place_count in cursor.fetchall():
+                kind = DefectKind.DOUBLED if place_count else DefectKind.UNBATCHED
+                broken[kind].append(Defect(kind, UUID(message_id), sender, None, None))
+    return Conservation(account, tuple(broken[DefectKind.UNBATCHED]), tuple(broken[DefectKind.DOUBLED]))
+
 
 def read_account(cursor: Any, hop: Hop) -> tuple[TopicAccount, ...]:
     """Accounts for the newest messages of the outbox that a first hop reads, by topic. One statement in the caller's transaction."""
@@ -61,7 +110,7 @@ def read_account(cursor: Any, hop: Hop) -> tuple[TopicAccount, ...]:
 def find_broken(hop: Hop, account: tuple[TopicAccount, ...]) -> Iterator[errors.ConservationBroken]:
     """An error per topic of which messages are in none or in two places of the hop's ledger."""
     for topic in account:
-        if topic.missing_count or topic.doubled_count:
+        if topic.is_broken:
             yield errors.ConservationBroken(
                 f"hop {hop.name}: of {topic.committed_count} committed messages of topic {topic.topic} at {hop.source.name}, "
                 f"{topic.missing_count} are in no batch and in no backlog, {topic.doubled_count} are in two.",

@@ -1,0 +1,184 @@
+"""What is changed by hand in a store, and who notices it: every kind is done, and docs/tampering.md says what came of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from relaybox import errors
+from relaybox.recovery.reanchoring import reanchor_hop
+from tests.breaking import transfer_until
+from tests.cli import Run, invoke
+from tests.integration.test_g6_chosen_order import declare, send_numbered
+from tests.tampering import HOP, SECTIONS, STATUS, TRANSFER, VERIFY, Tampering, tables
+from tests.world import World, routes_file
+
+PAGE = Path(__file__).parents[2] / "docs" / "tampering.md"
+MARK = "<!-- The rest is made by tests/integration/test_tampering.py. -->"
+WORLDS = {"kept": 0, "cleaned": 0, "reanchored": 0, "backlog": 2}
+"""Each with what `relaybox status` ends with before anything is changed: 2 for a topic without a route."""
+
+KINDS = [tampering for section in SECTIONS.values() for tampering in section]
+
+
+def fill(world: World, name: str) -> None:
+    """34 messages delivered in four batches, seven on the way to the last store, five waiting; one held, one set aside; a consumer."""
+    world.cut_small_segments()
+    world.change_route(**{**route_of(name), "topics": ["flights", "hotels"]})
+    declare(world, "N")
+    world.query("analytics", "select relaybox.subscribe('billing', 'flights')")
+    send_numbered(world, "N", 1, 2, 3)
+    world.send_many(14)
+    world.send("hotel 1", "hotel 2", "hotel 3", topic="hotels")
+    world.transfer_all()
+    send_numbered(world, "N", 3, payload="forged")
+    send_numbered(world, "N", 6, 4)
+    world.send_many(11, prefix="n")
+    world.transfer_all()
+    consume(world)
+    world.settle_all()
+    if name == "cleaned":
+        consume(world, everything=True)
+        assert invoke("retention").exit_code == 0
+        world.send_many(9, prefix="o")
+        world.transfer_all()
+        world.settle_all()
+    world.send_many(7, prefix="p")
+    world.transfer()
+    if name == "reanchored":
+        lose_newest_batch(world)
+    world.send(*(f"waits-{n}" for n in range(1, 5)))
+    world.send("waits-5", topic="hotels")
+    if name == "backlog":
+        leave_backlog(world)
+
+
+def lose_newest_batch(world: World) -> None:
+    """The first store goes back to before its newest batch, of whose seven messages it has six; the hop goes on."""
+    for statement in (
+        "delete from relaybox.confirmation where hop = 'flights/1' and through_batch = 5",
+        "delete from relaybox.batch where hop = 'flights/1' and batch = 5",
+        "update relaybox.hop_out set batch = 4, position = 34, timeline = timeline + 1 where hop = 'flights/1'",
+        "update relaybox.hop_out set lower = (select upper from relaybox.batch where hop = 'flights/1' and batch = 4)",
+        "delete from relaybox.outbox where payload = 'p7'",
+    ):
+        world.query("airline", statement)
+    found = reanchor_hop(world.first_hop, recorded_by="test", reason="a test", dry_run=False)
+    assert (found.adopted_count, len(found.ghosts)) == (7, 1)
+
+
+def leave_backlog(world: World) -> None:
+    """One batch of thirty messages is delivered; then the topic hotels is taken from the route, and goes on being sent."""
+    world.send_many(25, prefix="q")
+    transfer_until(world.first_hop, lambda progress: progress.batch == 6 and progress.published)
+    world.settle_all()
+    world.change_route(**{**route_of("kept"), "topics": ["flights"]})
+    world.send("hotel 4", "hotel 5", "hotel 6", topic="hotels")
+
+
+def route_of(name: str) -> dict[str, object]:
+    topics = ["flights"] if name == "backlog" else ["flights", "hotels"]
+    route = {"topics": topics, "order": "fifo", "limits": {"batch_rows": 10, "slice_rows": 5}}
+    return {**route, **({"retention": {"replay_window_seconds": 0}} if name == "cleaned" else {})}
+
+
+def consume(world: World, *, everything: bool = False) -> None:
+    """Fetches by five and acknowledges: all there is, or ten."""
+    with world.session("analytics", autocommit=True) as consumer, consumer.cursor() as cursor:
+        done, turns = None, 0
+        while everything or turns < 3:
+            cursor.execute("select place from relaybox.fetch('billing', 5, %s)", (done,))
+            places = cursor.fetchall()
+            if not places:
+                return
+            done, turns = places[-1][0], turns + 1
+
+
+@pytest.fixture(scope="module")
+def filled(make_template: Callable[[Callable[[World], None]], str]) -> Mapping[str, str]:
+    return {name: make_template(partial(fill, name=name)) for name in WORLDS}
+
+
+@pytest.fixture
+def copy_of(
+    filled: Mapping[str, str], make_world: Callable[..., AbstractContextManager[World]]
+) -> Callable[[str], AbstractContextManager[World]]:
+    """A copy of one of the worlds, with its relaybox.yaml."""
+
+    @contextmanager
+    def copy(name: str) -> Iterator[World]:
+        with make_world(filled[name]) as world:
+            routes_file(world.path.parent, route=route_of(name))
+            yield world
+
+    return copy
+
+
+def said_by_verify(run: Run) -> str:
+    """Everything that is wrong, as one text."""
+    legs = [*run.document["hops"], run.document["end_to_end"]]
+    told = [text for leg in legs for text in leg["contradictions"]]
+    told += [f"{defect['kind']} at {defect['position']}" for leg in legs for defect in leg["defects"]]
+    told += [f"{kind}: {text}" for one in run.document["streams"] for kind, texts in one["examples"].items() for text in texts]
+    return "\n".join(told)
+
+
+def try_hop(world: World) -> str:
+    """A new message, and a transfer and a confirmation of every hop: the error that stopped it, or nothing."""
+    try:
+        world.send("after")
+        world.transfer_all()
+        world.settle_all()
+    except errors.RelayboxError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("world_name", WORLDS)
+def test_nobody_complains_before_anything_is_changed(
+    copy_of: Callable[[str], AbstractContextManager[World]], world_name: str
+) -> None:
+    with copy_of(world_name) as world:
+        proof = invoke("verify", "flights", "--json")
+        assert (proof.exit_code, said_by_verify(proof)) == (3, "")
+        assert invoke("status").exit_code == WORLDS[world_name]
+        assert try_hop(world) == ""
+
+
+@pytest.mark.parametrize("tampering", KINDS, ids=lambda tampering: f"{tampering.what} at {tampering.store}".replace(" ", "_"))
+def test_a_change_by_hand_is_noticed_as_written(
+    copy_of: Callable[[str], AbstractContextManager[World]], tampering: Tampering
+) -> None:
+    with copy_of(tampering.world) as world:
+        for statement in tampering.statements:
+            if statement == TRANSFER:
+                world.transfer_all()
+            else:
+                world.query(tampering.store, statement)
+        proof, status, stopped = invoke("verify", "flights", "--json"), invoke("status"), try_hop(world)
+        told = said_by_verify(proof)
+        noticed = {VERIFY} if proof.exit_code == 1 else set()
+        noticed |= {STATUS} if status.exit_code != WORLDS[tampering.world] else set()
+        noticed |= {HOP} if stopped else set()
+        assert noticed == tampering.noticed_by, f"verify: {told}\nstatus: {status.stderr}\nthe hop: {stopped}"
+        assert tampering.says in (told if VERIFY in noticed else f"{status.stderr}{stopped}"), told
+
+
+def test_g12_is_broken_in_more_than_twenty_ways_and_each_is_told_with_both_sides() -> None:
+    """The kinds above whose expected report is an account that does not add up."""
+    assert sum("in none of these" in kind.says or "in two" in kind.says for kind in KINDS) >= 20
+
+
+def test_the_page_says_what_is_noticed() -> None:
+    """UPDATE_DOCS=1 writes the tables of docs/tampering.md anew."""
+    text = PAGE.read_text(encoding="utf-8")
+    written = text[: text.index(MARK) + len(MARK)] + "\n\n" + tables()
+    if os.environ.get("UPDATE_DOCS") == "1":
+        PAGE.write_text(written, encoding="utf-8")
+        return
+    assert text == written, "renew it: UPDATE_DOCS=1 pytest tests/integration/test_tampering.py -k page_says"
