@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from relaybox.proofs.verification import verify_route
 from tests.breaking import copy_first_slices, transfer_until
 from tests.cli import invoke
 from tests.world import World, insert
@@ -287,6 +289,28 @@ def test_what_was_confirmed_and_is_gone_is_missing_and_not_in_flight(world: Worl
         assert any(told in contradiction for contradiction in leg["contradictions"]), leg["contradictions"]
         assert Counter(kind for kind, _ in named(leg)) == {"missing": 14}
         assert (leg["sent"], leg["received"], leg["in_flight"], leg["reliability"]) == (30, 16, 0, pytest.approx(16 / 30))
+
+
+def test_a_proof_beside_running_transfers_and_confirmations_finds_nothing_wrong(world: World) -> None:
+    """Each ledger is read in one snapshot, in an order in which what is confirmed is there when it is looked for."""
+    world.change_route(limits={"batch_rows": 16, "slice_rows": 8})
+
+    def move() -> None:
+        for _ in range(12):
+            world.send_many(20)
+            world.transfer_all()
+            world.settle_all()
+
+    with ThreadPoolExecutor(1) as mover:
+        moving = mover.submit(move)
+        proofs = 0
+        while not moving.done():
+            proof = verify_route(world.route)
+            assert proof.verdict != "defects", [(leg.name, leg.contradictions, leg.defects[:3]) for leg in proof.hops]
+            proofs += 1
+        moving.result()
+    assert proofs > 1
+    assert verify_route(world.route).verdict == "delivered"
 
 
 def test_a_source_row_that_was_removed_after_it_was_copied_is_told(world: World) -> None:
