@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.world import World, insert
+from concurrent.futures import ThreadPoolExecutor
+
+from tests.world import World, insert, wait_until
 
 OVERFLOW_ROWS = "select count(*) from relaybox.outbox_overflow"
 
@@ -38,3 +40,21 @@ def test_g2_a_long_reader_of_the_outbox_keeps_no_hop_waiting(world: World) -> No
     world.transfer()
     assert world.payloads() == ["a"]
     assert world.value("airline", "select relaybox.outbox_covered()") > covered
+
+
+LOCK_WAITS = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+
+
+def test_g1_a_producer_never_fails_because_its_segment_is_being_made(world: World) -> None:
+    """Its seq lies beyond all segments, and while it waits for the overflow, the segment of that seq appears."""
+    jump(world, 200_000)
+    with world.session() as maker, ThreadPoolExecutor(1) as pool:
+        with maker.cursor() as cursor:
+            cursor.execute("select relaybox.ensure_outbox_segments()")
+            assert cursor.fetchone()[0]
+        producer = pool.submit(world.send, "in time")
+        wait_until(lambda: world.value("airline", LOCK_WAITS) == 1, "the producer waits for the maker")
+        maker.commit()
+        producer.result(30)
+    world.transfer()
+    assert world.payloads() == ["in time"]

@@ -19,10 +19,14 @@ begin
         perform pg_advisory_xact_lock('relaybox.outbox'::regclass::oid::bigint);
         covered := relaybox.outbox_covered();
         select max(o.seq) into overflow_last from relaybox.outbox_overflow o;
-        if overflow_last is not null then
-            -- ACCESS EXCLUSIVE on the outbox for a moment: only after an outage longer than all the segments made ahead
+        if overflow_last is not null or next_seq >= covered then
+            -- ACCESS EXCLUSIVE on the outbox for a moment: only after an outage longer than all the segments made ahead. Nobody is on the way
+            -- into the overflow then: Postgres would refuse an insert whose seq is a segment's when it arrives there (23514)
             lock table relaybox.outbox in access exclusive mode;
             select max(o.seq) into overflow_last from relaybox.outbox_overflow o;
+            select case when q.is_called then q.last_value + 1 else q.last_value end into next_seq from relaybox.outbox_seq q;
+        end if;
+        if overflow_last is not null then
             segment := relaybox.segment_name('outbox', covered / size);
             overflow_last := (overflow_last / size + 1) * size;
             alter table relaybox.outbox detach partition relaybox.outbox_overflow;
