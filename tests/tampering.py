@@ -231,7 +231,7 @@ _SOURCE = (
         "airline",
         "update relaybox.hop_out h set batch = 4, position = 34 where hop = 'flights/1'",
         says="the hop stands at batch 4, position 34; its newest batch is 5 and ends at position 41",
-        by=(VERIFY, HOP),
+        by=(VERIFY, STATUS, HOP),
     ),
     _seen(
         "`hop_out.position` raised",
@@ -257,7 +257,7 @@ _SOURCE = (
         "airline",
         "update relaybox.hop_out set system_identifier = 1 where hop = 'flights/1'",
         says="its ledger was written by cluster 1",
-        by=(HOP,),
+        by=(STATUS, HOP),
     ),
     _seen(
         "`hop_out.resend_through` raised",
@@ -648,7 +648,7 @@ _DESTINATION = (
         "hub",
         "update relaybox.hop_in set generation = 5",
         says="hub is in generation 5 of the hop, airline in generation 1",
-        by=(VERIFY, HOP),
+        by=(VERIFY, STATUS, HOP),
     ),
     _seen(
         "`hop_in.source` changed",

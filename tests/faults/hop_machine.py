@@ -178,7 +178,8 @@ class HopMachine(RuleBasedStateMachine):
         topics = list(TOPICS) if weather else ["flights"]
         routes_file(self.world.path.parent, route={"limits": self.limits, "topics": topics})
         routes = self.world.routes
-        initialise_store(routes.stores["airline"], routes)
+        for store in routes.used_stores:
+            initialise_store(store, routes)
         self.route = self.world.route
         if not weather:
             self.weather_since = None

@@ -68,7 +68,7 @@ def lose_newest_batch(world: World) -> None:
         "delete from relaybox.outbox where payload = 'p7'",
     ):
         world.query("airline", statement)
-    found = reanchor_hop(world.first_hop, recorded_by="test", reason="a test", dry_run=False)
+    found = reanchor_hop(world.first_hop, world.routes, recorded_by="test", reason="a test", dry_run=False)
     assert (found.adopted_count, len(found.ghosts)) == (7, 1)
 
 

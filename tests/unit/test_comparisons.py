@@ -127,7 +127,9 @@ def test_a_loss_on_record_is_in_flight_until_it_is_sent_again(ledgers: list[Ledg
 def test_the_origin_knows_no_more_of_a_later_hop_than_has_arrived(route: Route, ledgers: list[Ledgers]) -> None:
     """End to end: what the origin was told of the last hop is due at the last store."""
     first = replace(ledgers[0], confirmed={"flights/2": Confirmed(2, 5)})
-    leg = whole_leg(route, [first, replace(ledgers[1], confirmed={"flights/2": Confirmed(1, 4)})])
+    planned = (*LOG_BATCHES, PlannedBatch(2, PLAN_2, None, None, None, 4, 5, 5, 5, (Slice(1, 5, 5, 5, 1),)))
+    second = replace(ledgers[1], source=replace(ledgers[1].source, planned_position=5, planned=planned))
+    leg = whole_leg(route, [first, replace(second, confirmed={"flights/2": Confirmed(1, 4)})])
     assert (leg.through_position, leg.in_flight, sum(piece.row_count for piece in leg.pieces)) == (5, 7, 5)
     copied, gone = leg.contradictions
     assert copied == (

@@ -182,8 +182,8 @@ def read_source(connection: Any, hop: str) -> Source | None:
         cursor.execute(
             """
             select h.reads_log, s.planned_position, s.waiting_count, h.compacted_batch, h.compacted_position, h.compacted_read,
-            h.generation,
-                h.resend_through, h.destination, h.policy, h.topics, h.processed_by, relaybox.first_kept_read(h.hop) first_kept_read,
+                h.generation, h.resend_through, h.destination, h.policy, h.topics, h.processed_by,
+                relaybox.first_kept_read(h.hop) first_kept_read,
                 array(select relaybox.source_contradictions(h.hop))
                     || case when h.reads_log is null then array(select relaybox.outbox_contradictions()) end contradictions
             from relaybox.hop_out h
