@@ -11,7 +11,7 @@ from tests.breaking import copy_first_slices, transfer_until
 from tests.cli import invoke
 from tests.integration.test_g6_chosen_order import declare, send_numbered
 from tests.services import add_route, break_service
-from tests.world import World, insert
+from tests.world import World, insert, routes_file
 
 HOP_KEYS = {
     "hop", "route", "source", "destination", "reads", "topics", "sent", "received", "lag_messages", "lag_seconds", "driven",
@@ -244,6 +244,15 @@ def test_a_topic_that_no_hop_reads_is_a_warning_with_the_nearest_one(world: Worl
             2,
             "flights",
         )
+
+
+def test_a_topic_that_the_file_routes_and_the_store_does_not_know_asks_for_init(world: World) -> None:
+    """The file was changed and init was not run: the topic itself is no spelling to correct."""
+    world.send("a", topic="refunds")
+    routes_file(world.path.parent, route={"topics": ["flights", "refunds"]})
+    status = invoke("status")
+    assert status.exit_code == 2
+    assert "relaybox.yaml routes it, the store does not know that yet. Run: relaybox init" in " ".join(status.stderr.split())
 
 
 def test_an_unrouted_topic_loses_nothing(world: World) -> None:

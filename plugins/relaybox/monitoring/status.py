@@ -150,9 +150,12 @@ class UnroutedTopic:
     message_count: int
     first_sent_at: datetime
     nearest: str | None
+    routed_in_file: bool = False
 
     @property
     def next_step(self) -> str:
+        if self.routed_in_file:
+            return "relaybox.yaml routes it, the store does not know that yet. Run: relaybox init"
         correction = f"Did you mean topic {self.nearest}? Correct the producer. Else " if self.nearest else ""
         text = (
             f"{correction}add a route for topic {self.topic} to relaybox.yaml and run: relaybox init. "
@@ -392,5 +395,5 @@ def _unrouted(routes: Routes, asked: Mapping[Store, _Asked]) -> Iterator[Unroute
     for store, answer in asked.items():
         routed = sorted({topic for route in routes.routes.values() if route.path[0] == store for topic in route.topics})
         for topic, message_count, first_sent_at in answer.unrouted:
-            nearest = next(iter(get_close_matches(topic, routed, n=1)), None)
-            yield UnroutedTopic(store.name, topic, message_count, first_sent_at, nearest)
+            nearest = None if topic in routed else next(iter(get_close_matches(topic, routed, n=1)), None)
+            yield UnroutedTopic(store.name, topic, message_count, first_sent_at, nearest, routed_in_file=topic in routed)
