@@ -175,3 +175,42 @@ def test_g8_what_is_sent_again_is_kept_until_it_has_arrived(world: World, backup
     retain_store(source, recorded_by="test")
     table = "outbox" if hop == "flights/1" else "log"
     assert world.value(source.name, f"select count(*) from relaybox.{table}") < 60
+
+
+def test_a_message_that_got_another_position_after_a_restore_is_no_defect(world: World, backups: Backups) -> None:
+    """Outbox and first log went back together: the last store has the message with its old position as index, once."""
+    path = ["airline", "airline", "hub"]
+    one_by_one = {"batch_rows": 1, "slice_rows": 1}
+
+    def carry(*topics: str) -> None:
+        document = {
+            "stores": {store: {} for store in STORES},
+            "routes": {"local": {"topics": list(topics), "path": path, "limits": one_by_one}},
+        }
+        world.path.write_text(yaml.safe_dump(document))
+        world.initialise()
+
+    def move() -> None:
+        for hop in world.routes.hops:
+            world.transfer(hop)
+
+    carry("flights")
+    world.send("m1")
+    world.send("m2", topic="b")
+    before = backups.take("airline")
+    world.send("lost")
+    move()
+    carry("flights", "b")
+    move()
+    assert world.payloads("local/2") == ["m1", "lost", "m2"]
+    backups.restore("airline", before)
+    carry("flights", "b")
+    reanchor(world, "local/1")
+    world.transfer(world.routes.hop("local/1"))
+    reanchor(world, "local/2")
+    world.send("new")
+    move()
+    assert world.payloads("local/1") == ["m1", "m2", "new"]
+    assert world.payloads("local/2") == ["m1", "lost", "m2", "new"]
+    proof = verify_route(world.routes.route("local"))
+    assert (proof.verdict, proof.end_to_end.defects) == ("delivered", ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,11 +12,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """Positions first to last of one log, which stand `shift` positions further on in another."""
+    """Positions first to last of one log, which stand `shift` positions further on in another.
+
+    `is_adopted`: a hop between the two found them delivered when its source had lost the ledger of it. A message without an index of its
+    own may then have another one in the two logs: each time its position in the first log that gave it one.
+    """
 
     first: int
     last: int
     shift: int
+    is_adopted: bool = False
 
 
 def carry(hops: Sequence[tuple[Source, Destination]], through_position: int) -> list[Run]:
@@ -41,9 +46,9 @@ def _arrived(source: Source, destination: Destination) -> Iterator[Run]:
     found = [Run(1, source.compacted_read, source.compacted_position - source.compacted_read)]
     for batch in source.planned:
         if batch.first_position <= through:
-            found += (Run(s.first_read, s.last_read, s.first_position - s.first_read) for s in batch.slices)
+            found += (Run(s.first_read, s.last_read, s.first_position - s.first_read, batch.adopted) for s in batch.slices)
     for run in _joined(sorted(found, key=lambda run: run.first)):
-        yield Run(run.first, min(run.last, through - run.shift), run.shift)
+        yield replace(run, last=min(run.last, through - run.shift))
 
 
 def _joined(runs: Iterable[Run]) -> Iterator[Run]:
@@ -51,8 +56,8 @@ def _joined(runs: Iterable[Run]) -> Iterator[Run]:
     for run in runs:
         if run.first > run.last:
             continue
-        if joined and (run.first, run.shift) == (joined.last + 1, joined.shift):
-            joined = Run(joined.first, run.last, run.shift)
+        if joined and (run.first, run.shift, run.is_adopted) == (joined.last + 1, joined.shift, joined.is_adopted):
+            joined = replace(joined, last=run.last)
             continue
         if joined:
             yield joined
@@ -66,4 +71,4 @@ def _compose(runs: Sequence[Run], further: Sequence[Run]) -> Iterator[Run]:
         for other in further:
             first, last = max(run.first, other.first - run.shift), min(run.last, other.last - run.shift)
             if first <= last:
-                yield Run(first, last, run.shift + other.shift)
+                yield Run(first, last, run.shift + other.shift, run.is_adopted or other.is_adopted)

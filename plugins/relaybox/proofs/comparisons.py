@@ -71,6 +71,7 @@ class Leg:
         planned_position: the last one that any batch was planned for; a row beyond it is a stranger.
         highest_position: the last one with a row, when the destination was asked.
         reads_outbox: the source's messages are those of its outbox, each of which must be read once.
+        adopted: of a whole way: the positions that a hop on it adopted; what changed there is told by the hops one by one.
         no_longer_kept: published messages that can't be compared: retention has dropped them, or a part of their slice, in a store.
     """
 
@@ -85,12 +86,17 @@ class Leg:
     pieces: tuple[Piece, ...]
     contradictions: tuple[str, ...]
     no_longer_kept: int = 0
+    adopted: tuple[Run, ...] = ()
     reads_outbox: bool = True
 
     @property
     def row_count(self) -> int:
         """Messages that are compared."""
         return sum(piece.row_count for piece in self.pieces)
+
+    def is_adopted(self, position: int | None) -> bool:
+        """Whether a hop on the way adopted the message at this position: its index may be another one at both ends."""
+        return position is not None and any(run.first <= position <= run.last for run in self.adopted)
 
     def pair(self, piece: Piece) -> Pair:
         """A piece as its two stores have it."""
@@ -154,6 +160,7 @@ def whole_leg(route: Route, ledgers: Sequence[Ledgers]) -> Leg:
         in_flight=max(0, first.source.planned_position + first.source.waiting_count - through),
         pieces=pieces,
         contradictions=tuple(_confirmations_along(ledgers)),
+        adopted=tuple(run for run in runs if run.is_adopted),
         no_longer_kept=_no_longer_kept(pieces, first, last.destination, through),
     )
 

@@ -180,8 +180,9 @@ class _Compared:
         return source, destination
 
     def defects(self, leg: Leg) -> list[Defect]:
-        """What differs within the pieces whose digests do."""
-        return list(self._runner.compare_rows([pair for piece in leg.pieces if self._differ(pair := leg.pair(piece))]))
+        """What differs within the pieces whose digests do; what a hop adopted is compared by content there, not at both ends."""
+        found = self._runner.compare_rows([pair for piece in leg.pieces if self._differ(pair := leg.pair(piece))])
+        return [one for one in found if not (one.kind is DefectKind.CHANGED and leg.is_adopted(one.position))]
 
     def _differ(self, pair: Pair) -> bool:
         return self._digests[pair[0]] != self._digests[pair[1]]
