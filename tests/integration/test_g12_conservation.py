@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
+import yaml
 
 from relaybox.hops.planning import Arrived, Driver, plan_batch
 from relaybox.retention.segments import retain_store
 from relaybox.stores.schema import open_store
 from tests.cli import invoke
-from tests.world import World, insert
+from tests.world import STORES, World, insert
 
 NOTHING_ARRIVED = Arrived(log_id=1, generation=1, batch=0, position=0, plan_id=None)
 SMALL_BATCHES = {"batch_rows": 100, "slice_rows": 50}
@@ -196,3 +197,34 @@ def test_g12_what_was_given_up_never_moves_when_its_topic_comes_back(two_topics:
     assert sorted(two_topics.payloads()) == ["a1", "a2", "later", "was open"]
     (account,) = (one for one in invoke("status", "--json").document["hops"][0]["account"] if one["topic"] == "b")
     assert (account["delivered_count"], account["retired_count"], account["doubled_count"]) == (2, 1, 0)
+
+
+def test_g12_a_misspelt_topic_is_given_up_through_any_route_of_its_store(two_topics: World) -> None:
+    """No hop ever had it: `retire` lists it, gives it up on record, and retention goes on; a later message is kept again."""
+    two_topics.send(*(f"x{n}" for n in range(30)), topic="aa")
+    two_topics.send("a1", topic="a")
+    assert "keeps 30 messages of topic aa" in " ".join(invoke("retire").stdout.split())
+    assert invoke("status").exit_code == 2
+    assert invoke("retire", "flights", "--topic", "aa", "--reason", "a misspelt topic").exit_code == 0
+    assert invoke("status").exit_code == 0
+    two_topics.send("late", topic="aa")
+    move_and_retain(two_topics)
+    assert two_topics.value("airline", "select min(seq) from relaybox.outbox") > 20
+    assert invoke("status").exit_code == 2
+    carry(two_topics, "a", "aa")
+    two_topics.transfer()
+    assert two_topics.payloads() == ["a1", "late"]
+
+
+def test_g12_status_warns_of_a_removed_route_that_keeps_messages(two_topics: World) -> None:
+    """Nothing exits 0 while messages wait that it will never move."""
+    two_topics.send("a1", topic="a")
+    route = {"topics": ["other"], "path": list(STORES)}
+    two_topics.path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": {"others": route}}))
+    two_topics.initialise()
+    status = invoke("status", "--json")
+    assert status.exit_code == 2
+    assert [(hop["hop"], hop["waiting_count"]) for hop in status.document["left_behind"]] == [("flights/1", 1)]
+    assert "To give them up: relaybox retire flights/1" in " ".join(status.stderr.split())
+    assert invoke("retire", "flights", "--reason", "gone").exit_code == 0
+    assert invoke("status").exit_code == 0

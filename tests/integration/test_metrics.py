@@ -211,7 +211,7 @@ def test_a_reliability_below_one_is_never_written_as_one(world: World) -> None:
     status: Any = read_status(world.routes)
     almost = Delivery(Fraction(10**10 - 1, 10**10), Fraction(1))
     hops = tuple(_with_delivery(hop, almost) for hop in status.hops)
-    text = render(type(status)(status.measured_at, hops, (), (), {}), {})
+    text = render(type(status)(status.measured_at, hops, (), (), (), {}), {})
     assert 'relaybox_hop_reliability{hop="flights/1",route="flights"} 0.999999999900000' in text
     assert 'relaybox_hop_uniqueness{hop="flights/1",route="flights"} 1\n' in text
 

@@ -229,11 +229,28 @@ def run_retire(settings: Settings, name: str | None, *, topic: str | None, reaso
         documents.write({"hops": [asdict(hop) for hop in chosen]})
         return
     _show_left_behind(chosen)
-    kept = sorted({hop.hop.rpartition("/")[0] for hop in chosen if hop.retired_at is None})
-    for route in kept:
-        print(f'Kept until: relaybox retire {route} --reason "..."')
+    for kept in sorted({_name_to_retire(hop, routes) for hop in chosen if hop.retired_at is None}):
+        print(f'Kept until: relaybox retire {kept} --reason "..."')
+    if name is None:
+        _show_unrouted(routes)
     if reason:
         print("What nobody else needs goes with the next: relaybox retention")
+
+
+def _name_to_retire(hop: Backlog, routes: Routes) -> str:
+    """The route; of a route that has only become shorter, the hop."""
+    route = hop.hop.rpartition("/")[0]
+    return hop.hop if route in routes.routes else route
+
+
+def _show_unrouted(routes: Routes) -> None:
+    """What routes of the file left of topics that were taken from them, and what no hop of their origins ever had."""
+    for route in routes.routes.values():
+        for one in find_unrouted(route.hops[0]):
+            print(
+                f"{one.hop}: {one.store} keeps {one.message_count:,} messages of topic {one.topic}, which the hop has not. "
+                f'Kept until: relaybox retire {route.name} --topic {one.topic} --reason "..."'
+            )
 
 
 def _retire_topic(settings: Settings, routes: Routes, name: str | None, topic: str, *, reason: str | None, as_json: bool) -> None:
@@ -256,7 +273,7 @@ def _retire_topic(settings: Settings, routes: Routes, name: str | None, topic: s
             + (": given up" if retired else f'. Kept until: relaybox retire {hop.route} --topic {topic} --reason "..."')
         )
     if not found:
-        print(f"{hop.name}: {hop.source.name} keeps no message of topic {topic} that waits for the topic to come back")
+        print(f"{hop.name}: {hop.source.name} keeps no message of topic {topic} that this hop left there")
     if retired:
         print("What nobody else needs goes with the next: relaybox retention")
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def run_status(settings: Settings, *, as_json: bool) -> None:
-    """Shows all hops. Exit 4 or 5 if a store did not answer or lost history, 2 if messages have a topic that no hop reads."""
+    """Shows all hops. Exit 4 or 5 if a store did not answer or lost history, 2 if messages wait that no hop will move."""
     status = read_status(load_routes(settings.config))
     if as_json:
         documents.write(documents.status_document(status))
@@ -47,7 +47,15 @@ def _tell_problems(status: Status, *, debug: bool) -> ExitCode:
             f"the oldest from {topic.first_sent_at:%Y-%m-%d %H:%M:%S}. {topic.next_step}",
             file=sys.stderr,
         )
-    return worst([*map(exit_code, found.values()), *(ExitCode.CONFIGURATION for _ in status.unrouted)])
+    for hop in status.left_behind:
+        print(
+            f"warning: hop {hop.hop} is in no route of relaybox.yaml: {hop.store} keeps {hop.waiting_count} messages that no batch has and "
+            f"{hop.unsettled_count} that are not settled. To move them, bring the route back and run: relaybox init. "
+            f"To give them up: relaybox retire {hop.hop}",
+            file=sys.stderr,
+        )
+    waiting = [*status.unrouted, *status.left_behind]
+    return worst([*map(exit_code, found.values()), *(ExitCode.CONFIGURATION for _ in waiting)])
 
 
 def run_where(settings: Settings, message_id: UUID, route: str | None, *, as_json: bool) -> None:

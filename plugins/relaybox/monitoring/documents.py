@@ -50,6 +50,7 @@ def status_document(status: Status) -> Document:
         "hops": [_hop_status(hop) for hop in status.hops],
         "routes": [_route_status(route) for route in status.routes],
         "unrouted": [_unrouted(topic) for topic in status.unrouted],
+        "left_behind": [asdict(hop) for hop in status.left_behind],
         "errors": {store: str(error) for store, error in status.errors.items()},
     }
 

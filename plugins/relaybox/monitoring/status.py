@@ -21,6 +21,7 @@ from relaybox import errors
 from relaybox.hops.continuity import HistoryGap, PublishedEnd, find_gap
 from relaybox.proofs.conservation import TopicAccount, find_broken, read_account
 from relaybox.proofs.reliability import Delivery, compose, measure_delivery
+from relaybox.retention.retiring import Backlog, read_backlogs
 from relaybox.stores.connections import store_errors
 from relaybox.stores.schema import open_store
 
@@ -158,8 +159,8 @@ class UnroutedTopic:
             return "relaybox.yaml routes it, the store does not know that yet. Run: relaybox init"
         correction = f"Did you mean topic {self.nearest}? Correct the producer. Else " if self.nearest else ""
         text = (
-            f"{correction}add a route for topic {self.topic} to relaybox.yaml and run: relaybox init. "
-            f"A new route starts with the oldest message kept; nothing is lost meanwhile."
+            f"{correction}to move them, add topic {self.topic} to a route in relaybox.yaml and run: relaybox init. "
+            f"To give them up: relaybox retire ROUTE --topic {self.topic}. They are kept meanwhile."
         )
         return text[0].upper() + text[1:]
 
@@ -169,6 +170,7 @@ class Status:
     """All hops and routes, at nearly one moment.
 
     Attributes:
+        left_behind: hops that relaybox.yaml no longer contains and that keep messages.
         errors: the stores that did not answer, or not fully, by name.
     """
 
@@ -176,6 +178,7 @@ class Status:
     hops: tuple[HopStatus, ...]
     routes: tuple[RouteStatus, ...]
     unrouted: tuple[UnroutedTopic, ...]
+    left_behind: tuple[Backlog, ...]
     errors: Mapping[str, errors.RelayboxError]
 
 
@@ -187,6 +190,7 @@ class _Asked:
     streams: Mapping[str, StreamStatus] = field(default_factory=dict)
     accounts: Mapping[str, tuple[TopicAccount, ...]] = field(default_factory=dict)
     unrouted: tuple[tuple[str, int, datetime], ...] = ()
+    left_behind: tuple[Backlog, ...] = ()
     error: errors.RelayboxError | None = None
 
 
@@ -219,6 +223,7 @@ def read_status(routes: Routes) -> Status:
         hops=tuple(hops.values()),
         routes=tuple(_route_status(route, [hops[hop.name] for hop in route.hops]) for route in routes.routes.values()),
         unrouted=tuple(_unrouted(routes, sending)),
+        left_behind=tuple(hop for asked in sending.values() for hop in asked.left_behind),
         errors={
             store.name: error
             for store in used
@@ -247,7 +252,9 @@ def _ask_sending(connection: Connection, store: Store, *, routes: Routes) -> _As
     with connection.cursor() as cursor:
         accounts = {hop.name: read_account(cursor, hop) for hop in routes.hops if hop.source == store and hop.upstream is None}
         cursor.execute("select * from relaybox.unrouted_topics(%s)", (UNROUTED_SEQS,))
-        return replace(_known(states, store, unrouted=tuple(cursor.fetchall())), accounts=accounts)
+        known = _known(states, store, unrouted=tuple(cursor.fetchall()))
+        left_behind = tuple(hop for hop in read_backlogs(cursor, store, routes) if hop.keeps_messages)
+        return replace(known, accounts=accounts, left_behind=left_behind)
 
 
 def _ask_receiving(connection: Connection, store: Store, *, routes: Routes, confirmed: Mapping[str, int]) -> _Asked:

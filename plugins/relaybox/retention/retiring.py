@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from relaybox.errors import ConfigurationError
 from relaybox.events import emit
@@ -37,6 +37,11 @@ class Backlog(LeftBehind):
     waiting_count: int
     oldest_sent_at: datetime | None
 
+    @property
+    def keeps_messages(self) -> bool:
+        """Whether messages wait here that no transfer will move."""
+        return self.unsettled_count > 0 or self.waiting_count > 0
+
 
 def find_left_behind(routes: Routes) -> tuple[Backlog, ...]:
     """Asks every store of the file for hops that the file has not, retired ones included. Changes nothing.
@@ -49,15 +54,21 @@ def find_left_behind(routes: Routes) -> tuple[Backlog, ...]:
 
 def _backlogs(store: Store, routes: Routes) -> Iterator[Backlog]:
     with store_cursor(store, "asking which hops leave it", application_name="relaybox retire") as cursor:
-        for hop in list_left_behind(cursor, store, routes):
-            cursor.execute(
-                "select planned_position - settled_position, waiting_count, oldest_sent_at from relaybox.sending_state(%s)",
-                (hop.hop,),
-            )
-            unsettled_count, waiting_count, oldest_sent_at = one_row(cursor)
-            yield Backlog(
-                **vars(hop), unsettled_count=unsettled_count, waiting_count=waiting_count, oldest_sent_at=oldest_sent_at
-            )
+        yield from read_backlogs(cursor, store, routes)
+
+
+def read_backlogs(cursor: Any, store: Store, routes: Routes) -> Iterator[Backlog]:
+    """The hops that leave a store and are of no route in the file, with what they have not moved; a retired hop has nothing that waits.
+
+    Runs in the transaction of the cursor, which gives tuples.
+    """
+    for hop in list_left_behind(cursor, store, routes):
+        cursor.execute(
+            "select planned_position - settled_position, waiting_count, oldest_sent_at from relaybox.sending_state(%s)",
+            (hop.hop,),
+        )
+        unsettled_count, waiting_count, oldest_sent_at = one_row(cursor) if hop.retired_at is None else (0, 0, None)
+        yield Backlog(**vars(hop), unsettled_count=unsettled_count, waiting_count=waiting_count, oldest_sent_at=oldest_sent_at)
 
 
 def choose_left_behind(name: str, left_behind: Sequence[Backlog], routes: Routes) -> tuple[Backlog, ...]:
@@ -122,7 +133,9 @@ class UnroutedBacklog:
 
 
 def find_unrouted(hop: Hop) -> tuple[UnroutedBacklog, ...]:
-    """What a hop that reads an outbox left there of topics that it no longer has. Reads the backlog; changes nothing.
+    """What an outbox keeps of topics that a hop no longer has, or that no hop of the store ever had. Changes nothing.
+
+    Reads the hop's backlog, and the outbox where topics have no hop.
 
     Raises:
         StoreUnreachable, StoreUnusable, StoreNotInitialised: nothing is known.

@@ -1,11 +1,12 @@
--- Gives up, on record, what a hop has not planned of some topics that it no longer has; what commits later is unrouted, and kept. Returns
--- the pieces that were given up: 0 when there was nothing. Locks the hop's row, as planning does. Raises RB004, RB006 (a topic is routed).
+-- Gives up, on record, what a hop has not planned of some topics that it no longer has, or never had; what commits later is unrouted, and
+-- kept. Returns the pieces that were given up: 0 when there was nothing. Locks the hop's row, as planning does. Raises RB004, RB006 (a topic is routed).
 create or replace function relaybox.retire_topics(hop_name text, topics_ text[], reason text, recorded_by text) returns bigint
 language plpgsql volatile
 as $$
 declare
     head relaybox.hop_out;
     until pg_snapshot;
+    strange text[];
     newest bigint;
     piece_count bigint;
 begin
@@ -19,6 +20,15 @@ begin
         raise exception using errcode = 'RB006',
             message = format('hop %s moves topic %s', hop_name, (select t from unnest(topics_) t where t = any(head.topics) order by 1 limit 1)),
             hint = 'Take the topic out of the route in relaybox.yaml and run: relaybox init';
+    end if;
+    -- a topic that the hop never had is as one that was taken from it before anything was sent
+    strange := array(select unnest(topics_) except select unnest(relaybox.hop_topics(hop_name)) order by 1);
+    if strange <> '{}' then
+        insert into relaybox.backlog (hop, topics, lower, upper, seqs, state)
+        select hop_name, strange, '1:1:', relaybox.every_transaction(), int8multirange(int8range(1, greatest(head.anchor_seq, 1), '[]')), 'unrouted'
+        where head.anchor_seq > 0;
+        insert into relaybox.backlog (hop, topics, lower, seqs, state)
+        values (hop_name, strange, '1:1:', int8multirange(int8range(head.anchor_seq + 1, 9223372036854775807)), 'unrouted');
     end if;
     -- a topic that comes back is read up to the frontier from the backlog: what is given up must not lie beyond it
     until := case when head.retired_at is null then relaybox.advance_frontier(hop_name) else pg_current_snapshot() end;

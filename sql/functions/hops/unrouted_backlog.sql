@@ -1,5 +1,5 @@
--- What a hop that reads the outbox left there of topics that were taken from it: messages that nobody has given up, per topic. Reads the
--- pieces of its backlog along the primary key.
+-- What the outbox keeps of topics that were taken from a hop that reads it, and of topics that no hop ever had: messages that nobody has given
+-- up, per topic. Reads the pieces of the hop's backlog along the primary key, and the outbox where there are topics without a hop.
 create or replace function relaybox.unrouted_backlog(hop_name text)
 returns table (topic text, message_count bigint, first_sent_at timestamptz)
 language sql stable
@@ -9,5 +9,9 @@ as $$
     join relaybox.outbox o on o.seq = b.seq
     where b.state = 'unrouted'
     group by o.topic
-    order by o.topic
+    union all
+    select t.topic, t.message_count, t.first_sent_at
+    from relaybox.unrouted_topics(9223372036854775807) t
+    where t.topic <> all(relaybox.hop_topics(hop_name))
+    order by 1
 $$;
