@@ -191,6 +191,8 @@ CREATE TABLE relaybox.hop_out (
     resend_after bigint DEFAULT 0 NOT NULL,
     read_ahead int8multirange DEFAULT '{}'::int8multirange NOT NULL,
     compacted_read bigint DEFAULT 0 NOT NULL,
+    compacted_plan_id uuid,
+    numbering integer DEFAULT 1 NOT NULL,
     CONSTRAINT only_a_log_is_read_ahead CHECK (((reads_log IS NOT NULL) OR (read_ahead = '{}'::int8multirange))),
     CONSTRAINT outbox_hop_names_its_topics CHECK (((reads_log IS NULL) = ((cardinality(topics) > 0) AND (topics IS NOT NULL)))),
     CONSTRAINT planned_never_negative CHECK (((batch >= 0) AND ("position" >= 0))),
@@ -326,6 +328,7 @@ CREATE TABLE relaybox.hop_in (
     compacted_position bigint DEFAULT 0 NOT NULL,
     detach_after_seconds bigint,
     detach_to text,
+    compacted_plan_id uuid,
     CONSTRAINT detach_says_when_and_where CHECK (((stopped_consumer <> 'detach'::text) OR ((detach_after_seconds IS NOT NULL) AND (detach_to IS NOT NULL)))),
     CONSTRAINT first_kept_position_positive CHECK ((first_kept_position >= 1)),
     CONSTRAINT published_never_negative CHECK (((published_batch >= 0) AND (published_position >= 0))),
@@ -541,6 +544,13 @@ CREATE TABLE relaybox.migration (
     number integer NOT NULL,
     name text NOT NULL,
     applied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+CREATE TABLE relaybox.numbering (
+    only_row boolean DEFAULT true NOT NULL,
+    numbering integer DEFAULT 1 NOT NULL,
+    xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    CONSTRAINT numbering_has_one_row CHECK (only_row)
 );
 
 CREATE SEQUENCE relaybox.outbox_seq
@@ -877,6 +887,9 @@ ALTER TABLE ONLY relaybox.log
 
 ALTER TABLE ONLY relaybox.migration
     ADD CONSTRAINT migration_pkey PRIMARY KEY (number);
+
+ALTER TABLE ONLY relaybox.numbering
+    ADD CONSTRAINT numbering_pkey PRIMARY KEY (only_row);
 
 ALTER TABLE ONLY relaybox.outbox
     ADD CONSTRAINT outbox_pkey PRIMARY KEY (seq);

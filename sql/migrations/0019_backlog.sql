@@ -42,10 +42,11 @@ where h.undelivered <> '{}';
 -- A retired hop: all that its topics had committed by then is given up; what commits later is unrouted.
 insert into relaybox.backlog (hop, topics, lower, upper, seqs, state, changed_at, retired_by, retired_reason)
 select
-    h.hop, h.topics, h.lower, h.given_up, int8multirange(int8range(h.anchor_seq + 1, 9223372036854775807)) as seqs,
+    h.hop, h.topics, h.lower, h.given_up, int8multirange(int8range(h.anchor_seq + 1, q.last_value, '[]')) as seqs,
     'retired' as state, h.retired_at, h.retired_by, h.retired_reason
 from relaybox.hop_out h
-where h.given_up is not null;
+cross join relaybox.outbox_seq q
+where h.given_up is not null and q.last_value > h.anchor_seq;
 insert into relaybox.backlog (hop, topics, lower, seqs, state)
 select h.hop, h.topics, h.given_up, int8multirange(int8range(h.anchor_seq + 1, 9223372036854775807)) as seqs, 'unrouted' as state
 from relaybox.hop_out h

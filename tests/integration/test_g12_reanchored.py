@@ -214,3 +214,44 @@ def test_a_message_that_got_another_position_after_a_restore_is_no_defect(world:
     assert world.payloads("local/2") == ["m1", "lost", "m2", "new"]
     proof = verify_route(world.routes.route("local"))
     assert (proof.verdict, proof.end_to_end.defects) == ("delivered", ())
+
+
+def test_g12_a_dump_that_comes_back_to_its_own_cluster_is_a_reload_for_every_hop(world: World) -> None:
+    """Away and back (failback): identifier and timeline are the ledger's again, but what was written elsewhere has low numbers."""
+    write_routes(world, flights=["flights"], others=["b"])
+    world.send("a1")
+    world.send("b1", topic="b")
+    for hop in world.routes.hops:
+        world.transfer(hop)
+    world.send("a2, elsewhere")
+    world.send("b2, elsewhere", topic="b")
+    world.query("airline", "update relaybox.outbox set xid = '3' where payload like '%%elsewhere'")
+    world.query("airline", "update relaybox.numbering set xid = '4'")
+    for hop in ("flights/1", "others/1"):
+        with pytest.raises(errors.HistoryLost, match="loaded from a dump"):
+            world.transfer(world.routes.hop(hop))
+        reanchor(world, hop)
+        world.transfer(world.routes.hop(hop))
+    assert world.payloads("flights/1") == ["a1", "a2, elsewhere"]
+    assert world.payloads("others/1") == ["b1", "b2, elsewhere"]
+
+
+def test_g12_what_commits_after_a_reload_is_not_given_up(world: World) -> None:
+    """A topic was retired before the dump: messages that carry the new cluster's low numbers are later, and kept."""
+    world.cut_small_segments()
+    write_routes(world, flights=["flights", "b"])
+    write_routes(world, flights=["flights"])
+    world.send("given up", topic="b")
+    world.query("airline", "select relaybox.retire_topics('flights/1', '{b}', 'a test', 'test')")
+    reload_outbox(world)
+    world.query(
+        "airline",
+        "update relaybox.backlog set upper = format('%%s:%%s:', pg_snapshot_xmin(upper)::text::bigint + %s,"
+        " pg_snapshot_xmax(upper)::text::bigint + %s)::pg_snapshot where state = 'retired'",
+        *(SHIFT, SHIFT),
+    )
+    world.send("kept", topic="b")
+    reanchor(world)
+    write_routes(world, flights=["flights", "b"])
+    world.transfer()
+    assert world.payloads() == ["kept"]

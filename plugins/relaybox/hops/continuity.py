@@ -63,8 +63,8 @@ def find_gap(source: Connection, hop: Hop, published: PublishedEnd) -> HistoryGa
 
 # what a standby would say of its timeline is its primary's; the plan and the confirmations are replicated
 _CONTINUITY = """
-    select s.lower_xmax, s.generation, s.planned_batch, s.received_batch, s.resend_through, s.compacted_batch, s.arrived_plan_id,
-        s.read_through, s.log_position, s.system_identifier, s.timeline, pg_is_in_recovery() as is_standby
+    select s.reloaded, s.lower_xmax, s.generation, s.planned_batch, s.received_batch, s.resend_through, s.compacted_batch,
+        s.arrived_plan_id, s.read_through, s.log_position, s.system_identifier, s.timeline, pg_is_in_recovery() as is_standby
     from relaybox.succession(%s, %s) s
 """
 
@@ -82,6 +82,10 @@ def _gaps(hop: Hop, ledger: Any, here: Any, published: PublishedEnd) -> Iterator
             f"{ledger.lower_xmax}; {source} is cluster {here.system_identifier} on timeline {here.timeline} with next transaction "
             f"{here.next_xid}: {source} was restored, promoted or replaced",
             f"If {source} lost nothing: relaybox attest {source}. Else: relaybox reanchor {hop.name}",
+        )
+    elif ledger.reloaded:
+        yield HistoryGap(
+            source, f"{source} was loaded from a dump: its rows may carry transaction numbers of another cluster", look
         )
     lost = f"{source} lost history"
     if published.generation > ledger.generation:

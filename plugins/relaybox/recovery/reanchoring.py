@@ -157,7 +157,10 @@ class _Stores:
         common = self._common_batch()
         self.cursor.execute("select * from relaybox.cluster_fingerprint()")
         here = one_row(self.cursor)
-        moved = (here.system_identifier, here.timeline) != (self.head.system_identifier, self.head.timeline)
+        moved = (here.system_identifier, here.timeline) != (
+            self.head.system_identifier,
+            self.head.timeline,
+        ) or self._is_reloaded()
         behind = self.head.generation < self.arrived.generation
         if common == self.arrived.batch and not moved and not behind and not self._staged_of_lost_plans():
             if not self._lost_adopted_batches():
@@ -167,36 +170,38 @@ class _Stores:
             return self._begin(common, here, recorded_by, reason, loss="both")
         return self._begin(common, here, recorded_by, reason)
 
+    def _is_reloaded(self) -> bool:
+        """Whether the hop's frontier is in transaction numbers of another cluster, or of an earlier time of this one."""
+        self.cursor.execute(
+            "select relaybox.is_reloaded() or numbering <> %s as moved from relaybox.numbering", (self.head.numbering,)
+        )
+        return self.head.reads_log is None and bool(one_row(self.cursor).moved)
+
     def _common_batch(self) -> int:
         """The newest batch with the same plan on both sides: from there back the two ledgers are one.
 
-        A batch whose plan retention has removed in one of the stores is the same if it ends at the same position.
+        Of the last batch that retention removed from a ledger the plan is still known.
         """
         self.cursor.execute(
             "select batch, plan_id::text from relaybox.batch where hop = %s and batch <= %s", (self.hop.name, self.arrived.batch)
         )
         planned = dict(self.cursor.fetchall())
+        if self.head.compacted_plan_id is not None:
+            planned[self.head.compacted_batch] = str(self.head.compacted_plan_id)
         with store_errors(self.hop.destination.name, f"reading the arrivals of hop {self.hop.name}"):
             with self.destination.cursor() as cursor:
                 cursor.execute(
-                    "select batch, plan_id::text, last_position from relaybox.arrival where hop_id = %s order by batch desc",
+                    "select batch, plan_id::text from relaybox.arrival where hop_id = %s order by batch desc",
                     (self.arrived.log_id,),
                 )
-                removed_here = (self.head.compacted_batch, self.head.compacted_position)
-                common = next(
-                    (
-                        batch
-                        for batch, plan_id, last_position in cursor
-                        if planned.get(batch) == plan_id or (batch, last_position) == removed_here
-                    ),
-                    0,
-                )
+                common = next((batch for batch, plan_id in cursor if planned.get(batch) == plan_id), 0)
                 cursor.execute(
-                    "select compacted_batch, compacted_position from relaybox.hop_in where hop_id = %s", (self.arrived.log_id,)
+                    "select compacted_batch, compacted_plan_id::text from relaybox.hop_in where hop_id = %s",
+                    (self.arrived.log_id,),
                 )
-                removed_batch, removed_position = one_row(cursor)
+                removed_batch, removed_plan_id = one_row(cursor)
             self.destination.rollback()
-        if not common and removed_batch and self._position_of(removed_batch) == removed_position:
+        if not common and removed_plan_id is not None and planned.get(removed_batch) == removed_plan_id:
             return int(removed_batch)
         return int(common)
 
@@ -302,7 +307,7 @@ class _Stores:
             """
             update relaybox.hop_out
             set generation = %s, batch = %s, position = %s, resend_through = 0, anchor_seq = %s, lower = %s,
-                system_identifier = %s, timeline = %s, attempt = attempt + 1
+                system_identifier = %s, timeline = %s, attempt = attempt + 1, numbering = (select numbering from relaybox.numbering)
             where hop = %s
             """,
             (

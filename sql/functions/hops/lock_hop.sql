@@ -40,6 +40,11 @@ begin
                 (select s.store from relaybox.store s), hop_name
             );
     end if;
+    if known.reads_log is null and (relaybox.is_reloaded() or known.numbering <> (select n.numbering from relaybox.numbering n)) then
+        raise exception using errcode = 'RB011',
+            message = format('hop %s: the outbox was loaded from a dump: its rows may carry transaction numbers of another cluster', hop_name),
+            hint = format('Nothing was moved. Run: relaybox reanchor %s', hop_name);
+    end if;
     return query
     select
         known.reads_log, known.topics, known.batch, known.position, known.lower, known.attempt,

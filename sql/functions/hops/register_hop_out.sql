@@ -27,11 +27,11 @@ begin
         if upstream is null then
             anchor := relaybox.outbox_anchor();
         end if;
-        insert into relaybox.hop_out (hop, destination, reads_log, topics, policy, processed_by, lower, anchor_seq, system_identifier, timeline)
+        insert into relaybox.hop_out (hop, destination, reads_log, topics, policy, processed_by, lower, anchor_seq, numbering, system_identifier, timeline)
         select
             hop_name, destination_, log_id, case when upstream is null then topics_ end, policy_, processed_by_,
-            case when upstream is null then '1:1:'::pg_snapshot end, anchor, f.system_identifier, f.timeline
-        from relaybox.cluster_fingerprint() f;
+            case when upstream is null then '1:1:'::pg_snapshot end, anchor, n.numbering, f.system_identifier, f.timeline
+        from relaybox.cluster_fingerprint() f, relaybox.numbering n;
         insert into relaybox.backlog (hop, topics, lower, upper, seqs)
         select hop_name, topics_, '1:1:', relaybox.every_transaction(), int8multirange(int8range(1, greatest(anchor, 1), '[]')) where anchor > 0;
         return 'registered';

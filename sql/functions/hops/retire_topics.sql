@@ -1,5 +1,6 @@
 -- Gives up, on record, what a hop has not planned of some topics that it no longer has, or never had; what commits later is unrouted, and
--- kept. Returns the pieces that were given up: 0 when there was nothing. Locks the hop's row, as planning does. Raises RB004, RB006 (a topic is routed).
+-- kept. Returns the pieces that were given up: 0 when there was nothing. Locks the hop's row, as planning does.
+-- Raises RB004, RB006 (a topic is routed).
 create or replace function relaybox.retire_topics(hop_name text, topics_ text[], reason text, recorded_by text) returns bigint
 language plpgsql volatile
 as $$
@@ -7,6 +8,7 @@ declare
     head relaybox.hop_out;
     until pg_snapshot;
     strange text[];
+    written int8multirange;
     newest bigint;
     piece_count bigint;
 begin
@@ -32,6 +34,8 @@ begin
     end if;
     -- a topic that comes back is read up to the frontier from the backlog: what is given up must not lie beyond it
     until := case when head.retired_at is null then relaybox.advance_frontier(hop_name) else pg_current_snapshot() end;
+    -- no later row, whatever its transaction number is after a reload
+    select int8multirange(int8range(1, q.last_value, '[]')) into written from relaybox.outbox_seq q;
     select coalesce(max(p.backlog_id), 0) into newest from relaybox.backlog p where p.hop = hop_name;
     -- what is open now commits later: it stays unrouted
     insert into relaybox.backlog (hop, topics, lower, seqs, state)
@@ -40,10 +44,10 @@ begin
     where p.hop = hop_name and p.upper is null and p.topics && topics_;
     insert into relaybox.backlog (hop, topics, lower, upper, seqs, state, retired_by, retired_reason)
     select
-        hop_name, array(select unnest(p.topics) intersect select unnest(topics_) order by 1), p.lower, coalesce(p.upper, until), p.seqs,
+        hop_name, array(select unnest(p.topics) intersect select unnest(topics_) order by 1), p.lower, coalesce(p.upper, until), p.seqs * written,
         'retired', recorded_by, reason
     from relaybox.backlog p
-    where p.hop = hop_name and p.backlog_id <= newest and p.state = 'unrouted' and p.topics && topics_
+    where p.hop = hop_name and p.backlog_id <= newest and p.state = 'unrouted' and p.topics && topics_ and p.seqs && written
     order by p.backlog_id;
     get diagnostics piece_count = row_count;
     delete from relaybox.backlog p where p.hop = hop_name and p.backlog_id <= newest and p.state = 'unrouted' and p.topics <@ topics_;

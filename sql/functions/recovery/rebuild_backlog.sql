@@ -15,9 +15,14 @@ declare
     unrouted text[] := array(select unnest(topics_) except select unnest(head.topics) order by 1);
 begin
     select coalesce(range_agg(int8range(o.seq, o.seq, '[]')), '{}') into adopted_seqs
-    from relaybox.outbox o
-    join relaybox_adopted a on a.message_id = o.message_id and a.sent_at = o.sent_at
-    where o.seq <= anchor;
+    from (
+        select o.seq, o.message_id, o.sent_at, row_number() over (partition by o.message_id, o.sent_at order by o.seq) as copy
+        from relaybox.outbox o
+        where o.seq <= anchor and o.message_id in (select message_id from relaybox_adopted)
+    ) o
+    join (
+        select message_id, sent_at, row_number() over (partition by message_id, sent_at order by "position") as copy from relaybox_adopted
+    ) a on a.message_id = o.message_id and a.sent_at = o.sent_at and a.copy = o.copy;
     create temporary table relaybox_left_over on commit drop as
     select
         o.seq, o.topic,

@@ -12,6 +12,7 @@ declare
     first_needed bigint;
     through bigint;
     read_through bigint;
+    plan_id_ uuid;
     gone bigint;
 begin
     perform relaybox.require_writable_primary();
@@ -31,7 +32,8 @@ begin
         b.batch = head.batch or (b.last_position < settled) is not true
         or exists (select from relaybox.batch_slices(b.slices) s where s.last_read >= begins_at)
     );
-    select b.last_position, b.reads_through into through, read_through from relaybox.batch b where b.hop = hop_name and b.batch = first_needed - 1;
+    select b.last_position, b.reads_through, b.plan_id into through, read_through, plan_id_
+    from relaybox.batch b where b.hop = hop_name and b.batch = first_needed - 1;
     if through is null then
         return 0;
     end if;
@@ -44,7 +46,7 @@ begin
         and exists (
             select from relaybox.confirmation n where n.hop = c.hop and n.state = c.state and n.through_position > c.through_position
         );
-    update relaybox.hop_out set compacted_batch = first_needed - 1, compacted_position = through,
+    update relaybox.hop_out set compacted_batch = first_needed - 1, compacted_position = through, compacted_plan_id = plan_id_,
         compacted_read = case when head.reads_log is null then 0 else read_through end
     where hop = hop_name;
     return gone;

@@ -18,7 +18,7 @@ begin
     kept_from := relaybox.log_kept_from(log_id);
     select s.* into here from relaybox.stream s join relaybox.stream_log l using (stream_id) where l.hop_id = log_id for update of s;
     select * into input from relaybox.stream_log l where l.hop_id = log_id;
-    select a.batch, a.last_position into last from relaybox.arrival a
+    select a.batch, a.last_position, a.plan_id into last from relaybox.arrival a
     where a.hop_id = log_id and a.last_position < kept_from and a.batch < head.published_batch and a.batch < input.decided_batch
     order by a.last_position desc limit 1;
     if not found then
@@ -37,7 +37,8 @@ begin
         and coalesce((select max(u.at) from unnest(d.positions) u (at)), d.first_position + d.last_place - d.first_place) < kept_from;
     delete from relaybox.index_range r using relaybox.sender_state s
     where s.stream_id = here.stream_id and s.origin = input.origin and r.sender_id = s.sender_id and r.last_position < kept_from;
-    update relaybox.hop_in set compacted_batch = last.batch, compacted_position = last.last_position where hop_id = log_id;
+    update relaybox.hop_in set compacted_batch = last.batch, compacted_position = last.last_position, compacted_plan_id = last.plan_id
+    where hop_id = log_id;
     return gone;
 end
 $$;

@@ -12,11 +12,12 @@ declare
 begin
     select * into cluster from relaybox.cluster_fingerprint();
     select * into known from relaybox.store for update;
-    if (cluster.system_identifier, cluster.timeline) = (known.system_identifier, known.timeline) then
+    if (cluster.system_identifier, cluster.timeline) = (known.system_identifier, known.timeline) and not relaybox.is_reloaded() then
         return known.anchor_seq;
     end if;
     select h.hop into stale from relaybox.hop_out h
-    where h.reads_log is null and h.retired_at is null and (h.system_identifier, h.timeline) <> (cluster.system_identifier, cluster.timeline)
+    where h.reads_log is null and h.retired_at is null
+        and ((h.system_identifier, h.timeline) <> (cluster.system_identifier, cluster.timeline) or relaybox.is_reloaded())
     order by h.hop limit 1;
     if found then
         raise exception using errcode = 'RB011',
