@@ -40,14 +40,19 @@ def test_readme_from_one_insert_to_the_proof_of_delivery(world: World) -> None:
     transfer = next(command for command in commands if command.startswith("transfer"))
     assert invoke(*transfer.split()).exit_code == 0
     assert invoke("transfer", "flights/2").exit_code == 0
-    subscribe, fetch, ack = read.strip().splitlines()
+    subscribe, *turn = read.strip().splitlines()
+    begin, fetch, own_work, ack, commit = turn
+    assert (begin, commit) == ("begin;", "commit;")
+    assert own_work.startswith("--")
     assert run_as(world, "analytics", "relaybox_consumer", subscribe) == [(1,)]
-    with world.session("analytics") as connection, connection.cursor() as cursor:
+    # the snippet begins and ends its transaction itself
+    with world.session("analytics", autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("set role relaybox_consumer")
+        cursor.execute(begin)
         cursor.execute(fetch)
         assert cursor.fetchall() == [(1, "UA", '{"flight": 1545, "dest": "IAH"}')]
         cursor.execute(ack)
-        connection.commit()
+        cursor.execute(commit)
     assert run_as(world, "analytics", "relaybox_consumer", fetch) == []
 
     reports = [command.replace("MESSAGE_ID", str(message_id)) for command in commands if command != transfer]
