@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -105,6 +106,25 @@ def test_g8_everything_is_kept_until_a_window_is_set(small: World) -> None:
         for table in retain(small, store).values():
             assert table.dropped_count == 0
     assert "no replay window is set, everything is kept" in invoke("retention", "--dry-run").stdout
+    told = invoke("retention").stdout.splitlines()
+    kept_by = "the next is kept: flights/1: no replay window is set, everything is kept"
+    assert f"airline: outbox: 0 segments dropped, 0.0 MB; {kept_by}" in told
+
+
+def test_retention_says_who_keeps_the_next_segment_in_the_words_of_the_dry_run(small: World) -> None:
+    """A hop, an outbox that no hop reads, the newest segment."""
+    small.query("analytics", "insert into relaybox.outbox (topic, sender, payload) values ('flights', 'UA', 'x')")
+    small.send_many(45)
+    small.transfer_all()
+    told = invoke("retention").stdout
+    assert "airline: outbox: 0 segments dropped, 0.0 MB; the next is kept: hop flights/1, from 1\n" in told
+    alone = "the next is kept: no hop reads the outbox: no replay window is set, everything is kept\n"
+    assert f"analytics: outbox: 0 segments dropped, 0.0 MB; {alone}" in told
+    small.settle_all()
+    told = invoke("retention").stdout
+    assert re.search(
+        r"hub: log of flights/1: 4 segments dropped, [\d.]+ MB; the next is kept: the newest segment stays, from 45\n", told
+    )
 
 
 def test_g8_a_message_stays_for_the_replay_window(small: World) -> None:

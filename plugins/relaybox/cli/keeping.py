@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from relaybox.retention.detaching import DetachedSegment, SegmentArchive, StoreDetached
     from relaybox.retention.retiring import Backlog
-    from relaybox.retention.segments import Holder, StoreRetained, StoreRetention, TableRetention
+    from relaybox.retention.segments import Holder, StoreRetained, StoreRetention, TableRetained, TableRetention
     from relaybox.routes import Routes, Store
 
 
@@ -120,22 +120,25 @@ def _show_kept(found: StoreRetention) -> None:
             )
         for holder in one.holders:
             if holder.since is not None:
-                console.print(f"  {one.name}: {_name(holder)} needs what is from {holder.needs_from:,} on, {_age(holder)}")
+                who = _name(holder.kind, holder.name)
+                console.print(f"  {one.name}: {who} needs what is from {holder.needs_from:,} on, {_age(holder)}")
 
 
 def _first_needed(table: TableRetention) -> str:
     if not table.holders:
         return "nobody"
     first = table.holders[0]
-    if first.kind == "window" and first.needs_from == 0:
-        return f"{first.name}: no replay window is set, everything is kept"
-    return f"{_name(first)}, from {first.needs_from:,}"
+    return _needs(first.kind, first.name, first.needs_from)
 
 
-def _name(holder: Holder) -> str:
-    return {"window": f"replay window of {holder.name}", "newest": "the newest segment stays"}.get(
-        holder.kind, f"{holder.kind} {holder.name}"
-    )
+def _needs(kind: str, name: str, needs_from: int) -> str:
+    if kind == "window" and needs_from == 0:
+        return f"{name}: no replay window is set, everything is kept"
+    return f"{_name(kind, name)}, from {needs_from:,}"
+
+
+def _name(kind: str, name: str) -> str:
+    return {"window": f"replay window of {name}", "newest": "the newest segment stays"}.get(kind, f"{kind} {name}")
 
 
 def _age(holder: Holder) -> str:
@@ -154,7 +157,7 @@ def _show_both(done: tuple[StoreRetained, StoreDetached | None]) -> None:
             f"back by: relaybox attach {detached.store} {segment.hop}"
         )
     for hop, holder in detached.kept.items():
-        print(f"{detached.store}: log of {hop}: the next was not detached, {holder} needs or holds it; the next run tries again")
+        print(f"{detached.store}: log of {hop}: the next was not detached: {holder}; the next run tries again")
     if detached.removed:
         print(f"{detached.store}: files of {len(detached.removed):,} detached segments removed: nobody needs them")
 
@@ -198,7 +201,7 @@ def _show_retained(done: StoreRetained) -> None:
     for table in done.tables:
         what = f"{table.dropped_count:,} segments dropped, {table.dropped_bytes / 1e6:,.1f} MB"
         why = {
-            "kept": f"the next is needed by {table.holder}",
+            "kept": f"the next is kept: {_kept_by(table)}",
             "busy": f"the next is in use by {table.holder or 'a session'}; the next run tries again",
             "none": "no segment is left",
         }[table.outcome]
@@ -207,6 +210,15 @@ def _show_retained(done: StoreRetained) -> None:
         print(f"{done.store}: ledgers: {done.compacted_count:,} batches removed of which no message is kept")
     if done.released_count:
         print(f"{done.store}: {done.released_count:,} detached segments are needed by nobody any more")
+
+
+def _kept_by(table: TableRetained) -> str:
+    """In the words of the dry run."""
+    holder = table.holder or ""
+    if table.needs_from is None:
+        return holder
+    kind, _, name = holder.partition(" ")
+    return _needs(kind, name, table.needs_from)
 
 
 def run_retire(settings: Settings, name: str | None, *, topic: str | None, reason: str | None, as_json: bool) -> None:

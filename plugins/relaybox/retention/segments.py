@@ -114,7 +114,8 @@ class TableRetained:
         hop: whose log it is; None: the outbox.
         dropped_count, dropped_bytes: of segments.
         outcome: why it went no further: kept (somebody needs the oldest segment), busy (sessions held the table), none (no segment).
-        holder: who that was.
+        holder: who that was: kind and name of a Holder, or a sentence.
+        needs_from: the first seq or position that it needs; None where holder is a sentence.
     """
 
     hop: str | None
@@ -122,6 +123,7 @@ class TableRetained:
     dropped_bytes: int
     outcome: Literal["kept", "busy", "none"]
     holder: str | None
+    needs_from: int | None
 
     @property
     def name(self) -> str:
@@ -236,7 +238,7 @@ def retain_store(
 
 def _retained(hop: str | None, answers: Sequence[Any]) -> TableRetained:
     *gone, last = answers
-    return TableRetained(hop, len(gone), sum(one.bytes for one in gone), last.outcome, last.holder)
+    return TableRetained(hop, len(gone), sum(one.bytes for one in gone), last.outcome, last.holder, last.needs_from)
 
 
 def _drop_segments(session: Any, cursor: Any, log_id: int | None, recorded_by: str, patience_seconds: float) -> Iterator[Any]:

@@ -1,5 +1,5 @@
 -- Drops the oldest segment of the outbox (log_id null) or of a log if nobody needs a row of it (G8), and raises what is kept from.
--- outcome: dropped; kept (holder says by whom); busy: a session reads or writes there (holder), nothing was done, come again; none.
+-- outcome: dropped; kept (holder says by whom, needs_from from where on); busy: a session reads or writes there (holder), come again; none.
 -- With detach_attempt: the segment that begins at detach_first may be needed by consumers that stopped, if that attempt has it in files;
 -- outcome: detached; superseded: another attempt detached it, or is at it.
 -- Called outside a transaction block: nobody waits for a client that falls silent here. Nobody waits longer than the lock timeout.
@@ -7,7 +7,7 @@
 -- that need the segment, so that none of them reads meanwhile; then the table itself.
 create or replace function relaybox.drop_oldest_segment(
     log_id integer, recorded_by text, detach_first bigint default null, detach_attempt integer default null,
-    out outcome text, out segment text, out holder text, out bytes bigint
+    out outcome text, out segment text, out holder text, out bytes bigint, out needs_from bigint
 )
 language plpgsql volatile
 set enable_seqscan = off
@@ -48,6 +48,7 @@ begin
         if held.needs_from <= oldest.last then
             outcome := 'kept';
             holder := format('%s %s', held.kind, held.holder);
+            needs_from := held.needs_from;
             return;
         end if;
         account_ := case when log_id is null then relaybox.outbox_account(oldest.first - 1, oldest.last) end;
@@ -68,6 +69,7 @@ begin
         if late is not null then
             outcome := 'kept';
             holder := format('unrouted topic %s', (select o.topic from relaybox.outbox o where o.seq = late));
+            needs_from := late;
             return;
         end if;
         perform pg_advisory_xact_lock(case when log_id is null then 'relaybox.outbox' else 'relaybox.log' end::regclass::oid::bigint);
@@ -98,6 +100,7 @@ begin
             if found then
                 outcome := 'kept';
                 holder := format('%s %s', held.kind, held.holder);
+                needs_from := held.needs_from;
                 return;
             end if;
         end if;
