@@ -112,6 +112,8 @@ def test_a_lost_last_store_comes_back_with_its_cursors(world: World, lose: Lose,
     again = invoke("rebuild", "analytics", "--reason", "to be sure", "--subscriptions", str(saved))
     assert again.exit_code == 0
     assert "0 messages came" in again.stdout
+    whole = invoke("rebuild", "analytics")
+    assert (whole.exit_code, whole.stdout.splitlines()[-1]) == (0, "Nothing is lost; nothing is to be done.")
 
 
 def test_a_lost_middle_store_gives_nothing_twice_further_down(world: World, lose: Lose) -> None:

@@ -356,6 +356,17 @@ def test_ledgers_that_contradict_each_other_are_told(world: World, case: str) ->
     assert any(said in contradiction for contradiction in first["contradictions"]), first["contradictions"]
 
 
+def test_verify_of_a_source_that_lost_history_says_what_to_do_and_counts_what_it_lists(world: World) -> None:
+    deliver(world)
+    world.query("airline", "delete from relaybox.batch where batch = 2")
+    proof = invoke("verify", "flights")
+    said = " ".join(proof.stdout.split())
+    assert proof.exit_code == 1
+    assert "the source lost history. See what is missing with: relaybox reanchor flights/1" in said
+    (first, *_) = invoke("verify", "flights", "--json").document["hops"]
+    assert f"{len(first['contradictions'])} in the ledgers" in said
+
+
 def test_an_id_that_a_producer_used_twice_is_a_note_and_no_defect(world: World) -> None:
     message_id = str(uuid4())
     for payload in ("first", "second"):

@@ -104,7 +104,11 @@ def test_nothing_is_less_than_nothing_in_flight(route: Route, ledgers: list[Ledg
     """A source that lost its ledger planned less than has arrived; that is a contradiction and no message in flight."""
     lost = replace(ledgers[0], source=replace(ledgers[0].source, planned_position=0, planned=(), waiting_count=0))
     assert hop_leg(lost).in_flight == whole_leg(route, [lost, ledgers[1]]).in_flight == 0
-    assert hop_leg(lost).contradictions == ("batch 1 is published but not in the ledger of the source: the source lost history",)
+    (contradiction,) = hop_leg(lost).contradictions
+    assert contradiction == (
+        "batch 1 is published but not in the ledger of the source: the source lost history. "
+        "See what is missing with: relaybox reanchor flights/1"
+    )
     waiting = replace(ledgers[0], source=replace(ledgers[0].source, planned_position=5, waiting_count=0))
     assert hop_leg(waiting).in_flight == 0
 

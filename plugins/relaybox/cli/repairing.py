@@ -79,9 +79,15 @@ def run_rebuild(
 
         show_rebuild(found, restored)
         if not reason:
-            print(f'Nothing was changed. To do it: relaybox rebuild {name} --reason "..."')
+            print(_next_step(found))
     if "defects" in (found.verdicts or {}).values() or (not reason and found.is_needed):
         raise typer.Exit(ExitCode.DEFECT_FOUND)
+
+
+def _next_step(found: Rebuild) -> str:
+    if not found.is_needed and not found.losses:
+        return "Nothing is lost; nothing is to be done."
+    return f'Nothing was changed. To do it: relaybox rebuild {found.store} --reason "..."'
 
 
 def _rebuild(

@@ -214,6 +214,8 @@ def _show_defects(console: Console, leg: LegProof) -> None:
     if not leg.defect_count:
         return
     tally = Counter(str(defect.kind) for defect in leg.defects)
+    if leg.contradictions:
+        tally["in the ledgers"] = len(leg.contradictions)
     console.print(
         f"\n[bold]{leg.name}[/] {leg.source} -> {leg.destination}: {', '.join(f'{count:,} {kind}' for kind, count in tally.items())}"
     )

@@ -27,14 +27,18 @@ def find_contradictions(hop: Hop, source: Source, destination: Destination, conf
     planned = {batch.batch: batch for batch in source.planned}
     for published in destination.published:
         if published.batch > source.compacted_batch:
-            yield from _batch_contradictions(planned, published)
+            yield from _batch_contradictions(hop, planned, published)
     yield from _registration_contradictions(hop, source, destination)
     yield from confirmed_and_gone(hop.name, hop.source.name, hop.destination.name, destination, confirmed)
     if destination.generation > source.generation:
         yield (
             f"{hop.destination.name} is in generation {destination.generation} of the hop, {hop.source.name} in generation "
-            f"{source.generation}: the source lost history"
+            f"{source.generation}: the source lost history{_see_missing(hop)}"
         )
+
+
+def _see_missing(hop: Hop) -> str:
+    return f". See what is missing with: relaybox reanchor {hop.name}"
 
 
 def confirmed_and_gone(hop: str, knower: str, holder: str, destination: Destination, confirmed: Confirmed) -> Iterator[str]:
@@ -96,10 +100,11 @@ def _reading_gaps(source: Source) -> Iterator[str]:
         yield f"ledger of the source: positions {next_read} to {read_through} of the log are read by no batch"
 
 
-def _batch_contradictions(planned: Mapping[int, PlannedBatch], published: PublishedBatch) -> Iterator[str]:
+def _batch_contradictions(hop: Hop, planned: Mapping[int, PlannedBatch], published: PublishedBatch) -> Iterator[str]:
     plan = planned.get(published.batch)
     if plan is None:
-        yield f"batch {published.batch} is published but not in the ledger of the source: the source lost history"
+        what = f"batch {published.batch} is published but not in the ledger of the source"
+        yield f"{what}: the source lost history{_see_missing(hop)}"
         return
     if plan.plan_id != published.plan_id:
         yield f"batch {published.batch} is published with plan {published.plan_id}, the source has plan {plan.plan_id}"
