@@ -13,7 +13,7 @@ from psycopg2 import sql
 
 from relaybox import errors
 from relaybox.stores.connections import connect, store_errors
-from relaybox.stores.pipe import SendingFailed, pipe_copy
+from relaybox.stores.pipe import SendingFailed, _abort, pipe_copy
 from tests.world import World, wait_until
 
 INTO = sql.SQL("copy numbers from stdin")
@@ -143,3 +143,14 @@ def test_each_sqlstate_is_one_of_our_errors(world: World, code: str, kind: type[
     """By code, never by message: a store that speaks another language is understood."""
     with pytest.raises(kind, match="store hub: while testing: a message"), store_errors("hub", "testing"):
         world.query("hub", f"do $$ begin raise exception 'a message' using errcode = '{code}'; end $$")
+
+
+def test_a_session_that_its_server_has_cut_is_cut_without_an_error(world: World, sessions: tuple[Any, Any]) -> None:
+    """Two drivers at once: the newer one ends the sessions of the older one, which cuts them too when it sees one of them fail."""
+    source, _ = sessions
+    _abort(source)
+    wait_until(
+        lambda: world.value("airline", "select count(*) from pg_stat_activity where application_name = 'pipe source'") == 0,
+        "the server has closed the session",
+    )
+    _abort(source)

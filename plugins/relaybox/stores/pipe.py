@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import io
 import os
@@ -72,10 +73,15 @@ def _server_error(error: psycopg2.Error | SystemError) -> BaseException:
 
 
 def _abort(connection: Connection) -> None:
-    """Cuts the socket under a session that another thread may be waiting in."""
-    if not connection.closed:
-        with socket.socket(fileno=os.dup(connection.fileno())) as link:
+    """Cuts the socket under a session that another thread may be waiting in, unless its server has cut it before."""
+    if connection.closed:
+        return
+    with socket.socket(fileno=os.dup(connection.fileno())) as link:
+        try:
             link.shutdown(socket.SHUT_RDWR)
+        except OSError as error:
+            if error.errno != errno.ENOTCONN:
+                raise
 
 
 class CopySender(threading.Thread):
