@@ -73,15 +73,16 @@ def _server_error(error: psycopg2.Error | SystemError) -> BaseException:
 
 
 def _abort(connection: Connection) -> None:
-    """Cuts the socket under a session that another thread may be waiting in, unless its server has cut it before."""
+    """Cuts the socket under a session that another thread may be waiting in, unless its server or libpq has cut it before."""
     if connection.closed:
         return
-    with socket.socket(fileno=os.dup(connection.fileno())) as link:
-        try:
+    try:
+        with socket.socket(fileno=os.dup(connection.fileno())) as link:
             link.shutdown(socket.SHUT_RDWR)
-        except OSError as error:
-            if error.errno != errno.ENOTCONN:
-                raise
+    except OSError as error:
+        # the other thread sees the end of the session at the same time: libpq has closed the socket
+        if error.errno not in (errno.ENOTCONN, errno.EBADF):
+            raise
 
 
 class CopySender(threading.Thread):
