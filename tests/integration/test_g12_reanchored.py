@@ -255,3 +255,24 @@ def test_g12_what_commits_after_a_reload_is_not_given_up(world: World) -> None:
     write_routes(world, flights=["flights", "b"])
     world.transfer()
     assert world.payloads() == ["kept"]
+
+
+@pytest.mark.parametrize("same_plan", [True, False])
+def test_g11_a_batch_that_retention_removed_is_the_same_only_with_the_same_plan(world: World, same_plan: bool) -> None:
+    """Number and last position agree where two stores went different ways after a restore: the plan tells."""
+    for name in ("a", "b", "c"):
+        world.send(name)
+        world.transfer()
+    world.query(
+        "hub",
+        "update relaybox.hop_in set compacted_batch = 2, compacted_position = 2, first_kept_position = 3, compacted_plan_id = "
+        + ("(select plan_id from relaybox.arrival where batch = 2)" if same_plan else "gen_random_uuid()"),
+    )
+    world.query("hub", "delete from relaybox.arrival where batch <= 2")
+    world.query("airline", "update relaybox.batch set plan_id = gen_random_uuid() where batch = 3")
+    another_cluster(world)
+    if same_plan:
+        assert reanchor_hop(world.first_hop, world.routes, recorded_by="test", reason="a test", dry_run=False).common_batch == 2
+    else:
+        with pytest.raises(errors.HistoryLost, match="retention has dropped what is between"):
+            reanchor(world)
