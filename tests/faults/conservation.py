@@ -109,14 +109,13 @@ class Conservation:
         kept = {*self.seen.outbox}
         has = {payload: "the outbox" for payload in sent if payload not in kept}
         for hop, _ in self.hops:
-            arrived = {*self.logs[hop].values(), *self.seen.logs[hop].values()}
-            gone = [payload for payload in has if payload not in arrived | self.excused[hop]]
+            here = {*self.seen.logs[hop].values()}
+            known = {*self.logs[hop].values(), *here, *self.excused[hop]}
+            gone = [payload for payload in has if payload not in known]
             if gone:
                 place = next(iter(has.values()))
                 yield f"G8: {len(gone)} committed messages are gone from {place} and never came through {hop}: {gone[:5]}"
-            has = {
-                payload: f"the log of {hop}" for payload in self.logs[hop].values() if payload not in self.seen.logs[hop].values()
-            }
+            has = {payload: f"the log of {hop}" for payload in self.logs[hop].values() if payload not in here}
 
     def _out_of_order(self) -> Iterator[str]:
         """G5 within a topic, whatever was added and removed meanwhile; repairs put what was lost behind what was not."""
