@@ -407,7 +407,7 @@ class _Stores:
         self.cursor.execute("select relaybox.last_outbox_seq() as seq, pg_current_snapshot()::text as lower")
         anchor = one_row(self.cursor)
         self.cursor.execute("rollback to savepoint anchor")  # producers go on
-        # what is written from here on names its own transaction again, not a part of it (succession.sql)
+        # what is written from here on names its own transaction again, not a part of it (record_anchor.sql)
         self.cursor.execute("release savepoint anchor")
         self.cursor.execute("select relaybox.record_anchor(%s)", (anchor.seq,))
         return anchor.seq, anchor.lower

@@ -1,5 +1,5 @@
--- What tells whether this cluster goes on where a hop's ledger ends. reloaded: the newest batch, or the numbering, was not written by the
--- transaction that it names, so its numbers are of another cluster; or the hop was not reanchored since. log_position: of the log it reads.
+-- What tells whether this cluster goes on where a hop's ledger ends. reloaded: loaded from a dump, so that its numbers are of another
+-- cluster, or the hop was not reanchored since. log_position: of the log it reads.
 -- No row: the hop does not leave this store. Inlined: what the caller does not ask for is not computed.
 create or replace function relaybox.succession(hop_name text, arrived_batch bigint)
 returns table (
@@ -9,12 +9,7 @@ returns table (
 language sql stable
 as $$
     select
-        relaybox.is_reloaded()
-        or h.reads_log is null and h.numbering <> (select n.numbering from relaybox.numbering n)
-        or coalesce((
-            select b.xmin::text::bigint <> b.xid::text::numeric % 4294967296
-            from relaybox.batch b order by b.planned_at desc limit 1
-        ), false),
+        relaybox.is_reloaded() or h.reads_log is null and h.numbering <> (select n.numbering from relaybox.numbering n),
         coalesce(pg_snapshot_xmax(h.lower), '3'::xid8),
         h.generation,
         h.batch,
