@@ -59,6 +59,10 @@ class UnknownHop(Terminal):
     """The hop is not registered in the store."""
 
 
+class UnknownTopic(ConfigurationError):
+    """relaybox.yaml gives a hop a topic that its store does not move yet: `relaybox init` was not run since."""
+
+
 class UnknownMessage(Terminal):
     """No message has this id in the route's outbox."""
 

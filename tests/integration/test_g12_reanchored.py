@@ -257,8 +257,11 @@ def test_g12_what_commits_after_a_reload_is_not_given_up(world: World) -> None:
     assert world.payloads() == ["kept"]
 
 
+@pytest.mark.parametrize("removed_at", ["hub", "both"])
 @pytest.mark.parametrize("same_plan", [True, False])
-def test_g11_a_batch_that_retention_removed_is_the_same_only_with_the_same_plan(world: World, same_plan: bool) -> None:
+def test_g11_a_batch_that_retention_removed_is_the_same_only_with_the_same_plan(
+    world: World, same_plan: bool, removed_at: str
+) -> None:
     """Number and last position agree where two stores went different ways after a restore: the plan tells."""
     for name in ("a", "b", "c"):
         world.send(name)
@@ -269,6 +272,13 @@ def test_g11_a_batch_that_retention_removed_is_the_same_only_with_the_same_plan(
         + ("(select plan_id from relaybox.arrival where batch = 2)" if same_plan else "gen_random_uuid()"),
     )
     world.query("hub", "delete from relaybox.arrival where batch <= 2")
+    if removed_at == "both":
+        world.query(
+            "airline",
+            "update relaybox.hop_out set compacted_batch = 2, compacted_position = 2, compacted_plan_id = b.plan_id "
+            "from relaybox.batch b where b.batch = 2",
+        )
+        world.query("airline", "delete from relaybox.batch where batch <= 2")
     world.query("airline", "update relaybox.batch set plan_id = gen_random_uuid() where batch = 3")
     another_cluster(world)
     if same_plan:

@@ -386,6 +386,12 @@ def test_ledgers_stay_as_small_as_what_is_kept_and_every_report_stays_the_same(s
         assert hop.delivery == PERFECT
     first = small.query("hub", "select compacted_batch, compacted_position from relaybox.hop_in")
     assert first == [(11, 77)]
+    planned, arrived = (
+        small.query(store, f"select compacted_batch, compacted_plan_id::text from relaybox.{ledger} where hop = 'flights/1'")
+        for store, ledger in (("airline", "hop_out"), ("hub", "hop_in"))
+    )
+    assert planned == arrived
+    assert planned[0][1] is not None
     last_id = UUID(small.value("airline", "select message_id::text from relaybox.outbox order by seq desc limit 1"))
     assert [hop.place for hop in trace_message([small.route], last_id)[0].hops] == [Place.SETTLED, Place.SETTLED]
     plan = "00000000-0000-0000-0000-000000000000"

@@ -255,6 +255,26 @@ def test_a_topic_that_the_file_routes_and_the_store_does_not_know_asks_for_init(
     assert "relaybox.yaml routes it, the store does not know that yet. Run: relaybox init" in " ".join(status.stderr.split())
 
 
+def test_a_topic_that_another_hop_moves_asks_for_init_of_the_hop_too(world: World) -> None:
+    """Neither status nor a transfer ends well while the file gives a hop a topic that its store does not move for it."""
+    other = {"topics": ["refunds"], "path": ["airline", "hub"]}
+    add_route(world.path, "other", **other)
+    assert invoke("init").exit_code == 0
+    world.send("a", topic="refunds")
+    world.send("b")
+    add_route(routes_file(world.path.parent, route={"topics": ["flights", "refunds"]}), "other", **other)
+    says = "hop flights/1: relaybox.yaml gives it topic refunds, which store airline does not move yet"
+    for command in (["status"], ["transfer", "flights/1"]):
+        told = invoke(*command)
+        assert (told.exit_code, says in " ".join(told.stderr.split())) == (2, True)
+    moved = invoke("transfer", "flights/1", "--json")
+    assert (moved.exit_code, says in moved.document["waiting_for_init"]) == (2, True)
+    assert world.payloads() == ["b"]
+    assert invoke("init").exit_code == 0
+    moved = invoke("transfer", "flights/1", "--json")
+    assert (moved.exit_code, moved.document["waiting_for_init"], world.payloads()) == (0, None, ["b", "a"])
+
+
 def test_an_unrouted_topic_loses_nothing(world: World) -> None:
     """As the warning says: a new route for it starts with the oldest message kept."""
     world.send("a", topic="flight")

@@ -22,7 +22,7 @@ LEAVES = [
 def test_every_error_has_the_code_of_its_kind(error: type[errors.RelayboxError]) -> None:
     """2 for configuration, 4 if a retry may help, 5 if not; never a code that verify uses."""
     code = exit_code(error("what"))
-    if error is errors.ConfigurationError:
+    if issubclass(error, errors.ConfigurationError):
         assert code is ExitCode.CONFIGURATION
     else:
         assert code is (ExitCode.TRANSIENT if issubclass(error, errors.Transient) else ExitCode.TERMINAL)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+import typer
+
 from relaybox import __version__
-from relaybox.cli.exits import Failures, Settings
+from relaybox.cli.exits import ExitCode, Failures, Settings
 from relaybox.hops.confirmations import settle_hop
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import Progress, TransferSummary, transfer_hop
@@ -39,18 +42,21 @@ def run_init(settings: Settings, names: Sequence[str], *, as_json: bool) -> None
 
 
 def run_transfer(settings: Settings, name: str, *, threads: int, linger_seconds: float | None, as_json: bool) -> None:
-    """Runs a hop with threads of this process."""
+    """Runs a hop with threads of this process. Exit 2 if relaybox.yaml has topics that the store does not move yet."""
     hop = load_routes(settings.config).hop(name)
     linger = hop.limits.linger_seconds if linger_seconds is None else linger_seconds
     if as_json:
         summary = _transfer(settings, hop, threads, linger)
         documents.write({**asdict(summary), "rows_per_second": summary.rows_per_second})
-        return
-    from relaybox.cli.show import show_transfer, transfer_bar
+    else:
+        from relaybox.cli.show import show_transfer, transfer_bar
 
-    with transfer_bar(hop) as progress:
-        summary = _transfer(settings, hop, threads, linger, progress)
-    show_transfer(summary)
+        with transfer_bar(hop) as progress:
+            summary = _transfer(settings, hop, threads, linger, progress)
+        show_transfer(summary)
+    if summary.waiting_for_init is not None:
+        print(f"warning: {summary.waiting_for_init}", file=sys.stderr)
+        raise typer.Exit(ExitCode.CONFIGURATION)
 
 
 def _transfer(

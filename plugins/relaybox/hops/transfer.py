@@ -22,7 +22,7 @@ from relaybox.hops.publishing import ask_destination, begin_generation, make_log
 from relaybox.stores.connections import commit, store_errors
 from relaybox.stores.schema import open_store
 from relaybox.streams.delivering import carry_senders, deliver_arrived
-from relaybox.streams.topics import carry_topics
+from relaybox.streams.topics import carry_topics, find_unknown_topics
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
@@ -41,7 +41,10 @@ SUPERSEDED_WAIT_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class TransferSummary:
-    """What one run of a hop did: this driver's batches and rows; `duration_seconds` includes lingering."""
+    """What one run of a hop did: this driver's batches and rows; `duration_seconds` includes lingering.
+
+    `waiting_for_init` says, as the error of it, which topics of relaybox.yaml the store does not move yet; None if it moves all of them.
+    """
 
     hop: str
     batch_count: int = 0
@@ -50,6 +53,7 @@ class TransferSummary:
     resumed_count: int = 0
     duration_seconds: float = 0.0
     moving_seconds: float = 0.0
+    waiting_for_init: str | None = None
 
     @property
     def rows_per_second(self) -> float:
@@ -117,6 +121,7 @@ class _Run:
         started = quiet_since = time.monotonic()
         self._prepare_source()
         carry_topics(self.source, self.destination, self.hop)
+        self._look_for_unknown_topics()
         arrived = self._confirm()
         carry_senders(self.source, self.destination, self.hop, log_id=arrived.log_id)
         deliver_arrived(self.destination, self.hop, log_id=arrived.log_id)
@@ -142,6 +147,13 @@ class _Run:
             duration_seconds=self.summary.duration_seconds,
         )
         return self.summary
+
+    def _look_for_unknown_topics(self) -> None:
+        error = find_unknown_topics(self.source, self.hop)
+        self.source.rollback()
+        if error is not None:
+            emit("topics_unknown", hop=self.hop.name, warning=str(error))
+            self.summary = replace(self.summary, waiting_for_init=str(error))
 
     def _move_batch(self) -> bool:
         started = time.monotonic()

@@ -24,6 +24,7 @@ from relaybox.proofs.reliability import Delivery, compose, measure_delivery
 from relaybox.retention.retiring import Backlog, read_backlogs
 from relaybox.stores.connections import store_errors
 from relaybox.stores.schema import open_store
+from relaybox.streams.topics import find_unknown_topics
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
@@ -189,6 +190,7 @@ class _Asked:
     states: Mapping[str, Any]
     streams: Mapping[str, StreamStatus] = field(default_factory=dict)
     accounts: Mapping[str, tuple[TopicAccount, ...]] = field(default_factory=dict)
+    unknown_topics: Mapping[str, errors.UnknownTopic] = field(default_factory=dict)
     unrouted: tuple[tuple[str, int, datetime], ...] = ()
     left_behind: tuple[Backlog, ...] = ()
     error: errors.RelayboxError | None = None
@@ -254,7 +256,8 @@ def _ask_sending(connection: Connection, store: Store, *, routes: Routes) -> _As
         cursor.execute("select * from relaybox.unrouted_topics(%s)", (UNROUTED_SEQS,))
         known = _known(states, store, unrouted=tuple(cursor.fetchall()))
         left_behind = tuple(hop for hop in read_backlogs(cursor, store, routes) if hop.keeps_messages)
-        return replace(known, accounts=accounts, left_behind=left_behind)
+    unknown = {hop.name: error for hop in routes.hops if hop.source == store and (error := find_unknown_topics(connection, hop))}
+    return replace(known, accounts=accounts, left_behind=left_behind, unknown_topics=unknown)
 
 
 def _ask_receiving(connection: Connection, store: Store, *, routes: Routes, confirmed: Mapping[str, int]) -> _Asked:
@@ -323,6 +326,7 @@ def _hop_status(hop: Hop, source: _Asked, destination: _Asked, continuing: _Aske
         account=source.accounts.get(hop.name),
         errors=(
             *(asked.error for asked in (source, destination) if asked.error is not None),
+            *filter(None, [source.unknown_topics.get(hop.name)]),
             *find_broken(hop, source.accounts.get(hop.name, ())),
             *((gap.as_error(hop),) if gap is not None else ()),
         ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from relaybox import errors
 from relaybox.events import emit
 from relaybox.failpoints import reach
 from relaybox.stores.connections import commit, one_row, store_errors
@@ -34,6 +35,26 @@ def carry_topics(source: Connection, destination: Connection, hop: Hop) -> None:
         commit(source, "topics")
     if added:
         emit("topics_carried", hop=hop.name, added=added)
+
+
+def find_unknown_topics(connection: Connection, hop: Hop) -> errors.UnknownTopic | None:
+    """The error of a hop whose file has topics that the source does not move yet; None while there are none. One look at one row."""
+    with store_errors(hop.source.name, f"asking for the topics of hop {hop.name}"), connection.cursor() as cursor:
+        cursor.execute(
+            """
+            select array(select unnest(%s) except select unnest(h.topics) order by 1)
+            from relaybox.hop_out h where h.hop = %s and h.reads_log is null
+            """,
+            (list(hop.topics), hop.name),
+        )
+        unknown = [topic for (topics,) in cursor.fetchall() for topic in topics]
+    if not unknown:
+        return None
+    named = f"topic {unknown[0]}" if len(unknown) == 1 else f"topics {', '.join(unknown)}"
+    return errors.UnknownTopic(
+        f"hop {hop.name}: relaybox.yaml gives it {named}, which store {hop.source.name} does not move yet: what is sent there waits.",
+        next_step="Run: relaybox init",
+    )
 
 
 def carry_topics_of(hop: Hop) -> None:
