@@ -6,6 +6,7 @@ import psycopg2
 import pytest
 
 from relaybox import errors
+from relaybox.proofs.defects import DefectKind
 from relaybox.proofs.proof import RouteProof
 from relaybox.proofs.verification import verify_route
 from relaybox.recovery.attesting import attest_store
@@ -103,6 +104,27 @@ def test_a_dumped_and_reloaded_source_delivers_every_message_once(world: World) 
     world.transfer_all()
     assert world.payloads() == expected
     assert world.value("airline", "select relaybox.hop_has_work('flights/1')") is False
+
+
+def test_repeated_ids_that_were_adopted_are_unchanged(world: World, backups: Backups) -> None:
+    """A producer that uses an id twice, for different messages: each copy at the destination is one of them."""
+    before = backups.take("airline")
+    twice = "insert into relaybox.outbox (message_id, topic, sender, payload) values (%s, 'flights', 'a', %s)"
+    for payload in ("first", "second"):
+        world.query("airline", twice, "0190b0ec-1111-7000-8000-000000000001", payload)
+    world.transfer()
+    rows = world.query("airline", "select message_id::text, payload, sent_at from relaybox.outbox order by seq")
+    backups.restore("airline", before)
+    again = "insert into relaybox.outbox (message_id, topic, sender, payload, sent_at) values (%s, 'flights', 'a', %s, %s)"
+    for row in rows:
+        world.query("airline", again, *row)
+    assert reanchor(world).adopted_count == 2
+    world.transfer_all()
+    assert verify(world).hops[0].adopted_count == 2
+    world.query("hub", "update relaybox.log set payload = 'third' where payload = 'second'")
+    proof = verify_route(world.route).hops[0]
+    assert [defect.kind for defect in proof.defects] == [DefectKind.CHANGED]
+    assert (proof.sent, proof.delivery.reliability) == (1, 0), "R counts no other adopted message"
 
 
 def test_undelivered_messages_between_delivered_ones_keep_slices_apart(world: World, backups: Backups) -> None:

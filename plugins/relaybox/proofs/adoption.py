@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,11 @@ class Adopted:
     message_count: int
     ghosts: tuple[Row, ...]
     defects: tuple[Defect, ...]
+
+    @property
+    def changed_count(self) -> int:
+        """Of these R and UR speak, as of all that was lost; of the other adopted ones they do not."""
+        return sum(defect.kind is DefectKind.CHANGED for defect in self.defects)
 
 
 NOTHING_ADOPTED = Adopted(0, (), ())
@@ -47,29 +53,31 @@ def _rows_of_log(cursor: Any, log_id: int, first: int, last: int) -> Iterator[Ro
 
 def read_at_source(
     hop: str, rows: Sequence[Row], reads: Sequence[int | None]
-) -> Callable[[Any], tuple[Mapping[int, str], set[int]]]:
+) -> Callable[[Any], tuple[Mapping[int, set[str]], set[int]]]:
     """The question for the hashes of these messages as the source has them, by position, and for the listed ghosts.
 
-    `reads`: where each stands in the log that the hop reads; None: the source lost it, or the hop reads the outbox.
+    An id that was sent repeatedly has a hash for each of its messages. `reads`: where each stands in the log that the hop reads; None: the source lost it, or the hop reads the outbox.
     """
 
-    def ask(connection: Any) -> tuple[Mapping[int, str], set[int]]:
+    def ask(connection: Any) -> tuple[Mapping[int, set[str]], set[int]]:
+        hashes: dict[int, set[str]] = defaultdict(set)
         with connection.cursor() as cursor:
             cursor.execute(
                 "select position, message_hash from relaybox.adopted_content(%s, %s, %s::uuid[], %s::bigint[])",
                 (hop, [row.position for row in rows], [str(row.message_id) for row in rows], list(reads)),
             )
-            hashes = dict(cursor.fetchall())
+            for position, message_hash in cursor.fetchall():
+                hashes[position].add(message_hash)
             cursor.execute('select "position" from relaybox.ghost where hop = %s', (hop,))
             return hashes, {position for (position,) in cursor.fetchall()}
 
     return ask
 
 
-def compare_adopted(rows: Sequence[Row], hashes: Mapping[int, str], listed: set[int], *, source_is_whole: bool) -> Adopted:
+def compare_adopted(rows: Sequence[Row], hashes: Mapping[int, set[str]], listed: set[int], *, source_is_whole: bool) -> Adopted:
     """A message that the source has must be the same; one that it has not must be a listed ghost, or dropped by retention."""
     gone = [row for row in rows if row.position not in hashes]
-    changed = [row for row in rows if hashes.get(row.position, row.message_hash) != row.message_hash]
+    changed = [row for row in rows if row.position in hashes and row.message_hash not in hashes[row.position]]
     return Adopted(
         message_count=len(rows),
         ghosts=tuple(row for row in gone if row.position in listed),

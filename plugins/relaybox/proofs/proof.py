@@ -29,7 +29,7 @@ class LegProof:
         in_flight: committed messages that are not published at the destination yet.
         delivery: R and UR by content.
         contradictions: what is wrong in or between the ledgers.
-        adopted_count: messages that were delivered under a ledger which the source lost; they are not in `sent`.
+        adopted_count: messages that were delivered under a ledger which the source lost; only those that were changed are in `sent`.
         ghosts: ids of those of them that the source lost as well.
         no_longer_kept: messages that retention has dropped in one of the two stores: nothing is said of them.
         account: of the first hop, and of the whole way: what became of each committed message that the outbox keeps (G12).

@@ -215,8 +215,8 @@ def _prove(
     in_two = [defect for defect in kept.doubled if defect.message_id not in in_log]
     defects = (*kept.unbatched, *in_two, *read_twice, *differing)
     row_counts = [compared.row_counts(leg, piece) for piece in leg.pieces]
-    sent = sum(source for source, _ in row_counts) + len(kept.unbatched) - len(read_twice)
-    received = sum(destination for _, destination in row_counts) + stranger_count
+    sent = sum(source for source, _ in row_counts) + len(kept.unbatched) - len(read_twice) + adopted.changed_count
+    received = sum(destination for _, destination in row_counts) + stranger_count + adopted.changed_count
     lost = len({(defect.message_id, defect.position) for defect in defects if defect.kind in LOSSES})
     return LegProof(
         name=leg.name,
