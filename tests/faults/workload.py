@@ -174,10 +174,10 @@ class Producer(Client):
     def _send_one(self) -> None:
         self._end_held()
         connection = self._take_session()
-        if connection is None or not self._begin(connection):
+        manner = self._choose_manner()
+        if connection is None or not self._begin(connection, "begin; savepoint before" if manner == "savepoint" else "begin"):
             return
         number = next(self._transactions)
-        manner = self._choose_manner()
         try:
             self._insert(connection, number, with_savepoint=manner == "savepoint")
             if manner == "rolled_back":
@@ -196,10 +196,10 @@ class Producer(Client):
         else:
             self._commit(connection, number, "commit")
 
-    def _begin(self, connection: Connection) -> bool:
-        """False when the session broke while nobody used it: nothing was tried yet, so there is nothing to note."""
+    def _begin(self, connection: Connection, statements: str) -> bool:
+        """False when the session broke before anything was inserted: nothing was tried yet, so there is nothing to note."""
         with reconnecting(connection):
-            connection.cursor().execute("begin")
+            connection.cursor().execute(statements)
         return not connection.closed
 
     def _choose_manner(self) -> str:
@@ -226,8 +226,6 @@ class Producer(Client):
         cursor = connection.cursor()
         for part, count in enumerate(parts):
             undone = with_savepoint and part == 0
-            if undone:
-                cursor.execute("savepoint before")
             self._insert_together(cursor, number, count, undone=undone)
             if undone:
                 cursor.execute("rollback to savepoint before")

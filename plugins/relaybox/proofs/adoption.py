@@ -56,7 +56,8 @@ def read_at_source(
 ) -> Callable[[Any], tuple[Mapping[int, set[str]], set[int]]]:
     """The question for the hashes of these messages as the source has them, by position, and for the listed ghosts.
 
-    An id that was sent repeatedly has a hash for each of its messages. `reads`: where each stands in the log that the hop reads; None: the source lost it, or the hop reads the outbox.
+    An id that was sent repeatedly has a hash for each of its messages.
+    `reads`: where each stands in the log that the hop reads; None: the source lost it, or the hop reads the outbox.
     """
 
     def ask(connection: Any) -> tuple[Mapping[int, set[str]], set[int]]:
