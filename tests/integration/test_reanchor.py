@@ -10,7 +10,8 @@ from relaybox.proofs.defects import DefectKind
 from relaybox.proofs.proof import RouteProof
 from relaybox.proofs.verification import verify_route
 from relaybox.recovery.attesting import attest_store
-from relaybox.recovery.reanchoring import Reanchored, reanchor_hop
+from relaybox.recovery.reanchored import Reanchored
+from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.retention.segments import retain_store
 from tests.backups import Backups
 from tests.breaking import transfer_until

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from relaybox.proofs.proof import LegProof, RouteProof
     from relaybox.proofs.reliability import Delivery
     from relaybox.proofs.verification import VerifyProgress
-    from relaybox.recovery.reanchoring import Reanchored
+    from relaybox.recovery.reanchored import Reanchored
     from relaybox.recovery.rebuilding import Rebuild
     from relaybox.recovery.restoring import RestoredSubscription
     from relaybox.routes import Hop
