@@ -64,7 +64,7 @@ test-faults: $(INSTALLED) ## Strike every step with every fault; writes docs/rel
 	$(BIN)/python -m tests.faults.wal_prefix --source 150 --destination 150 --result .faults-wal-prefixes.json
 	$(BIN)/python -m tests.faults --wal-prefixes .faults-wal-prefixes.json $(ARGS)
 	RELAYBOX_KILLS=200 $(BIN)/pytest --quiet --timeout 1800 tests/integration/test_g10_exactly_once.py
-	RELAYBOX_TEST_EXAMPLES=200 $(BIN)/pytest --quiet --timeout 600 tests/integration/test_restores.py
+	RELAYBOX_TEST_EXAMPLES=200 $(BIN)/pytest --quiet --timeout 600 tests/integration/test_restores.py tests/integration/test_tampering.py
 
 .PHONY: test-airflow-actions
 test-airflow-actions: $(INSTALLED) ## Do everything to a transfer that Airflow can, in every state (ARGS="-k clear")

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import psycopg2
-
 from relaybox.local.clusters import Cluster
+from tests.administration import administer, copy_database
 from tests.world import World
 
 
@@ -20,23 +19,15 @@ class Backups:
     def take(self, store: str) -> str:
         """A copy of a store as it is now; its name."""
         name = f"{self._world.value(store, 'select current_database()')}_backup_{len(self.names)}"
-        self._administer(store, f"create database {name} template {self._world.value(store, 'select current_database()')}")
+        administer(self._clusters[store], copy_database(name, self._world.value(store, "select current_database()")))
         self.names.append((store, name))
         return name
 
     def restore(self, store: str, name: str) -> None:
         """The store is again what it was."""
         database = self._world.value(store, "select current_database()")
-        self._administer(store, f"drop database {database} with (force)")
-        self._administer(store, f"create database {database} template {name}")
+        administer(self._clusters[store], f"drop database {database} with (force)", copy_database(database, name))
 
     def drop(self) -> None:
         for store, name in self.names:
-            self._administer(store, f"drop database {name} with (force)")
-
-    def _administer(self, store: str, statement: str) -> None:
-        connection = psycopg2.connect(**self._clusters[store].parameters("postgres"))
-        connection.autocommit = True
-        with connection.cursor() as cursor:
-            cursor.execute(statement)
-        connection.close()
+            administer(self._clusters[store], f"drop database {name} with (force)")

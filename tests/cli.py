@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
@@ -31,8 +33,19 @@ class Run:
 
 def invoke(*arguments: str) -> Run:
     """Runs a command in this process; an exception that is no exit is the test's failure."""
-    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-    return Run(result.exit_code, result.stdout, result.stderr)
+    command = _command()
+    with CliRunner().isolation() as (stdout, stderr, _):
+        with pytest.raises(SystemExit) as ended:
+            command.main(args=arguments, prog_name="relaybox")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        return Run(int(ended.value.code or 0), stdout.getvalue().decode(), stderr.getvalue().decode())
+
+
+@functools.cache
+def _command() -> Any:
+    """Made once: Typer takes longer to make it of its 35 functions than `relaybox status` needs."""
+    return typer.main.get_command(app)
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
@@ -62,4 +75,4 @@ def commands() -> dict[tuple[str, ...], set[str]]:
         else:
             yield words, {option for parameter in command.params for option in parameter.opts if option.startswith("-")}
 
-    return dict(walk(typer.main.get_command(app)))
+    return dict(walk(_command()))

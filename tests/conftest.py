@@ -6,7 +6,6 @@ import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import psycopg2
 import pytest
 
 from relaybox.local.clusters import Cluster, write_service_file
+from tests.administration import administer_all, copy_database
 from tests.backups import Backups
 from tests.disposal import discard
 from tests.memory import fast_temporary_directory
@@ -47,7 +47,7 @@ def template(clusters: Mapping[str, Cluster], tmp_path_factory: pytest.TempPathF
     if _has_template(clusters["airline"]):
         return "template_store"
     directory = tmp_path_factory.mktemp("template")
-    _administer_all(clusters, "create database template_store")
+    administer_all(clusters, "create database template_store")
     with pytest.MonkeyPatch.context() as monkeypatch:
         _serve(clusters, "template_store", directory, monkeypatch)
         World(routes_file(directory)).initialise()
@@ -58,7 +58,7 @@ def template(clusters: Mapping[str, Cluster], tmp_path_factory: pytest.TempPathF
 def databases(clusters: Mapping[str, Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Parameters]:
     """An empty database in each cluster, and a service file that names them; of no use after the test."""
     name = _new_name()
-    _administer_all(clusters, f"create database {name}")
+    administer_all(clusters, f"create database {name}")
     yield _serve(clusters, name, tmp_path, monkeypatch)
     discard((cluster, name) for cluster in clusters.values())
 
@@ -72,7 +72,7 @@ def make_world(
     @contextmanager
     def make(source: str = template) -> Iterator[World]:
         name = _new_name()
-        _administer_all(clusters, f"create database {name} template {source}")
+        administer_all(clusters, copy_database(name, source))
         try:
             _serve(clusters, name, tmp_path, monkeypatch)
             path = routes_file(tmp_path)
@@ -93,7 +93,7 @@ def make_template(
 
     def make(fill: Callable[[World], None]) -> str:
         name, directory = _new_name(), tmp_path_factory.mktemp("filled")
-        _administer_all(clusters, f"create database {name} template {template}")
+        administer_all(clusters, copy_database(name, template))
         names.append(name)
         with pytest.MonkeyPatch.context() as monkeypatch:
             _serve(clusters, name, directory, monkeypatch)
@@ -140,16 +140,3 @@ def _serve(clusters: Mapping[str, Cluster], database: str, directory: Path, monk
     write_service_file(service_file, parameters)
     monkeypatch.setenv("PGSERVICEFILE", str(service_file))
     return parameters
-
-
-def _administer_all(clusters: Mapping[str, Cluster], statement: str) -> None:
-    with ThreadPoolExecutor(len(clusters)) as pool:
-        list(pool.map(lambda cluster: _administer(cluster, statement), clusters.values()))
-
-
-def _administer(cluster: Cluster, statement: str) -> None:
-    connection = psycopg2.connect(**cluster.parameters("postgres"))
-    connection.autocommit = True
-    with connection.cursor() as cursor:
-        cursor.execute(statement)
-    connection.close()

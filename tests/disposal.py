@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-
-import psycopg2
 
 from relaybox.local.clusters import Cluster
+from tests.administration import administer
 
 
 def discard(databases: Iterable[tuple[Cluster, str]]) -> None:
@@ -17,13 +16,12 @@ def discard(databases: Iterable[tuple[Cluster, str]]) -> None:
     At once: a drop waits for a checkpoint, and a checkpoint writes and flushes what was not dropped before it.
     """
 
-    def drop(cluster: Cluster, database: str) -> None:
-        with closing(psycopg2.connect(**cluster.parameters())) as connection, connection.cursor() as cursor:
-            connection.autocommit = True
-            cursor.execute(f"alter database {database} allow_connections false")
-            cursor.execute("select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = %s", [database])
-            cursor.execute(f"drop database {database} with (force)")
-
-    found = list(databases)
-    with ThreadPoolExecutor(len(found)) as pool:
-        list(pool.map(lambda database: drop(*database), found))
+    statements = defaultdict(list)
+    for cluster, database in databases:
+        statements[cluster] += [
+            f"alter database {database} allow_connections false",
+            f"select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = '{database}'",
+            f"drop database {database} with (force)",
+        ]
+    with ThreadPoolExecutor(len(statements)) as pool:
+        list(pool.map(lambda cluster: administer(cluster, *statements[cluster]), statements))

@@ -5,17 +5,16 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-import psycopg2
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from relaybox.local.clusters import Cluster, write_service_file
 from relaybox.recovery.reanchoring import reanchor_hop
+from tests.administration import administer_all, copy_database
 from tests.disposal import discard
 from tests.faults.change_cells import RESTORES, ChangeCell, change_cells, machine_in, restore_cells, run_change_cell
 from tests.faults.change_machine import SEGMENT_ROWS, ChangeMachine
@@ -47,7 +46,7 @@ def make_small(clusters: Mapping[str, Cluster], tmp_path: Path, monkeypatch: pyt
     services = tmp_path / "services.conf"
     monkeypatch.setenv("PGSERVICEFILE", str(services))
     template = f"template_changes_{next(_numbers)}"
-    _each(clusters, f"create database {template}")
+    administer_all(clusters, f"create database {template}")
     write_service_file(services, {store: cluster.parameters(template) for store, cluster in clusters.items()})
     World(routes_file(tmp_path)).initialise(segment_rows=SEGMENT_ROWS)
 
@@ -55,7 +54,7 @@ def make_small(clusters: Mapping[str, Cluster], tmp_path: Path, monkeypatch: pyt
     def make() -> Iterator[tuple[World, Databases]]:
         name = f"changes_{next(_numbers)}"
         databases = {store: (cluster, name) for store, cluster in clusters.items()}
-        _each(clusters, f"create database {name} template {template}")
+        administer_all(clusters, copy_database(name, template))
         try:
             write_service_file(services, {store: cluster.parameters(name) for store, cluster in clusters.items()})
             yield World(routes_file(tmp_path)), databases
@@ -219,13 +218,3 @@ def test_g12_whatever_changes_in_whatever_order(make_small: MakeWorld) -> None:
 
     Machine.make_world = staticmethod(make_small)
     run_state_machine_as_test(Machine, settings=lives)
-
-
-def _each(clusters: Mapping[str, Cluster], statement: str) -> None:
-    def run(cluster: Cluster) -> None:
-        with closing(psycopg2.connect(**cluster.parameters("postgres"))) as connection:
-            connection.autocommit = True
-            connection.cursor().execute(statement)
-
-    with ThreadPoolExecutor(len(clusters)) as pool:
-        list(pool.map(run, clusters.values()))

@@ -5,16 +5,15 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
-import psycopg2
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from relaybox.local.clusters import Cluster, write_service_file
+from tests.administration import administer_all, copy_database
 from tests.disposal import discard
 from tests.faults.hop_machine import HopMachine
 from tests.world import World, routes_file
@@ -46,7 +45,7 @@ def test_whatever_happens_in_whatever_order(
     @contextmanager
     def make_world() -> Iterator[World]:
         name = f"life_{next(_numbers)}"
-        _administer(clusters, f"create database {name} template {template}")
+        administer_all(clusters, copy_database(name, template))
         try:
             write_service_file(services, {store: cluster.parameters(name) for store, cluster in clusters.items()})
             yield World(routes_file(tmp_path))
@@ -58,13 +57,3 @@ def test_whatever_happens_in_whatever_order(
 
     Machine.make_world = staticmethod(make_world)
     run_state_machine_as_test(Machine, settings=lives)
-
-
-def _administer(clusters: Mapping[str, Cluster], statement: str) -> None:
-    def run(cluster: Cluster) -> None:
-        with closing(psycopg2.connect(**cluster.parameters("postgres"))) as connection:
-            connection.autocommit = True
-            connection.cursor().execute(statement)
-
-    with ThreadPoolExecutor(len(clusters)) as pool:
-        list(pool.map(run, clusters.values()))

@@ -23,6 +23,7 @@ from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.retention.segments import retain_store
 from relaybox.routes import Hop, Route, Routes, load_routes
 from relaybox.stores.schema import initialise_store
+from tests.administration import administer, copy_database
 
 PATH = ("origin", "first", "second", "last")
 
@@ -41,8 +42,8 @@ class Chain:
     def make(self, template: Chain | None, **route: object) -> None:
         """Databases, the service file, the file of routes, and the stores: copies of a template's, or initialised."""
         for store in self.path:
-            copied = "" if template is None else f" template {template.database(store)}"
-            self._administer(store, f"create database {self.database(store)}{copied}")
+            copied = copy_database(self.database(store), "template1" if template is None else template.database(store))
+            administer(self.cluster(store), copied)
         parameters = {store: self.cluster(store).parameters(self.database(store)) for store in self.path}
         write_service_file(self.directory / "services.conf", parameters)
         self.write_routes(**route)
@@ -75,12 +76,6 @@ class Chain:
     def databases(self) -> list[tuple[Cluster, str]]:
         return [*((self.cluster(store), self.database(store)) for store in self.path), *self.copies]
 
-    def _administer(self, store: str, statement: str) -> None:
-        with closing(psycopg2.connect(**self.cluster(store).parameters("postgres"))) as connection:
-            connection.autocommit = True
-            with connection.cursor() as cursor:
-                cursor.execute(statement)
-
     def query(self, store: str, statement: str, *arguments: object) -> list[tuple[Any, ...]]:
         with closing(psycopg2.connect(service=store)) as connection:
             connection.autocommit = True
@@ -112,15 +107,15 @@ class Chain:
         taken = {}
         for store in stores:
             copy = f"{self.database(store)}_copy_{len(self.copies)}"
-            self._administer(store, f"create database {copy} template {self.database(store)}")
+            administer(self.cluster(store), copy_database(copy, self.database(store)))
             self.copies.append((self.cluster(store), copy))
             taken[store] = copy
         return taken
 
     def restore(self, store: str, copy: str, *, promoted: bool = False) -> None:
         """The store is again what it was; `promoted`: on a new timeline, as after a recovery to a point in time."""
-        self._administer(store, f"drop database {self.database(store)} with (force)")
-        self._administer(store, f"create database {self.database(store)} template {copy}")
+        database = self.database(store)
+        administer(self.cluster(store), f"drop database {database} with (force)", copy_database(database, copy))
         if promoted:
             self.query(store, "update relaybox.hop_out set timeline = timeline + 1")
 
