@@ -15,6 +15,7 @@ import typer
 from typer.testing import CliRunner
 
 from relaybox.cli.app import app
+from tests.patience import patience
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ def start(*arguments: str) -> subprocess.Popen[str]:
 def run(*arguments: str) -> Run:
     """Runs a command as a process of its own to its end."""
     process = start(*arguments)
-    stdout, stderr = process.communicate(timeout=120)
+    stdout, stderr = process.communicate(timeout=patience(120))
     return Run(process.returncode, stdout, stderr)
 
 

@@ -17,6 +17,7 @@ from tests.administration import administer_all, copy_database
 from tests.backups import Backups
 from tests.disposal import discard
 from tests.memory import fast_temporary_directory
+from tests.patience import patience
 from tests.stores import read_clusters, running_clusters
 from tests.world import World, routes_file
 
@@ -29,6 +30,16 @@ def pytest_configure() -> None:
     """A shell starts what runs in the background with Ctrl-C ignored, and its children inherit that: some tests press it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Before pytest-timeout reads it: a test's time limit follows the speed of the machine, as every wait in it does."""
+    marked = item.get_closest_marker("timeout")
+    asked = item.config.getoption("timeout")
+    limit = marked.args[0] if marked else float(item.config.getini("timeout") if asked is None else asked)
+    item.add_marker(pytest.mark.timeout(patience(limit)), append=False)
+    return (yield)
 
 
 @pytest.fixture(scope="session")

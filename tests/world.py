@@ -17,6 +17,7 @@ from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import TransferSummary, transfer_hop
 from relaybox.routes import Hop, Route, Routes, load_routes
 from relaybox.stores.schema import initialise_store
+from tests.patience import Deadline
 
 STORES = ("airline", "hub", "analytics")
 
@@ -37,11 +38,24 @@ def routes_file(directory: Path, *, route: Mapping[str, object] | None = None) -
     return path
 
 
-def wait_until(condition: Callable[[], bool], what: str, *, deadline_seconds: float = 30.0, poll_seconds: float = 0.02) -> None:
-    """Polls a condition; fails with `what` after the deadline. A condition that costs the asked one much is polled less often."""
-    deadline = time.monotonic() + deadline_seconds
+def wait_until(
+    condition: Callable[[], bool],
+    what: str,
+    *,
+    deadline_seconds: float = 30.0,
+    poll_seconds: float = 0.02,
+    progress: Callable[[], object] = lambda: None,
+) -> None:
+    """Polls a condition; fails with `what` after the deadline (tests.patience), which begins anew whenever `progress` changes.
+
+    A condition that costs the asked one much is polled less often.
+    """
+    deadline, reached = Deadline(deadline_seconds), progress()
     while not condition():
-        assert time.monotonic() < deadline, f"not within {deadline_seconds} s: {what}"
+        if deadline.is_over():
+            before, reached = reached, progress()
+            assert reached != before, f"not within {deadline}: {what}"
+            deadline.restart()
         time.sleep(poll_seconds)
 
 

@@ -12,6 +12,7 @@ from playwright.sync_api import FrameLocator, Locator, Page, expect, sync_playwr
 
 from relaybox.local.chromium import find_chromium, launch_arguments
 from tests.airflow.conftest import REPOSITORY
+from tests.patience import patience
 from tests.world import wait_until
 
 PATIENCE_MILLISECONDS = 60_000
@@ -41,23 +42,23 @@ class PageBrowser:
     def see(self, selector: str, words: str) -> Locator:
         """Waits until there is an element with these words, and it shows."""
         found = self.frame.locator(selector).filter(has_text=words).first
-        found.wait_for(timeout=PATIENCE_MILLISECONDS)
+        found.wait_for(timeout=patience(PATIENCE_MILLISECONDS))
         return found
 
     def find(self, selector: str) -> None:
         """Waits until there is such an element, may it be folded away: a page's head shows before its end is read."""
-        expect(self.frame.locator(selector).first).to_be_attached(timeout=PATIENCE_MILLISECONDS)
+        expect(self.frame.locator(selector).first).to_be_attached(timeout=patience(PATIENCE_MILLISECONDS))
 
     def count(self, selector: str, count: int) -> None:
         """Waits until there are just so many such elements."""
-        expect(self.frame.locator(selector)).to_have_count(count, timeout=PATIENCE_MILLISECONDS)
+        expect(self.frame.locator(selector)).to_have_count(count, timeout=patience(PATIENCE_MILLISECONDS))
 
     def press(self, words: str) -> None:
-        self.frame.get_by_role("button", name=words, exact=True).first.click(timeout=PATIENCE_MILLISECONDS)
+        self.frame.get_by_role("button", name=words, exact=True).first.click(timeout=patience(PATIENCE_MILLISECONDS))
 
     def fill(self, field: str, words: str) -> None:
         """Writes into a field of a form on the page."""
-        self.frame.locator(f"[name={field}]").fill(words, timeout=PATIENCE_MILLISECONDS)
+        self.frame.locator(f"[name={field}]").fill(words, timeout=patience(PATIENCE_MILLISECONDS))
 
     def picture(self, name: str) -> None:
         """A screenshot of the whole tab, once the frame is painted: an empty one is much smaller."""

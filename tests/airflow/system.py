@@ -24,6 +24,7 @@ from relaybox.local.airflow_standalone import AirflowStandalone
 from relaybox.local.clusters import Cluster, write_service_file
 from relaybox.local.processes import descendants, spawn
 from tests.airflow.conftest import REPOSITORY, connection_fields
+from tests.patience import patience
 from tests.world import STORES, World, routes_file, wait_until
 
 ROUTE = {
@@ -83,7 +84,12 @@ class System:
 
     def wait_until_settled(self, position: int) -> None:
         """Waits until the origin knows that the last store has everything up to a position."""
-        wait_until(lambda: self.settled_through() >= position, f"settled through {position}", deadline_seconds=ARRIVE_SECONDS)
+        wait_until(
+            lambda: self.settled_through() >= position,
+            f"settled through {position}",
+            deadline_seconds=ARRIVE_SECONDS,
+            progress=self.settled_through,
+        )
 
     def wait_until_quiet(self) -> None:
         """Waits until no run of any DAG is queued or running."""
@@ -216,7 +222,7 @@ def running_system(
         _write_local_settings(airflow.home)
         with airflow, ExitStack() as schedulers:
             prepare(world)
-            airflow.wait_until_healthy(deadline_seconds=ARRIVE_SECONDS)
+            airflow.wait_until_healthy(deadline_seconds=patience(ARRIVE_SECONDS))
             yield System(world, airflow, metadata, tuple(passwords.values()), temporary, failpoints, schedulers)
     finally:
         del os.environ["PGSERVICEFILE"]

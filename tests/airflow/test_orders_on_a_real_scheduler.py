@@ -18,6 +18,7 @@ from relaybox.proofs.verification import verify_route
 from tests.airflow.page_browser import page_browser
 from tests.airflow.replay_world import DAYS, STORE, SUBSCRIPTION, deliver_days, live_traffic, places_of_days, reading
 from tests.airflow.system import ARRIVE_SECONDS, System, running_system
+from tests.patience import patience
 from tests.world import World, wait_until
 
 REPLAY_DAG, REDRIVE_DAG = "relaybox_replay__flights", "relaybox_redrive__flights"
@@ -110,7 +111,7 @@ def test_the_page_leads_through_a_replay_and_a_redrive_that_is_approved(system: 
         assert world.value(STORE, "select state from relaybox.dead_letter where dead_letter_id = %s", letter) == "open"
         browser.open(f"/dags/{REDRIVE_DAG}/runs/{quote(run, safe='')}/tasks/approve/required_actions")
         approve = browser.tab.get_by_role("button", name="Approve", exact=True)
-        approve.wait_for(timeout=60_000)
+        approve.wait_for(timeout=patience(60_000))
         browser.picture("airflow-approval.png")
         approve.click()
         _wait_for_run(system, REDRIVE_DAG)
@@ -150,7 +151,7 @@ def _newest_run(system: System, dag_id: str) -> str:
 
 def _wait_for_run(system: System, dag_id: str) -> None:
     run = _newest_run(system, dag_id)
-    assert system.client.wait_for_run(dag_id, run, deadline_seconds=ARRIVE_SECONDS) == "success"
+    assert system.client.wait_for_run(dag_id, run, deadline_seconds=patience(ARRIVE_SECONDS)) == "success"
 
 
 def _task_states(system: System, dag_id: str, run: str) -> dict[str, str]:

@@ -34,6 +34,7 @@ from tests.airflow.system import (
     is_driver,
     running_system,
 )
+from tests.patience import patience
 from tests.world import wait_until
 
 FIRST_COUNT, SECOND_COUNT = 50_000, 20_000
@@ -113,7 +114,7 @@ def test_the_watch_wakes_what_no_event_started(moved: System) -> None:
 def test_the_proof_of_delivery_is_reported(moved: System) -> None:
     """As it is each night: a proof per route, made by Spark since the route says so, and a report in XCom."""
     run = moved.client.trigger_dag("relaybox_verify")
-    assert moved.client.wait_for_run("relaybox_verify", run, deadline_seconds=ARRIVE_SECONDS) == "success"
+    assert moved.client.wait_for_run("relaybox_verify", run, deadline_seconds=patience(ARRIVE_SECONDS)) == "success"
     path = f"dags/relaybox_verify/dagRuns/{quote(run, safe='')}/taskInstances/report/xcomEntries/return_value"
     assert f"| flights | delivered | {FIRST_COUNT} | {FIRST_COUNT} | 0 | 1 | 1 | 0 |" in moved.client.get(path)["value"]
     (proof,) = [task for task in moved.task_instances("relaybox_verify", run) if task["task_id"] == "proofs.flights"]
@@ -169,7 +170,7 @@ def test_the_ui_shows_the_hops_their_order_and_the_assets_between(moved: System,
         page.goto(f"{moved.airflow.url}/assets/{asset['id']}")
         graph = page.locator(".react-flow__node")
         for label in [f"relaybox/{name}" for name in ASSETS] + titles:
-            graph.filter(has_text=label).first.wait_for(timeout=60_000)
+            graph.filter(has_text=label).first.wait_for(timeout=patience(60_000))
         page.screenshot(path=picture)
         browser.close()
     assert picture.stat().st_size > 20_000
@@ -354,7 +355,7 @@ def test_g3_whatever_is_done_to_a_task_ends_its_spark_and_its_batch_arrives_once
 
 def _assert_gone(system: System, driver: SparkDriver, *, deadline_seconds: float) -> None:
     """No process of the application lives, and what it left behind is no defect."""
-    assert wait_until_gone(driver.processes, deadline_seconds=deadline_seconds) == []
+    assert wait_until_gone(driver.processes, deadline_seconds=patience(deadline_seconds)) == []
     _assert_perfect(system, verdict="in flight")
 
 
@@ -427,7 +428,7 @@ def test_no_service_file_is_left(moved: System) -> None:
     for file in moved.temporary.glob("relaybox-services-*/pg_service.conf"):
         os.utime(file, (0, 0))
     run = moved.client.trigger_dag("relaybox_transfer__flights_1")
-    moved.client.wait_for_run("relaybox_transfer__flights_1", run, deadline_seconds=ARRIVE_SECONDS)
+    moved.client.wait_for_run("relaybox_transfer__flights_1", run, deadline_seconds=patience(ARRIVE_SECONDS))
     moved.wait_until_quiet()
     assert list(moved.temporary.glob("relaybox-services-*")) == []
 

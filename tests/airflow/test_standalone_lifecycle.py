@@ -14,6 +14,7 @@ from relaybox.errors import StackFailed
 from relaybox.local.airflow_standalone import AirflowStandalone
 from relaybox.local.clusters import Cluster
 from relaybox.local.processes import descendants, is_alive, working_directory
+from tests.patience import patience
 from tests.world import wait_until
 
 METADATA = "lifecycle_metadata"
@@ -62,7 +63,7 @@ def test_airflow_runs_a_dag_and_leaves_no_process_behind(metadata_url: str, tmp_
         client = airflow.client
         wait_until(lambda: client.get("dags")["total_entries"] == 1, "the DAG is known", deadline_seconds=60)
         run = client.trigger_dag("leave_a_process")
-        assert client.wait_for_run("leave_a_process", run, deadline_seconds=120) == "success"
+        assert client.wait_for_run("leave_a_process", run, deadline_seconds=patience(120)) == "success"
         started = set(descendants(os.getpid())) - before
         assert left in {working_directory(pid) for pid in started}
     assert [pid for pid in started if is_alive(pid)] == []

@@ -16,6 +16,7 @@ from airflow.triggers.shared_stream import SharedStreamManager
 from relaybox.airflow.triggers import HopWorkTrigger
 from relaybox.local.clusters import find_free_port
 from relaybox.stores.schema import open_store
+from tests.patience import patience
 from tests.world import STORES, World, wait_until
 
 POLL_SECONDS = 0.05
@@ -37,7 +38,7 @@ def watch(test: Callable[[Events], Awaitable[None]], *, hop: str = "flights/1", 
 
 
 async def next_event(events: Events) -> TriggerEvent:
-    return await asyncio.wait_for(anext(events), DEADLINE_SECONDS)
+    return await asyncio.wait_for(anext(events), patience(DEADLINE_SECONDS))
 
 
 async def nothing_until(events: Events, moment: Callable[[], object]) -> TriggerEvent:
@@ -46,7 +47,7 @@ async def nothing_until(events: Events, moment: Callable[[], object]) -> Trigger
     done, _ = await asyncio.wait({pending}, timeout=SILENCE_SECONDS)
     assert not done, "an event that nobody needs"
     await asyncio.to_thread(moment)
-    return await asyncio.wait_for(pending, DEADLINE_SECONDS)
+    return await asyncio.wait_for(pending, patience(DEADLINE_SECONDS))
 
 
 def test_messages_fire_the_trigger_and_an_empty_hop_does_not(connected: World) -> None:
@@ -149,7 +150,7 @@ def test_a_hundred_hops_of_a_store_cost_one_session(connected: World) -> None:
             for number, trigger in enumerate(triggers)
         ]
         await asyncio.to_thread(connected.send, "one")
-        events = await asyncio.wait_for(asyncio.gather(*(anext(stream) for stream in streams)), DEADLINE_SECONDS)
+        events = await asyncio.wait_for(asyncio.gather(*(anext(stream) for stream in streams)), patience(DEADLINE_SECONDS))
         assert [event.payload["hop"] for event in events] == [hop.name for hop in connected.routes.hops]
         count = await asyncio.to_thread(connected.value, "airline", sessions)
         await manager.stop_all()

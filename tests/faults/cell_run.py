@@ -21,6 +21,7 @@ from tests.faults.history import read_history
 from tests.faults.places import STORES, Clusters, Place, SetUp, fresh_place
 from tests.faults.stores import UNDISTURBED
 from tests.faults.workload import ACKNOWLEDGED, Workload
+from tests.patience import Deadline
 from tests.world import wait_until
 
 BATCH_ROWS = 24
@@ -206,14 +207,14 @@ class _Run:
 
     def _take_over(self, hop: str, *, repairing: str = "") -> Outcome:
         """What the orchestrator does: tries until a try succeeds."""
-        deadline = time.monotonic() + LIVENESS_SECONDS
+        deadline = Deadline(LIVENESS_SECONDS)
         while True:
             outcome = drive(self.place.mission(hop, repair=repairing))
             self.result.resumed += outcome.resumed_count
             if not outcome.error:
                 return outcome
             assert outcome.is_transient, f"a driver without a fault gave up for good: {outcome.error}"
-            assert time.monotonic() < deadline, f"not within {LIVENESS_SECONDS} s: hop {hop} moves; {outcome.error}"
+            assert not deadline.is_over(), f"not within {deadline}: hop {hop} moves; {outcome.error}"
 
     def _move_everything(self) -> None:
         for hop in self.place.route.hops:

@@ -21,6 +21,7 @@ from tests.faults.change_machine import ChangeMachine
 from tests.faults.changes import BOTH, CHANGES, STORES
 from tests.faults.drivers import Mission, driver
 from tests.faults.restores import Databases
+from tests.patience import patience
 from tests.world import World, wait_until
 
 BATCH_ROWS = 5
@@ -162,7 +163,7 @@ def _change_beside(cell: ChangeCell, machine: ChangeMachine, release: Callable[[
     init.start()
     wait_until(lambda: not init.is_alive() or any(machine.world.value(store, WAITING) for store in STORES), "init ends, or waits")
     release()
-    init.join(60.0)
+    init.join(patience(60.0))
     assert not init.is_alive()
     if failed:
         raise failed[0]

@@ -19,6 +19,7 @@ from tests.faults.change_cells import RESTORES, machine_in
 from tests.faults.change_machine import INIT_STATEMENTS, ChangeMachine
 from tests.faults.changes import BOTH, CHANGES
 from tests.faults.restores import Databases
+from tests.patience import patience
 from tests.world import World
 
 BATCH_ROWS = 100
@@ -56,7 +57,7 @@ class _Producer(threading.Thread):
 
     def stop(self) -> None:
         self.is_stopping.set()
-        self.join(60.0)
+        self.join(patience(60.0))
         assert not self.is_alive()
         if self.failed is not None:
             raise self.failed

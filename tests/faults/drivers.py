@@ -22,6 +22,7 @@ from relaybox.recovery.attesting import attest_store
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.routes import load_routes
 from relaybox.stores import connections
+from tests.patience import patience
 from tests.world import wait_until
 
 IDLE_IN_TRANSACTION_SECONDS = 1
@@ -131,7 +132,7 @@ class Driver:
 
     def outcome(self, deadline_seconds: float = 60.0) -> Outcome | None:
         """How it ended; None when it was killed. Waits for the end; may be asked again."""
-        self._process.join(deadline_seconds)
+        self._process.join(patience(deadline_seconds))
         assert not self.is_alive, f"driver {self.pid} did not end within {deadline_seconds} s"
         with suppress(EOFError):  # it was killed, and its end of the pipe with it
             if self._pipe.poll():
@@ -194,7 +195,7 @@ def forked(work: Callable[..., None], *arguments: object) -> int | None:
     """Runs a function of a module in a process of its own to its end; its exit code, negative for the signal that killed it."""
     process = _forkserver().Process(target=work, args=arguments, daemon=True)
     process.start()
-    process.join(60.0)
+    process.join(patience(60.0))
     assert not process.is_alive(), f"{work.__name__} does not end"
     return process.exitcode
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relaybox.local.processes import as_account, server_account
+from tests.patience import patience
 
 RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks"
 
@@ -59,7 +60,7 @@ def run_blocks(runbook: str, *, variables: Mapping[str, str], binaries: Path, di
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            timeout=120,
+            timeout=patience(120),
             **as_account(server_account() if block.as_postgres else None),
         )
         assert answer.returncode == block.exit_code, f"{block.commands}\n{answer.stdout}"

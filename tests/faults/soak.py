@@ -29,6 +29,7 @@ from tests.faults.faults import FAULTS, Scene
 from tests.faults.history import read_history
 from tests.faults.places import LAYOUTS, STORES, Place, fresh_place, running_clusters
 from tests.faults.workload import Manners, Workload
+from tests.patience import Deadline
 from tests.world import World, wait_until
 
 BATCH_ROWS = 1000
@@ -163,8 +164,8 @@ def _rate(place: Place, work: Callable[[], None]) -> float:
 
 
 def _keep_moving(place: Place, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    ends_at = time.monotonic() + seconds
+    while time.monotonic() < ends_at:
         for hop in place.route.hops:
             _recover(place, hop.name)
 
@@ -200,12 +201,12 @@ def _strike(place: Place, cell: Cell, number: int) -> bool:
 
 def _recover(place: Place, hop: str) -> Outcome:
     """Tries until a try succeeds."""
-    deadline = time.monotonic() + 2 * RECOVERY_SECONDS
+    deadline = Deadline(2 * RECOVERY_SECONDS)
     while True:
         outcome = drive(_mission(place, hop))
         if not outcome.error:
             return outcome
-        assert outcome.is_transient and time.monotonic() < deadline, outcome.error  # noqa: PT018
+        assert outcome.is_transient and not deadline.is_over(), outcome.error  # noqa: PT018
 
 
 def _move_to_the_end(place: Place) -> None:

@@ -34,6 +34,7 @@ from tests.faults.history import read_history
 from tests.faults.places import Clusters, Place, fresh_place, running_clusters
 from tests.faults.spark_session import START_SECONDS, Pause, parent, spark_application, spark_session
 from tests.faults.workload import Manners, Workload
+from tests.patience import Deadline
 from tests.world import wait_until
 
 if TYPE_CHECKING:
@@ -238,10 +239,10 @@ class _Run:
     def _move(self, hop_name: str) -> None:
         """Tries until a try succeeds."""
         self.context.environment["PGSERVICEFILE"] = str(self.place.services_file)
-        deadline = time.monotonic() + LIVENESS_SECONDS
+        deadline = Deadline(LIVENESS_SECONDS)
         while error := self._drive(hop_name, SparkRunner(ContextSession(self.context))):
             assert isinstance(error, Transient), f"a driver without a fault gave up for good: {error}"
-            assert time.monotonic() < deadline, f"not within {LIVENESS_SECONDS} s: {error}"
+            assert not deadline.is_over(), f"not within {deadline}: {error}"
 
     def _published(self, hop_name: str) -> int:
         destination = self.place.routes.hop(hop_name).destination.service
@@ -311,10 +312,10 @@ def freeze_worker(scene: Scene) -> None:
     os.kill(worker, signal.SIGSTOP)
     scene.pause.release()
     try:
-        deadline = time.monotonic() + LIVENESS_SECONDS
+        deadline = Deadline(LIVENESS_SECONDS)
         while (outcome := drive(scene.place.mission(HOP))).error:
             assert outcome.is_transient, outcome.error
-            assert time.monotonic() < deadline, outcome.error
+            assert not deadline.is_over(), outcome.error
     finally:
         os.kill(worker, signal.SIGCONT)
 

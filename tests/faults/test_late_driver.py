@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import patience
 from tests.world import World, wait_until
 
 
@@ -24,5 +25,5 @@ def test_an_old_answer_is_no_lost_history(world: World, tmp_path: Path, monkeypa
             world.send("b")
         finally:
             (tmp_path / "plan.begin.go").touch()
-        assert late.result(timeout=30).row_count == 1
+        assert late.result(timeout=patience(30)).row_count == 1
     assert world.payloads() == ["a", "b"]

@@ -13,6 +13,7 @@ import pytest
 from relaybox.local.clusters import Cluster
 from tests.faults.places import Clusters
 from tests.faults.proxy import Proxy
+from tests.patience import patience
 from tests.world import wait_until
 
 
@@ -78,7 +79,7 @@ def test_a_reset_strikes_at_byte_n(cluster: Cluster, proxy: Proxy) -> None:
         assert ask(connection) == 1
         with pytest.raises(psycopg2.OperationalError):
             ask(connection, "select repeat('x', 1000000)")
-        assert proxy.has_reset.wait(5)
+        assert proxy.has_reset.wait(patience(5))
 
 
 @pytest.mark.parametrize("directions", [(), ("to_server",), ("to_client",)])
@@ -95,7 +96,7 @@ def test_a_black_hole_holds_the_session_until_it_heals(cluster: Cluster, proxy: 
         question.join(0.1)
         assert question.answer is None
         proxy.heal()
-        question.join(10)
+        question.join(patience(10))
         assert question.answer == 7
 
 
@@ -132,7 +133,7 @@ def test_a_cut_commit_is_done_and_its_client_does_not_know(cluster: Cluster, pro
         cursor.execute("insert into cut values (1)")
         with pytest.raises(psycopg2.OperationalError):
             connection.commit()
-        assert proxy.commit_was_cut.wait(5)
+        assert proxy.commit_was_cut.wait(patience(5))
     with connect(cluster, proxy) as connection:
         assert ask(connection, "select count(*) from cut") == 1
         connection.commit()

@@ -19,6 +19,7 @@ from tests.faults.delivery import doubled, not_dense, read_delivered, undelivere
 from tests.faults.runbooks import RUNBOOKS, run_blocks
 from tests.faults.wal_copies import ask
 from tests.memory import fast_temporary_directory
+from tests.patience import patience
 from tests.standby import base_backup, start_standby
 from tests.world import World, routes_file, wait_until
 
@@ -233,7 +234,7 @@ def test_stopped_standby(drill: Drill) -> None:
         wait_until(lambda: ask(drill.airline, waiting) == 1, "the plan's COMMIT waits for the standby")
         for _ in drill.blocks("stopped-standby"):
             pass
-        hanging.result(60)
+        hanging.result(patience(60))
     drill.proves(ghosts=[])
 
 

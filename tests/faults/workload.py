@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import psycopg2
 
 from tests.faults.history import Acknowledgements, ClientLog
+from tests.patience import patience
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
@@ -598,7 +599,7 @@ class Workload:
         for client in clients:
             client.stop()
         for client in clients:
-            client.join(timeout=60)
+            client.join(timeout=patience(60))
             if client.is_alive() or client.failed is not None:
                 raise RuntimeError(f"client {client.name} {'does not end' if client.is_alive() else 'died'}") from client.failed
 

@@ -13,6 +13,7 @@ import pytest
 from relaybox.local.clusters import Cluster
 from tests.cli import Run, invoke, run, start
 from tests.memory import fast_temporary_directory
+from tests.patience import patience
 from tests.services import break_service, read_service
 from tests.standby import start_standby
 from tests.world import World, insert, routes_file, wait_until
@@ -281,7 +282,7 @@ def test_ctrl_c_ends_a_command_and_its_sessions(world: World, command: list[str]
         state = "active" if command[0] == "verify" else "idle"
         wait_until(lambda: world.value("hub", here, session, state) == 1, f"{command} is at work")
         process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=30)
+        stdout, stderr = process.communicate(timeout=patience(30))
     assert (process.returncode, stdout) == (130, "")
     assert "Traceback" not in stderr
     wait_until(lambda: world.value("hub", here, session, state) == 0, "no session is left")

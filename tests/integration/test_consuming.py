@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from relaybox import errors
 from relaybox.consuming import Consumer, Message
+from tests.patience import patience
 from tests.services import break_service
 from tests.streams import STORE, deliver
 from tests.world import World, wait_until
@@ -179,8 +180,8 @@ def test_sigterm_ends_the_loop_after_its_message(ten: World) -> None:
             break
     process.send_signal(signal.SIGTERM)
     begun = time.monotonic()
-    assert process.wait(timeout=20) == 0, process.stderr and process.stderr.read()
-    assert time.monotonic() - begun < 10
+    assert process.wait(timeout=patience(20)) == 0, process.stderr and process.stderr.read()
+    assert time.monotonic() - begun < patience(10)
     assert effects(ten) == list(range(1, 11))
     assert ten.value(STORE, "select count(*) from relaybox.lag('billing') where worker is not null") == 0
 
@@ -194,7 +195,7 @@ def test_two_consumers_of_two_lanes_share_the_work_and_keep_each_sender_in_order
     )
     processes = [start({"max_count": 10, "until_empty": True, "poll_seconds": 0.05}) for _ in range(2)]
     for process in processes:
-        process.communicate(timeout=60)
+        process.communicate(timeout=patience(60))
         assert process.returncode == 0
     wait_until(lambda: world.value(STORE, "select count(*) from public.effect") == 300, "all are done")
     assert world.value(STORE, "select count(distinct place) from public.effect") == 300

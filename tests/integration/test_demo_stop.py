@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from relaybox.local.processes import descendants, is_alive, wait_until_gone
+from tests.patience import patience
 from tests.world import wait_until
 
 DEMO = (
@@ -33,8 +34,8 @@ def test_a_demo_that_is_told_to_stop_leaves_no_process(tmp_path: Path, number: s
     started = descendants(demo.pid)
     assert len(started) > 20  # four servers with their backends, Airflow with its parts, four producers
     os.kill(demo.pid, number)
-    code = demo.wait(timeout=120)
-    assert wait_until_gone(started, deadline_seconds=60) == []
+    code = demo.wait(timeout=patience(120))
+    assert wait_until_gone(started, deadline_seconds=patience(60)) == []
     if number == signal.SIGKILL:
         remove_data(tmp_path / "demo")
     else:

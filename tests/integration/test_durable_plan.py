@@ -12,6 +12,7 @@ import pytest
 from relaybox import errors
 from relaybox.hops.planning import read_batch
 from relaybox.hops.publishing import ask_destination, publish_batch
+from tests.patience import patience
 from tests.world import World, wait_until
 
 WAITING = "select pid from pg_stat_activity where wait_event = 'SyncRep' and application_name like '%% driver'"
@@ -113,7 +114,7 @@ def test_publishing_again_waits_again(world: World, dead_standby: str) -> None:
         cancel = ThreadPoolExecutor(1).submit(_cancel_when_waiting, world, destination.info.backend_pid)
         with pytest.raises(errors.NotDurable):
             publish_batch(destination, hop, batch, log_id=ask_destination(destination, hop).log_id)
-        cancel.result(30)
+        cancel.result(patience(30))
 
 
 def _cancel_when_waiting(world: World, pid: int) -> None:

@@ -21,6 +21,7 @@ from relaybox.hops.transfer import transfer_hop
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
 from relaybox.stores.connections import connect, translate
 from tests.breaking import copy_first_slices
+from tests.patience import patience
 from tests.world import World, wait_until
 
 RETRIED_CLASSES = {
@@ -123,7 +124,7 @@ def test_a_server_that_is_stopping_or_recovering_is_worth_a_retry(cluster: Clust
         with closing(connect("store", application_name="last")):
             stopping = pool.submit(cluster.stop, "smart")
             wait_until(refused, "the server takes no new sessions")
-        stopping.result(30)
+        stopping.result(patience(30))
     assert "shutting down" in said[0]
 
 

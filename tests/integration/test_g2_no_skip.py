@@ -10,6 +10,7 @@ import pytest
 
 from relaybox.hops import planning
 from relaybox.hops.batches import Bucket
+from tests.patience import patience
 from tests.world import World, insert, wait_until
 
 
@@ -199,7 +200,7 @@ def test_g2_two_planners_never_see_time_run_backwards(world: World) -> None:
         )
         world.send("b")
         first.rollback()
-        second.join(30)
+        second.join(patience(30))
     assert done
     assert world.payloads() == ["a", "b"]
     snapshots = world.query(

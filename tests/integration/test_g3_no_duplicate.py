@@ -21,6 +21,7 @@ from relaybox.hops.publishing import ask_destination, make_log_segments, publish
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.stores.connections import connect
+from tests.patience import patience
 from tests.world import World, wait_until
 
 
@@ -156,7 +157,7 @@ def test_g3_publish_waits_for_a_slice_in_flight(world: World) -> None:
             "publish waits for the slice",
         )
         in_flight.rollback()
-        publisher.join(30)
+        publisher.join(patience(30))
     assert isinstance(ended[0], errors.SliceMissing)
     copy_slice(order, planned.batch.slices[0])
     publish(world, planned)
@@ -191,7 +192,7 @@ def test_g3_the_same_transfer_run_four_times_at_once_leaves_one_copy(world: Worl
     world.change_route(limits={"batch_rows": 512, "slice_rows": 64})
     world.send_many(5000)
     with ThreadPoolExecutor(4) as drivers:
-        summaries = [driver.result(120) for driver in [drivers.submit(world.transfer) for _ in range(4)]]
+        summaries = [driver.result(patience(120)) for driver in [drivers.submit(world.transfer) for _ in range(4)]]
     assert sum(summary.row_count for summary in summaries) >= 5000
     assert world.payloads() == [f"m{n}" for n in range(1, 5001)]
 

@@ -15,6 +15,7 @@ from relaybox import errors
 from relaybox.failpoints import PROCESSING_FAILPOINTS
 from relaybox.hops.confirmations import settle_hop
 from tests.cli import invoke
+from tests.patience import patience
 from tests.world import World
 
 CONFIRM = """
@@ -173,7 +174,7 @@ def test_g7_a_kill_between_processed_and_settled_loses_and_forges_nothing(
         patch.setenv("RELAYBOX_ENVIRONMENT", "test")
         patch.setenv("RELAYBOX_FAILPOINTS", f"{failpoint}=kill")
         patch.setenv("RELAYBOX_FAILPOINTS_DIRECTORY", str(tmp_path))
-        killed = subprocess.run([sys.executable, "-c", CONFIRM], capture_output=True, timeout=60, check=False)
+        killed = subprocess.run([sys.executable, "-c", CONFIRM], capture_output=True, timeout=patience(60), check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     states = processed.query("hub", "select state from relaybox.confirmation where hop = 'flights/2' order by 1")
     if failpoint == "settle.committed":

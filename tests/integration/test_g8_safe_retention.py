@@ -22,6 +22,7 @@ from relaybox.proofs.verification import verify_route
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.retention.segments import TableRetained, read_retention, retain_store
 from tests.cli import invoke
+from tests.patience import patience
 from tests.world import STORES, World, insert
 
 pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
@@ -211,7 +212,7 @@ def test_g8_retention_killed_anywhere_is_gone_on_with(small: World, tmp_path: Pa
         "RELAYBOX_ENVIRONMENT": "test",
     }
     command = [sys.executable, "-c", "from relaybox.cli import main; main()", "retention", "hub"]
-    killed = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    killed = subprocess.run(command, env=env, capture_output=True, text=True, timeout=patience(120), check=False)
     assert killed.returncode == -9
     first = small.value("hub", "select first_kept_position from relaybox.hop_in")
     assert first == max(1, kept(small, "hub", "flights/1")[0])

@@ -17,6 +17,7 @@ from relaybox.hops.planning import Driver, Planned, plan_batch
 from relaybox.hops.publishing import ask_destination, make_log_segments, publish_batch
 from relaybox.stores.connections import commit_durably, connect
 from tests.breaking import copy_first_slices
+from tests.patience import patience
 from tests.world import World, insert, wait_until
 
 
@@ -96,7 +97,7 @@ def test_g2_the_snapshot_of_a_plan_is_younger_than_its_lock(world: World) -> Non
         wait_until(lambda: world.value("airline", LOCK_WAITS) == 1, "the planner waits for the lock")
         world.send("meanwhile")
         other.rollback()
-        assert run.result(60).batch_count == 1
+        assert run.result(patience(60)).batch_count == 1
     assert world.payloads() == ["before", "meanwhile"]
 
 
@@ -127,7 +128,7 @@ def test_g3_a_slice_that_comes_while_its_batch_is_being_published_is_refused(
         wait_until(lambda: world.value("hub", LOCK_WAITS) == 1, "the slice waits for publish")
         publisher.commit()
         with pytest.raises(psycopg2.Error) as refused:
-            zombie.result(30)
+            zombie.result(patience(30))
     assert refused.value.pgcode == "RB015"
 
 

@@ -16,6 +16,7 @@ from relaybox import errors
 from relaybox.stores import schema
 from relaybox.stores.schema import StoreInitialised, initialise_store
 from tests.integration.test_owner_login import owned
+from tests.patience import patience
 from tests.world import World, wait_until
 
 __all__ = ["owned"]  # a fixture
@@ -335,7 +336,7 @@ def test_producers_consumers_and_drivers_notice_nothing_of_an_init(world: World)
         finally:
             ended.set()
         for one in running:
-            one.result(timeout=60)
+            one.result(timeout=patience(60))
 
 
 def fetch_and_acknowledge(world: World) -> None:

@@ -18,6 +18,7 @@ from relaybox.hops.transfer import transfer_hop
 from relaybox.routes import load_routes
 from relaybox.stores import schema
 from tests.cli import invoke, start
+from tests.patience import patience
 from tests.services import break_service, read_service
 from tests.world import STORES, World, wait_until
 
@@ -107,7 +108,7 @@ def test_an_init_that_was_killed_can_be_taken_back_and_begun_again(
 def kill(world: World, monkeypatch: pytest.MonkeyPatch, path: str, failpoint: str, hit: int) -> None:
     strike(world, monkeypatch, f"{failpoint}:{hit}=kill")
     killed = start("--config", path, "init")
-    killed.communicate(timeout=120)
+    killed.communicate(timeout=patience(120))
     monkeypatch.delenv("RELAYBOX_FAILPOINTS")
     assert killed.returncode == -9, failpoint
 
@@ -143,7 +144,7 @@ def test_two_inits_with_different_files_come_one_after_the_other(world: World, m
     wait_until(lambda: world.value("airline", waits) + world.value("analytics", waits) == 1, "the second init waits")
     (directory / "init.applied.go").touch()
     for process in (paused, waiting):
-        assert (process.communicate(timeout=120)[1], process.returncode) == ("", 0)
+        assert (process.communicate(timeout=patience(120))[1], process.returncode) == ("", 0)
     assert orders(world) == {"fifo"}
 
 
@@ -156,7 +157,7 @@ def test_a_store_that_goes_away_in_the_middle_is_done_by_the_next_init(world: Wo
     port = read_service("hub")["port"]
     break_service("hub", port="1")
     (directory / "init.applied.go").touch()
-    _, said = paused.communicate(timeout=120)
+    _, said = paused.communicate(timeout=patience(120))
     assert (paused.returncode, said.count("error: store hub: no connection")) == (4, 1)
     break_service("hub", port=port)
     assert world.value("hub", "select rules_pending from relaybox.stream")

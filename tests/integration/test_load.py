@@ -15,6 +15,7 @@ from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.routes import load_routes
 from relaybox.stores.schema import initialise_store
+from tests.patience import patience
 from tests.world import World, insert
 
 OPEN_WRITERS = 500
@@ -86,7 +87,9 @@ def test_a_giant_backlog_takes_no_more_memory_than_a_small_one(world: World) -> 
     world.change_route(limits={"batch_rows": 50_000, "slice_rows": 10_000})
 
     def moved_rows_and_peak() -> tuple[int, int]:
-        answer = subprocess.run([sys.executable, "-c", PEAK_MEMORY], capture_output=True, text=True, check=True, timeout=800)
+        answer = subprocess.run(
+            [sys.executable, "-c", PEAK_MEMORY], capture_output=True, text=True, check=True, timeout=patience(800)
+        )
         rows, kilobytes = answer.stdout.split()[-2:]
         return int(rows), int(kilobytes)
 

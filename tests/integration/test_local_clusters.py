@@ -25,6 +25,7 @@ from relaybox.local.clusters import (
     write_service_file,
 )
 from relaybox.local.processes import is_alive, wait_until_gone
+from tests.patience import patience
 
 SERVER_IN_A_PROCESS = """
 import pathlib, sys
@@ -147,7 +148,7 @@ def test_a_server_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
         assert process.stdout
         postmaster = int(process.stdout.readline())
         process.kill()
-    assert wait_until_gone([postmaster], deadline_seconds=20) == []
+    assert wait_until_gone([postmaster], deadline_seconds=patience(20)) == []
     Cluster("orphan", directory, 0, "", "").remove()
 
 

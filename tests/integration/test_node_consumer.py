@@ -10,6 +10,7 @@ from pathlib import Path
 
 import playwright
 
+from tests.patience import patience
 from tests.world import World
 
 PROGRAM = Path(__file__).parents[2] / "docs" / "examples" / "consume.js"
@@ -40,7 +41,7 @@ def run(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]
         capture_output=True,
         text=True,
         check=check,
-        timeout=60,
+        timeout=patience(60),
     )
 
 

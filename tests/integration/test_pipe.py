@@ -14,6 +14,7 @@ from psycopg2 import sql
 from relaybox import errors
 from relaybox.stores.connections import connect, store_errors
 from relaybox.stores.pipe import SendingFailed, _abort, pipe_copy
+from tests.patience import patience
 from tests.world import World, wait_until
 
 INTO = sql.SQL("copy numbers from stdin")
@@ -82,7 +83,7 @@ def test_a_session_that_is_killed_mid_stream_ends_the_pipe(world: World, session
         wait_until(lambda: world.value(store, active, f"pipe {side}") == 1, "the copy runs")
         world.query(store, "select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s", f"pipe {side}")
         with pytest.raises((SendingFailed, psycopg2.Error)) as ended:
-            pipe.result(30)
+            pipe.result(patience(30))
     assert isinstance(ended.value, SendingFailed) == (side == "source")
     assert threads() == []
 

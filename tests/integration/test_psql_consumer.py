@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 
 from relaybox.local.clusters import postgres_binaries
+from tests.patience import patience
 from tests.world import World
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "examples" / "consume.sql"
@@ -29,7 +30,7 @@ def psql(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str
         capture_output=True,
         text=True,
         check=check,
-        timeout=60,
+        timeout=patience(60),
     )
 
 

@@ -25,6 +25,7 @@ from relaybox.recovery.rebuilding import look_at_store, rebuild_store
 from tests.backups import Backups
 from tests.cli import invoke
 from tests.faults.runbooks import run_blocks
+from tests.patience import patience
 from tests.world import World
 
 ROWS = int(os.environ.get("RELAYBOX_TEST_REBUILD_ROWS", "2000"))
@@ -152,7 +153,7 @@ def test_a_rebuild_that_was_killed_is_run_again(
         patch.setenv("RELAYBOX_FAILPOINTS", f"{failpoint}=kill")
         patch.setenv("RELAYBOX_FAILPOINTS_DIRECTORY", str(tmp_path))
         arguments = [sys.executable, "-c", command, "rebuild", "hub", "--reason", "disk died"]
-        killed = subprocess.run(arguments, capture_output=True, timeout=120, check=False)
+        killed = subprocess.run(arguments, capture_output=True, timeout=patience(120), check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert rebuild(world, "hub").verdicts == {"flights": "delivered"}
     assert [contents(world, "hub", "flights/1"), contents(world, "analytics", "flights/2")] == before

@@ -14,6 +14,7 @@ from relaybox import errors
 from relaybox.local.clusters import Cluster, postgres_binaries
 from relaybox.stores import schema
 from relaybox.stores.schema import initialise_store, open_store, read_migrations
+from tests.patience import patience
 from tests.world import World, routes_file
 
 DUMP = Path(__file__).parents[2] / "sql" / "schema.sql"
@@ -135,7 +136,7 @@ def dump_schema(cluster: Cluster, database: str) -> str:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=patience(60),
     ).stdout
     kept = [line for line in output.splitlines() if line and not re.match(r"--|SET |SELECT |\\(un)?restrict", line)]
     return (

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.patience import patience
 from tests.world import World, wait_until
 
 ROWS = 10
@@ -33,7 +34,7 @@ def test_two_drivers_at_the_border_of_a_log_segment_make_it_once(small: World, i
             waits = "select count(*) from pg_locks where pid = %s and not granted and locktype = 'advisory'"
             wait_until(lambda: small.value("hub", waits, pid) == 1, "the second driver waits for the first one")
             first.commit()
-            waiting.result(timeout=30)
+            waiting.result(timeout=patience(30))
             assert late.fetchone() == (["log_1_s000004"],)
             second.commit()
 

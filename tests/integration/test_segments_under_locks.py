@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
+from tests.patience import patience
 from tests.world import World, insert, wait_until
 
 OVERFLOW_ROWS = "select count(*) from relaybox.outbox_overflow"
@@ -55,6 +56,6 @@ def test_g1_a_producer_never_fails_because_its_segment_is_being_made(world: Worl
         producer = pool.submit(world.send, "in time")
         wait_until(lambda: world.value("airline", LOCK_WAITS) == 1, "the producer waits for the maker")
         maker.commit()
-        producer.result(30)
+        producer.result(patience(30))
     world.transfer()
     assert world.payloads() == ["in time"]

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg2
 import pytest
 
+from tests.patience import patience
 from tests.world import World, wait_until
 
 READ = "select position, epoch, index, clock, payload from relaybox.read_log(%s)"
@@ -136,7 +137,7 @@ def test_the_counter_is_locked_until_its_transaction_ends(world: World) -> None:
         assert not anew.done()
         first.commit()
         # who waits for a row that changed queues anew: either of the two may be first
-        assert (waiting.result(30), anew.result(30)) in {(2, 2), (1, 2)}
+        assert (waiting.result(patience(30)), anew.result(patience(30))) in {(2, 2), (1, 2)}
 
 
 def test_two_new_epochs_at_once_are_two_epochs(world: World) -> None:
@@ -147,7 +148,7 @@ def test_two_new_epochs_at_once_are_two_epochs(world: World) -> None:
         second = pool.submit(world.value, "airline", "select relaybox.new_epoch('pump')")
         wait_until(lambda: waits(world) == 1, "the second waits for the first")
         first.commit()
-        assert (cursor.fetchone(), second.result(30)) == ((2,), 3)
+        assert (cursor.fetchone(), second.result(patience(30))) == ((2,), 3)
 
 
 def waits(world: World) -> int:
@@ -172,7 +173,7 @@ def test_an_epoch_that_begins_between_is_the_one_the_message_carries(world: Worl
         )
         wait_until(lambda: waits(world) == 1, "the insert waits for the new epoch")
         beginning.commit()
-        sending.result(30)
+        sending.result(patience(30))
     assert world.query("airline", "select epoch, index from relaybox.outbox") == [(2, 1)]
 
 

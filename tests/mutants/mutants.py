@@ -16,6 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.patience import patience
+
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
 TIMEOUT_SECONDS = 120
@@ -115,7 +117,7 @@ def first_failure(selection: Sequence[str], repository: Path) -> str:
             capture_output=True,
             text=True,
             check=False,
-            timeout=10 * TIMEOUT_SECONDS,
+            timeout=patience(10 * TIMEOUT_SECONDS),
         )
     except subprocess.TimeoutExpired as error:
         raise MutantsBrokenError(f"pytest {shlex.join(selection)} did not end.") from error

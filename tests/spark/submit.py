@@ -9,6 +9,7 @@ from pathlib import Path
 
 from relaybox.local.java import find_java_home
 from relaybox.spark.driver_options import driver_java_options
+from tests.patience import patience
 
 APPLICATIONS = Path(__file__).parents[2] / "spark_apps"
 
@@ -36,4 +37,4 @@ def spark_submit(
         str(APPLICATIONS / application),
         *arguments,
     ]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=180, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=patience(180), check=False)

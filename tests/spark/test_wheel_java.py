@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from relaybox.local.java import find_java_home
+from tests.patience import patience
 
 JOB = """
 from pyspark.sql import SparkSession
@@ -33,6 +34,6 @@ def test_spark_runs_on_the_java_of_the_wheel(tmp_path: Path, monkeypatch: pytest
     environment |= {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     done = subprocess.run(
         [Path(sys.executable).with_name("spark-submit"), application],
-        env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,
+        env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=patience(300),
     )  # fmt: skip
     assert "result 21 999000 499500" in done.stdout.splitlines(), done.stderr[-3000:]

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from tests.cli import commands, invoke
+from tests.patience import patience
 
 COMMANDS = [
     ["init"],
@@ -80,7 +81,7 @@ def test_help_loads_no_driver_no_configuration_and_no_engine() -> None:
         "import sys; from relaybox.cli.app import app; app(['--help'], standalone_mode=False); "
         "print(sorted({'psycopg2', 'yaml', 'sqlalchemy', 'airflow', 'pyspark', 'relaybox.routes'} & set(sys.modules)))"
     )
-    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=patience(60), check=True)
     assert finished.stdout.splitlines()[-1] == "[]"
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from relaybox.errors import ConfigurationError
 from relaybox.failpoints import FAILPOINTS, reach
+from tests.patience import patience
 
 PROGRAM = """
 from relaybox.failpoints import reach
@@ -30,7 +31,9 @@ def run(text: str, directory: Path, environment: str = "test") -> subprocess.Com
         "RELAYBOX_FAILPOINTS_DIRECTORY": str(directory),
         "RELAYBOX_ENVIRONMENT": environment,
     }
-    return subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True, timeout=patience(60), check=False
+    )
 
 
 def test_nothing_happens_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

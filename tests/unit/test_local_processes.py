@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from relaybox.local.processes import is_alive, wait_until_gone
+from tests.patience import patience
 from tests.world import wait_until
 
 SPAWN = """
@@ -55,7 +56,7 @@ def test_a_server_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
         server = read_pid(parent)
         assert is_alive(server)
         parent.kill()
-        assert wait_until_gone([server], deadline_seconds=10) == []
+        assert wait_until_gone([server], deadline_seconds=patience(10)) == []
 
 
 def test_a_guard_ends_orphans_and_sessions_of_their_own() -> None:
@@ -64,7 +65,7 @@ def test_a_guard_ends_orphans_and_sessions_of_their_own() -> None:
         orphan = read_pid(guard)
         wait_until(lambda: is_alive(orphan), "the orphan runs")
         guard.terminate()
-        assert guard.wait(timeout=10) == 0
+        assert guard.wait(timeout=patience(10)) == 0
         assert not is_alive(orphan)
 
 
@@ -73,7 +74,7 @@ def test_a_guard_kills_what_does_not_listen() -> None:
     with python(GUARD.format(script='trap "" TERM; echo $$; while true; do sleep 1000; done')) as guard:
         deaf = read_pid(guard)
         guard.terminate()
-        assert guard.wait(timeout=10) == 0
+        assert guard.wait(timeout=patience(10)) == 0
         assert not is_alive(deaf)
 
 
@@ -81,7 +82,7 @@ def test_a_guard_ends_with_its_command() -> None:
     """The guard's exit code is the command's, and what the command left behind is ended."""
     with python(GUARD.format(script="setsid sleep 1000 & echo $!; exit 3")) as guard:
         left = read_pid(guard)
-        assert guard.wait(timeout=10) == 3
+        assert guard.wait(timeout=patience(10)) == 3
         assert not is_alive(left)
 
 
