@@ -16,11 +16,20 @@ from relaybox.failpoints import INIT_FAILPOINTS
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.routes import load_routes
-from relaybox.stores import schema
+from relaybox.stores import initialisation, schema
 from tests.cli import invoke, start
 from tests.patience import patience
 from tests.services import break_service, read_service
-from tests.world import STORES, World, wait_until
+from tests.world import STORES, World, routes_file, wait_until
+
+
+@pytest.fixture
+def empty(databases: Mapping[str, Mapping[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """Three databases without a schema."""
+    path = routes_file(tmp_path)
+    monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
+    return World(path)
+
 
 ORDER = "select s.delivery_order from relaybox.stream s join relaybox.stream_log l using (stream_id)"
 REACHED = {"init.checked": 1, "init_hold.committing": 2, "init_hold.committed": 2}
@@ -137,15 +146,50 @@ def test_two_inits_with_different_files_come_one_after_the_other(world: World, m
     wait_until((directory / "hits.jsonl").exists, "the first init is in its second store")
     monkeypatch.delenv("RELAYBOX_FAILPOINTS")
     waiting = start("--config", second, "init")
-    waits = """
-        select count(*) from pg_locks l where l.locktype = 'advisory' and not l.granted
-            and l.database = (select d.oid from pg_database d where d.datname = current_database())
-    """
-    wait_until(lambda: world.value("airline", waits) + world.value("analytics", waits) == 1, "the second init waits")
+    wait_until(lambda: waiting_inits(world) == 1, "the second init waits")
     (directory / "init.applied.go").touch()
     for process in (paused, waiting):
         assert (process.communicate(timeout=patience(120))[1], process.returncode) == ("", 0)
     assert orders(world) == {"fifo"}
+
+
+def waiting_inits(world: World) -> int:
+    waits = """
+        select count(*) from pg_stat_activity
+        where datname = current_database() and application_name = 'relaybox init' and wait_event_type = 'Lock'
+    """
+    return sum(world.value(store, waits) for store in STORES)
+
+
+def test_two_first_inits_come_one_after_the_other_too(empty: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No store has a table to lock yet: the second one waits all the same, and its rules hold in all stores."""
+    first, second = file_with(empty, "total"), file_with(empty, "fifo")
+    directory = strike(empty, monkeypatch, "init.applied:2=pause")
+    paused = start("--config", first, "init")
+    wait_until((directory / "hits.jsonl").exists, "the first init is in its second store")
+    monkeypatch.delenv("RELAYBOX_FAILPOINTS")
+    waiting = start("--config", second, "init")
+    wait_until(lambda: waiting_inits(empty) == 1, "the second init waits")
+    (directory / "init.applied.go").touch()
+    for process in (paused, waiting):
+        assert (process.communicate(timeout=120)[1], process.returncode) == ("", 0)
+    assert orders(empty) == {"fifo"}
+    leftover = "select count(*) from pg_namespace where nspname like 'relaybox_first_init%%'"
+    assert [empty.value(store, leftover) for store in STORES] == [0, 0, 0]
+
+
+def test_an_init_that_waited_in_vain_names_who_holds_the_store(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session's name, process, login and how to end it."""
+    monkeypatch.setattr(initialisation, "_OTHER_INIT_SECONDS", 1)
+    with world.session("hub") as holder, holder.cursor() as cursor:
+        cursor.execute("set application_name = 'an init that hangs'")
+        cursor.execute("select from relaybox.migration where number = 1 for update")
+        pid = holder.info.backend_pid
+        refused = invoke("init")
+        assert refused.exit_code == 4
+        assert f"another init has held it for 1 s: an init that hangs (pid {pid}, login " in refused.stderr
+        assert f"select pg_terminate_backend({pid})" in refused.stderr
+    assert invoke("init").exit_code == 0
 
 
 def test_a_store_that_goes_away_in_the_middle_is_done_by_the_next_init(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

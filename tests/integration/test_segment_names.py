@@ -31,7 +31,7 @@ def test_two_drivers_at_the_border_of_a_log_segment_make_it_once(small: World, i
             assert cursor.fetchone() == (["log_1_s000002", "log_1_s000003"],)
             waiting = pool.submit(late.execute, make, (3 * ROWS,))
             pid = second.info.backend_pid
-            waits = "select count(*) from pg_locks where pid = %s and not granted and locktype = 'advisory'"
+            waits = "select count(*) from pg_locks where pid = %s and not granted and locktype = 'relation'"
             wait_until(lambda: small.value("hub", waits, pid) == 1, "the second driver waits for the first one")
             first.commit()
             waiting.result(timeout=patience(30))

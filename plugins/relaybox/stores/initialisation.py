@@ -14,9 +14,12 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import psycopg2
+
 from relaybox import errors
 from relaybox.failpoints import reach
 from relaybox.stores.connections import commit, connect, one_row, store_errors
+from relaybox.stores.init_locks import COMMAND_ROW, init_is_held, lock_init
 from relaybox.stores.schema import SEGMENT_ROWS, StoreInitialised, apply_routes, apply_schema, init_transaction, initialise_store
 
 if TYPE_CHECKING:
@@ -144,7 +147,10 @@ def _lock(store: Store, locks: ExitStack, sessions: dict[tuple[int, str], str]) 
                 this = (pid, started)
         cursor.execute("set local idle_in_transaction_session_timeout = 0")
         cursor.execute("select set_config('lock_timeout', %s, true)", (f"{_OTHER_INIT_SECONDS}s",))
-        cursor.execute("select pg_advisory_xact_lock(hashtext('relaybox init of all stores'))")
+        try:
+            lock_init(cursor, COMMAND_ROW)
+        except psycopg2.errors.LockNotAvailable:
+            raise init_is_held(connection, store.name, _OTHER_INIT_SECONDS) from None
     sessions[this] = store.name
 
 

@@ -18,6 +18,7 @@ from psycopg2.extras import NamedTupleCursor
 from relaybox import errors
 from relaybox.failpoints import reach
 from relaybox.stores.connections import commit, connect, one_row, store_errors
+from relaybox.stores.init_locks import TRANSACTION_ROW, lock_init
 from relaybox.stores.left_behind import list_left_behind
 from relaybox.stores.renewal import renew_functions
 
@@ -183,7 +184,7 @@ def init_transaction(store: Store) -> Iterator[tuple[Connection, Any]]:
         if _applied_version(connection, store.name) > read_migrations()[-1].number:
             _require_version(connection, store.name)
         with store_errors(store.name, "initialising the store"), connection.cursor() as cursor:
-            cursor.execute("select pg_advisory_xact_lock(hashtext('relaybox init'))")
+            lock_init(cursor, TRANSACTION_ROW)
             yield connection, cursor
 
 

@@ -3,8 +3,8 @@
 -- With detach_attempt: the segment that begins at detach_first may be needed by consumers that stopped, if that attempt has it in files;
 -- outcome: detached; superseded: another attempt detached it, or is at it.
 -- Called outside a transaction block: nobody waits for a client that falls silent here. Nobody waits longer than the lock timeout.
--- Locks in this order: hops and stream of the table, so that no hop, subscription or replay begins meanwhile; when detaching, the lanes
--- that need the segment, so that none of them reads meanwhile; then the table itself.
+-- Locks in this order: the table against makers of segments; its hops and stream, so that no hop, subscription or replay begins
+-- meanwhile; when detaching, the lanes that need the segment, so that none of them reads meanwhile; then the table itself.
 create or replace function relaybox.drop_oldest_segment(
     log_id integer, recorded_by text, detach_first bigint default null, detach_attempt integer default null,
     out outcome text, out segment text, out holder text, out bytes bigint, out needs_from bigint
@@ -72,7 +72,8 @@ begin
             needs_from := late;
             return;
         end if;
-        perform pg_advisory_xact_lock(case when log_id is null then 'relaybox.outbox' else 'relaybox.log' end::regclass::oid::bigint);
+        -- no segment is made meanwhile: their makers take this lock, before that of a hop as here
+        execute format('lock table only %s in share update exclusive mode', parent);
         perform from relaybox.hop_in i where i.hop_id = log_id for update;
         perform from relaybox.hop_out h where h.reads_log is not distinct from log_id order by h.hop for update;
         perform from relaybox.stream s where s.stream_id = (select l.stream_id from relaybox.stream_log l where l.hop_id = log_id) for update;

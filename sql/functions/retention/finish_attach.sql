@@ -1,6 +1,6 @@
 -- Makes what was copied back a segment of its log again, if it is row by row what was detached. outcome: attached; superseded: another
 -- attempt did it, or is at it. The consumers that stopped have detach_after_seconds from now on.
--- Locks the hop and the stream, as drop_oldest_segment() does. Raises RB012 if the rows are not those that were detached.
+-- Locks the log, its hop and its stream, as drop_oldest_segment() does. Raises RB012 if the rows are not those that were detached.
 create or replace function relaybox.finish_attach(log_id integer, first_ bigint, attempt_ integer, recorded_by text) returns text
 language plpgsql volatile
 as $$
@@ -29,7 +29,7 @@ begin
             ),
             hint = 'Its files were changed or removed. Nothing was attached. Bring the files back from a backup, then attach again.';
     end if;
-    perform pg_advisory_xact_lock('relaybox.log'::regclass::oid::bigint);
+    execute format('lock table only relaybox.log_%s in share update exclusive mode', log_id);
     perform from relaybox.hop_in i where i.hop_id = log_id for update;
     perform from relaybox.stream s where s.stream_id = (select l.stream_id from relaybox.stream_log l where l.hop_id = log_id) for update;
     update relaybox.detached_segment d set state = 'attached', moved_at = clock_timestamp(), moved_by = recorded_by

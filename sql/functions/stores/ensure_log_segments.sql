@@ -12,9 +12,8 @@ begin
     for k in (select i.published_position / size from relaybox.hop_in i where i.hop_id = log_id) .. through_position / size + 1 loop
         segment := relaybox.segment_name(format('log_%s', log_id), k);
         if to_regclass('relaybox.' || segment) is null then
-            -- one maker at a time; two drivers may be here
-            perform pg_advisory_xact_lock('relaybox.log'::regclass::oid::bigint);
-            -- attaching takes this lock too; taken before the second look, it makes the session see what others committed
+            -- one maker at a time: two drivers may be here. Attaching takes this lock too; taken before the second look, it makes the
+            -- session see what others committed. A login needs rights on the table to take it
             execute format('lock table only relaybox.log_%s in share update exclusive mode', log_id);
             if to_regclass('relaybox.' || segment) is null then
                 execute format('create table relaybox.%I (like relaybox.log_%s including defaults including constraints)', segment, log_id);

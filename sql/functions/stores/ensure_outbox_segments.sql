@@ -14,9 +14,12 @@ declare
     segment text;
     upper_end bigint;
 begin
+    if next_seq + ahead_count * size <= relaybox.outbox_covered() and not exists (select from relaybox.outbox_overflow) then
+        return made;
+    end if;
     begin
-        -- one maker at a time; the key is the oid of the table
-        perform pg_advisory_xact_lock('relaybox.outbox'::regclass::oid::bigint);
+        -- one maker at a time. Attaching takes this lock too, and a login needs rights on the table to take it
+        lock table only relaybox.outbox in share update exclusive mode;
         covered := relaybox.outbox_covered();
         select max(o.seq) into overflow_last from relaybox.outbox_overflow o;
         if overflow_last is not null or next_seq >= covered then

@@ -1,0 +1,73 @@
+"""Inits of a store come one after the other: each locks a row of relaybox.migration, which needs rights that only the owner has.
+
+An advisory lock would do for every init, and could be held by every login that may connect.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from psycopg2 import sql
+
+from relaybox import errors
+from relaybox.stores.connections import one_row
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection as Connection
+
+COMMAND_ROW, TRANSACTION_ROW = 1, 2
+"""Which row an init holds: for all of its stores, over several transactions of other sessions; and in each of those transactions.
+
+Each store has had these two since its first init, and nothing ever changes them.
+"""
+
+
+def lock_init(cursor: Any, row: int) -> None:
+    """Keeps other inits out until the cursor's transaction ends, also those of a store that has no table yet."""
+    if _lock_row(cursor, row):
+        return
+    # Two transactions cannot make a schema of one name: the second waits for the end of the first, although that drops it at once.
+    # Only a login that may make schemas in this database gets so far
+    name = sql.Identifier(f"relaybox_first_init_{row}")
+    cursor.execute(sql.SQL("create schema {}").format(name))
+    cursor.execute(sql.SQL("drop schema {}").format(name))
+    _lock_row(cursor, row)  # the init that was waited for has made it
+
+
+def _lock_row(cursor: Any, row: int) -> bool:
+    cursor.execute("select to_regclass('relaybox.migration') is not null")
+    if not one_row(cursor)[0]:
+        return False
+    cursor.execute("select from relaybox.migration m where m.number = %s for update", (row,))
+    return cursor.fetchone() is not None
+
+
+def init_is_held(connection: Connection, store: str, waited_seconds: int) -> errors.StoreBusy:
+    """The error of an init that waited in vain, with the sessions that hold the lock. Rolls the transaction back."""
+    connection.rollback()
+    with connection.cursor() as cursor:
+        cursor.execute(_HOLDERS)
+        holders = cursor.fetchall()
+    connection.rollback()
+    named = ", ".join(
+        f"{name} (pid {pid}, login {login}, {state} since {since} UTC)" for name, pid, login, state, since in holders
+    )
+    end = "; ".join(f"select pg_terminate_backend({pid})" for _, pid, *_ in holders)
+    return errors.StoreBusy(
+        f"store {store}: another init has held it for {waited_seconds} s: {named or 'a session that has ended meanwhile'}.",
+        next_step=f"Wait for its end, then run: relaybox init{f' (or end a session that hangs: {end})' if end else ''}",
+    )
+
+
+_HOLDERS = """
+select distinct coalesce(nullif(a.application_name, ''), 'a session'), l.pid, a.usename, a.state,
+    to_char(a.xact_start at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')
+from pg_catalog.pg_locks l
+join pg_catalog.pg_stat_activity a on a.pid = l.pid
+where l.granted and l.pid <> pg_catalog.pg_backend_pid()
+    and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())
+    and (l.relation = to_regclass('relaybox.migration') and l.mode = 'RowShareLock'
+        or l.relation = 'pg_catalog.pg_namespace'::regclass and l.mode = 'RowExclusiveLock')
+    and not exists (select from pg_catalog.pg_locks w where w.pid = l.pid and not w.granted)
+order by l.pid
+"""
