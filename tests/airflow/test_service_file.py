@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -93,6 +94,48 @@ def test_a_killed_tasks_file_is_removed_by_the_next_one(temporary: Path, monkeyp
         with service_file([HUB]):
             assert not killed.exists()
             assert alive.exists()
+
+
+def plant(directory: Path, kind: str) -> Path:
+    """What somebody else could put into a shared directory under the name of a killed task's file."""
+    path = directory / "relaybox-services-planted" / "pg_service.conf"
+    path.parent.mkdir(mode=0o700)
+    if kind == "link":
+        target = directory / "precious"
+        target.write_text("kept")
+        path.symlink_to(target)
+    elif kind == "FIFO":
+        os.mkfifo(path)
+    else:
+        path.parent.chmod(0o777 if kind == "writable directory" else 0o700)
+        path.write_text("kept")
+    os.utime(path, (0, 0))
+    return path
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "link", "writable directory", "another user's"])
+def test_what_is_planted_in_the_shared_directory_stops_no_task(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A FIFO without a writer blocks whoever opens it: the task would hang until its time limit. None of it is opened or removed."""
+    connect(monkeypatch)
+    path = plant(temporary, kind)
+    if kind == "another user's":
+        monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+    previous = signal.signal(signal.SIGALRM, _hangs)
+    signal.alarm(20)
+    try:
+        with service_file([HUB]) as written:
+            assert written.exists()
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, previous)
+    assert os.path.lexists(path)
+    assert {file.read_text() for file in temporary.rglob("*") if file.is_file()} == (set() if kind == "FIFO" else {"kept"})
+
+
+def _hangs(*_: object) -> None:
+    raise AssertionError("it waits for somebody to write into the FIFO")  # no OSError, which a clean-up passes over
 
 
 def _leave_behind(temporary: Path) -> Path:

