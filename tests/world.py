@@ -21,13 +21,13 @@ from tests.patience import Deadline
 
 STORES = ("airline", "hub", "analytics")
 
-SMALL_SEGMENTS = """
+MAKE_SEGMENTS_ANEW = """
 do $$ declare s record; begin
     for s in select segment from relaybox.segments() loop execute format('drop table %s', s.segment); end loop;
 end $$;
-update relaybox.store set segment_rows = 10;
 select relaybox.ensure_outbox_segments(), (select array_agg(relaybox.ensure_log_segments(i.hop_id, 0)) from relaybox.hop_in i);
 """
+SMALL_SEGMENTS = f"update relaybox.store set segment_rows = 10; {MAKE_SEGMENTS_ANEW}"
 
 
 def routes_file(directory: Path, *, route: Mapping[str, object] | None = None) -> Path:
@@ -64,6 +64,8 @@ class World:
     """The stores `airline`, `hub`, `analytics`, initialised, empty, reachable by libpq service names of the same names."""
 
     path: Path
+    options: str = ""
+    """What the sessions of a test set, as libpq's `options` says it."""
 
     @property
     def routes(self) -> Routes:
@@ -91,16 +93,17 @@ class World:
         for store in routes.stores.values():
             initialise_store(store, routes, segment_rows=segment_rows)
 
-    def cut_small_segments(self) -> None:
-        """Segments of ten rows, in stores that have no messages yet."""
+    def cut_small_segments(self, segment_rows: int = 10) -> None:
+        """Segments of so many rows, in stores that have no messages yet."""
         for store in STORES:
             with self.session(store, autocommit=True) as connection, connection.cursor() as cursor:
-                cursor.execute(SMALL_SEGMENTS)
+                cursor.execute("update relaybox.store set segment_rows = %s", (segment_rows,))
+                cursor.execute(MAKE_SEGMENTS_ANEW)
 
     @contextmanager
     def session(self, store: str = "airline", *, autocommit: bool = False) -> Iterator[Any]:
         """A plain session of an application."""
-        connection = psycopg2.connect(service=store)
+        connection = psycopg2.connect(service=store, options=self.options)
         connection.autocommit = autocommit
         try:
             yield connection

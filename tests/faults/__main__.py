@@ -39,7 +39,7 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 def faults(
     *,
     seed: Annotated[int, typer.Option(help="Of the producers, and the first one of the pairs.")] = 1,
-    pairs: Annotated[int, typer.Option(help="How many random pairs of faults.")] = 200,
+    pairs: Annotated[int, typer.Option(help="How many random pairs of faults, changes, restores and settings.")] = 200,
     batch_rows: Annotated[int, typer.Option(help="Messages of a batch; a cell has five batches.")] = 200,
     section: Annotated[list[str] | None, typer.Option(help=f"Only this one of: {', '.join(SECTIONS)}. May be repeated.")] = None,
     select: Annotated[str, typer.Option(help="Only cells whose `section: name` matches this pattern.")] = "*",

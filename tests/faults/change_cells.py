@@ -16,21 +16,23 @@ from pathlib import Path
 from typing import Literal
 
 from relaybox.failpoints import FAILPOINTS
+from relaybox.hops.confirmations import settle_hop
 from tests.faults.cells import killed_before, repair
 from tests.faults.change_machine import ChangeMachine
-from tests.faults.changes import BOTH, CHANGES, STORES
-from tests.faults.drivers import Mission, driver
-from tests.faults.restores import Databases
+from tests.faults.changes import BOTH, CHANGES
+from tests.faults.drivers import Driver, Mission, driver
+from tests.faults.lives import in_lives
+from tests.faults.restores import RESTORES, Databases
 from tests.patience import patience
-from tests.world import World, wait_until
+from tests.world import STORES, World, wait_until
 
 BATCH_ROWS = 5
 MESSAGES = 12
 OPPOSITES = {"path_extended": "path_cut", "topic_added": "topic_removed"}
-"""Changes that another one goes before. A route that is brought back has no driver at a failpoint: it goes while one is there."""
+"""Changes that another one goes before."""
 
-RESTORES = (("airline",), ("hub",), ("analytics",), ("airline", "hub"), ("airline", "analytics"), ("hub", "analytics"), STORES)
-"""One, two and all stores of the route."""
+STRUCK_CHANGES = tuple(change for change in CHANGES if change != "route_brought_back")
+"""A route that is brought back has no driver at a failpoint: it goes while one is there."""
 
 WAITING = """
     select count(*) from pg_stat_activity
@@ -52,14 +54,15 @@ class ChangeCell:
 
 
 def change_cells() -> tuple[ChangeCell, ...]:
-    """Each failpoint of a transfer, paused and killed, with three changes each in turn."""
-    turns = itertools.cycle(change for change in CHANGES if change != "route_brought_back")
-    return tuple(
+    """Each failpoint of a transfer, paused and killed, with three changes each in turn; a path that is cut has no later hop to hear of."""
+    turns = itertools.cycle(STRUCK_CHANGES)
+    cells = (
         ChangeCell(failpoint, next(turns), moment)
-        for failpoint in _failpoints()
+        for failpoint in struck_failpoints()
         for moment in ("paused", "killed")
         for _ in range(3)
     )
+    return tuple(cell for cell in cells if not (cell.failpoint.startswith("downstream.") and cell.what == "path_extended"))
 
 
 def restore_cells() -> tuple[ChangeCell, ...]:
@@ -67,12 +70,12 @@ def restore_cells() -> tuple[ChangeCell, ...]:
     turns = itertools.cycle(RESTORES)
     return tuple(
         ChangeCell(failpoint, f"restored_{'_'.join(stores)}", "killed", stores)
-        for failpoint in _failpoints()
+        for failpoint in struck_failpoints()
         for stores in (next(turns), next(turns))
     )
 
 
-def _failpoints() -> Iterator[str]:
+def struck_failpoints() -> Iterator[str]:
     return (failpoint for failpoint in FAILPOINTS if not repair(failpoint) and not killed_before(failpoint))
 
 
@@ -86,18 +89,10 @@ def run_change_cell(cell: ChangeCell, world: World, databases: Databases, direct
         directory: for the driver's files.
     """
     with machine_in(world, databases) as machine:
-        if cell.what in OPPOSITES:
-            machine.send(MESSAGES, BOTH, True)
-            _move(machine)
-            machine.change(OPPOSITES[cell.what], 0)
+        make_ready(machine, cell.failpoint, cell)
+        strike_with_change(cell, machine, directory)
         machine.send(MESSAGES, BOTH, True)
-        _move(machine)
-        if cell.stores:
-            machine.back_up()
-        machine.send(MESSAGES, BOTH, True)
-        _strike(cell, machine, directory)
-        machine.send(MESSAGES, BOTH, True)
-        _move(machine)
+        move(machine)
     return next(machine.numbers) - 1
 
 
@@ -105,48 +100,89 @@ def run_change_cell(cell: ChangeCell, world: World, databases: Databases, direct
 def machine_in(world: World, databases: Databases, *, batch_rows: int = BATCH_ROWS, both: bool = True) -> Iterator[ChangeMachine]:
     """A life whose steps are chosen; at its end everything must have arrived."""
 
-    class Machine(ChangeMachine):
-        pass
-
-    Machine.make_world = staticmethod(lambda: nullcontext((world, databases)))
-    machine = Machine()
+    machine = in_lives(ChangeMachine, lambda: nullcontext((world, databases)))()
     machine.build(batch_rows=batch_rows, both=both)
     try:
         yield machine
-        found = machine.account.look()
-        assert not found, found
+        machine.require_nothing_lost()
     except BaseException:
         machine.stack.close()
         raise
     machine.teardown()
 
 
-def _move(machine: ChangeMachine) -> None:
+def make_ready(machine: ChangeMachine, failpoint: str, cell: ChangeCell | None, *, is_first: bool = True) -> None:
+    """Everything is moved, but the newest messages; the driver of the first hop will find those, and something to settle.
+
+    Args:
+        machine: the route.
+        failpoint: it has to be reached.
+        cell: the change or the restore that comes then.
+        is_first: otherwise what an earlier driver has left is left to the next one.
+    """
+    if not machine.files[0].is_there:
+        machine.change("route_brought_back", 0)
+    if failpoint.startswith("downstream.") and machine.files[0].path != STORES:
+        machine.change("path_extended", 0)
+    if is_first:
+        machine.send(MESSAGES, BOTH, True)
+        move(machine)
+    if cell is not None and cell.what in OPPOSITES:
+        machine.change(OPPOSITES[cell.what], 0)
+    if cell is not None and cell.stores:
+        machine.back_up()
+    if is_first:
+        machine.send(MESSAGES, BOTH, True)
+        machine.transfer(0, 0)
+    _settle_last_hop(machine)
+    machine.send(MESSAGES, BOTH, True)
+    sender = f"sender-{next(machine.moments)}"  # whose declaration is news to carry
+    machine.world.query("airline", "select relaybox.declare_sender(%s, 'gapless')", sender)
+
+
+def move(machine: ChangeMachine) -> None:
+    """All there is, to the end of the route; then retention."""
     for number in (0, 1):
         machine.transfer(number, 0)
     machine.settle(0)
     machine.retention(0)
 
 
-def _strike(cell: ChangeCell, machine: ChangeMachine, directory: Path) -> None:
-    files = directory / "driver"
-    machine.world.query("airline", "select relaybox.declare_sender('new', 'gapless')")  # news to carry
+def _settle_last_hop(machine: ChangeMachine) -> None:
+    """The first hop has something to settle then."""
+    if hop := machine.hop_of(1, 0):
+        machine.transfer(1, 0)
+        settle_hop(machine.world.route, hop, recorded_by="test")
+
+
+@contextmanager
+def driver_at(
+    machine: ChangeMachine, failpoint: str, action: str, directory: Path, services: Path | None = None
+) -> Iterator[tuple[Driver, Mission]]:
+    """A driver of the first hop that has reached the failpoint. In the end it has moved everything, or may be followed."""
+    directory.mkdir(parents=True, exist_ok=True)
     known = directory / "started.yaml"  # a driver goes on with the file that it was started with
     machine.files[0].write(known)
-    mission = Mission(known, Path(os.environ["PGSERVICEFILE"]), "flights/1")
-    action = "pause" if cell.moment == "paused" else "kill"
-    with driver(mission, f"{cell.failpoint}={action}", files) as struck:
-        assert struck.wait_for_hit(), f"{cell.failpoint} was never reached"
-        if cell.moment == "killed":
+    mission = Mission(known, services or Path(os.environ["PGSERVICEFILE"]), "flights/1")
+    with driver(mission, f"{failpoint}={action}", directory) as struck:
+        assert struck.wait_for_hit(), f"{failpoint} was never reached"
+        yield struck, mission
+        outcome = struck.outcome()
+    assert outcome is None or outcome.may_be_retried, outcome
+
+
+def strike_with_change(cell: ChangeCell, machine: ChangeMachine, directory: Path) -> None:
+    """Changes the file, or restores stores, at the moment of the cell."""
+    is_killed = cell.moment == "killed"
+    with driver_at(machine, cell.failpoint, "kill" if is_killed else "pause", directory) as (struck, _):
+        if is_killed:
             struck.outcome()
         if cell.stores:
             machine.restore(cell.stores, MESSAGES)
-        elif cell.moment == "killed":
+        elif is_killed:
             machine.change(cell.what, 0)
         else:
             _change_beside(cell, machine, lambda: struck.release(cell.failpoint))
-        outcome = struck.outcome()
-    assert outcome is None or outcome.may_be_retried, outcome
 
 
 def _change_beside(cell: ChangeCell, machine: ChangeMachine, release: Callable[[], None]) -> None:

@@ -6,14 +6,13 @@ Who judges is the producers' own log (conservation.py). Retention runs with a re
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
 
 import psycopg2
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from relaybox import errors
 from relaybox.hops.confirmations import settle_hop
@@ -23,21 +22,23 @@ from relaybox.proofs.verification import verify_route
 from relaybox.retention.segments import retain_store
 from relaybox.routes import Hop, Routes
 from tests.breaking import Stopped
-from tests.faults.changes import BOTH, CHANGES, REFUSED, STORES, RouteFile, initialise, initialise_and_die, tables_of
-from tests.faults.conservation import Conservation, Remembered, Sent
+from tests.disposal import discard
+from tests.faults.changes import BOTH, CHANGES, REFUSED, RouteFile, initialise, initialise_and_die, tables_of
+from tests.faults.conservation import Breach, Conservation, Remembered, Sent
 from tests.faults.hop_machine import DyingAfter
-from tests.faults.restores import Copy, Databases, repair_route, restore, take_copy
-from tests.world import World, insert
+from tests.faults.lives import Life, hops
+from tests.faults.restores import RESTORES, Copy, repair_route, restore, take_copy
+from tests.faults.settings import SIMPLE, Setting, reset_all, set_for_database, set_for_role
+from tests.faults.stores import UNDISTURBED
+from tests.world import STORES, insert
 
 LOGS = (("flights/1", "hub"), ("flights/2", "analytics"))
 SEGMENT_ROWS = 4
 RESTORES_AT_MOST = 2
-INIT_STATEMENTS = 60
+INIT_STATEMENTS = 140
 """About as many as `relaybox init` sends to three stores that have the newest functions."""
 
 some = st.integers(1, 6)
-any_one = st.integers(0, 1000)
-hops = st.sampled_from([0, 1])
 
 
 @dataclass(frozen=True)
@@ -48,15 +49,12 @@ class Backup:
     remembered: dict[str, Remembered]
 
 
-class ChangeMachine(RuleBasedStateMachine):
-    """Two deployments, each with a relaybox.yaml; producers of two topics; an operator."""
-
-    make_world: ClassVar[Callable[[], AbstractContextManager[tuple[World, Databases]]]]
+class ChangeMachine(Life):
+    """Two deployments, each with a relaybox.yaml; producers of two topics; an operator; an administrator of the stores."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.stack = ExitStack()
-        self.moments, self.numbers, self.copies = itertools.count(1), itertools.count(1), itertools.count(1)
+        self.copies = itertools.count(1)
         self.open: tuple[Any, list[tuple[str, str, int]]] | None = None
         self.backup: Backup | None = None
         self.account = Conservation("airline", LOGS)
@@ -88,7 +86,7 @@ class ChangeMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.open is None)
     @rule(count=some)
     def hold_open(self, count: int) -> None:
-        connection = psycopg2.connect(service="airline")
+        connection = psycopg2.connect(service="airline", options=UNDISTURBED)
         self.open = (connection, self._insert(connection, count, BOTH))
 
     @precondition(lambda self: self.open is not None)
@@ -156,6 +154,37 @@ class ChangeMachine(RuleBasedStateMachine):
         assert tables_of(["hub"]) == before
 
     @rule()
+    def change_order(self) -> None:
+        """Refused in every store once a stream has decided anything, and nothing is changed; before that it is taken back."""
+        if not self.files[0].is_there:
+            return
+        before = tables_of(STORES)
+        refused = initialise(REFUSED["order_changed"](self.files[0]).write(self.world.path))
+        if self._has_decided():
+            assert {type(error) for error in refused} == {errors.HopChanged}, refused
+            assert tables_of(STORES) == before
+        else:
+            assert not refused, refused
+            self._init(0)
+
+    @rule(after=st.integers(0, INIT_STATEMENTS))
+    def change_order_and_die(self, after: int) -> None:
+        """Killed anywhere, also between two stores: it can be finished or taken back, and no two stores decide in two orders."""
+        file = self.files[0]
+        if not file.is_there or file.path != STORES:
+            return
+        other = REFUSED["order_changed"](file)
+        other.write(self.world.path)
+        initialise_and_die(self.world.path, after)
+        for hop in (0, 1):
+            with suppress(errors.InitUnfinished):
+                self.transfer(hop, 0)
+        if not initialise(other.write(self.world.path)) and self._has_decided():
+            self.files = [replace(one, order=other.order) for one in self.files]
+        self._init(0)
+        assert len(orders := self._orders()) <= 1, orders
+
+    @rule()
     def retire_weather(self) -> None:
         """What was kept of a topic that the hop no longer has is given up on record; what comes of it later is not."""
         (topics,) = self.world.query("airline", "select topics from relaybox.hop_out where hop = 'flights/1'")[0]
@@ -163,6 +192,17 @@ class ChangeMachine(RuleBasedStateMachine):
             self._end_open()
             self.world.query("airline", "select relaybox.retire_topics('flights/1', '{weather}', 'nobody wants it', 'test')")
             self.account.give_up("flights/1", "weather")
+
+    # who sets something in a store: for the sessions from now on, until it is reset or the store restored
+
+    @rule(setting=st.sampled_from(SIMPLE), store=st.sampled_from(STORES), whose=st.sampled_from(["role", "database"]))
+    def set_in_a_store(self, setting: Setting, store: str, whose: str) -> None:
+        put = set_for_role if whose == "role" else set_for_database
+        put(*self.databases[store], [setting])
+
+    @rule(store=st.sampled_from(STORES))
+    def reset_settings(self, store: str) -> None:
+        reset_all(*self.databases[store])
 
     # restores
 
@@ -177,12 +217,9 @@ class ChangeMachine(RuleBasedStateMachine):
         self.backup = Backup(copy, self.account.remember(STORES))
 
     @precondition(lambda self: self.backup is not None and self.account.restored < RESTORES_AT_MOST)
-    @rule(
-        stores=st.sampled_from([("airline",), ("hub",), ("analytics",), ("airline", "hub"), ("hub", "analytics"), STORES]),
-        count=st.integers(0, 6),
-    )
-    def restore(self, stores: tuple[str, ...], count: int) -> None:
-        """One, two or all stores of the route; messages are sent before anybody repairs anything."""
+    @rule(stores=st.sampled_from(RESTORES), count=st.integers(0, 6), topics=st.sampled_from([BOTH, ("flights",), ("weather",)]))
+    def restore(self, stores: tuple[str, ...], count: int, topics: tuple[str, ...] = BOTH) -> None:
+        """One, two or all stores of the route; messages are sent and the topics changed before anybody repairs anything."""
         self._end_open()
         self.account.look()
         copies = {store: self.backup.remembered[store] for store in stores}
@@ -192,7 +229,7 @@ class ChangeMachine(RuleBasedStateMachine):
         self.account.restore(copies)
         if count:
             self.send(count, BOTH, True)
-        self._whole_route()
+        self._whole_route(topics)
         routes = self._routes(0)
         repair_route(routes.route("flights"), routes)
 
@@ -200,15 +237,10 @@ class ChangeMachine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_lost(self) -> None:
-        if hasattr(self, "world"):
-            self._require(self.account.look())
+        if self.world is not None:
+            self.require_nothing_lost()
 
-    def teardown(self) -> None:
-        with self.stack:
-            if hasattr(self, "world"):
-                self._finish()
-
-    def _finish(self) -> None:
+    def finish(self) -> None:
         """All topics are routed over the whole path; then everything that was committed and kept is in both logs."""
         self._end_open()
         self._whole_route()
@@ -217,24 +249,33 @@ class ChangeMachine(RuleBasedStateMachine):
             for hop in routes.route("flights").hops:
                 transfer_hop(hop, ThreadRunner(1), recorded_by="test")
             self.settle(0)
-            self._require(self.account.look())
-        self._require(list(self.account.undelivered()))
+            self.require_nothing_lost()
+        _require_none(list(self.account.undelivered()))
         verification = verify_route(routes.route("flights"))
         assert verification.verdict == "delivered", verification
         self._retain(routes)
-        self._require(self.account.look())
+        self.require_nothing_lost()
 
-    def _require(self, found: list[str]) -> None:
-        """Pytest says what was found in test modules only."""
-        assert not found, found
+    def require_nothing_lost(self) -> None:
+        _require_none(self.account.look())
 
-    def _whole_route(self) -> None:
+    def _whole_route(self, topics: tuple[str, ...] = BOTH) -> None:
         file = self.files[0]
-        self.files = [RouteFile(topics=BOTH, policy=file.policy, limits=file.limits)] * 2
+        self.files = [RouteFile(topics=topics, policy=file.policy, order=file.order, limits=file.limits)] * 2
         self._init(0)
 
+    def _has_decided(self) -> bool:
+        """Whether a store of the path has decided about any message of the stream."""
+        return bool(self._orders())
+
+    def _orders(self) -> set[str]:
+        """Those in which the stores of the path have decided about messages of the stream."""
+        orders = "select delivery_order from relaybox.stream where stream = 'flights' and taken > 0"
+        return {order for store in self.files[0].path[1:] for (order,) in self.world.query(store, orders)}
+
     def _init(self, which: int) -> None:
-        self._require([str(error) for error in initialise(self.files[which].write(self.world.path))])
+        refused = initialise(self.files[which].write(self.world.path))
+        assert not refused, refused
 
     def _routes(self, which: int) -> Routes:
         return self.files[which].write(self.world.path)
@@ -245,7 +286,7 @@ class ChangeMachine(RuleBasedStateMachine):
         return found[0] if found else None
 
     def _retain(self, routes: Routes) -> None:
-        self._require(self.account.look())  # consumers have read what is dropped now
+        self.require_nothing_lost()  # consumers have read what is dropped now
         for store in routes.stores.values():
             retain_store(store, recorded_by="test", patience_seconds=0.0)
 
@@ -268,7 +309,10 @@ class ChangeMachine(RuleBasedStateMachine):
             self.end_open()
 
 
-def _discard(copy: Copy) -> None:
-    from tests.disposal import discard
+def _require_none(found: list[str]) -> None:
+    if found:
+        raise Breach(found)
 
+
+def _discard(copy: Copy) -> None:
     discard(copy.databases.values())

@@ -1,4 +1,4 @@
-"""The second half of a soak: under load the file changes, stores are restored, rows are dropped, at random, for a long time.
+"""The second half of a soak: under load the file and settings change, stores are restored, rows are dropped, at random, for a long time.
 
 A producer sends all the while and keeps the log of what it committed; an operator does whatever the state machine of
 change_machine.py can do, drawn from a seed, and by that log everything is judged after every action.
@@ -15,15 +15,18 @@ from dataclasses import dataclass, field
 
 import psycopg2
 
-from tests.faults.change_cells import RESTORES, machine_in
+from tests.faults.change_cells import machine_in
 from tests.faults.change_machine import INIT_STATEMENTS, ChangeMachine
 from tests.faults.changes import BOTH, CHANGES
-from tests.faults.restores import Databases
+from tests.faults.restores import RESTORES, Databases
+from tests.faults.settings import SIMPLE
 from tests.patience import patience
-from tests.world import World
+from tests.world import STORES, World
 
 BATCH_ROWS = 100
 PAUSE_SECONDS = 0.02
+LIKELIER = {"move": 6, "retention": 2, "change": 2}
+"""Nothing would ever be moved, or dropped, if every action were as likely as every other."""
 
 
 @dataclass
@@ -73,7 +76,7 @@ def soak_changes(world: World, databases: Databases, *, seconds: float, seed: in
         seed: of the producer and of the operator.
     """
     started, result, counts = time.monotonic(), ChangeSoak(), Counter[str]()
-    chance = random.Random(f"operator {seed}")
+    chance, last = random.Random(f"operator {seed}"), "the start"
     try:
         with machine_in(world, databases, batch_rows=BATCH_ROWS) as machine:
             machine.transfer_at_most_seconds = 1.0
@@ -81,24 +84,25 @@ def soak_changes(world: World, databases: Databases, *, seconds: float, seed: in
             producer.start()
             try:
                 while time.monotonic() < started + seconds:
-                    name, act = chance.choice(list(_actions(machine, producer, chance).items()))
-                    act()
+                    actions = _actions(machine, producer, chance)
+                    (name,) = chance.choices(list(actions), [LIKELIER.get(name, 1) for name in actions])
+                    last = name
+                    actions[name]()
                     counts[name] += 1
-                    if found := machine.account.look():
-                        raise AssertionError(f"after {name}: {found}")
+                    machine.require_nothing_lost()
             finally:
                 producer.stop()
                 result.actions = dict(sorted(counts.items()))
                 result.messages = len(machine.account.sent)
                 result.dropped = result.messages - len(machine.account.seen.outbox)
     except AssertionError as error:
-        result.breaches.append(str(error))
+        result.breaches.append(f"after {last}: {error}")
     result.seconds = round(time.monotonic() - started, 1)
     return result
 
 
 def _actions(machine: ChangeMachine, producer: _Producer, chance: random.Random) -> Mapping[str, Callable[[], None]]:
-    """Every action by name; moving is likelier than the others, or nothing would ever be moved."""
+    """Every action by name."""
     number, which = chance.choice([0, 1]), chance.choice([0, 1])
     change = chance.choice(sorted(CHANGES))
 
@@ -109,22 +113,33 @@ def _actions(machine: ChangeMachine, producer: _Producer, chance: random.Random)
     def restore() -> None:
         with producer.quiet:
             if machine.backup is not None:
-                machine.restore(chance.choice(RESTORES), 6)
+                machine.restore(chance.choice(RESTORES), 6, chance.choice([BOTH, BOTH[:1], BOTH[1:]]))
 
     def move() -> None:
         for hop in (0, 1):
             machine.transfer(hop, which)
         machine.settle(which)
 
-    moving = {f"move_{again}": move for again in range(6)}
-    return moving | {
+    def retire() -> None:
+        with producer.quiet:
+            machine.retire_weather()
+
+    def set_something() -> None:
+        machine.set_in_a_store(chance.choice(SIMPLE), chance.choice(STORES), chance.choice(["role", "database"]))
+
+    return {
+        "move": move,
         "transfer_and_die": lambda: machine.transfer_and_die(number=number, which=which, slices=chance.randint(0, 2)),
         "retention": lambda: machine.retention(which),
-        "retention_again": lambda: machine.retention(which),
         "change": lambda: machine.change(change, which),
         "change_and_die": lambda: machine.change_and_die(change, chance.randint(0, INIT_STATEMENTS)),
         "init_again": lambda: machine.init_again(which),
         "rename_a_store": machine.rename_a_store,
+        "change_order": machine.change_order,
+        "change_order_and_die": lambda: machine.change_order_and_die(chance.randint(0, INIT_STATEMENTS)),
+        "retire_topic": retire,
+        "set_in_a_store": set_something,
+        "reset_settings": lambda: machine.reset_settings(chance.choice(STORES)),
         "back_up": back_up,
         "restore": restore,
     }

@@ -14,10 +14,11 @@ import yaml
 
 from relaybox import errors
 from relaybox.routes import Routes, load_routes
-from relaybox.stores.schema import initialise_store
+from relaybox.stores.initialisation import initialise_stores
 from tests.faults.drivers import forked
+from tests.faults.stores import UNDISTURBED
+from tests.world import STORES
 
-STORES = ("airline", "hub", "analytics")
 BOTH = ("flights", "weather")
 
 
@@ -97,14 +98,8 @@ REFUSED: Mapping[str, Change] = {
 
 
 def initialise(routes: Routes) -> list[errors.RelayboxError]:
-    """`relaybox init`: every store, whatever becomes of the others; what it refused."""
-    refused: list[errors.RelayboxError] = []
-    for store in routes.stores.values():
-        try:
-            initialise_store(store, routes)
-        except errors.Terminal as error:
-            refused.append(error)
-    return refused
+    """`relaybox init`; what it refused."""
+    return list(initialise_stores(list(routes.stores.values()), routes).failures.values())
 
 
 def initialise_and_die(path: Path, after_statements: int) -> bool:
@@ -142,7 +137,7 @@ def tables_of(stores: Sequence[str]) -> dict[str, list[tuple[Any, ...]]]:
         """
     found: dict[str, list[tuple[Any, ...]]] = {}
     for store in stores:
-        connection = psycopg2.connect(service=store)
+        connection = psycopg2.connect(service=store, options=UNDISTURBED)
         try:
             with connection.cursor() as cursor:
                 cursor.execute(query)

@@ -13,6 +13,16 @@ from dataclasses import dataclass, field
 
 import psycopg2
 
+from tests.faults.stores import UNDISTURBED
+
+
+class Breach(AssertionError):
+    """What the account found, each with the guarantee that it breaks: `G8: ...`."""
+
+    def __init__(self, found: Sequence[str]) -> None:
+        super().__init__("; ".join(found))
+        self.found = tuple(found)
+
 
 @dataclass(frozen=True)
 class Sent:
@@ -55,7 +65,7 @@ _LOG = "select position, payload from relaybox.inbox where hop = %s order by pos
 
 
 def _rows(service: str, query: str, *arguments: object) -> list[tuple[str, ...]]:
-    connection = psycopg2.connect(service=service)
+    connection = psycopg2.connect(service=service, options=UNDISTURBED)
     try:
         with connection.cursor() as cursor:
             cursor.execute(query, arguments)
@@ -97,7 +107,7 @@ class Conservation:
         for hop, log in self.seen.logs.items():
             before = self.logs[hop]
             if changed := [position for position, payload in log.items() if before.get(position, payload) != payload]:
-                yield f"{hop}: positions {changed} changed"
+                yield f"G3: {hop}: positions {changed} changed"
             known = before | log
             if twice := [payload for payload, count in Counter(known.values()).items() if count > 1]:
                 yield f"G3: {hop}: {twice[:5]} are there twice, {len(twice)} in all"

@@ -5,16 +5,15 @@ The model knows which messages were committed and when; the stores are read afte
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 from uuid import uuid4
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from relaybox import errors
 from relaybox.hops.batches import Slice
@@ -27,16 +26,14 @@ from relaybox.proofs.verification import verify_route
 from relaybox.routes import Hop
 from relaybox.stores.schema import initialise_store
 from tests.breaking import FirstSlices, Stopped
-from tests.world import World, insert, routes_file
+from tests.faults.lives import Life, any_one, hops
+from tests.world import insert, routes_file
 
 TOPICS = ("flights", "weather")
 OPEN_TRANSACTIONS = 3
 WIDE_GAP = 50_000
 
 some = st.integers(1, 4)
-any_one = st.integers(0, 1000)
-"""Chooses from a list that has grown to any length, by the remainder."""
-hops = st.sampled_from([0, 1])
 
 
 @dataclass(eq=False)
@@ -77,17 +74,11 @@ class DyingAfter(FirstSlices):
         raise Stopped
 
 
-class HopMachine(RuleBasedStateMachine):
+class HopMachine(Life):
     """Two hops; producers, drivers and confirmers that all do as they like."""
-
-    make_world: ClassVar[Callable[[], AbstractContextManager[World]]]
-    """Three fresh stores, gone when it is left."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.stack = ExitStack()
-        self.moments = itertools.count(1)
-        self.numbers = itertools.count(1)
         self.transactions: list[Transaction] = []
         self.open: list[tuple[Any, Transaction]] = []
         self.prepared: list[tuple[str, Transaction]] = []
@@ -334,12 +325,7 @@ class HopMachine(RuleBasedStateMachine):
                 assert self.plans.setdefault((hop.source.name, hop.name, batch), text) == text, "a plan changed"
                 last = last_position
 
-    def teardown(self) -> None:
-        with self.stack:
-            if hasattr(self, "world"):
-                self._finish()
-
-    def _finish(self) -> None:
+    def finish(self) -> None:
         """Everything is ended, moved and confirmed; then all that was committed is in both logs."""
         while self.open:
             self.end_an_open_one(0, commits=True)

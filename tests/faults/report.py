@@ -14,10 +14,17 @@ import psycopg2
 
 import relaybox
 
-LOST = ("lost", "left_behind", "one_batch_each", "dense_positions")
-DOUBLED = ("doubled",)
-OUT_OF_ORDER = ("order", "transaction_order", "log_order", "poll_skip", "nonmonotonic_poll", "disagreement")
-FALSE_CONFIRMATIONS = ("false_received", "false_settled", "confirmation_taken_back", "false_hearsay")
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "lost": ("lost", "conserved", "left_behind", "one_batch_each", "dense_positions"),
+    "doubled": ("doubled",),
+    "out_of_order": ("order", "transaction_order", "log_order", "poll_skip", "nonmonotonic_poll", "disagreement"),
+    "false_confirmations": ("false_received", "false_settled", "confirmation_taken_back", "false_hearsay"),
+    "otherwise_wrong": (
+        *("invented", "aborted_read", "altered", "batch_chain", "batch_content", "arrivals"),
+        *("undecided", "stream", "unfinished"),
+    ),
+}
+"""Column -> the invariants whose breaches it counts; each invariant of the checker is in one column."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +83,8 @@ def _facts(rows: Sequence[Row], command: str, postgres: str) -> dict[str, object
         "good_cells": sum(row.is_good for row in rows),
         "hits": sum(row.hits for row in rows),
         "messages": messages,
-        "lost": _sum(found, LOST),
-        "doubled": _sum(found, DOUBLED),
-        "out_of_order": _sum(found, OUT_OF_ORDER),
-        "false_confirmations": _sum(found, FALSE_CONFIRMATIONS),
+        **{column: _sum(found, invariants) for column, invariants in COLUMNS.items()},
+        "stopped_cells": sum(not row.is_good and not row.violations for row in rows),
         "violations": dict(found),
         "loss_rate_bound": 3 / messages if messages else 1.0,
         "recovery_median_seconds": round(median(recoveries), 3),
@@ -102,9 +107,10 @@ def _lines(rows: Sequence[Row], facts: Mapping[str, object]) -> Iterable[str]:
     for section in dict.fromkeys(row.section for row in rows):
         yield _section_line(section, [row for row in rows if row.section == section])
     yield ""
-    yield "| lost | doubled | out of order | false confirmations |"
-    yield "|--:|--:|--:|--:|"
-    yield f"| {facts['lost']} | {facts['doubled']} | {facts['out_of_order']} | {facts['false_confirmations']} |"
+    columns = (*COLUMNS, "stopped_cells")
+    yield f"| {' | '.join(column.replace('_', ' ') for column in columns)} |"
+    yield f"|{'--:|' * len(columns)}"
+    yield f"| {' | '.join(str(facts[column]) for column in columns)} |"
     yield ""
     yield (
         f"With no loss among {facts['messages']:,} messages the loss rate is below {facts['loss_rate_bound']:.1e} "

@@ -16,8 +16,12 @@ from relaybox.local.clusters import Cluster
 from relaybox.recovery.attesting import attest_store
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.routes import Hop, Route, Routes
+from tests.world import STORES
 
 BY = "the operator of a test"
+
+RESTORES = (("airline",), ("hub",), ("analytics",), ("airline", "hub"), ("airline", "analytics"), ("hub", "analytics"), STORES)
+"""One, two and all stores of the route."""
 
 _ANOTHER_TIMELINE = """
     update relaybox.hop_out set timeline = timeline + 1000;

@@ -11,6 +11,7 @@ from tests.faults.cell_run import CellResult, Strike, run_cell
 from tests.faults.cells import all_cells
 from tests.faults.change_cells import change_cells, restore_cells
 from tests.faults.change_jobs import run_change_job
+from tests.faults.pair_run import run_pair
 from tests.faults.pairs import draw_pair
 from tests.faults.places import Clusters
 from tests.faults.setting_cells import all_setting_cells, run_setting_cell
@@ -46,10 +47,10 @@ def matrix(plan: Plan) -> Iterator[Job]:
 
 
 def pairs(plan: Plan) -> Iterator[Job]:
-    """Random pairs of faults, one for each seed from the plan's on."""
+    """Random pairs of faults, changes, restores and settings, one for each seed from the plan's on."""
     for seed in range(plan.seed, plan.seed + plan.pairs):
         pair = draw_pair(seed)
-        yield _job("pairs", str(pair), [pair.first, pair.second], plan, kind="outbox", seed=seed)
+        yield Job("pairs", str(pair), 2, partial(run_pair, pair, batch_rows=plan.batch_rows))
 
 
 def changes(_: Plan) -> Iterator[Job]:

@@ -76,10 +76,10 @@ def run_setting_cell(
     cell: SettingCell, sides: Clusters, directory: Path, *, batch_rows: int = BATCH_ROWS, seed: int = 1
 ) -> CellResult:
     """Runs the workload through it. Nothing of the settings is left at the clusters."""
-    _preset(sides)
+    preset(sides)
     set_up = None
     if cell.condition == "midway":
-        strike = Strike(cell.failpoint, Fault("set", "pause", partial(_set_midway, cell)))
+        strike = strike_midway(cell)
     else:
         strike, set_up = Strike(cell.failpoint, "kill_driver"), _SET_UPS[cell.condition]([cell.setting])
     kind = KINDS[cell.condition]
@@ -120,7 +120,13 @@ def _wrongly_consumed(place: Place) -> Iterator[str]:
         yield f"a consumer in Python got {len(consumed)} messages of {len(sent)}, or others"
 
 
-def _preset(sides: Clusters) -> None:
+def strike_midway(cell: SettingCell) -> Strike:
+    """The setting is made while the driver rests at the failpoint. The clusters must be preset()."""
+    return Strike(cell.failpoint, Fault("set", "pause", partial(_set_midway, cell)))
+
+
+def preset(sides: Clusters) -> None:
+    """Prepares the clusters for all settings. May be repeated."""
     for cluster in sides.clusters.values():
         if not administer(cluster, "select 1 from pg_tablespace where spcname = 'elsewhere'"):
             for statement in PRESET:

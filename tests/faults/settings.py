@@ -298,6 +298,9 @@ AT_ONCE = Setting(
 )
 """Of settings with several values the last one."""
 
+SIMPLE = tuple(one for one in (*DECISIVE, *HARMLESS) if not one.statements and "elsewhere" not in one.name)
+"""Those that a store can get, lose and get again at any time, and that need nothing of their cluster."""
+
 PRESET = (
     "alter system set allow_in_place_tablespaces = on",
     "select pg_reload_conf()",
@@ -315,6 +318,12 @@ def set_for_role(cluster: Cluster, database: str, settings: Sequence[Setting]) -
 def set_for_database(cluster: Cluster, database: str, settings: Sequence[Setting]) -> None:
     """For the sessions that anybody opens from now on in one database."""
     _set(cluster, database, settings, f"database {database}")
+
+
+def reset_all(cluster: Cluster, database: str) -> None:
+    """Takes back what set_for_role() and set_for_database() have set."""
+    of_role = f"alter role {cluster.user} in database {database} reset all"
+    _execute(cluster, "postgres", [of_role, f"alter database {database} reset all"])
 
 
 def _set(cluster: Cluster, database: str, settings: Sequence[Setting], whose: str) -> None:

@@ -2,7 +2,7 @@
 
 The fault-free rate is measured first. Then a driver process runs all the while and is struck once a minute at a random
 failpoint; the rate, the recovery after each fault, and the sizes of everything that could grow are written down. In the second
-half the file changes, stores are restored and rows are dropped at random, under load (change_soak.py).
+half the file and settings change, stores are restored and rows are dropped at random, under load (change_soak.py).
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from tests.faults.drivers import Mission, Outcome, drive, driver
 from tests.faults.faults import FAULTS, Scene
 from tests.faults.history import read_history
 from tests.faults.places import LAYOUTS, STORES, Place, fresh_place, running_clusters
+from tests.faults.stores import UNDISTURBED
 from tests.faults.workload import Manners, Workload
 from tests.patience import Deadline
 from tests.world import World, wait_until
@@ -149,7 +150,7 @@ def _soak_changes(directory: Path, *, seconds: float, seed: int) -> ChangeSoak:
         fresh_place(sides, "outbox", directory / "soak", batch_rows=BATCH_ROWS) as place,
     ):
         databases = {store: (sides.clusters[side], place.databases[store]) for store, side in LAYOUTS["outbox"].items()}
-        return soak_changes(World(place.routes_file), databases, seconds=seconds, seed=seed)
+        return soak_changes(World(place.routes_file, UNDISTURBED), databases, seconds=seconds, seed=seed)
 
 
 def _rate(place: Place, work: Callable[[], None]) -> float:
@@ -284,7 +285,7 @@ def _lines(result: Soak) -> Iterator[str]:
 
 
 def _change_lines(changes: ChangeSoak) -> Iterator[str]:
-    yield f"Then {changes.seconds / 60:.1f} minutes in which relaybox.yaml changed, stores were restored and rows were dropped, at random:"
+    yield f"Then {changes.seconds / 60:.1f} minutes in which relaybox.yaml and settings changed, stores were restored and rows were dropped, at random:"
     yield ""
     yield "| messages | dropped | lost, doubled or out of order |"
     yield "|--:|--:|--:|"

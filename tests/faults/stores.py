@@ -154,7 +154,7 @@ def read_stores(hops: Sequence[Hop]) -> Stores:
 UNDISTURBED = (
     "-c timezone=UTC -c bytea_output=hex -c client_encoding=UTF8 -c restrict_nonsystem_relation_kind= "
     "-c default_transaction_read_only=off -c idle_session_timeout=0 -c idle_in_transaction_session_timeout=0 "
-    "-c transaction_timeout=0 -c statement_timeout=0"
+    "-c transaction_timeout=0 -c statement_timeout=0 -c lock_timeout=0 -c default_transaction_isolation=read\\ committed"
 )
 """Sessions of who judges: values are compared as Postgres prints them, whatever a database has set, and nobody hurries."""
 

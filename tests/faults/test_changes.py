@@ -2,67 +2,53 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase
 from hypothesis.stateful import run_state_machine_as_test
 
-from relaybox.local.clusters import Cluster, write_service_file
+from relaybox.local.clusters import Cluster
 from relaybox.recovery.reanchoring import reanchor_hop
-from tests.administration import administer_all, copy_database
-from tests.disposal import discard
-from tests.faults.change_cells import RESTORES, ChangeCell, change_cells, machine_in, restore_cells, run_change_cell
-from tests.faults.change_machine import SEGMENT_ROWS, ChangeMachine
+from tests.faults.change_cells import ChangeCell, change_cells, machine_in, restore_cells, run_change_cell
+from tests.faults.change_machine import INIT_STATEMENTS, SEGMENT_ROWS, ChangeMachine
 from tests.faults.changes import BOTH, CHANGES
-from tests.faults.restores import Databases, restore
-from tests.world import World, routes_file
+from tests.faults.lives import in_lives, lives_of
+from tests.faults.restores import RESTORES, Databases, restore
+from tests.faults.stores import UNDISTURBED
+from tests.world import STORES, World
 
 EXAMPLES = int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "4"))
 STEPS = 25
 
-lives = settings(
-    max_examples=EXAMPLES,
-    stateful_step_count=STEPS,
-    derandomize=EXAMPLES <= 4,
-    print_blob=True,
-    deadline=None,
-    report_multiple_bugs=False,
-    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # a life takes seconds: it is told as it was
-    suppress_health_check=list(HealthCheck),
-)
-_numbers = itertools.count(1)
-
 MakeWorld = Callable[[], AbstractContextManager[tuple[World, Databases]]]
 
 
+@pytest.fixture(scope="session")
+def small(make_template: Callable[[Callable[[World], None]], str]) -> str:
+    """Databases of stores without messages whose segments have four rows."""
+    return make_template(lambda world: world.cut_small_segments(SEGMENT_ROWS))
+
+
 @pytest.fixture
-def make_small(clusters: Mapping[str, Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeWorld]:
-    """Fresh stores whose segments have four rows, as often as a test wants them."""
-    services = tmp_path / "services.conf"
-    monkeypatch.setenv("PGSERVICEFILE", str(services))
-    template = f"template_changes_{next(_numbers)}"
-    administer_all(clusters, f"create database {template}")
-    write_service_file(services, {store: cluster.parameters(template) for store, cluster in clusters.items()})
-    World(routes_file(tmp_path)).initialise(segment_rows=SEGMENT_ROWS)
+def make_small(
+    clusters: Mapping[str, Cluster], small: str, make_world: Callable[[str], AbstractContextManager[World]]
+) -> MakeWorld:
+    """Copies of them, as often as a test wants them, in sessions that no setting of a store disturbs."""
 
     @contextmanager
     def make() -> Iterator[tuple[World, Databases]]:
-        name = f"changes_{next(_numbers)}"
-        databases = {store: (cluster, name) for store, cluster in clusters.items()}
-        administer_all(clusters, copy_database(name, template))
-        try:
-            write_service_file(services, {store: cluster.parameters(name) for store, cluster in clusters.items()})
-            yield World(routes_file(tmp_path)), databases
-        finally:
-            discard(databases.values())
+        with make_world(small) as made:
+            world = World(made.path, UNDISTURBED)
+            yield (
+                world,
+                {store: (cluster, world.value(store, "select current_database()")) for store, cluster in clusters.items()},
+            )
 
-    yield make
-    discard((cluster, template) for cluster in clusters.values())
+    return make
 
 
 @contextmanager
@@ -209,12 +195,38 @@ def test_g12_new_messages_pass_through_a_store_that_was_restored_with_its_source
         machine.restore(("airline", "hub"), 12)
 
 
+def test_g12_an_order_that_is_refused_changes_nothing(make_small: MakeWorld) -> None:
+    """Before anything was delivered a half-done change is finished or taken back; afterwards no store has any of it."""
+    with life(make_small, batch_rows=5, both=True) as machine:
+        machine.change_order()
+        machine.change_order_and_die(INIT_STATEMENTS // 2)
+        machine.send(6, BOTH, True)
+        machine.transfer(0, 0)
+        machine.change_order()  # the last store would still take it
+        machine.change_order_and_die(INIT_STATEMENTS)
+        machine.send(2, BOTH, True)
+
+
+@pytest.mark.parametrize(("stores", "topics"), [(("airline",), ("flights",)), (("hub",), ("weather",)), (STORES, ("flights",))])
+def test_g12_topics_that_change_with_a_restore(make_small: MakeWorld, stores: tuple[str, ...], topics: tuple[str, ...]) -> None:
+    """What was delivered, planned and kept of the topic that goes, before and after the copy, comes once when it is back."""
+    with life(make_small, batch_rows=3, both=True) as machine:
+        machine.send(6, BOTH, True)
+        machine.transfer(0, 0)
+        machine.back_up()
+        machine.transfer_and_die(number=1, which=0, slices=1)
+        machine.send(8, BOTH, True)
+        machine.transfer_and_die(number=0, which=0, slices=1)
+        machine.transfer(1, 0)
+        machine.restore(stores, 4, topics)
+        machine.send(3, BOTH, True)
+        machine.transfer(0, 0)
+
+
 @pytest.mark.timeout(60 + 60 * EXAMPLES)
 def test_g12_whatever_changes_in_whatever_order(make_small: MakeWorld) -> None:
     """Committed is kept, or has arrived; in the end everything that is kept has arrived, in its topic's order, once."""
 
-    class Machine(ChangeMachine):
-        pass
-
-    Machine.make_world = staticmethod(make_small)
-    run_state_machine_as_test(Machine, settings=lives)
+    phases = [Phase.explicit, Phase.reuse, Phase.generate]  # a life takes seconds: it is told as it was
+    lives = lives_of(STEPS, examples=EXAMPLES, examples_by_default=4, phases=phases)
+    run_state_machine_as_test(in_lives(ChangeMachine, make_small), settings=lives)
