@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import yaml
 
 from relaybox import errors
 from relaybox.hops.confirmations import settle_hop
-from relaybox.local.clusters import Cluster
 from relaybox.proofs.verification import verify_route
 from relaybox.recovery.attesting import attest_store
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.retention.segments import retain_store
-from tests.integration.test_reanchor import Backups, another_cluster
+from tests.backups import Backups
+from tests.integration.test_reanchor import another_cluster
 from tests.world import STORES, World
 
 SHIFT = 1_000_000
 """So many transactions more than this cluster will use for long had the one that the outbox came from."""
-
-
-@pytest.fixture
-def backups(clusters: dict[str, Cluster], world: World) -> Iterator[Backups]:
-    backups = Backups(clusters, world)
-    yield backups
-    backups.drop()
 
 
 def reanchor(world: World, hop: str = "flights/1") -> None:
