@@ -504,8 +504,8 @@ CREATE TABLE relaybox.lane (
 );
 
 CREATE VIEW relaybox.lane_cursors AS
- SELECT newest.subscription_id,
-    newest.lane,
+ SELECT l.subscription_id,
+    l.lane,
     newest.version,
     newest.done_place,
     newest.fetched_place,
@@ -791,6 +791,7 @@ CREATE VIEW relaybox.subscriptions WITH (security_barrier='true') AS
     n.subscribed_at,
     n.subscribed_by,
     c.done_place,
+    c.lane_places,
     c.replaying,
     c.leased_lanes,
     c.moved_at,
@@ -799,14 +800,19 @@ CREATE VIEW relaybox.subscriptions WITH (security_barrier='true') AS
     GREATEST((0)::bigint, (LEAST(n.through_place, (s.first_kept_place - 1)) - GREATEST(c.done_place, s.dropped_place))) AS detached_places,
     ( SELECT count(*) AS count
            FROM relaybox.dead_letter d
-          WHERE ((d.subscription_id = n.subscription_id) AND (d.state = ANY (ARRAY['open'::text, 'redriving'::text])))) AS dead_letters
+          WHERE ((d.subscription_id = n.subscription_id) AND (d.state = ANY (ARRAY['open'::text, 'redriving'::text])))) AS dead_letters,
+    ARRAY( SELECT d.place
+           FROM relaybox.dead_letter d
+          WHERE ((d.subscription_id = n.subscription_id) AND (d.state = ANY (ARRAY['open'::text, 'redriving'::text])))
+          ORDER BY d.place) AS dead_letter_places
    FROM (((relaybox.subscription n
      JOIN relaybox.stream s ON ((s.stream_id = n.stream_id)))
      LEFT JOIN relaybox.subscription parent ON ((parent.subscription_id = n.replay_of)))
      JOIN LATERAL ( SELECT min(k.done_place) AS done_place,
             bool_or((k.done_place < k.replay_place)) AS replaying,
             max(k.moved_at) AS moved_at,
-            count(*) FILTER (WHERE (k.leased_until > clock_timestamp())) AS leased_lanes
+            count(*) FILTER (WHERE (k.leased_until > clock_timestamp())) AS leased_lanes,
+            array_agg(k.done_place ORDER BY k.lane) AS lane_places
            FROM relaybox.lane_cursors k
           WHERE (k.subscription_id = n.subscription_id)) c ON (true))
   WHERE (n.ended_at IS NULL);

@@ -1,7 +1,8 @@
 -- Where each lane of each subscription stands: of its cursor, the newest version. Its columns are those of relaybox.cursor.
+-- The first two are the lane's own, not the cursor's: a condition on a column from below the LIMIT would look up every lane of the store.
 create or replace view relaybox.lane_cursors as
 select
-    newest.subscription_id, newest.lane, newest.version, newest.done_place, newest.fetched_place, newest.redrive_place, newest.fetch_count,
+    l.subscription_id, l.lane, newest.version, newest.done_place, newest.fetched_place, newest.redrive_place, newest.fetch_count,
     newest.suspect_place, newest.suspect_rows, newest.worker, newest.leased_until, newest.wait_until, newest.replay_place, newest.rate_from,
     newest.moved_at
 from relaybox.lane l

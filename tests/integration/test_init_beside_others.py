@@ -246,7 +246,7 @@ def test_a_function_with_another_signature_takes_the_rights_of_the_former_one(be
 def test_a_view_of_ours_on_a_view_of_ours_is_made_anew_with_it(world: World, change: Change) -> None:
     """relaybox.subscriptions reads relaybox.lane_cursors."""
     world.query(STORE, "select relaybox.subscribe('billing', 'flights')")
-    change("lane_cursors.sql", "newest.subscription_id, newest.lane,", "newest.lane, newest.subscription_id,")
+    change("lane_cursors.sql", "l.subscription_id, l.lane,", "l.lane, l.subscription_id,")
     assert init(world).functions_renewed
     assert world.value(STORE, "select count(*) from relaybox.subscriptions") == 1
     assert world.value(STORE, "select has_table_privilege('relaybox_consumer', 'relaybox.subscriptions', 'select')")

@@ -32,21 +32,35 @@ as $$
             select d.decided_at from relaybox.decision d where d.hop_id = sl.hop_id order by d.batch desc limit 1
         ) l on true
     ),
-    subscribed as (
-        select u.subscription, s.stream, s.stream_id, sum(g.places_behind) as behind, max(g.places_behind) as furthest_behind,
-            max(
-                case when g.places_behind > 0
-                    then extract(epoch from now() - greatest(g.waiting_since, (
-                        select max(c.moved_at) from relaybox.cursor c
-                        where c.subscription_id = u.subscription_id and c.lane = g.lane and c.done_place = g.done_place
-                    )))
-                end
-            ) as waiting_seconds
+    lanes as (
+        -- many lanes stand at one place: what waits behind it is looked up once
+        select u.subscription_id, u.subscription, u.stream_id, c.done_place, count(*) as lane_count, min(c.moved_at) as moved_at,
+            greatest(0, least(u.through_place, s.last_place) - c.done_place) as places_behind
         from relaybox.subscription u
         join relaybox.stream s on s.stream_id = u.stream_id
-        cross join lateral relaybox.lag(u.subscription) g
+        join relaybox.lane_cursors c on c.subscription_id = u.subscription_id
         where u.ended_at is null
-        group by u.subscription, s.stream, s.stream_id
+        group by u.subscription_id, u.subscription, u.stream_id, c.done_place, s.last_place
+    ),
+    waiting as (
+        select p.stream_id, p.done_place, min(first.decided_at) as since
+        from (select distinct l.stream_id, l.done_place from lanes l where l.places_behind > 0) p
+        join relaybox.stream_log g on g.stream_id = p.stream_id
+        cross join lateral (
+            select k.decided_at from relaybox.decision k
+            where k.hop_id = g.hop_id and k.last_place > p.done_place
+            order by k.last_place
+            limit 1
+        ) first
+        group by p.stream_id, p.done_place
+    ),
+    subscribed as (
+        select l.subscription, s.stream, s.stream_id, sum(l.places_behind * l.lane_count) as behind, max(l.places_behind) as furthest_behind,
+            max(case when l.places_behind > 0 then extract(epoch from now() - greatest(w.since, l.moved_at)) end) as waiting_seconds
+        from lanes l
+        join relaybox.stream s on s.stream_id = l.stream_id
+        left join waiting w on w.stream_id = l.stream_id and w.done_place = l.done_place
+        group by l.subscription_id, l.subscription, s.stream, s.stream_id
     ),
     -- who keeps whole segments although his route does not want it in silence
     keeping as (
