@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from relaybox.hops.planning import Arrived, Driver, plan_batch
+from relaybox.hops.transfer import Progress
 from relaybox.retention.segments import retain_store
 from relaybox.stores.schema import open_store
 from tests.cli import invoke
@@ -91,6 +92,21 @@ def test_g12_a_pair_whose_rest_holds_none_of_the_topics_left_is_done_with(two_to
     two_topics.transfer()
     assert "late" in two_topics.payloads()
     assert not two_topics.value("airline", "select relaybox.hop_has_work('flights/1')")
+
+
+def test_g12_a_running_driver_counts_anew_when_topics_change_between_its_batches(two_topics: World) -> None:
+    """What its last batch left counted is of other topics; batches planned from it would hold too many rows, or too few."""
+    send_alternating(two_topics, 400)
+    changes = iter([["a"], ["a", "b"]])
+
+    def change_topics(progress: Progress) -> None:
+        if progress.published and (topics := next(changes, None)):
+            carry(two_topics, *topics)
+
+    two_topics.transfer(progress=change_topics)
+    assert Counter(two_topics.payloads()) == Counter(f"{'ab'[(n + 1) % 2]}{n}" for n in range(1, 401))
+    topics = two_topics.query("airline", "select topics from relaybox.batch order by batch")
+    assert topics[:2] == [(["a", "b"],), (["a"],)]
 
 
 def test_g12_messages_kept_without_a_route_move_when_their_topic_is_added(two_topics: World) -> None:

@@ -22,14 +22,20 @@ def ledger(world: World) -> list[tuple[Any, ...]]:
 
 
 def test_g2_a_late_commit_with_a_low_seq_is_in_the_next_batch(world: World) -> None:
-    """A transaction that took its seq first and commits last is not skipped (a cursor over ids would skip it)."""
-    with world.session() as late:
+    """A transaction that took its seq first and commits last is not skipped (a cursor over ids would skip it), and wakes pollers."""
+    has_work = "select relaybox.hop_has_work('flights/1')"
+    with world.session() as late, world.session() as others:
         insert(late, "late")
+        insert(others, "of no hop", topic="invoices")
         world.send("early 1", "early 2")
         world.transfer()
         assert world.payloads() == ["early 1", "early 2"]
+        others.commit()
+        assert world.value("airline", has_work) is False
         late.commit()
+    assert world.value("airline", has_work) is True
     world.transfer()
+    assert world.value("airline", has_work) is False
     assert world.payloads() == ["early 1", "early 2", "late"]
 
 

@@ -127,18 +127,28 @@ def test_g7_an_ended_subscription_stops_settling_and_says_so(processed: World) -
 
 
 def test_g7_a_dead_letter_is_not_processed_until_somebody_decides(processed: World) -> None:
-    """Settling stops before it; a redrive that is acknowledged, or a drop with a reason, lets it go on."""
-    processed.send("poison", "b")
-    processed.transfer_all()
+    """Settling stops at the batch before it; a drop with a reason, or a redrive that is acknowledged, lets it go on."""
+    for payload in ("a", "poison 1", "b", "poison 2", "c"):
+        processed.send(payload)
+        processed.transfer_all()
     consume(processed, "audit")
-    for _ in range(5):
-        processed.query("analytics", "select place from relaybox.fetch('billing', 1, worker => 'w')")
-        processed.query("analytics", "select relaybox.nack('billing', 1, 'bad', 1, 'w')")
-    consume(processed, "billing")
-    assert settled(processed) == {"flights/1": 0, "flights/2": 0}
-    letter = processed.value("analytics", "select letter from relaybox.dead_letters where state = 'open'")
-    processed.query("analytics", "select relaybox.drop_dead_letter(%s, 'a test message')", letter)
-    assert settled(processed) == {"flights/1": 2, "flights/2": 2}
+    for _ in range(2):
+        consume(processed, "billing", 1)
+        for _ in range(5):
+            (place,) = processed.query("analytics", "select place from relaybox.fetch('billing', 1, worker => 'w')")[0]
+            processed.query("analytics", "select relaybox.nack('billing', %s, 'bad', 1, 'w')", place)
+    assert consume(processed, "billing") == 1
+    assert settled(processed) == {"flights/1": 1, "flights/2": 1}
+    first, second = (
+        row[0]
+        for row in processed.query("analytics", "select letter from relaybox.dead_letters where state = 'open' order by place")
+    )
+    processed.query("analytics", "select relaybox.drop_dead_letter(%s, 'a test message')", first)
+    assert settled(processed) == {"flights/1": 3, "flights/2": 3}
+    processed.query("analytics", "select relaybox.redrive('billing', 'repaired', %s)", second)
+    assert settled(processed) == {"flights/1": 3, "flights/2": 3}, "redriven is not acknowledged yet"
+    assert consume(processed, "billing") == 1
+    assert settled(processed) == {"flights/1": 5, "flights/2": 5}
 
 
 def test_g7_idle_lanes_hold_nothing_up(processed: World) -> None:

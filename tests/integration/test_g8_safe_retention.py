@@ -201,6 +201,22 @@ def test_g8_nobody_waits_longer_than_the_lock_timeout(small: World) -> None:
     assert retain(small, "hub")["flights/1"].dropped_count == 4
 
 
+def test_g8_nothing_is_dropped_while_somebody_holds_a_hop_or_the_stream(small: World) -> None:
+    """A hop that is planned, and a subscription or replay that begins, may need in a moment what nobody needs now."""
+    move(small)
+    for store, hop, held in (
+        ("airline", None, "relaybox.hop_out for update"),
+        ("hub", "flights/1", "relaybox.hop_out for update"),
+        ("hub", "flights/1", "relaybox.hop_in for key share"),
+        ("hub", "flights/1", "relaybox.stream for key share"),
+    ):
+        with small.session(store) as holder, holder.cursor() as cursor:
+            cursor.execute(f"select from {held}")
+            table = retain(small, store, patience_seconds=0.0)[hop]
+            assert (table.outcome, table.dropped_count) == ("busy", 0), held
+    assert retain(small, "hub")["flights/1"].dropped_count == 4
+
+
 @pytest.mark.parametrize("failpoint", RETENTION_FAILPOINTS)
 def test_g8_retention_killed_anywhere_is_gone_on_with(small: World, tmp_path: Path, failpoint: str) -> None:
     """A drop is one statement: it is there or not, whatever becomes of who asked for it."""

@@ -15,9 +15,9 @@ declare
 begin
     select * into known from relaybox.hop_out h where h.hop = hop_name for update;
     if not found then
-        -- a hop keeps the positions of the log that it reads
-        perform from relaybox.hop_in i where i.hop_id = log_id and i.first_kept_position > 1 for key share;
-        if found then
+        -- a hop keeps the positions of the log that it reads; retention holds the row while it drops the beginning
+        perform from relaybox.hop_in i where i.hop_id = log_id for key share;
+        if (select i.first_kept_position from relaybox.hop_in i where i.hop_id = log_id) > 1 then
             raise exception using errcode = 'RB006',
                 message = format('hop %s would read the log of hop %s, which keeps no message below position %s any more', hop_name, upstream, (
                     select i.first_kept_position from relaybox.hop_in i where i.hop_id = log_id

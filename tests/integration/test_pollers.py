@@ -1,0 +1,64 @@
+"""What a poller asks before it starts a driver: is there anything that a hop has not moved?"""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import psycopg2
+
+from tests.breaking import copy_first_slices, transfer_until
+from tests.world import World
+
+
+def has_work(world: World) -> tuple[bool, bool]:
+    """Of the first hop, which reads the outbox, and of the second, which reads a log."""
+    return (
+        world.value("airline", "select relaybox.hop_has_work('flights/1')"),
+        world.value("hub", "select relaybox.hop_has_work('flights/2')"),
+    )
+
+
+def test_a_hop_has_work_until_its_last_batch_is_confirmed(world: World) -> None:
+    """From the first commit on; a message of no topic of its own, and what is another's, is no work."""
+    assert has_work(world) == (False, False)
+    world.send("another's", topic="invoices")
+    assert has_work(world) == (False, False)
+    world.send("a")
+    assert has_work(world) == (True, False)
+    copy_first_slices(world.first_hop, 0)
+    assert has_work(world) == (True, False), "planned is not moved"
+    transfer_until(world.first_hop, lambda progress: progress.published)
+    assert has_work(world) == (True, True), "published is not confirmed"
+    world.transfer(world.second_hop)
+    assert has_work(world) == (True, False)
+    world.transfer(world.first_hop)
+    assert has_work(world) == (False, False)
+
+
+def test_only_the_routed_backlog_of_a_hop_is_work(world: World) -> None:
+    """What nobody routes any more waits for an operator; a retired hop moves nothing."""
+    piece = "insert into relaybox.backlog (hop, topics, lower, upper, seqs, state) values ('flights/1', '{flights}', '1:1:', '9:9:', '{[1,5)}', %s)"
+    for state, work in (("unrouted", False), ("routed", True)):
+        world.query("airline", piece, state)
+        assert has_work(world) == (work, False)
+    world.query("airline", "delete from relaybox.backlog")
+    world.send("a")
+    world.transfer(world.first_hop)
+    world.send("b")
+    assert has_work(world) == (True, True)
+    for store, hop in (("airline", "flights/1"), ("hub", "flights/2")):
+        world.query(store, "select relaybox.retire_hop(%s, 'why', 'test')", hop)
+    assert has_work(world) == (False, False)
+
+
+def test_a_driver_of_the_hop_is_seen_in_its_own_database_only(world: World) -> None:
+    """By the name of its session: another hop's, another tool's, and one that is connected elsewhere do not count."""
+    own = world.value("airline", "select current_database()")
+    for database, name, is_driver in (
+        (own, "relaybox flights/10 driver", False),
+        (own, "relaybox flights/1 status", False),
+        ("postgres", "relaybox flights/1 driver", False),
+        (own, "relaybox flights/1 driver", True),
+    ):
+        with closing(psycopg2.connect(service="airline", dbname=database, application_name=name)):
+            assert world.value("airline", "select relaybox.hop_is_driven('flights/1')") is is_driver, (database, name)

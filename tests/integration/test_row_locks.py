@@ -1,0 +1,180 @@
+"""A function that decides on a row waits for whoever holds it, and decides on what was committed meanwhile."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg2
+import pytest
+
+from tests.breaking import transfer_until
+from tests.world import World, wait_until
+
+REGISTER = "select relaybox.register_hop_out('{hop}', 'analytics', {upstream}, {topics}, 'cascade')"
+PLAN_AGAIN = """
+select relaybox.record_batch(
+    h.hop, null, h.lower, pg_current_snapshot(), 1, true, 0, 1, 1, '[[1, 1, 1, 1, 1]]', null, h.system_identifier, h.timeline, '9'::xid8
+) from relaybox.hop_out h where h.hop = 'flights/1'
+"""
+PUBLISH = """
+select (relaybox.publish_batch(
+    1, 1, r.batch, r.plan_id, i.published_position + 1, i.published_position + sum(r.row_count)::bigint, count(*)::integer, 1, 1
+)).batch
+from relaybox.receipt r join relaybox.hop_in i using (hop_id) where r.batch = 2 group by r.batch, r.plan_id, i.published_position
+"""
+
+
+@dataclass(frozen=True)
+class Race:
+    """Somebody has done `first` and not committed; `then` waits, and answers `answer` or is refused with that SQLSTATE."""
+
+    store: str
+    first: str
+    then: str
+    answer: object
+    check: str = "select true"
+
+
+RACES = {
+    "a generation never goes back": Race(
+        "hub", "update relaybox.hop_in set generation = 5", "select relaybox.begin_generation(1, 3)", "RB014"
+    ),
+    "a batch is published once": Race("hub", PUBLISH, PUBLISH, 2),
+    "a change of topics knows the one before": Race(
+        "airline",
+        "select relaybox.change_topics('flights/1', '{flights,b}')",
+        "select relaybox.change_topics('flights/1', '{flights,c}')",
+        True,
+        "select exists (select from relaybox.backlog where topics = '{b}' and state = 'unrouted')",
+    ),
+    "added topics join those added meanwhile": Race(
+        "airline",
+        "select relaybox.change_topics('flights/1', '{flights,b}')",
+        "select relaybox.add_topics('flights/1', '{b,c}')",
+        1,
+        "select topics = '{b,c,flights}' from relaybox.hop_out where hop = 'flights/1'",
+    ),
+    "what subscriptions have not processed is not settled": Race(
+        "airline",
+        "update relaybox.hop_out set policy = 'processed', processed_by = '{billing}'",
+        "select relaybox.confirm_settled('flights/1', 9, now(), 'test')",
+        0,
+    ),
+    "a plan follows the newest one": Race(
+        "airline", "update relaybox.hop_out set lower = pg_current_snapshot() where hop = 'flights/1'", PLAN_AGAIN, "RB005"
+    ),
+    "a hop is retired once": Race(
+        "airline",
+        "select relaybox.retire_hop('flights/1', 'why', 'one')",
+        "select relaybox.retire_hop('flights/1', 'why', 'other')",
+        False,
+    ),
+    "a topic that came is not given up": Race(
+        "airline",
+        "select relaybox.change_topics('flights/1', '{flights,b}')",
+        "select relaybox.retire_topics('flights/1', '{b}', 'why', 'test')",
+        "RB006",
+    ),
+    "a retired hop is not registered again": Race(
+        "airline",
+        "update relaybox.hop_out set retired_at = now(), retired_by = 'one', retired_reason = 'why'",
+        REGISTER.format(hop="flights/1", upstream="null", topics="'{flights}'"),
+        "RB006",
+    ),
+    "a new hop reads no log whose beginning goes": Race(
+        "hub",
+        "update relaybox.hop_in set first_kept_position = 2 where (select true from relaybox.hop_in for update)",
+        REGISTER.format(hop="longer/2", upstream="'flights/1'", topics="null"),
+        "RB006",
+    ),
+    "rules that init is changing decide nothing": Race(
+        "hub", "update relaybox.stream set rules_pending = true", "select relaybox.deliver_next(1)", "RB007"
+    ),
+    "a stream that began to deliver keeps its rules": Race(
+        "hub",
+        "update relaybox.stream set taken = 1",
+        "select relaybox.register_stream('flights/1', 'flights', 'airline', 'fifo', 0, 1, 1)",
+        "RB006",
+    ),
+    "init holds no stream that began to deliver": Race(
+        "hub", "update relaybox.stream set taken = 1", "select relaybox.hold_stream('flights/1')", "RB006"
+    ),
+    "an epoch begins once": Race("airline", "select relaybox.new_epoch('pump')", "select relaybox.new_epoch('pump')", 3),
+}
+
+
+@pytest.fixture(scope="module")
+def filled(make_template: Any) -> str:
+    """One batch all the way to the hub, and one of which only the slices are there."""
+
+    def fill(world: World) -> None:
+        world.query("airline", "select relaybox.declare_sender('pump', 'gapless')")
+        world.send("a")
+        world.transfer()
+        world.query("hub", "update relaybox.stream set taken = 0")
+        world.send("b")
+        transfer_until(world.first_hop, lambda progress: progress.copied == 1 and progress.batch == 2)
+
+    return make_template(fill)
+
+
+@pytest.mark.parametrize("race", RACES.values(), ids=RACES)
+def test_who_waited_decides_on_what_was_committed_meanwhile(filled: str, make_world: Any, race: Race) -> None:
+    """Read and decide, or decide and write, without the row held in between: the one that comes second undoes the first."""
+    with make_world(filled) as world, world.session(race.store) as first, ThreadPoolExecutor(1) as pool:
+        with first.cursor() as cursor:
+            cursor.execute(race.first)
+        second = pool.submit(world.value, race.store, race.then)
+        waiting = "select count(*) > 0 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        wait_until(lambda: second.done() or world.value(race.store, waiting), "the second waits for the first")
+        first.commit()
+        if isinstance(race.answer, str):
+            with pytest.raises(psycopg2.Error) as refused:
+                second.result(60)
+            assert refused.value.pgcode == race.answer
+        else:
+            assert second.result(60) == race.answer
+        assert world.value(race.store, race.check)
+
+
+DETACHED = """
+insert into relaybox.detached_segment (hop_id, first, last, segment, state, directory, row_count, hash_sum, for_whom, begun_by, moved_by)
+values (1, 0, 9, 'log_1_s000000', 'detached', 'x', 9, 0, '{}', 'test', 'test')
+"""
+SUBSCRIBED = "select relaybox.subscribe('billing', 'flights')"
+HELD = {
+    "airline": (
+        ("hop_out", "for update", "relaybox.compact_hop_ledgers('flights/1')"),
+        ("store", "for update", REGISTER.format(hop="new/1", upstream="null", topics="'{flights}'").removeprefix("select ")),
+    ),
+    "hub": (
+        ("hop_in", "for key share", "relaybox.compact_log_ledgers(1)"),
+        ("stream", "for key share", "relaybox.compact_log_ledgers(1)"),
+        ("hop_in", "for key share", "relaybox.release_detached(1, 'test')"),
+        ("stream", "for key share", "relaybox.release_detached(1, 'test')"),
+        ("hop_in", "for update", REGISTER.format(hop="longer/2", upstream="'flights/1'", topics="null").removeprefix("select ")),
+        ("subscription", "for update", "relaybox.processed_reading('flights/1', '{billing}')"),
+        ("stream", "for update", "relaybox.subscribe('audit', 'flights')"),
+        ("stream", "for update", "relaybox.replay('billing', 'earliest', 'why')"),
+    ),
+}
+
+
+def test_nobody_decides_on_a_row_that_another_one_holds(filled: str, make_world: Any) -> None:
+    """Also where nothing of the row is changed: a subscription that begins, a hop that is planned, a ledger that is removed."""
+    with make_world(filled) as world:
+        for statement in (DETACHED, SUBSCRIBED):
+            world.query("hub", statement)
+        for store, cases in HELD.items():
+            for table, strength, call in cases:
+                with world.session(store) as holder, world.session(store) as other:
+                    for session, statement in (
+                        (holder, f"select from relaybox.{table} {strength}"),
+                        (other, "set lock_timeout = '100ms'"),
+                    ):
+                        with session.cursor() as cursor:
+                            cursor.execute(statement)
+                    with other.cursor() as cursor, pytest.raises(psycopg2.errors.LockNotAvailable):
+                        cursor.execute(f"select {call}")

@@ -1,0 +1,109 @@
+"""Confirmations at the ends of batches, one position before and one after; ledgers at the edge of what is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.breaking import copy_first_slices
+from tests.world import World
+
+ENDS = (2, 5, 9)
+"""Last positions of the three batches that arrived."""
+
+
+@pytest.fixture
+def three(world: World) -> World:
+    """Batches of 2, 3 and 4 messages arrived, one of 1 is planned; nothing is settled."""
+    for last, first in zip(ENDS, (0, *ENDS), strict=False):
+        world.send(*(f"m{n}" for n in range(first, last)))
+        world.transfer()
+    world.send("planned")
+    copy_first_slices(world.first_hop, 0)
+    return world
+
+
+@contextmanager
+def undone(world: World, store: str) -> Iterator[Any]:
+    """A cursor whose transaction is rolled back."""
+    with world.session(store) as session, session.cursor() as cursor:
+        yield cursor
+        session.rollback()
+
+
+def ends_through(position: int) -> int:
+    return max((end for end in ENDS if end <= position), default=0)
+
+
+def test_g7_a_watermark_is_the_last_whole_batch_that_arrived(three: World) -> None:
+    """Wherever the position offered lies, and never beyond what arrived, nor below what was said before."""
+    newest = "select coalesce((select c.through_position from relaybox.newest_confirmation('flights/1', %s) c), 0)"
+    for position in (0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 1000):
+        for state in ("processed", "settled"):
+            with undone(three, "airline") as cursor:
+                cursor.execute(f"select relaybox.confirm_{state}('flights/1', %s, now(), 'test')", (position,))
+                cursor.execute(newest, (state,))
+                assert cursor.fetchone() == (ends_through(position),), (state, position)
+                cursor.execute(f"select relaybox.confirm_{state}('flights/1', 2, now(), 'test')")
+                cursor.execute(newest, (state,))
+                assert cursor.fetchone() == (max(2, ends_through(position)),), (state, position)
+        with undone(three, "airline") as cursor:
+            cursor.execute("update relaybox.hop_out set policy = 'processed', processed_by = '{reader}'")
+            cursor.execute("select relaybox.confirm_processed('flights/1', 5, now(), 'test')")
+            cursor.execute("select relaybox.confirm_settled('flights/1', %s, now(), 'test')", (position,))
+            assert cursor.fetchone() == (min(5, ends_through(position)),), position
+
+
+def test_g7_confirmations_are_found_by_their_state_and_position(three: World) -> None:
+    """The first that reached a position; those beyond the positions that somebody has, each state by its own."""
+    known = [("received", end, str(end)) for end in ENDS] + [("processed", 2, "p2"), ("processed", 5, "p5"), ("settled", 2, "s2")]
+    with undone(three, "airline") as cursor:
+        cursor.execute("delete from relaybox.confirmation")
+        for state, end, name in known:
+            cursor.execute(
+                "insert into relaybox.confirmation (hop, state, through_position, through_batch, happened_at, recorded_by)"
+                " values ('flights/1', %s, %s, %s, now(), %s)",
+                (state, end, ENDS.index(end) + 1, name),
+            )
+        for position in range(1, 11):
+            for state in ("received", "processed", "settled"):
+                cursor.execute("select recorded_by from relaybox.confirmation_of('flights/1', %s, %s)", (state, position))
+                first = [(name,) for kind, end, name in known if kind == state and end >= position][:1]
+                assert cursor.fetchall() == first, (state, position)
+        for after in ((0, 0, 0), (2, 0, 0), (0, 2, 0), (0, 0, 2), (5, 4, 1), (9, 5, 2), (1, 1, 1)):
+            cursor.execute("select state, through_position from relaybox.confirmations_after('flights/1', %s, %s, %s)", after)
+            beyond = dict(zip(("received", "processed", "settled"), after, strict=True))
+            assert cursor.fetchall() == sorted((state, end) for state, end, _ in known if end > beyond[state]), after
+
+
+def test_ledgers_end_where_what_is_kept_begins(three: World) -> None:
+    """A batch stays while a message of it is kept, while it is not settled, and while it is the newest; at the source and here."""
+    ledger = "select array_agg(batch order by batch) from relaybox.{}"
+    for settled in (0, *ENDS):
+        for kept_from in (1, 2, 3, 5, 6, 9, 10, 20):
+            with undone(three, "airline") as cursor:
+                cursor.execute("select relaybox.confirm_settled('flights/1', %s, now(), 'test')", (settled,))
+                cursor.execute("update relaybox.store set first_kept_seq = %s", (kept_from,))
+                cursor.execute("select relaybox.compact_hop_ledgers('flights/1')")
+                gone = [n for n, end in enumerate(ENDS, start=1) if end < settled and end < kept_from]
+                assert cursor.fetchone() == (len(gone),), (settled, kept_from)
+                cursor.execute(ledger.format("batch"))
+                assert cursor.fetchone() == ([n for n in (1, 2, 3, 4) if n not in gone],), (settled, kept_from)
+                cursor.execute("select state, through_batch from relaybox.confirmation where through_batch <= %s", (len(gone),))
+                assert cursor.fetchall() == []
+                cursor.execute("select compacted_batch, compacted_position from relaybox.hop_out")
+                assert cursor.fetchone() == (len(gone), ends_through(ENDS[len(gone) - 1]) if gone else 0)
+    for kept_from in (1, 2, 3, 5, 6, 9, 10, 20):
+        with undone(three, "hub") as cursor:
+            cursor.execute("update relaybox.hop_in set first_kept_position = %s", (kept_from,))
+            cursor.execute("select relaybox.compact_log_ledgers(1)")
+            gone = [n for n, end in enumerate(ENDS[:-1], start=1) if end < kept_from]
+            assert cursor.fetchone() == (len(gone),), kept_from
+            for table in ("arrival", "receipt", "decision"):
+                cursor.execute(ledger.format(table))
+                assert cursor.fetchone() == ([n for n in (1, 2, 3) if n not in gone],), (table, kept_from)
+            cursor.execute("select compacted_batch, compacted_position from relaybox.hop_in")
+            assert cursor.fetchone() == (len(gone), ENDS[len(gone) - 1] if gone else 0)
