@@ -91,6 +91,7 @@ mutants: $(INSTALLED) ## Break the code in every known way, one at a time, and e
 	$(BIN)/python -m tests.mutants $(ARGS)
 	$(BIN)/python -m tests.mutants.mutation
 	$(BIN)/python -m tests.mutants.mutation --stores
+	$(BIN)/python -m tests.mutants.sql_mutation
 
 .PHONY: lint
 lint: $(INSTALLED) ## Check format, style, types, import rules and SQL
