@@ -16,7 +16,7 @@ from relaybox.local.clusters import Cluster, write_service_file
 from tests.administration import administer_all, copy_database
 from tests.backups import Backups
 from tests.disposal import discard
-from tests.memory import fast_temporary_directory
+from tests.memory import fast_temporary_directory, remove_left_directories
 from tests.patience import patience
 from tests.stores import read_clusters, running_clusters
 from tests.world import World, routes_file
@@ -27,7 +27,11 @@ Parameters = Mapping[str, Mapping[str, str]]
 
 
 def pytest_configure() -> None:
-    """A shell starts what runs in the background with Ctrl-C ignored, and its children inherit that: some tests press it."""
+    """What a killed run left is removed before this one starts.
+
+    A shell starts what runs in the background with Ctrl-C ignored, and its children inherit that: some tests press it.
+    """
+    remove_left_directories()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -48,7 +52,7 @@ def clusters() -> Iterator[Mapping[str, Cluster]]:
     if kept := os.environ.get("RELAYBOX_TEST_CLUSTERS"):
         yield read_clusters(Path(kept))
         return
-    with fast_temporary_directory("relaybox-clusters-") as directory, running_clusters(directory) as clusters:
+    with fast_temporary_directory("clusters") as directory, running_clusters(directory) as clusters:
         yield clusters
 
 

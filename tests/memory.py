@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from relaybox.local.processes import server_account
+from relaybox.local.scratch import remove_abandoned, scratch_directory
 
 _MEMORY = Path("/dev/shm")  # noqa: S108  private directories are made in it
 
@@ -28,11 +28,17 @@ def _fast_directory() -> Path | None:
     return _MEMORY
 
 
+def remove_left_directories() -> None:
+    """What earlier runs left that were killed, in memory and on disk; says so."""
+    remove_abandoned(print)
+    if _MEMORY.is_dir():
+        remove_abandoned(print, _MEMORY)
+
+
 @contextmanager
-def fast_temporary_directory(prefix: str) -> Iterator[Path]:
+def fast_temporary_directory(name: str) -> Iterator[Path]:
     """A directory of the account that runs servers, which everybody may pass through; gone afterwards."""
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=_fast_directory()) as name:
-        directory = Path(name)
+    with scratch_directory(name, _fast_directory()) as directory:
         directory.chmod(0o711)
         if account := server_account():
             os.chown(directory, account.uid, account.gid)

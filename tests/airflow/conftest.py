@@ -6,23 +6,22 @@ import atexit
 import configparser
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from relaybox.local.scratch import make_scratch, remove_scratch
 from tests.world import World
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
-HOME = tempfile.mkdtemp(prefix="relaybox-airflow-tests-")
-atexit.register(shutil.rmtree, HOME, ignore_errors=True)
+HOME = make_scratch("airflow-tests")
+atexit.register(remove_scratch, HOME)
 
 # Airflow reads its configuration when it is first imported, hence before any test module.
 os.environ.update(
-    AIRFLOW_HOME=HOME,
+    AIRFLOW_HOME=str(HOME),
     AIRFLOW__CORE__DAGS_FOLDER=str(REPOSITORY / "dags"),
     AIRFLOW__CORE__PLUGINS_FOLDER=str(REPOSITORY / "plugins"),
     AIRFLOW__CORE__LOAD_EXAMPLES="False",

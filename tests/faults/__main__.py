@@ -59,7 +59,7 @@ def faults(
         state.unlink(missing_ok=True)
     done = _finished(state, plan)
     with (
-        fast_temporary_directory("relaybox-faults-") as directory,
+        fast_temporary_directory("faults") as directory,
         running_clusters(directory, segment_rows=4 * batch_rows) as sides,
     ):
         _run_all([job for job in jobs if job.key not in done], sides, directory, state, plan=plan, done=done)

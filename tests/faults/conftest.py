@@ -14,12 +14,12 @@ from tests.memory import fast_temporary_directory
 @pytest.fixture(scope="session")
 def sides() -> Iterator[Clusters]:
     """`source` and `destination`; killed with SIGKILL, never with the power, so memory keeps what a disk would."""
-    with fast_temporary_directory("relaybox-cells-") as directory, running_clusters(directory, segment_rows=100) as sides:
+    with fast_temporary_directory("cells") as directory, running_clusters(directory, segment_rows=100) as sides:
         yield sides
 
 
 @pytest.fixture
 def cell_directory() -> Iterator[Path]:
     """For the histories and drivers of one cell: hundreds of small durable writes."""
-    with fast_temporary_directory("relaybox-cell-") as directory:
+    with fast_temporary_directory("cell") as directory:
         yield directory / "cell"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import random
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -21,6 +20,7 @@ from typing import Annotated
 import psycopg2
 import typer
 
+from relaybox.local.scratch import scratch_directory
 from tests.faults.cells import Cell, all_cells, killed_before, repair
 from tests.faults.change_soak import ChangeSoak, soak_changes
 from tests.faults.checker import check, read_stores, reliability
@@ -305,8 +305,7 @@ def run(
     report: Annotated[Path, typer.Option(help="Where the report goes; its JSON beside it.")] = Path("docs/soak-report.md"),
 ) -> None:
     """Keeps a route under load, strikes it once a minute, and reports what that costs. Exit code 1 when an aim is missed."""
-    with tempfile.TemporaryDirectory(prefix="relaybox-soak-") as name:
-        directory = Path(name)
+    with scratch_directory("soak") as directory:
         directory.chmod(0o711)  # the servers' account passes through
         result = soak(minutes / 2, seed=seed, directory=directory / "faults", fault_every_seconds=fault_every)
         result.minutes, result.changes = minutes, _soak_changes(directory / "changes", seconds=minutes * 30, seed=seed)

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,6 +25,7 @@ from relaybox.hops.copying import CopyOrder, SliceCopied
 from relaybox.hops.runners import SliceRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.processes import is_alive
+from relaybox.local.scratch import scratch_directory
 from relaybox.spark.runner import SparkRunner
 from relaybox.spark.tasks import ContextSession
 from tests.faults.checker import check, read_stores, reliability
@@ -358,12 +358,12 @@ def main() -> int:
     cells = [cell for cell in (CELLS if options.few else ALL_CELLS) if options.only in str(cell)]
     results = []
     with (
-        tempfile.TemporaryDirectory(prefix="relaybox-spark-cells-") as directory,
-        running_clusters(Path(directory), segment_rows=10_000) as sides,
+        scratch_directory("spark-cells") as directory,
+        running_clusters(directory, segment_rows=10_000) as sides,
         spark_session() as context,
     ):
         for number, cell in enumerate(cells, 1):
-            result = run_cell(cell, context, sides, Path(directory) / f"cell_{number}", messages=options.messages)
+            result = run_cell(cell, context, sides, directory / f"cell_{number}", messages=options.messages)
             print(
                 f"{number}/{len(cells)} {cell}: {_verdict(result)}, {result.messages} messages, {result.seconds:.0f} s",
                 flush=True,

@@ -75,7 +75,7 @@ class Drill:
 
 def make_drill(binaries: Path | None = None, **settings: str) -> Iterator[Drill]:
     with ExitStack() as stack:
-        directory = stack.enter_context(fast_temporary_directory("relaybox-drill-"))
+        directory = stack.enter_context(fast_temporary_directory("drill"))
         airline = create_cluster("airline", directory / "airline", settings={**SETTINGS, **settings}, binaries=binaries)
         hub = create_cluster("hub", directory / "hub", settings=SETTINGS)
         for cluster in (airline, hub):
@@ -120,7 +120,7 @@ def test_dump_and_reload(drill: Drill) -> None:
 
 @pytest.fixture
 def archived() -> Iterator[Drill]:
-    with fast_temporary_directory("relaybox-archive-") as archive:
+    with fast_temporary_directory("archive") as archive:
         for drill in make_drill(archive_mode="on", archive_command=f'cp "%p" "{archive}/%f"'):
             drill.variables["ARCHIVE"] = str(archive)
             yield drill

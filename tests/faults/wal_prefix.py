@@ -32,7 +32,7 @@ SIDES = {"source": STORES[:1], "destination": STORES[1:]}
 def recorded(*, seed: int, rounds: int) -> Iterator[tuple[Recording, Path]]:
     """A recorded run in a directory of its own, and that directory; PGSERVICEFILE names the run's services meanwhile."""
     before = os.environ.get("PGSERVICEFILE")
-    with fast_temporary_directory("relaybox-wal-") as directory:
+    with fast_temporary_directory("wal") as directory:
         os.environ["PGSERVICEFILE"] = str(directory / "services.conf")
         try:
             with record_run(directory, seed=seed, rounds=rounds) as recording:

@@ -205,7 +205,7 @@ STANDBY = ["this server is a standby; Relaybox needs the primary", "Point the li
 @pytest.fixture(scope="module")
 def standbys(clusters: Mapping[str, Cluster]) -> Iterator[Mapping[str, Cluster]]:
     """Streaming standbys of `airline` and `hub`."""
-    with fast_temporary_directory("relaybox-standbys-") as directory, ExitStack() as stack:
+    with fast_temporary_directory("standbys") as directory, ExitStack() as stack:
         followers = {store: start_standby(clusters[store], directory / store) for store in ("airline", "hub")}
         for follower in followers.values():
             stack.callback(follower.remove)

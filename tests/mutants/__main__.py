@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from relaybox.local.scratch import scratch_directory
 from tests.mutants.mutants import (
     Mutant,
     MutantsBrokenError,
@@ -63,8 +63,7 @@ def _chosen(names: Sequence[str]) -> tuple[Mutant, ...]:
 
 
 def _try_all(mutants: Sequence[Mutant]) -> list[Verdict]:
-    with tempfile.TemporaryDirectory(prefix="relaybox-mutants-") as name:
-        directory = Path(name)
+    with scratch_directory("mutants") as directory:
         original = copy_repository(directory / "original")
         require_under_test(original)
         verdicts = []

@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--at-least", metavar="PERCENT", type=float, default=SCORE, help=f"score to reach ({SCORE:.0f})")
     options = parser.parse_args(arguments)
     target = STORES if options.stores else DECISIONS
-    with fast_temporary_directory("relaybox-mutmut-") as directory, ExitStack() as stack:
+    with fast_temporary_directory("mutmut") as directory, ExitStack() as stack:
         repository = copy_repository(directory / "relaybox")
         _prepare(repository, target)
         if options.stores:

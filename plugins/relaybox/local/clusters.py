@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import signal
 import socket
 import stat
@@ -33,6 +32,7 @@ from relaybox.local.processes import (
     wait_until_gone,
     working_directory,
 )
+from relaybox.local.scratch import make_scratch, remove_scratch
 
 __all__ = [
     "Cluster",
@@ -134,7 +134,7 @@ class Cluster:
         """Stops the server and deletes its data, also where a link leads to it."""
         self.stop("immediate")
         data = self.directory.resolve()
-        shutil.rmtree(data, ignore_errors=not data.exists())
+        remove_scratch(data)
         if self.directory.is_symlink():
             self.directory.unlink()
 
@@ -237,7 +237,7 @@ def _make_data_directory(directory: Path, account: Account | None) -> None:
 def _link_to_temporary(directory: Path) -> None:
     if directory.is_dir():
         directory.rmdir()
-    directory.symlink_to(tempfile.mkdtemp(prefix=f"relaybox-{directory.name}-"))
+    directory.symlink_to(make_scratch(directory.name))
 
 
 def _can_enter(directory: Path, account: Account) -> bool:

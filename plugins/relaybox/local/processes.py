@@ -96,6 +96,12 @@ def working_directory(pid: int) -> Path | None:
         return None
 
 
+def processes_in(directory: Path) -> list[int]:
+    """Who works in a directory or below it, as a server does in its data directory; only root sees those of other users."""
+    found = directory.resolve()
+    return [pid for pid in _all_pids() if (place := working_directory(pid)) and place.is_relative_to(found) and is_alive(pid)]
+
+
 def children(pid: int) -> list[int]:
     """The direct children of a process."""
     return [process for process in _all_pids() if _stat_fields(process)[1:2] == [str(pid)]]

@@ -6,7 +6,6 @@ One reader and no work of its own. All of them read the same messages of one log
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
@@ -25,7 +24,7 @@ from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.bench.hop import WARM_UP, describe_environment, show_progress
 from relaybox.local.bench.report import show_seconds, spread, write_json
-from relaybox.local.bench.stores import DESTINATION, BenchStores, open_bench_stores
+from relaybox.local.bench.stores import DESTINATION, BenchStores, bench_directory, open_bench_stores
 
 _COLUMNS = "message_id, topic, sender, epoch, index, key, payload, payload_bytes, headers, clock, sent_at"
 _SELECT = f"select position, 1, false, 1, 'bench1/1', position, {_COLUMNS} from relaybox.log where hop_id = %s order by position"  # noqa: S608  # the columns are above
@@ -151,8 +150,8 @@ def run_bench_consume(
         )
     console = console or Console()
     with (
-        tempfile.TemporaryDirectory(prefix="relaybox-bench-") as directory,
-        open_bench_stores(Path(directory), {}) as stores,
+        bench_directory(console) as directory,
+        open_bench_stores(directory, {}) as stores,
     ):
         log_id = _fill(stores, messages, console)
         report = ConsumeReport(

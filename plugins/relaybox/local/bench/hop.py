@@ -10,7 +10,6 @@ import functools
 import os
 import platform
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
@@ -25,7 +24,7 @@ from relaybox.hops.runners import ThreadRunner
 from relaybox.local.bench.contestants import measure_hop, measure_pipe
 from relaybox.local.bench.replication import measure_sync
 from relaybox.local.bench.report import HOP, PIPES, SYNCS, TITLES, BenchReport, Measurement, print_report, write_json
-from relaybox.local.bench.stores import BenchStores, open_bench_stores
+from relaybox.local.bench.stores import BenchStores, bench_directory, open_bench_stores
 from relaybox.spark.driver_options import driver_java_options
 
 if TYPE_CHECKING:
@@ -65,8 +64,8 @@ def run_bench(
     _check(messages, rounds, runner, rollback_every)
     console = console or Console()
     with (
-        tempfile.TemporaryDirectory(prefix="relaybox-bench-") as directory,
-        open_bench_stores(Path(directory), limits or {}) as stores,
+        bench_directory(console) as directory,
+        open_bench_stores(directory, limits or {}) as stores,
         RUNNERS[runner]() as slice_runner,
     ):
         report = _Bench(stores, slice_runner, messages, rounds, console).run(runner, rollback_every)

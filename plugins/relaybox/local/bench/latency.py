@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -24,7 +23,7 @@ from relaybox.local.airflow_standalone import AirflowStandalone
 from relaybox.local.bench.hop import describe_environment
 from relaybox.local.bench.latency_report import HopCountFigures, LatencyReport, print_report
 from relaybox.local.bench.report import write_json
-from relaybox.local.bench.stores import DESTINATION, SOURCE, BenchStores, open_bench_stores
+from relaybox.local.bench.stores import DESTINATION, SOURCE, BenchStores, bench_directory, open_bench_stores
 from relaybox.local.checkout import find_checkout
 from relaybox.local.clusters import Cluster, create_cluster
 from relaybox.local.processes import tree_cpu_seconds
@@ -72,9 +71,9 @@ def run_bench_latency(
     """
     _check(hop_counts, samples, lingering_samples, idle_seconds, runner)
     console = console or Console()
-    with tempfile.TemporaryDirectory(prefix="relaybox-bench-") as directory, ExitStack() as stack:
-        stores = stack.enter_context(open_bench_stores(Path(directory), {"linger_seconds": LINGER_SECONDS}))
-        bench = _Bench(stores, _start_metadata(Path(directory), stack), Path(directory), runner, console)
+    with bench_directory(console) as directory, ExitStack() as stack:
+        stores = stack.enter_context(open_bench_stores(directory, {"linger_seconds": LINGER_SECONDS}))
+        bench = _Bench(stores, _start_metadata(directory, stack), directory, runner, console)
         report = bench.run(stack, hop_counts, samples, lingering_samples, idle_seconds)
     print_report(report, console)
     write_json(report.as_json(), json_path)

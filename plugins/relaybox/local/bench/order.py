@@ -6,7 +6,6 @@ displaced by up to 1,000 places, which `fifo` must put right.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +20,7 @@ from relaybox.hops.transfer import transfer_hop
 from relaybox.local.bench.contestants import timed
 from relaybox.local.bench.hop import RUNNERS, WARM_UP, describe_environment, show_progress
 from relaybox.local.bench.report import show_seconds, spread, write_json
-from relaybox.local.bench.stores import DESTINATION, SOURCE, BenchStores, open_bench_stores
+from relaybox.local.bench.stores import DESTINATION, SOURCE, BenchStores, bench_directory, open_bench_stores
 from relaybox.stores.schema import SEGMENT_ROWS
 
 if TYPE_CHECKING:
@@ -102,8 +101,8 @@ def run_bench_order(
         )
     console = console or Console()
     with (
-        tempfile.TemporaryDirectory(prefix="relaybox-bench-") as directory,
-        open_bench_stores(Path(directory), {"batch_rows": max(1, messages // 4)}) as stores,
+        bench_directory(console) as directory,
+        open_bench_stores(directory, {"batch_rows": max(1, messages // 4)}) as stores,
         RUNNERS[runner]() as slice_runner,
     ):
         stores.new_route()

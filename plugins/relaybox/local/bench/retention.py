@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
@@ -22,7 +21,7 @@ from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.bench.hop import describe_environment, show_progress
 from relaybox.local.bench.report import write_json
-from relaybox.local.bench.stores import DESTINATION, SOURCE, TOPIC, BenchStores, open_bench_stores
+from relaybox.local.bench.stores import DESTINATION, SOURCE, TOPIC, BenchStores, bench_directory, open_bench_stores
 from relaybox.retention.segments import retain_store
 
 if TYPE_CHECKING:
@@ -110,8 +109,8 @@ def run_bench_retention(
         )
     console = console or Console()
     with (
-        tempfile.TemporaryDirectory(prefix="relaybox-bench-") as directory,
-        open_bench_stores(Path(directory), {}) as stores,
+        bench_directory(console) as directory,
+        open_bench_stores(directory, {}) as stores,
     ):
         rows = messages // turns
         # a turn fills a segment

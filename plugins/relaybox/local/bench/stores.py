@@ -14,9 +14,12 @@ import psycopg2
 import yaml
 from psycopg2 import sql
 from psycopg2.extensions import make_dsn
+from rich.console import Console
 
 from relaybox import errors
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
+from relaybox.local.interrupts import signals_interrupt
+from relaybox.local.scratch import remove_abandoned, scratch_directory
 from relaybox.routes import Hop, Routes, load_routes
 from relaybox.stores.schema import SEGMENT_ROWS, initialise_store
 
@@ -61,6 +64,14 @@ class EmptyLog:
     @property
     def table(self) -> sql.Identifier:
         return sql.Identifier("relaybox", f"log_{self.log_id}")
+
+
+@contextmanager
+def bench_directory(console: Console) -> Iterator[Path]:
+    """For one benchmark, gone afterwards, also if it is told to end. First it removes what killed ones left, and says so."""
+    remove_abandoned(console.print)
+    with signals_interrupt(), scratch_directory("bench") as directory:
+        yield directory
 
 
 class BenchStores:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from pathlib import Path
-from types import FrameType
 
 from relaybox.errors import StackFailed
 from relaybox.local.demo.airline import LateTransaction, OpenTime, Tally
@@ -19,6 +17,7 @@ from relaybox.local.demo.producers import LATE_CARRIER, Producers, jobs
 from relaybox.local.demo.progress import ProgressReader, RouteProgress
 from relaybox.local.demo.report import Report, show_report
 from relaybox.local.demo.stack import APPLICATION, DemoStack, run_stack
+from relaybox.local.interrupts import signals_interrupt
 from relaybox.proofs.verification import verify_route
 from relaybox.routes import Hop
 
@@ -45,7 +44,7 @@ def run_demo(*, exit_when_done: bool | None = None, directory: Path | None = Non
         exit_when_done = os.environ.get("DEMO_EXIT", "0") not in ("", "0")
     display = DemoDisplay(open_console())
     code = INTERRUPTED
-    with suppress(KeyboardInterrupt), _signals_interrupt(), run_stack(directory, display.say) as stack:
+    with suppress(KeyboardInterrupt), signals_interrupt(), run_stack(directory, display.say) as stack:
         try:
             code = _move_the_year(stack, display)
             if not exit_when_done:
@@ -54,24 +53,6 @@ def run_demo(*, exit_when_done: bool | None = None, directory: Path | None = Non
             display.say("stopping everything")
     display.say("all processes have ended")
     return code
-
-
-@contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """SIGTERM and the end of the terminal end the block as Ctrl-C does, so that all is cleaned up.
-
-    Ctrl-C is among them since a shell starts background processes with SIGINT ignored.
-    """
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _stay_up(stack: DemoStack, display: DemoDisplay) -> None:

@@ -21,9 +21,11 @@ from relaybox.environment import environment
 from relaybox.errors import ConfigurationError
 from relaybox.local.airflow_standalone import AirflowStandalone
 from relaybox.local.checkout import find_checkout
-from relaybox.local.clusters import Cluster, create_cluster, write_service_file
+from relaybox.local.clusters import STOP_SECONDS, Cluster, create_cluster, write_service_file
 from relaybox.local.demo.airline import open_engine
 from relaybox.local.demo.flights import TOPIC, metadata
+from relaybox.local.processes import processes_in, wait_until_gone
+from relaybox.local.scratch import Abandoned, bytes_below, remove_abandoned, remove_scratch, scratch_removed
 from relaybox.routes import Route, Routes, load_routes
 from relaybox.stores.connections import connect, store_errors
 from relaybox.stores.schema import initialise_store
@@ -94,7 +96,7 @@ def run_stack(directory: Path | None, say: Say) -> Iterator[DemoStack]:
     """
     home = find_checkout()
     with ExitStack() as stack:
-        directory = stack.enter_context(_own_directory(directory or home / ".relaybox" / "demo"))
+        directory = stack.enter_context(_own_directory(directory or home / ".relaybox" / "demo", say))
         stack.enter_context(environment(PGSERVICEFILE=str(directory / _SERVICES)))
         routes = _write_routes(directory / "relaybox.yaml")
         clusters: list[Cluster] = []
@@ -109,8 +111,8 @@ def run_stack(directory: Path | None, say: Say) -> Iterator[DemoStack]:
 
 
 @contextmanager
-def _own_directory(directory: Path) -> Iterator[Path]:
-    """An empty directory that belongs to this process while it lives; what an earlier demo left is deleted."""
+def _own_directory(directory: Path, say: Say) -> Iterator[Path]:
+    """An empty directory that belongs to this process while it lives; what a killed demo left is deleted, and told."""
     directory.mkdir(parents=True, exist_ok=True)
     with directory.with_name(f"{directory.name}.lock").open("w") as lock:
         try:
@@ -119,15 +121,31 @@ def _own_directory(directory: Path) -> Iterator[Path]:
             raise ConfigurationError(
                 f"a demo runs already in {directory}.", next_step="Stop it with Ctrl-C, or use another checkout."
             ) from None
-        for cluster in directory.glob(f"*{_DATA}"):
-            shutil.rmtree(cluster.resolve(), ignore_errors=True)  # clusters may be links to the temporary directory
+        for cluster in sorted(directory.glob(f"*{_DATA}")):
+            _remove_left(cluster, say)
+        remove_abandoned(say)
         shutil.rmtree(directory)
         directory.mkdir()
         try:
-            yield directory
+            with scratch_removed():
+                yield directory
         finally:
             for credentials in (_SERVICES, _CONNECTIONS):
                 (directory / credentials).unlink(missing_ok=True)
+
+
+def _remove_left(cluster: Path, say: Say) -> None:
+    """Removes a cluster's files as soon as its server has ended, as it does when its demo is killed."""
+    data = cluster.resolve()  # of root's demo it is a link to a scratch directory
+    if wait_until_gone(processes_in(data), deadline_seconds=STOP_SECONDS):
+        raise ConfigurationError(
+            f"processes still use {data}, which a killed demo left.", next_step="End them, then start again."
+        )
+    if cluster.is_symlink():
+        remove_abandoned(say, data.parent)
+    else:
+        say(str(Abandoned(data, bytes_below(data))))
+        remove_scratch(data)
 
 
 def _write_routes(path: Path) -> Routes:

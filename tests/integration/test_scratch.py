@@ -1,0 +1,128 @@
+"""Files of a killed bench, demo or test run are found by the next start and removed; those of a running one are kept."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from relaybox.local.bench.stores import bench_directory
+from relaybox.local.interrupts import ASKING, signals_interrupt
+from relaybox.local.processes import descendants, wait_until_gone
+from relaybox.local.scratch import PREFIX, make_scratch, remove_abandoned, remove_scratch
+from tests.cli import start
+from tests.patience import patience
+from tests.world import wait_until
+
+OWNER = """
+import pathlib, sys, time
+from relaybox.local.scratch import make_scratch
+directory = make_scratch("test", pathlib.Path(sys.argv[1]))
+(directory / "data").write_bytes(b"x" * 3_000_000)
+print(directory, flush=True)
+time.sleep(600)
+"""
+
+
+@contextmanager
+def owner(parent: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """Another process with a directory of its own."""
+    process = subprocess.Popen([sys.executable, "-c", OWNER, parent], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout
+        yield process, Path(process.stdout.readline().strip())
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_what_a_killed_process_left_is_removed_and_told(tmp_path: Path, number: signal.Signals) -> None:
+    """Beside it the directory of one that still runs is kept, whoever looks."""
+    told: list[str] = []
+    with owner(tmp_path) as (killed, left), owner(tmp_path) as (_, kept):
+        assert remove_abandoned(told.append, tmp_path) == []
+        killed.send_signal(number)
+        killed.wait()
+        assert [one.directory for one in remove_abandoned(told.append, tmp_path)] == [left]
+        assert (left.exists(), kept.exists()) == (False, True)
+    assert told == [f"removed {left}, 3 MB that a killed process of Relaybox left"]
+
+
+def test_a_server_that_outlives_its_owner_keeps_its_files(tmp_path: Path) -> None:
+    """It works in the directory; which process that is does not matter."""
+    with owner(tmp_path) as (killed, left):
+        server = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], cwd=left)
+        killed.kill()
+        killed.wait()
+        assert remove_abandoned(print, tmp_path) == []
+        server.kill()
+        server.wait()
+        assert [one.directory for one in remove_abandoned(print, tmp_path)] == [left]
+
+
+def test_a_directory_is_never_taken_from_the_one_who_makes_it(tmp_path: Path) -> None:
+    """Two make directories while two others remove what nobody owns; a link to elsewhere is no directory of ours."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / f"{PREFIX}link").symlink_to(elsewhere)
+
+    def make(number: int) -> None:
+        directory = make_scratch("race", tmp_path)
+        (directory / "data").write_text(str(number))
+        assert (directory / "data").read_text() == str(number)
+        remove_scratch(directory)
+
+    with ThreadPoolExecutor(4) as pool:
+        tasks = [pool.submit(make, number) for number in range(300)]
+        removing = [pool.submit(remove_abandoned, print, tmp_path) for _ in range(300)]
+        for task in (*tasks, *removing):
+            task.result()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", f"{PREFIX}link"]
+
+
+@pytest.mark.parametrize("number", ASKING)
+def test_each_signal_that_asks_to_end_interrupts(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), signals_interrupt():
+        os.kill(os.getpid(), number)
+        signal.pause()
+    assert signal.getsignal(number) == before
+
+
+@pytest.mark.parametrize(("number", "processes"), [(signal.SIGTERM, 1), (signal.SIGTERM, 8), (signal.SIGKILL, 8)])
+def test_a_bench_that_is_ended_leaves_nothing(number: signal.Signals, processes: int) -> None:
+    """Asked to end, it removes its clusters itself, also one that is being made; killed, the next bench does."""
+    bench = start("bench", "hop", "--messages", "200000", "--rounds", "1", "--runner", "threads")
+    wait_until(
+        lambda: bool(scratch_of(bench.pid)) and len(descendants(bench.pid)) >= processes,
+        "it makes its clusters",
+        deadline_seconds=60,
+    )
+    started, directories = descendants(bench.pid), scratch_of(bench.pid)
+    bench.send_signal(number)
+    bench.communicate(timeout=patience(60))
+    assert bench.returncode == (130 if number == signal.SIGTERM else -signal.SIGKILL)
+    assert wait_until_gone(started, deadline_seconds=patience(60)) == []
+    if number == signal.SIGTERM:
+        assert not any(directory.exists() for directory in directories)
+    with bench_directory(Console()):
+        assert not any(directory.exists() for directory in directories)
+
+
+def scratch_of(pid: int) -> set[Path]:
+    """Directories that a process owns: it holds them open."""
+    found = set()
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        target = os.path.realpath(descriptor)
+        if Path(target).name.startswith(PREFIX):
+            found.add(Path(target))
+    return found
