@@ -15,6 +15,7 @@ import pytest
 from relaybox.local.clusters import Cluster, write_service_file
 from tests.administration import administer_all, copy_database
 from tests.backups import Backups
+from tests.clocks import shift_servers
 from tests.disposal import discard
 from tests.memory import fast_temporary_directory, remove_left_directories
 from tests.patience import patience
@@ -32,6 +33,7 @@ def pytest_configure() -> None:
     A shell starts what runs in the background with Ctrl-C ignored, and its children inherit that: some tests press it.
     """
     remove_left_directories()
+    shift_servers(os.environ)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -1,0 +1,87 @@
+"""What Relaybox says does not depend on the time zone or the language of who asks. `make test-clocks` runs all tests elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from relaybox.local import clusters
+from tests.clocks import PLACES, SHIFTED, Place, shift_servers, surroundings
+from tests.patience import patience
+from tests.world import World
+
+ROOT = Path(__file__).parents[2]
+ASK = """
+import sys
+from tests.cli import invoke
+for command in (["init"], ["where", sys.argv[1]], ["where", sys.argv[1], "--json"], ["confirm", "nothing/1"]):
+    run = invoke(*command)
+    print(run.exit_code, run.stdout, run.stderr)
+"""
+HOME = Place("at home", None)
+ABROAD = Place("abroad", None, "Asia/Kolkata", "de_DE.UTF-8")
+LOCAL_TIME = re.compile(r"date\.today\(|datetime\.now\(\)|utcnow\(\)|time\.(localtime|strftime)\(|current_date|localtimestamp")
+
+
+def answers(place: Place, message: str) -> str:
+    """What commands without a moment of their own say to somebody there."""
+    asked = subprocess.run(
+        [sys.executable, "-c", ASK, message],
+        env={**os.environ, **surroundings(place, Path()), "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=patience(60),
+        check=True,
+    )
+    return asked.stdout + asked.stderr
+
+
+def test_commands_say_the_same_in_every_zone_and_language(world: World) -> None:
+    """The journey of a message, with its times, and an error."""
+    world.send("a")
+    world.transfer_all()
+    world.settle_all()
+    message = str(world.value("airline", "select message_id from relaybox.outbox"))
+    at_home = answers(HOME, message)
+    assert at_home == answers(ABROAD, message)
+    assert at_home.count(message) >= 2
+
+
+def test_moments_that_were_red_once_are_among_the_places() -> None:
+    """04:00 to 06:24 UTC; and what the clocks of most software trip over."""
+    moments = [place.moment for place in PLACES if place.moment]
+    assert any((moment.hour, moment.minute) == (4, 10) for moment in moments)
+    assert any((moment + timedelta(seconds=10)).day == 1 for moment in moments)
+    for before, after in ((timedelta(hours=1), timedelta(hours=2)), (timedelta(hours=2), timedelta(hours=1))):
+        changes = [zone_offset(moment, 0) == before and zone_offset(moment, 10) == after for moment in moments]
+        assert any(changes)
+
+
+def zone_offset(moment: datetime, seconds_later: int) -> timedelta | None:
+    return (moment + timedelta(seconds=seconds_later)).astimezone(ZoneInfo("Europe/Berlin")).utcoffset()
+
+
+def test_all_processes_of_a_run_elsewhere_have_one_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The servers too, which get nothing else of a test's environment."""
+    monkeypatch.setattr(clusters, "_server_environment", clusters._server_environment)  # noqa: SLF001  put back afterwards
+    elsewhere = surroundings(PLACES[0], Path("/libfaketime"))
+    shift_servers(elsewhere)
+    assert set(clusters._server_environment()) - {"PATH", "LC_ALL"} == set(SHIFTED) & set(elsewhere) == set(SHIFTED)  # noqa: SLF001
+
+
+def test_no_test_asks_for_the_local_day() -> None:
+    """It is another one in other zones, and while the test runs."""
+    found = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        if path.name != Path(__file__).name
+        for match in LOCAL_TIME.finditer(path.read_text(encoding="utf-8"))
+    ]
+    assert found == []
