@@ -6,6 +6,7 @@ Who judges is the producers' own log (conservation.py). Retention runs with a re
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,7 +24,7 @@ from relaybox.retention.segments import retain_store
 from relaybox.routes import Hop, Routes
 from tests.breaking import Stopped
 from tests.disposal import discard
-from tests.faults.changes import BOTH, CHANGES, REFUSED, RouteFile, initialise, initialise_and_die, tables_of
+from tests.faults.changes import BOTH, CHANGES, REFUSED, RouteFile, initialise, initialise_and_die, initialise_each, tables_of
 from tests.faults.conservation import Breach, Conservation, Remembered, Sent
 from tests.faults.hop_machine import DyingAfter
 from tests.faults.lives import Life, hops
@@ -153,35 +154,32 @@ class ChangeMachine(Life):
         assert any(isinstance(error, errors.ConfigurationError) for error in refused), refused
         assert tables_of(["hub"]) == before
 
-    @rule()
-    def change_order(self) -> None:
-        """Refused in every store once a stream has decided anything, and nothing is changed; before that it is taken back."""
-        if not self.files[0].is_there:
-            return
-        before = tables_of(STORES)
-        refused = initialise(REFUSED["order_changed"](self.files[0]).write(self.world.path))
-        if self._has_decided():
-            assert {type(error) for error in refused} == {errors.HopChanged}, refused
-            assert tables_of(STORES) == before
-        else:
-            assert not refused, refused
-            self._init(0)
+    @rule(dies_after=st.none() | st.integers(0, INIT_STATEMENTS))
+    def change_order(self, dies_after: int | None) -> None:
+        """Refused in every store once a stream has decided anything, and nothing is changed.
 
-    @rule(after=st.integers(0, INIT_STATEMENTS))
-    def change_order_and_die(self, after: int) -> None:
-        """Killed anywhere, also between two stores: it can be finished or taken back, and no two stores decide in two orders."""
+        Before that it can be finished or taken back wherever it was killed, and no two stores decide in two orders.
+        """
         file = self.files[0]
         if not file.is_there or file.path != STORES:
             return
-        other = REFUSED["order_changed"](file)
-        other.write(self.world.path)
-        initialise_and_die(self.world.path, after)
+        other, before, had_decided = REFUSED["order_changed"](file), tables_of(STORES), bool(self._orders())
+        if dies_after is not None:
+            other.write(self.world.path)
+            initialise_and_die(self.world.path, dies_after)
+        elif had_decided:
+            refused = initialise(other.write(self.world.path))
+            assert {type(error) for error in refused} == {errors.HopChanged}, refused
+        if had_decided:
+            assert tables_of(STORES) == before
+            return
         for hop in (0, 1):
             with suppress(errors.InitUnfinished):
                 self.transfer(hop, 0)
-        if not initialise(other.write(self.world.path)) and self._has_decided():
-            self.files = [replace(one, order=other.order) for one in self.files]
-        self._init(0)
+        is_finished = not initialise(other.write(self.world.path)) and self._orders()
+        self.files = [replace(one, order=other.order if is_finished else one.order) for one in self.files]
+        refused = initialise(self.files[0].write(self.world.path))
+        assert not refused, refused
         assert len(orders := self._orders()) <= 1, orders
 
     @rule()
@@ -195,14 +193,17 @@ class ChangeMachine(Life):
 
     # who sets something in a store: for the sessions from now on, until it is reset or the store restored
 
-    @rule(setting=st.sampled_from(SIMPLE), store=st.sampled_from(STORES), whose=st.sampled_from(["role", "database"]))
-    def set_in_a_store(self, setting: Setting, store: str, whose: str) -> None:
-        put = set_for_role if whose == "role" else set_for_database
-        put(*self.databases[store], [setting])
-
-    @rule(store=st.sampled_from(STORES))
-    def reset_settings(self, store: str) -> None:
-        reset_all(*self.databases[store])
+    @rule(
+        setting=st.none() | st.sampled_from(SIMPLE),
+        store=st.sampled_from(STORES),
+        put=st.sampled_from([set_for_role, set_for_database]),
+    )
+    def set_in_a_store(self, setting: Setting | None, store: str, put: Callable[..., None] = set_for_role) -> None:
+        """None: all is reset."""
+        if setting is None:
+            reset_all(*self.databases[store])
+        else:
+            put(*self.databases[store], [setting])
 
     # restores
 
@@ -264,18 +265,13 @@ class ChangeMachine(Life):
         self.files = [RouteFile(topics=topics, policy=file.policy, order=file.order, limits=file.limits)] * 2
         self._init(0)
 
-    def _has_decided(self) -> bool:
-        """Whether a store of the path has decided about any message of the stream."""
-        return bool(self._orders())
-
     def _orders(self) -> set[str]:
         """Those in which the stores of the path have decided about messages of the stream."""
         orders = "select delivery_order from relaybox.stream where stream = 'flights' and taken > 0"
         return {order for store in self.files[0].path[1:] for (order,) in self.world.query(store, orders)}
 
     def _init(self, which: int) -> None:
-        refused = initialise(self.files[which].write(self.world.path))
-        assert not refused, refused
+        initialise_each(self.files[which].write(self.world.path))
 
     def _routes(self, which: int) -> Routes:
         return self.files[which].write(self.world.path)

@@ -19,7 +19,7 @@ from tests.faults.change_cells import machine_in
 from tests.faults.change_machine import INIT_STATEMENTS, ChangeMachine
 from tests.faults.changes import BOTH, CHANGES
 from tests.faults.restores import RESTORES, Databases
-from tests.faults.settings import SIMPLE
+from tests.faults.settings import SIMPLE, set_for_database, set_for_role
 from tests.patience import patience
 from tests.world import STORES, World
 
@@ -125,7 +125,8 @@ def _actions(machine: ChangeMachine, producer: _Producer, chance: random.Random)
             machine.retire_weather()
 
     def set_something() -> None:
-        machine.set_in_a_store(chance.choice(SIMPLE), chance.choice(STORES), chance.choice(["role", "database"]))
+        setting, put = chance.choice(SIMPLE), chance.choice([set_for_role, set_for_database])
+        machine.set_in_a_store(setting, chance.choice(STORES), put)
 
     return {
         "move": move,
@@ -135,11 +136,11 @@ def _actions(machine: ChangeMachine, producer: _Producer, chance: random.Random)
         "change_and_die": lambda: machine.change_and_die(change, chance.randint(0, INIT_STATEMENTS)),
         "init_again": lambda: machine.init_again(which),
         "rename_a_store": machine.rename_a_store,
-        "change_order": machine.change_order,
-        "change_order_and_die": lambda: machine.change_order_and_die(chance.randint(0, INIT_STATEMENTS)),
+        "change_order": lambda: machine.change_order(None),
+        "change_order_and_die": lambda: machine.change_order(chance.randint(0, INIT_STATEMENTS)),
         "retire_topic": retire,
         "set_in_a_store": set_something,
-        "reset_settings": lambda: machine.reset_settings(chance.choice(STORES)),
+        "reset_settings": lambda: machine.set_in_a_store(None, chance.choice(STORES)),
         "back_up": back_up,
         "restore": restore,
     }

@@ -19,7 +19,7 @@ from tests.faults.changes import BOTH, CHANGES
 from tests.faults.lives import in_lives, lives_of
 from tests.faults.restores import RESTORES, Databases, restore
 from tests.faults.stores import UNDISTURBED
-from tests.world import STORES, World
+from tests.world import World
 
 EXAMPLES = int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "4"))
 STEPS = 25
@@ -65,8 +65,8 @@ def one_each() -> Iterator[ChangeCell]:
         yield cells[number * len(cells) // len(CHANGES)]
 
 
-IN_THE_SUITE = list(one_each())
-"""Every change once, at failpoints all over the transfer; all of them: `make test-faults`."""
+IN_THE_SUITE = list(one_each())[::2]
+"""Every second change once, at failpoints all over the transfer, its opposite often before it; all of them: `make test-faults`."""
 
 
 @pytest.mark.parametrize("cell", IN_THE_SUITE, ids=str)
@@ -198,16 +198,14 @@ def test_g12_new_messages_pass_through_a_store_that_was_restored_with_its_source
 def test_g12_an_order_that_is_refused_changes_nothing(make_small: MakeWorld) -> None:
     """Before anything was delivered a half-done change is finished or taken back; afterwards no store has any of it."""
     with life(make_small, batch_rows=5, both=True) as machine:
-        machine.change_order()
-        machine.change_order_and_die(INIT_STATEMENTS // 2)
+        machine.change_order(INIT_STATEMENTS // 2)
         machine.send(6, BOTH, True)
         machine.transfer(0, 0)
-        machine.change_order()  # the last store would still take it
-        machine.change_order_and_die(INIT_STATEMENTS)
+        machine.change_order(None)  # the last store would still take it
         machine.send(2, BOTH, True)
 
 
-@pytest.mark.parametrize(("stores", "topics"), [(("airline",), ("flights",)), (("hub",), ("weather",)), (STORES, ("flights",))])
+@pytest.mark.parametrize(("stores", "topics"), [(("airline",), ("flights",)), (("hub",), ("weather",))])
 def test_g12_topics_that_change_with_a_restore(make_small: MakeWorld, stores: tuple[str, ...], topics: tuple[str, ...]) -> None:
     """What was delivered, planned and kept of the topic that goes, before and after the copy, comes once when it is back."""
     with life(make_small, batch_rows=3, both=True) as machine:
