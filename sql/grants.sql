@@ -1,5 +1,6 @@
 -- Who may do what. Applied whole after functions and views, whenever one of these files changed. It takes no right from any other role:
 -- a right that a newer version takes back is revoked by its migration. What other owners have in this schema is left alone.
+-- Readers see all and change nothing. Operators may say for whom they act; they need the rights of consumers or the owner besides.
 -- Producers write the columns that are theirs; seq and xid are not. Nobody may change or remove a message.
 revoke all on schema relaybox from public;
 do $$
@@ -47,3 +48,34 @@ grant execute on function relaybox.cancel_replay(text, text) to relaybox_consume
 grant execute on function relaybox.redrive(text, text, bigint) to relaybox_consumer;
 grant execute on function relaybox.drop_dead_letter(bigint, text) to relaybox_consumer;
 grant execute on function relaybox.release(text, integer, text) to relaybox_consumer;
+
+grant usage on schema relaybox to relaybox_reader;
+grant execute on function relaybox.lag(text), relaybox.read_log(text, bigint, integer) to relaybox_reader;
+grant execute on function relaybox.read_stream(text, bigint, integer) to relaybox_reader;
+grant execute on function relaybox.count_replay(text, text, text, integer) to relaybox_reader;
+alter default privileges in schema relaybox grant select on tables to relaybox_reader; -- segments and logs are made later
+do $$
+declare
+    ours text;
+begin
+    for ours in
+        select format('select on table relaybox.%I', c.relname) from pg_class c
+        where c.relnamespace = 'relaybox'::regnamespace and c.relkind in ('r', 'p', 'v', 'S')
+            and c.relowner = (select n.nspowner from pg_namespace n where n.nspname = 'relaybox')
+            and not has_table_privilege('relaybox_reader', c.oid, 'select')
+        union all
+        -- with the rights of who calls it: it can't do more than a reader may
+        select format('execute on routine %s', p.oid::regprocedure) from pg_proc p
+        join relaybox.installed_object o on o.kind = 'function' and to_regprocedure(o.identity) = p.oid
+        where not p.prosecdef and not has_function_privilege('relaybox_reader', p.oid, 'execute')
+    loop
+        execute format('grant %s to relaybox_reader', ours);
+    end loop;
+    -- logins without a grant may be shut out: our roles are not
+    if exists (select from pg_database d where d.datname = current_database() and pg_has_role(d.datdba, 'usage')) then
+        execute format(
+            'grant connect on database %I to relaybox_producer, relaybox_consumer, relaybox_reader, relaybox_operator', current_database()
+        );
+    end if;
+end
+$$;

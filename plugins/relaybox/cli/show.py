@@ -241,6 +241,11 @@ def show_initialised(stores: Sequence[StoreInitialised]) -> None:
             console.print(
                 f"{store.store}: {hop} is in no route any more; what it has not moved is kept, see: relaybox retire {hop}"
             )
+        if store.public_rights:
+            console.print(
+                f"{store.store}: every login of the server has {' and '.join(store.public_rights)} on the database; "
+                "what ends that: docs/operations.md, Roles in a store"
+            )
         if not store.changed:
             console.print(f"{store.store}: up to date")
             continue

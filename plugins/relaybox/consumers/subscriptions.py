@@ -186,6 +186,21 @@ def replay(
     return Replay(store.name, replayed_as, first_place, last_place, message_count, byte_count, seconds, dry_run)
 
 
+def count_replay(store: Store, subscription: str, start: str, *, through: str | None, rows_per_second: int | None) -> Replay:
+    """What a replay with a cursor of its own would read. Changes nothing; for logins that may only read, too.
+
+    Raises:
+        as replay().
+    """
+    replayed_as, first_place, last_place, message_count, byte_count, seconds = _call(
+        store,
+        f"counting a replay of subscription {subscription}",
+        "select * from relaybox.count_replay(%s, %s, %s, %s)",
+        *(subscription, start, through, rows_per_second),
+    )
+    return Replay(store.name, replayed_as, first_place, last_place, message_count, byte_count, seconds, dry_run=True)
+
+
 def cancel_replay(store: Store, subscription: str, *, reason: str) -> None:
     """Ends a replay, by the name of its cursor or of the subscription that went back."""
     _call(store, f"cancelling a replay of {subscription}", "select relaybox.cancel_replay(%s, %s)", subscription, reason)

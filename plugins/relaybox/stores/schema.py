@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from relaybox.routes import Hop, Retention, Routes, Store
 
 SEGMENT_ROWS = 1_000_000
-ROLES = ("relaybox_producer", "relaybox_consumer")
+ROLES = ("relaybox_producer", "relaybox_consumer", "relaybox_reader", "relaybox_operator")
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,7 @@ class StoreInitialised:
     hops: dict[str, str]  # "flights/1 out" -> registered | changed | unchanged
     sender_binding: str  # to database roles: switched on | switched off | unchanged
     left_behind: tuple[str, ...]  # hops that leave the store, of no route in the file, not retired
+    public_rights: tuple[str, ...]  # what every login may do in the database without a grant: CONNECT, TEMPORARY
 
     @property
     def changed(self) -> bool:
@@ -208,8 +209,10 @@ def apply_routes(cursor: Any, store: Store, routes: Routes, applied: SchemaAppli
     left_behind = tuple(one.hop for one in list_left_behind(cursor, store, routes) if one.retired_at is None)
     cursor.execute("select relaybox.bind_senders(%s)", (store.bind_senders,))
     binding = ("switched on" if store.bind_senders else "switched off") if one_row(cursor)[0] else "unchanged"
+    cursor.execute("select relaybox.public_rights()")
+    public = tuple(one_row(cursor)[0])
     return StoreInitialised(
-        store.name, applied.migrations, applied.functions_renewed, applied.roles, segments, hops, binding, left_behind
+        store.name, applied.migrations, applied.functions_renewed, applied.roles, segments, hops, binding, left_behind, public
     )
 
 

@@ -107,15 +107,8 @@ def count_replay(route: Annotated[Route, Depends(Orderable("replay"))], order: R
     """Counts what a replay would read. Changes nothing, and starts no run."""
     store = _store(route, order.store)
     subscriptions.require_of_stream(store, order.subscription, route.stream)
-    counted = subscriptions.replay(
-        store,
-        order.subscription,
-        order.start,
-        reason="count",
-        through=order.through,
-        own_cursor=True,
-        rows_per_second=order.rows_per_second,
-        dry_run=True,
+    counted = subscriptions.count_replay(
+        store, order.subscription, order.start, through=order.through, rows_per_second=order.rows_per_second
     )
     said = (
         f"Places {counted.first_place:,} to {counted.last_place:,}: {counted.message_count:,} messages, "
