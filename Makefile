@@ -123,6 +123,10 @@ schema: $(INSTALLED) ## Write sql/schema.sql anew after a migration
 bench: $(INSTALLED) ## Compare a hop with psql copy and with logical replication (2,000,000 messages)
 	$(BIN)/relaybox bench hop --messages 2000000 $(ARGS)
 
+.PHONY: pin-images
+pin-images: ## Write the digests of the images of docker/compose.yaml into docker/.env (needs Docker and a network)
+	docker/pin-images
+
 .PHONY: lock
 lock: $(INSTALLED) ## Pin the newest allowed versions, with hashes, in requirements.lock
 	$(COMPILE) --upgrade --all-extras --output-file $(LOCK) pyproject.toml
