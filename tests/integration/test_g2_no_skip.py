@@ -10,6 +10,8 @@ import pytest
 
 from relaybox.hops import planning
 from relaybox.hops.batches import Bucket
+from relaybox.hops.transfer import Progress
+from tests.breaking import transfer_until
 from tests.patience import patience
 from tests.world import World, insert, wait_until
 
@@ -83,6 +85,20 @@ def test_g2_a_backlog_of_many_batches_is_counted_once(world: World, monkeypatch:
     world.transfer()
     assert world.payloads() == [f"m{n}" for n in range(1, 251)]
     assert [count for count in counts if count] == [250]
+
+
+def test_g2_a_driver_that_was_overtaken_counts_the_rest_of_its_pair_anew(world: World) -> None:
+    """Another driver moved the next batch meanwhile: what this one has counted begins with messages that are read already."""
+    world.change_route(limits={"batch_rows": 60, "slice_rows": 25})
+    world.send_many(250)
+    overtake = iter([True])
+
+    def be_overtaken(progress: Progress) -> None:
+        if progress.published and next(overtake, False):
+            transfer_until(world.first_hop, lambda other: other.published)
+
+    world.transfer(progress=be_overtaken)
+    assert world.payloads() == [f"m{n}" for n in range(1, 251)]
 
 
 def test_g2_messages_sent_between_capped_batches_wait_for_the_next_pair(world: World) -> None:

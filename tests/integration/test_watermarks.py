@@ -79,6 +79,15 @@ def test_g7_confirmations_are_found_by_their_state_and_position(three: World) ->
             assert cursor.fetchall() == sorted((state, end) for state, end, _ in known if end > beyond[state]), after
 
 
+COPIED = """
+insert into relaybox.confirmation (hop, state, through_position, through_batch, happened_at, recorded_by) values
+    ('flights/2', 'received', 1, 1, now(), 'test'), ('flights/2', 'settled', 2, 1, now(), 'test'),
+    ('flights/2', 'received', 8, 2, now(), 'test'),
+    ('others/2', 'received', 1, 1, now(), 'test'), ('others/2', 'received', 8, 2, now(), 'test')
+"""
+"""Confirmations of hops further down, as they travel back."""
+
+
 def test_ledgers_end_where_what_is_kept_begins(three: World) -> None:
     """A batch stays while a message of it is kept, while it is not settled, and while it is the newest; at the source and here."""
     ledger = "select array_agg(batch order by batch) from relaybox.{}"
@@ -92,10 +101,25 @@ def test_ledgers_end_where_what_is_kept_begins(three: World) -> None:
                 assert cursor.fetchone() == (len(gone),), (settled, kept_from)
                 cursor.execute(ledger.format("batch"))
                 assert cursor.fetchone() == ([n for n in (1, 2, 3, 4) if n not in gone],), (settled, kept_from)
-                cursor.execute("select state, through_batch from relaybox.confirmation where through_batch <= %s", (len(gone),))
+                cursor.execute("select from relaybox.confirmation where hop = 'flights/1' and through_batch <= %s", (len(gone),))
                 assert cursor.fetchall() == []
                 cursor.execute("select compacted_batch, compacted_position from relaybox.hop_out")
                 assert cursor.fetchone() == (len(gone), ends_through(ENDS[len(gone) - 1]) if gone else 0)
+    with undone(three, "airline") as cursor:
+        cursor.execute(COPIED)
+        cursor.execute(
+            "update relaybox.store set first_kept_seq = 20; update relaybox.hop_out set retired_at = now(), retired_by = 'test', retired_reason = 'why'"
+        )
+        cursor.execute("select relaybox.compact_hop_ledgers('flights/1')")
+        assert cursor.fetchone() == (3,), "of a retired hop the newest batch stays"
+        cursor.execute("select hop, state, through_position from relaybox.confirmation where hop <> 'flights/1' order by 1, 2, 3")
+        copied = [
+            ("flights/2", "received", 8),
+            ("flights/2", "settled", 2),
+            ("others/2", "received", 1),
+            ("others/2", "received", 8),
+        ]
+        assert cursor.fetchall() == copied, "the newest of each state stays, and all of another route"
     for kept_from in (1, 2, 3, 5, 6, 9, 10, 20):
         with undone(three, "hub") as cursor:
             cursor.execute("update relaybox.hop_in set first_kept_position = %s", (kept_from,))
@@ -107,3 +131,20 @@ def test_ledgers_end_where_what_is_kept_begins(three: World) -> None:
                 assert cursor.fetchone() == ([n for n in (1, 2, 3) if n not in gone],), (table, kept_from)
             cursor.execute("select compacted_batch, compacted_position from relaybox.hop_in")
             assert cursor.fetchone() == (len(gone), ENDS[len(gone) - 1] if gone else 0)
+
+
+def test_g8_what_is_sent_again_is_kept_from_its_first_message(world: World) -> None:
+    """A destination that lost its tail has settled those batches, and needs them once more: neither one more nor one fewer."""
+    for last, first in zip(ENDS, (0, *ENDS), strict=False):
+        world.send(*(f"m{n}" for n in range(first, last)))
+        world.transfer_all()
+    for store, hop in (("airline", "flights/1"), ("hub", "flights/2")):
+        world.query(store, "select relaybox.confirm_settled(%s, 9, now(), 'test')", hop)
+    holders = {
+        "airline": "select needs_from from relaybox.outbox_holders() where kind = 'hop'",
+        "hub": "select needs_from from relaybox.log_holders(1) where kind = 'hop'",
+    }
+    for store, query in holders.items():
+        for after, through, needs in ((0, 0, []), (0, 3, [(1,)]), (1, 3, [(3,)]), (2, 3, [(6,)])):
+            world.query(store, "update relaybox.hop_out set resend_after = %s, resend_through = %s", after, through)
+            assert world.query(store, query) == needs, (store, after, through)
