@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from uuid import uuid4
 
@@ -162,13 +163,19 @@ def test_g3_rows_that_no_receipt_explains_are_never_taken_for_a_copy(world: Worl
 
 
 def test_g3_an_older_attempt_never_ends_a_newer_one(world: World, planned: Planned, order: CopyOrder) -> None:
-    """A zombie driver that goes on after it was superseded leaves the session of the newer attempt alone."""
+    """A zombie driver leaves the session of the newer attempt alone, and a new generation that of another database."""
     slice_ = planned.batch.slices[0]
     newer = connect("hub", application_name=session_name(replace(order, attempt=order.attempt + 1), slice_))
-    copy_slice(order, slice_)
-    with newer.cursor() as cursor:
+    elsewhere = psycopg2.connect(service="hub", dbname="postgres", application_name=session_name(order, slice_))
+    with closing(newer), newer.cursor() as cursor:
+        copy_slice(order, slice_)
         cursor.execute("select 1")
-    newer.close()
+        newer.rollback()
+        world.query("hub", "select relaybox.begin_generation(%s, 2)", order.log_id)
+        with pytest.raises(psycopg2.OperationalError):
+            cursor.execute("select 1")
+    with closing(elsewhere), elsewhere.cursor() as cursor:
+        cursor.execute("select 1")
 
 
 def test_g3_receipts_of_another_plan_do_not_count(world: World, planned: Planned, order: CopyOrder) -> None:

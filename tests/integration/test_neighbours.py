@@ -72,11 +72,12 @@ def write_routes(world: World, *names: str) -> None:
 
 
 def move(world: World, route: str, *, settle: bool = True) -> None:
+    name = "test" if route == "flights" else "a neighbour"
     for hop in world.routes.route(route).hops:
-        transfer_hop(hop, ThreadRunner(1), recorded_by="test")
+        transfer_hop(hop, ThreadRunner(1), recorded_by=name)
     if settle:
         for hop in reversed(world.routes.route(route).hops):
-            world.query(hop.source.name, "select relaybox.confirm_settled(%s, 1000000, now(), 'test')", hop.name)
+            world.query(hop.source.name, "select relaybox.confirm_settled(%s, 1000000, now(), %s)", hop.name, name)
 
 
 def send_numbered(world: World, sender: str, topic: str, *indexes: int) -> None:

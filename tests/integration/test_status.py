@@ -126,6 +126,16 @@ def test_an_open_batch_names_the_slices_that_a_resume_copies(world: World) -> No
     assert hops()[0]["open_batch"] is None
 
 
+def test_the_newest_attempt_at_the_newest_batch_is_named(world: World) -> None:
+    """Whoever took the batch over is the one to ask."""
+    world.send("a")
+    copy_first_slices(world.first_hop, 0)
+    for attempt, name in ((8, "eighth"), (7, "seventh")):
+        world.query("airline", "select relaybox.record_attempt('flights/1', 1, %s, %s, null)", attempt, name)
+    world.query("airline", "select relaybox.record_attempt('flights/1', 9, 9, 'of another batch', null)")
+    assert world.value("airline", "select moved_by from relaybox.sending_state('flights/1')") == "eighth"
+
+
 def test_a_running_transfer_is_shown(world: World) -> None:
     with world.session() as driver, driver.cursor() as cursor:
         cursor.execute("set application_name = 'relaybox flights/1 driver'")
