@@ -412,11 +412,14 @@ def test_ledgers_stay_as_small_as_what_is_kept_and_every_report_stays_the_same(s
     last_id = UUID(small.value("airline", "select message_id::text from relaybox.outbox order by seq desc limit 1"))
     assert [hop.place for hop in trace_message([small.route], last_id)[0].hops] == [Place.SETTLED, Place.SETTLED]
     plan = "00000000-0000-0000-0000-000000000000"
-    assert small.value("hub", "select relaybox.slice_state(1, 3, 1, %s)", plan) == "published", "a zombie's slice"
-    small.query("airline", "select relaybox.confirm_received('flights/1', 3, %s, now(), 'zombie')", plan)
-    with pytest.raises(psycopg2.Error, match="batch 3 was published long ago") as late:
-        small.query("hub", "select relaybox.publish_batch(1, 1, 3, %s, 15, 21, 1, 1, 1)", plan)
-    assert late.value.pgcode == "RB015"
+    for batch in (3, 11):
+        assert small.value("hub", "select relaybox.slice_state(1, %s, 1, %s)", batch, plan) == "published", "a zombie's slice"
+        small.query("airline", "select relaybox.confirm_received('flights/1', %s, %s, now(), 'zombie')", batch, plan)
+        with pytest.raises(psycopg2.Error, match=f"batch {batch} was published long ago") as late:
+            small.query("hub", "select relaybox.publish_batch(1, 1, %s, %s, 15, 21, 1, 1, 1)", batch, plan)
+        assert late.value.pgcode == "RB015"
+    due = "select due_received, due_unique from relaybox.receiving_state('flights/1', %s)"
+    assert [small.query("hub", due, batch) for batch in (11, 12)] == [[(77, 77)], [(84, 84)]]
     assert verify_route(small.route).verdict == "delivered"
 
 
