@@ -281,6 +281,14 @@ ALTER TABLE relaybox.consumer_action ALTER COLUMN action_id ADD GENERATED ALWAYS
     CACHE 1
 );
 
+CREATE TABLE relaybox.consumer_quota (
+    role_name name NOT NULL,
+    subscriptions integer,
+    lanes integer,
+    checked_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT quota_not_negative CHECK (((subscriptions >= 0) AND (lanes >= 0)))
+);
+
 CREATE TABLE relaybox.dead_letter (
     stream_id integer NOT NULL,
     hop_id integer NOT NULL,
@@ -745,7 +753,10 @@ CREATE TABLE relaybox.store (
     anchor_seq bigint DEFAULT 0 NOT NULL,
     system_identifier bigint,
     timeline integer,
+    subscriptions_per_role integer DEFAULT 100 NOT NULL,
+    lanes_per_role integer DEFAULT 1000 NOT NULL,
     CONSTRAINT first_kept_seq_positive CHECK ((first_kept_seq >= 1)),
+    CONSTRAINT quotas_not_negative CHECK (((subscriptions_per_role >= 0) AND (lanes_per_role >= 0))),
     CONSTRAINT segment_rows_positive CHECK ((segment_rows > 0)),
     CONSTRAINT store_has_one_row CHECK (only_row)
 );
@@ -839,6 +850,9 @@ ALTER TABLE ONLY relaybox.confirmation
 
 ALTER TABLE ONLY relaybox.consumer_action
     ADD CONSTRAINT consumer_action_pkey PRIMARY KEY (action_id);
+
+ALTER TABLE ONLY relaybox.consumer_quota
+    ADD CONSTRAINT consumer_quota_pkey PRIMARY KEY (role_name);
 
 ALTER TABLE ONLY relaybox.cursor
     ADD CONSTRAINT cursor_pkey PRIMARY KEY (subscription_id, lane, version);
@@ -983,6 +997,8 @@ CREATE INDEX sender_xid ON relaybox.sender USING btree (xid);
 CREATE INDEX stream_log_stream ON relaybox.stream_log USING btree (stream_id);
 
 CREATE UNIQUE INDEX subscribed_once ON relaybox.subscription USING btree (subscription) WHERE (ended_at IS NULL);
+
+CREATE INDEX subscription_of_role ON relaybox.subscription USING btree (subscribed_by) INCLUDE (lanes) WHERE (ended_at IS NULL);
 
 ALTER INDEX relaybox.outbox_message_id ATTACH PARTITION relaybox.outbox_overflow_message_id_idx;
 

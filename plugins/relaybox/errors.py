@@ -95,6 +95,10 @@ class RequestRefused(Terminal):
     """What was asked of a subscription makes no sense: the message says why."""
 
 
+class QuotaExceeded(Terminal):
+    """The role has as many subscriptions or lanes in the store as its quota allows."""
+
+
 class DeadLetterNotOpen(Terminal):
     """There is no such dead letter, it is settled, or another one comes first."""
 

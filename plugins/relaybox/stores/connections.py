@@ -82,6 +82,7 @@ _OWN_CODES: dict[str, type[errors.RelayboxError]] = {
     "RB036": errors.RequestRefused,
     "RB037": errors.DeadLetterNotOpen,
     "RB038": errors.Detached,
+    "RB039": errors.QuotaExceeded,
 }
 
 _POSTGRES_CODES: dict[str, type[errors.RelayboxError]] = {

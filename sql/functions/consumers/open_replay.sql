@@ -1,4 +1,4 @@
--- Opens a second cursor of a subscription for a range. Caller: wrote down why.
+-- Opens a second cursor of a subscription for a range. Caller: wrote down why. Raises RB039 as subscribe does.
 create or replace function relaybox.open_replay(
     known relaybox.subscription, name text, first_place_ bigint, last_place_ bigint, rows_per_second_ integer
 )
@@ -17,6 +17,7 @@ begin
         rows_per_second_, known.nack_limit, known.crash_limit, known.hold_sender, known.retry_seconds, known.lease_seconds
     )
     returning subscription_id into made;
+    perform relaybox.require_quota(name);
     perform relaybox.open_lanes(made, known.lanes, first_place_, last_place_);
     return made;
 end

@@ -1,7 +1,8 @@
 -- Makes a durable subscription to a stream, or to one topic of the stream that carries it; returns the first place it will read.
 -- A topic that is not carried is added to the store's stream whose topics come by subscription, if there is just one.
 -- start: earliest, latest, a place, or a time. Holds the stream's row FOR KEY SHARE, so that retention waits for it.
--- Raises RB030 already subscribed, RB032 no such stream or topic, RB034 a place no longer kept, RB036 a start that is none.
+-- Raises RB030 already subscribed, RB032 no such stream or topic, RB034 a place no longer kept, RB036 a start that is none,
+-- RB039 the quota of the session's role is used up; its row is locked last (require_quota).
 create or replace function relaybox.subscribe(
     subscription text, source text, start text default 'earliest', lanes integer default 1, lane_by text default 'sender',
     nack_limit integer default 5, crash_limit integer default 5, hold_sender boolean default false,
@@ -60,6 +61,7 @@ begin
         raise exception using errcode = 'RB030', message = format('already subscribed: subscription %s exists in this store', subscription),
             hint = format('Go on with select * from relaybox.fetch(%L), or unsubscribe it first.', subscription);
     end;
+    perform relaybox.require_quota(subscription);
     perform relaybox.open_lanes(made, lanes, first_place_);
     perform relaybox.record_action(
         subscription, 'subscribe', null, jsonb_build_object('source', source, 'start', start, 'first_place', first_place_, 'lanes', lanes)
