@@ -1,6 +1,7 @@
 """`relaybox bench consume`: fetch and ack against a plain select of the same rows, and against a table queue of the usual kind.
 
-One reader and no work of its own. All of them read the same messages of one log, into the same number of columns, in the same run.
+One reader and no work of its own; once beside 20,000 lanes of other subscriptions. All of them read the same messages of one log,
+into the same number of columns, in the same run.
 """
 
 from __future__ import annotations
@@ -39,6 +40,15 @@ _REFILL = f"""
 """  # noqa: S608  # the columns are above
 _PIECE = 10_000
 """Rows that a plain select hands over at once, through a cursor of the server: like a fetch of 10,000, it never holds all."""
+
+OTHER_SUBSCRIPTIONS = 313
+OTHER_LANES = OTHER_SUBSCRIPTIONS * 64
+_SUBSCRIBE_OTHERS = """
+    select relaybox.subscribe('other-' || n, (select stream from relaybox.stream), lanes => 64) from generate_series(1, %s) n
+"""
+_UNSUBSCRIBE_OTHERS = (
+    "select relaybox.unsubscribe(subscription) from relaybox.subscription where subscription like 'other-%' and ended_at is null"
+)
 
 
 @dataclass(frozen=True)
@@ -92,6 +102,8 @@ class _Contestant:
     title: str
     read: Callable[[Connection, int], Iterator[int]]
     synchronous: bool = False
+    crowded: bool = False
+    """Beside the lanes of other subscriptions."""
 
 
 SELECT = "select"
@@ -99,6 +111,9 @@ CONTESTANTS: Mapping[str, _Contestant] = {
     SELECT: _Contestant("plain select", _read_select),
     "fetch-10000": _Contestant("fetch and ack, batches of 10,000", _read_fetches(10_000)),
     "fetch-100": _Contestant("fetch and ack, batches of 100", _read_fetches(100)),
+    "fetch-100-crowded": _Contestant(
+        f"fetch and ack, 100, beside {OTHER_LANES:,} lanes of others", _read_fetches(100), crowded=True
+    ),
     "queue-100": _Contestant("table queue, batches of 100", _read_queue),
     "fetch-100-synchronous": _Contestant("fetch and ack, 100, each commit flushed", _read_fetches(100), synchronous=True),
     "queue-100-synchronous": _Contestant("table queue, 100, each commit flushed", _read_queue, synchronous=True),
@@ -130,7 +145,8 @@ class ConsumeReport:
             | {
                 f"queue-100/fetch-100{how}": spread(self.ratios(f"queue-100{how}", f"fetch-100{how}"))
                 for how in ("", "-synchronous")
-            },
+            }
+            | {"fetch-100-crowded/fetch-100": spread(self.ratios("fetch-100-crowded", "fetch-100"))},
         }
 
 
@@ -200,7 +216,17 @@ def _prepare(stores: BenchStores, name: str, log_id: int) -> None:
     if name.startswith("fetch"):
         stores.query(DESTINATION, "select relaybox.unsubscribe('bench')")
         stores.query(DESTINATION, "select relaybox.subscribe('bench', (select stream from relaybox.stream))")
+        _crowd(stores, crowded=CONTESTANTS[name].crowded)
     stores.settle()
+
+
+def _crowd(stores: BenchStores, *, crowded: bool) -> None:
+    """Makes the other subscriptions, or ends them; statistics as autovacuum leaves them."""
+    stores.query(DESTINATION, _UNSUBSCRIBE_OTHERS)
+    if crowded:
+        stores.query(DESTINATION, _SUBSCRIBE_OTHERS, OTHER_SUBSCRIPTIONS)
+    for table in ("subscription", "lane", "cursor"):
+        stores.query(DESTINATION, f"vacuum (analyze) relaybox.{table}")
 
 
 def _measure(name: str, round_: int, log_id: int, messages: int) -> Reading:
@@ -231,3 +257,5 @@ def _print(report: ConsumeReport, console: Console) -> None:
             f"{median(report.ratios(queue, name)):.2f}" if name.startswith("fetch") and queue in CONTESTANTS else "",
         )
     console.print(table)
+    crowded = median(report.ratios("fetch-100-crowded", "fetch-100"))
+    console.print(f"Batches of 100 beside {OTHER_LANES:,} lanes of others take {crowded:.2f} of the time without them.")
