@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -134,7 +135,11 @@ def test_run_now_starts_a_run_that_airflow_audits(page: PageServer, connected: W
     assert (events[0]["dag_id"], events[0]["owner"]) == ("relaybox_transfer__flights_2", "oncall")
 
 
-def test_pause_stops_both_dags_of_a_hop_and_unpause_starts_them(page: PageServer, connected: World) -> None:
+def test_pause_stops_both_dags_of_a_hop_and_unpause_starts_them(
+    page: PageServer, connected: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A paused hop is shown once: that nobody runs it is what the pause says."""
+    monkeypatch.setattr(findings, "UNDRIVEN_SECONDS", 0.0)
     register_dags(connected.path)
     client = page.client("oncall")
 
@@ -148,6 +153,8 @@ def test_pause_stops_both_dags_of_a_hop_and_unpause_starts_them(page: PageServer
     shown = client.get("/relaybox/stuck").text
     assert "The DAGs of hop flights/1 are paused: nobody starts it, with 1 message waiting." in shown
     assert 'data-post="/relaybox/api/hops/flights/1/unpause"' in shown
+    assert shown.count('data-kind="paused"') == 1
+    assert 'data-kind="nobody_moves"' not in shown
     client.post("/relaybox/api/hops/flights/1/unpause")
     assert set(paused().values()) == {False}
 
@@ -224,7 +231,7 @@ def test_the_documents_of_the_api_have_stable_keys(page: PageServer, monkeypatch
     connected.send("waits")
     client = page.client("viewer")
     status = client.get("/relaybox/api/status").json()
-    assert set(status) == {"measured_at", "hops", "stuck"}
+    assert set(status) == {"measured_at", "age_seconds", "hops", "stuck"}
     assert {"hop", "health", "messages_per_second", "transfer_dag", "confirm_dag", "lag_messages"} < set(status["hops"][0])
     assert [(one["kind"], one["hop"], one["run_helps"]) for one in status["stuck"]] == [("nobody_moves", "flights/1", True)]
     hop = client.get("/relaybox/api/hops/flights/1").json()
@@ -322,7 +329,7 @@ def test_what_is_detached_is_shown_with_the_command_that_brings_it_back(page: Pa
     assert '<span class="tag note">1 detached</span>' in client.get("/relaybox/streams").text
     (found,) = client.get("/relaybox/api/status").json()["stuck"]
     assert (found["kind"], found["hop"], found["message_count"]) == ("messages_detached", "flights/1", 20)
-    assert gathering.overview(OneHop("flights/2")).findings == ()
+    assert asyncio.run(gathering.overview(OneHop("flights/2"))).findings == ()
 
 
 def test_a_hop_of_no_route_is_shown_to_who_may_read_its_dag_until_it_is_retired(page: PageServer, connected: World) -> None:
@@ -338,8 +345,8 @@ def test_a_hop_of_no_route_is_shown_to_who_may_read_its_dag_until_it_is_retired(
     assert said in shown
     assert "See how much: relaybox retire strays/1." in shown
     assert 'href="/relaybox/runbooks/growing-store"' in shown
-    assert gathering.overview(OneHop("flights/1")).findings == ()
-    assert [finding.hop for finding in gathering.overview(OneHop("strays/1")).findings] == ["strays/1"]
+    assert asyncio.run(gathering.overview(OneHop("flights/1"))).findings == ()
+    assert [finding.hop for finding in asyncio.run(gathering.overview(OneHop("strays/1"))).findings] == ["strays/1"]
     connected.query("airline", "select relaybox.retire_hop('strays/1', 'nobody reads it', 'test')")
     gathering.forget()
     assert said not in client.get("/relaybox/stuck").text
@@ -526,9 +533,9 @@ def test_the_tab_of_a_dag_leads_to_its_hop(page: PageServer) -> None:
 def test_hops_that_a_user_may_not_read_are_not_there(page: PageServer) -> None:
     """Of numbers, findings and messages."""
     gathering = page.page.state.gathering
-    seen = gathering.overview(OneHop("flights/1"))
+    seen = asyncio.run(gathering.overview(OneHop("flights/1")))
     assert [hop.hop.name for hop in seen.hops] == ["flights/1"]
-    assert gathering.readable_routes(OneHop("flights/1")) == ()
+    assert asyncio.run(gathering.readable_routes(OneHop("flights/1"))) == ()
 
 
 def test_the_password_of_a_store_is_in_no_answer(page: PageServer) -> None:

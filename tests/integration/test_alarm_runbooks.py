@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import psycopg2
 import pytest
@@ -19,7 +20,7 @@ from relaybox.monitoring.status import read_status
 from tests.cli import run
 from tests.faults.runbooks import RUNBOOKS, read_blocks, run_blocks
 from tests.streams import STORE, deliver
-from tests.world import STORES, World, wait_until
+from tests.world import STORES, World, insert, wait_until
 
 ALARMS = yaml.safe_load((Path(__file__).parents[2] / "docs/alerts.yml").read_text(encoding="utf-8"))["groups"][0]["rules"]
 
@@ -182,13 +183,44 @@ def test_dead_letters(world: World) -> None:
     assert said.strip().endswith(" 0")
 
 
+def _begun_at(session: Any) -> str:
+    """When a session's transaction began, as a reader of the first look copies it."""
+    with session.cursor() as cursor:
+        cursor.execute("select xact_start::text from pg_stat_activity where pid = pg_backend_pid()")
+        return str(cursor.fetchone()[0])
+
+
 def test_an_open_transaction(world: World) -> None:
-    with world.session() as forgotten, forgotten.cursor() as cursor:
+    """Its session is ended, and none that writes and is idle beside it."""
+    with world.session() as forgotten, world.session() as bystander, forgotten.cursor() as cursor:
+        insert(bystander, "its own")
         cursor.execute("insert into relaybox.outbox (topic, sender, payload) values ('flights', 'UA', 'x')")
         assert worst(world, "relaybox_store_oldest_transaction_seconds", store="airline") > 0
-        follow(world, "open-transaction", OPEN_FOR="0 seconds")
+        pid, since = str(forgotten.info.backend_pid), _begun_at(forgotten)
+        follow(world, "open-transaction", between={2: bystander.commit}, PID=pid, SINCE=since)
         with pytest.raises(psycopg2.OperationalError):
             cursor.execute("select 1")
+
+
+def test_a_consumer_that_stopped_in_an_open_transaction(world: World) -> None:
+    """The runbook shows who it is, ends that session, and then the subscription."""
+    deliver(world, 2)
+    world.query(STORE, "select relaybox.subscribe('billing', 'flights')")
+    with world.session(STORE) as worker, worker.cursor() as cursor:
+        cursor.execute("select * from relaybox.fetch('billing', 1, worker => 'a')")
+        pid, since = worker.info.backend_pid, _begun_at(worker)
+        steps = run_blocks(
+            "stopped-consumer",
+            variables={"PID": str(pid), "SINCE": since},
+            binaries=postgres_binaries(),
+            directory=world.path.parent,
+        )
+        assert str(pid) not in next(steps)
+        assert str(pid) in next(steps)
+        assert len(list(steps)) == 3
+        with pytest.raises(psycopg2.OperationalError):
+            cursor.execute("select 1")
+    assert world.query(STORE, "select * from relaybox.subscriptions") == []
 
 
 def test_lost_messages(world: World) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -11,6 +13,7 @@ import psycopg2
 import pytest
 from psycopg2.extras import wait_select
 
+from relaybox.local.clusters import postgres_binaries
 from relaybox.monitoring import findings
 from relaybox.monitoring.findings import Finding
 from relaybox.monitoring.flow import INTERVALS, read_flow
@@ -127,7 +130,7 @@ def test_messages_that_arrived_and_are_not_settled_wait_for_the_next_hop(world: 
     world.transfer()
     finding = found(world)["unsettled"]
     assert (finding.hop, finding.message_count) == ("flights/1", 2)
-    assert "before hop flights/2 settles them" in finding.what
+    assert "before the next hop settles them" in finding.what
 
 
 def test_a_silent_store_is_a_finding_without_host_port_or_user(world: World) -> None:
@@ -146,6 +149,40 @@ def test_lost_history_names_the_runbook(world: World) -> None:
     world.query("hub", "update relaybox.hop_in set published_batch = 0, published_position = 0")
     finding = found(world)["history_lost"]
     assert (finding.hop, finding.runbook) == ("flights/1", "lossy-failover")
+
+
+def test_the_command_of_a_finding_ends_the_transaction_that_it_shows_and_no_other(world: World) -> None:
+    """Run as it is written. A pid that has begun another transaction meanwhile is left alone."""
+    with world.session() as producer, world.session() as bystander:
+        insert(producer, "first")
+        step = found(world)["open_transaction"].next_step
+        producer.commit()
+        insert(producer, "second")
+        _run_command(step)
+        producer.commit()
+        insert(producer, "third")
+        insert(bystander, "its own")
+        first = next(one for one in found(world)["open_transaction"].blockers if one.pid == producer.info.backend_pid)
+        _run_command(first.end_command("airline"))
+        with pytest.raises(psycopg2.OperationalError):
+            producer.commit()
+        bystander.commit()
+
+
+def test_the_command_of_a_finding_rolls_a_prepared_transaction_back(world: World) -> None:
+    with world.session() as producer:
+        insert(producer, "never")
+        with producer.cursor() as cursor:
+            cursor.execute("prepare transaction 'it''s a $(name)'")
+    (blocker,) = found(world)["open_transaction"].blockers
+    _run_command(blocker.end_command("airline"))
+    assert found(world) == {}
+
+
+def _run_command(text: str) -> None:
+    command = text[text.index("psql ") :]
+    path = f"{postgres_binaries()}:{os.defpath}"
+    subprocess.run(["bash", "-euc", command], env={**os.environ, "PATH": path}, check=True, capture_output=True, timeout=60)
 
 
 def test_a_topic_that_nobody_reads_is_a_note(world: World) -> None:

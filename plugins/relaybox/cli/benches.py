@@ -130,3 +130,27 @@ def bench_latency(
         runner=runner,
         json_path=json_path,
     )
+
+
+@bench.command("page")
+def bench_page(
+    *,
+    looks: Annotated[
+        list[int] | None,
+        typer.Option("--looks", min=1, help="So many requests to the page at once. Default: 50, 500.", show_default=False),
+    ] = None,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Of each endpoint, in each measurement.")] = 40,
+    json_path: JsonPath = None,
+) -> None:
+    """Measure Airflow's own endpoints beside many who look at the page, over a healthy, silent, slow, frozen and dead store.
+
+    Starts clusters and an API server of its own, and takes a few minutes.
+
+    \b
+    Examples:
+      relaybox bench page --json page.json
+      relaybox bench page --looks 50 --samples 10
+    """
+    from relaybox.local.bench.page import run_bench_page
+
+    run_bench_page(looks=looks or [50, 500], samples=samples, json_path=json_path)

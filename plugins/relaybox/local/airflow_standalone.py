@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGTERM
@@ -55,6 +55,7 @@ class AirflowStandalone:
         plugins: the plugins folder; none by default.
         connections: connection id to URI or JSON, given to the child as AIRFLOW_CONN_*.
         environment: further variables of the child, for example RELAYBOX_CONFIG.
+        command_line: what of Airflow is started; all of it by default.
     """
 
     home: Path
@@ -64,6 +65,7 @@ class AirflowStandalone:
     connections: Mapping[str, str] = field(default_factory=dict, repr=False)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     ports: AirflowPorts = field(default_factory=AirflowPorts)
+    command_line: Sequence[str] = ("standalone",)
     client: AirflowClient = field(init=False, repr=False)
     _guard: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
 
@@ -90,7 +92,7 @@ class AirflowStandalone:
         self.client = AirflowClient(self.ports.api)  # an earlier start's token is of no use
         airflow = Path(sys.executable).with_name("airflow")
         self._guard = spawn(
-            [sys.executable, "-m", "relaybox.local.guard", airflow, "standalone"],
+            [sys.executable, "-m", "relaybox.local.guard", airflow, *self.command_line],
             env=self._child_environment(),
             log=self.log_file,
             cwd=self.home,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -21,6 +22,7 @@ class Blocker:
         who: its role, and its application or the id it was prepared under.
         state: as pg_stat_activity says: `idle in transaction`, `active` ...; or `prepared`.
         began_at, age_seconds: of the transaction, by the store's clock.
+        prepared_as: of a prepared one, the id under which it is committed or rolled back.
         query: the newest statement's beginning; holds what applications put into it, so it is shown to operators only.
     """
 
@@ -30,6 +32,16 @@ class Blocker:
     began_at: datetime
     age_seconds: float
     query: str
+    prepared_as: str | None = None
+
+    def end_command(self, store: str) -> str:
+        """What ends it and nothing else: a pid that meanwhile belongs to another transaction is left alone."""
+        if self.pid is None:
+            name = (self.prepared_as or "").replace("'", "''")
+            statement = f"rollback prepared '{name}'"
+            return f"psql service={store} -c {shlex.quote(statement)}"
+        condition = f"pid = {self.pid} and xact_start = '{self.began_at.isoformat()}'"
+        return f'psql service={store} -c "select pg_terminate_backend(pid) from pg_stat_activity where {condition}"'  # noqa: S608  # our own values, for a person to read
 
 
 @dataclass(frozen=True)
@@ -78,7 +90,8 @@ _SENDERS = """
     select
         a.pid, concat_ws(' ', a.usename, nullif(a.application_name, '')) as who,
         coalesce(a.state, 'unknown') as state, a.xact_start as began_at,
-        extract(epoch from clock_timestamp() - a.xact_start)::double precision as age_seconds, left(a.query, %(characters)s) as query
+        extract(epoch from clock_timestamp() - a.xact_start)::double precision as age_seconds, left(a.query, %(characters)s) as query,
+        null as prepared_as
     from pg_stat_activity a
     where a.datname = current_database() and a.xact_start <= clock_timestamp() - make_interval(secs => %(seconds)s)
         and exists (
@@ -88,7 +101,7 @@ _SENDERS = """
         )
     union all
     select null, concat_ws(' ', p.owner, p.gid), 'prepared', p.prepared,
-        extract(epoch from clock_timestamp() - p.prepared)::double precision, 'prepare transaction'
+        extract(epoch from clock_timestamp() - p.prepared)::double precision, 'prepare transaction', p.gid
     from pg_prepared_xacts p
     where p.database = current_database() and p.prepared <= clock_timestamp() - make_interval(secs => %(seconds)s)
         and exists (
@@ -107,7 +120,7 @@ _WAITS = """
         concat_ws(' ', a.usename, nullif(a.application_name, '')) as who, coalesce(a.state, 'prepared') as state,
         coalesce(a.xact_start, w.query_start) as began_at,
         extract(epoch from clock_timestamp() - coalesce(a.xact_start, w.query_start))::double precision as age_seconds,
-        coalesce(left(a.query, %(characters)s), '') as query
+        coalesce(left(a.query, %(characters)s), '') as query, null as prepared_as
     from (
         select s.*, unnest(pg_blocking_pids(s.pid)) as blocking_pid
         from pg_stat_activity s
@@ -127,7 +140,7 @@ _STANDBY_WAITS = """
 
 
 def _blocker(row: Any) -> Blocker:
-    return Blocker(row.pid, row.who, row.state, row.began_at, row.age_seconds, row.query)
+    return Blocker(row.pid, row.who, row.state, row.began_at, row.age_seconds, row.query, row.prepared_as)
 
 
 def _waits(rows: list[Any]) -> Iterator[Wait]:

@@ -5,7 +5,7 @@ Every text here is shown to people who may see the page and not the servers: no 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -16,7 +16,7 @@ from relaybox import errors
 if TYPE_CHECKING:
     from relaybox.consumers.subscriptions import Subscribed
     from relaybox.hops.continuity import HistoryGap
-    from relaybox.monitoring.blockers import Blocker, StoreBlockers
+    from relaybox.monitoring.blockers import Blocker, StoreBlockers, Wait
     from relaybox.monitoring.status import HopStatus, Status
     from relaybox.retention.detaching import DetachedLog
     from relaybox.routes import Hop, Routes
@@ -32,6 +32,9 @@ UNDRIVEN_SECONDS = 60.0
 UNSETTLED_SECONDS = 900.0
 """Confirmations run at least every five minutes; three of these missed is a stall."""
 
+
+SHOWN_COMMANDS = 3
+"""To end a session, of one finding; the table of its blockers has all pids."""
 
 RUNBOOKS = {
     "store_silent": "store-down",
@@ -219,7 +222,10 @@ def _held_in_store(routes: Routes, store: str, here: StoreBlockers) -> Iterator[
             ),
             blockers=here.senders,
             affected=leaving,
-            next_step="Have the application commit or roll back. Ending its session rolls back what it sent.",
+            next_step=(
+                "Have the application commit or roll back. Ending it rolls back what it sent: "
+                + "; ".join(blocker.end_command(store) for blocker in here.senders[:SHOWN_COMMANDS])
+            ),
         )
     if here.standby_waits:
         yield Finding(
@@ -255,7 +261,7 @@ def _hop_findings(routes: Routes, status: Status, hop: HopStatus, blockers: Mapp
             blockers=tuple(dict.fromkeys(blocker for _, each in waits for blocker in each.blockers)),
             affected=_downstream(routes, hop.hop),
             message_count=hop.lag_messages,
-            next_step="End the session that has the lock, or wait: the transfer gives up and is tried again.",
+            next_step=_end_or_wait(waits),
         )
     elif hop.open_batch is not None and not hop.driven and (finding := _batch_left(routes, status, hop)):
         yield finding
@@ -276,6 +282,13 @@ def _hop_findings(routes: Routes, status: Status, hop: HopStatus, blockers: Mapp
         yield _late(routes, status, hop, hop.lag_seconds)
     if finding := _unsettled(status, hop):
         yield finding
+
+
+def _end_or_wait(waits: Sequence[tuple[str, Wait]]) -> str:
+    commands = list(dict.fromkeys(blocker.end_command(store) for store, wait in waits for blocker in wait.blockers))
+    return "Wait: the transfer gives up and is tried again. Or end the session that has the lock: " + "; ".join(
+        commands[:SHOWN_COMMANDS]
+    )
 
 
 def _late(routes: Routes, status: Status, hop: HopStatus, lag_seconds: float) -> Finding:
@@ -334,7 +347,7 @@ def _unsettled(status: Status, hop: HopStatus) -> Finding | None:
     if arrived is None or (status.measured_at - arrived).total_seconds() <= UNSETTLED_SECONDS:
         return None
     by = hop.hop.policy != "received" and hop.hop.downstream
-    waits_for = f"hop {hop.hop.downstream} settles them" if by else f"{hop.hop.source.name} is told"
+    waits_for = "the next hop settles them" if by else f"{hop.hop.source.name} is told"
     held_up = "the next hop" if by else "its confirm DAG"
     if hop.hop.processed_by:
         waits_for = f"{', '.join(hop.hop.processed_by)} have acknowledged them there"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from relaybox.monitoring.blockers import StoreBlockers, read_blockers
 from relaybox.monitoring.findings import OPEN_SECONDS, Finding, find_blockers
 from relaybox.monitoring.status import Status, read_status
 from relaybox.retention.detaching import DetachedLog, list_detached_logs
+from relaybox.stores.inquiries import ask_each
 from relaybox.stores.left_behind import LeftBehind, list_left_behind
 from relaybox.stores.schema import store_cursor
 
@@ -62,9 +62,7 @@ def read_overview(routes: Routes, *, open_for_seconds: float = OPEN_SECONDS) -> 
     """
     status = read_status(routes)
     answering = [store for store in routes.used_stores if store.name not in status.errors]
-    with ThreadPoolExecutor(max(1, len(answering)), thread_name_prefix="relaybox-overview") as pool:
-        looked = pool.map(lambda store: _look(store, routes, open_for_seconds), answering)
-        looks = dict(zip(answering, looked, strict=True))
+    looks = ask_each(answering, lambda store: _look(store, routes, open_for_seconds), otherwise=lambda _: None)
     seen = {store.name: look for store, look in looks.items() if look is not None}
     return Overview(
         status=status,

@@ -5,8 +5,7 @@ A store that can't be asked hides nothing but itself: its hops are shown with wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from relaybox.proofs.conservation import TopicAccount, find_broken, read_account
 from relaybox.proofs.reliability import Delivery, compose, measure_delivery
 from relaybox.retention.retiring import Backlog, read_backlogs
 from relaybox.stores.connections import store_errors
+from relaybox.stores.inquiries import ask_each
 from relaybox.stores.schema import open_store
 from relaybox.streams.topics import find_unknown_topics
 
@@ -205,18 +205,11 @@ def read_status(routes: Routes) -> Status:
     Raises nothing for a store that does not answer: see `Status.errors`.
     """
     used = routes.used_stores
-    with ThreadPoolExecutor(max(1, len(used)), thread_name_prefix="relaybox-status") as pool:
-        sending = dict(zip(used, pool.map(partial(_ask, ask=partial(_ask_sending, routes=routes)), used), strict=True))
-        confirmed = {hop: int(state.received_batch) for asked in sending.values() for hop, state in asked.states.items()}
-        receiving = dict(
-            zip(used, pool.map(partial(_ask, ask=partial(_ask_receiving, routes=routes, confirmed=confirmed)), used), strict=True)
-        )
-        published = {hop: state for asked in receiving.values() for hop, state in asked.states.items()}
-        continuing = dict(
-            zip(
-                used, pool.map(partial(_ask, ask=partial(_ask_continuity, routes=routes, published=published)), used), strict=True
-            )
-        )
+    sending = _ask_all(used, partial(_ask_sending, routes=routes))
+    confirmed = {hop: int(state.received_batch) for asked in sending.values() for hop, state in asked.states.items()}
+    receiving = _ask_all(used, partial(_ask_receiving, routes=routes, confirmed=confirmed))
+    published = {hop: state for asked in receiving.values() for hop, state in asked.states.items()}
+    continuing = _ask_all(used, partial(_ask_continuity, routes=routes, published=published))
     hops = {
         hop.name: _hop_status(hop, sending[hop.source], receiving[hop.destination], continuing[hop.source]) for hop in routes.hops
     }
@@ -232,6 +225,10 @@ def read_status(routes: Routes) -> Status:
             if (error := sending[store].error or receiving[store].error or continuing[store].error) is not None
         },
     )
+
+
+def _ask_all(stores: Iterable[Store], ask: Callable[[Connection, Store], _Asked]) -> dict[Store, _Asked]:
+    return ask_each(stores, partial(_ask, ask=ask), otherwise=lambda error: _Asked({}, error=error))
 
 
 def _ask(store: Store, *, ask: Callable[[Connection, Store], _Asked]) -> _Asked:

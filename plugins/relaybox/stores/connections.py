@@ -14,6 +14,7 @@ import psycopg2
 
 from relaybox import errors
 from relaybox.failpoints import reach
+from relaybox.stores.inquiries import current_inquiry
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
@@ -127,6 +128,10 @@ def connect(service: str, *, application_name: str, statement_timeout_seconds: f
         StoreUnreachable: no answer, or not now; a retry may help.
         StoreUnusable: the server refused for good (password, database, role).
     """
+    if (inquiry := current_inquiry()) is not None:
+        statement_timeout_seconds = min(
+            statement_timeout_seconds, inquiry.seconds
+        )  # a server that works does not go on for nobody
     settings = {
         "lock_timeout": f"{LOCK_TIMEOUT_SECONDS}s",
         "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_SECONDS}s",
@@ -151,16 +156,27 @@ def connect(service: str, *, application_name: str, statement_timeout_seconds: f
 def open_session(service: str, *, application_name: str, settings: Mapping[str, str]) -> Connection:
     """Opens a session with these settings of the server's; raises as connect()."""
     parameters: dict[str, Any] = {**LINK_PARAMETERS, "application_name": application_name, "client_encoding": "UTF8"}
-    try:
-        connection: Connection = psycopg2.connect(service=service, **parameters)
-    except psycopg2.Error as error:
-        raise _connect_error(service, error) from None
+    connection = _connect(service, parameters)
     try:
         with store_errors(service, "pinning the settings of the session"):
             pin_settings(connection, settings)
     except BaseException:
         connection.close()
         raise
+    return connection
+
+
+def _connect(service: str, parameters: Mapping[str, Any]) -> Connection:
+    inquiry = current_inquiry()
+    try:
+        if inquiry is None:
+            connection: Connection = psycopg2.connect(service=service, **parameters)
+            return connection
+        with inquiry.connecting(service) as given:
+            connection = psycopg2.connect(**{**parameters, **given})
+    except psycopg2.Error as error:
+        raise _connect_error(service, error) from None
+    inquiry.watch(service, connection)
     return connection
 
 

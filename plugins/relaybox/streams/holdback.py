@@ -121,6 +121,20 @@ def read_holdback(routes: Routes, chosen: Iterable[Route]) -> list[StoreHoldback
     return list(found.values())
 
 
+def read_store_holdback(routes: Routes, store: Store) -> list[StoreHoldback]:
+    """The same of one store, of every stream that is delivered there.
+
+    Raises:
+        RelayboxError: what the store said instead of answering.
+    """
+    streams = {route.stream: route for route in reversed(list(routes.routes.values())) if store in _stores(route)}
+    found = [_read_store(routes, route, store) for route in streams.values()]
+    for here in found:
+        if here.error is not None:
+            raise here.error
+    return found
+
+
 def _stores(route: Route) -> list[Store]:
     """Where the route's stream is delivered, in the order of its way."""
     return list(dict.fromkeys(hop.destination for hop in route.hops))

@@ -14,15 +14,20 @@ from airflow.models.dag import DagModel
 from fastapi import Depends, HTTPException, Request, status
 
 from relaybox.airflow.naming import confirm_dag_id, transfer_dag_id, transfer_dag_id_of
+from relaybox.airflow.page.threads import in_page_thread
 from relaybox.routes import Hop
 
 SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
 
-may_see_the_page = requires_access_view(AccessView.PLUGINS)
-"""The dependency of every route: 401 without login, 403 for who may see no plugin's page."""
+_may_see_plugins = requires_access_view(AccessView.PLUGINS)
 
 
-def refuse_other_origins(request: Request) -> None:
+async def may_see_the_page(request: Request, user: GetUserDep) -> None:
+    """The dependency of every route: 401 without login, 403 for who may see no plugin's page."""
+    await in_page_thread(_may_see_plugins, request, user)
+
+
+async def refuse_other_origins(request: Request) -> None:
     """The other dependency of every route: only the page's own scripts, or a client that sends its token itself, may change anything.
 
     Browsers add the cookie to what another site has them post; they also say where it came from, and no script can change that.
@@ -33,11 +38,19 @@ def refuse_other_origins(request: Request) -> None:
     if site is not None:
         own = site == "same-origin"
     elif origin is not None:
-        own = urlsplit(origin).netloc in _own_hosts(request)
+        own = _host_of(origin) in _own_hosts(request)
     else:
         own = "authorization" in request.headers
     if not own:
         raise HTTPException(status.HTTP_403_FORBIDDEN, "This request came from another site.")
+
+
+def _host_of(origin: str) -> str | None:
+    """None: that is no origin at all."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return None
 
 
 def _own_hosts(request: Request) -> set[str]:
@@ -82,8 +95,9 @@ def _details(dag_id: str) -> DagDetails:
     return DagDetails(id=dag_id, team_name=team)
 
 
-def _rights(user: GetUserDep) -> Rights:
+async def rights_of(user: GetUserDep) -> Rights:
+    """For `Depends`: of the user of this request."""
     return Rights(user)
 
 
-RightsDep = Annotated[Rights, Depends(_rights)]
+RightsDep = Annotated[Rights, Depends(rights_of)]

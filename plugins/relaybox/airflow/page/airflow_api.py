@@ -11,11 +11,10 @@ from urllib.parse import quote
 
 import httpx
 from airflow.api_fastapi.auth.managers.base_auth_manager import COOKIE_NAME_JWT_TOKEN
-from fastapi import Depends, HTTPException, Request
+from fastapi import Depends, HTTPException, Request, status
 
 from relaybox.airflow.page.addresses import AIRFLOW
-
-TAG = "relaybox"
+from relaybox.airflow.page.turns import without_turn
 
 
 class AirflowApi:
@@ -25,15 +24,7 @@ class AirflowApi:
         self._app = request.scope[AIRFLOW]
         self._root = str(getattr(self._app, "root_path", "")).rstrip("/")
         self._headers = _credentials(request)
-        self._base_url = f"http://{request.headers.get('host', 'localhost')}"
-
-    async def paused_dags(self) -> dict[str, bool]:
-        paused: dict[str, bool] = {}
-        while True:
-            page = await self._ask("GET", f"/dags?tags={TAG}&limit=100&offset={len(paused)}&order_by=dag_id&exclude_stale=true")
-            paused |= {dag["dag_id"]: bool(dag["is_paused"]) for dag in page["dags"]}
-            if not page["dags"] or len(paused) >= page["total_entries"]:
-                return paused
+        self._base_url = _base_url(request.headers.get("host", "localhost"))
 
     async def start_run(self, dag_id: str, note: str, conf: Mapping[str, Any] | None = None) -> str:
         """Starts a run of a DAG with these parameters; returns its id."""
@@ -47,7 +38,8 @@ class AirflowApi:
 
     async def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         transport = httpx.ASGITransport(app=self._app)
-        async with httpx.AsyncClient(transport=transport, base_url=self._base_url, headers=self._headers) as client:
+        client = httpx.AsyncClient(transport=transport, base_url=self._base_url, headers=self._headers)
+        async with without_turn(), client:
             answer = await client.request(method, f"{self._root}/api/v2{path}", json=body)
         if answer.is_success:
             return answer.json()
@@ -63,6 +55,14 @@ _REFUSED = {
 }
 
 
+def _base_url(host: str) -> httpx.URL:
+    """What Airflow itself was reached by: it may answer some hosts only."""
+    try:
+        return httpx.URL(f"http://{host}")
+    except httpx.InvalidURL as error:
+        raise HTTPException(status.HTTP_400_BAD_REQUEST, "The request's Host header is no host.") from error
+
+
 def _credentials(request: Request) -> dict[str, str]:
     """What this request proved itself by, and nothing else of it."""
     if authorization := request.headers.get("authorization"):
@@ -72,19 +72,8 @@ def _credentials(request: Request) -> dict[str, str]:
     return {}
 
 
-def _airflow_api(request: Request) -> AirflowApi:
+async def _airflow_api(request: Request) -> AirflowApi:
     return AirflowApi(request)
 
 
 AirflowApiDep = Annotated[AirflowApi, Depends(_airflow_api)]
-
-
-async def _paused_dags(airflow: AirflowApiDep) -> Mapping[str, bool]:
-    try:
-        return await airflow.paused_dags()
-    except HTTPException:
-        return {}  # the page shows the stores also while Airflow's database has a bad moment: whether a DAG is paused is unknown then
-
-
-PausedDags = Annotated[Mapping[str, bool], Depends(_paused_dags)]
-"""Whether each DAG of Relaybox that the user may see is paused; one that Airflow does not know is missing."""

@@ -11,11 +11,12 @@ from relaybox.airflow.naming import confirm_dag_id, transfer_dag_id
 from relaybox.airflow.page.access import RightsDep
 from relaybox.airflow.page.airflow_api import AirflowApi, AirflowApiDep
 from relaybox.airflow.page.documents import Document, flow_document, overview_document, streams_document
-from relaybox.airflow.page.gathered import GatheringDep, PausableHop, ReadableHop, RunnableHop, forecast
+from relaybox.airflow.page.gathered import Gathering
+from relaybox.airflow.page.named_hops import GatheringDep, PausableHop, ReadableHop, RunnableHop
 from relaybox.airflow.page.search import WantedDep, search
-from relaybox.airflow.page.streams import read_streams
+from relaybox.airflow.page.threads import in_page_thread
+from relaybox.airflow.page.visible import forecast
 from relaybox.monitoring.documents import traces_document
-from relaybox.monitoring.flow import read_flow
 from relaybox.routes import Hop
 
 MINUTES = (15, 60, 360, 1440)
@@ -28,26 +29,28 @@ api = APIRouter(prefix="/api")
 
 
 @api.get("/status")
-def read_status(gathering: GatheringDep, rights: RightsDep) -> Document:
-    return overview_document(gathering.overview(rights))
+async def read_status(gathering: GatheringDep, rights: RightsDep) -> Document:
+    return await in_page_thread(overview_document, await gathering.overview(rights))
 
 
 @api.get("/hops/{route}/{number}")
-def read_hop(
+async def read_hop(
     gathering: GatheringDep, rights: RightsDep, hop: ReadableHop, minutes: Minutes = 60, moved_by: MovedBy = None
 ) -> Document:
-    flow = read_flow(hop, window=timedelta(minutes=minutes), moved_by=moved_by)
-    return flow_document(flow, forecast(gathering.overview(rights).hop(hop.name), flow))
+    flow = await gathering.flow(hop, window=timedelta(minutes=minutes), moved_by=moved_by)
+    measured = (await gathering.overview(rights)).hop(hop.name)
+    return await in_page_thread(flow_document, flow, None if measured is None else forecast(measured, flow))
 
 
 @api.get("/streams")
-def read_streams_of_user(gathering: GatheringDep, rights: RightsDep) -> Document:
-    return streams_document(read_streams(gathering, rights))
+async def read_streams_of_user(gathering: GatheringDep, rights: RightsDep) -> Document:
+    return await in_page_thread(streams_document, await gathering.streams(rights))
 
 
 @api.get("/where")
-def read_where(gathering: GatheringDep, rights: RightsDep, wanted: WantedDep) -> Document:
-    return {"messages": [traces_document(traces) for traces in search(gathering.readable_routes(rights), wanted)]}
+async def read_where(gathering: GatheringDep, rights: RightsDep, wanted: WantedDep) -> Document:
+    found = await search(gathering, rights, wanted)
+    return {"messages": [traces_document(traces) for traces in found]}
 
 
 @api.post("/hops/{route}/{number}/run", status_code=status.HTTP_201_CREATED)
@@ -59,17 +62,18 @@ async def run_hop(hop: RunnableHop, airflow: AirflowApiDep) -> Document:
 
 
 @api.post("/hops/{route}/{number}/pause")
-async def pause_hop(hop: PausableHop, airflow: AirflowApiDep) -> Document:
+async def pause_hop(hop: PausableHop, gathering: GatheringDep, airflow: AirflowApiDep) -> Document:
     """Pauses the hop's DAGs. What runs ends well; messages wait, and none is lost."""
-    return await _pause(airflow, hop, paused=True)
+    return await _pause(gathering, airflow, hop, paused=True)
 
 
 @api.post("/hops/{route}/{number}/unpause")
-async def unpause_hop(hop: PausableHop, airflow: AirflowApiDep) -> Document:
-    return await _pause(airflow, hop, paused=False)
+async def unpause_hop(hop: PausableHop, gathering: GatheringDep, airflow: AirflowApiDep) -> Document:
+    return await _pause(gathering, airflow, hop, paused=False)
 
 
-async def _pause(airflow: AirflowApi, hop: Hop, *, paused: bool) -> Document:
+async def _pause(gathering: Gathering, airflow: AirflowApi, hop: Hop, *, paused: bool) -> Document:
     for dag_id in (transfer_dag_id(hop), confirm_dag_id(hop)):
         await airflow.pause(dag_id, paused=paused)
+    gathering.forget_paused()
     return {"said": f"Hop {hop.name} is {'paused' if paused else 'not paused any more'}.", "paused": paused}

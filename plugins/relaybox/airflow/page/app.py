@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from fastapi import Depends, FastAPI, Request, Response, status
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
@@ -15,6 +16,8 @@ from relaybox.airflow.page.api import api
 from relaybox.airflow.page.gathered import Gathering
 from relaybox.airflow.page.html import error_page, pages
 from relaybox.airflow.page.orders import orders
+from relaybox.airflow.page.plain_text import printable, refuse_odd_text
+from relaybox.airflow.page.threads import busy
 from relaybox.monitoring.findings import plain_words
 
 logger = logging.getLogger(__name__)
@@ -40,7 +43,7 @@ def build_app() -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
-        dependencies=[Depends(may_see_the_page), Depends(refuse_other_origins)],
+        dependencies=[Depends(may_see_the_page), Depends(refuse_other_origins), Depends(refuse_odd_text)],
     )
     app.state.gathering = Gathering()
     app.include_router(api)
@@ -48,8 +51,15 @@ def build_app() -> FastAPI:
     app.include_router(pages)
     app.add_exception_handler(errors.RelayboxError, _say_in_plain_words)
     app.add_exception_handler(HTTPException, _refuse)
+    app.add_exception_handler(RequestValidationError, _name_fields)
     app.middleware("http")(_add_headers)
     return app
+
+
+def too_many() -> Response:
+    """The answer to a request that got no turn: it asked for nothing that only some may know."""
+    refused = busy()
+    return JSONResponse({"detail": refused.detail}, refused.status_code, {**HEADERS, **(refused.headers or {})})
 
 
 async def _add_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -71,7 +81,7 @@ async def _say_in_plain_words(request: Request, error: Exception) -> Response:
     elif isinstance(error, errors.Detached):
         code, said = status.HTTP_409_CONFLICT, f"That place is detached. {error.next_step}"  # without the directory of its files
     else:
-        logger.warning("the Relaybox page could not answer %s: %s", request.url.path, error)
+        logger.warning("the Relaybox page could not answer %s: %s", request.scope["path"], error)
         words = plain_words(error) if isinstance(error, errors.RelayboxError) else "it answered with an error"
         code, said = status.HTTP_503_SERVICE_UNAVAILABLE, f"A store can't be asked: {words}."
         if isinstance(error, errors.ConfigurationError):
@@ -81,7 +91,16 @@ async def _say_in_plain_words(request: Request, error: Exception) -> Response:
 
 async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101  # it is registered for these
-    return _answer(request, error.detail, error.status_code)
+    answer = _answer(request, error.detail, error.status_code)
+    answer.headers.update(error.headers or {})
+    return answer
+
+
+async def _name_fields(request: Request, error: Exception) -> Response:
+    """Which fields are wrong and why; what stood in them is not repeated: JSON has no words for all of it."""
+    assert isinstance(error, RequestValidationError)  # noqa: S101  # it is registered for these
+    wrong = [f"{'.'.join(map(str, one['loc'][1:])) or 'body'}: {one['msg']}" for one in error.errors()]
+    return _answer(request, printable("; ".join(wrong)), status.HTTP_422_UNPROCESSABLE_CONTENT)
 
 
 def _answer(request: Request, said: str, code: int) -> Response:

@@ -12,8 +12,8 @@ from relaybox.monitoring.findings import plain_words
 from relaybox.monitoring.spark_pages import application_address
 
 if TYPE_CHECKING:
-    from relaybox.airflow.page.gathered import Seen
     from relaybox.airflow.page.streams import SeenStreams
+    from relaybox.airflow.page.visible import Seen
     from relaybox.monitoring.blockers import Blocker
     from relaybox.monitoring.findings import Finding
     from relaybox.monitoring.flow import BatchTimes, HopFlow
@@ -28,6 +28,7 @@ def overview_document(seen: Seen) -> Document:
     visible = {hop.hop.name: hop for hop in seen.hops}
     return {
         "measured_at": whole["measured_at"],
+        "age_seconds": seen.age_seconds,
         "hops": [
             {
                 **hop,

@@ -1,145 +1,179 @@
-"""What the stores say, for the user of one request: only of hops whose DAG the user may read."""
+"""What the stores say, for the user of one request: only of hops whose DAG the user may read.
+
+The stores are asked in the background, for all users at once. Requests wait for that with a deadline, and in no thread of Airflow's.
+"""
 
 from __future__ import annotations
 
 import threading
-import time
-from dataclasses import dataclass, replace
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
 
-from fastapi import Depends, HTTPException, Request, status
+from fastapi import HTTPException
+from sqlalchemy.exc import SQLAlchemyError
 
-from relaybox.airflow.deployment import read_routes
-from relaybox.airflow.page.access import Rights, RightsDep
-from relaybox.airflow.page.store_services import StoreServices
-from relaybox.errors import ConfigurationError
-from relaybox.monitoring.findings import Finding, Severity
-from relaybox.monitoring.flow import HopFlow
-from relaybox.monitoring.forecasts import Forecast, forecast_drain
+from relaybox.airflow.deployment import read_routes, route_file
+from relaybox.airflow.page.access import Rights
+from relaybox.airflow.page.kept_answers import KeptAnswer
+from relaybox.airflow.page.paused_dags import read_paused_dags
+from relaybox.airflow.page.store_parameters import read_store_parameters
+from relaybox.airflow.page.streams import AllStreams, SeenStreams, read_all_streams
+from relaybox.airflow.page.threads import answered, in_page_thread
+from relaybox.airflow.page.visible import Seen, see
+from relaybox.errors import RelayboxError, StoreUnreachable
+from relaybox.monitoring.flow import HopFlow, read_flow
 from relaybox.monitoring.overview import Overview, read_overview
-from relaybox.monitoring.status import HopStatus
 from relaybox.routes import Hop, Route, Routes
+from relaybox.stores.inquiries import Inquiry, current_inquiry, start_asking
 
-KEPT_SECONDS = 2.0
-"""Many viewers ask the stores once."""
+LOOK_SECONDS = 5.0
+"""For each store to answer in each step of a look; what takes longer is shown as silent."""
+
+ASK_SECONDS = 6.0
+"""For what one request asks: its way through the queue, and all answers."""
+
+ASKERS = 8
+KEPT_FLOWS = 200
+
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What one user sees: the overview, less what the user may not read."""
+class Look:
+    """One look at all stores: what they said, how they were reached, and who did not answer."""
 
     overview: Overview
-    hops: tuple[HopStatus, ...]
-    findings: tuple[Finding, ...]
+    parameters: Mapping[str, Mapping[str, str]]
+    silent: Mapping[str, RelayboxError]
 
-    def health(self, hop: HopStatus) -> str:
-        """`silent`: a store does not answer; `stuck` or `held` by a finding; `busy`: messages are on their way; else `ok`."""
-        if hop.lag_messages is None:
-            return "silent"
-        own = {finding.severity for finding in self.findings if finding.hop == hop.hop.name}
-        own |= {finding.severity for finding in self.findings if finding.hop is None and hop.hop.name in finding.affected}
-        for severity in (Severity.STUCK, Severity.HELD):
-            if severity in own:
-                return str(severity)
-        return "busy" if hop.lag_messages else "ok"
-
-    def hop(self, name: str) -> HopStatus:
-        return next(hop for hop in self.hops if hop.hop.name == name)
-
-
-def forecast(hop: HopStatus, flow: HopFlow) -> Forecast | None:
-    """When the hop's backlog will be gone; None while a store is silent."""
-    if hop.lag_messages is None:
-        return None
-    return forecast_drain(backlog=hop.lag_messages, oldest_seconds=hop.lag_seconds, moving_per_second=flow.moving_rows_per_second)
+    def inquiry(self, seconds: float) -> Inquiry:
+        """For further questions: stores that were silent are not waited for again."""
+        return Inquiry(self.parameters, seconds, dict(self.silent))
 
 
 class Gathering:
     """Asks the stores for all users of this process."""
 
     def __init__(self) -> None:
-        self._services = StoreServices()
-        self._lock = threading.Lock()
-        self._kept: tuple[float, Overview] | None = None
+        self._file: tuple[tuple[object, ...], Routes] | None = None
+        self._askers = ThreadPoolExecutor(ASKERS, thread_name_prefix="relaybox-asker")
+        self._look = KeptAnswer(self._start_look)
+        self._streams: KeptAnswer[AllStreams] = KeptAnswer(lambda: self._submit(lambda: read_all_streams(self.read_routes())))
+        self._paused = KeptAnswer(lambda: self._askers.submit(read_paused_dags))
+        self._flows: dict[tuple[Hop, timedelta, str | None], KeptAnswer[HopFlow]] = {}
+        self._flows_lock = threading.Lock()
+        self._newest: Look | None = None
 
-    def routes(self) -> Routes:
-        """The routes of this deployment, read anew: a changed relaybox.yaml needs no restart. Stores are reachable from here on."""
-        routes = read_routes()
-        self._services.renew(routes.used_stores)
-        return routes
+    async def routes(self) -> Routes:
+        """The routes of this deployment: a changed relaybox.yaml needs no restart."""
+        known = self._file
+        if known is not None and known[0] == _version(route_file()):
+            return known[1]
+        return await in_page_thread(self.read_routes)
 
-    def overview(self, rights: Rights) -> Seen:
-        """What all stores say, at most two seconds old."""
-        with self._lock:
-            if self._kept is None or time.monotonic() - self._kept[0] > KEPT_SECONDS:
-                self._kept = (time.monotonic(), read_overview(self.routes()))
-            overview = self._kept[1]
-        hops = tuple(hop for hop in overview.status.hops if rights.may_read(hop.hop))
-        return Seen(overview, hops, tuple(_for_user(overview, hops, rights)))
+    def read_routes(self) -> Routes:
+        """The same, for threads that may read a file."""
+        path = route_file()
+        version = _version(path)
+        if self._file is None or self._file[0] != version:
+            self._file = version, read_routes()
+        return self._file[1]
+
+    async def overview(self, rights: Rights) -> Seen:
+        """What all stores say, at most two seconds old unless the next look is late."""
+        look = await self._look.get()
+        return await in_page_thread(see, look.answer.overview, rights, age_seconds=look.age_seconds)
+
+    async def streams(self, rights: Rights) -> SeenStreams:
+        """What streams hold back, who reads them, and what was set aside."""
+        await self._look.get()
+        everything = await self._streams.get()
+        return await in_page_thread(everything.answer.seen_by, rights)
+
+    async def flow(self, hop: Hop, *, window: timedelta, moved_by: str | None = None) -> HopFlow:
+        """A hop over time."""
+        await self._look.get()
+        key = (hop, window, moved_by)
+        with self._flows_lock:
+            if key not in self._flows and len(self._flows) >= KEPT_FLOWS:
+                self._flows.pop(next(iter(self._flows)))
+            kept = self._flows.setdefault(
+                key, KeptAnswer(lambda: self._submit(lambda: read_flow(hop, window=window, moved_by=moved_by)))
+            )
+        return (await kept.get()).answer
+
+    async def ask(self, question: Callable[[], _Answer]) -> _Answer:
+        """The answer of stores to what one request asks.
+
+        Raises:
+            HTTPException: 503, it did not come in time. Its sessions are cut.
+        """
+        await self._look.get()
+        inquiry = self._inquiry()
+        try:
+            return await answered(self._submit(question, inquiry), ASK_SECONDS)
+        finally:
+            inquiry.end()
+
+    async def paused_dags(self) -> Mapping[str, bool]:
+        """Whether each DAG of Relaybox is paused; one that Airflow does not know is missing, and all while its database is late."""
+        try:
+            return (await self._paused.get()).answer
+        except (HTTPException, SQLAlchemyError):
+            return {}  # the page shows the stores also while Airflow's database has a bad moment: whether a DAG is paused is unknown
+
+    async def readable_routes(self, rights: Rights) -> tuple[Route, ...]:
+        """The routes all of whose hops the user may read: a message's way is shown whole or not at all."""
+        routes = await self.routes()
+        return await in_page_thread(
+            lambda: tuple(route for route in routes.routes.values() if all(rights.may_read(hop) for hop in route.hops))
+        )
+
+    def forget_paused(self) -> None:
+        """Somebody paused or unpaused a DAG."""
+        self._paused.forget()
 
     def forget(self) -> None:
-        """The next overview is asked for anew."""
-        with self._lock:
-            self._kept = None
+        """Everything is asked for anew: something was changed."""
+        with self._flows_lock:
+            self._flows.clear()
+        for kept in (self._look, self._streams, self._paused):
+            kept.forget()
 
-    def readable_routes(self, rights: Rights) -> tuple[Route, ...]:
-        """The routes all of whose hops the user may read: a message's way is shown whole or not at all."""
-        return tuple(route for route in self.routes().routes.values() if all(rights.may_read(hop) for hop in route.hops))
+    def _start_look(self) -> Future[Look]:
+        return start_asking(Inquiry({}, LOOK_SECONDS), self._look_at_stores, name="look")
+
+    def _look_at_stores(self) -> Look:
+        routes = self.read_routes()
+        inquiry = current_inquiry()
+        assert inquiry is not None  # noqa: S101  # it was started with one
+        inquiry.parameters = read_store_parameters(routes.used_stores)
+        overview = read_overview(routes)
+        silent = {
+            routes.store(store).service: error
+            for store, error in overview.status.errors.items()
+            if isinstance(error, StoreUnreachable)
+        }
+        self._newest = Look(overview, inquiry.parameters, silent)
+        return self._newest
+
+    def _inquiry(self) -> Inquiry:
+        assert self._newest is not None  # noqa: S101  # a look is waited for before anything else is asked
+        return self._newest.inquiry(ASK_SECONDS)
+
+    def _submit(self, question: Callable[[], _Answer], inquiry: Inquiry | None = None) -> Future[_Answer]:
+        working_for = inquiry or self._inquiry()
+        return self._askers.submit(working_for.answer, question)
 
 
-def _gathering(request: Request) -> Gathering:
-    gathering: Gathering = request.app.state.gathering
-    return gathering
-
-
-GatheringDep = Annotated[Gathering, Depends(_gathering)]
-
-
-def _readable_hop(gathering: GatheringDep, rights: RightsDep, route: str, number: int) -> Hop:
+def _version(path: Path) -> tuple[object, ...]:
+    """What changes whenever a file is written or replaced."""
     try:
-        hop = gathering.routes().hop(f"{route}/{number}")
-    except ConfigurationError:
-        raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such hop.") from None
-    if not rights.may_read(hop):
-        raise HTTPException(status.HTTP_403_FORBIDDEN, "You may not read this hop's DAG.")
-    return hop
-
-
-ReadableHop = Annotated[Hop, Depends(_readable_hop)]
-"""The hop that the path names: 404 if there is none, 403 for who may not read it."""
-
-
-def _runnable_hop(hop: ReadableHop, rights: RightsDep) -> Hop:
-    if not rights.may_run(hop):
-        raise HTTPException(status.HTTP_403_FORBIDDEN, "You may not start runs of this hop's DAG.")
-    return hop
-
-
-RunnableHop = Annotated[Hop, Depends(_runnable_hop)]
-
-
-def _pausable_hop(hop: ReadableHop, rights: RightsDep) -> Hop:
-    if not rights.may_pause(hop):
-        raise HTTPException(status.HTTP_403_FORBIDDEN, "You may not change this hop's DAGs.")
-    return hop
-
-
-PausableHop = Annotated[Hop, Depends(_pausable_hop)]
-
-
-def _for_user(overview: Overview, hops: tuple[HopStatus, ...], rights: Rights) -> list[Finding]:
-    in_routes = {hop.hop.name for hop in overview.status.hops}
-    readable = {hop.hop.name for hop in hops}
-    readable |= {one.hop for one in overview.findings if one.hop and one.hop not in in_routes and rights.may_read_named(one.hop)}
-    stores = {store.name for hop in hops for store in (hop.hop.source, hop.hop.destination)}
-    runnable = {hop.hop.name for hop in hops if rights.may_run(hop.hop)}
-    return [
-        _without_statements(finding) if not runnable & {finding.hop, *finding.affected} else finding
-        for finding in overview.findings
-        if (finding.hop in readable if finding.hop else finding.store in stores)
-    ]
-
-
-def _without_statements(finding: Finding) -> Finding:
-    """Statements hold what applications wrote into them: they are shown to those who may act, and to nobody else."""
-    return replace(finding, blockers=tuple(replace(blocker, query="") for blocker in finding.blockers))
+        found = path.stat()
+    except FileNotFoundError:
+        return (path,)
+    return path, found.st_mtime_ns, found.st_size, found.st_ino

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 from functools import cache
 from importlib import resources
@@ -15,25 +16,28 @@ from relaybox.airflow.dags.order_params import arrival_stores
 from relaybox.airflow.links import PREFIX
 from relaybox.airflow.naming import confirm_dag_id, transfer_dag_id
 from relaybox.airflow.page import words
-from relaybox.airflow.page.access import RightsDep
+from relaybox.airflow.page.access import Rights, RightsDep
 from relaybox.airflow.page.addresses import run_address
-from relaybox.airflow.page.airflow_api import PausedDags
 from relaybox.airflow.page.api import MINUTES, Minutes, MovedBy
 from relaybox.airflow.page.charts import draw_delays, draw_rates
-from relaybox.airflow.page.gathered import GatheringDep, ReadableHop, forecast
 from relaybox.airflow.page.map_drawing import DrawnHop, draw_map
 from relaybox.airflow.page.markdown import render_runbook
+from relaybox.airflow.page.named_hops import GatheringDep, ReadableHop
 from relaybox.airflow.page.orders import Kind, ReadableRoute, dag_of
 from relaybox.airflow.page.search import WantedDep, search
-from relaybox.airflow.page.streams import read_streams
+from relaybox.airflow.page.threads import busy, in_page_thread
 from relaybox.airflow.page.timeline import draw_timeline
+from relaybox.airflow.page.turns import without_turn
+from relaybox.airflow.page.visible import Seen, explained_by_pause, forecast
 from relaybox.monitoring.findings import plain_words
-from relaybox.monitoring.flow import read_flow
 from relaybox.monitoring.runbooks import read_runbooks
 from relaybox.monitoring.spark_pages import application_address
 from relaybox.monitoring.way import moments
 
 pages = APIRouter(default_response_class=HTMLResponse)
+
+SHOWN_BACKLOGS = 20
+"""The oldest; a forecast asks two stores."""
 
 Filled = Annotated[str, Query(max_length=100)]
 
@@ -46,8 +50,11 @@ _MEDIA_TYPES = {
 
 
 @pages.get("/map")
-def show_map(request: Request, gathering: GatheringDep, rights: RightsDep) -> Response:
-    seen = gathering.overview(rights)
+async def show_map(request: Request, gathering: GatheringDep, rights: RightsDep) -> Response:
+    return await in_page_thread(_draw_map_page, request, await gathering.overview(rights), rights)
+
+
+def _draw_map_page(request: Request, seen: Seen, rights: Rights) -> Response:
     base = _base(request)
     drawn = [
         DrawnHop(hop, seen.health(hop), seen.overview.rates.get(hop.hop.name), f"{base}/hops/{hop.hop.name}") for hop in seen.hops
@@ -58,65 +65,78 @@ def show_map(request: Request, gathering: GatheringDep, rights: RightsDep) -> Re
 
 
 @pages.get("/hops/{route}/{number}")
-def show_hop(
+async def show_hop(
     *,
     request: Request,
     gathering: GatheringDep,
     rights: RightsDep,
-    paused: PausedDags,
     hop: ReadableHop,
     minutes: Minutes = 60,
     moved_by: MovedBy = None,
 ) -> Response:
-    flow = read_flow(hop, window=timedelta(minutes=minutes), moved_by=moved_by)
-    seen = gathering.overview(rights)
+    flow = await gathering.flow(hop, window=timedelta(minutes=minutes), moved_by=moved_by)
+    seen, paused = await gathering.overview(rights), await gathering.paused_dags()
     measured = seen.hop(hop.name)
-    return _page(
-        request,
-        "hop.html",
-        hop=hop,
-        status=measured,
-        health=seen.health(measured),
-        rate=seen.overview.rates.get(hop.name),
-        flow=flow,
-        forecast=forecast(measured, flow),
-        rates_chart=draw_rates(flow),
-        delays_chart=draw_delays(flow, lag_seconds=measured.lag_seconds),
-        timeline=draw_timeline(flow.batches, airflow=_airflow_root(request)),
-        findings=[finding for finding in seen.findings if hop.name in (finding.hop, *finding.affected)],
-        paused=paused.get(transfer_dag_id(hop)),
-        may_run=rights.may_run(hop),
-        may_pause=rights.may_pause(hop),
-        dags={"transfer": transfer_dag_id(hop), "confirm": confirm_dag_id(hop)},
-        minutes=minutes,
-        all_minutes=MINUTES,
-        moved_by=moved_by,
+    if measured is None:
+        raise busy()
+    return await in_page_thread(
+        lambda: _page(
+            request,
+            "hop.html",
+            seen=seen,
+            hop=hop,
+            status=measured,
+            health=seen.health(measured),
+            rate=seen.overview.rates.get(hop.name),
+            flow=flow,
+            forecast=forecast(measured, flow),
+            rates_chart=draw_rates(flow),
+            delays_chart=draw_delays(flow, lag_seconds=measured.lag_seconds),
+            timeline=draw_timeline(flow.batches, airflow=_airflow_root(request)),
+            findings=[finding for finding in seen.findings if hop.name in (finding.hop, *finding.affected)],
+            paused=paused.get(transfer_dag_id(hop)),
+            may_run=rights.may_run(hop),
+            may_pause=rights.may_pause(hop),
+            dags={"transfer": transfer_dag_id(hop), "confirm": confirm_dag_id(hop)},
+            minutes=minutes,
+            all_minutes=MINUTES,
+            moved_by=moved_by,
+        )
     )
 
 
 @pages.get("/stuck")
-def show_stuck(request: Request, gathering: GatheringDep, rights: RightsDep, paused: PausedDags) -> Response:
-    seen = gathering.overview(rights)
-    draining = [(hop, forecast(hop, read_flow(hop.hop, window=timedelta(hours=1)))) for hop in seen.hops if hop.lag_messages]
-    return _page(
-        request,
-        "stuck.html",
-        findings=(*seen.findings, *read_streams(gathering, rights).findings),
-        paused=[hop for hop in seen.hops if paused.get(transfer_dag_id(hop.hop)) or paused.get(confirm_dag_id(hop.hop))],
-        draining=draining,
-        may_run={hop.hop.name: rights.may_run(hop.hop) for hop in seen.hops},
-        may_pause={hop.hop.name: rights.may_pause(hop.hop) for hop in seen.hops},
+async def show_stuck(request: Request, gathering: GatheringDep, rights: RightsDep) -> Response:
+    seen, paused = await gathering.overview(rights), await gathering.paused_dags()
+    streams = await gathering.streams(rights)
+    stopped = {hop.hop.name for hop in seen.hops if paused.get(transfer_dag_id(hop.hop)) or paused.get(confirm_dag_id(hop.hop))}
+    late = sorted((hop for hop in seen.hops if hop.lag_messages), key=lambda hop: -(hop.lag_seconds or 0.0))
+    async with without_turn():
+        flows = await asyncio.gather(*(gathering.flow(hop.hop, window=timedelta(hours=1)) for hop in late[:SHOWN_BACKLOGS]))
+    return await in_page_thread(
+        lambda: _page(
+            request,
+            "stuck.html",
+            seen=seen,
+            findings=(*(one for one in seen.findings if not explained_by_pause(one, stopped)), *streams.findings),
+            paused=[hop for hop in seen.hops if hop.hop.name in stopped],
+            draining=[(hop, forecast(hop, flow)) for hop, flow in zip(late, flows, strict=False)],
+            more=len(late) - len(flows),
+            may_run={hop.hop.name: rights.may_run(hop.hop) for hop in seen.hops},
+            may_pause={hop.hop.name: rights.may_pause(hop.hop) for hop in seen.hops},
+        )
     )
 
 
 @pages.get("/streams")
-def show_streams(request: Request, gathering: GatheringDep, rights: RightsDep) -> Response:
-    detached = [finding for finding in gathering.overview(rights).findings if finding.kind == "messages_detached"]
-    return _page(request, "streams.html", seen=read_streams(gathering, rights), detached=detached)
+async def show_streams(request: Request, gathering: GatheringDep, rights: RightsDep) -> Response:
+    detached = [finding for finding in (await gathering.overview(rights)).findings if finding.kind == "messages_detached"]
+    streams = await gathering.streams(rights)
+    return await in_page_thread(lambda: _page(request, "streams.html", seen=streams, detached=detached))
 
 
 @pages.get("/order/{kind}/{route}")
-def show_order(
+async def show_order(
     *,
     request: Request,
     rights: RightsDep,
@@ -137,7 +157,7 @@ def show_order(
         route=route,
         stores=stores,
         dag_id=dag_of(kind, route),
-        allowed=rights.may_start(dag_of(kind, route)),
+        allowed=await in_page_thread(rights.may_start, dag_of(kind, route)),
         filled={
             "store": store or stores[-1],
             "subscription": subscription,
@@ -149,36 +169,38 @@ def show_order(
 
 
 @pages.get("/where")
-def show_where(request: Request, gathering: GatheringDep, rights: RightsDep, wanted: WantedDep) -> Response:
-    found = search(gathering.readable_routes(rights), wanted) if wanted.asked else []
+async def show_where(request: Request, gathering: GatheringDep, rights: RightsDep, wanted: WantedDep) -> Response:
+    found = await search(gathering, rights, wanted) if wanted.asked else []
     traces = [(trace, moments(trace)) for each in found for trace in each]
-    return _page(request, "where.html", wanted=wanted, traces=traces)
+    return await in_page_thread(lambda: _page(request, "where.html", wanted=wanted, traces=traces))
 
 
 @pages.get("/runbooks")
-def show_runbooks(request: Request) -> Response:
-    return _page(request, "runbooks.html", runbooks=read_runbooks().values())
+async def show_runbooks(request: Request) -> Response:
+    return await in_page_thread(lambda: _page(request, "runbooks.html", runbooks=read_runbooks().values()))
 
 
 @pages.get("/runbooks/{name}")
-def show_runbook(request: Request, name: str) -> Response:
-    runbook = read_runbooks().get(name)
+async def show_runbook(request: Request, name: str) -> Response:
+    runbook = (await in_page_thread(read_runbooks)).get(name)
     if runbook is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such runbook.")
-    return _page(request, "runbook.html", runbook=runbook, body=render_runbook(runbook.text))
+    return await in_page_thread(lambda: _page(request, "runbook.html", runbook=runbook, body=render_runbook(runbook.text)))
 
 
 @pages.get("/of-dag")
-def show_hop_of_dag(request: Request, gathering: GatheringDep, dag: Annotated[str, Query(max_length=250)]) -> Response:
+async def show_hop_of_dag(
+    request: Request, gathering: GatheringDep, rights: RightsDep, dag: Annotated[str, Query(max_length=250)]
+) -> Response:
     """The tab that every DAG has in Airflow: a DAG of Relaybox leads to its hop."""
-    for hop in gathering.routes().hops:
-        if dag in (transfer_dag_id(hop), confirm_dag_id(hop)):
+    for hop in (await gathering.routes()).hops:
+        if dag in (transfer_dag_id(hop), confirm_dag_id(hop)) and await in_page_thread(rights.may_read, hop):
             return RedirectResponse(f"{_base(request)}/hops/{hop.name}", status.HTTP_303_SEE_OTHER)
     return _page(request, "message.html", said="This DAG moves no messages of Relaybox.")
 
 
 @pages.get("/static/{name}")
-def show_static(name: str) -> Response:
+async def show_static(name: str) -> Response:
     if name not in _MEDIA_TYPES:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such file.")
     return Response(_static(name), media_type=_MEDIA_TYPES[name])

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from starlette.types import Receive, Scope, Send
 
+    from relaybox.airflow.page.turns import Turns
+
 
 class MountedPage:
     """An ASGI app."""
@@ -26,4 +28,18 @@ class MountedPage:
         return build_app()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.app({**scope, AIRFLOW: scope["app"]}, receive, send)
+        from relaybox.airflow.page.app import too_many
+        from relaybox.airflow.page.turns import NoTurnError
+
+        try:
+            async with self.turns.turn():
+                await self.app({**scope, AIRFLOW: scope["app"]}, receive, send)
+        except NoTurnError:
+            await too_many()(scope, receive, send)
+
+    @cached_property
+    def turns(self) -> Turns:
+        """What its requests take."""
+        from relaybox.airflow.page.turns import Turns
+
+        return Turns()

@@ -13,7 +13,9 @@ from relaybox.airflow.naming import redrive_dag_id, replay_dag_id, skip_dag_id
 from relaybox.airflow.page.access import RightsDep
 from relaybox.airflow.page.airflow_api import AirflowApi, AirflowApiDep
 from relaybox.airflow.page.documents import Document
-from relaybox.airflow.page.gathered import GatheringDep
+from relaybox.airflow.page.named_hops import GatheringDep
+from relaybox.airflow.page.plain_text import NOT_PLAIN, is_plain
+from relaybox.airflow.page.threads import in_page_thread
 from relaybox.consumers import subscriptions
 from relaybox.errors import ConfigurationError
 from relaybox.routes import Route, Store
@@ -38,6 +40,8 @@ class Order(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _empty_is_none(cls, value: Any) -> Any:
+        if isinstance(value, str) and not is_plain(value):
+            raise ValueError(NOT_PLAIN)
         return None if isinstance(value, str) and not value.strip() else value
 
 
@@ -82,18 +86,18 @@ class Orderable:
 
     kind: Kind
 
-    def __call__(self, readable: ReadableRoute, rights: RightsDep) -> Route:
-        if not rights.may_start(dag_of(self.kind, readable)):
+    async def __call__(self, readable: ReadableRoute, rights: RightsDep) -> Route:
+        if not await in_page_thread(rights.may_start, dag_of(self.kind, readable)):
             raise HTTPException(status.HTTP_403_FORBIDDEN, f"You may not start runs of this route's {self.kind} DAG.")
         return readable
 
 
-def _readable_route(gathering: GatheringDep, rights: RightsDep, route: str) -> Route:
+async def _readable_route(gathering: GatheringDep, rights: RightsDep, route: str) -> Route:
     try:
-        found = gathering.routes().route(route)
-    except ConfigurationError:
-        raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such route.") from None
-    if not all(rights.may_read(hop) for hop in found.hops):
+        found = (await gathering.routes()).route(route)
+    except ConfigurationError as error:
+        raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such route.") from error
+    if not await in_page_thread(lambda: all(rights.may_read(hop) for hop in found.hops)):
         raise HTTPException(status.HTTP_403_FORBIDDEN, "You may not read the DAGs of this route's hops.")
     return found
 
@@ -103,13 +107,10 @@ ReadableRoute = Annotated[Route, Depends(_readable_route)]
 
 
 @orders.post("/replay/count")
-def count_replay(route: Annotated[Route, Depends(Orderable("replay"))], order: Range) -> Document:
+async def count_replay(route: Annotated[Route, Depends(Orderable("replay"))], order: Range, gathering: GatheringDep) -> Document:
     """Counts what a replay would read. Changes nothing, and starts no run."""
     store = _store(route, order.store)
-    subscriptions.require_of_stream(store, order.subscription, route.stream)
-    counted = subscriptions.count_replay(
-        store, order.subscription, order.start, through=order.through, rows_per_second=order.rows_per_second
-    )
+    counted = await gathering.ask(lambda: _count(route, store, order))
     said = (
         f"Places {counted.first_place:,} to {counted.last_place:,}: {counted.message_count:,} messages, "
         f"{counted.byte_count:,} bytes, about {counted.estimated_seconds:,.1f} s."
@@ -124,6 +125,13 @@ def count_replay(route: Annotated[Route, Depends(Orderable("replay"))], order: R
         "byte_count": counted.byte_count,
         "estimated_seconds": counted.estimated_seconds,
     }
+
+
+def _count(route: Route, store: Store, order: Range) -> subscriptions.Replay:
+    subscriptions.require_of_stream(store, order.subscription, route.stream)
+    return subscriptions.count_replay(
+        store, order.subscription, order.start, through=order.through, rows_per_second=order.rows_per_second
+    )
 
 
 @orders.post("/replay", status_code=status.HTTP_201_CREATED)

@@ -9,6 +9,8 @@ from uuid import UUID
 
 from fastapi import Depends, HTTPException, Query, status
 
+from relaybox.airflow.page.access import Rights
+from relaybox.airflow.page.gathered import Gathering
 from relaybox.monitoring.message_search import require_messages
 from relaybox.monitoring.tracing import Trace, trace_message
 from relaybox.routes import Route
@@ -27,7 +29,7 @@ class Wanted:
         return self.message_id is not None or self.sender is not None
 
 
-def _wanted(
+async def _wanted(
     message: Annotated[str, Query(max_length=100)] = "",
     sender: Annotated[str, Query(max_length=48)] = "",
     index: Annotated[str, Query(max_length=20)] = "",
@@ -51,19 +53,26 @@ def _wanted(
 WantedDep = Annotated[Wanted, Depends(_wanted)]
 
 
-def search(routes: Sequence[Route], wanted: Wanted) -> list[tuple[Trace, ...]]:
+async def search(gathering: Gathering, rights: Rights, wanted: Wanted) -> list[tuple[Trace, ...]]:
     """The way of each message found.
 
     Raises:
         UnknownMessage: there is none on these routes.
         StoreUnreachable, StoreUnusable, StoreNotInitialised: a store on the way can't be asked.
+        HTTPException: 403, the user may read no route; 422, nothing is named; 503, no answer in time.
     """
+    routes = await gathering.readable_routes(rights)
     if not routes:
         raise HTTPException(status.HTTP_403_FORBIDDEN, "You may not read the DAGs of any route.")
+    if not wanted.asked:
+        raise _refused("Name a message id, or a sender and an index.")
+    return await gathering.ask(lambda: _find(routes, wanted))
+
+
+def _find(routes: Sequence[Route], wanted: Wanted) -> list[tuple[Trace, ...]]:
     if wanted.message_id is not None:
         return [trace_message(routes, wanted.message_id)]
-    if wanted.sender is None or wanted.index is None:
-        raise _refused("Name a message id, or a sender and an index.")
+    assert wanted.sender is not None and wanted.index is not None  # noqa: S101, PT018  # as _wanted() makes it
     return [trace_message(routes, message_id) for message_id in require_messages(routes, wanted.sender, wanted.index)]
 
 

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING
 
 from relaybox import errors
 from relaybox.consumers.subscriptions import DeadLetter, Subscribed, list_dead_letters, list_subscriptions
 from relaybox.monitoring.findings import Finding, find_dead_letters, find_held
-from relaybox.streams.holdback import Gap, StoreHoldback, read_holdback
+from relaybox.stores.inquiries import ask_each
+from relaybox.streams.holdback import Gap, StoreHoldback, read_store_holdback
 
 if TYPE_CHECKING:
     from relaybox.airflow.page.access import Rights
-    from relaybox.airflow.page.gathered import Gathering
-    from relaybox.routes import Route, Store
+    from relaybox.routes import Route, Routes, Store
 
 SHOWN_LETTERS = 100
 PREVIEW_CHARACTERS = 300
-
-_Row = TypeVar("_Row")
 
 
 @dataclass(frozen=True)
@@ -49,40 +48,85 @@ class SeenStreams:
         return (*find_held(self.holdbacks), *find_dead_letters(self.subscriptions))
 
 
-def read_streams(gathering: Gathering, rights: Rights) -> SeenStreams:
-    """Asks the stores where the user's routes arrive."""
-    routes = gathering.readable_routes(rights)
-    everything = gathering.routes()
-    visible = {route.stream for route in routes}
-    runnable = {route.stream for route in routes} - {
-        route.stream for route in everything.routes.values() if not all(rights.may_run(hop) for hop in route.hops)
-    }
-    holdbacks = read_holdback(everything, routes)
-    silent = {here.store for here in holdbacks if here.error is not None}
-    stores = [store for store in _arrival_stores(routes) if store.name not in silent]
-    return SeenStreams(
-        holdbacks=tuple(here for here in holdbacks if here.error is None),
-        subscriptions=tuple(one for one in _from_each(stores, list_subscriptions, silent) if one.stream in visible),
-        letters=tuple(
-            _preview(letter, shown=letter.stream in runnable)
-            for letter in _from_each(stores, lambda store: list_dead_letters(store, limit=SHOWN_LETTERS), silent)
-            if letter.stream in visible
+@dataclass(frozen=True)
+class AllStreams:
+    """What the stores said of all streams, before anybody's rights."""
+
+    everything: Routes
+    holdbacks: Sequence[StoreHoldback]
+    subscriptions: Sequence[Subscribed]
+    letters: Sequence[DeadLetter]
+    silent: frozenset[str]
+
+    def seen_by(self, rights: Rights) -> SeenStreams:
+        """Of the routes all of whose hops the user may read."""
+        routes = [route for route in self.everything.routes.values() if all(rights.may_read(hop) for hop in route.hops)]
+        hidden = [route.name for route in self.everything.routes.values() if route not in routes]
+        visible = {route.stream for route in routes}
+        runnable = visible - {
+            route.stream for route in self.everything.routes.values() if not all(rights.may_run(hop) for hop in route.hops)
+        }
+        stores = {store.name for store in _arrival_stores(routes)}
+        return SeenStreams(
+            holdbacks=tuple(
+                _without_routes(here, hidden) for here in self.holdbacks if here.error is None and here.stream in visible
+            ),
+            subscriptions=tuple(one for one in self.subscriptions if one.stream in visible),
+            letters=tuple(
+                _preview(letter, shown=letter.stream in runnable) for letter in self.letters if letter.stream in visible
+            ),
+            silent=tuple(sorted(self.silent & stores)),
+            routes={(route.stream, hop.destination.name): route.name for route in reversed(routes) for hop in route.hops},
+        )
+
+
+def read_all_streams(routes: Routes) -> AllStreams:
+    """Asks the stores where routes arrive, each once and all side by side."""
+    asked = ask_each(
+        _arrival_stores(list(routes.routes.values())),
+        partial(_read_store, routes),
+        otherwise=lambda _: _StoreStreams((), (), (), is_silent=True),
+    )
+    return AllStreams(
+        everything=routes,
+        holdbacks=[here for answer in asked.values() for here in answer.holdbacks],
+        subscriptions=[one for answer in asked.values() for one in answer.subscriptions],
+        letters=[letter for answer in asked.values() for letter in answer.letters],
+        silent=frozenset(store.name for store, answer in asked.items() if answer.is_silent),
+    )
+
+
+@dataclass(frozen=True)
+class _StoreStreams:
+    holdbacks: Sequence[StoreHoldback]
+    subscriptions: Sequence[Subscribed]
+    letters: Sequence[DeadLetter]
+    is_silent: bool
+
+
+def _read_store(routes: Routes, store: Store) -> _StoreStreams:
+    try:
+        holdbacks = read_store_holdback(routes, store)
+        letters = list_dead_letters(store, limit=SHOWN_LETTERS)
+        return _StoreStreams(holdbacks, list_subscriptions(store), letters, is_silent=False)
+    except errors.RelayboxError:
+        return _StoreStreams((), (), (), is_silent=True)  # said so on the page
+
+
+def _without_routes(here: StoreHoldback, hidden: Sequence[str]) -> StoreHoldback:
+    """Repairs name the route to give them to: those of routes that the user may not read are not shown."""
+    named = tuple(f"relaybox skip {route} " for route in hidden)
+    return replace(
+        here,
+        senders=tuple(
+            replace(sender, repairs=tuple(repair for repair in sender.repairs if not repair.startswith(named)))
+            for sender in here.senders
         ),
-        silent=tuple(sorted(silent)),
-        routes={(route.stream, hop.destination.name): route.name for route in reversed(routes) for hop in route.hops},
     )
 
 
 def _arrival_stores(routes: Sequence[Route]) -> list[Store]:
     return list(dict.fromkeys(hop.destination for route in routes for hop in route.hops))
-
-
-def _from_each(stores: Iterable[Store], ask: Callable[[Store], list[_Row]], silent: set[str]) -> Iterator[_Row]:
-    for store in stores:
-        try:
-            yield from ask(store)
-        except errors.RelayboxError:
-            silent.add(store.name)  # said so on the page
 
 
 def _preview(letter: DeadLetter, *, shown: bool) -> DeadLetter:

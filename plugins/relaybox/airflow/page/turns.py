@@ -1,0 +1,126 @@
+"""Requests to the page take turns, and rest between them: Airflow's own endpoints share the process and come first.
+
+A turn is the time that a request computes. While it waits for a store it has none, so silent stores hold nobody up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+
+PATIENCE_SECONDS = 15.0
+"""So long a request waits for a turn; then it is told to come again."""
+
+REST = 3.0
+"""After a turn nobody has one for so many times its length: the page takes a quarter of the process at most.
+
+By the clock, not by the CPU: on a loaded machine a turn that takes little CPU keeps Airflow's endpoints waiting all the same.
+"""
+
+LONGEST_REST_SECONDS = 0.3
+
+
+class NoTurnError(Exception):
+    """Too many others wait."""
+
+
+class Turns:
+    """Of one process, first come, first served; whoever has begun goes before those who have not."""
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_taken = False
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Has a turn while the block runs, but for the parts of it that wait without one.
+
+        Raises:
+            NoTurnError: none was free in time; the block is not entered.
+        """
+        started = await self.take(has_begun=False)
+        turn = _Turn(self, started)
+        token = _turn.set(turn)
+        try:
+            yield
+        finally:
+            _turn.reset(token)
+            turn.give_back()
+
+    async def take(self, *, has_begun: bool) -> float:
+        """Waits for a turn, for ever if it `has_begun`; returns when it began."""
+        if self._loop is not asyncio.get_running_loop():
+            self._loop, self._is_taken = asyncio.get_running_loop(), False
+            self._waiting.clear()
+        if self._is_taken:
+            called: asyncio.Future[None] = self._loop.create_future()
+            (self._waiting.appendleft if has_begun else self._waiting.append)(called)
+            try:
+                await asyncio.wait({called}, timeout=None if has_begun else PATIENCE_SECONDS)
+            except asyncio.CancelledError:
+                self._leave(called)
+                raise
+            if not called.done():
+                called.cancel()
+                raise NoTurnError
+        self._is_taken = True
+        return time.monotonic()
+
+    def _leave(self, called: asyncio.Future[None]) -> None:
+        """The request has ended before its turn, or at the moment of it."""
+        if not called.cancel():
+            self._call_next()
+
+    def give_back(self, worked_seconds: float) -> None:
+        """Ends a turn that took so long."""
+        assert self._loop is not None  # noqa: S101  # it was taken
+        self._loop.call_later(min(worked_seconds * REST, LONGEST_REST_SECONDS), self._call_next)
+
+    def _call_next(self) -> None:
+        while self._waiting:
+            called = self._waiting.popleft()
+            if not called.done():
+                called.set_result(None)
+                return
+        self._is_taken = False
+
+
+class _Turn:
+    """The turn of one request."""
+
+    def __init__(self, turns: Turns, started: float) -> None:
+        self._turns, self._started = turns, started
+        self._is_held = True
+
+    async def take_again(self) -> None:
+        self._started = await self._turns.take(has_begun=True)
+        self._is_held = True
+
+    def give_back(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._turns.give_back(time.monotonic() - self._started)
+
+
+_turn: ContextVar[_Turn | None] = ContextVar("relaybox_turn", default=None)
+
+
+@asynccontextmanager
+async def without_turn() -> AsyncIterator[None]:
+    """Gives the request's turn to others while the block waits, however many things at once it waits for."""
+    turn = _turn.get()
+    if turn is None:
+        yield
+        return
+    turn.give_back()
+    token = _turn.set(None)
+    try:
+        yield
+    finally:
+        _turn.reset(token)
+        await turn.take_again()

@@ -1,0 +1,262 @@
+"""The page and its stores can't hold up Airflow: its threads are not used, nobody waits for ever, and what is old says so."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from statistics import median
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import HTTPException
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+
+from relaybox.airflow.page import kept_answers
+from relaybox.airflow.page.gathered import Gathering
+from relaybox.airflow.page.kept_answers import KeptAnswer
+from relaybox.airflow.page.turns import Turns, without_turn
+from relaybox.local.bench.unwell_link import UnwellLink
+from relaybox.local.clusters import Cluster
+from relaybox.local.processes import descendants
+from tests.airflow.page_client import ORIGIN, PageServer, page_server, token_of
+from tests.airflow.test_operators import change_connection
+from tests.world import World, wait_until
+
+LOOKS = 50
+SAMPLES = 25
+PATIENCE_SECONDS = 600.0
+MOST_TIMES_SLOWER = 5.0
+"""Here everybody shares one event loop with those who ask; `relaybox bench page` measures a real API server."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    with page_server(tmp_path_factory.mktemp("page")) as server:
+        yield server
+
+
+@pytest.fixture
+def page(server: PageServer, connected: World) -> PageServer:
+    server.page.state.gathering = Gathering()
+    return server
+
+
+@pytest.fixture
+def link(connected: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[UnwellLink]:
+    """The way to hub."""
+    import configparser
+
+    services = configparser.ConfigParser(interpolation=None)
+    services.read(os.environ["PGSERVICEFILE"])
+    with UnwellLink(services["hub"]["host"], int(services["hub"]["port"])) as link:
+        change_connection(monkeypatch, "RELAYBOX_HUB", port=link.port)
+        yield link
+
+
+def _calls(dependant: Dependant) -> Iterator[Any]:
+    yield dependant.call
+    for inner in dependant.dependencies:
+        yield from _calls(inner)
+
+
+def _is_coroutine(call: Any) -> bool:
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(type(call).__call__)
+
+
+def test_nothing_of_the_page_runs_in_airflows_threads(page: PageServer) -> None:
+    """FastAPI runs what is no coroutine in the thread pool that Airflow's own endpoints share."""
+    found = {
+        f"{route.path} {getattr(call, '__qualname__', type(call).__name__)}"
+        for route in page.page.routes
+        if isinstance(route, APIRoute)
+        for call in _calls(route.dependant)
+        if not _is_coroutine(call)
+    }
+    assert found == set()
+
+
+@contextmanager
+def unwell(manner: str, link: UnwellLink, cluster: Cluster) -> Iterator[None]:
+    """Hub is silent, or its server frozen."""
+    assert cluster.pid is not None
+    stopped = [cluster.pid, *descendants(cluster.pid)] if manner == "frozen" else []
+    if not stopped:
+        link.change("silent")
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in stopped:
+            os.kill(pid, signal.SIGCONT)
+
+
+async def _times(client: httpx.AsyncClient) -> list[float]:
+    taken = []
+    for _ in range(SAMPLES):
+        started = time.monotonic()
+        assert (await client.get("/api/v2/version")).status_code == 200
+        taken.append(time.monotonic() - started)
+    return taken
+
+
+async def _beside_looks(page: PageServer) -> tuple[list[float], list[float], set[int]]:
+    """Times of Airflow's version alone, and beside 50 who look at the page all the time; and what these were answered."""
+    transport, codes = httpx.ASGITransport(app=page.app), set()
+    paths = ("/relaybox/map", "/relaybox/stuck", "/relaybox/streams", "/relaybox/hops/flights/1", "/relaybox/api/status")
+
+    async def look(number: int) -> None:
+        while True:
+            codes.add((await client.get(paths[number % len(paths)])).status_code)
+
+    async with httpx.AsyncClient(
+        transport=transport, base_url=ORIGIN, timeout=PATIENCE_SECONDS, cookies={"_token": token_of("viewer")}
+    ) as client:
+        await _times(client)
+        alone = await _times(client)
+        lookers = [asyncio.create_task(look(number)) for number in range(LOOKS)]
+        await asyncio.sleep(0)
+        beside = await asyncio.wait_for(_times(client), timeout=60)
+        for looker in lookers:
+            looker.cancel()
+        await asyncio.gather(*lookers, return_exceptions=True)
+    return alone, beside, codes
+
+
+@pytest.mark.parametrize("manner", ["silent", "frozen"])
+def test_airflows_own_endpoints_keep_their_times_beside_a_store_that_does_not_answer(
+    page: PageServer, link: UnwellLink, clusters: Mapping[str, Cluster], manner: str
+) -> None:
+    """Fifty parallel looks at a page over a store that accepts and never answers, or whose server is stopped."""
+    with unwell(manner, link, clusters["hub"]):
+        alone, beside, codes = asyncio.run(_beside_looks(page))
+    assert codes <= {200, 503}
+    assert median(beside) <= MOST_TIMES_SLOWER * median(alone), (median(alone), median(beside), max(beside))
+
+
+def test_a_store_that_falls_silent_hides_no_other_and_comes_back(page: PageServer, link: UnwellLink) -> None:
+    """Beside it nothing hangs; hops that do not touch it are shown as ever; and it is asked again."""
+    client = page.client("viewer")
+
+    def health() -> list[str]:
+        return [hop["health"] for hop in client.get("/relaybox/api/status").json()["hops"]]
+
+    assert health() == ["ok", "ok"]
+    link.change("silent")
+    wait_until(lambda: health() == ["silent", "silent"], "hub is shown as silent", deadline_seconds=60)
+    shown = client.get("/relaybox/stuck").text
+    assert "Store hub can&#39;t be asked: it does not answer." in shown
+    assert "Store airline" not in shown
+    link.change("healthy")
+    wait_until(lambda: health() == ["ok", "ok"], "hub is asked again", deadline_seconds=60)
+
+
+def test_looks_that_do_not_come_back_leave_no_thread(page: PageServer, link: UnwellLink) -> None:
+    """Each ends by itself: its socket is cut."""
+    client = page.client("viewer")
+    client.get("/relaybox/api/status")
+    link.change("silent")
+    page.page.state.gathering.forget()
+    client.get("/relaybox/api/status")
+    wait_until(
+        lambda: not [thread for thread in threading.enumerate() if thread.name.startswith(("relaybox-look", "relaybox-ask-"))],
+        "no thread asks any more",
+        deadline_seconds=60,
+    )
+
+
+def test_an_answer_is_asked_for_once_and_shown_with_its_age_while_the_next_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_answers, "KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(kept_answers, "NEXT_ANSWER_SECONDS", 0.05)
+    started: list[Future[str]] = []
+
+    def start() -> Future[str]:
+        started.append(Future())
+        return started[-1]
+
+    async def look() -> None:
+        kept = KeptAnswer(start)
+        waiting = [asyncio.create_task(kept.get()) for _ in range(500)]
+        await asyncio.sleep(0)
+        assert len(started) == 1
+        started[0].set_result("first")
+        assert {(await one).answer for one in waiting} == {"first"}
+        old = [await kept.get(), await kept.get()]
+        assert [one.answer for one in old] == ["first", "first"]
+        assert old[0].age_seconds < old[1].age_seconds
+        assert len(started) == 2
+        started[1].set_result("second")
+        assert (await kept.get()).answer == "second"
+
+    asyncio.run(look())
+
+
+def test_who_waits_for_a_first_answer_waits_no_longer_than_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_answers, "FIRST_ANSWER_SECONDS", 0.05)
+    kept: KeptAnswer[str] = KeptAnswer(Future)
+    for _ in range(2):
+        with pytest.raises(HTTPException) as refused:
+            asyncio.run(kept.get())
+        assert refused.value.status_code == 503
+
+
+def test_an_error_is_told_to_who_waited_and_then_asked_about_anew() -> None:
+    started: list[Future[str]] = [Future(), Future()]
+    started[0].set_exception(ValueError("broken"))
+    started[1].set_result("mended")
+    kept = KeptAnswer(iter(started).__next__)
+    with pytest.raises(ValueError, match="broken"):
+        asyncio.run(kept.get())
+    assert asyncio.run(kept.get()).answer == "mended"
+
+
+def test_one_request_computes_at_a_time_and_those_that_wait_for_stores_are_not_in_the_way() -> None:
+    """And one that is cancelled while it waits for its turn passes it on."""
+    order: list[str] = []
+
+    async def run() -> None:
+        turns, store = Turns(), asyncio.Event()
+
+        async def request(name: str, *, waits: bool = False) -> None:
+            async with turns.turn():
+                order.append(f"{name} begins")
+                if waits:
+                    async with without_turn():
+                        await asyncio.gather(store.wait(), store.wait())
+                order.append(f"{name} ends")
+
+        first = asyncio.create_task(request("first", waits=True))
+        await asyncio.sleep(0)
+        gone, second = asyncio.create_task(request("gone")), asyncio.create_task(request("second"))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await second
+        store.set()
+        await first
+        await asyncio.wait_for(request("third"), timeout=30)
+
+    asyncio.run(run())
+    assert order == ["first begins", "second begins", "second ends", "first ends", "third begins", "third ends"]
+
+
+def test_a_request_that_gets_no_turn_is_told_to_come_again(page: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("relaybox.airflow.page.turns.PATIENCE_SECONDS", 0.05)
+    (mounted,) = [route.app for route in page.app.routes if getattr(route, "path", "") == "/relaybox"]
+
+    async def run() -> httpx.Response:
+        transport = httpx.ASGITransport(app=page.app)
+        async with httpx.AsyncClient(transport=transport, base_url=ORIGIN) as client, mounted.turns.turn():
+            return await client.get("/relaybox/map")
+
+    answer = asyncio.run(run())
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert answer.headers["x-content-type-options"] == "nosniff"

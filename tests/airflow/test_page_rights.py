@@ -1,0 +1,96 @@
+"""What a user may not read does not show: no statement, no name of a hop, no tab of a DAG."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from relaybox.airflow.page import access
+from relaybox.airflow.page.gathered import Gathering
+from relaybox.routes import Hop
+from tests.airflow.page_client import PageServer, page_server
+from tests.services import add_route
+from tests.world import World, insert
+
+
+class SomeHops:
+    """The rights of who may read and run some hops."""
+
+    def __init__(self, *hops: str, run: tuple[str, ...] = ()) -> None:
+        self._read, self._run = hops, run
+
+    def may_read(self, hop: Hop) -> bool:
+        return hop.name in self._read
+
+    def may_read_named(self, hop: str) -> bool:
+        return hop in self._read
+
+    def may_run(self, hop: Hop) -> bool:
+        return hop.name in self._run
+
+    def may_pause(self, hop: Hop) -> bool:
+        return hop.name in self._run
+
+    def may_start(self, dag_id: str) -> bool:
+        return False
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    with page_server(tmp_path_factory.mktemp("page")) as server:
+        yield server
+
+
+@pytest.fixture
+def page(server: PageServer, connected: World, monkeypatch: pytest.MonkeyPatch) -> PageServer:
+    """Over a store that two routes leave; every open transaction is shown."""
+    monkeypatch.setattr("relaybox.monitoring.overview.read_overview.__kwdefaults__", {"open_for_seconds": 0.0})
+    add_route(connected.path, "salaries", topics=["salaries"], path=["airline", "hub"])
+    connected.initialise()
+    server.page.state.gathering = Gathering()
+    return server
+
+
+@contextmanager
+def seen_by(page: PageServer, rights: SomeHops) -> Iterator[Any]:
+    page.page.dependency_overrides[access.rights_of] = lambda: rights
+    try:
+        yield page.client("viewer")
+    finally:
+        page.page.dependency_overrides.clear()
+
+
+def test_a_statement_is_shown_to_who_may_run_all_that_it_may_be_about(page: PageServer, connected: World) -> None:
+    """And of what a finding affects, a user sees the hops that the user may read."""
+    everything = ("flights/1", "flights/2", "salaries/1")
+    with connected.session() as producer:
+        insert(producer, "kept back")
+        with producer.cursor() as cursor:
+            cursor.execute("select 'salary of 4711'")
+        answers = {}
+        for name, rights in {
+            "all": SomeHops(*everything, run=everything),
+            "own": SomeHops("flights/1", "flights/2", run=("flights/1", "flights/2")),
+            "reads all": SomeHops(*everything, run=("flights/1", "flights/2")),
+        }.items():
+            with seen_by(page, rights) as client:
+                answers[name] = [client.get(f"/relaybox/{path}").text for path in ("stuck", "hops/flights/1", "api/status")]
+        producer.rollback()
+    assert all("One transaction has sent messages at airline" in text for texts in answers.values() for text in texts)
+    assert ["salary of 4711" in text for texts in answers.values() for text in texts] == [True] * 3 + [False] * 6
+    assert ["salaries" in text for text in answers["own"]] == [False] * 3
+    assert ["salaries/1" in text for text in answers["all"]] == [True] * 3
+
+
+def test_the_tab_of_a_hidden_dag_is_like_that_of_a_foreign_one(page: PageServer) -> None:
+    with seen_by(page, SomeHops("flights/1")) as client:
+        own, hidden, none = (
+            client.get(f"/relaybox/of-dag?dag={dag}")
+            for dag in ("relaybox_transfer__flights_1", "relaybox_transfer__salaries_1", "relaybox_transfer__nothing_1")
+        )
+    assert own.status_code == 303
+    assert (hidden.status_code, hidden.text) == (none.status_code, none.text)
+    assert "location" not in hidden.headers
