@@ -172,7 +172,7 @@ def test_two_first_inits_come_one_after_the_other_too(empty: World, monkeypatch:
     wait_until(lambda: waiting_inits(empty) == 1, "the second init waits")
     (directory / "init.applied.go").touch()
     for process in (paused, waiting):
-        assert (process.communicate(timeout=120)[1], process.returncode) == ("", 0)
+        assert (process.communicate(timeout=patience(120))[1], process.returncode) == ("", 0)
     assert orders(empty) == {"fifo"}
     leftover = "select count(*) from pg_namespace where nspname like 'relaybox_first_init%%'"
     assert [empty.value(store, leftover) for store in STORES] == [0, 0, 0]

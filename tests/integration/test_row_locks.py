@@ -11,6 +11,7 @@ import psycopg2
 import pytest
 
 from tests.breaking import transfer_until
+from tests.patience import patience
 from tests.world import World, wait_until
 
 REGISTER = "select relaybox.register_hop_out('{hop}', 'hub', {upstream}, {topics}, 'cascade')"
@@ -139,10 +140,10 @@ def test_who_waited_decides_on_what_was_committed_meanwhile(filled: str, make_wo
         first.commit()
         if isinstance(race.answer, str):
             with pytest.raises(psycopg2.Error) as refused:
-                second.result(60)
+                second.result(patience(60))
             assert re.match(race.answer, f"{refused.value.pgcode}: {refused.value}")
         else:
-            assert second.result(60) == race.answer
+            assert second.result(patience(60)) == race.answer
         assert world.value(race.store, race.check)
 
 

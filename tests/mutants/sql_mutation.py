@@ -24,6 +24,7 @@ from tests import stores
 from tests.memory import fast_temporary_directory
 from tests.mutants.mutants import REPOSITORY
 from tests.mutants.sql_tokens import TokenMutant, mutate
+from tests.patience import patience
 
 SCORE = 95.0
 AREAS = ("hops", "retention", "proofs", "recovery", "stores", "streams", "monitoring", "consumers")
@@ -158,7 +159,7 @@ def _apply(clusters: Sequence[Cluster], statement: str) -> None:
 def run_tests(*arguments: str) -> str:
     """The first test that fails, "a test that hangs", or an empty text."""
     command = [sys.executable, "-m", "pytest", "--quiet", "--no-header", "-p", "no:cacheprovider", "--timeout=60", *arguments]
-    answer = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=7200)
+    answer = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=patience(7200))
     failed = [line.split(" ", 2)[1] for line in answer.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
     return failed[0] if failed else "" if answer.returncode in {0, 5} else "a test that hangs"
 
