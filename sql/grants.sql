@@ -39,15 +39,15 @@ grant select on relaybox.subscriptions, relaybox.dead_letters, relaybox.consumer
 grant execute on function relaybox.read_stream(text, bigint, integer) to relaybox_consumer;
 grant execute on function relaybox.subscribe(text, text, text, integer, text, integer, integer, boolean, integer, integer) to relaybox_consumer;
 grant execute on function relaybox.unsubscribe(text, text) to relaybox_consumer;
-grant execute on function relaybox.fetch(text, integer, bigint, integer, integer, text) to relaybox_consumer;
-grant execute on function relaybox.ack(text, bigint, integer, text) to relaybox_consumer;
-grant execute on function relaybox.nack(text, bigint, text, integer, text) to relaybox_consumer;
+grant execute on function relaybox.fetch(text, integer, bigint, text, integer, text) to relaybox_consumer;
+grant execute on function relaybox.ack(text, bigint, text) to relaybox_consumer;
+grant execute on function relaybox.nack(text, bigint, text, text) to relaybox_consumer;
 grant execute on function relaybox.lag(text) to relaybox_consumer;
 grant execute on function relaybox.replay(text, text, text, text, boolean, integer, boolean) to relaybox_consumer;
 grant execute on function relaybox.cancel_replay(text, text) to relaybox_consumer;
 grant execute on function relaybox.redrive(text, text, bigint) to relaybox_consumer;
 grant execute on function relaybox.drop_dead_letter(bigint, text) to relaybox_consumer;
-grant execute on function relaybox.release(text, integer, text) to relaybox_consumer;
+grant execute on function relaybox.release(text, text) to relaybox_consumer;
 
 grant usage on schema relaybox to relaybox_reader;
 grant execute on function relaybox.lag(text), relaybox.read_log(text, bigint, integer) to relaybox_reader;

@@ -18,6 +18,8 @@ CREATE TABLE relaybox.cursor (
     replay_place bigint DEFAULT 0 NOT NULL,
     rate_from timestamp with time zone,
     moved_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    token text,
+    fetched_in xid8,
     CONSTRAINT a_lease_has_a_worker CHECK (((worker IS NULL) = (leased_until IS NULL))),
     CONSTRAINT done_is_not_beyond_fetched CHECK ((fetched_place >= done_place))
 );
@@ -526,7 +528,9 @@ CREATE VIEW relaybox.lane_cursors AS
     newest.wait_until,
     newest.replay_place,
     newest.rate_from,
-    newest.moved_at
+    newest.moved_at,
+    newest.token,
+    newest.fetched_in
    FROM (relaybox.lane l
      CROSS JOIN LATERAL ( SELECT c.subscription_id,
             c.lane,
@@ -542,7 +546,9 @@ CREATE VIEW relaybox.lane_cursors AS
             c.wait_until,
             c.replay_place,
             c.rate_from,
-            c.moved_at
+            c.moved_at,
+            c.token,
+            c.fetched_in
            FROM relaybox.cursor c
           WHERE ((c.subscription_id = l.subscription_id) AND (c.lane = l.lane))
           ORDER BY c.version DESC

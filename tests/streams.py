@@ -80,11 +80,58 @@ def fetch(
     return world.query(
         STORE,
         "select place, lane, replayed, attempt, sender, payload"
-        " from relaybox.fetch(%s, %s, %s, acked_lane => %s, only_lane => %s, worker => %s)",
+        " from relaybox.fetch(%s, %s, %s, %s, only_lane => %s, worker => %s)",
         subscription,
         count,
         acked,
-        lane or 1,
+        None if acked is None else token(world, subscription, worker=worker, lane=lane),
         lane,
         worker,
     )
+
+
+def token(
+    world: World, subscription: str = "billing", *, worker: str = "a", lane: int | None = None, store: str = STORE
+) -> str | None:
+    """The token of the newest fetch of a worker, as that fetch returned it; None: it has not fetched."""
+    found = world.query(
+        store,
+        """
+        select c.token from relaybox.cursor c join relaybox.subscription s using (subscription_id)
+        where s.subscription = %s and s.ended_at is null and c.worker = %s and c.lane = coalesce(%s, c.lane)
+        order by c.moved_at desc limit 1
+        """,
+        subscription,
+        worker,
+        lane,
+    )
+    return found[0][0] if found else None
+
+
+def ack(
+    world: World,
+    place: int,
+    subscription: str = "billing",
+    *,
+    worker: str = "a",
+    lane: int | None = None,
+    store: str = STORE,
+) -> int:
+    """Acknowledges, in another session, what a worker has fetched; committed."""
+    proof = token(world, subscription, worker=worker, lane=lane, store=store)
+    return int(world.value(store, "select relaybox.ack(%s, %s, %s)", subscription, place, proof))
+
+
+def nack(
+    world: World,
+    place: int,
+    reason: str = "no",
+    subscription: str = "billing",
+    *,
+    worker: str = "a",
+    lane: int | None = None,
+    store: str = STORE,
+) -> bool:
+    """Refuses a message that a worker has fetched; whether it is a dead letter now."""
+    proof = token(world, subscription, worker=worker, lane=lane, store=store)
+    return bool(world.value(store, "select relaybox.nack(%s, %s, %s, %s)", subscription, place, reason, proof))

@@ -10,15 +10,15 @@ const worker = "node-1"; // of your choosing: one per worker, the same after a r
 async function consume(store) {
   await store.query("begin");
   const { rows } = await store.query(
-    "select place, lane, replayed, sender, payload from relaybox.fetch($1, 4, worker => $2)",
+    "select place, token, replayed, sender, payload from relaybox.fetch($1, 4, worker => $2)",
     [subscription, worker],
   );
   for (const message of rows) {
     await store.query("insert into public.effect (place, payload) values ($1, $2)", [message.place, message.payload]);
   }
   if (rows.length > 0) {
-    const { place, lane } = rows.at(-1);
-    await store.query("select relaybox.ack($1, $2, $3, $4)", [subscription, place, lane, worker]);
+    const { place, token } = rows.at(-1);
+    await store.query("select relaybox.ack($1, $2, $3)", [subscription, place, token]);
   }
   await store.query("commit"); // work and acknowledgement together
   return rows;

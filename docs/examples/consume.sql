@@ -5,9 +5,9 @@
 begin;
 create temp table got on commit drop as select * from relaybox.fetch(:'subscription', 4, worker => :'worker');
 insert into public.effect (place, payload) select place, payload from got;
-select count(*) as count, count(*) > 0 as any, max(place) as last, min(lane) as lane from got \gset
+select count(*) as count, count(*) > 0 as any, max(place) as last, min(token) as token from got \gset
 \if :any
-    select relaybox.ack(:'subscription', :last, :lane, :'worker') as done \gset
+    select relaybox.ack(:'subscription', :last, :'token') as done \gset
 \endif
 commit;
 \echo :count

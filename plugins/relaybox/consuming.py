@@ -44,7 +44,7 @@ Answer = TypeVar("Answer")
 
 _FETCH = """
 select
-    place, lane, replayed, attempt, hop, "position", message_id, topic, sender, epoch, index, key,
+    place, lane, token, replayed, attempt, hop, "position", message_id, topic, sender, epoch, index, key,
     payload, payload_bytes, headers, clock, sent_at
 from relaybox.fetch(%s, %s, %s, %s, %s, %s)
 """
@@ -56,6 +56,7 @@ class Message:
 
     Attributes:
         place: in the stream of this store; rises.
+        token: proves in an acknowledgement which fetch gave the message; the same for all messages of a fetch.
         replayed: it was acknowledged before, and is read again because somebody asked for it.
         attempt: 1 the first time; more if it was fetched or refused before.
         message_id: stable in every store and every replay: what a foreign system deduplicates by.
@@ -63,6 +64,7 @@ class Message:
 
     place: int
     lane: int
+    token: str
     replayed: bool
     attempt: int
     hop: str
@@ -145,7 +147,7 @@ class Consumer:
             with suppress(errors.RelayboxError):  # the body's error is the one to tell; the lease ends by itself
                 self._refuse(current, _reason(error))
         elif current is not None:
-            self._release(current.lane)
+            self._release(current)
         self._close()
 
     def __iter__(self) -> Iterator[Message]:
@@ -160,7 +162,7 @@ class Consumer:
                     continue
                 fetched = yield from self._hand_out(fetched)
             if fetched:
-                self._release(fetched[0].lane)
+                self._release(fetched[0])
 
     def run(self, handle: Callable[[Connection, Message], None]) -> None:
         """Calls the handler for every message until `stop`; one that raises has its message refused, and the rest goes on.
@@ -215,7 +217,7 @@ class Consumer:
                 return []
             unacknowledged = 0
             if stops and not is_last:
-                self._release(message.lane)
+                self._release(message)
             if stops or is_last:
                 return following
         return []
@@ -245,27 +247,23 @@ class Consumer:
         if fetch:
             following = self._call_fetch(message)
         else:
-            self._execute(
-                "select relaybox.ack(%s, %s, %s, %s)",
-                (self.subscription, message.place, message.lane, self.worker),
-                "acknowledging",
-            )
+            self._execute("select relaybox.ack(%s, %s, %s)", (self.subscription, message.place, message.token), "acknowledging")
         reach("consume.acknowledged", None)
         self._commit()
         reach("consume.committed", None)
         return following
 
     def _call_fetch(self, acked: Message | None) -> list[Message]:
-        lane = acked.lane if acked else 1
-        arguments = (self.subscription, self._max_count, acked.place if acked else None, lane, self._lane, self.worker)
+        proof = (acked.place, acked.token) if acked else (None, None)
+        arguments = (self.subscription, self._max_count, *proof, self._lane, self.worker)
         return [_message(row) for row in self._execute(_FETCH, arguments, "fetching").fetchall()]
 
     def _refuse(self, message: Message, reason: str) -> None:
         if self._connection is not None:
             with suppress(DBAPIError):  # a session that is broken has rolled back by itself
                 self._connection.rollback()
-        arguments = (self.subscription, message.place, reason, message.lane, self.worker)
-        row = self._execute("select relaybox.nack(%s, %s, %s, %s, %s)", arguments, "refusing a message").fetchone()
+        arguments = (self.subscription, message.place, reason, message.token)
+        row = self._execute("select relaybox.nack(%s, %s, %s, %s)", arguments, "refusing a message").fetchone()
         reach("consume.refused", None)
         self._commit()
         emit(
@@ -277,12 +275,12 @@ class Consumer:
             reason=reason,
         )
 
-    def _release(self, lane: int) -> None:
+    def _release(self, fetched: Message) -> None:
         """Gives the lane back; if that fails, its lease ends by itself."""
         with suppress(errors.RelayboxError):
             if self._connection is not None:
                 self._connection.rollback()
-            self._execute("select relaybox.release(%s, %s, %s)", (self.subscription, lane, self.worker), "releasing the lane")
+            self._execute("select relaybox.release(%s, %s)", (self.subscription, fetched.token), "releasing the lane")
             self._commit()
 
     def _execute(self, statement: str, arguments: tuple[object, ...], doing: str) -> Any:
@@ -362,8 +360,8 @@ def open_engine(service: str, subscription: str) -> Engine:
 
 def _message(row: Any) -> Message:
     values = list(row)
-    values[6] = uuid.UUID(str(values[6]))
-    values[13] = None if values[13] is None else bytes(values[13])
+    values[7] = uuid.UUID(str(values[7]))
+    values[14] = None if values[14] is None else bytes(values[14])
     return Message(*values)
 
 

@@ -80,7 +80,7 @@ class UnknownStream(Terminal):
 
 
 class NotFetched(Terminal):
-    """A word about a message that this worker has not fetched, or has acknowledged before."""
+    """An acknowledgement or refusal without the token of a fetch, or of a message that this fetch did not give or that is done."""
 
 
 class NoLongerKept(Terminal):
@@ -140,7 +140,7 @@ class SliceSuperseded(Transient):
 
 
 class LaneLost(Transient):
-    """The lane's lease ended and another worker has it; nothing was acknowledged."""
+    """The messages were fetched again since, or the lane is leased to another worker; nothing was acknowledged."""
 
 
 class NotDurable(Transient):

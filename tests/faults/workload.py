@@ -417,7 +417,7 @@ class Subscriber(Reader):
         (place,) = cursor.fetchall()[0]
         if place is not None:
             self.acknowledged_through = max(self.acknowledged_through, place)
-            cursor.execute("select relaybox.ack(%s, %s, worker => 'w')", (self._subscription, place))
+            cursor.execute("select relaybox.ack(%s, %s)", (self._subscription, place))
         cursor.execute("commit")
         self._answered_through = place or self._answered_through
 

@@ -19,7 +19,7 @@ from relaybox.monitoring.metrics import collect, read_signals
 from relaybox.monitoring.status import read_status
 from tests.cli import run
 from tests.faults.runbooks import RUNBOOKS, read_blocks, run_blocks
-from tests.streams import STORE, deliver
+from tests.streams import STORE, ack, deliver
 from tests.world import STORES, World, insert, wait_until
 
 ALARMS = yaml.safe_load((Path(__file__).parents[2] / "docs/alerts.yml").read_text(encoding="utf-8"))["groups"][0]["rules"]
@@ -170,14 +170,13 @@ def test_a_stopped_consumer(world: World) -> None:
 def test_dead_letters(world: World) -> None:
     deliver(world, 2)
     world.query(STORE, "select relaybox.subscribe('billing', 'flights', nack_limit => 1)")
-    world.query(STORE, "select * from relaybox.fetch('billing', 1, worker => 'a')")
-    world.query(STORE, "select relaybox.nack('billing', 1, 'no such customer', worker => 'a')")
+    world.query(STORE, "select relaybox.nack('billing', place, 'no such customer') from relaybox.fetch('billing', 1)")
     assert worst(world, "relaybox_dead_letters") == 1
 
     def consume() -> None:
         fetched = world.query(STORE, "select place, payload from relaybox.fetch('billing', 1, worker => 'a')")
         assert fetched == [(1, "m1")]
-        world.query(STORE, "select relaybox.ack('billing', 1, worker => 'a')")
+        ack(world, 1)
 
     said = follow(world, "dead-letters", between={3: consume})
     assert said.strip().endswith(" 0")
@@ -267,8 +266,7 @@ def test_a_growing_store(world: World) -> None:
     world.query(STORE, "update relaybox.hop_in set stopped_consumer = 'alarm'")
 
     def read() -> None:
-        world.query(STORE, "select count(*) from relaybox.fetch('billing', worker => 'w')")
-        world.query(STORE, "select relaybox.ack('billing', 10, worker => 'w')")
+        world.query(STORE, "select relaybox.ack('billing', 10, min(token)) from relaybox.fetch('billing')")
 
     follow(world, "growing-store", between={2: read})
     assert worst(world, "relaybox_retention_held_seconds", kind="subscription") == 0

@@ -127,20 +127,20 @@ class Store:
         e = self.expected
         if name not in e.unread:
             return
-        got = self.run("select place, lane, position from relaybox.fetch(%s, %s, worker => 'w') order by place", name, count)
+        got = self.run("select place, token, position from relaybox.fetch(%s, %s, worker => 'w') order by place", name, count)
         if not got:
             # a lane with nothing new has looked at all there is
             return
-        place, lane, position = got[0]
+        place, token, position = got[0]
         if refuse and place in e.unread[name]:
-            self.run("select relaybox.nack(%s, %s, 'no', lane => %s, worker => 'w')", name, place, lane)
+            self.run("select relaybox.nack(%s, %s, 'no', %s)", name, place, token)
             ((letter,),) = self.run(
                 "select letter from relaybox.dead_letters where subscription = %s and place = %s and state = 'open'", name, place
             )
             e.letters[letter] = (name, position)
             e.unread[name].discard(place)
         else:
-            self.run("select relaybox.ack(%s, %s, lane => %s, worker => 'w')", name, got[-1][0], lane)
+            self.run("select relaybox.ack(%s, %s, %s)", name, got[-1][0], token)
             e.unread[name] -= {one[0] for one in got}
 
     def drop_letter(self) -> None:

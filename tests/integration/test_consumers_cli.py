@@ -92,8 +92,9 @@ def test_replay_with_a_cursor_of_its_own(billed: World) -> None:
 
 def test_dead_letters_are_listed_shown_redriven_and_dropped(billed: World) -> None:
     for place in (3, 5):
-        billed.query("hub", "select from relaybox.fetch('billing', worker => 'a')")
-        billed.query("hub", "select relaybox.nack('billing', %s, 'no customer', worker => 'a')", place)
+        billed.query(
+            "hub", "select relaybox.nack('billing', %s, 'no customer', min(token)) from relaybox.fetch('billing')", place
+        )
     first, second = invoke("dead-letters", "list", "--json").document["dead_letters"]
     assert [(one["place"], one["reason"], one["detail"], one["payload"]) for one in (first, second)] == [
         (3, "refused", "no customer", "m3"),

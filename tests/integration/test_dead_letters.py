@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg2
 import pytest
 
-from tests.streams import STORE, deliver, fetch, places
+from tests.streams import STORE, ack, deliver, fetch, nack, places
 from tests.world import World
 
 
@@ -23,10 +23,6 @@ def ordered(twelve: World) -> World:
     twelve.query(STORE, "select relaybox.unsubscribe('billing')")
     twelve.query(STORE, "select relaybox.subscribe('billing', 'flights', nack_limit => 1, crash_limit => 2, hold_sender => true)")
     return twelve
-
-
-def nack(world: World, place: int, reason: str = "no") -> bool:
-    return bool(world.value(STORE, "select relaybox.nack('billing', %s, %s, worker => 'a')", place, reason))
 
 
 def letters(world: World, columns: str = "place, state") -> list[tuple[object, ...]]:
@@ -73,7 +69,7 @@ def test_a_message_that_kills_its_worker_is_found_and_set_aside(twelve: World, s
             if place == 4:
                 break
             done.append(place)
-            twelve.query(STORE, "select relaybox.ack('billing', %s, worker => 'a')", place)
+            ack(twelve, place)
     assert done == [1, 2, 3, *range(5, 13)]
     assert letters(twelve, "place, reason, state") == [(4, "killed_its_worker", "open")]
 
@@ -87,7 +83,7 @@ def test_a_batch_that_kills_its_worker_whole_is_cut_until_the_message_is_alone(t
         sizes.append(len(got))
         if got and 7 not in got:
             done += got
-            twelve.query(STORE, "select relaybox.ack('billing', %s, worker => 'a')", got[-1])
+            ack(twelve, got[-1])
     assert done == [*range(1, 7), *range(8, 13)]
     assert letters(twelve, "place, reason") == [(7, "killed_its_worker")]
     assert sizes[:2] == [12, 12]
@@ -109,7 +105,7 @@ def test_a_redriven_message_comes_again_and_counts_anew(twelve: World) -> None:
     assert letters(twelve, "place, state, attempts") == [(3, "open", 4)]
     twelve.query(STORE, "select relaybox.redrive('billing', 'and again')")
     assert places(fetch(twelve, 5)) == [3]
-    twelve.query(STORE, "select relaybox.ack('billing', 3, worker => 'a')")
+    ack(twelve, 3)
     assert letters(twelve) == [(3, "redriven")]
     assert fetch(twelve, 5) == []
 
@@ -124,7 +120,7 @@ def test_dead_letters_are_redriven_in_order_before_what_is_new(twelve: World) ->
     letter = letters(twelve, "letter")[1][0]
     assert twelve.value(STORE, "select relaybox.redrive('billing', 'one', %s)", letter) == 1
     assert places(fetch(twelve, 9)) == [5]
-    twelve.query(STORE, "select relaybox.ack('billing', 5, worker => 'a')")
+    ack(twelve, 5)
     assert twelve.value(STORE, "select relaybox.redrive('billing', 'all')") == 2
     assert read_on(twelve, 1) == [2, 9, 13, 14]
 

@@ -37,10 +37,10 @@ def processed(world: World) -> World:
 
 def consume(world: World, subscription: str, count: int = 1000) -> int:
     """Fetches and acknowledges at most `count` messages; returns how many."""
-    places = world.query("analytics", "select place, lane from relaybox.fetch(%s, %s, worker => 'w')", subscription, count)
+    places = world.query("analytics", "select place, token from relaybox.fetch(%s, %s, worker => 'w')", subscription, count)
     if places:
-        place, lane = places[-1]
-        world.query("analytics", "select relaybox.ack(%s, %s, %s, 'w')", subscription, place, lane)
+        place, token = places[-1]
+        world.query("analytics", "select relaybox.ack(%s, %s, %s)", subscription, place, token)
     return len(places)
 
 
@@ -135,8 +135,7 @@ def test_g7_a_dead_letter_is_not_processed_until_somebody_decides(processed: Wor
     for _ in range(2):
         consume(processed, "billing", 1)
         for _ in range(5):
-            (place,) = processed.query("analytics", "select place from relaybox.fetch('billing', 1, worker => 'w')")[0]
-            processed.query("analytics", "select relaybox.nack('billing', %s, 'bad', 1, 'w')", place)
+            processed.query("analytics", "select relaybox.nack('billing', place, 'bad') from relaybox.fetch('billing', 1)")
     assert consume(processed, "billing") == 1
     assert settled(processed) == {"flights/1": 1, "flights/2": 1}
     first, second = (

@@ -45,8 +45,7 @@ def move(world: World, count: int = 45, prefix: str = "m") -> None:
 
 def read(world: World, subscription: str, place: int) -> None:
     """Fetches, and acknowledges through a place."""
-    world.query("hub", "select count(*) from relaybox.fetch(%s, worker => 'w')", subscription)
-    world.query("hub", "select relaybox.ack(%s, %s, worker => 'w')", subscription, place)
+    world.query("hub", "select relaybox.ack(%s, %s, min(token)) from relaybox.fetch(%s)", subscription, place, subscription)
 
 
 def retain(world: World, store: str, patience_seconds: float = 20.0) -> dict[str | None, TableRetained]:
@@ -270,7 +269,7 @@ def test_g8_messages_flow_while_retention_runs(small: World) -> None:
             with small.session("analytics") as consumer, consumer.cursor() as cursor:
                 cursor.execute("select place, payload from relaybox.fetch('billing', 100, worker => 'w') order by place")
                 got = cursor.fetchall()
-                cursor.execute("select relaybox.ack('billing', %s, worker => 'w')", (got[-1][0],))
+                cursor.execute("select relaybox.ack('billing', %s)", (got[-1][0],))
                 consumer.commit()
             read += [payload for _, payload in got]
     finally:

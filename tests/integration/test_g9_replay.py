@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg2
 import pytest
 
-from tests.streams import STORE, deliver, fetch, places
+from tests.streams import STORE, ack, deliver, fetch, places
 from tests.world import World, wait_until
 
 
@@ -16,7 +16,7 @@ def twenty(world: World) -> World:
     deliver(world, 12, backwards=True)
     world.query(STORE, "select relaybox.subscribe('billing', 'flights')")
     fetch(world, 12)
-    world.query(STORE, "select relaybox.ack('billing', 12, worker => 'a')")
+    ack(world, 12)
     return world
 
 
@@ -79,7 +79,7 @@ def drain(world: World) -> list[int]:
     got: list[int] = []
     while rows := world.query(STORE, "select place, lane from relaybox.fetch('billing', 4, worker => 'a')"):
         got += places(rows)
-        world.query(STORE, "select relaybox.ack('billing', %s, %s, 'a')", *rows[-1])
+        ack(world, rows[-1][0])
     return got
 
 
@@ -106,7 +106,7 @@ def test_a_rate_limit_is_kept_by_fetch(twenty: World) -> None:
 def fetch_and_ack(world: World) -> int:
     rows = fetch(world, 100)
     if rows:
-        world.query(STORE, "select relaybox.ack('billing', %s, worker => 'a')", rows[-1][0])
+        ack(world, rows[-1][0])
     return len(rows)
 
 
@@ -119,8 +119,9 @@ def test_a_cancelled_replay_goes_on_where_the_subscription_had_been(twenty: Worl
     assert places(fetch(twenty, 4)) == [1, 2, 3, 4]
     twenty.query(STORE, "select relaybox.cancel_replay('billing', 'wrong month')")
     with pytest.raises(psycopg2.Error) as refused:
-        twenty.query(STORE, "select relaybox.ack('billing', 4, worker => 'a')")
-    assert refused.value.pgcode == "RB033"
+        ack(twenty, 4)
+    assert refused.value.pgcode == "RB035"
+    assert "a replay, or its end, has put the lane to another place" in str(refused.value)
     assert [place for place, _, _ in read_on(twenty)] == list(range(13, 21))
     with pytest.raises(psycopg2.Error, match="replays nothing"):
         twenty.query(STORE, "select relaybox.cancel_replay('billing', 'again')")
@@ -158,6 +159,7 @@ def test_a_worker_in_the_middle_of_its_work_can_not_acknowledge_after_the_replay
     assert places(fetch(twenty, 3)) == [13, 14, 15]
     replay(twenty, "earliest")
     with pytest.raises(psycopg2.Error) as refused:
-        twenty.query(STORE, "select relaybox.ack('billing', 15, worker => 'a')")
-    assert refused.value.pgcode == "RB033"
+        ack(twenty, 15)
+    assert refused.value.pgcode == "RB035"
+    assert "a replay, or its end, has put the lane to another place" in str(refused.value)
     assert [place for place, _, _ in read_on(twenty)] == list(range(1, 21))

@@ -344,7 +344,7 @@ def fetch_and_acknowledge(world: World) -> None:
         cursor.execute("select place from relaybox.fetch('billing', worker => 'one')")
         places = [place for (place,) in cursor.fetchall()]
         if places:
-            cursor.execute("select relaybox.ack('billing', %s, 1, 'one')", (max(places),))
+            cursor.execute("select relaybox.ack('billing', %s)", (max(places),))
         connection.commit()
 
 

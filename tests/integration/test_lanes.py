@@ -7,7 +7,7 @@ from contextlib import suppress
 import psycopg2
 import pytest
 
-from tests.streams import STORE, deliver, fetch, places
+from tests.streams import STORE, ack, deliver, fetch, nack, places, token
 from tests.world import World, wait_until
 
 
@@ -33,9 +33,9 @@ def fetch_any(world: World, acked: int, lane: int, worker: str) -> list[tuple[ob
     """Acknowledges in one lane and fetches from whichever has something."""
     return world.query(
         STORE,
-        "select place, lane, replayed, attempt, sender, payload from relaybox.fetch('billing', 3, %s, acked_lane => %s, worker => %s)",
+        "select place, lane, replayed, attempt, sender, payload from relaybox.fetch('billing', 3, %s, %s, worker => %s)",
         acked,
-        lane,
+        token(world, worker=worker, lane=lane),
         worker,
     )
 
@@ -83,10 +83,10 @@ def test_a_dead_worker_s_lane_moves_on_after_its_lease(four: World) -> None:
 
     wait_until(inherited, "the lane moves on")
     with pytest.raises(psycopg2.Error) as lost:
-        four.query(STORE, "select relaybox.ack('billing', %s, %s, worker => 'dead')", last, lane)
+        ack(four, last, worker="dead", lane=lane)
     assert lost.value.pgcode == "RB035"
     with pytest.raises(psycopg2.Error) as refused:
-        four.query(STORE, "select relaybox.nack('billing', %s, 'late', %s, worker => 'dead')", last, lane)
+        nack(four, last, "late", worker="dead", lane=lane)
     assert refused.value.pgcode == "RB035"
 
 
@@ -102,7 +102,7 @@ def fetch_all(world: World, worker: str) -> list[tuple[int, int]]:
 def test_an_expired_lease_that_nobody_took_still_counts(four: World) -> None:
     rows = fetch(four, 3, worker="slow")
     four.query(STORE, "update relaybox.cursor set leased_until = clock_timestamp() - interval '1 hour' where worker = 'slow'")
-    assert four.value(STORE, "select relaybox.ack('billing', %s, %s, worker => 'slow')", rows[-1][0], rows[0][1]) == rows[-1][0]
+    assert ack(four, rows[-1][0], worker="slow") == rows[-1][0]
 
 
 def test_lanes_by_key_keep_each_key_in_one_lane(world: World) -> None:
@@ -131,6 +131,7 @@ def test_a_server_that_hashes_otherwise_is_refused(four: World) -> None:
 def test_a_worker_stops_and_its_lane_is_free_at_once(four: World) -> None:
     rows = fetch(four, 3, worker="a")
     lane = rows[0][1]
-    assert four.value(STORE, "select relaybox.release('billing', %s, 'a')", lane) is True
-    assert four.value(STORE, "select relaybox.release('billing', %s, 'a')", lane) is False
+    proof = token(four)
+    assert four.value(STORE, "select relaybox.release('billing', %s)", proof) is True
+    assert four.value(STORE, "select relaybox.release('billing', %s)", proof) is False
     assert places(fetch(four, 3, worker="b", lane=lane)) == [row[0] for row in rows]

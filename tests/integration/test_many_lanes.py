@@ -20,9 +20,10 @@ NEAR = 40
 
 CONSUMING = {
     "fetch": "select * from relaybox.fetch('billing', 10, worker => 'a')",
-    "ack": "select relaybox.ack('billing', 10, worker => 'a')",
-    "nack": "select relaybox.nack('billing', 10, 'not now', worker => 'a')",
-    "release": "select relaybox.release('billing', worker => 'a')",
+    "ack": "select relaybox.ack('billing', 10, 'TOKEN')",
+    "fetch and ack in one transaction": "select relaybox.ack('billing', max(place)) from relaybox.fetch('billing', 10, worker => 'a')",
+    "nack": "select relaybox.nack('billing', 10, 'not now', 'TOKEN')",
+    "release": "select relaybox.release('billing', 'TOKEN')",
     "lag": "select * from relaybox.lag('billing')",
     "fetch of 64 lanes": "select * from relaybox.fetch('wide', 10, worker => 'b')",
     "own row": "select * from relaybox.subscriptions where subscription = 'billing'",
@@ -80,7 +81,9 @@ def pages(cursor: Any, query: str) -> int:
 def all_pages(world: World, queries: dict[str, str]) -> dict[str, int]:
     with world.session(STORE) as connection, connection.cursor() as cursor:
         cursor.execute("set statement_timeout = '60s'")
-        return {name: pages(cursor, query) for name, query in queries.items()}
+        cursor.execute("select token from relaybox.cursor where worker = 'a'")
+        token = cursor.fetchone()[0]
+        return {name: pages(cursor, query.replace("TOKEN", token)) for name, query in queries.items()}
 
 
 def test_a_consumer_pays_for_its_own_lanes_only(store: World) -> None:

@@ -11,7 +11,7 @@ from relaybox.monitoring.metrics import METRICS, collect, read_signals, render
 from relaybox.monitoring.status import read_status
 from relaybox.proofs.reliability import Delivery
 from tests.cli import invoke
-from tests.streams import STORE, deliver
+from tests.streams import STORE, ack, deliver
 from tests.world import World, wait_until
 
 AGED_SECONDS = 0.3
@@ -125,7 +125,7 @@ def test_a_consumer_that_stopped_ages(world: World) -> None:
 
     def acknowledge() -> None:
         world.query(STORE, "select * from relaybox.fetch('billing', 10, worker => 'a')")
-        world.query(STORE, "select relaybox.ack('billing', 2, worker => 'a')")
+        ack(world, 2)
 
     assert value(world, "relaybox_subscription_behind_messages", subscription="billing") == 2
     ages_until(world, "acknowledged", acknowledge, subscription="billing")

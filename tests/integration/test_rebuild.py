@@ -86,12 +86,9 @@ def test_a_lost_last_store_comes_back_with_its_cursors(world: World, lose: Lose,
     send_in_disorder(world)
     world.query("analytics", "select relaybox.subscribe('billing', 'flights', lanes => 2)")
     world.query("analytics", "select relaybox.subscribe('audit', 'flights', lease_seconds => 7, nack_limit => 1)")
-    world.query("analytics", "select place from relaybox.fetch('audit', 5, worker => 'w')")
-    world.query("analytics", "select relaybox.nack('audit', 1, 'bad', 1, 'w')")
-    last = world.query("analytics", "select place from relaybox.fetch('audit', 4, worker => 'w')")[-1][0]
-    world.query("analytics", "select relaybox.ack('audit', %s, 1, 'w')", last)
-    place, lane = world.query("analytics", "select place, lane from relaybox.fetch('billing', 3, worker => 'w')")[-1]
-    world.query("analytics", "select relaybox.ack('billing', %s, %s, 'w')", place, lane)
+    world.query("analytics", "select relaybox.nack('audit', min(place), 'bad') from relaybox.fetch('audit', 5)")
+    for name, count in (("audit", 4), ("billing", 3)):
+        world.query("analytics", "select relaybox.ack(%s, max(place)) from relaybox.fetch(%s, %s)", name, name, count)
     lags = "select lane, done_place from relaybox.lag(%s)"
     before = [contents(world, "analytics", "flights/2"), *(world.query("analytics", lags, name) for name in ("billing", "audit"))]
     saved = tmp_path / "subscriptions.json"
@@ -192,8 +189,7 @@ def test_a_cursor_whose_place_holds_another_message_starts_anew(world: World, lo
     world.transfer_all()
     assert invoke("skip", "flights", "pump", "--reason", "never sent").exit_code == 0
     world.query("analytics", "select relaybox.subscribe('billing', 'flights')")
-    last = world.query("analytics", "select place from relaybox.fetch('billing', 100, worker => 'w')")[-1][0]
-    world.query("analytics", "select relaybox.ack('billing', %s, 1, 'w')", last)
+    world.query("analytics", "select relaybox.ack('billing', max(place)) from relaybox.fetch('billing', 100)")
     saved = tmp_path / "subscriptions.json"
     saved.write_text(json.dumps(invoke("subscriptions", "--json").document))
     lose("analytics")
@@ -220,7 +216,7 @@ def test_the_runbook_of_a_lost_store(world: World, lose: Lose) -> None:
     world.send("a", "b")
     world.transfer_all()
     world.query("analytics", "select relaybox.subscribe('billing', 'flights')")
-    world.query("analytics", "select relaybox.ack('billing', place, 1, 'w') from relaybox.fetch('billing', 1, worker => 'w')")
+    world.query("analytics", "select relaybox.ack('billing', place) from relaybox.fetch('billing', 1)")
     blocks = run_blocks("lost-store", variables={}, binaries=postgres_binaries(), directory=world.path.parent)
     next(blocks)
     lose("analytics")

@@ -9,7 +9,7 @@ import pytest
 from relaybox import errors
 from relaybox.consumers.replays import ReplayOrder, ask_replay, carry_out_replay, read_progress, second_cursor
 from relaybox.consumers.subscriptions import cancel_replay
-from tests.streams import STORE, deliver, fetch, places
+from tests.streams import STORE, ack, deliver, fetch, places
 from tests.world import World
 
 CURSOR = "billing.replay"
@@ -27,7 +27,7 @@ def days(world: World) -> World:
         )
     world.query(STORE, "select relaybox.subscribe('billing', 'flights')")
     fetch(world, 13)
-    world.query(STORE, "select relaybox.ack('billing', 13, worker => 'a')")
+    ack(world, 13)
     return world
 
 

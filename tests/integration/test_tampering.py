@@ -92,13 +92,13 @@ def route_of(name: str) -> dict[str, object]:
 def consume(world: World, *, everything: bool = False) -> None:
     """Fetches by five and acknowledges: all there is, or ten."""
     with world.session("analytics", autocommit=True) as consumer, consumer.cursor() as cursor:
-        done, turns = None, 0
+        done, turns = (None, None), 0
         while everything or turns < 3:
-            cursor.execute("select place from relaybox.fetch('billing', 5, %s)", (done,))
+            cursor.execute("select place, token from relaybox.fetch('billing', 5, %s, %s)", done)
             places = cursor.fetchall()
             if not places:
                 return
-            done, turns = places[-1][0], turns + 1
+            done, turns = places[-1], turns + 1
 
 
 @pytest.fixture(scope="module")

@@ -103,7 +103,7 @@ def read(world: World, subscription: str, count: int) -> list[tuple[int, bytes]]
         )
         rows = cursor.fetchall()
         if rows:
-            cursor.execute("select relaybox.ack(%s, %s, worker => 'w')", (subscription, rows[-1][0]))
+            cursor.execute("select relaybox.ack(%s, %s)", (subscription, rows[-1][0]))
         consumer.commit()
     return [(place, bytes(message)) for place, message in rows]
 

@@ -1,12 +1,12 @@
--- A locked lane's cursor after its worker acknowledged everything up to a place. Writes what depends on it, not the cursor itself.
--- Raises RB033 for what was not fetched, RB035 if the lease was lost and another worker has the lane.
-create or replace function relaybox.acknowledged(c relaybox.cursor, known relaybox.subscription, place_ bigint, worker_ text) returns relaybox.cursor
+-- A locked lane's cursor after everything up to a place was acknowledged. Writes what depends on it, not the cursor itself.
+-- Caller: lock_fetch. Raises RB033 for what was not fetched.
+create or replace function relaybox.acknowledged(c relaybox.cursor, known relaybox.subscription, place_ bigint) returns relaybox.cursor
 language plpgsql volatile
 as $$
 declare
     rest bigint;
 begin
-    perform relaybox.require_fetched(c, known, place_, worker_);
+    perform relaybox.require_fetched(c, known, place_);
     if c.redrive_place is not null then
         update relaybox.dead_letter d
         set state = 'redriven', settled_at = clock_timestamp()

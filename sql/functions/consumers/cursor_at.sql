@@ -12,6 +12,8 @@ begin
     c.suspect_rows := null;
     c.worker := null;
     c.leased_until := null;
+    c.token := null;
+    c.fetched_in := null;
     return c;
 end
 $$;

@@ -1,13 +1,13 @@
 -- Acknowledges what was fetched before, if acked_place says how far, and gives the next messages: one round trip, one transaction, the
 -- caller's. What is fetched and not acknowledged comes again, the same rows. No rows: nothing new, or every lane with something new is
--- leased to others. Raises RB031 not subscribed, RB033 acknowledging what was not fetched, RB034 no longer kept, RB035 lane lost or leased,
--- RB036 a max_count below 1, RB038 detached: relaybox attach brings it back.
+-- leased to others. The token of the newest fetch of a lane acknowledges, from any session; it is the same for all rows. Raises RB031 not
+-- subscribed, RB033 no token, or what was not fetched, RB034 no longer kept, RB035 token stale, lane leased, RB036 max_count, RB038 detached.
 create or replace function relaybox.fetch(
-    subscription text, max_count integer default 100, acked_place bigint default null, acked_lane integer default 1,
+    subscription text, max_count integer default 100, acked_place bigint default null, acked_token text default null,
     only_lane integer default null, worker text default null
 )
 returns table (
-    place bigint, lane integer, replayed boolean, attempt integer, hop text, "position" bigint, message_id uuid, topic text, sender text,
+    place bigint, lane integer, token text, replayed boolean, attempt integer, hop text, "position" bigint, message_id uuid, topic text, sender text,
     epoch integer, index bigint, key text, payload text, payload_bytes bytea, headers jsonb, clock jsonb, sent_at timestamptz
 )
 language plpgsql volatile security definer
@@ -32,7 +32,12 @@ begin
     if max_count is null or max_count < 1 then
         raise exception using errcode = 'RB036', message = format('max_count is %s, it must be 1 or more', coalesce(max_count::text, 'null'));
     end if;
-    c := relaybox.take_lane(known, max_count, acked_place, acked_lane, only_lane, relaybox.worker_name("fetch".worker));
+    if acked_token is not null and acked_place is null then
+        raise exception using errcode = 'RB036',
+            message = format('subscription %s: acked_token without acked_place acknowledges nothing', known.subscription),
+            hint = 'Give the place up to which the work is done, or no token.';
+    end if;
+    c := relaybox.take_lane(known, max_count, acked_place, acked_token, only_lane, relaybox.worker_name("fetch".worker));
     if c.worker is null then
         return;
     end if;
@@ -40,7 +45,7 @@ begin
     if c.redrive_place is not null then
         return query
         select
-            d.place, c.lane, true, c.fetch_count + d.attempts, i.hop, l.position, l.message_id, l.topic, l.sender,
+            d.place, c.lane, c.token, true, c.fetch_count + d.attempts, i.hop, l.position, l.message_id, l.topic, l.sender,
             l.epoch, l.index, l.key, l.payload, l.payload_bytes, l.headers, l.clock, l.sent_at
         from relaybox.dead_letter d
         join relaybox.hop_in i on i.hop_id = d.hop_id
@@ -63,7 +68,7 @@ begin
         if run.positions is null then
             return query
             select
-                run.first_place + l.position - run.first_position, c.lane, run.first_place + l.position - run.first_position <= c.replay_place,
+                run.first_place + l.position - run.first_position, c.lane, c.token, run.first_place + l.position - run.first_position <= c.replay_place,
                 c.fetch_count + case when retried then relaybox.attempts_at(known, run.first_place + l.position - run.first_position) else 0 end,
                 run.hop, l.position, l.message_id, l.topic, l.sender,
                 l.epoch, l.index, l.key, l.payload, l.payload_bytes, l.headers, l.clock, l.sent_at
@@ -76,7 +81,7 @@ begin
         else
             return query
             select
-                run.first_place + first + u.n - 1, c.lane, run.first_place + first + u.n - 1 <= c.replay_place,
+                run.first_place + first + u.n - 1, c.lane, c.token, run.first_place + first + u.n - 1 <= c.replay_place,
                 c.fetch_count + case when retried then relaybox.attempts_at(known, run.first_place + first + u.n - 1) else 0 end,
                 run.hop, l.position, l.message_id, l.topic, l.sender,
                 l.epoch, l.index, l.key, l.payload, l.payload_bytes, l.headers, l.clock, l.sent_at

@@ -1,22 +1,22 @@
 -- Refuses one fetched message with a reason. It comes again, with those fetched after it, until it was refused nack_limit times; then it
 -- is a dead letter and the rest flows. Ends the fetch: fetch again before the next word. Returns whether it is a dead letter now.
--- Raises RB031 not subscribed, RB033 what was not fetched, RB035 the lane was lost, RB036 without a reason, RB038 what was
--- detached since.
-create or replace function relaybox.nack(subscription text, place bigint, reason text, lane integer default 1, worker text default null)
+-- The token: as in ack. Raises RB031 not subscribed, RB033 what was not fetched, or no token, RB035 fetched anew since, RB036 without
+-- a reason, RB038 what was detached since.
+create or replace function relaybox.nack(subscription text, place bigint, reason text, token text default null)
 returns boolean
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
     known relaybox.subscription := relaybox.subscription_named(nack.subscription);
-    worker_ text := relaybox.worker_name(nack.worker);
-    c relaybox.cursor := relaybox.lock_lane(known, nack.lane);
+    c relaybox.cursor := relaybox.lock_fetch(known, nack.token);
+    worker_ text := c.worker;
     attempts_ integer;
     stream relaybox.stream;
     is_set_aside boolean;
 begin
     perform relaybox.require_reason(reason, 'a message is refused', 'nack(subscription, place, ''why'')');
-    perform relaybox.require_fetched(c, known, nack.place, worker_);
+    perform relaybox.require_fetched(c, known, nack.place);
     select s.* into stream from relaybox.stream s where s.stream_id = known.stream_id;
     perform relaybox.refuse_detached(stream, nack.place, format('subscription %s, lane %s', known.subscription, c.lane));
     if not relaybox.is_fetched(c, known, nack.place) then

@@ -27,9 +27,7 @@ begin
     end if;
     c := relaybox.fetched_again(c, known, worker_);
     if c.redrive_place is not null or c.fetched_place > c.done_place then
-        c.worker := worker_;
-        c.leased_until := at + make_interval(secs => known.lease_seconds);
-        return c;
+        return relaybox.lease_lane(c, known, worker_);
     end if;
     c.worker := null;
     c.leased_until := null;
@@ -41,9 +39,7 @@ begin
     ) d;
     if c.redrive_place is not null then
         c.fetch_count := 1;
-        c.worker := worker_;
-        c.leased_until := at + make_interval(secs => known.lease_seconds);
-        return c;
+        return relaybox.lease_lane(c, known, worker_);
     end if;
     wanted := max_count;
     if c.done_place >= bound then
@@ -88,8 +84,6 @@ begin
         c.rate_from := at - make_interval(secs => ((saved - scan.row_count) * known.lanes / known.rows_per_second)::double precision);
     end if;
     c.fetch_count := case when c.suspect_place > c.done_place and c.suspect_rows > 1 then known.crash_limit else 1 end;
-    c.worker := worker_;
-    c.leased_until := at + make_interval(secs => known.lease_seconds);
-    return c;
+    return relaybox.lease_lane(c, known, worker_);
 end
 $$;

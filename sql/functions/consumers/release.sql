@@ -1,14 +1,19 @@
--- Gives a lane back before its lease ends; what was fetched and not acknowledged comes again, to whoever asks. A worker that stops calls it.
--- Returns whether the worker had the lane. Raises RB031.
-create or replace function relaybox.release(subscription text, lane integer default 1, worker text default null) returns boolean
+-- Gives a lane back before its lease ends; what was fetched and not acknowledged comes again, to whoever asks. A worker that stops calls it,
+-- with the token that fetch returned (as in ack). Returns whether that fetch still had the lane. Raises RB031, RB033.
+create or replace function relaybox.release(subscription text, token text default null) returns boolean
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
     known relaybox.subscription := relaybox.subscription_named("release".subscription);
-    c relaybox.cursor := relaybox.lock_lane(known, "release".lane);
+    c relaybox.cursor;
 begin
-    if c.worker is distinct from relaybox.worker_name("release".worker) then
+    begin
+        c := relaybox.lock_fetch(known, "release".token);
+    exception when sqlstate 'RB035' then
+        return false;
+    end;
+    if c.worker is null then
         return false;
     end if;
     c.worker := null;

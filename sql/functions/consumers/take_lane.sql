@@ -2,7 +2,7 @@
 -- Locks one lane at a time, waiting only for one that was named; free lanes that another transaction holds are passed over.
 -- Raises RB035 for a named lane that another worker has leased.
 create or replace function relaybox.take_lane(
-    known relaybox.subscription, max_count integer, acked_place bigint, acked_lane integer, only_lane integer, worker_ text
+    known relaybox.subscription, max_count integer, acked_place bigint, acked_token text, only_lane integer, worker_ text
 )
 returns relaybox.cursor
 language plpgsql volatile
@@ -13,8 +13,9 @@ declare
     candidate integer;
 begin
     if acked_place is not null then
-        c := relaybox.acknowledged(relaybox.lock_lane(known, acked_lane), known, acked_place, worker_);
-        if known.lanes = 1 or acked_lane = only_lane then
+        c := relaybox.acknowledged(relaybox.lock_fetch(known, acked_token), known, acked_place);
+        if known.lanes = 1 or c.lane = only_lane then
+            c.worker := case when c.worker is not null then worker_ end; -- the token proved whose the rest is
             taken := relaybox.next_fetch(c, known, max_count, worker_);
             perform relaybox.move_cursor(taken);
             return taken;

@@ -28,11 +28,12 @@ from relaybox.local.bench.report import show_seconds, spread, write_json
 from relaybox.local.bench.stores import DESTINATION, BenchStores, bench_directory, open_bench_stores
 
 _COLUMNS = "message_id, topic, sender, epoch, index, key, payload, payload_bytes, headers, clock, sent_at"
-_SELECT = f"select position, 1, false, 1, 'bench1/1', position, {_COLUMNS} from relaybox.log where hop_id = %s order by position"  # noqa: S608  # the columns are above
-_FETCH = "select * from relaybox.fetch('bench', %s, %s, worker => 'bench')"
+_FETCHED = "1, '1-0000000000000000', false, 1, 'bench1/1'"  # lane, token, replayed, attempt, hop
+_SELECT = f"select position, {_FETCHED}, position, {_COLUMNS} from relaybox.log where hop_id = %s order by position"  # noqa: S608  # the columns are above
+_FETCH = "select * from relaybox.fetch('bench', %s, %s, %s, worker => 'bench')"
 _QUEUE = f"""
     delete from public.queue where id in (select id from public.queue order by id for update skip locked limit 100)
-    returning id, 1, false, 1, 'bench1/1', id, {_COLUMNS}
+    returning id, {_FETCHED}, id, {_COLUMNS}
 """  # noqa: S608  # the columns are above
 _REFILL = f"""
     create table public.queue as
@@ -73,14 +74,14 @@ def _read_select(connection: Connection, log_id: int) -> Iterator[int]:
 def _read_fetches(size: int) -> Callable[[Connection, int], Iterator[int]]:
     def read(connection: Connection, _log_id: int) -> Iterator[int]:
         connection.autocommit = True  # one round trip: acknowledge, fetch and commit
-        acked = None
+        acked = (None, None)
         with connection.cursor() as cursor:
             while True:
-                cursor.execute(_FETCH, (size, acked))
+                cursor.execute(_FETCH, (size, *acked))
                 rows = cursor.fetchall()
                 if not rows:
                     return
-                acked = rows[-1][0]
+                acked = (rows[-1][0], rows[-1][2])
                 yield len(rows)
 
     return read

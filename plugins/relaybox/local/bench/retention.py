@@ -35,7 +35,7 @@ _SEND = """
 insert into relaybox.outbox (topic, sender, payload)
 select %(topic)s, 'shop-' || n %% 16, 'order ' || n from generate_series(1, %(rows)s) n
 """
-_FETCH = "select place from relaybox.fetch('day', %s, %s, worker => 'bench')"
+_FETCH = "select place, token from relaybox.fetch('day', %s, %s, %s, worker => 'bench')"
 _SELECT = """
 select position from (
     select l.*, row_number() over (order by l.position) from relaybox.log l where l.position > %s and l.position <= %s offset 0
@@ -175,18 +175,19 @@ def _hold_snapshots(held: ExitStack) -> None:
 def _read(consumer: Any, acked: int, through: int) -> tuple[int, list[float]]:
     """Reads on to a place, in fetches of 10,000 that acknowledge the one before; the seconds of each full one, or of all."""
     seconds: list[tuple[int, float]] = []
-    fetched = acked
+    fetched, proof = acked, (None, None)
     with consumer.cursor() as cursor:
         while True:
             begun = time.perf_counter()
-            cursor.execute(_FETCH, (FETCH_ROWS, fetched if fetched > acked else None))
-            places = [place for (place,) in cursor.fetchall()]
+            cursor.execute(_FETCH, (FETCH_ROWS, *proof))
+            rows = cursor.fetchall()
+            places = [place for place, _ in rows]
             if not places:
                 break
             seconds.append((len(places), time.perf_counter() - begun))
             if places != list(range(fetched + 1, fetched + len(places) + 1)):
                 raise errors.ContentDiffers(f"places {places[0]} to {places[-1]} came after place {fetched}.")
-            fetched = places[-1]
+            fetched, proof = places[-1], rows[-1]
     if fetched != through:
         raise errors.ContentDiffers(f"the consumer read through place {fetched}, there are {through}.")
     return fetched, [took for count, took in seconds if count == FETCH_ROWS] or [took for _, took in seconds]

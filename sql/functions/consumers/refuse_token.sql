@@ -1,0 +1,50 @@
+-- Says why a token of a lane is not that of its newest fetch: what happened since, and what to do. Always raises: RB035, or RB033 for a
+-- token that no fetch on record gave. Caller: holds the lane.
+create or replace function relaybox.refuse_token(c relaybox.cursor, known relaybox.subscription, token_ text) returns void
+language plpgsql stable
+as $$
+declare
+    lane_name text := format('subscription %s, lane %s', known.subscription, c.lane);
+    fetched relaybox.cursor;
+    fetched_anew relaybox.cursor;
+begin
+    select * into fetched from relaybox.cursor k
+    where k.subscription_id = c.subscription_id and k.lane = c.lane and k.token = token_ order by k.version limit 1;
+    if not found then
+        raise exception using errcode = 'RB033',
+            message = format('%s: no fetch on record gave the token %s', lane_name, token_),
+            hint = 'Its transaction was rolled back, or another subscription or store gave it, or the lane has moved on long since. '
+                || 'Roll back and fetch again.';
+    end if;
+    if c.token is null then
+        raise exception using errcode = 'RB035',
+            message = format(
+                '%s: worker %s fetched at %s, and since then a replay, or its end, has put the lane to another place',
+                lane_name, fetched.worker, fetched.moved_at
+            ),
+            hint = 'Roll back and fetch again: the messages come again where they are still wanted.';
+    end if;
+    select * into fetched_anew from relaybox.cursor k
+    where k.subscription_id = c.subscription_id and k.lane = c.lane and k.token = c.token order by k.version limit 1;
+    if fetched.worker = fetched_anew.worker then
+        raise exception using errcode = 'RB035',
+            message = format(
+                '%s: this token is of the fetch at %s, but worker %s fetched again at %s, and only the newest fetch is acknowledged',
+                lane_name, fetched.moved_at, fetched.worker, fetched_anew.moved_at
+            ),
+            hint = 'Roll back, and go on with the newer fetch. If another process made it, both use one worker name: give each its own '
+                || '(worker => ...); without one it is the pid of the session, which clients of a connection pooler share.';
+    end if;
+    raise exception using errcode = 'RB035',
+        message = format(
+            '%s: worker %s fetched at %s, and worker %s fetched from the lane at %s, after %s',
+            lane_name, fetched.worker, fetched.moved_at, fetched_anew.worker, fetched_anew.moved_at,
+            case
+                when fetched.moved_at + make_interval(secs => known.lease_seconds) <= fetched_anew.moved_at
+                    then format('the lease of %s seconds had ended', known.lease_seconds)
+                else 'the lane had been given back'
+            end
+        ),
+        hint = 'Roll back and fetch again: the other worker does this work. Longer work needs a longer lease_seconds, or smaller fetches.';
+end
+$$;

@@ -1,0 +1,195 @@
+"""An acknowledgement belongs to the newest fetch of its lane, whatever its worker is called; every other one is told what happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import psycopg2
+import pytest
+
+from tests.streams import STORE, ack, deliver, fetch, nack, places, token
+from tests.world import World
+
+
+@pytest.fixture
+def shop(world: World) -> World:
+    """Twelve messages of three senders, the subscription `billing`, and a table for effects."""
+    deliver(world, 12)
+    world.query(STORE, "create table public.effect (place bigint not null)")
+    world.query(STORE, "select relaybox.subscribe('billing', 'flights')")
+    return world
+
+
+def got(world: World, count: int, options: str = "", subscription: str = "billing") -> tuple[list[int], str]:
+    """Places and token of a fetch that is committed by itself."""
+    rows = world.query(STORE, f"select place, token from relaybox.fetch(%s, %s{options})", subscription, count)
+    assert len({proof for _, proof in rows}) == 1
+    return places(rows), rows[0][1]
+
+
+def work(world: World, fetched: list[int], proof: str | None, through: int) -> str | None:
+    """Work and acknowledgement in one transaction, fetched in another; the SQLSTATE of a refusal, which takes the work back."""
+    with world.session(STORE) as connection, connection.cursor() as cursor:
+        cursor.executemany("insert into public.effect values (%s)", [(place,) for place in fetched if place <= through])
+        try:
+            cursor.execute("select relaybox.ack('billing', %s, %s)", (through, proof))
+        except psycopg2.Error as refused:
+            connection.rollback()
+            return refused.pgcode
+        connection.commit()
+    return None
+
+
+def effects(world: World) -> list[int]:
+    return places(world.query(STORE, "select place from public.effect order by place"))
+
+
+def refusal(world: World, call: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[str, str, str]:
+    """SQLSTATE, message and hint."""
+    with pytest.raises(psycopg2.Error) as refused:
+        call(world, *arguments, **options)
+    return refused.value.pgcode, str(refused.value.diag.message_primary), str(refused.value.diag.message_hint)
+
+
+def test_g10_two_processes_with_one_worker_name_do_each_work_once(shop: World) -> None:
+    """Both fetch the same; one acknowledges a part, the other one all: her work is refused, and she is told why."""
+    first, first_token = got(shop, 6, ", worker => 'w'")
+    second, second_token = got(shop, 6, ", worker => 'w'")
+    assert first == second == [1, 2, 3, 4, 5, 6]
+    assert work(shop, second, second_token, 3) is None
+    assert work(shop, first, first_token, 6) == "RB035"
+    assert work(shop, [4, 5, 6], second_token, 6) is None
+    assert effects(shop) == [1, 2, 3, 4, 5, 6]
+    code, said, hint = refusal(shop, lambda world: world.query(STORE, "select relaybox.ack('billing', 6, %s)", first_token))
+    assert code == "RB035"
+    assert "worker w fetched again at" in said
+    assert "both use one worker name: give each its own" in hint
+
+
+def test_g10_two_clients_behind_a_pooler_share_a_session_and_do_each_work_once(shop: World) -> None:
+    """Without a name both are the pid of the pooler's session."""
+    with shop.session(STORE, autocommit=True) as pooled, pooled.cursor() as cursor:
+        tokens = []
+        for _ in ("client 1", "client 2"):
+            cursor.execute("select place, token from relaybox.fetch('billing', 6)")
+            tokens.append(cursor.fetchall()[0][1])
+    assert work(shop, [1, 2, 3], tokens[1], 3) is None
+    assert work(shop, [1, 2, 3, 4, 5, 6], tokens[0], 6) == "RB035"
+    assert effects(shop) == [1, 2, 3]
+
+
+def test_a_fetch_acknowledged_from_another_session_needs_its_token_only(shop: World) -> None:
+    """psql called twice, or a pool: whoever has the token may acknowledge, refuse, give back, and fetch on."""
+    _, proof = got(shop, 3)
+    assert work(shop, [1, 2, 3], proof, 2) is None
+    rows = shop.query(STORE, "select place, token from relaybox.fetch('billing', 4, 3, %s)", proof)
+    assert places(rows) == [4, 5, 6, 7]
+    rows = shop.query(STORE, "select place, token from relaybox.fetch('billing', 4, 5, %s)", rows[0][1])
+    assert places(rows) == [6, 7]
+    assert shop.value(STORE, "select relaybox.release('billing', %s)", rows[0][1]) is True
+
+
+def test_the_fetch_of_this_transaction_needs_no_token(shop: World) -> None:
+    """Fetch, work and acknowledgement in one transaction prove themselves, behind savepoints and with lanes too."""
+    shop.query(STORE, "select relaybox.subscribe('wide', 'flights', lanes => 3)")
+    for subscription in ("billing", "wide"):
+        with shop.session(STORE) as connection, connection.cursor() as cursor:
+            cursor.execute("savepoint work")
+            cursor.execute("select max(place) from relaybox.fetch(%s, 2)", (subscription,))
+            (last,) = cursor.fetchone()
+            cursor.execute("release work")
+            cursor.execute("select relaybox.ack(%s, %s)", (subscription, last))
+            assert cursor.fetchone() == (last,)
+            connection.commit()
+
+
+def test_an_acknowledgement_without_a_token_is_told_what_to_do(shop: World) -> None:
+    """In another transaction than the fetch, after a rollback of the fetch, and with two lanes fetched from."""
+    got(shop, 3)
+    code, said, hint = refusal(shop, lambda world: world.query(STORE, "select relaybox.ack('billing', 3)"))
+    assert (code, said) == (
+        "RB033",
+        "subscription billing: the token is missing, and this transaction has not fetched from exactly one lane",
+    )
+    assert "the token that fetch returned with each message" in hint
+    shop.query(STORE, "select relaybox.subscribe('wide', 'flights', lanes => 3)")
+    with shop.session(STORE) as connection, connection.cursor() as cursor:
+        cursor.execute("savepoint work")
+        cursor.execute("select from relaybox.fetch('wide', 1, only_lane => 1) a, relaybox.fetch('wide', 1, only_lane => 2) b")
+        with pytest.raises(psycopg2.Error, match="has not fetched from exactly one lane"):
+            cursor.execute("select relaybox.ack('wide', 3)")
+        connection.rollback()
+
+
+@pytest.mark.parametrize(
+    "given", ["1", "", "a-token", "1-0123", "99-0123456789abcdef", "1-0123456789ABCDEF", "1-0123456789abcdef;"]
+)
+def test_what_is_no_token_is_told_so(shop: World, given: str) -> None:
+    got(shop, 3)
+    code, said, hint = refusal(shop, lambda world: world.query(STORE, "select relaybox.ack('billing', 3, %s)", given))
+    assert (code, "is no token that fetch returned" in said) == ("RB033", True)
+    assert "Give the column token of the fetched message as it is" in hint
+
+
+def test_a_token_of_a_fetch_that_was_rolled_back_or_of_another_subscription_is_unknown(shop: World) -> None:
+    shop.query(STORE, "select relaybox.subscribe('other', 'flights')")
+    with shop.session(STORE) as connection, connection.cursor() as cursor:
+        cursor.execute("select min(token) from relaybox.fetch('billing', 3)")
+        (undone,) = cursor.fetchone()
+        connection.rollback()
+    for proof in (undone, got(shop, 3, subscription="other")[1]):
+        code, said, hint = refusal(
+            shop, lambda world, proof=proof: world.query(STORE, "select relaybox.ack('billing', 3, %s)", proof)
+        )
+        assert (code, "no fetch on record gave the token" in said) == ("RB033", True)
+        assert "was rolled back, or another subscription or store gave it" in hint
+
+
+def test_each_end_of_a_fetch_is_told_apart(shop: World) -> None:
+    """Acknowledged already, refused, given back and fetched by another worker, after its lease, and moved by a replay."""
+    fetch(shop, 2)
+    ack(shop, 2)
+    assert "nothing; the lane is done through place 2" in refusal(shop, ack, 2)[1]
+    fetch(shop, 2)
+    nack(shop, 3)
+    assert "it ended when a message was refused" in refusal(shop, ack, 4)[1]
+    fetch(shop, 2)
+    shop.query(STORE, "select relaybox.release('billing', %s)", token(shop))
+    fetch(shop, 2, worker="b")
+    assert "worker b fetched from the lane" in refusal(shop, ack, 4)[1]
+    assert "the lane had been given back" in refusal(shop, ack, 4)[1]
+    shop.query(STORE, "select relaybox.replay('billing', 'earliest', 'again')")
+    code, said, _ = refusal(shop, ack, 4, worker="b")
+    assert (code, "a replay, or its end, has put the lane to another place" in said) == ("RB035", True)
+
+
+def test_a_stale_token_refuses_and_gives_back_nothing(shop: World) -> None:
+    """nack and release ask for the token as ack does."""
+    _, stale = got(shop, 3, ", worker => 'w'")
+    _, newest = got(shop, 3, ", worker => 'w'")
+    with pytest.raises(psycopg2.Error) as refused:
+        shop.query(STORE, "select relaybox.nack('billing', 1, 'no', %s)", stale)
+    assert refused.value.pgcode == "RB035"
+    assert shop.value(STORE, "select relaybox.release('billing', %s)", stale) is False
+    assert shop.value(STORE, "select relaybox.nack('billing', 1, 'no', %s)", newest) is False
+
+
+def test_a_token_without_a_place_is_refused(shop: World) -> None:
+    """A fetch that would acknowledge nothing, though it was given a token, is a slip of its caller."""
+    _, proof = got(shop, 3)
+    code, said, _ = refusal(
+        shop, lambda world: world.query(STORE, "select * from relaybox.fetch('billing', 3, acked_token => %s)", proof)
+    )
+    assert (code, "acked_token without acked_place" in said) == ("RB036", True)
+
+
+def test_an_old_snapshot_does_not_see_that_a_token_is_stale_and_changes_nothing(shop: World) -> None:
+    """REPEATABLE READ began before the newer fetch: the cursor can't be moved."""
+    _, stale = got(shop, 3, ", worker => 'w'")
+    with shop.session(STORE) as old, old.cursor() as cursor:
+        cursor.execute("set transaction isolation level repeatable read")
+        cursor.execute("select count(*) from relaybox.subscriptions")
+        got(shop, 3, ", worker => 'w'")
+        with pytest.raises(psycopg2.errors.SerializationFailure):
+            cursor.execute("select relaybox.ack('billing', 3, %s)", (stale,))
