@@ -126,3 +126,32 @@ def test_what_goes_wrong_is_told_with_the_next_step(billed: World, arguments: tu
     ended = invoke(*arguments)
     assert ended.exit_code == code
     assert said in ended.stderr
+
+
+def test_consuming_from_a_store_without_the_schema_is_told_what_to_run(billed: World) -> None:
+    """Not in Postgres' words alone."""
+    billed.query("analytics", "drop schema relaybox cascade")
+    refused = invoke("consume", "look", "--store", "analytics")
+    assert refused.exit_code == 5
+    assert refused.stderr.rstrip().endswith("Run: relaybox init")
+
+
+@pytest.mark.parametrize(
+    ("command", "kind", "exit_code"),
+    [
+        (("where", "01a1fc57-61bd-7659-92d2-53639fb0a769"), "UnknownMessage", 5),
+        (("verify", "no-such-route"), "ConfigurationError", 2),
+        (("replay", "no-such-subscription", "--from", "1"), "NotSubscribed", 5),
+        (("dead-letters", "show", "hub", "4711"), "DeadLetterNotOpen", 5),
+    ],
+)
+def test_an_error_of_a_command_with_json_is_json_on_stdout(
+    billed: World, command: tuple[str, ...], kind: str, exit_code: int
+) -> None:
+    """Which error, what it says, what to do; in words on stderr too. Without --json stdout stays empty."""
+    told = invoke(*command, "--json")
+    error = told.document["error"]
+    assert (told.exit_code, error["exit_code"], error["kind"], error["retry_may_help"]) == (exit_code, exit_code, kind, False)
+    assert f"error: {error['message']}" in told.stderr
+    assert error["next_step"] in told.stderr
+    assert invoke(*command).stdout == ""

@@ -77,5 +77,5 @@ def test_ctrl_c_ends_with_130_and_no_traceback(capsys: pytest.CaptureFixture[str
 
 def test_a_file_that_is_not_there_is_a_configuration_error(tmp_path: object) -> None:
     missing = invoke("--config", f"{tmp_path}/relaybox.yaml", "status", "--json")
-    assert (missing.exit_code, missing.stdout) == (2, "")
+    assert (missing.exit_code, missing.document["error"]["kind"]) == (2, "ConfigurationError")
     assert "no such file" in missing.stderr

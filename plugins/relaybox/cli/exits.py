@@ -15,6 +15,7 @@ from typing import NoReturn
 import typer
 
 from relaybox import __version__, errors
+from relaybox.cli.options import AS_JSON
 
 
 class ExitCode(IntEnum):
@@ -93,7 +94,7 @@ class Failures:
 
 
 class CommandGroup(typer.core.TyperGroup):
-    """Ends a command that raised an error of ours with a message and its code, without a traceback."""
+    """Ends a command that raised an error of ours with a message and its code, without a traceback; with --json as a document too."""
 
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
         try:
@@ -101,4 +102,23 @@ class CommandGroup(typer.core.TyperGroup):
         except errors.RelayboxError as error:
             settings = ctx.find_object(Settings)
             tell(error, debug=settings is not None and settings.debug)
+            if ctx.meta.get(AS_JSON):
+                _write_document(error)
             raise typer.Exit(exit_code(error)) from None
+
+
+def _write_document(error: errors.RelayboxError) -> None:
+    """The only document of a command that failed: which error, what it says, what to do, whether a retry may help."""
+    from relaybox.monitoring import documents
+
+    documents.write(
+        {
+            "error": {
+                "kind": type(error).__name__,
+                "message": Exception.__str__(error),
+                "next_step": error.next_step,
+                "retry_may_help": isinstance(error, errors.Transient),
+                "exit_code": int(exit_code(error)),
+            }
+        }
+    )

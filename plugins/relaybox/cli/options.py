@@ -6,7 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON document to stdout.")]
+AS_JSON = "relaybox.as_json"
+"""Where a command's context remembers that JSON was asked for: an error is then told as JSON too."""
+
+
+def _remember(context: typer.Context, as_json: bool) -> bool:  # typer passes it by position
+    context.meta[AS_JSON] = as_json
+    return as_json
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON document to stdout.", callback=_remember)]
 
 
 def answer(text: str, document: dict[str, Any], *, as_json: bool) -> None:

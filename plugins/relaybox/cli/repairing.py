@@ -48,9 +48,8 @@ def run_attest(settings: Settings, name: str, *, reason: str, as_json: bool) -> 
         documents.write(asdict(attested))
         return
     what = "recorded" if attested.changed else "known already"
-    print(
-        f"{name}: cluster {attested.system_identifier} on timeline {attested.timeline}, {what}; hops {', '.join(attested.hops)} go on"
-    )
+    hops = f"hops {', '.join(attested.hops)} go on" if attested.hops else "it has no hops"
+    print(f"{name}: cluster {attested.system_identifier} on timeline {attested.timeline}, {what}; {hops}")
 
 
 def run_rebuild(

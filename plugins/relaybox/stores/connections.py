@@ -87,6 +87,7 @@ _OWN_CODES: dict[str, type[errors.RelayboxError]] = {
 }
 
 _POSTGRES_CODES: dict[str, type[errors.RelayboxError]] = {
+    "3F000": errors.StoreNotInitialised,  # invalid_schema_name: the store has no schema relaybox
     "42501": errors.StoreUnusable,  # insufficient_privilege
     "25006": errors.StoreUnusable,  # read_only_sql_transaction
     "25P03": errors.StoreUnreachable,  # idle_in_transaction_session_timeout
@@ -99,6 +100,9 @@ _POSTGRES_CODES: dict[str, type[errors.RelayboxError]] = {
     "58P02": errors.StoreFailed,  # duplicate_file
     "58P03": errors.StoreFailed,  # file_name_too_long
 }
+
+_NEXT_STEPS: dict[type[errors.RelayboxError], str] = {errors.StoreNotInitialised: "Run: relaybox init"}
+"""Where the server gives no hint."""
 
 _POSTGRES_CLASSES: dict[str, type[errors.RelayboxError]] = {
     "08": errors.StoreUnreachable,  # connection_exception
@@ -202,21 +206,26 @@ where pg_catalog.current_setting(s.name, s.may_be_unknown) is not null
 
 def _connect_error(service: str, error: psycopg2.Error) -> errors.RelayboxError:
     """libpq gives no SQLSTATE for a refused connection, only words; words in another language count as worth a retry."""
-    said = " ".join(str(error).split())
+    said = _sentence(" ".join(str(error).split()))
     if "definition of service" in said:
         return errors.ConfigurationError(
-            f"store {service}: {said}.",
+            f"store {service}: {said}",
             next_step=f"Add a section [{service}] to the file that PGSERVICEFILE names (default ~/.pg_service.conf).",
         )
     if _REFUSED_FOR_GOOD.search(said):
         return errors.StoreUnusable(
-            f"store {service}: the server refused the connection: {said}.",
+            f"store {service}: the server refused the connection: {said}",
             next_step=f"Correct user, password and dbname in section [{service}] of the service file.",
         )
     return errors.StoreUnreachable(
-        f"store {service}: no connection: {said}.",
+        f"store {service}: no connection: {said}",
         next_step=f"Check that the server runs, and host and port in section [{service}] of the service file.",
     )
+
+
+def _sentence(said: str) -> str:
+    """libpq ends some messages with a question, most with nothing."""
+    return said if said.endswith((".", "?", "!")) else f"{said}."
 
 
 @contextmanager
@@ -237,8 +246,11 @@ def translate(error: psycopg2.Error, *, store: str, doing: str) -> errors.Relayb
         kind: type[errors.RelayboxError] = errors.StoreUnreachable if broken else errors.StoreFailed
     else:
         kind = _OWN_CODES.get(code) or _POSTGRES_CODES.get(code) or _POSTGRES_CLASSES.get(code[:2], errors.StoreFailed)
-    said = (error.diag.message_primary or " ".join(str(error).split())).rstrip(".")
-    return kind(f"store {store}: while {doing}: {said}{f' ({code})' if code else ''}.", next_step=error.diag.message_hint or "")
+    said = (error.diag.message_primary or " ".join(str(error).split())).rstrip(".?")
+    return kind(
+        f"store {store}: while {doing}: {said}{f' ({code})' if code else ''}.",
+        next_step=error.diag.message_hint or _NEXT_STEPS.get(kind, ""),
+    )
 
 
 def one_row(cursor: Any) -> Any:
