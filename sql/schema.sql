@@ -101,7 +101,9 @@ CREATE TABLE relaybox.stream_log (
     decided_batch bigint DEFAULT 0 NOT NULL,
     decided_position bigint DEFAULT 0 NOT NULL,
     senders_seen pg_snapshot,
-    compacted_duplicates bigint DEFAULT 0 NOT NULL
+    compacted_duplicates bigint DEFAULT 0 NOT NULL,
+    compacted_decided_at timestamp with time zone,
+    compacted_place bigint
 );
 
 CREATE TABLE relaybox.decision (
@@ -195,6 +197,7 @@ CREATE TABLE relaybox.hop_out (
     compacted_read bigint DEFAULT 0 NOT NULL,
     compacted_plan_id uuid,
     numbering integer DEFAULT 1 NOT NULL,
+    subscribed_topics text[] DEFAULT '{}'::text[] NOT NULL,
     CONSTRAINT only_a_log_is_read_ahead CHECK (((reads_log IS NOT NULL) OR (read_ahead = '{}'::int8multirange))),
     CONSTRAINT outbox_hop_names_its_topics CHECK (((reads_log IS NULL) = ((cardinality(topics) > 0) AND (topics IS NOT NULL)))),
     CONSTRAINT planned_never_negative CHECK (((batch >= 0) AND ("position" >= 0))),
@@ -310,6 +313,7 @@ CREATE TABLE relaybox.dead_letter (
     settled_at timestamp with time zone,
     settled_by text,
     settled_reason text,
+    acknowledged_before boolean DEFAULT false NOT NULL,
     CONSTRAINT dead_letter_of_a_lane CHECK ((num_nulls(subscription_id, lane, place, sender) = ANY (ARRAY[0, 4]))),
     CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'redriving'::text, 'redriven'::text, 'dropped'::text])))
 );
@@ -778,7 +782,9 @@ ALTER TABLE relaybox.stream ALTER COLUMN stream_id ADD GENERATED ALWAYS AS IDENT
 
 CREATE TABLE relaybox.stream_topic (
     stream_id integer NOT NULL,
-    topic text NOT NULL
+    topic text NOT NULL,
+    carried_by text DEFAULT 'file'::text NOT NULL,
+    CONSTRAINT carried_by_is_known CHECK ((carried_by = ANY (ARRAY['file'::text, 'subscription'::text, 'nobody'::text])))
 );
 
 ALTER TABLE relaybox.subscription ALTER COLUMN subscription_id ADD GENERATED ALWAYS AS IDENTITY (

@@ -98,7 +98,7 @@ def test_a_redriven_message_comes_again_and_counts_anew(twelve: World) -> None:
     nack(twelve, 3)
     assert read_on(twelve) == [1, 2, *range(4, 13)]
     assert twelve.value(STORE, "select relaybox.redrive('billing', 'customer made')") == 1
-    assert [(row[0], row[2]) for row in fetch(twelve, 5)] == [(3, True)]
+    assert [(row[0], row[2]) for row in fetch(twelve, 5)] == [(3, False)], "it was never acknowledged"
     assert nack(twelve, 3) is False
     assert places(fetch(twelve, 5)) == [3]
     assert nack(twelve, 3) is True
@@ -190,6 +190,36 @@ def test_a_letter_behind_another_one_is_not_redriven_alone(ordered: World) -> No
     with pytest.raises(psycopg2.Error, match="waits behind dead letter") as refused:
         ordered.query(STORE, "select relaybox.redrive('billing', 'why', %s)", letters(ordered, "letter")[1][0])
     assert refused.value.pgcode == "RB037"
+
+
+def test_a_replay_leaves_what_lies_before_a_dead_letter_alone(ordered: World) -> None:
+    """s1 sent 1, 4, 7, 10: 7 is a dead letter. A replay reads 1 and 4 again, and 7 and 10 go on waiting."""
+    fetch(ordered, 12)
+    assert nack(ordered, 7) is True
+    assert read_on(ordered) == [1, 2, 3, 4, 5, 6, 8, 9, 11, 12]
+    before = letters(ordered)
+    assert before == [(7, "open"), (10, "open")]
+    ordered.query(STORE, "select relaybox.replay('billing', 'earliest', 'again')")
+    assert read_on(ordered, 3) == [1, 2, 3, 4, 5, 6, 8, 9, 11, 12]
+    assert letters(ordered) == before
+    (letter,) = letters(ordered, "letter")[0]
+    assert ordered.value(STORE, "select relaybox.redrive('billing', 'mended', %s)", letter) == 2
+    assert [(row[0], row[2]) for row in fetch(ordered, 9)] == [(7, False), (10, False)]
+
+
+def test_what_a_replay_gives_again_waits_behind_a_newer_letter_and_is_known_as_done(ordered: World) -> None:
+    """All was done; a replay refuses 4, so that 7 and 10 wait again. Redriven they come in order, marked as replayed."""
+    assert read_on(ordered) == list(range(1, 13))
+    for _ in ("the letters are new", "the letters were redriven before"):
+        ordered.query(STORE, "select relaybox.replay('billing', 'earliest', 'again')")
+        fetch(ordered, 5)
+        assert nack(ordered, 4) is True
+        assert read_on(ordered, 5) == [1, 2, 3, 5, 6, 8, 9, 11, 12]
+        assert letters(ordered) == [(4, "open"), (7, "open"), (10, "open")]
+        assert ordered.value(STORE, "select relaybox.redrive('billing', 'mended')") == 3
+        assert [(row[0], row[2]) for row in fetch(ordered, 9)] == [(4, True), (7, True), (10, True)]
+        ack(ordered, 10)
+        assert letters(ordered) == [(4, "redriven"), (7, "redriven"), (10, "redriven")]
 
 
 def test_wrong_requests_are_denied(twelve: World) -> None:

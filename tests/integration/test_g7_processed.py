@@ -226,3 +226,29 @@ def processed_by_each_message(world: World) -> int:
     while position + 1 in dropped or delivered.get(position + 1, done + 1) <= done:
         position += 1
     return position
+
+
+def test_g7_a_dead_letter_of_a_replay_takes_nothing_back(processed: World) -> None:
+    """A message that was acknowledged stays processed, though a consumer refuses it when it is read again; a new one does not."""
+    processed.send("a", "b")
+    processed.transfer_all()
+    for name in ("billing", "audit"):
+        consume(processed, name)
+    reading = "select through_position from relaybox.processed_reading('flights/2', '{billing}')"
+    assert processed.value("analytics", reading) == 2
+    processed.query("analytics", "update relaybox.subscription set nack_limit = 1, hold_sender = true")
+    processed.query("analytics", "select relaybox.replay('billing', 'earliest', 'again')")
+    processed.query("analytics", "select relaybox.nack('billing', place, 'bad') from relaybox.fetch('billing', 1)")
+    assert processed.value("analytics", "select count(*) from relaybox.dead_letters where state = 'open'") == 1
+    assert processed.value("analytics", reading) == 2
+    processed.send("c")
+    processed.transfer_all()
+    assert consume(processed, "billing") == 0
+    assert processed.query(
+        "analytics", "select place, reason from relaybox.dead_letters where state = 'open' order by place"
+    ) == [
+        (1, "refused"),
+        (2, "waits_behind"),
+        (3, "waits_behind"),
+    ]
+    assert processed.value("analytics", reading) == 2

@@ -109,7 +109,7 @@ def test_g9_nonsense_is_refused_and_an_empty_day_is_no_error(days: World) -> Non
     for wrong, said in (
         (future, "is not over yet"),
         (ReplayOrder("billing", "1", "3", " ", CURSOR, "run"), "with a reason"),
-        (ReplayOrder("billing", "1", "3", "why", "billing", "run"), "a subscription of its own"),
+        (ReplayOrder("billing", "1", "3", "why", "billing", "run"), "exists, and is no second cursor of billing"),
         (ReplayOrder("billing", "1", "yesterdayish", "why", CURSOR, "run"), "is no start"),
     ):
         with pytest.raises(errors.RequestRefused, match=said):

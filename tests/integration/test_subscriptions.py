@@ -116,19 +116,6 @@ def test_a_start_that_is_none_is_denied(ten: World, start: str) -> None:
         ten.query(STORE, "select relaybox.subscribe('s', 'flights', %s)", start)
 
 
-@pytest.mark.parametrize(
-    ("settings", "constraint"),
-    [
-        ("lanes => 0", "lanes_1_to_64"),
-        ("lane_by => 'moon'", "lane_by_is_known"),
-        ("nack_limit => 0", "subscription_limits_positive"),
-    ],
-)
-def test_a_setting_out_of_range_is_refused_by_a_constraint_that_says_why(ten: World, settings: str, constraint: str) -> None:
-    with pytest.raises(psycopg2.errors.CheckViolation, match=constraint):
-        ten.query(STORE, f"select relaybox.subscribe('s', 'flights', {settings})")
-
-
 def test_a_subscription_starts_where_it_is_told(world: World) -> None:
     """earliest, latest, a place, a time; a time means when messages were delivered here."""
     deliver(world, 5)

@@ -5,6 +5,7 @@ The second cursor has a name that stays, so one consumer reads all ranges of a b
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -77,8 +78,11 @@ class ReplayProgress:
 
 
 def second_cursor(subscription: str) -> str:
-    """The name of a subscription's second cursor, unless another one is asked for."""
-    return f"{subscription[: LONGEST_NAME - 7]}.replay"
+    """The name of a subscription's second cursor, unless another one is asked for: no two subscriptions have the same."""
+    own = subscription
+    if len(own) > LONGEST_NAME - len(".replay"):
+        own = f"{own[:44]}-{hashlib.sha256(own.encode()).hexdigest()[:8]}"
+    return f"{own}.replay"
 
 
 def ask_replay(store: Store, order: ReplayOrder) -> AskedReplay:

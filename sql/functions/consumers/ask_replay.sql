@@ -15,6 +15,10 @@ declare
     c relaybox.cursor;
 begin
     perform relaybox.require_reason(reason, 'a replay is asked for', 'Say why the messages are read again.');
+    perform relaybox.require_rate(rows_per_second);
+    if cursor_name ~ '^[a-z0-9_.-]{1,60}$' is not true then
+        raise exception using errcode = 'RB036', message = format('the name %L of a second cursor must be 1 to 60 of a-z 0-9 _ . -', left(cursor_name, 70));
+    end if;
     if known.replay_of is not null then
         raise exception using errcode = 'RB036', message = format('subscription %s is a replay itself, and a replay is not replayed', known.subscription),
             hint = 'Replay the subscription that it belongs to.';
@@ -34,7 +38,7 @@ begin
     select * into second from relaybox.subscription s where s.subscription = cursor_name and s.ended_at is null;
     if second.subscription_id is not null and second.replay_of is distinct from known.subscription_id then
         raise exception using errcode = 'RB036',
-            message = format('%s is a subscription of its own, and no second cursor of %s', cursor_name, known.subscription),
+            message = format('subscription %s exists, and is no second cursor of %s', cursor_name, known.subscription),
             hint = 'Give the replay a name that is free.';
     end if;
     select * into newest from relaybox.replay_range r

@@ -15,6 +15,8 @@ begin
         perform relaybox.unsubscribe(known.subscription, reason);
         return known.subscription;
     end if;
+    -- the subscription before its lanes
+    perform from relaybox.subscription s where s.subscription_id = known.subscription_id for no key update;
     for lane_ in 1..known.lanes loop
         c := relaybox.lock_lane(known, lane_);
         if c.done_place < c.replay_place then

@@ -12,6 +12,12 @@ declare
     begun timestamptz := clock_timestamp();
     sample record;
 begin
+    if place_count = 0 then
+        message_count := 0;
+        byte_count := 0;
+        read_seconds := 0;
+        return;
+    end if;
     select count(*) as rows_read, count(*) filter (where known.topic is null or r.topic = known.topic) as matching,
         coalesce(sum(
             coalesce(octet_length(r.payload), octet_length(r.payload_bytes)) + coalesce(octet_length(r.headers::text), 0)
@@ -20,7 +26,7 @@ begin
     from generate_series(0, least(9, (place_count - 1) / 100)) as chunk (n),
         relaybox.read_stream(stream_name, first_place - 1 + chunk.n * (place_count / 10), least(100, place_count)::integer) r
     where r.place <= last_place;
-    if place_count = 0 or sample.rows_read = 0 then
+    if sample.rows_read = 0 then
         message_count := 0;
         byte_count := 0;
         read_seconds := 0;

@@ -29,9 +29,7 @@ declare
     excluded bigint[];
     retried boolean;
 begin
-    if max_count is null or max_count < 1 then
-        raise exception using errcode = 'RB036', message = format('max_count is %s, it must be 1 or more', coalesce(max_count::text, 'null'));
-    end if;
+    perform relaybox.require_count(max_count);
     if acked_token is not null and acked_place is null then
         raise exception using errcode = 'RB036',
             message = format('subscription %s: acked_token without acked_place acknowledges nothing', known.subscription),
@@ -45,7 +43,7 @@ begin
     if c.redrive_place is not null then
         return query
         select
-            d.place, c.lane, c.token, true, c.fetch_count + d.attempts, i.hop, l.position, l.message_id, l.topic, l.sender,
+            d.place, c.lane, c.token, d.acknowledged_before, c.fetch_count + d.attempts, i.hop, l.position, l.message_id, l.topic, l.sender,
             l.epoch, l.index, l.key, l.payload, l.payload_bytes, l.headers, l.clock, l.sent_at
         from relaybox.dead_letter d
         join relaybox.hop_in i on i.hop_id = d.hop_id

@@ -17,7 +17,7 @@ begin
             c.redrive_place := first;
             c.fetch_count := 0;
         elsif fetched_ = 1 and c.fetch_count >= known.crash_limit then
-            perform relaybox.set_aside(c, known, first, 'killed_its_worker', format('fetched %s times without a word', c.fetch_count), c.fetch_count, coalesce(c.worker, worker_));
+            perform relaybox.set_aside(c, known, first, 'killed_its_worker', format('fetched %s times without ack or nack', c.fetch_count), c.fetch_count, coalesce(c.worker, worker_));
             c.redrive_place := null;
         elsif fetched_ = 0 then
             c.redrive_place := null;
@@ -32,7 +32,7 @@ begin
                 c.fetch_count := case when c.suspect_rows = 1 then 0 else known.crash_limit - 1 end;
             elsif fetched_ = 1 then
                 select s.through_place into first from relaybox.scan_lane(known, c.lane, c.done_place, c.fetched_place, 1) s;
-                perform relaybox.set_aside(c, known, first, 'killed_its_worker', format('fetched %s times without a word', c.fetch_count), c.fetch_count, coalesce(c.worker, worker_));
+                perform relaybox.set_aside(c, known, first, 'killed_its_worker', format('fetched %s times without ack or nack', c.fetch_count), c.fetch_count, coalesce(c.worker, worker_));
             end if;
         end if;
         if relaybox.set_aside_places(known, c.done_place, c.fetched_place) <> '{}' then

@@ -1,7 +1,7 @@
 -- A locked lane's cursor after a fetch by a worker: what was fetched and not acknowledged again, else redriven dead letters, else
 -- what comes next. Its worker is null if there is nothing. Writes dead letters, not the cursor itself.
 -- Raises RB034 if what comes next is no longer kept, RB038 if it is detached. A message that is fetched crash_limit times without
--- a word seems to kill its worker: fetches shrink tenfold until it is alone, and then it is set aside.
+-- ack or nack seems to kill its worker: fetches shrink tenfold until it is alone, and then it is set aside.
 create or replace function relaybox.next_fetch(c relaybox.cursor, known relaybox.subscription, max_count bigint, worker_ text) returns relaybox.cursor
 language plpgsql volatile
 as $$
@@ -69,7 +69,7 @@ begin
         window_bound := bound;
         if known.hold_sender then
             window_bound := least(bound, c.done_place + wanted * known.lanes * 2 + 100);
-            perform relaybox.hold_back(known, c.lane, c.done_place, window_bound);
+            perform relaybox.hold_back(c, known, c.done_place, window_bound);
         end if;
         select s.through_place, s.row_count into scan from relaybox.scan_lane(known, c.lane, c.done_place, window_bound, wanted) s;
         exit when scan.row_count > 0;

@@ -1,6 +1,7 @@
 -- What a consumer reads: messages of a hop's log after a position, in order, published ones only.
--- Runs with its owner's rights: consumers have none on the log itself. 0: from the first one that is kept.
--- Raises RB004 for a hop that does not arrive here, RB034 for a position that is no longer kept, RB038 for one that is detached.
+-- Runs with its owner's rights: consumers have none on the log itself. 0 or null: from the first one that is kept.
+-- Raises RB004 for a hop that does not arrive here, RB034 for a position that is no longer kept, RB036 for no max_count, RB038 for
+-- one that is detached.
 create or replace function relaybox.read_log(hop_name text, after_position bigint default 0, max_count integer default 1000)
 returns table (
     "position" bigint, message_id uuid, topic text, sender text, epoch integer, index bigint,
@@ -13,12 +14,14 @@ declare
     log_here relaybox.hop_in;
     lies relaybox.detached_segment;
 begin
+    perform relaybox.require_count(max_count);
+    after_position := coalesce(after_position, 0);
     select * into log_here from relaybox.hop_in i where i.hop = hop_name;
     if not found then
         raise exception using errcode = 'RB004', message = format('hop %s does not arrive in this store', hop_name),
             hint = 'Known here: ' || coalesce((select string_agg(i.hop, ', ' order by i.hop) from relaybox.hop_in i), 'none') || '.';
     end if;
-    if after_position > 0 and after_position + 1 < log_here.first_kept_position then
+    if after_position > 0 and after_position < log_here.first_kept_position - 1 then
         select * into lies from relaybox.detached_segment d
         where d.hop_id = log_here.hop_id and d.state = 'detached' and after_position + 1 between d.first and d.last;
         if found then

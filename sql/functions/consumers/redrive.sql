@@ -20,9 +20,10 @@ begin
             raise exception using errcode = 'RB037', message = format('subscription %s has no open dead letter %s', known.subscription, letter),
                 hint = 'See: relaybox dead-letters list';
         end if;
-        select min(d.dead_letter_id) into earlier from relaybox.dead_letter d
+        select d.dead_letter_id into earlier from relaybox.dead_letter d
         where known.hold_sender and d.subscription_id = known.subscription_id and d.sender = wanted.sender and d.lane = wanted.lane
-            and d.place < wanted.place and d.state = 'open';
+            and d.place < wanted.place and d.state = 'open'
+        order by d.place limit 1;
         if earlier is not null then
             raise exception using errcode = 'RB037',
                 message = format('dead letter %s waits behind dead letter %s of the same sender', letter, earlier),

@@ -16,11 +16,14 @@ declare
     c relaybox.cursor;
 begin
     perform relaybox.require_reason(reason, 'a replay is asked for', 'replay(subscription, start, ''why'')');
+    perform relaybox.require_rate(rows_per_second);
     if known.replay_of is not null or (through is not null and not own_cursor) then
         raise exception using errcode = 'RB036',
             message = case when known.replay_of is null then 'only a replay with a cursor of its own has an end' else 'a replay is not replayed' end,
             hint = case when known.replay_of is null then 'Give own_cursor => true, or no end.' else 'Replay the subscription itself.' end;
     end if;
+    -- one replay after the other, and the subscription before its lanes
+    perform from relaybox.subscription s where s.subscription_id = known.subscription_id for no key update;
     perform from relaybox.stream s where s.stream_id = known.stream_id for key share;
     select b.first_place, b.last_place into first_place, last_place from relaybox.places_between(known.stream_id, start, through) b;
     if not own_cursor then
@@ -45,9 +48,7 @@ begin
             message = format('subscription %s: nothing to replay from place %s; it is done through place %s', known.subscription, first_place, last_place);
     end if;
     if own_cursor then
-        replayed_as := format('%s.replay-%s', left(known.subscription, 40), 1 + (
-            select count(*) from relaybox.subscription s where s.replay_of = known.subscription_id
-        ));
+        replayed_as := relaybox.free_replay_name(known);
     end if;
     if dry_run then
         return;

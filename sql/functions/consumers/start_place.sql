@@ -1,5 +1,5 @@
 -- The first place to read for "earliest", "latest", a place, or a time (of delivery in this store).
--- Raises RB034 for a place that is no longer kept, RB038 for one that is detached, RB036 for what is none of these.
+-- Raises RB034 for a place that is no longer kept, or a time of which a message is not, RB038 for what is detached, RB036 for no start.
 create or replace function relaybox.start_place(stream_id_ integer, start text) returns bigint
 language plpgsql stable
 as $$
@@ -10,8 +10,14 @@ declare
 begin
     select * into known from relaybox.stream s where s.stream_id = stream_id_;
     case
+        when start is null then
+            raise exception using errcode = 'RB036', message = format('stream %s: the start is null', known.stream),
+                hint = 'Give ''earliest'', ''latest'', a place such as 1200, or a time such as 2026-07-01 12:00+00.';
         when start = 'earliest' then return known.first_kept_place;
         when start = 'latest' then return known.last_place + 1;
+        when start ~ '^0{1,18}$' then
+            raise exception using errcode = 'RB036', message = format('stream %s has no place %s: places begin at 1', known.stream, start),
+                hint = 'Start at ''earliest'' for all that is kept.';
         when start ~ '^[0-9]{1,18}$' then
             perform relaybox.refuse_detached(known, start::bigint, format('stream %s', known.stream));
             if start::bigint < known.first_kept_place then
@@ -32,17 +38,25 @@ begin
                 raise exception using errcode = 'RB036',
                     message = format('%L is no start: give ''earliest'', ''latest'', a place such as 1200, or a time such as 2026-07-01 12:00+00', start);
             end;
-            select 1 + coalesce(max(before.last_place), 0) into first
+            select 1 + coalesce(max(greatest(before.last_place, case when l.compacted_decided_at < since then l.compacted_place end)), 0) into first
             from relaybox.stream_log l
-            join lateral (
+            left join lateral (
                 select k.last_place from relaybox.decision k
                 where k.hop_id = l.hop_id and k.decided_at < since
                 order by k.decided_at desc
                 limit 1
             ) before on true
             where l.stream_id = stream_id_;
-            perform relaybox.refuse_detached(known, greatest(first, known.dropped_place + 1), format('stream %s', known.stream));
-            return greatest(known.first_kept_place, first);
+            if first < known.first_kept_place then
+                perform relaybox.refuse_detached(known, first, format('stream %s, delivered since %s', known.stream, start));
+                raise exception using errcode = 'RB034',
+                    message = format(
+                        'stream %s: of what was delivered since %s, the messages before place %s are no longer kept',
+                        known.stream, start, known.first_kept_place
+                    ),
+                    hint = format('Start at ''earliest'' or at place %s for what is kept, or at a later time.', known.first_kept_place);
+            end if;
+            return first;
     end case;
 end
 $$;

@@ -1,7 +1,7 @@
 -- Makes a durable subscription to a stream, or to one topic of the stream that carries it; returns the first place it will read.
 -- A topic that is not carried is added to the store's stream whose topics come by subscription, if there is just one.
 -- start: earliest, latest, a place, or a time. Holds the stream's row FOR KEY SHARE, so that retention waits for it.
--- Raises RB030 already subscribed, RB032 no such stream or topic, RB034 a place no longer kept, RB036 a start that is none,
+-- Raises RB030 already subscribed, RB032 no such stream or topic, RB034 a place no longer kept, RB036 a start or a setting that is none,
 -- RB039 the quota of the session's role is used up; its row is locked last (require_quota).
 create or replace function relaybox.subscribe(
     subscription text, source text, start text default 'earliest', lanes integer default 1, lane_by text default 'sender',
@@ -18,14 +18,17 @@ declare
     first_place_ bigint;
     made integer;
 begin
+    perform relaybox.require_settings(subscription, lanes, lane_by, nack_limit, crash_limit, hold_sender, retry_seconds, lease_seconds);
     select array_agg(s.stream_id) into found_streams from relaybox.stream s where s.stream = source;
     if found_streams is null then
-        select array_agg(t.stream_id) into found_streams from relaybox.stream_topic t where t.topic = source;
+        select array_agg(t.stream_id) into found_streams
+        from relaybox.stream_topic t join relaybox.stream s using (stream_id)
+        where t.topic = source and not (s.topics_by_subscription and t.carried_by = 'nobody');
     end if;
     if found_streams is null and source ~ '^[a-z0-9_.-]{1,48}$' then
         select array_agg(s.stream_id) into found_streams from relaybox.stream s where s.topics_by_subscription;
         if cardinality(found_streams) = 1 then
-            insert into relaybox.stream_topic (stream_id, topic) values (found_streams[1], source) on conflict do nothing;
+            perform relaybox.ask_for_topics(found_streams[1], array[source]);
             raise notice 'topic % is new; it is carried once its store of origin knows it', source;
         else
             found_streams := null;
@@ -35,7 +38,7 @@ begin
         raise exception using errcode = 'RB032',
             message = format(
                 case when found_streams is null then 'there is no stream and no topic %s in this store' else 'topic %s is carried by several streams; name one' end,
-                source
+                coalesce(source, 'null')
             ),
             hint = 'Streams here: ' || coalesce((
                 select string_agg(format('%s (%s)', s.stream, coalesce((

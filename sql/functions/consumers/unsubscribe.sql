@@ -8,6 +8,15 @@ declare
     ended integer[];
     stood jsonb;
 begin
+    -- subscriptions before lanes, as all do; whoever comes later finds nothing to end
+    perform from relaybox.subscription s
+    where s.ended_at is null and (s.subscription_id = known.subscription_id or s.replay_of = known.subscription_id)
+    order by s.subscription_id
+    for no key update;
+    if not exists (select from relaybox.subscription s where s.subscription_id = known.subscription_id and s.ended_at is null) then
+        raise exception using errcode = 'RB031', message = format('subscription %s was ended by another session just now', known.subscription),
+            hint = 'Who and why: select * from relaybox.consumer_action order by action_id desc.';
+    end if;
     ended := array(
         select s.subscription_id from relaybox.subscription s
         where s.ended_at is null and (s.subscription_id = known.subscription_id or s.replay_of = known.subscription_id)

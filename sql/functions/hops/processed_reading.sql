@@ -1,7 +1,7 @@
 -- How far the named subscriptions are done with what a hop brought: every message of its log through the position was acknowledged by each
 -- of them, or never delivered (a duplicate, set aside by the stream). A subscription's open dead letter is not processed. A replay takes
--- nothing back. missing: those that are no subscriptions of the hop's stream; nothing is processed then. In the caller's transaction,
--- whose durable COMMIT makes the acknowledgements durable too. Raises RB004.
+-- nothing back, nor do dead letters that it makes. missing: those that are no subscriptions of the hop's stream; nothing is processed then.
+-- In the caller's transaction, whose durable COMMIT makes the acknowledgements durable too. Raises RB004.
 create or replace function relaybox.processed_reading(
     hop_name text, subscriptions text[], out through_position bigint, out happened_at timestamptz, out missing text[]
 )
@@ -52,6 +52,7 @@ begin
         cross join lateral (
             select min(d.place) as place from relaybox.dead_letter d
             where d.subscription_id = c.subscription_id and d.lane = c.lane and d.state in ('open', 'redriving')
+                and not d.acknowledged_before
         ) letter
         where n.subscription = any(subscriptions) and n.stream_id = log_here.stream_id and n.ended_at is null and n.replay_of is null
     ) r

@@ -26,9 +26,14 @@ begin
     end if;
     delete from relaybox.receipt r where r.hop_id = log_id and r.batch <= last.batch;
     with forgotten as (
-        delete from relaybox.decision d where d.hop_id = log_id and d.batch <= last.batch returning d.duplicate_count
+        delete from relaybox.decision d where d.hop_id = log_id and d.batch <= last.batch returning d.duplicate_count, d.decided_at, d.last_place
+    ), total as (
+        select coalesce(sum(f.duplicate_count), 0) as duplicates, max(f.decided_at) as decided_at, max(f.last_place) as place from forgotten f
     )
-    update relaybox.stream_log l set compacted_duplicates = l.compacted_duplicates + (select coalesce(sum(f.duplicate_count), 0) from forgotten f)
+    update relaybox.stream_log l set
+        compacted_duplicates = l.compacted_duplicates + t.duplicates,
+        compacted_decided_at = greatest(l.compacted_decided_at, t.decided_at), compacted_place = greatest(l.compacted_place, t.place)
+    from total t
     where l.hop_id = log_id;
     delete from relaybox.arrival a where a.hop_id = log_id and a.batch <= last.batch;
     get diagnostics gone = row_count;
