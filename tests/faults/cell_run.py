@@ -229,7 +229,9 @@ class _Run:
     def _lost_topics(self) -> set[str]:
         """Topics that the stream behind the first hop has, and that the hop does not know of."""
         hop = self.place.route.hops[0]
-        (wanted,) = _ask(hop.destination.name, "select array_agg(distinct topic) from relaybox.stream_topic")
+        (wanted,) = _ask(
+            hop.destination.name, "select array_agg(distinct topic) from relaybox.stream_topic where carried_by <> 'nobody'"
+        )
         (carried,) = _ask(hop.source.name, "select topics from relaybox.hop_out where hop = %s", hop.name)
         return {*wanted} - {*carried}
 

@@ -33,6 +33,41 @@ def test_a_topic_exists_by_its_first_subscription_and_travels_to_its_origin(worl
     assert "flights/2: arrived at position 1" in invoke("where", message).stdout
 
 
+def test_a_topic_that_the_file_names_no_more_is_carried_no_more(world: World) -> None:
+    """What consumers asked for stays; a topic that the file has named is the file's, and comes back by a new subscription only."""
+    world.change_route(topics=["flights", "gates"], topics_by_subscription=True)
+    world.query("analytics", "select relaybox.subscribe('billing', 'invoices')")
+    world.query("analytics", "select relaybox.subscribe('doors', 'gates')")
+    world.settle_all()
+    assert topics(world) == ["flights", "gates", "invoices"]
+    for file, carried in (
+        (["flights"], ["flights", "invoices"]),
+        (["flights", "invoices"], ["flights", "invoices"]),
+        (["flights"], ["flights"]),
+    ):
+        world.change_route(topics=file, topics_by_subscription=True)
+        assert topics(world) == carried
+        world.settle_all()
+        assert topics(world) == carried
+    for topic in ("gates", "invoices", "flights"):
+        world.send("secret" if topic != "flights" else "flight", topic=topic)
+    world.transfer_all()
+    assert world.payloads("flights/2") == ["flight"]
+    world.query("analytics", "select relaybox.subscribe('gates-again', 'gates')")
+    world.settle_all()
+    assert topics(world) == ["flights", "gates"]
+
+
+def test_a_route_whose_topics_come_by_subscription_no_more_carries_those_of_the_file(world: World) -> None:
+    world.change_route(topics_by_subscription=True)
+    world.query("analytics", "select relaybox.subscribe('billing', 'invoices')")
+    world.settle_all()
+    assert topics(world) == ["flights", "invoices"]
+    world.change_route(topics_by_subscription=False)
+    world.settle_all()
+    assert topics(world) == ["flights"]
+
+
 def test_a_topic_is_not_made_where_the_file_names_them_all(world: World) -> None:
     """A typo is denied, with the names that there are."""
     with pytest.raises(psycopg2.Error) as denied:

@@ -304,19 +304,16 @@ def _register_hop_in(cursor: Any, hop: Hop) -> str:
     )
     stream = str(one_row(cursor)[0])
     kept = _keep_log(cursor, hop.name, hop.log_retention)
-    cursor.execute("select relaybox.register_topics(%s, %s)", (hop.stream, list(hop.topics)))
     cursor.execute(
         "update relaybox.stream set topics_by_subscription = %s where stream = %s", (hop.topics_by_subscription, hop.stream)
     )
+    cursor.execute("select relaybox.register_topics(%s, %s)", (hop.stream, list(hop.topics)))
     return "registered" if registered else "changed" if kept else stream
 
 
 def _register_hop_out(cursor: Any, hop: Hop) -> str:
-    topics = set(hop.topics)
-    if hop.topics_by_subscription:
-        # a subscription may add one meanwhile
-        cursor.execute("select topics from relaybox.hop_out where hop = %s and reads_log is null for update", (hop.name,))
-        topics |= {topic for (known,) in cursor.fetchall() for topic in known}
+    cursor.execute("select relaybox.keep_subscribed_topics(%s, %s, %s)", (hop.name, list(hop.topics), hop.topics_by_subscription))
+    topics = {*hop.topics, *(one_row(cursor)[0] or ())}
     cursor.execute(
         "select relaybox.register_hop_out(%s, %s, %s, %s, %s, %s)",
         (

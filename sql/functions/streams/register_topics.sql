@@ -1,8 +1,15 @@
--- Tells which topics a stream carries besides those that it has carried before. Idempotent.
+-- Tells which topics the file gives a stream. Those that it has carried before stay known; with topics_by_subscription, one that the file
+-- names no more is carried by nobody. Idempotent.
 create or replace function relaybox.register_topics(stream_name text, topics text[]) returns void
-language sql volatile
+language plpgsql volatile
 as $$
-    insert into relaybox.stream_topic (stream_id, topic)
+begin
+    insert into relaybox.stream_topic as k (stream_id, topic)
     select s.stream_id, t.topic from relaybox.stream s, unnest(topics) as t (topic) where s.stream = stream_name
-    on conflict do nothing
+    on conflict on constraint stream_topic_pkey do update set carried_by = 'file' where k.carried_by <> 'file';
+    update relaybox.stream_topic k set carried_by = 'nobody'
+    from relaybox.stream s
+    where s.stream = stream_name and s.topics_by_subscription and k.stream_id = s.stream_id
+        and k.carried_by = 'file' and k.topic <> all(topics);
+end
 $$;

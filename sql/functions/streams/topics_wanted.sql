@@ -1,4 +1,4 @@
--- The topics of the stream that a hop's log belongs to: those of its routes, and those that consumers asked for.
+-- The topics that consumers asked for, of the stream that a hop's log belongs to; those of the file need not be asked for.
 create or replace function relaybox.topics_wanted(hop_name text) returns text[]
 language sql stable
 as $$
@@ -6,5 +6,5 @@ as $$
     from relaybox.hop_in i
     join relaybox.stream_log l on l.hop_id = i.hop_id
     join relaybox.stream_topic t on t.stream_id = l.stream_id
-    where i.hop = hop_name
+    where i.hop = hop_name and t.carried_by = 'subscription'
 $$;
