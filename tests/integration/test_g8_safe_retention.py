@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from uuid import UUID
 
@@ -23,7 +24,7 @@ from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.retention.segments import TableRetained, read_retention, retain_store
 from tests.cli import invoke
 from tests.patience import patience
-from tests.world import STORES, World, insert
+from tests.world import STORES, World, insert, wait_until
 
 pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 
@@ -167,6 +168,20 @@ def test_g8_a_message_committed_late_in_an_old_segment_is_kept_until_it_arrived(
     small.transfer_all()
     small.settle_all()
     assert retain(small, "airline")[None].dropped_count == 4
+    assert "late" in small.payloads("flights/2")
+
+
+def test_g8_a_message_that_commits_while_retention_waits_for_its_segment_is_kept(small: World) -> None:
+    """It was open when retention looked, and is in nobody's batch when retention has the table to itself."""
+    waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    with small.session() as late, ThreadPoolExecutor(1) as pool:
+        insert(late, "late")
+        move(small, 45)
+        retained = pool.submit(retain, small, "airline")
+        wait_until(lambda: small.value("airline", waiting) > 0, "retention waits for the outbox", poll_seconds=0.005)
+        late.commit()
+        assert retained.result(60)[None].dropped_count == 0
+    small.transfer_all()
     assert "late" in small.payloads("flights/2")
 
 

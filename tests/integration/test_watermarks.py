@@ -148,3 +148,20 @@ def test_g8_what_is_sent_again_is_kept_from_its_first_message(world: World) -> N
         for after, through, needs in ((0, 0, []), (0, 3, [(1,)]), (1, 3, [(3,)]), (2, 3, [(6,)])):
             world.query(store, "update relaybox.hop_out set resend_after = %s, resend_through = %s", after, through)
             assert world.query(store, query) == needs, (store, after, through)
+
+
+def test_g4_a_new_generation_removes_what_was_staged_and_nothing_else(three: World) -> None:
+    """The last published message stays, with its receipt; the next position is free."""
+    with undone(three, "hub") as cursor:
+        cursor.execute(
+            "insert into relaybox.log (hop_id, position, index, epoch, message_id, sent_at, topic, sender, payload)"
+            " values (1, 10, 10, 0, gen_random_uuid(), now(), 'flights', 'UA', 'staged')"
+        )
+        cursor.execute(
+            "insert into relaybox.receipt (hop_id, batch, slice, plan_id, row_count, attempt) values (1, 4, 1, gen_random_uuid(), 1, 1)"
+        )
+        cursor.execute("select relaybox.begin_generation(1, 2)")
+        cursor.execute("select array_agg(position order by position) from relaybox.log")
+        assert cursor.fetchone() == (list(range(1, 10)),)
+        cursor.execute("select array_agg(batch order by batch) from relaybox.receipt")
+        assert cursor.fetchone() == ([1, 2, 3],)
