@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from relaybox.airflow.links import BatchesLink, hop_page
 from relaybox.airflow.page.charts import nice_top
 from relaybox.airflow.page.map_drawing import DrawnHop, draw_map
+from relaybox.airflow.page.map_filter import MapFilter
+from relaybox.airflow.page.map_matrix import draw_matrix, is_too_large_to_draw
 from relaybox.airflow.page.markdown import render_runbook
 from relaybox.airflow.page.svg import element
 from relaybox.airflow.page.timeline import bars, draw_timeline
@@ -71,6 +73,60 @@ def test_no_two_cards_and_no_two_stores_of_a_map_overlap(tmp_path_factory: pytes
             or other[1] + other[3] <= one[1]
         )
         assert apart, (one, other)
+
+
+def _points(path: str) -> list[tuple[float, float]]:
+    """Points along a line, close to each other."""
+    here, *steps = re.findall(r"[MCL][^MCL]+", path)
+    x, y = map(float, here[1:].split(","))
+    points = []
+    for step in steps:
+        ends = [tuple(map(float, pair.split(","))) for pair in step[1:].split()]
+        (x1, y1), (x2, y2), (x3, y3) = ends if step[0] == "C" else [(x, y), ends[0], ends[0]]
+        for number in range(41):
+            t = number / 40
+            a, b, c, d = (1 - t) ** 3, 3 * t * (1 - t) ** 2, 3 * t**2 * (1 - t), t**3
+            points.append((a * x + b * x1 + c * x2 + d * x3, a * y + b * y1 + c * y2 + d * y3))
+        x, y = x3, y3
+    return points
+
+
+@settings(deadline=None, max_examples=60)  # it writes a file
+@given(st.lists(PATHS, min_size=1, max_size=5))
+@example(["abc", "ac", "ca", "bc"])
+def test_no_line_of_a_map_runs_through_a_card_or_a_store(tmp_path_factory: pytest.TempPathFactory, paths: list[str]) -> None:
+    """Nor outside the drawing. Lines of hops that pass columns, and of those that go back, included."""
+    drawing = str(draw_map(drawn(routes(tmp_path_factory.mktemp("routes"), paths)), frozenset()))
+    obstacles = [*boxes(drawing, "card"), *boxes(drawing, "store")]
+    height = float(re.findall(r'<svg viewBox="0 0 \S+ (\S+)"', drawing)[0])
+    for path in re.findall(r'<path d="([^"]+)" class="edge', drawing):
+        for x, y in _points(path):
+            assert 0 <= y <= height
+            for left, top, width, tall in obstacles:
+                assert not (left + 1 < x < left + width - 1 and top + 1 < y < top + tall - 1), (path, (left, top))
+
+
+def test_two_hundred_hops_over_twenty_stores_fit_on_a_screen(tmp_path: Path) -> None:
+    """As a table of sources and destinations; a filter leads to cards."""
+    stores = [f"store{number:02}" for number in range(20)]
+    paths = [[stores[number % 20], stores[(number * 7 + number // 20 + 1) % 20]] for number in range(200)]
+    file = tmp_path / "relaybox.yaml"
+    given_routes = {
+        f"r{number}": {"topics": [f"t{number}"], "path": path} for number, path in enumerate(paths) if path[0] != path[1]
+    }
+    file.write_text(yaml.safe_dump({"stores": {store: {} for store in stores}, "routes": given_routes}))
+    hops = drawn(load_routes(file))
+    assert is_too_large_to_draw(hops)
+    matrix = str(draw_matrix(hops, frozenset({"store03"}), lambda source, destination: f"?{source}&{destination}"))
+    width = float(re.findall(r'<svg viewBox="0 0 (\S+) ', matrix)[0])
+    assert width <= 1_320
+    counts = re.findall(r"store\d\d → store\d\d: (\d+) hops?, the worst is ok</title>", matrix)
+    assert sum(map(int, counts)) == len(hops)
+    some = [hop for hop in hops if MapFilter(source="store03").takes(hop)]
+    assert 0 < len(some) < 20
+    assert not is_too_large_to_draw(some)
+    assert [hop for hop in hops if MapFilter(show="R17/").takes(hop)] == [hop for hop in hops if hop.status.hop.name == "r17/1"]
+    assert [hop for hop in hops if MapFilter(health="stuck").takes(hop)] == []
 
 
 def test_everything_in_a_drawing_is_escaped() -> None:

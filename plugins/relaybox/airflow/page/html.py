@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response, status
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -21,6 +22,8 @@ from relaybox.airflow.page.addresses import run_address
 from relaybox.airflow.page.api import MINUTES, Minutes, MovedBy
 from relaybox.airflow.page.charts import draw_delays, draw_rates
 from relaybox.airflow.page.map_drawing import DrawnHop, draw_map
+from relaybox.airflow.page.map_filter import MapFilter, MapFilterDep
+from relaybox.airflow.page.map_matrix import draw_matrix, is_too_large_to_draw
 from relaybox.airflow.page.markdown import render_runbook
 from relaybox.airflow.page.named_hops import GatheringDep, ReadableHop
 from relaybox.airflow.page.orders import Kind, ReadableRoute, dag_of
@@ -50,18 +53,29 @@ _MEDIA_TYPES = {
 
 
 @pages.get("/map")
-async def show_map(request: Request, gathering: GatheringDep, rights: RightsDep) -> Response:
-    return await in_page_thread(_draw_map_page, request, await gathering.overview(rights), rights)
+async def show_map(request: Request, gathering: GatheringDep, rights: RightsDep, wanted: MapFilterDep) -> Response:
+    return await in_page_thread(_draw_map_page, request, await gathering.overview(rights), rights, wanted)
 
 
-def _draw_map_page(request: Request, seen: Seen, rights: Rights) -> Response:
+def _draw_map_page(request: Request, seen: Seen, rights: Rights, wanted: MapFilter) -> Response:
     base = _base(request)
-    drawn = [
+    every = (
         DrawnHop(hop, seen.health(hop), seen.overview.rates.get(hop.hop.name), f"{base}/hops/{hop.hop.name}") for hop in seen.hops
+    )
+    drawn = [hop for hop in every if wanted.takes(hop)]
+    shown = {hop.status.hop.name for hop in drawn}
+    routes = [
+        route
+        for route in seen.overview.status.routes
+        if all(rights.may_read(hop) for hop in route.route.hops) and shown & {hop.name for hop in route.route.hops}
     ]
-    routes = [route for route in seen.overview.status.routes if all(rights.may_read(hop) for hop in route.route.hops)]
-    drawing = draw_map(drawn, frozenset(seen.overview.status.errors))
-    return _page(request, "map.html", seen=seen, drawing=drawing, drawn=drawn, routes=routes)
+    silent, is_matrix = frozenset(seen.overview.status.errors), is_too_large_to_draw(drawn)
+    drawing = draw_matrix(drawn, silent, partial(_between, base)) if is_matrix else draw_map(drawn, silent)
+    return _page(request, "map.html", seen=seen, drawing=drawing, drawn=drawn, routes=routes, filter=wanted, is_matrix=is_matrix)
+
+
+def _between(base: str, source: str, destination: str) -> str:
+    return f"{base}/map?{urlencode({'source': source, 'destination': destination})}"
 
 
 @pages.get("/hops/{route}/{number}")

@@ -1,9 +1,13 @@
-"""The map: stores as bars from left to right, hops as cards between them, coloured by health."""
+"""The map: stores as bars from left to right, hops as cards between them, coloured by health. No line runs through a bar or a card.
+
+Columns of stores and of cards take turns. A hop that passes columns has a lane of its own in each; lines bend only between columns.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
 STORE_WIDTH, CARD_WIDTH, CARD_HEIGHT = 130.0, 210.0, 74.0
 GAP = 300.0  # between two columns of stores
 LANE = CARD_HEIGHT + 22.0
+PASSING = 24.0  # the lane of a line that passes a column
 MARGIN = 16.0
 
 
@@ -36,10 +41,11 @@ class DrawnHop:
 
 @dataclass(frozen=True)
 class _Box:
-    """Where something stands: its left edge, its upper edge, its height."""
+    """Where something stands: its left edge, its upper edge, its size."""
 
     x: float
     y: float
+    width: float
     height: float
 
     @property
@@ -50,25 +56,34 @@ class _Box:
 def draw_map(hops: Sequence[DrawnHop], silent_stores: frozenset[str]) -> Markup:
     """All hops. A store stands to the right of those it receives from; a hop against that direction, or into its own store, goes back."""
     columns = columns_of(hop.ends for hop in hops)
-    stacks = [_lanes_of_stores(column, columns, hops) for column in range(max(columns.values(), default=-1) + 1)]
-    gaps = [[hop for hop in hops if _gap(hop, columns) == gap] for gap in range(len(stacks))]
-    lanes = max([1, *(sum(stack.values()) for stack in stacks), *map(len, gaps)])
-    stores = {name: box for column, stack in enumerate(stacks) for name, box in _stack(stack, _left(column), lanes)}
-    cards = {
-        name: box
-        for gap, waiting in enumerate(gaps)
-        for name, box in _stack(_sorted_cards(waiting, stores), _left(gap) + STORE_WIDTH + (GAP - CARD_WIDTH) / 2, lanes)
+    count = max(columns.values(), default=-1) + 1
+    stacks = [_stores_and_passing(column, columns, hops) for column in range(count)]
+    gaps = [_cards_and_passing(gap, columns, hops) for gap in range(count)]
+    height = max([LANE, *(sum(heights.values()) for heights in (*stacks, *gaps))])
+    boxes = {
+        key: box for column, stack in enumerate(stacks) for key, box in _stack(stack, _left(column), STORE_WIDTH, height).items()
     }
+    for gap, heights in enumerate(gaps):
+        ordered = _sorted_by_ends(heights, hops, boxes)
+        boxes |= _stack(ordered, _left(gap) + STORE_WIDTH + (GAP - CARD_WIDTH) / 2, CARD_WIDTH, height)
     return drawing(
         element("defs", _arrow()),
-        *(edge for hop in hops for edge in _edges(hop, stores, cards[hop.status.hop.name])),
-        *(_store(name, box, silent=name in silent_stores) for name, box in stores.items()),
-        *(_card(hop, cards[hop.status.hop.name]) for hop in hops),
-        width=2 * MARGIN + len(stacks) * (STORE_WIDTH + GAP) - (0 if gaps and gaps[-1] else GAP),
-        height=2 * MARGIN + lanes * LANE,
+        *(edge for hop in hops for edge in _edges(hop, columns, boxes)),
+        *(_store(name, boxes[name, ""], silent=name in silent_stores) for name in columns),
+        *(_card(hop, boxes["", hop.status.hop.name]) for hop in hops),
+        width=map_width(hops),
+        height=2 * MARGIN + height,
         label="Map of stores and hops",
         class_="map",
     )
+
+
+def map_width(hops: Sequence[DrawnHop]) -> float:
+    """Of the drawing, in pixels."""
+    columns = columns_of(hop.ends for hop in hops)
+    count = max(columns.values(), default=-1) + 1
+    has_last_gap = any(_gap(hop, columns) == count - 1 for hop in hops)
+    return 2 * MARGIN + count * (STORE_WIDTH + GAP) - (0 if has_last_gap or not count else GAP)
 
 
 def columns_of(ends: Iterable[tuple[str, str]]) -> dict[str, int]:
@@ -102,13 +117,28 @@ def _before(store: str, senders: Mapping[str, set[str]]) -> set[str]:
     return found
 
 
-def _lanes_of_stores(column: int, columns: Mapping[str, int], hops: Sequence[DrawnHop]) -> dict[str, int]:
-    """How many lanes each store of a column needs: as many as hops on its fuller side."""
-    return {
-        store: max(sum(hop.ends[0] == store for hop in hops), sum(hop.ends[1] == store for hop in hops))
+_Key = tuple[str, str]
+"""Of a box: a store and no hop, no store and the hop of a card, or the number of a column and the hop that passes it."""
+
+
+def _stores_and_passing(column: int, columns: Mapping[str, int], hops: Sequence[DrawnHop]) -> dict[_Key, float]:
+    """Heights: a store has a lane for each hop on its fuller side."""
+    stores = {
+        (store, ""): LANE * max(sum(hop.ends[0] == store for hop in hops), sum(hop.ends[1] == store for hop in hops))
         for store, at in columns.items()
         if at == column
     }
+    return {**stores, **{(f"store {column}", hop.status.hop.name): PASSING for hop in hops if _passes(hop, columns, column)}}
+
+
+def _cards_and_passing(gap: int, columns: Mapping[str, int], hops: Sequence[DrawnHop]) -> dict[_Key, float]:
+    cards: dict[_Key, float] = {("", hop.status.hop.name): LANE for hop in hops if _gap(hop, columns) == gap}
+    return {**cards, **{(f"card {gap}", hop.status.hop.name): PASSING for hop in hops if _passes(hop, columns, gap)}}
+
+
+def _passes(hop: DrawnHop, columns: Mapping[str, int], column: int) -> bool:
+    first, last = sorted(columns[store] for store in hop.ends)
+    return first < column < last
 
 
 def _gap(hop: DrawnHop, columns: Mapping[str, int]) -> int:
@@ -116,17 +146,20 @@ def _gap(hop: DrawnHop, columns: Mapping[str, int]) -> int:
     return min(columns[store] for store in hop.ends)
 
 
-def _sorted_cards(hops: Sequence[DrawnHop], stores: Mapping[str, _Box]) -> dict[str, int]:
-    """In the order of the stores on the left, so that few lines cross; one lane each."""
-    ordered = sorted(hops, key=lambda hop: sum(stores[store].middle for store in hop.ends))
-    return {hop.status.hop.name: 1 for hop in ordered}
+def _sorted_by_ends(heights: Mapping[_Key, float], hops: Sequence[DrawnHop], boxes: Mapping[_Key, _Box]) -> dict[_Key, float]:
+    """In the order of the stores, so that few lines cross."""
+    middles = {hop.status.hop.name: sum(boxes[store, ""].middle for store in hop.ends) for hop in hops}
+    return {key: heights[key] for key in sorted(heights, key=lambda key: middles[key[1]])}
 
 
-def _stack(lanes: Mapping[str, int], x: float, of_lanes: int) -> Iterator[tuple[str, _Box]]:
-    y = MARGIN + (of_lanes - sum(lanes.values())) * LANE / 2
-    for name, count in lanes.items():
-        yield name, _Box(x, y + (LANE - CARD_HEIGHT) / 2, (count - 1) * LANE + CARD_HEIGHT)
-        y += count * LANE
+def _stack(heights: Mapping[_Key, float], x: float, width: float, whole_height: float) -> dict[_Key, _Box]:
+    y = MARGIN + (whole_height - sum(heights.values())) / 2
+    boxes = {}
+    for key, height in heights.items():
+        between = 0.0 if height == PASSING else LANE - CARD_HEIGHT
+        boxes[key] = _Box(x, y + between / 2, width, height - between)
+        y += height
+    return boxes
 
 
 def _left(column: int) -> float:
@@ -143,27 +176,41 @@ def _store(name: str, box: _Box, *, silent: bool) -> Markup:
     )
 
 
-def _edges(hop: DrawnHop, stores: Mapping[str, _Box], card: _Box) -> Iterator[Markup]:
-    source, destination = stores[hop.ends[0]], stores[hop.ends[1]]
+def _edges(hop: DrawnHop, columns: Mapping[str, int], boxes: Mapping[_Key, _Box]) -> Iterator[Markup]:
+    name = hop.status.hop.name
+    source, destination, card = boxes[hop.ends[0], ""], boxes[hop.ends[1], ""], boxes["", name]
     if source is destination:
-        yield _curve(source.x + STORE_WIDTH, _nearest(source, card) - 12, card.x, card.middle - 12, hop.health)
-        yield _curve(card.x, card.middle + 12, source.x + STORE_WIDTH + 3, _nearest(source, card) + 12, hop.health, ends=True)
-    elif source.x < destination.x:
-        yield _curve(source.x + STORE_WIDTH, _nearest(source, card), card.x, card.middle, hop.health)
-        yield _curve(card.x + CARD_WIDTH, card.middle, destination.x - 3, _nearest(destination, card), hop.health, ends=True)
+        y, right = _nearest(source, card.middle), source.x + STORE_WIDTH
+        yield _line([(right, y - 12), (card.x, card.middle - 12)], hop.health)
+        yield _line([(card.x, card.middle + 12), (right + 3, y + 12)], hop.health, ends=True)
+        return
+    first, last = sorted(columns[store] for store in hop.ends)
+    passed = [boxes[f"{kind} {column}", name] for column in range(first + 1, last) for kind in ("store", "card")]
+    through = [point for box in passed for point in ((box.x, box.middle), (box.x + box.width, box.middle))]
+    west, east = (source, destination) if source.x < destination.x else (destination, source)
+    short = [(west.x + STORE_WIDTH, _nearest(west, card.middle)), (card.x, card.middle)]
+    far = through[-1][1] if through else card.middle
+    long = [(card.x + CARD_WIDTH, card.middle), *through, (east.x, _nearest(east, far))]
+    if west is source:
+        yield _line(short, hop.health)
+        yield _line([*long[:-1], (east.x - 3, long[-1][1])], hop.health, ends=True)
     else:
-        yield _curve(source.x, _nearest(source, card), card.x + CARD_WIDTH, card.middle, hop.health)
-        yield _curve(card.x, card.middle, destination.x + STORE_WIDTH + 3, _nearest(destination, card), hop.health, ends=True)
+        yield _line(long[::-1], hop.health)
+        yield _line([(card.x, card.middle), (west.x + STORE_WIDTH + 3, short[0][1])], hop.health, ends=True)
 
 
-def _nearest(store: _Box, card: _Box) -> float:
-    """Where a line meets a store's side: level with the card, if the store is there."""
-    return min(max(card.middle, store.y + CARD_HEIGHT / 2), store.y + store.height - CARD_HEIGHT / 2)
+def _nearest(store: _Box, y: float) -> float:
+    """Where a line meets a store's side: level with where it comes from, if the store is there."""
+    return min(max(y, store.y + CARD_HEIGHT / 2), store.y + store.height - CARD_HEIGHT / 2)
 
 
-def _curve(x1: float, y1: float, x2: float, y2: float, health: str, *, ends: bool = False) -> Markup:
-    middle = (x1 + x2) / 2
-    path = f"M{x1:.1f},{y1:.1f} C{middle:.1f},{y1:.1f} {middle:.1f},{y2:.1f} {x2:.1f},{y2:.1f}"
+def _line(points: Sequence[tuple[float, float]], health: str, *, ends: bool = False) -> Markup:
+    """Through these points: bent between columns, straight where it passes one, which is between each two of the others."""
+    path = f"M{points[0][0]:.1f},{points[0][1]:.1f}"
+    for number, ((x1, y1), (x2, y2)) in enumerate(pairwise(points)):
+        middle = (x1 + x2) / 2
+        bent = f" C{middle:.1f},{y1:.1f} {middle:.1f},{y2:.1f} {x2:.1f},{y2:.1f}"
+        path += bent if number % 2 == 0 else f" L{x2:.1f},{y2:.1f}"
     return element("path", d=path, class_=f"edge {health}", marker_end="url(#arrow)" if ends else None)
 
 

@@ -29,13 +29,18 @@ class MountedPage:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         from relaybox.airflow.page.app import too_many
+        from relaybox.airflow.page.callers import Caller
         from relaybox.airflow.page.turns import NoTurnError
 
+        caller = Caller(receive) if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") else None
         try:
-            async with self.turns.turn():
-                await self.app({**scope, AIRFLOW: scope["app"]}, receive, send)
+            async with self.turns.turn(None if caller is None else caller.gone()):
+                await self.app({**scope, AIRFLOW: scope["app"]}, caller.receive if caller else receive, send)
         except NoTurnError:
             await too_many()(scope, receive, send)
+        finally:
+            if caller is not None:
+                caller.stop()
 
     @cached_property
     def turns(self) -> Turns:

@@ -37,13 +37,16 @@ class Turns:
         self._is_taken = False
 
     @asynccontextmanager
-    async def turn(self) -> AsyncIterator[None]:
+    async def turn(self, gone: asyncio.Future[None] | None = None) -> AsyncIterator[None]:
         """Has a turn while the block runs, but for the parts of it that wait without one.
 
+        Args:
+            gone: done once nobody waits for the answer any more: then the request leaves the queue.
+
         Raises:
-            NoTurnError: none was free in time; the block is not entered.
+            NoTurnError: none was free in time, or nobody waits; the block is not entered.
         """
-        started = await self.take(has_begun=False)
+        started = await self.take(has_begun=False, gone=gone)
         turn = _Turn(self, started)
         token = _turn.set(turn)
         try:
@@ -52,7 +55,7 @@ class Turns:
             _turn.reset(token)
             turn.give_back()
 
-    async def take(self, *, has_begun: bool) -> float:
+    async def take(self, *, has_begun: bool, gone: asyncio.Future[None] | None = None) -> float:
         """Waits for a turn, for ever if it `has_begun`; returns when it began."""
         if self._loop is not asyncio.get_running_loop():
             self._loop, self._is_taken = asyncio.get_running_loop(), False
@@ -61,7 +64,11 @@ class Turns:
             called: asyncio.Future[None] = self._loop.create_future()
             (self._waiting.appendleft if has_begun else self._waiting.append)(called)
             try:
-                await asyncio.wait({called}, timeout=None if has_begun else PATIENCE_SECONDS)
+                await asyncio.wait(
+                    {called, *({gone} if gone else ())},
+                    timeout=None if has_begun else PATIENCE_SECONDS,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
             except asyncio.CancelledError:
                 self._leave(called)
                 raise
