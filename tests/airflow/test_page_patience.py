@@ -29,6 +29,7 @@ from relaybox.local.clusters import Cluster
 from relaybox.local.processes import descendants
 from tests.airflow.page_client import ORIGIN, PageServer, page_server, token_of
 from tests.airflow.test_operators import change_connection
+from tests.patience import patience
 from tests.world import World, wait_until
 
 LOOKS = 50
@@ -129,7 +130,7 @@ async def _beside_looks(page: PageServer) -> tuple[list[float], list[float], set
         alone = await _times(client)
         lookers = [asyncio.create_task(look(number)) for number in range(LOOKS)]
         await asyncio.sleep(0)
-        beside = await asyncio.wait_for(_times(client), timeout=60)
+        beside = await asyncio.wait_for(_times(client), timeout=patience(60))
         for looker in lookers:
             looker.cancel()
         await asyncio.gather(*lookers, return_exceptions=True)
@@ -250,7 +251,7 @@ def test_one_request_computes_at_a_time_and_those_that_wait_for_stores_are_not_i
         await second
         store.set()
         await first
-        await asyncio.wait_for(request("third"), timeout=30)
+        await asyncio.wait_for(request("third"), timeout=patience(30))
 
     asyncio.run(run())
     assert order == ["first begins", "second begins", "second ends", "first ends", "third begins", "third ends"]

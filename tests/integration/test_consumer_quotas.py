@@ -11,6 +11,7 @@ from typing import Any
 import psycopg2
 import pytest
 
+from tests.patience import patience
 from tests.streams import STORE, deliver
 from tests.world import World
 
@@ -130,7 +131,7 @@ def test_eight_at_once_never_exceed_a_quota(shops: World, isolation: str) -> Non
             with connection.cursor() as cursor:
                 cursor.execute(f"set transaction isolation level {isolation}")
                 cursor.execute("select count(*) from relaybox.subscriptions")
-                begun.wait(30)
+                begun.wait(patience(30))
                 result = outcome(cursor, "select relaybox.subscribe(%s, 'flights', lanes => 2)", f"racer{n}")
             if result is None:
                 connection.commit()

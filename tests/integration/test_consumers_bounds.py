@@ -10,6 +10,7 @@ import psycopg2
 import pytest
 
 from relaybox.consumers.replays import second_cursor
+from tests.patience import patience
 from tests.streams import STORE, deliver, fetch, places
 from tests.world import World, wait_until
 
@@ -38,7 +39,7 @@ def at_once(world: World, *calls: str) -> list[str]:
     def one(call: str) -> str:
         with world.session(STORE) as connection, connection.cursor() as cursor:
             cursor.execute("select 1")
-            ready.wait(30)
+            ready.wait(patience(30))
             try:
                 cursor.execute(f"select * from relaybox.{call}")
                 connection.commit()
@@ -211,7 +212,7 @@ def test_a_subscription_that_ends_under_a_fetch_is_told_so(ten: World) -> None:
             waiting = pool.submit(refused, ten, "fetch('billing', only_lane => 1)")
             wait_until(lambda: ten.value(STORE, LOCK_WAITS) == 1, "the fetch waits for the lane")
             ending.commit()
-            code, said = waiting.result(timeout=60)
+            code, said = waiting.result(timeout=patience(60))
     assert (code, "was ended by another session just now" in said) == ("RB031", True)
     with pytest.raises(psycopg2.Error):
         fetch(ten, 1)

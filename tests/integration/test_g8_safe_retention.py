@@ -180,7 +180,7 @@ def test_g8_a_message_that_commits_while_retention_waits_for_its_segment_is_kept
         retained = pool.submit(retain, small, "airline")
         wait_until(lambda: small.value("airline", waiting) > 0, "retention waits for the outbox", poll_seconds=0.005)
         late.commit()
-        assert retained.result(60)[None].dropped_count == 0
+        assert retained.result(patience(60))[None].dropped_count == 0
     small.transfer_all()
     assert "late" in small.payloads("flights/2")
 

@@ -19,6 +19,7 @@ from relaybox.monitoring.findings import Finding
 from relaybox.monitoring.flow import INTERVALS, read_flow
 from relaybox.monitoring.overview import read_overview
 from tests.breaking import copy_first_slices
+from tests.patience import patience
 from tests.services import break_service
 from tests.world import World, insert, wait_until
 
@@ -182,7 +183,9 @@ def test_the_command_of_a_finding_rolls_a_prepared_transaction_back(world: World
 def _run_command(text: str) -> None:
     command = text[text.index("psql ") :]
     path = f"{postgres_binaries()}:{os.defpath}"
-    subprocess.run(["bash", "-euc", command], env={**os.environ, "PATH": path}, check=True, capture_output=True, timeout=60)
+    subprocess.run(
+        ["bash", "-euc", command], env={**os.environ, "PATH": path}, check=True, capture_output=True, timeout=patience(60)
+    )
 
 
 def test_a_topic_that_nobody_reads_is_a_note(world: World) -> None:
