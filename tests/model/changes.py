@@ -1,6 +1,6 @@
-"""What is done to a route while messages are in flight: its topics change, retention drops rows, a restored hop is reanchored.
+"""What is done to a route while messages are in flight: its topics change, what is kept is retired or dropped, a restored hop is reanchored.
 
-Each is one transaction in the origin, as `relaybox init`, `retention` and `reanchor` are for one store.
+Each is one transaction in the origin, as `relaybox init`, `retire`, `retention` and `reanchor` are for one store.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import combinations
 from tests.model.delivery import Delivery
 from tests.model.moves import commit, in_order, with_server
 from tests.model.rules import Step
-from tests.model.state import ALL_SEEN, HUB, IDLE, LAST_SEQ, NOTHING_SEEN, SHOP, Batch, Ledger, Piece, Row, State
+from tests.model.state import ALL_SEEN, HUB, IDLE, LAST_SEQ, NOTHING_SEEN, SHOP, Batch, Ledger, Piece, Row, Snapshot, State
 
 
 class Changes(Delivery):
@@ -24,6 +24,8 @@ class Changes(Delivery):
                 if topics != state.servers[SHOP].now.ledger.topics:
                     changed = self.change_topics(state, topics)
                     yield f"init gives the route the topics {topics}", changed._replace(changes=state.changes - 1)
+            if self.bounds.retires:
+                yield from self._retire_any(state)
         if self.bounds.retention:
             yield from self._drop(state)
         has_writers = any(sender.row for sender in state.senders)  # a lock waits for those who have written
@@ -62,7 +64,7 @@ class Changes(Delivery):
         was_there = any(piece.topics == topic and piece.upper is None for piece in pieces)
         pieces = [
             piece._replace(is_routed=True, upper=piece.upper or frontier)
-            if not piece.is_routed and piece.topics == topic
+            if not piece.is_routed and not piece.is_retired and piece.topics == topic
             else piece
             for piece in pieces
         ]
@@ -72,6 +74,43 @@ class Changes(Delivery):
             pieces.append(Piece(topic, NOTHING_SEEN, ALL_SEEN, 0, ledger.anchor))
         after = 0 if "added_topic_read_by_snapshots_only" in self.broken else ledger.anchor
         return [*pieces, Piece(topic, NOTHING_SEEN, frontier, after)]
+
+    def _retire_any(self, state: State) -> Iterator[Step]:
+        for topic in self.bounds.all_topics:
+            if topic not in state.servers[SHOP].now.ledger.topics:
+                retired = self.retire(state, topic)
+                yield f"retire gives up what is kept of topic {topic}", retired._replace(changes=state.changes - 1)
+
+    def retire(self, state: State, topic: str) -> State:
+        """What has committed and was not planned is given up; what commits later is unrouted. The frontier comes up to this moment."""
+        shop = state.servers[SHOP].now
+        ledger = shop.ledger
+        until = self._snapshot(state)
+        retired_until = Snapshot(until.xmax, ()) if "retired_with_open_transactions" in self.broken else until
+        pieces = list(ledger.pieces)
+        if not any(topic in piece.topics for piece in pieces) and not self._had(ledger, topic):
+            pieces += [Piece(topic, NOTHING_SEEN, ALL_SEEN, 0, ledger.anchor, is_routed=False)] if ledger.anchor else []
+            pieces.append(Piece(topic, NOTHING_SEEN, None, ledger.anchor, is_routed=False))
+        kept = [piece for piece in pieces if piece.is_routed or piece.is_retired or piece.topics != topic]
+        if "retired_beyond_the_frontier" not in self.broken:
+            kept.append(Piece(ledger.topics, ledger.lower, until, ledger.anchor))
+            ledger = ledger._replace(lower=until)
+        for piece in pieces:
+            if piece in kept:
+                continue
+            upper, through = piece.upper or retired_until, min(piece.through, state.next_seq - 1)
+            if "retired_with_open_transactions" in self.broken:
+                through = piece.through
+            kept.append(piece._replace(upper=upper, through=through, is_retired=True))
+            if piece.upper is None:
+                kept.append(piece._replace(lower=until))
+        told = sum(1 << row.message for row in shop.rows if any(piece.holds(row) for piece in pieces if piece not in kept))
+        state = state._replace(retired=state.retired | told)
+        return commit(state, SHOP, shop._replace(ledger=ledger._replace(pieces=tuple(kept))))
+
+    @staticmethod
+    def _had(ledger: Ledger, topic: str) -> bool:
+        return any(topic in batch.topics for batch in ledger.batches)
 
     def _drop(self, state: State) -> Iterator[Step]:
         """A row that is in exactly one batch, and that one settled, is needed by nobody; any other row is kept."""
@@ -97,7 +136,7 @@ class Changes(Delivery):
                 return settled == len(ledger.batches) and ledger.lower.sees(row.xid) and not is_waiting
             newest = ledger.batches[-1] if ledger.batches else None
             return newest is not None and row.topic in newest.topics and (newest.upper or NOTHING_SEEN).sees(row.xid)
-        return len(numbers) == 1
+        return len(numbers) + ledger.has_given_up(row) == 1
 
     def settled_batches(self, ledger: Ledger) -> int:
         """With one hop and the policy `received`, what is received is settled."""
@@ -149,6 +188,7 @@ class Changes(Delivery):
         anchor = state.next_seq - 1
         frontier = self._snapshot(state)
         delivered = set(arrived.values())
+        given_up = [row for row in (*rows, *server.now.dropped) if ledger.has_given_up(row)]
         unrouted = {piece.topics for piece in ledger.pieces if not piece.is_routed and piece.upper is None}
         if "unrouted_forgotten_by_reanchor" in self.broken:
             unrouted = set()
@@ -158,7 +198,10 @@ class Changes(Delivery):
         pieces = [
             Piece(row.topic, NOTHING_SEEN, ALL_SEEN, row.seq - 1, row.seq, row.topic in ledger.topics)
             for row in rows
-            if row.message not in delivered and (row.topic in ledger.topics or row.topic in unrouted)
+            if row.message not in delivered and row not in given_up and (row.topic in ledger.topics or row.topic in unrouted)
+        ]
+        pieces += [
+            Piece(row.topic, NOTHING_SEEN, ALL_SEEN, row.seq - 1, row.seq, is_routed=False, is_retired=True) for row in given_up
         ]
         if "unrouted_kept_by_old_snapshots" in self.broken:
             pieces = [piece for piece in pieces if piece.is_routed] + [one for one in ledger.pieces if not one.is_routed]

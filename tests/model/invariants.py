@@ -95,7 +95,7 @@ class Liveness:
             return None
         if any(server.timeline > 1 for server in state.servers) and not self._can_be_repaired(state):
             return None
-        key = (tuple((server.now, server.timeline) for server in state.servers), state.next_xid, state.plans)
+        key = (tuple((server.now, server.timeline) for server in state.servers), state.next_xid, state.plans, state.retired)
         if key not in self._known:
             self._known[key] = self._recover(state)
         return self._known[key]
@@ -137,7 +137,7 @@ class Liveness:
         if state.alarm:
             return f"liveness: the next driver is stopped by a false alarm: {state.alarm}"
         shop = state.servers[SHOP].now
-        sent = {row.message for row in shop.rows if row.topic in shop.ledger.topics}
+        sent = {row.message for row in shop.rows if row.topic in shop.ledger.topics and not state.retired >> row.message & 1}
         for hop in range(1, len(state.servers)):
             arrived = {message for _, message in state.servers[hop].now.log.readable}
             if missing := [self._protocol.name(message) for message in sorted(sent - arrived)]:

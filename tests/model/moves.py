@@ -35,10 +35,14 @@ def restart(state: State, place: int, server: Server) -> State:
     after = after._replace(drivers=in_order([IDLE if is_inside(driver, place) else driver for driver in state.drivers]))
     if place != SHOP:
         return after
+    # a seq that something durable names was logged before it: the sequence goes on behind it
+    ledger = server.now.ledger
+    named = [row.seq for row in (*server.now.rows, *server.now.dropped)]
+    named += [piece.through for piece in ledger.pieces if piece.is_retired]
     return after._replace(
         senders=tuple(sender._replace(xid=0, row=None) for sender in state.senders),
         next_xid=server.now.top_xid + 1,
-        next_seq=max((row.seq for row in (*server.now.rows, *server.now.dropped)), default=0) + 1,
+        next_seq=max([ledger.anchor, *named]) + 1,
     )
 
 

@@ -26,6 +26,7 @@ class Bounds:
         topics: of the route, at the start.
         sends: the topic of each sender.
         changes: how often the route's topics become others.
+        retires: whether a change may as well give up, on record, what is kept of a topic that the route has not.
         retention: rows of the outbox may be dropped, each as a segment of its own.
         reloads: a failover of the origin may as well be a dump and reload: transactions begin at 1 again.
     """
@@ -41,6 +42,7 @@ class Bounds:
     topics: str = "a"
     sends: tuple[str, ...] = ("a", "a")
     changes: int = 0
+    retires: bool = False
     retention: bool = False
     reloads: bool = False
 
@@ -60,7 +62,7 @@ class Bounds:
         return (
             f"{self.hops} hops, senders with {self.messages} messages, {self.drivers} drivers, batches of {self.batch_rows}, "
             f"{self.crashes} crashes, {self.failovers} failovers ({fragile}){', processed' if self.processed else ''}"
-            f"{changing}{', retention' if self.retention else ''}{', reloads' if self.reloads else ''}"
+            f"{changing}{', retiring' if self.retires else ''}{', retention' if self.retention else ''}{', reloads' if self.reloads else ''}"
         )
 
 

@@ -42,6 +42,7 @@ class Piece(NamedTuple):
     """Rows that hop 1 reads besides its next new pair: of `topics`, with seqs after..through, that `upper` sees and `lower` does not.
 
     `upper` None: everything that `lower` does not see, now and later. Not `is_routed`: the topic was taken from the route.
+    `is_retired`: given up on record, and so not routed either.
     """
 
     topics: str
@@ -50,6 +51,7 @@ class Piece(NamedTuple):
     after: int = 0
     through: int = LAST_SEQ
     is_routed: bool = True
+    is_retired: bool = False
 
     def holds(self, row: Row) -> bool:
         is_seen = self.upper is None or self.upper.sees(row.xid)
@@ -92,6 +94,9 @@ class Ledger(NamedTuple):
     topics: str = "a"
     pieces: tuple[Piece, ...] = ()
     anchor: int = 0
+
+    def has_given_up(self, row: Row) -> bool:
+        return any(piece.is_retired and piece.holds(row) for piece in self.pieces)
 
 
 class Log(NamedTuple):
@@ -168,7 +173,10 @@ IDLE = Driver()
 
 
 class State(NamedTuple):
-    """Everything. `alarm`: a terminal error that somebody raised although no store ever lost anything."""
+    """Everything. `alarm`: a terminal error that somebody raised although no store ever lost anything.
+
+    `retired`: bits of the messages that operators were told they give up.
+    """
 
     servers: tuple[Server, ...]
     senders: tuple[Sender, ...]
@@ -180,4 +188,5 @@ class State(NamedTuple):
     crashes: int = 0
     failovers: int = 0
     changes: int = 0
+    retired: int = 0
     alarm: str = ""

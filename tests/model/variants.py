@@ -18,6 +18,7 @@ SHOP_FAILS_OVER = Bounds(hops=1, crashes=0, failovers=1, fragile=(SHOP,))
 TOPICS_CHANGE = Bounds(hops=1, crashes=0, drivers=1, topics="ab", sends=("a", "b"), changes=1)
 TOPIC_ADDED = Bounds(hops=1, crashes=0, drivers=1, topics="a", sends=("a", "b"), changes=1)
 ONE_CHANGES_TWICE = Bounds(hops=1, messages=(0, 1), crashes=0, drivers=1, topics="ab", sends=("a", "b"), changes=2)
+RETIRED = replace(ONE_CHANGES_TWICE, topics="a", retires=True)
 RESTORED = Bounds(
     hops=1, messages=(0, 1), crashes=0, drivers=1, failovers=1, fragile=(SHOP,), topics="ab", sends=("a", "b"), changes=1
 )
@@ -163,6 +164,14 @@ VARIANTS = {
     "rest_behind_what_came_later": _variant(
         "what a rest holds of a removed topic goes behind what comes of it later", "G5",
         replace(ONE_CHANGES_TWICE, messages=(0, 3)), "rest_behind_what_came_later",
+    ),
+    "retired_with_open_transactions": _variant(
+        "what was open when a topic was retired, and what begins later, is given up when it commits", "G12", RETIRED,
+        "retired_with_open_transactions",
+    ),
+    "retired_beyond_the_frontier": _variant(
+        "a topic is retired up to now, and the frontier stays behind: when it comes back, what was given up is read", "G12", RETIRED,
+        "retired_beyond_the_frontier",
     ),
     "unrouted_forgotten_by_reanchor": _variant(
         "a new generation knows neither what was kept for a removed topic nor what of it was delivered", "G3",
