@@ -1,11 +1,15 @@
--- A consumer without any code of Relaybox: one turn of its loop, in psql.
+-- A consumer without any code of Relaybox: one turn of its loop, in psql. Its login needs relaybox_consumer and its own table, no more.
 -- psql -v subscription=billing -v worker=script-1 -f consume.sql, again and again; prints how many messages came.
 \set ON_ERROR_STOP on
 \set QUIET on
 begin;
-create temp table got on commit drop as select * from relaybox.fetch(:'subscription', 4, worker => :'worker');
-insert into public.effect (place, payload) select place, payload from got;
-select count(*) as count, count(*) > 0 as any, max(place) as last, min(token) as token from got \gset
+-- fetch is called once, and its messages are worked on and counted in one statement
+with fetched as materialized (
+    select place, token, payload from relaybox.fetch(:'subscription', 4, worker => :'worker')
+), worked as (
+    insert into public.effect (place, payload) select place, payload from fetched
+)
+select count(*) as count, count(*) > 0 as any, max(place) as last, min(token) as token from fetched \gset
 \if :any
     select relaybox.ack(:'subscription', :last, :'token') as done \gset
 \endif

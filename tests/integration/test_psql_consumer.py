@@ -13,7 +13,7 @@ from tests.world import World
 SCRIPT = Path(__file__).parents[2] / "docs" / "examples" / "consume.sql"
 
 
-def psql(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+def psql(*arguments: str, check: bool = True, login: str = "") -> subprocess.CompletedProcess[str]:
     """One psql, connected by service like every consumer."""
     return subprocess.run(
         [
@@ -23,7 +23,7 @@ def psql(*arguments: str, check: bool = True) -> subprocess.CompletedProcess[str
             "ON_ERROR_STOP=1",
             "-v",
             "VERBOSITY=verbose",
-            "service=hub",
+            f"service=hub {login}",
             *arguments,
         ],
         env={**os.environ},
@@ -38,10 +38,10 @@ def command(sql: str) -> str:
     return psql("-c", sql).stdout.strip()
 
 
-def turns() -> list[int]:
+def turns(login: str = "") -> list[int]:
     """Runs the example until nothing comes; what each turn got."""
     counts = []
-    while count := int(psql("-v", "subscription=billing", "-v", "worker=script-1", "-f", str(SCRIPT)).stdout):
+    while count := int(psql("-v", "subscription=billing", "-v", "worker=script-1", "-f", str(SCRIPT), login=login).stdout):
         counts.append(count)
     return counts
 
@@ -59,6 +59,23 @@ def test_g10_psql_scripts_consume_and_replay_with_every_effect_once(world: World
     assert command("select first_place, message_count from relaybox.replay('billing', '6', 'once more')") == "6|5"
     assert turns() == [4, 1]
     assert command("select string_agg(payload, ' ' order by n) from public.effect") == "m6 m7 m8 m9 m10"
+
+
+def test_the_example_needs_no_more_rights_than_a_consumers(world: World) -> None:
+    """A login that is a relaybox_consumer and writes into its own table, where PUBLIC may make no temporary tables."""
+    world.send_many(5)
+    world.transfer()
+    login = "psql_consumer"
+    command(f"create role {login} login password 'secret' in role relaybox_consumer")
+    try:
+        command(f"create table public.effect (place bigint, payload text); grant insert on public.effect to {login}")
+        command("select relaybox.subscribe('billing', 'flights')")
+        command(f"revoke temporary on database {command('select current_database()')} from public")
+        assert turns(f"user={login} password=secret") == [4, 1]
+        assert command("select string_agg(payload, ' ' order by place) from public.effect") == "m1 m2 m3 m4 m5"
+        assert command("select done_place, places_behind from relaybox.lag('billing')") == "5|0"
+    finally:
+        command(f"drop owned by {login}; drop role {login}")
 
 
 def test_psql_is_denied_in_words_and_by_sqlstate(world: World) -> None:
