@@ -235,6 +235,29 @@ def test_wrong_requests_are_denied(twelve: World) -> None:
         assert refused.value.pgcode == sqlstate
 
 
+def test_a_letter_that_is_not_open_says_what_it_is(twelve: World) -> None:
+    """Redriving, redriven, dropped, of another subscription, or not here."""
+    twelve.query(STORE, "select relaybox.subscribe('other', 'flights')")
+    fetch(twelve, 2)
+    while not nack(twelve, 1):
+        fetch(twelve, 2)
+    (letter,) = letters(twelve, "letter")[0]
+
+    def refused(call: str) -> str:
+        with pytest.raises(psycopg2.Error) as denial:
+            twelve.query(STORE, f"select relaybox.{call}")
+        assert denial.value.pgcode == "RB037"
+        return str(denial.value.diag.message_primary)
+
+    assert refused("drop_dead_letter(99, 'why')") == "there is no dead letter 99 in this store"
+    assert refused(f"redrive('other', 'why', {letter})") == f"dead letter {letter} is of subscription billing"
+    twelve.query(STORE, "select relaybox.redrive('billing', 'mended')")
+    for call in (f"drop_dead_letter({letter}, 'why')", f"redrive('billing', 'why', {letter})"):
+        assert refused(call) == f"dead letter {letter} is redriving: it waits for its consumer"
+    read_on(twelve)
+    assert f"dead letter {letter} is redriven: its consumer acknowledged it" in refused(f"drop_dead_letter({letter}, 'why')")
+
+
 def test_a_letter_of_a_stream_can_be_dropped_and_is_listed(twelve: World) -> None:
     """What a stream could not deliver is in the same list, with no subscription."""
     twelve.query(

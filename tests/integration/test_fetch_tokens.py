@@ -110,14 +110,14 @@ def test_an_acknowledgement_without_a_token_is_told_what_to_do(shop: World) -> N
     code, said, hint = refusal(shop, lambda world: world.query(STORE, "select relaybox.ack('billing', 3)"))
     assert (code, said) == (
         "RB033",
-        "subscription billing: the token is missing, and this transaction has not fetched from exactly one lane",
+        "subscription billing: the token is missing, and this transaction has fetched nothing (a fetch that returns no row counts as none)",
     )
     assert "the token that fetch returned with each message" in hint
     shop.query(STORE, "select relaybox.subscribe('wide', 'flights', lanes => 3)")
     with shop.session(STORE) as connection, connection.cursor() as cursor:
         cursor.execute("savepoint work")
         cursor.execute("select from relaybox.fetch('wide', 1, only_lane => 1) a, relaybox.fetch('wide', 1, only_lane => 2) b")
-        with pytest.raises(psycopg2.Error, match="has not fetched from exactly one lane"):
+        with pytest.raises(psycopg2.Error, match="has fetched from lanes 1 and 2"):
             cursor.execute("select relaybox.ack('wide', 3)")
         connection.rollback()
 
@@ -150,10 +150,11 @@ def test_each_end_of_a_fetch_is_told_apart(shop: World) -> None:
     """Acknowledged already, refused, given back and fetched by another worker, after its lease, and moved by a replay."""
     fetch(shop, 2)
     ack(shop, 2)
-    assert "nothing; the lane is done through place 2" in refusal(shop, ack, 2)[1]
+    assert "place 2 is acknowledged already; the lane is acknowledged through place 2" in refusal(shop, ack, 2)[1]
+    assert "place 3 was not in this fetch; the lane is acknowledged through place 2" in refusal(shop, ack, 3)[1]
     fetch(shop, 2)
     nack(shop, 3)
-    assert "it ended when a message was refused" in refusal(shop, ack, 4)[1]
+    assert "this fetch ended with a nack or release; its other messages come with the next fetch" in refusal(shop, ack, 4)[1]
     fetch(shop, 2)
     shop.query(STORE, "select relaybox.release('billing', %s)", token(shop))
     fetch(shop, 2, worker="b")
@@ -193,3 +194,36 @@ def test_an_old_snapshot_does_not_see_that_a_token_is_stale_and_changes_nothing(
         got(shop, 3, ", worker => 'w'")
         with pytest.raises(psycopg2.errors.SerializationFailure):
             cursor.execute("select relaybox.ack('billing', 3, %s)", (stale,))
+
+
+def test_an_old_snapshot_does_not_see_the_fetch_of_its_token_and_is_told_to_begin_anew(shop: World) -> None:
+    """REPEATABLE READ began before the only fetch; in a new transaction the same token counts, and an unknown one is unknown."""
+    with shop.session(STORE) as old, old.cursor() as cursor:
+        cursor.execute("set transaction isolation level repeatable read")
+        cursor.execute("select count(*) from relaybox.subscriptions")
+        _, proof = got(shop, 3)
+        with pytest.raises(psycopg2.errors.SerializationFailure):
+            cursor.execute("select relaybox.ack('billing', 3, %s)", (proof,))
+        old.rollback()
+        cursor.execute("set transaction isolation level repeatable read")
+        with pytest.raises(psycopg2.Error, match="no fetch on record gave the token"):
+            cursor.execute("select relaybox.ack('billing', 3, '1-0123456789abcdef')")
+        old.rollback()
+        cursor.execute("select relaybox.ack('billing', 3, %s)", (proof,))
+        assert cursor.fetchone() == (3,)
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        ("ack('billing', 3)", "relaybox.ack('SUBSCRIPTION', PLACE, 'TOKEN')."),
+        ("nack('billing', 3, 'no')", "relaybox.nack('SUBSCRIPTION', PLACE, 'REASON', 'TOKEN')."),
+        ("nack('billing', 3, '1-0123456789abcdef')", "'REASON', 'TOKEN'). The reason looks like a token."),
+        ("release('billing')", "relaybox.release('SUBSCRIPTION', 'TOKEN')."),
+        ("fetch('billing', 3, 3)", "relaybox.fetch('SUBSCRIPTION', COUNT, PLACE, 'TOKEN')."),
+        ("release('billing', 'x')", "as it is: select relaybox.release('SUBSCRIPTION', 'TOKEN')."),
+    ],
+)
+def test_a_missing_token_is_shown_in_the_call_that_was_made(shop: World, call: str, hint: str) -> None:
+    code, _, said = refusal(shop, lambda world: world.query(STORE, f"select relaybox.{call}"))
+    assert (code, said.endswith(hint)) == ("RB033", True), said

@@ -68,8 +68,15 @@ def test_who_is_not_subscribed_is_denied_everything(ten: World) -> None:
         "select relaybox.redrive('bililng', 'x')",
         "select relaybox.unsubscribe('bililng')",
     ):
-        with denied("RB031", "there is no subscription bililng in this store: not subscribed", "Known here: billing."):
+        with denied("RB031", "there is no subscription bililng in this store", "Known here: billing."):
             ten.query(STORE, call)
+
+
+@pytest.mark.parametrize("call", ["unsubscribe('bililng')", "cancel_replay('billing.replay-1', 'x')"])
+def test_who_ends_a_subscription_or_names_a_replay_is_not_told_to_subscribe(ten: World, call: str) -> None:
+    with pytest.raises(psycopg2.Error) as refused:
+        ten.query(STORE, f"select relaybox.{call}")
+    assert "Subscribe first" not in str(refused.value.diag.message_hint)
 
 
 def test_a_topic_or_stream_that_is_not_here_is_denied(ten: World) -> None:
@@ -84,10 +91,10 @@ def test_acknowledging_what_was_not_fetched_is_denied(ten: World) -> None:
     with denied("RB033", "the token is missing", "Fetch, work and acknowledge in one transaction"):
         ten.query(STORE, "select relaybox.ack('billing', 3)")
     assert places(fetch(ten, 4)) == [1, 2, 3, 4]
-    with denied("RB033", "place 5 is not among", "places 1 to 4"):
+    with denied("RB033", "place 5 was not in this fetch; still to acknowledge: places 1 to 4"):
         ack(ten, 5)
     ack(ten, 4)
-    with denied("RB033", "done through place 4"):
+    with denied("RB033", "place 4 is acknowledged already; the lane is acknowledged through place 4"):
         ack(ten, 4)
 
 

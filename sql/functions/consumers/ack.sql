@@ -9,7 +9,7 @@ declare
     known relaybox.subscription := relaybox.subscription_named(ack.subscription);
     c relaybox.cursor;
 begin
-    c := relaybox.acknowledged(relaybox.lock_fetch(known, ack.token), known, ack.place);
+    c := relaybox.acknowledged(relaybox.lock_fetch(known, ack.token, 'select relaybox.ack(''SUBSCRIPTION'', PLACE, ''TOKEN'').'), known, ack.place);
     perform relaybox.move_cursor(c);
     return c.done_place;
 end

@@ -17,8 +17,7 @@ begin
     where d.dead_letter_id = letter and d.state = 'open'
     returning * into dropped;
     if not found then
-        raise exception using errcode = 'RB037', message = format('there is no open dead letter %s in this store', letter),
-            hint = 'See: relaybox dead-letters list';
+        perform relaybox.refuse_letter(letter);
     end if;
     update relaybox.dead_letter d set state = 'redriving'
     where d.subscription_id = dropped.subscription_id and d.lane = dropped.lane and d.sender = dropped.sender

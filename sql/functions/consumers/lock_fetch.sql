@@ -1,31 +1,39 @@
 -- Locks the lane of a fetch until the transaction ends, and returns its cursor. Without a token: the fetch of this very transaction.
+-- call_hint is the call that was made, as it is written with a token.
 -- Raises RB033 for a token that is missing or unknown, RB035 if the lane was fetched from, or put to another place, since that fetch.
-create or replace function relaybox.lock_fetch(known relaybox.subscription, token_ text) returns relaybox.cursor
+create or replace function relaybox.lock_fetch(known relaybox.subscription, token_ text, call_hint text) returns relaybox.cursor
 language plpgsql volatile
 as $$
 declare
+    lanes_ integer[];
     lane_ integer;
     c relaybox.cursor;
 begin
     if token_ is null then
-        select min(k.lane) into lane_ from relaybox.lane_cursors k
-        where k.subscription_id = known.subscription_id and k.fetched_in = pg_current_xact_id_if_assigned()
-        having count(*) = 1;
-        if lane_ is null then
+        lanes_ := array(
+            select k.lane from relaybox.lane_cursors k
+            where k.subscription_id = known.subscription_id and k.fetched_in = pg_current_xact_id_if_assigned()
+            order by k.lane
+        );
+        if cardinality(lanes_) <> 1 then
             raise exception using errcode = 'RB033',
                 message = format(
-                    'subscription %s: the token is missing, and this transaction has not fetched from exactly one lane', known.subscription
+                    'subscription %s: the token is missing, and this transaction has fetched %s', known.subscription,
+                    case
+                        when lanes_ = '{}' then 'nothing (a fetch that returns no row counts as none)'
+                        else 'from lanes ' || array_to_string(trim_array(lanes_, 1), ', ') || ' and ' || lanes_[cardinality(lanes_)]
+                    end
                 ),
                 hint = 'Fetch, work and acknowledge in one transaction; or give the token that fetch returned with each message, '
-                    || 'from any session: select relaybox.ack(''SUBSCRIPTION'', PLACE, ''TOKEN'').';
+                    || format('from any session: %s', call_hint);
         end if;
-        return relaybox.lock_lane(known, lane_);
+        return relaybox.lock_lane(known, lanes_[1]);
     end if;
     lane_ := relaybox.lane_of_token(token_);
     if lane_ is null or lane_ not between 1 and known.lanes then
         raise exception using errcode = 'RB033',
             message = format('subscription %s: %L is no token that fetch returned', known.subscription, left(token_, 60)),
-            hint = 'Give the column token of the fetched message as it is: select relaybox.ack(''SUBSCRIPTION'', PLACE, ''TOKEN'').';
+            hint = format('Give the column token of the fetched message as it is: %s', call_hint);
     end if;
     c := relaybox.lock_lane(known, lane_);
     if c.token is distinct from token_ then

@@ -9,13 +9,16 @@ set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
     known relaybox.subscription := relaybox.subscription_named(nack.subscription);
-    c relaybox.cursor := relaybox.lock_fetch(known, nack.token);
+    call_ text := 'select relaybox.nack(''SUBSCRIPTION'', PLACE, ''REASON'', ''TOKEN'').';
+    c relaybox.cursor := relaybox.lock_fetch(
+        known, nack.token, call_ || case when relaybox.lane_of_token(nack.reason) is not null then ' The reason looks like a token.' else '' end
+    );
     worker_ text := c.worker;
     attempts_ integer;
     stream relaybox.stream;
     is_set_aside boolean;
 begin
-    perform relaybox.require_reason(reason, 'a message is refused', 'nack(subscription, place, ''why'')');
+    perform relaybox.require_reason(reason, 'a message is refused', 'nack(''SUBSCRIPTION'', PLACE, ''REASON'', ''TOKEN'')');
     perform relaybox.require_fetched(c, known, nack.place);
     select s.* into stream from relaybox.stream s where s.stream_id = known.stream_id;
     perform relaybox.refuse_detached(stream, nack.place, format('subscription %s, lane %s', known.subscription, c.lane));

@@ -17,8 +17,7 @@ begin
         where d.dead_letter_id = letter and d.subscription_id = known.subscription_id and d.state = 'open';
         if not found then
             perform relaybox.refuse_letter_of_stream(letter);
-            raise exception using errcode = 'RB037', message = format('subscription %s has no open dead letter %s', known.subscription, letter),
-                hint = 'See: relaybox dead-letters list';
+            perform relaybox.refuse_letter(letter);
         end if;
         select d.dead_letter_id into earlier from relaybox.dead_letter d
         where known.hold_sender and d.subscription_id = known.subscription_id and d.sender = wanted.sender and d.lane = wanted.lane

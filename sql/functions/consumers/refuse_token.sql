@@ -1,7 +1,7 @@
 -- Says why a token of a lane is not that of its newest fetch: what happened since, and what to do. Always raises: RB035, or RB033 for a
--- token that no fetch on record gave. Caller: holds the lane.
+-- token that no fetch on record gave, or 40001 if the transaction's snapshot is older than the lane's newest cursor. Caller: holds the lane.
 create or replace function relaybox.refuse_token(c relaybox.cursor, known relaybox.subscription, token_ text) returns void
-language plpgsql stable
+language plpgsql volatile
 as $$
 declare
     lane_name text := format('subscription %s, lane %s', known.subscription, c.lane);
@@ -11,6 +11,9 @@ begin
     select * into fetched from relaybox.cursor k
     where k.subscription_id = c.subscription_id and k.lane = c.lane and k.token = token_ order by k.version limit 1;
     if not found then
+        if current_setting('transaction_isolation') <> 'read committed' then
+            perform relaybox.move_cursor(c); -- fails with 40001 if the snapshot is too old to see the fetch, else it is taken back here
+        end if;
         raise exception using errcode = 'RB033',
             message = format('%s: no fetch on record gave the token %s', lane_name, token_),
             hint = 'Its transaction was rolled back, or another subscription or store gave it, or the lane has moved on long since. '

@@ -9,7 +9,7 @@ declare
     c relaybox.cursor;
 begin
     begin
-        c := relaybox.lock_fetch(known, "release".token);
+        c := relaybox.lock_fetch(known, "release".token, 'select relaybox.release(''SUBSCRIPTION'', ''TOKEN'').');
     exception when sqlstate 'RB035' then
         return false;
     end;

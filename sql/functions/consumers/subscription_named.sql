@@ -1,5 +1,6 @@
--- The subscription of that name. Raises RB031; RB036 if this server would give senders other lanes than the one it was made on.
-create or replace function relaybox.subscription_named(name text) returns relaybox.subscription
+-- The subscription of that name. is_ending: the caller ends it, and needs no advice to subscribe.
+-- Raises RB031; RB036 if this server would give senders other lanes than the one it was made on.
+create or replace function relaybox.subscription_named(name text, is_ending boolean default false) returns relaybox.subscription
 language plpgsql stable
 as $$
 declare
@@ -7,9 +8,14 @@ declare
 begin
     select * into known from relaybox.subscription s where s.subscription = name and s.ended_at is null;
     if not found then
-        raise exception using errcode = 'RB031', message = format('there is no subscription %s in this store: not subscribed', name),
+        raise exception using errcode = 'RB031', message = format('there is no subscription %s in this store', name),
             hint = format(
-                'Subscribe first: select relaybox.subscribe(%L, ''STREAM''). Known here: %s.', name,
+                '%sKnown here: %s.',
+                case
+                    when is_ending then ''
+                    when name ~ '[.]replay(-[0-9]+)?$' then 'A replay of this name has ended, or was never begun. '
+                    else format('Subscribe first: select relaybox.subscribe(%L, ''STREAM''). ', name)
+                end,
                 coalesce((select string_agg(s.subscription, ', ' order by s.subscription) from relaybox.subscription s where s.ended_at is null), 'none')
             );
     end if;

@@ -13,7 +13,8 @@ declare
     candidate integer;
 begin
     if acked_place is not null then
-        c := relaybox.acknowledged(relaybox.lock_fetch(known, acked_token), known, acked_place);
+        c := relaybox.lock_fetch(known, acked_token, 'select * from relaybox.fetch(''SUBSCRIPTION'', COUNT, PLACE, ''TOKEN'').');
+        c := relaybox.acknowledged(c, known, acked_place);
         if known.lanes = 1 or c.lane = only_lane then
             c.worker := case when c.worker is not null then worker_ end; -- the token proved whose the rest is
             taken := relaybox.next_fetch(c, known, max_count, worker_);

@@ -4,7 +4,7 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
-    known relaybox.subscription := relaybox.subscription_named(unsubscribe.subscription);
+    known relaybox.subscription := relaybox.subscription_named(unsubscribe.subscription, is_ending => true);
     ended integer[];
     stood jsonb;
 begin
