@@ -33,6 +33,21 @@ def test_consume_prints_each_message_once_as_a_json_line(billed: World) -> None:
     assert invoke("consume", "billing").stdout == ""
 
 
+def test_consume_says_which_lanes_are_leased_to_whom_until_when(billed: World) -> None:
+    """Beside another worker it prints nothing, and says why on stderr."""
+    billed.query("hub", "select from relaybox.fetch('billing', 3, worker => 'w-1')")
+    until = billed.value("hub", "select leased_until from relaybox.lag('billing')")
+    beside = invoke("consume", "billing")
+    assert (beside.exit_code, beside.stdout) == (0, "")
+    assert f"subscription billing: lane 1 is leased to worker w-1 until {until}" in beside.stderr
+    billed.query(
+        "hub",
+        "select relaybox.ack('billing', 3, token => (select min(token) from relaybox.fetch('billing', 3, worker => 'w-1')))",
+    )
+    assert len(lines(invoke("consume", "billing"))) == 7
+    assert invoke("consume", "billing").stderr == ""
+
+
 def test_consume_can_subscribe_first(billed: World) -> None:
     """To a stream or a topic, from anywhere; asking for the same again is told."""
     arguments = ("consume", "look", "--store", "hub", "--subscribe", "flights", "--from", "9")
@@ -119,7 +134,7 @@ def test_dead_letters_are_listed_shown_redriven_and_dropped(billed: World) -> No
         (("replay", "billing", "--from", "yesterdya"), 5, "is no start"),
         (("consume", "new", "--subscribe", "flights"), 2, "--subscribe needs --store"),
         (("dead-letters", "show", "hub", "99"), 5, "store hub has no dead letter 99"),
-        (("dead-letters", "drop", "hub", "99", "--reason", "x"), 5, "there is no open dead letter 99"),
+        (("dead-letters", "drop", "hub", "99", "--reason", "x"), 5, "there is no dead letter 99"),
     ],
 )
 def test_what_goes_wrong_is_told_with_the_next_step(billed: World, arguments: tuple[str, ...], code: int, said: str) -> None:

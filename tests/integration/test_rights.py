@@ -108,6 +108,12 @@ def test_a_database_that_holds_something_else_keeps_its_rights(
     world = World(routes_file(tmp_path))
     monkeypatch.setenv("RELAYBOX_CONFIG", str(world.path))
     world.query("airline", "create table public.flight (number integer)")
+    initialised = invoke("init", "--json").document
+    assert {store["store"]: tuple(store["public_rights_revoked"]) for store in initialised["stores"]} == {
+        "airline": (),
+        "hub": ("CONNECT", "TEMPORARY"),
+        "analytics": ("CONNECT", "TEMPORARY"),
+    }
     said = " ".join(invoke("init").stdout.split())
     assert "airline: every login of the server has CONNECT and TEMPORARY on the database" in said
     assert "hub: every login" not in said

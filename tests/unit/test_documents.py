@@ -86,6 +86,7 @@ def test_everything_of_the_schema_that_is_named_exists(document: Path) -> None:
     known |= {path.stem for folder in ("functions", "views") for path in (ROOT / "sql" / folder).rglob("*.sql")}
     known |= {path.stem for path in (ROOT / "plugins/relaybox").iterdir()}
     known |= set(re.findall(r'stats\.\w+\("relaybox\.(\w+)"', sources("plugins"))) | {"yaml"}
+    known |= set(re.findall(r"set_config\('relaybox\.(\w+)'", sources("plugins")))
     named = set(re.findall(r"relaybox\.(\w+)", document.read_text(encoding="utf-8")))
     assert {name for name in named - known if not re.fullmatch(r"log_\d+|outbox_s\d+", name)} == set()
 
@@ -115,8 +116,11 @@ def test_the_table_of_errors_is_the_tree_of_errors() -> None:
     """docs/operations.md says of every error whether it is retried, as its class does."""
     section = (ROOT / "docs/operations.md").read_text(encoding="utf-8").split("## Errors")[1].split("\n## ")[0]
     documented = {}
-    for names, retry in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| (yes|no) \|", section, flags=re.MULTILINE):
-        documented |= dict.fromkeys(re.findall(r"\w+", names), retry == "yes")
+    for names, codes, retry in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ([^|]*)\| (yes|no) \|", section, flags=re.MULTILINE):
+        errors_of_row = re.findall(r"\w+", names)
+        documented |= dict.fromkeys(errors_of_row, retry == "yes")
+        own = [code for code, error in _OWN_CODES.items() if error.__name__ in errors_of_row]
+        assert re.findall(r"\w+", codes) == sorted(own), names
     leaves = {
         cls.__name__: base is errors.Transient for base in (errors.Terminal, errors.Transient) for cls in base.__subclasses__()
     }

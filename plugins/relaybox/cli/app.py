@@ -293,7 +293,9 @@ def retire(
     ] = None,
     topic: Annotated[
         str | None,
-        typer.Option("--topic", help="Only this topic, which was taken out of a route of the file.", show_default=False),
+        typer.Option(
+            "--topic", help="Only this topic: one that was taken out of a route, or that no route has had.", show_default=False
+        ),
     ] = None,
     reason: Annotated[
         str | None, typer.Option("--reason", help="Do it, and record why. Without it: only tell.", show_default=False)

@@ -73,10 +73,13 @@ def consume(
         subscribe(at, subscription, source, start)
     most = min(100, count or 100)
     with Consumer(at.service, subscription, max_count=most, commit_every=most, until_empty=not follow, lane=lane) as consumer:
+        number = 0
         for number, message in enumerate(consumer, start=1):
             _print_message(message)
             if number == count:
                 consumer.stop()
+        if count is None or number < count:
+            _tell_leased_lanes(at, subscription)
 
 
 def replay(
@@ -299,6 +302,18 @@ def _print_letters(found: list[DeadLetter]) -> None:
     from relaybox.cli.show import show_dead_letters
 
     show_dead_letters(found)
+
+
+def _tell_leased_lanes(store: Store, subscription: str) -> None:
+    """On stderr: what was not printed because other workers have its lanes."""
+    from relaybox.consumers.subscriptions import list_leased_lanes
+
+    for leased in list_leased_lanes(store, subscription):
+        typer.echo(
+            f"subscription {subscription}: lane {leased.lane} is leased to worker {leased.worker} until {leased.leased_until}; "
+            "its messages were not printed",
+            err=True,
+        )
 
 
 def _print_message(message: Message) -> None:

@@ -256,6 +256,7 @@ def show_initialised(stores: Sequence[StoreInitialised]) -> None:
             "roles": ", ".join(store.roles_created),
             "segments": ", ".join(store.segments_made),
             "hops": ", ".join(f"{hop} {what}" for hop, what in store.hops.items() if what != "unchanged"),
+            "rights": f"{' and '.join(store.public_rights_revoked)} revoked from PUBLIC" if store.public_rights_revoked else "",
             "binding of senders to roles": "" if store.sender_binding == "unchanged" else store.sender_binding,
         }
         for what, text in done.items():

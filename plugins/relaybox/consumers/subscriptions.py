@@ -161,6 +161,21 @@ def subscribe(store: Store, subscription: str, source: str, start: str) -> int:
     return int(_call(store, "subscribing", "select relaybox.subscribe(%s, %s, %s)", subscription, source, start)[0])
 
 
+@dataclass(frozen=True)
+class LeasedLane:
+    """A lane with something to read that a worker has leased."""
+
+    lane: int
+    worker: str
+    leased_until: datetime
+
+
+def list_leased_lanes(store: Store, subscription: str) -> list[LeasedLane]:
+    """Why a fetch gave nothing although messages wait; lanes that an uncommitted fetch holds are not seen."""
+    query = "select lane, worker, leased_until from relaybox.lag(%s) where leased_until > clock_timestamp() and places_behind > 0"
+    return [LeasedLane(*row) for row in _ask(store, f"reading the lanes of subscription {subscription}", query, (subscription,))]
+
+
 def replay(
     store: Store,
     subscription: str,

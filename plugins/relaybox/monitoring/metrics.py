@@ -73,7 +73,11 @@ METRICS = {
         Metric(
             "relaybox_stream_stalled_senders", "gauge", "Senders beyond their holdback: their messages wait, the others flow."
         ),
-        Metric("relaybox_dead_letters", "gauge", "Messages that are set aside and wait for a decision."),
+        Metric(
+            "relaybox_dead_letters",
+            "gauge",
+            "Messages that are set aside: open ones wait for a decision, redriving ones for their consumer.",
+        ),
         Metric(
             "relaybox_subscription_behind_messages", "gauge", "Places of the stream that the subscription has not acknowledged."
         ),

@@ -53,6 +53,7 @@ class StoreInitialised:
     sender_binding: str  # to database roles: switched on | switched off | unchanged
     left_behind: tuple[str, ...]  # hops that leave the store, of no route in the file, not retired
     public_rights: tuple[str, ...]  # what every login may do in the database without a grant: CONNECT, TEMPORARY
+    public_rights_revoked: tuple[str, ...]  # which of these this init took from PUBLIC
 
     @property
     def changed(self) -> bool:
@@ -171,6 +172,7 @@ class SchemaApplied:
     roles: tuple[str, ...]
     migrations: tuple[str, ...]
     functions_renewed: bool
+    public_rights_before: tuple[str, ...]
 
 
 @contextmanager
@@ -192,12 +194,22 @@ def init_transaction(store: Store) -> Iterator[tuple[Connection, Any]]:
 def apply_schema(cursor: Any, store: Store, segment_rows: int = SEGMENT_ROWS) -> SchemaApplied:
     """Roles, migrations, functions, views and grants, in the cursor's transaction."""
     cursor.execute("create schema if not exists relaybox")
+    before = _public_rights(cursor)
     roles = tuple(_create_roles(cursor))
     migrations = tuple(_apply_migrations(cursor))
     _name_store(cursor, store, segment_rows)
     renewed = renew_functions(cursor, store.name, sql_directory())
     _record_cluster(cursor)
-    return SchemaApplied(roles, migrations, renewed)
+    return SchemaApplied(roles, migrations, renewed, before)
+
+
+def _public_rights(cursor: Any) -> tuple[str, ...]:
+    """As relaybox.public_rights(), which a database without the schema has not."""
+    cursor.execute(
+        "select r.name from unnest(array['CONNECT', 'TEMPORARY']) r (name) "
+        "where has_database_privilege('public', current_database(), r.name)"
+    )
+    return tuple(name for (name,) in cursor.fetchall())
 
 
 def apply_routes(cursor: Any, store: Store, routes: Routes, applied: SchemaApplied) -> StoreInitialised:
@@ -211,8 +223,18 @@ def apply_routes(cursor: Any, store: Store, routes: Routes, applied: SchemaAppli
     binding = ("switched on" if store.bind_senders else "switched off") if one_row(cursor)[0] else "unchanged"
     cursor.execute("select relaybox.public_rights()")
     public = tuple(one_row(cursor)[0])
+    revoked = tuple(right for right in applied.public_rights_before if right not in public)
     return StoreInitialised(
-        store.name, applied.migrations, applied.functions_renewed, applied.roles, segments, hops, binding, left_behind, public
+        store.name,
+        applied.migrations,
+        applied.functions_renewed,
+        applied.roles,
+        segments,
+        hops,
+        binding,
+        left_behind,
+        public,
+        revoked,
     )
 
 
