@@ -28,7 +28,7 @@ from tests.faults.changes import BOTH, CHANGES, REFUSED, RouteFile, initialise, 
 from tests.faults.conservation import Breach, Conservation, Remembered, Sent
 from tests.faults.hop_machine import DyingAfter
 from tests.faults.lives import Life, hops
-from tests.faults.restores import RESTORES, Copy, repair_route, restore, take_copy
+from tests.faults.restores import RESTORES, Copy, is_comparable, repair_route, restore, take_copy
 from tests.faults.settings import SIMPLE, Setting, reset_all, set_for_database, set_for_role
 from tests.faults.stores import UNDISTURBED
 from tests.world import STORES, insert
@@ -224,7 +224,8 @@ class ChangeMachine(Life):
         self._end_open()
         self.account.look()
         copies = {store: self.backup.remembered[store] for store in stores}
-        if self.account.would_be_lost(copies):
+        hops = RouteFile().write(self.world.path).route("flights").hops
+        if self.account.would_be_lost(copies) or not is_comparable(self.backup.copy, self.databases, stores, hops):
             return
         restore(self.backup.copy, self.databases, stores)
         self.account.restore(copies)

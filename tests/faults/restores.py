@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import psycopg2
 
@@ -16,7 +17,11 @@ from relaybox.local.clusters import Cluster
 from relaybox.recovery.attesting import attest_store
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.routes import Hop, Route, Routes
+from tests.faults.stores import UNDISTURBED
 from tests.world import STORES
+
+if TYPE_CHECKING:
+    from psycopg2.extensions import connection as Connection
 
 BY = "the operator of a test"
 
@@ -52,13 +57,38 @@ def restore(copy: Copy, databases: Databases, stores: Iterator[str] | tuple[str,
     for store in stores:
         cluster, database = databases[store]
         _replace(cluster, database, template=copy.databases[store][1])
-        with closing(psycopg2.connect(**cluster.parameters(database))) as connection, connection.cursor() as cursor:
+        with closing(_undisturbed(cluster, database)) as connection, connection.cursor() as cursor:
             cursor.execute(_ANOTHER_TIMELINE)
             connection.commit()
 
 
+def is_comparable(copy: Copy, databases: Databases, stores: Sequence[str], hops: Sequence[Hop]) -> bool:
+    """Whether each destination still keeps all that it got after the copy of its source was taken.
+
+    If not, `reanchor` refuses: nobody can tell any more which messages of the source the destination has had.
+    """
+    return all(
+        _value(databases[hop.destination.name], "select first_kept_position from relaybox.hop_in where hop = %s", hop.name)
+        <= _value(copy.databases[hop.source.name], "select position from relaybox.hop_out where hop = %s", hop.name) + 1
+        for hop in hops
+        if hop.source.name in stores and hop.destination.name not in stores
+    )
+
+
+def _value(place: tuple[Cluster, str], query: str, hop: str) -> int:
+    """0 where the hop was not registered yet."""
+    with closing(_undisturbed(*place)) as connection, connection.cursor() as cursor:
+        cursor.execute(query, (hop,))
+        found = cursor.fetchone()
+        return 0 if found is None else int(found[0])
+
+
+def _undisturbed(cluster: Cluster, database: str) -> Connection:
+    return psycopg2.connect(**cluster.parameters(database), options=UNDISTURBED)
+
+
 def _replace(cluster: Cluster, database: str, *, template: str) -> None:
-    with closing(psycopg2.connect(**cluster.parameters("postgres"))) as connection, connection.cursor() as cursor:
+    with closing(_undisturbed(cluster, "postgres")) as connection, connection.cursor() as cursor:
         connection.autocommit = True
         cursor.execute(
             "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = any(%s)", ([database, template],)
