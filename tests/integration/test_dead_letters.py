@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg2
 import pytest
 
-from tests.streams import STORE, ack, deliver, fetch, nack, places
+from tests.streams import STORE, ack, deliver, fetch, nack, places, token
 from tests.world import World
 
 
@@ -160,6 +160,56 @@ def test_later_messages_of_the_sender_wait_behind_its_dead_letter(ordered: World
     rows = fetch(ordered, 9, acked=10)
     assert places(rows) == [13, 14, 15]
     assert letters(ordered) == [(4, "redriven"), (7, "redriven"), (10, "redriven")]
+
+
+def test_g10_what_waited_ahead_of_the_cursor_and_was_redriven_is_not_given_again(ordered: World) -> None:
+    """A fetch looks ahead for messages of held senders: 4, 7 and 10 are redriven before the cursor comes there. A replay gives them again."""
+    assert places(fetch(ordered, 1)) == [1]
+    nack(ordered, 1)
+    assert places(fetch(ordered, 1)) == [2]
+    ack(ordered, 2)
+    assert letters(ordered, "place, state") == [(1, "open"), (4, "open"), (7, "open"), (10, "open")]
+    ordered.query(STORE, "select relaybox.redrive('billing', 'mended')")
+    assert read_on(ordered) == [1, 4, 7, 10, 3, 5, 6, 8, 9, 11, 12]
+    ordered.query(STORE, "select relaybox.replay('billing', 'earliest', 'again')")
+    assert read_on(ordered) == list(range(1, 13))
+
+
+def test_g10_letters_that_are_redriven_beside_a_fetch_of_others_are_not_taken_for_given(ordered: World) -> None:
+    """Those of s2 stand among those of s1, which a worker has fetched: its acknowledgement does not count, and all come again."""
+    fetch(ordered, 2)
+    nack(ordered, 1)
+    fetch(ordered, 1)
+    nack(ordered, 2)
+    read_on(ordered)
+    first, second = (letter for letter, reason in letters(ordered, "letter, reason") if reason == "refused")
+    ordered.query(STORE, "select relaybox.redrive('billing', 'mended', %s)", first)
+    assert places(fetch(ordered, 10)) == [1, 4, 7, 10]
+    proof = token(ordered)
+    ordered.query(STORE, "select relaybox.redrive('billing', 'mended', %s)", second)
+    with pytest.raises(psycopg2.Error, match="more dead letters of the lane were redriven or dropped") as refused:
+        ordered.query(STORE, "select relaybox.ack('billing', 10, %s)", proof)
+    assert refused.value.pgcode == "RB035"
+    assert read_on(ordered) == [1, 2, 4, 5, 7, 8, 10, 11]
+    assert {state for _, state in letters(ordered)} == {"redriven"}
+
+
+@pytest.mark.parametrize("meanwhile", ["turns", "drop"])
+def test_g10_an_old_snapshot_can_not_fetch(ordered: World, meanwhile: str) -> None:
+    """Neither once the cursors that it would collide with are removed, nor when only a dead letter changed since."""
+    deliver(ordered, 120)
+    fetch(ordered, 4)
+    nack(ordered, 4)
+    with ordered.session(STORE) as old, old.cursor() as cursor:
+        cursor.execute("set transaction isolation level repeatable read")
+        cursor.execute("select count(*) from relaybox.subscriptions")
+        if meanwhile == "drop":
+            ordered.query(STORE, "select relaybox.drop_dead_letter(%s, 'worthless')", letters(ordered, "letter")[0][0])
+        else:
+            for _ in range(55):
+                ack(ordered, fetch(ordered, 1)[-1][0])
+        with pytest.raises(psycopg2.errors.SerializationFailure):
+            cursor.execute("select * from relaybox.fetch('billing', 10, worker => 'old')")
 
 
 def test_a_redriven_letter_that_fails_again_holds_its_sender_again(ordered: World) -> None:

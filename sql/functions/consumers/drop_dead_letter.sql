@@ -6,6 +6,7 @@ set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
     dropped relaybox.dead_letter;
+    known relaybox.subscription;
 begin
     perform relaybox.require_reason(reason, 'a dead letter is dropped', 'drop_dead_letter(letter, ''why'')');
     perform from relaybox.lane l
@@ -27,6 +28,10 @@ begin
             where b.subscription_id = d.subscription_id and b.lane = d.lane and b.sender = d.sender
                 and b.state = 'open' and b.reason <> 'waits_behind' and b.place < d.place
         );
+    select s.* into known from relaybox.subscription s where s.subscription_id = dropped.subscription_id and s.ended_at is null;
+    if found then
+        perform relaybox.letters_changed(known, array[dropped.lane]);
+    end if;
     perform relaybox.record_action(
         coalesce((select s.subscription from relaybox.subscription s where s.subscription_id = dropped.subscription_id), (
             select s.stream from relaybox.stream s where s.stream_id = dropped.stream_id

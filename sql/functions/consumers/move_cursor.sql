@@ -1,4 +1,5 @@
--- Records where a locked lane is now. Raises 40001 if the transaction's snapshot is older than the lane's newest cursor.
+-- Records where a locked lane is now. Raises 40001 if the transaction's snapshot is older than the lane's newest cursor. Older cursors are
+-- removed now and then; the lane's row is written with them, so that a snapshot that is older still can't lock it any more (40001).
 create or replace function relaybox.move_cursor(moved relaybox.cursor) returns void
 language plpgsql volatile
 as $$
@@ -14,6 +15,7 @@ begin
     if moved.version % 100 = 0 then
         delete from relaybox.cursor c
         where c.subscription_id = moved.subscription_id and c.lane = moved.lane and c.version < moved.version;
+        update relaybox.lane l set lane = l.lane where l.subscription_id = moved.subscription_id and l.lane = moved.lane;
     end if;
 end
 $$;

@@ -9,6 +9,7 @@ declare
     wanted relaybox.dead_letter;
     earlier bigint;
     redriven bigint;
+    changed integer[];
 begin
     perform relaybox.require_reason(reason, 'dead letters are redriven', 'redrive(subscription, ''why'')');
     perform from relaybox.lane l where l.subscription_id = known.subscription_id order by l.lane for update;
@@ -29,17 +30,21 @@ begin
                 hint = 'Redrive or drop that one first: the subscription keeps the order of each sender.';
         end if;
     end if;
-    update relaybox.dead_letter d set state = 'redriving'
-    where d.subscription_id = known.subscription_id and d.state = 'open'
-        and (
-            letter is null or d.dead_letter_id = letter
-            or (known.hold_sender and d.sender = wanted.sender and d.lane = wanted.lane and d.reason = 'waits_behind' and d.place < coalesce((
-                select min(n.place) from relaybox.dead_letter n
-                where n.subscription_id = known.subscription_id and n.sender = wanted.sender and n.lane = wanted.lane
-                    and n.state = 'open' and n.reason <> 'waits_behind' and n.place > wanted.place
-            ), 9223372036854775807))
-        );
-    get diagnostics redriven = row_count;
+    with again as (
+        update relaybox.dead_letter d set state = 'redriving'
+        where d.subscription_id = known.subscription_id and d.state = 'open'
+            and (
+                letter is null or d.dead_letter_id = letter
+                or (known.hold_sender and d.sender = wanted.sender and d.lane = wanted.lane and d.reason = 'waits_behind' and d.place < coalesce((
+                    select min(n.place) from relaybox.dead_letter n
+                    where n.subscription_id = known.subscription_id and n.sender = wanted.sender and n.lane = wanted.lane
+                        and n.state = 'open' and n.reason <> 'waits_behind' and n.place > wanted.place
+                ), 9223372036854775807))
+            )
+        returning d.lane
+    )
+    select count(*), array_agg(distinct a.lane order by a.lane) into redriven, changed from again a;
+    perform relaybox.letters_changed(known, changed);
     perform relaybox.record_action(known.subscription, 'redrive', reason, jsonb_build_object('letter', letter, 'count', redriven));
     return redriven;
 end

@@ -22,8 +22,11 @@ begin
     if c.token is null then
         raise exception using errcode = 'RB035',
             message = format(
-                '%s: worker %s fetched at %s, and since then a replay, or its end, has put the lane to another place',
-                lane_name, fetched.worker, fetched.moved_at
+                '%s: worker %s fetched at %s, and since then %s', lane_name, fetched.worker, fetched.moved_at,
+                case
+                    when c.redrive_place is not null then 'more dead letters of the lane were redriven or dropped'
+                    else 'a replay, or its end, has put the lane to another place'
+                end
             ),
             hint = 'Roll back and fetch again: the messages come again where they are still wanted.';
     end if;
