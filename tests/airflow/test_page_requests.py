@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 
 import pytest
+from starlette.types import Message
 
+from relaybox.airflow.page import bodies
 from relaybox.airflow.page.gathered import Gathering
+from relaybox.airflow.page.mounted import MountedPage
 from tests.airflow.page_client import PageServer, page_server
 from tests.airflow.test_page import every_route
 from tests.world import World
@@ -42,7 +46,7 @@ BODIES = [
     b"[" * 20_000,
     b"",
 ]
-HOSTS = ["[", "[::1", "a b", "a/b", "a:b:c", "example.org:99999999", "\u00e4", "", "@", "?", "%zz"]
+HOSTS = ["[", "[::1", "a b", "a/b", "a:b:c", "example.org:99999999", "\u00e4", "", "@", "?", "%zz", "xn--"]
 
 
 @pytest.fixture(scope="module")
@@ -90,13 +94,47 @@ def test_odd_values_in_paths_and_bodies_are_no_error_of_the_server(page: PageSer
 def test_odd_hosts_and_origins_are_no_error_of_the_server(page: PageServer) -> None:
     for host in HOSTS:
         headers = {"host": host.encode()}
-        for method, path in (("GET", "/relaybox/map"), ("POST", "/relaybox/api/hops/flights/1/run")):
+        for method, path in (
+            ("GET", "/relaybox/map"),
+            ("POST", "/relaybox/api/hops/flights/1/run"),
+            ("POST", "/relaybox/api/hops/flights/1/pause"),
+        ):
             answer = page.client("oncall").request(method, path, headers=headers)
             assert answer.status_code < 500, (host, path, answer.text)
         client = page.client("oncall")
         del client.headers["sec-fetch-site"]
         answer = client.post("/relaybox/api/hops/flights/1/run", headers={"origin": f"http://{host}".encode()})
         assert answer.status_code == 403, (host, answer.text)
+
+
+def test_a_body_that_never_ends_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is read before the request takes a turn, also from callers who may not see the page; then it is refused."""
+    monkeypatch.setattr(bodies, "BODY_SECONDS", 0.5)
+    mounted, answers = MountedPage(), []
+
+    async def send(message: Message) -> None:
+        answers.append(message.get("status"))
+
+    async def post(*chunks: bytes) -> None:
+        given = iter(chunks)
+
+        async def receive() -> Message:
+            for chunk in given:
+                return {"type": "http.request", "body": chunk, "more_body": True}
+            return await asyncio.Future()
+
+        await mounted({"type": "http", "method": "POST", "path": "/", "headers": []}, receive, send)
+
+    async def scenario() -> None:
+        slow = asyncio.create_task(post(b"{"))
+        await asyncio.sleep(0)
+        async with mounted.turns.turn():
+            assert not slow.done()
+        await slow
+        await post(b"x" * 50_000, b"x" * 50_000)
+
+    asyncio.run(scenario())
+    assert [status for status in answers if status] == [408, 413]
 
 
 def test_the_api_servers_environment_stays_airflows_own(page: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:

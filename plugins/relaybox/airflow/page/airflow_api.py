@@ -58,9 +58,11 @@ _REFUSED = {
 def _base_url(host: str) -> httpx.URL:
     """What Airflow itself was reached by: it may answer some hosts only."""
     try:
-        return httpx.URL(f"http://{host}")
-    except httpx.InvalidURL as error:
+        url = httpx.URL(f"http://{host}")
+        _ = url.host  # an international name is decoded only when it is asked for
+    except (httpx.InvalidURL, UnicodeError) as error:
         raise HTTPException(status.HTTP_400_BAD_REQUEST, "The request's Host header is no host.") from error
+    return url
 
 
 def _credentials(request: Request) -> dict[str, str]:

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from relaybox import errors
 from relaybox.airflow.page.access import may_see_the_page, refuse_other_origins
 from relaybox.airflow.page.api import api
+from relaybox.airflow.page.bodies import BodyRefusedError
 from relaybox.airflow.page.gathered import Gathering
 from relaybox.airflow.page.html import error_page, pages
 from relaybox.airflow.page.orders import orders
@@ -60,6 +61,11 @@ def too_many() -> Response:
     """The answer to a request that got no turn: it asked for nothing that only some may know."""
     refused = busy()
     return JSONResponse({"detail": refused.detail}, refused.status_code, {**HEADERS, **(refused.headers or {})})
+
+
+def refuse_body(refused: BodyRefusedError) -> Response:
+    """The answer to a request whose body did not come, or is too long."""
+    return JSONResponse({"detail": str(refused)}, refused.status, {**HEADERS, "connection": "close"})
 
 
 async def _add_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:

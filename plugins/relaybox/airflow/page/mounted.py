@@ -28,16 +28,21 @@ class MountedPage:
         return build_app()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        from relaybox.airflow.page.app import too_many
+        from relaybox.airflow.page.app import refuse_body, too_many
+        from relaybox.airflow.page.bodies import BodyRefusedError, read_body
         from relaybox.airflow.page.callers import Caller
         from relaybox.airflow.page.turns import NoTurnError
 
         caller = Caller(receive) if scope["type"] == "http" and scope["method"] in ("GET", "HEAD") else None
         try:
+            if caller is None and scope["type"] == "http":
+                receive = await read_body(receive)
             async with self.turns.turn(None if caller is None else caller.gone()):
                 await self.app({**scope, AIRFLOW: scope["app"]}, caller.receive if caller else receive, send)
         except NoTurnError:
             await too_many()(scope, receive, send)
+        except BodyRefusedError as refused:
+            await refuse_body(refused)(scope, receive, send)
         finally:
             if caller is not None:
                 caller.stop()
