@@ -38,7 +38,9 @@ def copy_database(name: str, template: str) -> str:
 
 def _run(cluster: Cluster, statement: str) -> None:
     if cluster not in _sessions:
-        _sessions[cluster] = psycopg2.connect(**cluster.parameters())
+        # a test may have set these for everybody
+        options = "-c default_transaction_read_only=off -c statement_timeout=0 -c lock_timeout=0"
+        _sessions[cluster] = psycopg2.connect(**cluster.parameters(), options=options)
         _sessions[cluster].autocommit = True
     with _sessions[cluster].cursor() as cursor:
         cursor.execute(statement)
