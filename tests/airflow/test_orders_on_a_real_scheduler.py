@@ -117,7 +117,7 @@ def test_the_page_leads_through_a_replay_and_a_redrive_that_is_approved(system: 
         _wait_for_run(system, REDRIVE_DAG)
     with reading("refunds") as redriven:
         wait_until(lambda: len(redriven.read) == 1, "the letter is read", deadline_seconds=ARRIVE_SECONDS)
-    assert redriven.read[0][1:] == (True, "<b>refund</b> of order 4711")
+    assert redriven.read[0][1:] == (False, "<b>refund</b> of order 4711"), "it was never acknowledged before"
     audit = "select reason, detail ->> 'on_behalf_of' from relaybox.consumer_action where action = 'redrive'"
     ((reason, whom),) = world.query(STORE, audit)
     asked, _, approved = whom.partition(", approved by ")

@@ -28,6 +28,7 @@ SHOWN |= {
     "move_cursor.sql": "when a cursor moved",
     "release_detached.sql": "when files were let go",
     "replay.sql": "when a replay began",
+    "require_quota.sql": "when a login's quota was asked for last",
     "retire_hop.sql": "when a hop was retired",
     "set_aside.sql": "when a message was set aside",
     "settle_senders.sql": "when a sender moved last",
@@ -37,7 +38,7 @@ SHOWN |= {
 }
 
 TIMES_OF_CONSUMERS = dict.fromkeys(
-    ("acknowledged.sql", "lanes_for.sql", "nack.sql", "next_fetch.sql", "take_lane.sql"),
+    ("acknowledged.sql", "lanes_for.sql", "lease_lane.sql", "nack.sql", "next_fetch.sql", "take_lane.sql"),
     "a lease or a rate is a span of time; a step of the clock ends it early or late, and the lane's version fences who lost it",
 )
 

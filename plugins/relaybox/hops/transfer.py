@@ -150,7 +150,6 @@ class _Run:
 
     def _look_for_unknown_topics(self) -> None:
         error = find_unknown_topics(self.source, self.hop)
-        self.source.rollback()
         if error is not None:
             emit("topics_unknown", hop=self.hop.name, warning=str(error))
             self.summary = replace(self.summary, waiting_for_init=str(error))

@@ -38,7 +38,10 @@ def carry_topics(source: Connection, destination: Connection, hop: Hop) -> None:
 
 
 def find_unknown_topics(connection: Connection, hop: Hop) -> errors.UnknownTopic | None:
-    """The error of a hop whose file has topics that the source does not move yet; None while there are none. One look at one row."""
+    """The error of a hop whose file has topics that the source does not move yet; None while there are none. One look at one row.
+
+    Ends the transaction of the connection.
+    """
     with store_errors(hop.source.name, f"asking for the topics of hop {hop.name}"), connection.cursor() as cursor:
         cursor.execute(
             """
@@ -48,6 +51,7 @@ def find_unknown_topics(connection: Connection, hop: Hop) -> errors.UnknownTopic
             (list(hop.topics), hop.name),
         )
         unknown = [topic for (topics,) in cursor.fetchall() for topic in topics]
+        connection.rollback()
     if not unknown:
         return None
     named = f"topic {unknown[0]}" if len(unknown) == 1 else f"topics {', '.join(unknown)}"
