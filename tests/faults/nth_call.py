@@ -190,7 +190,8 @@ def _end(connection: Watched, how: How) -> None:
         return
     pid = connection.info.backend_pid
     if how is How.IDLED_OUT:
-        Cursor(connection).execute("set idle_in_transaction_session_timeout = 1")
+        limit = "idle_session_timeout" if connection.autocommit else "idle_in_transaction_session_timeout"
+        Cursor(connection).execute(f"set {limit} = 1")
     with closing(_real_connect(service=connection.store)) as other:
         other.autocommit = True
         cursor = other.cursor()
