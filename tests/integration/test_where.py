@@ -181,7 +181,7 @@ def test_a_message_that_is_not_visible_is_unknown(world: World, sent: str) -> No
         if sent == "rolled back":
             producer.rollback()
         unknown = invoke("where", message_id, "--json")
-    assert (unknown.exit_code, unknown.stdout) == (5, "")
+    assert (unknown.exit_code, unknown.document["error"]["kind"]) == (5, "UnknownMessage")
     assert f"message {message_id}: no committed message has this id in the outbox of airline" in unknown.stderr
     assert "visible once its transaction has committed" in unknown.stderr
 

@@ -44,6 +44,7 @@ COMMANDS = [
     ["bench", "order"],
     ["bench", "latency"],
     ["bench", "consume"],
+    ["bench", "page"],
     ["bench", "retention"],
     ["version"],
 ]

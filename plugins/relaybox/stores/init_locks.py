@@ -24,8 +24,9 @@ Each store has had these two since its first init, and nothing ever changes them
 
 def lock_init(cursor: Any, row: int) -> None:
     """Keeps other inits out until the cursor's transaction ends, also those of a store that has no table yet."""
-    if _lock_row(cursor, row):
-        return
+    cursor.execute("select pg_is_in_recovery()")
+    if one_row(cursor)[0] or _lock_row(cursor, row):
+        return  # a standby takes no lock; the check of the store refuses it
     # Two transactions cannot make a schema of one name: the second waits for the end of the first, although that drops it at once.
     # Only a login that may make schemas in this database gets so far
     name = sql.Identifier(f"relaybox_first_init_{row}")
