@@ -65,6 +65,51 @@ def test_a_stranger_stops_neither_hop_nor_retention_nor_init(strangers: World) -
         assert (run.exit_code, run.stderr) == (0, ""), command
 
 
+@pytest.mark.parametrize(
+    ("role", "call"),
+    [
+        ("relaybox_consumer", "relaybox.subscribe('another', 'flights')"),
+        ("relaybox_consumer", "relaybox.replay('billing', 'earliest', 'a count', dry_run => true)"),
+        ("relaybox_reader", "relaybox.count_replay('billing', 'earliest')"),
+        ("relaybox_consumer", "relaybox.nack('billing', 2, 'no order') from relaybox.fetch('billing', 1)"),
+    ],
+    ids=["subscribe", "replay", "count", "nack"],
+)
+def test_an_open_transaction_of_a_consumer_or_a_reader_stops_neither_hop_nor_init(world: World, role: str, call: str) -> None:
+    """It holds its stream against retention, which drops what it may read, and against nobody else."""
+    world.send("a", "b")
+    world.transfer_all()
+    world.query("analytics", "select relaybox.subscribe('billing', 'flights', nack_limit => 1)")
+    assert world.query("analytics", "select relaybox.ack('billing', place) from relaybox.fetch('billing', 1)") == [(1,)]
+    world.query("analytics", f"create role granted login password 'granted' in role {role}")
+    login = {**read_service("analytics"), "user": "granted", "password": "granted"}
+    try:
+        with closing(psycopg2.connect(**login)) as held, held.cursor() as cursor:
+            cursor.execute(f"select * from {call}" if "fetch" not in call else f"select {call}")
+            world.send("c")
+            world.transfer_all()
+            world.query("analytics", "update relaybox.installed_object set digest = 'older' where strpos(identity, '(') > 0")
+            run = invoke("init")
+            assert (run.exit_code, run.stderr, world.payloads("flights/2")) == (0, "", ["a", "b", "c"])
+    finally:
+        world.query("analytics", "drop role granted")
+
+
+def test_an_init_that_waits_for_a_reader_names_it(world: World) -> None:
+    """A view whose file changed is replaced when nobody reads it."""
+    world.send("a")
+    world.transfer_all()
+    with closing(psycopg2.connect(service="analytics", application_name="a report")) as held, held.cursor() as cursor:
+        cursor.execute("select count(*), pg_backend_pid() from relaybox.inbox")
+        _, pid = cursor.fetchone()
+        world.query("analytics", "update relaybox.installed_object set digest = 'older'")
+        run = invoke("init")
+    assert run.exit_code == 4
+    assert "store analytics: init waited 10 s for what other transactions hold: a report (pid " in run.stderr
+    assert f"select pg_terminate_backend({pid})" in run.stderr
+    assert invoke("init").exit_code == 0
+
+
 def test_nothing_of_ours_takes_a_lock_that_every_login_can_take() -> None:
     """The keys of advisory locks are numbers, and anybody who may connect may lock them."""
     files = [*(REPOSITORY / "sql").rglob("*.sql"), *(REPOSITORY / "plugins").rglob("*.py"), *(REPOSITORY / "dags").rglob("*.py")]

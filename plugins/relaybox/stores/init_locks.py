@@ -44,10 +44,23 @@ def _lock_row(cursor: Any, row: int) -> bool:
 
 
 def init_is_held(connection: Connection, store: str, waited_seconds: int) -> errors.StoreBusy:
-    """The error of an init that waited in vain, with the sessions that hold the lock. Rolls the transaction back."""
+    """The error of an init that waited in vain for another one, with the sessions that hold the lock. Rolls the transaction back."""
+    return _busy(connection, f"store {store}: another init has held it for {waited_seconds} s", _OTHER_INITS, {})
+
+
+def schema_is_held(connection: Connection, store: str, waited_seconds: int) -> errors.StoreBusy:
+    """The error of an init that could not change an object, with the open transactions that use our schema and began before it waited.
+
+    A view is replaced when nobody reads it: an open transaction that read it once holds it to its end. Rolls the transaction back.
+    """
+    told = f"store {store}: init waited {waited_seconds} s for what other transactions hold"
+    return _busy(connection, told, _OPEN_TRANSACTIONS, {"seconds": waited_seconds})
+
+
+def _busy(connection: Connection, told: str, holders_query: str, parameters: dict[str, int]) -> errors.StoreBusy:
     connection.rollback()
     with connection.cursor() as cursor:
-        cursor.execute(_HOLDERS)
+        cursor.execute(holders_query, parameters)
         holders = cursor.fetchall()
     connection.rollback()
     named = ", ".join(
@@ -55,20 +68,29 @@ def init_is_held(connection: Connection, store: str, waited_seconds: int) -> err
     )
     end = "; ".join(f"select pg_terminate_backend({pid})" for _, pid, *_ in holders)
     return errors.StoreBusy(
-        f"store {store}: another init has held it for {waited_seconds} s: {named or 'a session that has ended meanwhile'}.",
+        f"{told}: {named or 'a session that has ended meanwhile'}.",
         next_step=f"Wait for its end, then run: relaybox init{f' (or end a session that hangs: {end})' if end else ''}",
     )
 
 
-_HOLDERS = """
+_HOLDER = """
 select distinct coalesce(nullif(a.application_name, ''), 'a session'), l.pid, a.usename, a.state,
     to_char(a.xact_start at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')
 from pg_catalog.pg_locks l
 join pg_catalog.pg_stat_activity a on a.pid = l.pid
 where l.granted and l.pid <> pg_catalog.pg_backend_pid()
     and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())
+"""
+
+_OTHER_INITS = f"""{_HOLDER}
     and (l.relation = to_regclass('relaybox.migration') and l.mode = 'RowShareLock'
         or l.relation = 'pg_catalog.pg_namespace'::regclass and l.mode = 'RowExclusiveLock')
     and not exists (select from pg_catalog.pg_locks w where w.pid = l.pid and not w.granted)
+order by l.pid
+"""
+
+_OPEN_TRANSACTIONS = f"""{_HOLDER}
+    and starts_with(l.relation::regclass::text, 'relaybox.') and l.relation <> to_regclass('relaybox.migration')
+    and a.xact_start < clock_timestamp() - make_interval(secs => %(seconds)s)
 order by l.pid
 """

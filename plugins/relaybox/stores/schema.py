@@ -13,12 +13,13 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psycopg2
 from psycopg2.extras import NamedTupleCursor
 
 from relaybox import errors
 from relaybox.failpoints import reach
-from relaybox.stores.connections import commit, connect, one_row, store_errors
-from relaybox.stores.init_locks import TRANSACTION_ROW, lock_init
+from relaybox.stores.connections import LOCK_TIMEOUT_SECONDS, commit, connect, one_row, store_errors
+from relaybox.stores.init_locks import TRANSACTION_ROW, lock_init, schema_is_held
 from relaybox.stores.left_behind import list_left_behind
 from relaybox.stores.renewal import renew_functions
 
@@ -181,6 +182,7 @@ def init_transaction(store: Store) -> Iterator[tuple[Connection, Any]]:
 
     Raises:
         StoreUnusable, SchemaTooNew: as initialise_store(); the block is not entered.
+        StoreBusy: another session holds what the block wants to change; it is named.
     """
     with closing(connect(store.service, application_name="relaybox init")) as connection:
         _require_usable(connection, store.name)
@@ -188,7 +190,10 @@ def init_transaction(store: Store) -> Iterator[tuple[Connection, Any]]:
             _require_version(connection, store.name)
         with store_errors(store.name, "initialising the store"), connection.cursor() as cursor:
             lock_init(cursor, TRANSACTION_ROW)
-            yield connection, cursor
+            try:
+                yield connection, cursor
+            except psycopg2.errors.LockNotAvailable:
+                raise schema_is_held(connection, store.name, LOCK_TIMEOUT_SECONDS) from None
 
 
 def apply_schema(cursor: Any, store: Store, segment_rows: int = SEGMENT_ROWS) -> SchemaApplied:

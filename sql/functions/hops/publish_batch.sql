@@ -21,7 +21,7 @@ declare
 begin
     perform relaybox.require_writable_primary();
     set local synchronous_commit = on;
-    select * into head from relaybox.hop_in i where i.hop_id = log_id for update;
+    select * into head from relaybox.hop_in i where i.hop_id = log_id for no key update;
     if head.generation <> generation_ then
         raise exception using errcode = 'RB015',
             message = format('hop %s: batch %s is of generation %s, the hop is in generation %s here', head.hop, batch_, generation_, head.generation);

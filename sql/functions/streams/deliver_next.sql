@@ -18,7 +18,7 @@ declare
 begin
     perform relaybox.require_writable_primary();
     set local synchronous_commit = on;
-    select s.* into here from relaybox.stream s join relaybox.stream_log l using (stream_id) where l.hop_id = log_id for update of s;
+    select s.* into here from relaybox.stream s join relaybox.stream_log l using (stream_id) where l.hop_id = log_id for no key update of s;
     if not found then
         raise exception using errcode = 'RB004', message = format('log %s belongs to no stream', log_id), hint = 'Run: relaybox init';
     end if;

@@ -10,7 +10,7 @@ begin
     select s.* into stream
     from relaybox.stream s
     where s.stream_id = (select l.stream_id from relaybox.stream_log l join relaybox.hop_in i using (hop_id) where i.hop = hop_name)
-    for update;
+    for no key update;
     if stream.taken > 0 then
         raise exception using errcode = 'RB006',
             message = format('stream %s began to deliver while init was checking the stores', stream.stream),

@@ -21,7 +21,7 @@ begin
     insert into relaybox.stream (stream, delivery_order, message_id_window, holdback_rows, fragments)
     values (stream_name, order_, message_id_window_, holdback_rows_, fragments_)
     on conflict (stream) do nothing;
-    select * into known from relaybox.stream s where s.stream = stream_name for update;
+    select * into known from relaybox.stream s where s.stream = stream_name for no key update;
     select * into log from relaybox.stream_log l where l.hop_id = log_id;
     if log.decided_batch > 0 and log.stream_id <> known.stream_id then
         raise exception using errcode = 'RB006', hint = hint_,
