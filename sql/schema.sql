@@ -314,6 +314,7 @@ CREATE TABLE relaybox.dead_letter (
     settled_by text,
     settled_reason text,
     acknowledged_before boolean DEFAULT false NOT NULL,
+    given_ahead boolean DEFAULT false NOT NULL,
     CONSTRAINT dead_letter_of_a_lane CHECK ((num_nulls(subscription_id, lane, place, sender) = ANY (ARRAY[0, 4]))),
     CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'redriving'::text, 'redriven'::text, 'dropped'::text])))
 );

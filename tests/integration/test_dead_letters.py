@@ -38,6 +38,15 @@ def read_on(world: World, count: int = 100) -> list[int]:
     return got
 
 
+def read_all(world: World, subscription: str) -> list[tuple[int, bool]]:
+    """Place and `replayed` of all that comes, acknowledged fetch by fetch."""
+    got: list[tuple[int, bool]] = []
+    while rows := fetch(world, 5, subscription):
+        got += [(row[0], row[2]) for row in rows]
+        ack(world, rows[-1][0], subscription)
+    return got
+
+
 def test_after_its_limit_a_refused_message_is_set_aside_and_the_rest_flows(twelve: World) -> None:
     """Reason, attempts, first and last time, who; and the message itself."""
     fetch(twelve, 5)
@@ -192,6 +201,63 @@ def test_g10_letters_that_are_redriven_beside_a_fetch_of_others_are_not_taken_fo
     assert refused.value.pgcode == "RB035"
     assert read_on(ordered) == [1, 2, 4, 5, 7, 8, 10, 11]
     assert {state for _, state in letters(ordered)} == {"redriven"}
+
+
+@pytest.mark.parametrize("cursor", ["billing", "billing.replay"])
+def test_g9_one_pass_of_a_replay_gives_each_message_once(ordered: World, cursor: str) -> None:
+    """4, 7 and 10 wait behind 1, ahead of the cursor. Redriven, they come before the cursor reaches them: this pass gives them once,
+    and the next pass gives them once again."""
+    assert read_on(ordered) == list(range(1, 13))
+    begin = {
+        "billing": "select relaybox.replay('billing', 'earliest', 'again')",
+        "billing.replay": "select relaybox.ask_replay('billing', 'billing.replay', '1', '12', 'again', 'pass ' || random())",
+    }[cursor]
+    for _ in ("the letters are new", "the letters were redriven in the pass before"):
+        ordered.query(STORE, begin)
+        assert places(fetch(ordered, 1, cursor)) == [1]
+        assert nack(ordered, 1, subscription=cursor) is True
+        assert places(fetch(ordered, 1, cursor)) == [2]
+        ack(ordered, 2, cursor)
+        assert ordered.value(STORE, "select relaybox.redrive(%s, 'mended')", cursor) == 4
+        assert read_all(ordered, cursor) == [(place, True) for place in (1, 4, 7, 10, 3, 5, 6, 8, 9, 11, 12)]
+    ordered.query(STORE, begin)
+    assert read_all(ordered, cursor) == [(place, True) for place in range(1, 13)]
+
+
+def test_g9_a_letter_that_is_redriven_during_a_replay_comes_once(twelve: World) -> None:
+    """4 was set aside before the replay and never acknowledged: it comes as the redriven letter, not again as a part of the replay."""
+    twelve.query(STORE, "update relaybox.subscription set nack_limit = 1")
+    fetch(twelve, 12)
+    nack(twelve, 4)
+    read_on(twelve)
+    twelve.query(STORE, "select relaybox.replay('billing', 'earliest', 'again')")
+    assert places(fetch(twelve, 2)) == [1, 2]
+    ack(twelve, 2)
+    twelve.query(STORE, "select relaybox.redrive('billing', 'mended')")
+    assert read_all(twelve, "billing") == [(4, False), *((place, True) for place in (3, *range(5, 13)))]
+    twelve.query(STORE, "select relaybox.replay('billing', 'earliest', 'again')")
+    assert read_all(twelve, "billing") == [(place, True) for place in range(1, 13)]
+
+
+def test_g10_a_replay_neither_repeats_nor_holds_what_was_redriven_ahead_of_the_live_cursor(ordered: World) -> None:
+    """16 waited behind 13 and was redriven and acknowledged; the cursor stands at 14. A replay ends at 14: 16 is not in it."""
+    read_on(ordered)
+    deliver(ordered, 6)
+    assert places(fetch(ordered, 1)) == [13]
+    nack(ordered, 13)
+    assert places(fetch(ordered, 1)) == [14]
+    ack(ordered, 14)
+    ordered.query(STORE, "select relaybox.redrive('billing', 'mended')")
+    assert places(fetch(ordered, 9)) == [13, 16]
+    ack(ordered, 16)
+    ordered.query(STORE, "select relaybox.replay('billing', 'earliest', 'again')")
+    assert places(fetch(ordered, 1)) == [1]
+    nack(ordered, 1)
+    assert places(fetch(ordered, 1)) == [2]
+    assert letters(ordered) == [*((place, "open") for place in (1, 4, 7, 10, 13)), (16, "redriven")]
+    ordered.query(STORE, "select relaybox.redrive('billing', 'mended')")
+    again = [(place, True) for place in (2, 1, 4, 7, 10, 13, 3, 5, 6, 8, 9, 11, 12, 14)]
+    assert read_all(ordered, "billing") == [*again, (15, False), (17, False), (18, False)]
 
 
 @pytest.mark.parametrize("meanwhile", ["turns", "drop"])

@@ -9,7 +9,7 @@ begin
     perform relaybox.require_fetched(c, known, place_);
     if c.redrive_place is not null then
         update relaybox.dead_letter d
-        set state = 'redriven', settled_at = clock_timestamp()
+        set state = 'redriven', settled_at = clock_timestamp(), given_ahead = d.place > c.done_place
         where d.subscription_id = c.subscription_id and d.lane = c.lane and d.state = 'redriving' and d.place <= place_;
         select min(d.place) into rest from relaybox.dead_letter d
         where d.subscription_id = c.subscription_id and d.lane = c.lane and d.state = 'redriving' and d.place <= c.redrive_place;

@@ -12,7 +12,6 @@ declare
     known relaybox.subscription := relaybox.subscription_named(ask_replay.subscription);
     second relaybox.subscription;
     newest relaybox.replay_range;
-    c relaybox.cursor;
 begin
     perform relaybox.require_reason(reason, 'a replay is asked for', 'Say why the messages are read again.');
     perform relaybox.require_rate(rows_per_second);
@@ -78,10 +77,7 @@ begin
         where s.subscription_id = second.subscription_id;
         update relaybox.replay_range r set done_at = clock_timestamp() where r.subscription_id = second.subscription_id and r.done_at is null;
         for lane_ in 1..second.lanes loop
-            c := relaybox.cursor_at(relaybox.lock_lane(second, lane_), first_place - 1);
-            c.replay_place := last_place;
-            c.rate_from := clock_timestamp();
-            perform relaybox.move_cursor(c);
+            perform relaybox.move_cursor(relaybox.begin_pass(relaybox.lock_lane(second, lane_), first_place, last_place));
         end loop;
     end if;
     state := 'begun';

@@ -32,10 +32,7 @@ begin
             c := relaybox.lock_lane(known, lane_);
             last_place := greatest(last_place, c.done_place);
             if c.done_place >= first_place and not dry_run then
-                c.replay_place := greatest(c.replay_place, c.done_place);
-                c := relaybox.cursor_at(c, first_place - 1);
-                c.rate_from := clock_timestamp();
-                perform relaybox.move_cursor(c);
+                perform relaybox.move_cursor(relaybox.begin_pass(c, first_place, greatest(c.replay_place, c.done_place)));
             end if;
         end loop;
         replayed_as := known.subscription;

@@ -46,7 +46,7 @@ begin
         on conflict (subscription_id, place) do update
         set state = excluded.state, reason = excluded.reason, detail = excluded.detail, acknowledged_before = true,
             settled_at = null, settled_by = null, settled_reason = null
-        where w.state = 'redriven'; -- done before, and read again behind a letter that is newer
+        where w.state = 'redriven' and not w.given_ahead; -- done before, and read again behind a letter that is newer
     end loop;
 end
 $$;

@@ -25,6 +25,7 @@ begin
     on conflict (subscription_id, place) do update
     set state = 'open', reason = excluded.reason, detail = excluded.detail, attempts = d.attempts + excluded.attempts,
         last_at = clock_timestamp(), last_by = excluded.last_by, settled_at = null, settled_by = null, settled_reason = null,
+        given_ahead = false,
         acknowledged_before = d.acknowledged_before or d.state = 'redriven';
     delete from relaybox.failed_attempt f where f.subscription_id = known.subscription_id and f.lane = c.lane and f.place = place_;
     if known.hold_sender then
