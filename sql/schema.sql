@@ -291,7 +291,9 @@ CREATE TABLE relaybox.consumer_quota (
     subscriptions integer,
     lanes integer,
     checked_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    CONSTRAINT quota_not_negative CHECK (((subscriptions >= 0) AND (lanes >= 0)))
+    topics integer,
+    CONSTRAINT quota_not_negative CHECK (((subscriptions >= 0) AND (lanes >= 0))),
+    CONSTRAINT topics_not_negative CHECK ((topics >= 0))
 );
 
 CREATE TABLE relaybox.dead_letter (
@@ -766,10 +768,12 @@ CREATE TABLE relaybox.store (
     timeline integer,
     subscriptions_per_role integer DEFAULT 100 NOT NULL,
     lanes_per_role integer DEFAULT 1000 NOT NULL,
+    topics_per_role integer DEFAULT 100 NOT NULL,
     CONSTRAINT first_kept_seq_positive CHECK ((first_kept_seq >= 1)),
     CONSTRAINT quotas_not_negative CHECK (((subscriptions_per_role >= 0) AND (lanes_per_role >= 0))),
     CONSTRAINT segment_rows_positive CHECK ((segment_rows > 0)),
-    CONSTRAINT store_has_one_row CHECK (only_row)
+    CONSTRAINT store_has_one_row CHECK (only_row),
+    CONSTRAINT topics_per_role_not_negative CHECK ((topics_per_role >= 0))
 );
 
 ALTER TABLE relaybox.stream ALTER COLUMN stream_id ADD GENERATED ALWAYS AS IDENTITY (
@@ -785,6 +789,7 @@ CREATE TABLE relaybox.stream_topic (
     stream_id integer NOT NULL,
     topic text NOT NULL,
     carried_by text DEFAULT 'file'::text NOT NULL,
+    asked_by text,
     CONSTRAINT carried_by_is_known CHECK ((carried_by = ANY (ARRAY['file'::text, 'subscription'::text, 'nobody'::text])))
 );
 
@@ -1008,6 +1013,8 @@ CREATE INDEX sender_state_stalled ON relaybox.sender_state USING btree (stream_i
 CREATE INDEX sender_xid ON relaybox.sender USING btree (xid);
 
 CREATE INDEX stream_log_stream ON relaybox.stream_log USING btree (stream_id);
+
+CREATE INDEX stream_topic_asked_by ON relaybox.stream_topic USING btree (asked_by) WHERE (carried_by = 'subscription'::text);
 
 CREATE UNIQUE INDEX subscribed_once ON relaybox.subscription USING btree (subscription) WHERE (ended_at IS NULL);
 

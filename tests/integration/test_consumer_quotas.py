@@ -145,3 +145,42 @@ def test_eight_at_once_never_exceed_a_quota(shops: World, isolation: str) -> Non
     assert shops.query(STORE, LIVE, SHOP) == [(made, 2 * made)]
     assert set(results) - {None} == ({"RB039"} if isolation == "read committed" else {"40001"})
     assert made == (3 if isolation == "read committed" else 1)
+
+
+def test_topics_that_a_login_asked_for_are_counted(shops: World) -> None:
+    """Where topics come by subscription: also those whose subscription has ended. The file's topics and those of others are not counted."""
+    shops.query(STORE, "update relaybox.stream set topics_by_subscription = true")
+    topics = "select topic from relaybox.stream_topic where carried_by = 'subscription' order by topic"
+    shops.query(STORE, "select relaybox.set_consumer_quota(10, 10, %s, topics => 2)", SHOP)
+    asked = "select relaybox.subscribe(%s, %s)"
+    with login(SHOP) as cursor:
+        assert [outcome(cursor, asked, name, topic) for name, topic in (("a", "t1"), ("b", "t1"), ("c", "t2"))] == [None] * 3
+        for name in "abc":
+            cursor.execute("select relaybox.unsubscribe(%s)", (name,))
+        with pytest.raises(psycopg2.Error) as refused:
+            cursor.execute(asked, ("d", "t3"))
+        assert refused.value.pgcode == "RB039"
+        assert (
+            "subscription d is refused: role quota_shop would have asked for 3 topics in this store, its quota is 2 topics"
+        ) in str(refused.value)
+        assert "set_consumer_quota(SUBSCRIPTIONS, LANES, 'quota_shop', topics => TOPICS)" in str(refused.value.diag.message_hint)
+        assert shops.query(STORE, topics) == [("t1",), ("t2",)]
+        with login(OTHER) as other:
+            assert outcome(other, asked, "e", "t3") is None
+        assert [outcome(cursor, asked, name, topic) for name, topic in (("f", "t3"), ("g", "flights"), ("h", "t4"))] == [
+            *(None, None),
+            "RB039",
+        ]
+        shops.query(STORE, "select relaybox.register_topics('flights', '{flights,t1}')")
+        assert outcome(cursor, asked, "h", "t4") is None
+        shops.query(STORE, "select relaybox.set_consumer_quota(null, null, %s)", SHOP)
+        assert outcome(cursor, asked, "i", "t5") is None
+    shops.query(STORE, "select relaybox.set_consumer_quota(null, null, topics => 1)")
+    with login(OTHER) as other:
+        assert outcome(other, asked, "j", "t6") == "RB039"
+    assert shops.query(STORE, topics) == [("t2",), ("t3",), ("t4",), ("t5",)]
+    with shops.session(STORE, autocommit=True) as connection, connection.cursor() as cursor:
+        assert outcome(cursor, "select relaybox.set_consumer_quota(1, 5, topics => -1)") == "RB036"
+        assert (
+            outcome(cursor, "select relaybox.set_consumer_quota(subscriptions => 9, lanes => 9, role_name => %s)", SHOP) is None
+        )

@@ -95,6 +95,7 @@ def test_the_fetch_of_this_transaction_needs_no_token(shop: World) -> None:
     shop.query(STORE, "select relaybox.subscribe('wide', 'flights', lanes => 3)")
     for subscription in ("billing", "wide"):
         with shop.session(STORE) as connection, connection.cursor() as cursor:
+            cursor.execute("select max(age(xmin)) from relaybox.cursor")  # before the transaction has a number
             cursor.execute("savepoint work")
             cursor.execute("select max(place) from relaybox.fetch(%s, 2)", (subscription,))
             (last,) = cursor.fetchone()
@@ -102,6 +103,19 @@ def test_the_fetch_of_this_transaction_needs_no_token(shop: World) -> None:
             cursor.execute("select relaybox.ack(%s, %s)", (subscription, last))
             assert cursor.fetchone() == (last,)
             connection.commit()
+
+
+def test_a_fetch_from_before_a_reload_is_not_taken_for_this_transactions(shop: World) -> None:
+    """After a dump and reload another transaction can have the number of the one that fetched. Here the row is loaded even while that
+    transaction is open."""
+    got(shop, 3)
+    with shop.session(STORE) as connection, connection.cursor() as cursor:
+        cursor.execute("select pg_current_xact_id()::text")
+        (number,) = cursor.fetchone()
+        shop.query(STORE, "update relaybox.cursor set fetched_in = %s::text::xid8 where token is not null", number)
+        with pytest.raises(psycopg2.Error, match="the token is missing, and this transaction has fetched nothing") as refused:
+            cursor.execute("select relaybox.ack('billing', 3)")
+    assert refused.value.pgcode == "RB033"
 
 
 def test_an_acknowledgement_without_a_token_is_told_what_to_do(shop: World) -> None:

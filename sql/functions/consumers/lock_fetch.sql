@@ -10,11 +10,7 @@ declare
     c relaybox.cursor;
 begin
     if token_ is null then
-        lanes_ := array(
-            select k.lane from relaybox.lane_cursors k
-            where k.subscription_id = known.subscription_id and k.fetched_in = pg_current_xact_id_if_assigned()
-            order by k.lane
-        );
+        lanes_ := relaybox.fetched_lanes(known);
         if cardinality(lanes_) <> 1 then
             raise exception using errcode = 'RB033',
                 message = format(

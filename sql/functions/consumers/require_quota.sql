@@ -1,7 +1,7 @@
--- The session's role is within its quota, with the subscription that it has just made: its name is for the error. A login can't evade
--- it with `set role`. Superusers and the owner of the store are not asked. Locks the role's row until the transaction ends, so that of
--- several at once each counts the others; 40001 with a snapshot older than one of them. Raises RB039.
-create or replace function relaybox.require_quota(subscription_name text) returns void
+-- The session's role is within its quota, with the subscription that it has just made, and the topic if it asked for a new one: the name is
+-- for the error. A login can't evade it with `set role`. Superusers and the owner of the store are not asked. Locks the role's row until the
+-- transaction ends, so that of several at once each counts the others; 40001 with a snapshot older than one of them. Raises RB039.
+create or replace function relaybox.require_quota(subscription_name text, asks_for_topic boolean default false) returns void
 language plpgsql volatile
 as $$
 declare
@@ -15,11 +15,16 @@ begin
     insert into relaybox.consumer_quota (role_name) values (asked)
     on conflict on constraint consumer_quota_pkey do update set checked_at = clock_timestamp();
     -- later statements than the lock: they see what was committed before it came free
-    select coalesce(q.subscriptions, s.subscriptions_per_role) as subscriptions, coalesce(q.lanes, s.lanes_per_role) as lanes
+    select
+        coalesce(q.subscriptions, s.subscriptions_per_role) as subscriptions, coalesce(q.lanes, s.lanes_per_role) as lanes,
+        coalesce(q.topics, s.topics_per_role) as topics
     into quota
     from relaybox.store s cross join relaybox.consumer_quota q
     where q.role_name = asked;
-    select count(*) as subscriptions, sum(s.lanes) as lanes into used
+    select
+        count(*) as subscriptions, sum(s.lanes) as lanes,
+        (select count(*) from relaybox.stream_topic t where t.asked_by = asked::text and t.carried_by = 'subscription') as topics
+    into used
     from relaybox.subscription s
     where s.subscribed_by = asked::text and s.ended_at is null;
     if used.subscriptions > quota.subscriptions or used.lanes > quota.lanes then
@@ -31,6 +36,17 @@ begin
             hint = format(
                 'Unsubscribe what is not needed (select * from relaybox.subscriptions where subscribed_by = %L), subscribe with fewer lanes, or '
                 'have the owner of the store raise the quota: select relaybox.set_consumer_quota(SUBSCRIPTIONS, LANES, %L).', asked, asked
+            );
+    end if;
+    if asks_for_topic and used.topics > quota.topics then
+        raise exception using errcode = 'RB039',
+            message = format(
+                'subscription %s is refused: role %s would have asked for %s topics in this store, its quota is %s topics',
+                subscription_name, asked, used.topics, quota.topics
+            ),
+            hint = format(
+                'A topic stays when its subscription ends. Subscribe to a topic that the stream has, have relaybox.yaml name the topics, or have '
+                'the owner of the store raise the quota: select relaybox.set_consumer_quota(SUBSCRIPTIONS, LANES, %L, topics => TOPICS).', asked
             );
     end if;
 end

@@ -1,23 +1,35 @@
--- Sets how many subscriptions and lanes a role may have in this store; without a role: every role that has no quota of its own. Null: for
--- a role, as for every other role; for every role, unchanged. What a role has already stays. For the owner of the store. Raises RB036.
-create or replace function relaybox.set_consumer_quota(subscriptions_ integer, lanes_ integer, role_name_ name default null) returns void
+-- Sets how many subscriptions, lanes and topics of its own a role may have in this store; without a role: every role that has no quota of
+-- its own. Null: for a role, as for every other role; for every role, unchanged. What a role has already stays. For the owner of the store.
+-- Raises RB036.
+create or replace function relaybox.set_consumer_quota(
+    subscriptions integer, lanes integer, role_name name default null, topics integer default null
+)
+returns void
 language plpgsql volatile
 as $$
 begin
-    if subscriptions_ < 0 or lanes_ < 0 then
+    if least(set_consumer_quota.subscriptions, set_consumer_quota.lanes, set_consumer_quota.topics) < 0 then
         raise exception using errcode = 'RB036',
-            message = format('a quota of %s subscriptions and %s lanes is refused: both must be 0 or more', subscriptions_, lanes_);
+            message = format(
+                'a quota of %s subscriptions, %s lanes and %s topics is refused: each must be 0 or more, or null',
+                coalesce(set_consumer_quota.subscriptions::text, 'null'), coalesce(set_consumer_quota.lanes::text, 'null'),
+                coalesce(set_consumer_quota.topics::text, 'null')
+            );
     end if;
-    if role_name_ is null then
+    if set_consumer_quota.role_name is null then
         update relaybox.store s set
-            subscriptions_per_role = coalesce(subscriptions_, s.subscriptions_per_role), lanes_per_role = coalesce(lanes_, s.lanes_per_role);
+            subscriptions_per_role = coalesce(set_consumer_quota.subscriptions, s.subscriptions_per_role),
+            lanes_per_role = coalesce(set_consumer_quota.lanes, s.lanes_per_role),
+            topics_per_role = coalesce(set_consumer_quota.topics, s.topics_per_role);
         return;
     end if;
-    if not exists (select from pg_roles r where r.rolname = role_name_) then
-        raise exception using errcode = 'RB036', message = format('there is no role %s in this server', role_name_),
+    if not exists (select from pg_roles r where r.rolname = set_consumer_quota.role_name) then
+        raise exception using errcode = 'RB036', message = format('there is no role %s in this server', set_consumer_quota.role_name),
             hint = 'Give the name of the login as which the consumer connects.';
     end if;
-    insert into relaybox.consumer_quota (role_name, subscriptions, lanes) values (role_name_, subscriptions_, lanes_)
-    on conflict on constraint consumer_quota_pkey do update set subscriptions = excluded.subscriptions, lanes = excluded.lanes;
+    insert into relaybox.consumer_quota (role_name, subscriptions, lanes, topics)
+    values (set_consumer_quota.role_name, set_consumer_quota.subscriptions, set_consumer_quota.lanes, set_consumer_quota.topics)
+    on conflict on constraint consumer_quota_pkey do update
+    set subscriptions = excluded.subscriptions, lanes = excluded.lanes, topics = excluded.topics;
 end
 $$;

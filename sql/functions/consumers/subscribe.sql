@@ -17,6 +17,7 @@ declare
     stream_id_ integer;
     first_place_ bigint;
     made integer;
+    asks_for_topic boolean := false;
 begin
     perform relaybox.require_settings(subscription, lanes, lane_by, nack_limit, crash_limit, hold_sender, retry_seconds, lease_seconds);
     select array_agg(s.stream_id) into found_streams from relaybox.stream s where s.stream = source;
@@ -28,7 +29,7 @@ begin
     if found_streams is null and source ~ '^[a-z0-9_.-]{1,48}$' then
         select array_agg(s.stream_id) into found_streams from relaybox.stream s where s.topics_by_subscription;
         if cardinality(found_streams) = 1 then
-            perform relaybox.ask_for_topics(found_streams[1], array[source]);
+            asks_for_topic := relaybox.ask_for_topics(found_streams[1], array[source], session_user) > 0;
             raise notice 'topic % is new; it is carried once its store of origin knows it', source;
         else
             found_streams := null;
@@ -64,7 +65,7 @@ begin
         raise exception using errcode = 'RB030', message = format('already subscribed: subscription %s exists in this store', subscription),
             hint = format('Go on with select * from relaybox.fetch(%L), or unsubscribe it first.', subscription);
     end;
-    perform relaybox.require_quota(subscription);
+    perform relaybox.require_quota(subscription, asks_for_topic);
     perform relaybox.open_lanes(made, lanes, first_place_);
     perform relaybox.record_action(
         subscription, 'subscribe', null, jsonb_build_object('source', source, 'start', start, 'first_place', first_place_, 'lanes', lanes)
