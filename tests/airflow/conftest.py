@@ -6,12 +6,13 @@ import atexit
 import configparser
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from relaybox.local.scratch import make_scratch, remove_scratch
+from tests.airflow.page_client import PageServer, page_server
 from tests.world import World
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -37,6 +38,22 @@ def connected(world: World, monkeypatch: pytest.MonkeyPatch) -> World:
     for store in world.routes.stores.values():
         monkeypatch.setenv(*connection_variable(store.connection, services[store.service]))
     return world
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    """A whole API server with the page; the tests of a module share it."""
+    with page_server(tmp_path_factory.mktemp("page")) as server:
+        yield server
+
+
+@pytest.fixture
+def page(server: PageServer, connected: World) -> PageServer:
+    """The page over this test's stores, which it has not asked yet."""
+    from relaybox.airflow.page.gathered import Gathering  # imports Airflow
+
+    server.page.state.gathering = Gathering()
+    return server
 
 
 def connection_variable(connection: str, parameters: Mapping[str, str]) -> tuple[str, str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from fastapi.testclient import TestClient
 from relaybox.airflow.page.app import HEADERS
 from relaybox.airflow.page.gathered import Gathering
 from relaybox.monitoring import findings
-from tests.airflow.page_client import ORIGIN, PageServer, page_server, register_dags, token_of
+from tests.airflow.page_client import ORIGIN, PageServer, register_dags, token_of
 from tests.airflow.test_operators import change_connection
 from tests.breaking import copy_first_slices
 from tests.services import add_route
@@ -28,20 +27,13 @@ NAMES = {"/runbooks/{name}": "lossy-failover", "/static/{name}": "page.js"}
 QUERIES = {"/of-dag": "?dag=relaybox_transfer__flights_1", "/api/where": "?sender=UA&index=1"}
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
-    with page_server(tmp_path_factory.mktemp("page")) as server:
-        yield server
-
-
 @pytest.fixture
-def page(server: PageServer, connected: World) -> PageServer:
+def page(page: PageServer, connected: World) -> PageServer:
     """The page over this test's stores, which hold one message that has arrived at the last of them."""
-    server.page.state.gathering = Gathering()
     connected.send("first")
     connected.transfer_all()
     connected.settle_all()
-    return server
+    return page
 
 
 def every_route(app: FastAPI) -> list[tuple[str, str]]:

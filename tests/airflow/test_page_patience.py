@@ -21,13 +21,12 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
 from relaybox.airflow.page import kept_answers
-from relaybox.airflow.page.gathered import Gathering
 from relaybox.airflow.page.kept_answers import KeptAnswer
 from relaybox.airflow.page.turns import Turns, without_turn
 from relaybox.local.bench.unwell_link import UnwellLink
 from relaybox.local.clusters import Cluster
 from relaybox.local.processes import descendants
-from tests.airflow.page_client import ORIGIN, PageServer, page_server, token_of
+from tests.airflow.page_client import ORIGIN, PageServer, token_of
 from tests.airflow.test_operators import change_connection
 from tests.patience import patience
 from tests.world import World, wait_until
@@ -41,18 +40,6 @@ SHORTEST_SLOWNESS_SECONDS = 1.0
 
 `relaybox bench page` measures a real API server.
 """
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
-    with page_server(tmp_path_factory.mktemp("page")) as server:
-        yield server
-
-
-@pytest.fixture
-def page(server: PageServer, connected: World) -> PageServer:
-    server.page.state.gathering = Gathering()
-    return server
 
 
 @pytest.fixture

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
 
 import pytest
 from starlette.types import Message
 
 from relaybox.airflow.page import bodies
-from relaybox.airflow.page.gathered import Gathering
 from relaybox.airflow.page.mounted import MountedPage
-from tests.airflow.page_client import PageServer, page_server
+from tests.airflow.page_client import PageServer
 from tests.airflow.test_page import every_route
-from tests.world import World
 
 TEXTS = ["\0", "a\0b", "\ufffd", "NaN", "1e400", "-1e400", "Infinity", "9" * 5000, "ñ" * 60, "%", "[", "\x1b", "' or 1=1 --"]
 NAMES = [
@@ -47,18 +44,6 @@ BODIES = [
     b"",
 ]
 HOSTS = ["[", "[::1", "a b", "a/b", "a:b:c", "example.org:99999999", "\u00e4", "", "@", "?", "%zz", "xn--"]
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
-    with page_server(tmp_path_factory.mktemp("page")) as server:
-        yield server
-
-
-@pytest.fixture
-def page(server: PageServer, connected: World) -> PageServer:
-    server.page.state.gathering = Gathering()
-    return server
 
 
 def test_odd_values_in_queries_are_no_error_of_the_server(page: PageServer) -> None:

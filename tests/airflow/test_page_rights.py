@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from relaybox.airflow.page import access
-from relaybox.airflow.page.gathered import Gathering
 from relaybox.routes import Hop
-from tests.airflow.page_client import PageServer, page_server
+from tests.airflow.page_client import PageServer
 from tests.services import add_route
 from tests.world import World, insert
 
@@ -38,20 +37,13 @@ class SomeHops:
         return False
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
-    with page_server(tmp_path_factory.mktemp("page")) as server:
-        yield server
-
-
 @pytest.fixture
-def page(server: PageServer, connected: World, monkeypatch: pytest.MonkeyPatch) -> PageServer:
+def page(page: PageServer, connected: World, monkeypatch: pytest.MonkeyPatch) -> PageServer:
     """Over a store that two routes leave; every open transaction is shown."""
     monkeypatch.setattr("relaybox.monitoring.overview.read_overview.__kwdefaults__", {"open_for_seconds": 0.0})
     add_route(connected.path, "salaries", topics=["salaries"], path=["airline", "hub"])
     connected.initialise()
-    server.page.state.gathering = Gathering()
-    return server
+    return page
 
 
 @contextmanager
