@@ -15,6 +15,7 @@ from statistics import median
 from typing import Any
 
 import httpx
+import psycopg2
 import pytest
 from fastapi import HTTPException
 from fastapi.dependencies.models import Dependant
@@ -156,6 +157,29 @@ def test_a_store_that_falls_silent_hides_no_other_and_comes_back(page: PageServe
     wait_until(lambda: health() == ["ok", "ok"], "hub is asked again", deadline_seconds=60)
 
 
+def test_a_store_that_refuses_connections_is_asked_once_per_look(
+    page: PageServer, link: UnwellLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look has several steps, each with sessions of its own; pages that follow a look take its word for it."""
+    client, connect, refused = page.client("viewer"), psycopg2.connect, []
+
+    def counted(**parameters: Any) -> Any:
+        try:
+            return connect(**parameters)
+        except psycopg2.OperationalError:
+            refused.append(str(parameters["port"]))
+            raise
+
+    monkeypatch.setattr(psycopg2, "connect", counted)
+    monkeypatch.setattr(kept_answers, "KEPT_SECONDS", 600.0)
+    link.change("dead")
+    status = client.get("/relaybox/api/status").json()
+    assert [hop["health"] for hop in status["hops"]] == ["silent", "silent"]
+    for path in ("stuck", "streams", "hops/flights/1", "api/hops/flights/2"):
+        assert client.get(f"/relaybox/{path}").status_code == 200
+    assert refused == [str(link.port)]
+
+
 def test_looks_that_do_not_come_back_leave_no_thread(page: PageServer, link: UnwellLink) -> None:
     """Each ends by itself: its socket is cut."""
     client = page.client("viewer")
@@ -242,6 +266,22 @@ def test_one_request_computes_at_a_time_and_those_that_wait_for_stores_are_not_i
 
     asyncio.run(run())
     assert order == ["first begins", "second begins", "second ends", "first ends", "third begins", "third ends"]
+
+
+@pytest.mark.parametrize("worked_seconds", [0.001, 0.1, 0.3])
+def test_a_turn_is_followed_by_a_rest_of_three_times_its_length(worked_seconds: float) -> None:
+    """Also a long one, as on a loaded machine: else the page would take more than a quarter of the time."""
+    rests: list[float] = []
+
+    async def run() -> None:
+        turns = Turns()
+        await turns.take(has_begun=False)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(asyncio.get_running_loop(), "call_later", lambda seconds, call: rests.append(seconds))
+            turns.give_back(worked_seconds)
+
+    asyncio.run(run())
+    assert rests == [pytest.approx(3 * worked_seconds)]
 
 
 def test_a_request_that_gets_no_turn_is_told_to_come_again(page: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:

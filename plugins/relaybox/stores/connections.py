@@ -179,7 +179,10 @@ def _connect(service: str, parameters: Mapping[str, Any]) -> Connection:
         with inquiry.connecting(service) as given:
             connection = psycopg2.connect(**{**parameters, **given})
     except psycopg2.Error as error:
-        raise _connect_error(service, error) from None
+        refused = _connect_error(service, error)
+        if inquiry is not None and isinstance(refused, errors.StoreUnreachable):
+            inquiry.silent[service] = refused
+        raise refused from None
     inquiry.watch(service, connection)
     return connection
 

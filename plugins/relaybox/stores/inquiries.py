@@ -43,7 +43,7 @@ class Inquiry:
     Attributes:
         parameters: of libpq, by service; a service that is missing can't be asked.
         seconds: how long each store may take for its whole answer, connecting included.
-        silent: what stores that did not answer in time were told to be; none of them is asked again.
+        silent: the errors of services that refused a connection or did not answer in time; none of them is asked again.
     """
 
     parameters: Mapping[str, Mapping[str, str]]
