@@ -134,7 +134,7 @@ lock: $(INSTALLED) ## Pin the newest allowed versions, with hashes, in requireme
 
 .PHONY: clean
 clean: ## Remove .venv and everything that tools and demos left here
-	rm -rf $(VENV) .airflow .faults-* .relaybox .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
+	rm -rf $(VENV) .airflow .faults-* .mutants .relaybox .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache build dist
 
 # The browser tests drive a Chromium; the demo needs none.
 .PHONY: chromium

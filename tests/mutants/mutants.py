@@ -82,7 +82,12 @@ def apply_patch(mutant: Mutant, repository: Path) -> None:
 def require_under_test(repository: Path) -> None:
     """Proves that Python and SQL come from the copy. Raises MutantsBrokenError where another installation is found first."""
     answer = subprocess.run(
-        [sys.executable, "-c", _WHERE], cwd=repository, env=_environment(repository), capture_output=True, text=True, check=True
+        [sys.executable, "-c", _WHERE],
+        cwd=repository,
+        env=copied_environment(repository),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     for place in answer.stdout.split():
         if not Path(place).resolve().is_relative_to(repository.resolve()):
@@ -113,7 +118,7 @@ def first_failure(selection: Sequence[str], repository: Path) -> str:
         answer = subprocess.run(
             [*command, f"--timeout={TIMEOUT_SECONDS}"],
             cwd=repository,
-            env=_environment(repository),
+            env=copied_environment(repository),
             capture_output=True,
             text=True,
             check=False,
@@ -138,7 +143,7 @@ def require_green(verdicts: Iterable[Verdict], repository: Path) -> None:
         raise MutantsBrokenError(f"{failed} fails without any mutant.")
 
 
-def _environment(repository: Path) -> dict[str, str]:
+def copied_environment(repository: Path) -> dict[str, str]:
     """The copy's code first; nothing of this process's own settings."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("RELAYBOX_", "PYTEST_", "PG"))}
     return {**kept, "PYTHONPATH": str(repository / "plugins"), "PYTHONDONTWRITEBYTECODE": "1"}

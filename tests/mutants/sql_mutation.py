@@ -1,62 +1,98 @@
 """`python -m tests.mutants.sql_mutation`: a sample of single-token bugs in SQL functions, each tried by the tests that call the function.
 
-First the tests run once, in clusters that count calls; then each bug is put into the template that tests copy their stores from.
-Nothing on the disk is changed.
+First each test file runs once, in clusters that count calls; then each bug is put into the stores of a worker (tests.mutants.workers).
+What was learned and tried is kept in .mutants/: a run that was ended goes on where it stopped. Survivors are tried again each time;
+those that no test can notice are listed in equivalents.toml, with the reason.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
-import os
+import queue
 import random
-import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+import threading
+import time
+import tomllib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
-import psycopg2
-
-from relaybox.local.clusters import Cluster
-from tests import stores
-from tests.memory import fast_temporary_directory
+from tests.mutants.calls import FUNCTIONS, Calls, files_to_learn, learn_file, read_calls
 from tests.mutants.mutants import REPOSITORY
 from tests.mutants.sql_tokens import TokenMutant, mutate
-from tests.patience import patience
+from tests.mutants.workers import Worker, running_worker
 
 SCORE = 95.0
-AREAS = ("hops", "retention", "proofs", "recovery", "stores", "streams", "monitoring", "consumers")
+AREAS = ("consumers", "proofs", "recovery", "monitoring", "retention", "stores", "hops", "streams")
 TESTS = ("tests/integration", "tests/delivery")
-TEMPLATE = "template_store"
-FUNCTIONS = REPOSITORY / "sql" / "functions"
+STATE = REPOSITORY / ".mutants"
+EQUIVALENTS = Path(__file__).with_name("equivalents.toml")
+SURVIVED, EQUIVALENT, NO_SQL = "SURVIVED", "equivalent", "no SQL"
+
+Work = TypeVar("Work")
 
 
 @dataclass(frozen=True)
-class Tried:
-    """One bug: `caught_by` is empty where no test noticed, or none calls the function."""
+class Bug:
+    """A mutant and the file of the function it is in."""
 
     function: Path
     mutant: TokenMutant
-    caught_by: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.function.parent.name}/{self.function.stem}, {self.mutant.what}"
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(f"{self.function.stem}\n{self.mutant.text}".encode()).hexdigest()
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """How equivalents.toml names it: it outlives other changes of the function."""
+        return self.function.stem, self.mutant.line, self.mutant.becomes
 
 
-@dataclass(frozen=True)
-class Called:
-    """Which tests call a function, the quickest first, and how long each takes."""
+@dataclass
+class Trial:
+    """One run: what is known already, and what is found out."""
 
-    tests: Mapping[str, Sequence[str]]
-    seconds: Mapping[str, float]
+    calls: Calls
+    budget_seconds: float
+    equivalents: frozenset[tuple[str, str, str]]
+    path: Path
+    caught: dict[str, str] = field(default_factory=dict)
+    noticed: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def for_function(self, function: str, budget_seconds: float) -> list[str]:
-        chosen, spent = [], 0.0
-        for test in self.tests.get(function, ()):
-            spent += self.seconds[test]
-            if chosen and spent > budget_seconds:
-                break
-            chosen.append(test)
-        return chosen
+    def try_bug(self, worker: Worker, bug: Bug) -> str:
+        """SURVIVED, EQUIVALENT, NO_SQL, or the test that noticed."""
+        if bug.place in self.equivalents:
+            return EQUIVALENT
+        if bug.digest in self.caught:
+            return self.caught[bug.digest]
+        function = bug.function.stem
+        tests = self.calls.tests_of(function, self.budget_seconds, self.noticed[function])
+        with worker.broken(bug.function, bug.mutant) as is_valid:
+            if not is_valid:
+                return self._note(bug, NO_SQL)
+            longest = max((self.calls.seconds[test] for test in tests), default=0.0)
+            found = worker.first_failure(tests, seconds_each=5 + 2 * longest) if tests else ""
+        if found in tests:
+            self.noticed[function].append(found)
+        return self._note(bug, found) if found else SURVIVED
+
+    def _note(self, bug: Bug, result: str) -> str:
+        with self.lock, self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"bug": bug.name, "digest": bug.digest, "result": result}) + "\n")
+        return result
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -68,100 +104,97 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the sample (1)")
     parser.add_argument("--tests", metavar="SELECTION", nargs="*", default=TESTS, help="what may notice (integration, delivery)")
     parser.add_argument("--budget", metavar="SECONDS", type=float, default=60.0, help="of tests per bug (60)")
+    parser.add_argument("--workers", metavar="N", type=int, default=2, help="so many at once, each with three clusters (2)")
+    parser.add_argument("--state", metavar="DIRECTORY", type=Path, default=STATE, help="what is kept for the next run (.mutants)")
     parser.add_argument("--at-least", metavar="PERCENT", type=float, default=SCORE, help=f"score to reach ({SCORE:.0f})")
     options = parser.parse_args(arguments)
-    with kept_clusters() as (clusters, directory):
-        called = learn_calls(clusters, options.tests, directory / "called.jsonl")
-        scores = [try_area(clusters, called, area, options) for area in options.area or AREAS]
+    options.state.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        workers = [stack.enter_context(running_worker()) for _ in range(options.workers)]
+        trial = prepare(workers, options)
+        scores = [try_area(workers, trial, area, options) for area in options.area or AREAS]
     return 0 if min(scores) >= options.at_least else 1
 
 
-@contextmanager
-def kept_clusters() -> Iterator[tuple[Sequence[Cluster], Path]]:
-    """Three clusters that count calls of functions, which RELAYBOX_TEST_CLUSTERS names, and a directory."""
-    settings, stores.SETTINGS["track_functions"] = dict(stores.SETTINGS), "all"
-    try:
-        with fast_temporary_directory("relaybox-sql-mutants-") as directory, stores.running_clusters(directory) as clusters:
-            stores.write_clusters(directory / "clusters.json", clusters)
-            os.environ["RELAYBOX_TEST_CLUSTERS"] = str(directory / "clusters.json")
-            yield list(clusters.values()), directory
-    finally:
-        stores.SETTINGS.clear()
-        stores.SETTINGS.update(settings)
+def prepare(workers: Sequence[Worker], options: argparse.Namespace) -> Trial:
+    """Learns which test calls what, and reads what earlier runs have tried."""
+    learned = options.state / "calls.jsonl"
+
+    def learn(worker: Worker, file: str) -> None:
+        started = time.monotonic()
+        count = learn_file(worker, file, learned, seconds=600.0)
+        print(f"{file}: what {count} tests call is learned ({time.monotonic() - started:.0f} s)", flush=True)
+
+    share(workers, files_to_learn(learned, options.tests), learn)
+    trial = Trial(read_calls(learned), options.budget, read_equivalents(), options.state / "tried.jsonl")
+    for line in trial.path.read_text(encoding="utf-8").splitlines() if trial.path.exists() else ():
+        tried = json.loads(line)
+        trial.caught[tried["digest"]] = tried["result"]
+    return trial
 
 
-def learn_calls(clusters: Sequence[Cluster], tests: Sequence[str], path: Path) -> Called:
-    """Runs the tests once. Functions that Postgres would inline are kept from it meanwhile: inlined calls are not counted."""
-    run_tests("tests/integration/test_pollers.py")  # whichever comes first makes the template
-    _apply(clusters, _INLINE.format("set extra_float_digits = 1"))
-    os.environ["RELAYBOX_CALLED_FUNCTIONS"] = str(path)
-    run_tests("-p", "tests.mutants.called_functions", *tests)
-    _apply(clusters, _INLINE.format("reset extra_float_digits"))
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    seconds = {line["test"]: line["seconds"] for line in lines}
-    found: dict[str, list[str]] = {}
-    for line in lines:
-        for function in line["functions"]:
-            found.setdefault(function, []).append(line["test"])
-    return Called({name: sorted(tests, key=seconds.__getitem__) for name, tests in found.items()}, seconds)
+def try_area(workers: Sequence[Worker], trial: Trial, area: str, options: argparse.Namespace) -> float:
+    """The share of a sample of the bugs of a folder that the tests notice."""
+    bugs = list_bugs(area, options.function)
+    random.Random(options.seed).shuffle(bugs)
+    sample = bugs[: options.sample]
+    results: dict[Bug, str] = {}
+    began = time.monotonic()
+
+    def attempt(worker: Worker, bug: Bug) -> None:
+        started = time.monotonic()
+        results[bug] = result = trial.try_bug(worker, bug)
+        seconds = time.monotonic() - started
+        print(f"[{area} {len(results)}/{len(sample)}] {bug.name}: {result} ({seconds:.1f} s)", flush=True)
+
+    share(workers, sample, attempt)
+    return report(area, results, len(bugs), time.monotonic() - began)
 
 
-_INLINE = """
-do $$ declare f record; begin
-    for f in select oid::regprocedure as name from pg_proc
-        where pronamespace = 'relaybox'::regnamespace and prolang = (select oid from pg_language where lanname = 'sql')
-    loop execute format('alter function %s {}', f.name); end loop;
-end $$
-"""
-
-
-def try_area(clusters: Sequence[Cluster], called: Called, area: str, options: argparse.Namespace) -> float:
-    mutants = [(path, mutant) for path in sorted((FUNCTIONS / area).glob("*.sql")) for mutant in mutate(path.read_text())]
-    if options.function:
-        mutants = [(path, mutant) for path, mutant in mutants if path.stem in options.function]
-    sample = random.Random(options.seed).sample(mutants, min(options.sample, len(mutants)))
-    tried = []
-    for path, mutant in sample:
-        with _broken(clusters, path, mutant) as is_valid:
-            if not is_valid:
-                continue
-            chosen = called.for_function(path.stem, options.budget)
-            tried.append(one := Tried(path, mutant, run_tests("--exitfirst", *chosen) if chosen else ""))
-        result = f"caught by {one.caught_by}" if one.caught_by else "SURVIVED"
-        print(f"{path.stem}, {mutant.what}: {result}", flush=True)
-    caught = sum(bool(one.caught_by) for one in tried)
-    score = 100.0 * caught / len(tried) if tried else 100.0
-    print(f"{area}: {caught} of {len(tried)} caught: {score:.1f} %", flush=True)
+def report(area: str, results: dict[Bug, str], bug_count: int, seconds: float) -> float:
+    """Prints the survivors and the score; equivalent bugs and those that are no SQL do not count."""
+    survivors = [bug for bug, result in results.items() if result == SURVIVED]
+    equivalent_count, no_sql_count = (list(results.values()).count(result) for result in (EQUIVALENT, NO_SQL))
+    counted = len(results) - equivalent_count - no_sql_count
+    for bug in sorted(survivors, key=lambda bug: bug.name):
+        print(f"SURVIVED {bug.name}\n    {bug.mutant.line}\n    {bug.mutant.becomes}")
+    score = 100.0 * (counted - len(survivors)) / counted if counted else 100.0
+    print(
+        f"{area}: {counted - len(survivors)} of {counted} caught: {score:.1f} %; {equivalent_count} more are equivalent, "
+        f"{no_sql_count} are no SQL; {bug_count - len(results)} of {bug_count} were not in the sample; {seconds:.0f} s",
+        flush=True,
+    )
     return score
 
 
-@contextmanager
-def _broken(clusters: Sequence[Cluster], path: Path, mutant: TokenMutant) -> Iterator[bool]:
-    """Within, new test databases have the bug. False: it is no SQL, so nobody could have made it."""
-    try:
-        _apply(clusters, mutant.text)
-    except psycopg2.Error:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        _apply(clusters, path.read_text())
+def list_bugs(area: str, functions: Sequence[str] = ()) -> list[Bug]:
+    """Each bug that can be put into a folder of sql/functions, in the order of the files."""
+    paths = sorted(path for path in (FUNCTIONS / area).glob("*.sql") if not functions or path.stem in functions)
+    return [Bug(path, mutant) for path in paths for mutant in mutate(path.read_text(encoding="utf-8"))]
 
 
-def _apply(clusters: Sequence[Cluster], statement: str) -> None:
-    for cluster in clusters:
-        with closing(psycopg2.connect(**cluster.parameters(TEMPLATE))) as session, session.cursor() as cursor:
-            cursor.execute(statement)
-            session.commit()
+def read_equivalents(path: Path = EQUIVALENTS) -> frozenset[tuple[str, str, str]]:
+    """The bugs that change nothing anybody can see."""
+    listed = tomllib.loads(path.read_text(encoding="utf-8")).get("equivalent", [])
+    return frozenset((one["function"], one["line"], one["becomes"]) for one in listed)
 
 
-def run_tests(*arguments: str) -> str:
-    """The first test that fails, "a test that hangs", or an empty text."""
-    command = [sys.executable, "-m", "pytest", "--quiet", "--no-header", "-p", "no:cacheprovider", "--timeout=60", *arguments]
-    answer = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=patience(7200))
-    failed = [line.split(" ", 2)[1] for line in answer.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    return failed[0] if failed else "" if answer.returncode in {0, 5} else "a test that hangs"
+def share(workers: Sequence[Worker], work: Iterable[Work], do: Callable[[Worker, Work], None]) -> None:
+    """Does all of the work, as many pieces at once as there are workers. Raises what a piece raised."""
+    free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+    for worker in workers:
+        free.put(worker)
+
+    def one(piece: Work) -> None:
+        worker = free.get()
+        try:
+            do(worker, piece)
+        finally:
+            free.put(worker)
+
+    with ThreadPoolExecutor(len(workers)) as pool:
+        for done in [pool.submit(one, piece) for piece in work]:
+            done.result()
 
 
 if __name__ == "__main__":

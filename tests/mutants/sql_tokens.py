@@ -43,10 +43,17 @@ _STATEMENT = re.compile(r"^ +(?:perform|update|delete|insert|set local)\b[^;]*;"
 
 @dataclass(frozen=True)
 class TokenMutant:
-    """A function's text with one bug; `what` names the line and the change."""
+    """A function's text with one bug: the change, the line where it begins, and what is left of that line."""
 
-    what: str
+    change: str
+    line_number: int
+    line: str
+    becomes: str
     text: str
+
+    @property
+    def what(self) -> str:
+        return f"line {self.line_number}: {self.change}"
 
 
 def mutate(text: str) -> Iterator[TokenMutant]:
@@ -55,8 +62,9 @@ def mutate(text: str) -> Iterator[TokenMutant]:
     read = _UNREAD.sub(lambda unread: "\0" * len(unread[0]), text)
     for start, end, new, kind in (*_tokens(read), *_coalesces(read), *_conditions(read), *_statements(read)):
         if start > begin and "\0" not in read[start:end]:
-            line = text.count("\n", 0, start) + 1
-            yield TokenMutant(f"line {line}: {kind}", text[:start] + new + text[end:])
+            broken = text[:start] + new + text[end:]
+            number = text.count("\n", 0, start)
+            yield TokenMutant(kind, number + 1, text.splitlines()[number].strip(), broken.splitlines()[number].strip(), broken)
 
 
 def _tokens(read: str) -> Iterator[tuple[int, int, str, str]]:
