@@ -11,7 +11,7 @@ import pytest
 from relaybox.hops.batches import Slice
 from relaybox.hops.ledgers import Confirmed, Destination, PlannedBatch, PublishedBatch, Registered, Source
 from relaybox.proofs.comparisons import Ledgers, Leg, Piece, hop_leg, whole_leg
-from relaybox.proofs.reading import SliceRead
+from relaybox.proofs.reading import SliceRead, StoreRead
 from relaybox.routes import Route
 from tests.world import World, routes_file
 
@@ -142,3 +142,115 @@ def test_the_origin_knows_no_more_of_a_later_hop_than_has_arrived(route: Route, 
     assert gone.endswith(
         "as airline has confirmed; analytics ends at batch 1, position 4: 1 messages are confirmed and not there"
     )
+
+
+def test_what_was_dropped_somewhere_is_not_compared_but_counted(ledgers: list[Ledgers]) -> None:
+    """The outbox begins at seq 21: the first slice, three messages, can't be read again. Or the log does, at position 4."""
+    dropped = replace(ledgers[0], source=replace(ledgers[0].source, first_kept_read=21))
+    forgotten = replace(ledgers[0], destination=replace(ledgers[0].destination, first_kept_position=4))
+    for one in (dropped, forgotten):
+        leg = hop_leg(one)
+        assert ([piece.slice for piece in leg.pieces], leg.no_longer_kept) == ([2], 3)
+    both = replace(dropped, destination=replace(ledgers[0].destination, first_kept_position=6))
+    assert (hop_leg(both).pieces, hop_leg(both).no_longer_kept) == ((), 5)
+
+
+def test_a_whole_way_counts_what_the_origin_or_the_last_store_has_dropped(route: Route, ledgers: list[Ledgers]) -> None:
+    """Of four messages that came through, three are gone, in the outbox or at the end."""
+    dropped = replace(ledgers[0], source=replace(ledgers[0].source, first_kept_read=21))
+    forgotten = replace(ledgers[1], destination=replace(ledgers[1].destination, first_kept_position=4))
+    for pair in ([dropped, ledgers[1]], [ledgers[0], forgotten]):
+        leg = whole_leg(route, pair)
+        assert ([piece.slice for piece in leg.pieces], leg.no_longer_kept) == ([2], 3)
+
+
+def test_adopted_batches_are_neither_compared_nor_gone(ledgers: list[Ledgers]) -> None:
+    """Batch 1 was found delivered: its messages are compared one by one elsewhere. Batch 2 has arrived, four messages."""
+    adopted = replace(OUTBOX_BATCHES[0], adopted=True)
+    published = (PublishedBatch(1, PLAN_1, 1, 5, 2, 2, 5), PublishedBatch(2, PLAN_2, 6, 9, 1, 1, 4))
+    one = replace(
+        ledgers[0],
+        source=replace(ledgers[0].source, planned=(adopted, OUTBOX_BATCHES[1]), first_kept_read=21),
+        destination=replace(ledgers[0].destination, published_position=9, published=published),
+    )
+    leg = hop_leg(one)
+    assert ([piece.batch for piece in leg.pieces], leg.no_longer_kept) == ([2], 0)
+
+
+def test_a_batch_of_one_message_at_the_very_end_is_compared(ledgers: list[Ledgers]) -> None:
+    """Its first position is its last one, and the last that is published."""
+    last = PlannedBatch(2, PLAN_2, ("flights",), "9:9:", "12:12:", 0, 31, 6, 6, (Slice(1, 31, 31, 6, 1),))
+    published = (PublishedBatch(1, PLAN_1, 1, 5, 2, 2, 5), PublishedBatch(2, PLAN_2, 6, 6, 1, 1, 1))
+    one = replace(
+        ledgers[0],
+        source=replace(ledgers[0].source, planned_position=6, planned=(OUTBOX_BATCHES[0], last)),
+        destination=replace(ledgers[0].destination, published_position=6, published=published),
+    )
+    assert [piece.row_count for piece in hop_leg(one).pieces] == [3, 2, 1]
+
+
+def test_a_slice_that_has_not_arrived_is_not_compared_though_its_batch_is_due(ledgers: list[Ledgers]) -> None:
+    """Three positions are published: the second slice begins behind them."""
+    one = replace(ledgers[0], destination=replace(ledgers[0].destination, published_position=3))
+    assert [piece.slice for piece in hop_leg(one).pieces] == [1]
+
+
+def test_nothing_is_due_of_what_is_sent_again_to_an_empty_log(ledgers: list[Ledgers]) -> None:
+    """All was confirmed, all was lost on record: no position must be there, not even the first."""
+    one = replace(ledgers[0], destination=replace(ledgers[0].destination, published_position=0))
+    assert one.due_position(Confirmed(2, 9, resend_through=2)) == 0
+    assert replace(one, source=replace(one.source, resend_through=2)).due_position(Confirmed(2, 9)) == 0
+
+
+def test_only_a_first_hop_reads_an_outbox(ledgers: list[Ledgers]) -> None:
+    assert [hop_leg(one).reads_outbox for one in ledgers] == [True, False]
+
+
+def test_a_way_past_a_restored_store_is_compared_where_its_messages_stand_now(route: Route, ledgers: list[Ledgers]) -> None:
+    """The second hop adopted the first four messages, ten positions further on: each piece is read there, and known as adopted."""
+    adopted = PlannedBatch(1, PLAN_1, None, None, None, 0, 4, 11, 14, (Slice(1, 1, 4, 11, 4),), adopted=True)
+    second = replace(
+        ledgers[1],
+        source=replace(ledgers[1].source, planned=(adopted,), planned_position=14),
+        destination=replace(
+            ledgers[1].destination,
+            published_position=14,
+            published=(PublishedBatch(1, PLAN_1, 11, 14, 1, 1, 4),),
+            first_kept_position=11,
+        ),
+    )
+    leg = whole_leg(route, [ledgers[0], second])
+    assert [piece.destination for piece in leg.pieces] == [
+        SliceRead.of_log(8, 1, 3, shift=10),
+        SliceRead.of_log(8, 4, 4, shift=10),
+    ]
+    assert [leg.is_adopted(position) for position in (None, 0, 1, 4, 5)] == [False, False, True, True, False]
+    assert leg.pair(leg.pieces[0]) == (
+        StoreRead(route.path[0], leg.pieces[0].source),
+        StoreRead(route.path[2], leg.pieces[0].destination),
+    )
+
+
+def test_a_store_is_not_asked_what_it_knows_of_its_own_hop(route: Route, ledgers: list[Ledgers]) -> None:
+    """What the last hop's source has confirmed and is gone is the hop's own contradiction; the whole way does not tell it again."""
+    told = replace(ledgers[1], confirmed={"flights/2": Confirmed(2, 9)})
+    assert whole_leg(route, [ledgers[0], told]).contradictions == ()
+
+
+def test_a_loss_on_record_at_a_later_store_is_no_contradiction_at_the_origin(route: Route, ledgers: list[Ledgers]) -> None:
+    """The origin was told of batch 2; the hop sends it again, as its own source knows."""
+    first = replace(ledgers[0], confirmed={"flights/2": Confirmed(2, 5)})
+    second = replace(ledgers[1], confirmed={"flights/2": Confirmed(2, 5, resend_through=2)})
+    assert whole_leg(route, [first, second]).contradictions == ()
+
+
+def test_a_way_of_three_hops_ends_at_the_last_one(route: Route, ledgers: list[Ledgers]) -> None:
+    """Its third hop has brought two of the four messages."""
+    hop = replace(route.hops[1], number=3, source=route.path[2], destination=route.path[0])
+    third = Ledgers(
+        hop,
+        Source(Registered("airline", "cascade", (), ()), 8, 2, (replace(LOG_BATCHES[0], slices=(Slice(1, 1, 2, 1, 2),)),), 0),
+        Destination(9, "analytics", ("flights",), 2, (PublishedBatch(1, PLAN_1, 1, 2, 1, 1, 2),), 2),
+    )
+    leg = whole_leg(route, [*ledgers, third])
+    assert (leg.log_id, leg.through_position, [piece.row_count for piece in leg.pieces]) == (9, 2, [2])

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaybox.proofs.reliability import PERFECT, Delivery, DeliveryMode, compose, delivery_mode, measure_delivery, show_ratio
+from relaybox.proofs.reliability import (
+    PERFECT,
+    Delivery,
+    DeliveryMode,
+    compose,
+    delivery_mode,
+    is_no_reading,
+    measure_delivery,
+    show_ratio,
+)
 
 UNRELIABLE, AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE = DeliveryMode
 
@@ -27,6 +36,14 @@ def test_reliability_is_unique_received_by_sent_and_uniqueness_is_unique_by_all_
 
 def test_nothing_due_is_nothing_lost() -> None:
     assert measure_delivery(sent=0, unique_received=0, received=0) == PERFECT
+
+
+def test_perfect_rates_of_nothing_are_no_reading() -> None:
+    """Nothing has arrived and nothing is missing; whatever arrived, or is missing, is a reading. None: nobody counted."""
+    assert is_no_reading(PERFECT, 0)
+    assert not is_no_reading(PERFECT, 1)
+    assert not is_no_reading(PERFECT, None)
+    assert not is_no_reading(measure_delivery(sent=1, unique_received=0, received=0), 0)
 
 
 def test_strangers_alone_have_no_duplication_rate() -> None:
