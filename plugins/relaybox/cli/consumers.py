@@ -22,6 +22,9 @@ AtStore = Annotated[
 ]
 Reason = Annotated[str, typer.Option("--reason", help="Why; it is recorded.", show_default=False)]
 
+LISTED_CHARACTERS = 300
+"""Of each payload in the JSON of a list; `show` has the whole one."""
+
 dead_letters = typer.Typer(
     cls=CommandGroup, help="List, show, redrive and drop messages that were set aside.", no_args_is_help=True
 )
@@ -155,7 +158,7 @@ def list_(
     settled: Annotated[bool, typer.Option("--all", help="Those redriven and dropped too.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List dead letters: of consumers, and of streams.
+    """List dead letters: of consumers, and of streams. With --json, of each payload the first 300 characters; `show` has all of it.
 
     \b
     Examples:
@@ -168,7 +171,7 @@ def list_(
     _list(
         context.obj,
         store,
-        lambda at: list_dead_letters(at, subscription=subscription, states=states),
+        lambda at: list_dead_letters(at, subscription=subscription, states=states, payload_characters=LISTED_CHARACTERS),
         "dead_letters",
         _print_letters,
         as_json=as_json,

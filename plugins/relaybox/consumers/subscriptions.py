@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 OPEN_STATES = ("open", "redriving")
 
+WHOLE_PAYLOAD = 2**25
+"""More characters than the 16 MiB that a payload may have are in base64."""
+
 LISTING = """
     with listed as materialized (
         select * from relaybox.subscriptions
@@ -90,7 +93,13 @@ class Replay:
 
 @dataclass(frozen=True)
 class DeadLetter:
-    """A message that a stream or a subscription set aside; `payload` is None too where its log is no longer kept."""
+    """A message that a stream or a subscription set aside.
+
+    Attributes:
+        payload: whole, or its beginning: as many characters as were asked for (of base64, where the message has bytes). None where the
+            log is no longer kept.
+        payload_size_bytes: of the whole payload as it was sent.
+    """
 
     store: str
     letter: int
@@ -115,6 +124,7 @@ class DeadLetter:
     sender: str | None
     key: str | None
     payload: str | None
+    payload_size_bytes: int | None
     headers: dict[str, Any] | None
 
 
@@ -228,10 +238,11 @@ def list_dead_letters(
     letter: int | None = None,
     states: Sequence[str] = OPEN_STATES,
     limit: int | None = None,
+    payload_characters: int = WHOLE_PAYLOAD,
 ) -> list[DeadLetter]:
     """Dead letters of a store in these states; of one subscription, or one letter (whatever its state), if asked for.
 
-    With a `limit`, the oldest so many.
+    With a `limit`, the oldest so many. No more than `payload_characters` of each payload leave the store.
     """
     rows = _ask(
         store,
@@ -239,13 +250,23 @@ def list_dead_letters(
         """
         select letter, state, stream, subscription, lane, place, reason, detail, attempts, first_at, last_at, last_by,
             settled_at, settled_by, settled_reason, hop, "position", message_id, topic, sender, key,
-            coalesce(payload, encode(payload_bytes, 'base64')), headers
+            coalesce(
+                left(payload, %(payload_characters)s),
+                left(encode(substring(payload_bytes, 1, %(payload_characters)s), 'base64'), %(payload_characters)s)
+            ),
+            coalesce(octet_length(payload), octet_length(payload_bytes)), headers
         from relaybox.dead_letters
         where case when %(letter)s::bigint is not null then letter = %(letter)s
             else state = any(%(states)s) and (%(subscription)s::text is null or subscription = %(subscription)s) end
         order by letter limit %(limit)s
         """,
-        {"letter": letter, "states": list(states), "subscription": subscription, "limit": limit},
+        {
+            "letter": letter,
+            "states": list(states),
+            "subscription": subscription,
+            "limit": limit,
+            "payload_characters": payload_characters,
+        },
     )
     return [DeadLetter(store.name, *row) for row in rows]
 

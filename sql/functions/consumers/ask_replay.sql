@@ -15,6 +15,7 @@ declare
 begin
     perform relaybox.require_reason(reason, 'a replay is asked for', 'Say why the messages are read again.');
     perform relaybox.require_rate(rows_per_second);
+    perform relaybox.require_length('the name of who asks', asked_by, 1000);
     if cursor_name ~ '^[a-z0-9_.-]{1,60}$' is not true then
         raise exception using errcode = 'RB036', message = format('the name %L of a second cursor must be 1 to 60 of a-z 0-9 _ . -', left(cursor_name, 70));
     end if;

@@ -1,7 +1,7 @@
--- Refuses one fetched message with a reason. It comes again, with those fetched after it, until it was refused nack_limit times; then it
--- is a dead letter and the rest flows. Ends the fetch: fetch again before the next ack or nack. Returns whether it is a dead letter now.
--- The token: as in ack. Raises RB031 not subscribed, RB033 what was not fetched, or no token, RB035 fetched anew since, RB036 without
--- a reason, RB038 what was detached since.
+-- Refuses one fetched message with a reason, which is cut if it is long (cut_reason). The message comes again, with those fetched after it,
+-- until it was refused nack_limit times; then it is a dead letter and the rest flows. Ends the fetch: fetch again before the next ack or
+-- nack. Returns whether it is a dead letter now. The token: as in ack. Raises RB031 not subscribed, RB033 what was not fetched, or no token,
+-- RB035 fetched anew since, RB036 without a reason, RB038 what was detached since.
 create or replace function relaybox.nack(subscription text, place bigint, reason text, token text default null)
 returns boolean
 language plpgsql volatile security definer
@@ -10,15 +10,16 @@ as $$
 declare
     known relaybox.subscription := relaybox.subscription_named(nack.subscription);
     call_ text := 'select relaybox.nack(''SUBSCRIPTION'', PLACE, ''REASON'', ''TOKEN'').';
+    kept_reason text := relaybox.cut_reason(nack.reason);
     c relaybox.cursor := relaybox.lock_fetch(
-        known, nack.token, call_ || case when relaybox.lane_of_token(nack.reason) is not null then ' The reason looks like a token.' else '' end
+        known, nack.token, call_ || case when relaybox.lane_of_token(kept_reason) is not null then ' The reason looks like a token.' else '' end
     );
     worker_ text := c.worker;
     attempts_ integer;
     stream relaybox.stream;
     is_set_aside boolean;
 begin
-    perform relaybox.require_reason(reason, 'a message is refused', 'nack(''SUBSCRIPTION'', PLACE, ''REASON'', ''TOKEN'')');
+    perform relaybox.require_reason(kept_reason, 'a message is refused', 'nack(''SUBSCRIPTION'', PLACE, ''REASON'', ''TOKEN'')');
     perform relaybox.require_fetched(c, known, nack.place);
     select s.* into stream from relaybox.stream s where s.stream_id = known.stream_id;
     perform relaybox.refuse_detached(stream, nack.place, format('subscription %s, lane %s', known.subscription, c.lane));
@@ -28,13 +29,13 @@ begin
             hint = 'Give the place and the lane of a message as fetch gave them.';
     end if;
     insert into relaybox.failed_attempt as f (subscription_id, lane, place, attempts, last_by, reason)
-    values (known.subscription_id, c.lane, nack.place, 1, worker_, nack.reason)
+    values (known.subscription_id, c.lane, nack.place, 1, worker_, kept_reason)
     on conflict on constraint failed_attempt_pkey do update
     set attempts = f.attempts + 1, last_at = clock_timestamp(), last_by = excluded.last_by, reason = excluded.reason
     returning f.attempts into attempts_;
     is_set_aside := attempts_ >= known.nack_limit;
     if is_set_aside then
-        perform relaybox.set_aside(c, known, nack.place, 'refused', nack.reason, attempts_, worker_);
+        perform relaybox.set_aside(c, known, nack.place, 'refused', kept_reason, attempts_, worker_);
     else
         c.wait_until := clock_timestamp() + make_interval(secs => known.retry_seconds);
     end if;

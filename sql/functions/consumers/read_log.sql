@@ -18,7 +18,7 @@ begin
     after_position := coalesce(after_position, 0);
     select * into log_here from relaybox.hop_in i where i.hop = hop_name;
     if not found then
-        raise exception using errcode = 'RB004', message = format('hop %s does not arrive in this store', hop_name),
+        raise exception using errcode = 'RB004', message = format('hop %s does not arrive in this store', left(hop_name, 70)),
             hint = 'Known here: ' || coalesce((select string_agg(i.hop, ', ' order by i.hop) from relaybox.hop_in i), 'none') || '.';
     end if;
     if after_position > 0 and after_position < log_here.first_kept_position - 1 then

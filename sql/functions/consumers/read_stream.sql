@@ -26,7 +26,7 @@ begin
     perform relaybox.require_count(max_count);
     select * into known from relaybox.stream s where s.stream = stream_name;
     if not found then
-        raise exception using errcode = 'RB032', message = format('there is no stream %s in this store', stream_name),
+        raise exception using errcode = 'RB032', message = format('there is no stream %s in this store', left(stream_name, 70)),
             hint = 'Known here: ' || coalesce((select string_agg(s.stream, ', ' order by s.stream) from relaybox.stream s), 'none') || '.';
     end if;
     if after_place > 0 and after_place < known.first_kept_place - 1 then

@@ -8,6 +8,7 @@ declare
     since timestamptz;
     first bigint;
 begin
+    perform relaybox.require_length('the start', start, 100);
     select * into known from relaybox.stream s where s.stream_id = stream_id_;
     case
         when start is null then

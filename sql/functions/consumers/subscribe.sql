@@ -39,7 +39,7 @@ begin
         raise exception using errcode = 'RB032',
             message = format(
                 case when found_streams is null then 'there is no stream and no topic %s in this store' else 'topic %s is carried by several streams; name one' end,
-                coalesce(source, 'null')
+                coalesce(left(source, 70), 'null')
             ),
             hint = 'Streams here: ' || coalesce((
                 select string_agg(format('%s (%s)', s.stream, coalesce((

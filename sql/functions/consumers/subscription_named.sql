@@ -8,13 +8,13 @@ declare
 begin
     select * into known from relaybox.subscription s where s.subscription = name and s.ended_at is null;
     if not found then
-        raise exception using errcode = 'RB031', message = format('there is no subscription %s in this store', name),
+        raise exception using errcode = 'RB031', message = format('there is no subscription %s in this store', left(name, 70)),
             hint = format(
                 '%sKnown here: %s.',
                 case
                     when is_ending then ''
-                    when name ~ '[.]replay(-[0-9]+)?$' then 'A replay of this name has ended, or was never begun. '
-                    else format('Subscribe first: select relaybox.subscribe(%L, ''STREAM''). ', name)
+                    when right(name, 20) ~ '[.]replay(-[0-9]+)?$' then 'A replay of this name has ended, or was never begun. '
+                    else format('Subscribe first: select relaybox.subscribe(%L, ''STREAM''). ', left(name, 70))
                 end,
                 coalesce((select string_agg(s.subscription, ', ' order by s.subscription) from relaybox.subscription s where s.ended_at is null), 'none')
             );

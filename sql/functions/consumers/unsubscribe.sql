@@ -1,4 +1,5 @@
--- Ends a subscription and its replays. Their dead letters stay, with their messages' places. Raises RB031.
+-- Ends a subscription and its replays. Their dead letters stay, with their messages' places. Raises RB031,
+-- RB036 for a reason of more than 4000 characters.
 create or replace function relaybox.unsubscribe(subscription text, reason text default null) returns void
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
@@ -8,6 +9,7 @@ declare
     ended integer[];
     stood jsonb;
 begin
+    perform relaybox.require_length('the reason', reason, 4000);
     -- subscriptions before lanes, as all do; whoever comes later finds nothing to end
     perform from relaybox.subscription s
     where s.ended_at is null and (s.subscription_id = known.subscription_id or s.replay_of = known.subscription_id)

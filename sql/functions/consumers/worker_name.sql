@@ -1,6 +1,14 @@
--- Who fetches, where the caller does not say: this session. No two sessions have one pid at a time.
+-- Who fetches, where the caller does not say: this session. No two sessions have one pid at a time. Raises RB036 for a name that is empty
+-- or longer than 300 characters.
 create or replace function relaybox.worker_name(given text) returns text
-language sql stable
+language plpgsql stable
 as $$
-    select coalesce(given, 'pid ' || pg_backend_pid())
+begin
+    if given = '' then
+        raise exception using errcode = 'RB036', message = 'the name of the worker is empty',
+            hint = 'Give each process a name of its own, or leave it out: then the worker is the session.';
+    end if;
+    perform relaybox.require_length('the name of the worker', given, 300);
+    return coalesce(given, 'pid ' || pg_backend_pid());
+end
 $$;

@@ -6,6 +6,7 @@ create or replace function relaybox.places_between(
 language plpgsql stable
 as $$
 begin
+    perform relaybox.require_length('the end', through, 100);
     first_place := relaybox.start_place(stream_id_, start);
     select least(s.last_place, relaybox.start_place(stream_id_, coalesce(through, 'latest')) - case when through ~ '^[0-9]+$' then 0 else 1 end)
     into last_place from relaybox.stream s where s.stream_id = stream_id_;

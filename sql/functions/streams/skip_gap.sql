@@ -1,7 +1,7 @@
 -- Gives up a gap of a sender: the messages with these indexes will never come. What waited for them is released in this transaction.
 -- first_index: the first one that is missing; last_index: at most the one before the first that is held.
 -- with_held: the sender's next message is here, has index last_index and waits for its clock alone; it is given up and set aside.
--- Raises RB004 (no such stream here), RB017 (not a gap of this sender, or nobody declared it).
+-- Raises RB004 (no such stream here), RB017 (not a gap of this sender, or nobody declared it), RB036 (no reason, or too long a text).
 create or replace function relaybox.skip_gap(
     stream_name text, sender_ text, last_index_ bigint, reason_ text, skipped_by_ text, with_held boolean default false,
     out epoch integer, out first_index bigint, out last_index bigint, out released bigint
@@ -15,6 +15,8 @@ declare
     first_held bigint;
 begin
     perform relaybox.require_writable_primary();
+    perform relaybox.require_reason(reason_, 'a gap is given up', 'Say why the messages will never come.');
+    perform relaybox.require_length('the name of who skips', skipped_by_, 300);
     set local synchronous_commit = on;
     select s.* into here from relaybox.stream s where s.stream = stream_name for update;
     if not found then

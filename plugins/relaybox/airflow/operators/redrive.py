@@ -38,7 +38,9 @@ class LettersOperator(BaseOperator):
         given(params, REASON, "Reason")
         with terminal_errors_fail_at_once(), service_file((store,)):
             require_of_stream(store, subscription, self.route.stream)
-            listed = list_dead_letters(store, subscription=subscription, states=("open",), limit=MOST_LETTERS)
+            listed = list_dead_letters(
+                store, subscription=subscription, states=("open",), limit=MOST_LETTERS, payload_characters=0
+            )
         letters = [letter for letter in listed if params.get(LETTER) in (None, letter.letter)]
         if not letters:
             raise AirflowSkipException(f"store {store.name}: subscription {subscription} has no such open dead letter")

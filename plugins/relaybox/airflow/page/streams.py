@@ -107,7 +107,7 @@ class _StoreStreams:
 def _read_store(routes: Routes, store: Store) -> _StoreStreams:
     try:
         holdbacks = read_store_holdback(routes, store)
-        letters = list_dead_letters(store, limit=SHOWN_LETTERS)
+        letters = list_dead_letters(store, limit=SHOWN_LETTERS, payload_characters=PREVIEW_CHARACTERS + 1)
         return _StoreStreams(holdbacks, list_subscriptions(store), letters, is_silent=False)
     except errors.RelayboxError:
         return _StoreStreams((), (), (), is_silent=True)  # said so on the page
@@ -130,7 +130,11 @@ def _arrival_stores(routes: Sequence[Route]) -> list[Store]:
 
 
 def _preview(letter: DeadLetter, *, shown: bool) -> DeadLetter:
-    """The beginning of a payload, for those who may act on it; headers and key are the application's too."""
+    """The beginning of a payload and of a reason, for those who may act on it; headers and key are the application's too."""
     if not shown:
         return replace(letter, payload=None, key=None, headers=None, detail=None)
-    return replace(letter, payload=letter.payload and letter.payload[:PREVIEW_CHARACTERS])
+    return replace(letter, payload=_beginning(letter.payload), detail=_beginning(letter.detail))
+
+
+def _beginning(text: str | None) -> str | None:
+    return text if text is None or len(text) <= PREVIEW_CHARACTERS else f"{text[:PREVIEW_CHARACTERS]} ..."
