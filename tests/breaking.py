@@ -30,6 +30,17 @@ class FirstSlices:
             raise Stopped
 
 
+class SlicesButTheFirst:
+    """Copies all slices of a batch but the first and ends the driver: several threads copy, and the first slice takes longest."""
+
+    application = None
+
+    def copy_slices(self, order: CopyOrder, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
+        for slice_ in slices[1:]:
+            yield copy_slice(order, slice_)
+        raise Stopped
+
+
 def transfer_until(hop: Hop, moment: Callable[[Progress], bool]) -> None:
     """Transfers until a progress report that `moment` is true of: before publishing, or before confirming."""
 
@@ -45,6 +56,12 @@ def copy_first_slices(hop: Hop, count: int) -> None:
     """Plans a batch and copies so many of its slices."""
     with _stopping():
         transfer_hop(hop, FirstSlices(count), recorded_by="test")
+
+
+def copy_slices_but_the_first(hop: Hop) -> None:
+    """Plans a batch and copies all of its slices but the first."""
+    with _stopping():
+        transfer_hop(hop, SlicesButTheFirst(), recorded_by="test")
 
 
 @contextmanager

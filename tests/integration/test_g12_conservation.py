@@ -14,7 +14,7 @@ from relaybox.stores.schema import open_store
 from tests.cli import invoke
 from tests.world import STORES, World, insert
 
-NOTHING_ARRIVED = Arrived(log_id=1, generation=1, batch=0, position=0, plan_id=None)
+NOTHING_ARRIVED = Arrived(log_id=1, generation=1, batch=0, position=0, plan_id=None, copied_plan_ids=())
 SMALL_BATCHES = {"batch_rows": 100, "slice_rows": 50}
 
 

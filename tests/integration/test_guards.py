@@ -185,8 +185,21 @@ def test_g3_receipts_of_another_plan_do_not_count(world: World, planned: Planned
     other = uuid4()
     with pytest.raises(errors.ContentDiffers):
         copy_slice(replace(order, plan_id=other), slice_)
-    with world.session("hub") as destination, pytest.raises(errors.SliceMissing):
+    with world.session("hub") as destination, pytest.raises(errors.ContentDiffers):
         publish_batch(destination, world.first_hop, replace(planned.batch, plan_id=other), log_id=order.log_id)
+    assert world.payloads() == []
+
+
+def test_g3_a_batch_is_not_published_over_slices_of_another_plan(world: World, planned: Planned, order: CopyOrder) -> None:
+    """The zombie of a plan that the source lost and the driver of the new one copy at the same time: neither sees the other's slice."""
+    with world.session("hub") as zombie, zombie.cursor() as cursor:
+        cursor.execute("select relaybox.accept_slice(%s, 1, 1, 2, gen_random_uuid(), 0, 1)", (order.log_id,))
+        copy_slice(order, planned.batch.slices[0])
+        zombie.commit()
+        with pytest.raises(psycopg2.Error, match="batch 1 is here with plan"):
+            cursor.execute("select relaybox.accept_slice(%s, 1, 1, 3, %s, 0, 1)", (order.log_id, str(order.plan_id)))
+    with world.session("hub") as destination, pytest.raises(errors.ContentDiffers):
+        publish_batch(destination, world.first_hop, planned.batch, log_id=order.log_id)
     assert world.payloads() == []
 
 

@@ -14,7 +14,7 @@ from relaybox.recovery.reanchored import Reanchored
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.retention.segments import retain_store
 from tests.backups import Backups
-from tests.breaking import transfer_until
+from tests.breaking import copy_slices_but_the_first, transfer_until
 from tests.cli import invoke
 from tests.world import STORES, World, insert
 
@@ -328,6 +328,37 @@ def test_a_source_restored_to_before_its_reanchoring_stops(world: World, backups
     world.transfer_all()
     assert world.payloads() == ["a", "b"]
     verify(world)
+
+
+@pytest.mark.parametrize("planned_anew", [False, True], ids=["idle", "planned anew"])
+def test_slices_of_a_plan_that_the_source_lost_stop_the_hop(world: World, backups: Backups, planned_anew: bool) -> None:
+    """The source goes back while a batch is copied in part; its cluster and timeline are as before, and the next batch has other slices."""
+    world.change_route(limits={"batch_rows": 100, "slice_rows": 2})
+    world.send("kept")
+    world.transfer()
+    before = backups.take("airline")
+    world.send(*(f"lost {number}" for number in range(6)))
+    copy_slices_but_the_first(world.first_hop)
+    backups.restore("airline", before)
+    if planned_anew:
+        world.send("new")
+        for _ in range(2):
+            with pytest.raises(errors.ContentDiffers, match=r"batch 2 is here with plan .* relaybox reanchor flights/1"):
+                world.transfer()
+    status = invoke("status")
+    assert status.exit_code == 5
+    assert "hub has slices of batch 2 with plan " in status.stderr
+    assert "airline lost history. See what is missing with: relaybox reanchor flights/1" in status.stderr
+    assert "relaybox transfer" not in status.stdout
+    another_cluster(world)
+    with pytest.raises(errors.HistoryLost, match="hub has slices of plan"):
+        attest_store(world.route.path[0], world.routes, recorded_by="test", reason="wrong word")
+    assert reanchor(world).loss == "source"
+    world.send("after")
+    world.transfer_all()
+    assert world.payloads("flights/2") == ["kept", *(["new"] if planned_anew else []), "after"]
+    verify(world)
+    assert invoke("status").exit_code == 0
 
 
 def test_attest_records_a_promotion_without_loss(world: World) -> None:

@@ -79,7 +79,7 @@ def show_status(status: Status) -> None:
             console.print(f"{hop.hop.name}: processed by {names} through position {hop.processed_through:,}")
         if hop.last_batch is not None and hop.last_batch.application is not None:
             console.print(f"{hop.hop.name}: batch {hop.last_batch.batch:,} is copied{_driver(hop.last_batch)}")
-        if hop.open_batch is not None:
+        if hop.open_batch is not None and hop.history_gap is None:
             console.print(_open_batch(hop, hop.open_batch))
 
 

@@ -38,11 +38,12 @@ class HistoryGap:
 
 @dataclass(frozen=True)
 class PublishedEnd:
-    """The newest batch that a destination has published of a hop, 0 for none, with its plan."""
+    """The newest batch that a destination has published of a hop, 0 for none, with its plan; and the plans of slices copied since."""
 
     generation: int
     batch: int
     plan_id: str | None
+    copied_plan_ids: tuple[str, ...]
 
 
 def find_gap(source: Connection, hop: Hop, published: PublishedEnd) -> HistoryGap | None:
@@ -64,7 +65,8 @@ def find_gap(source: Connection, hop: Hop, published: PublishedEnd) -> HistoryGa
 # what a standby would say of its timeline is its primary's; the plan and the confirmations are replicated
 _CONTINUITY = """
     select s.reloaded, s.lower_xmax, s.generation, s.planned_batch, s.received_batch, s.resend_through, s.compacted_batch,
-        s.arrived_plan_id, s.read_through, s.log_position, s.system_identifier, s.timeline, pg_is_in_recovery() as is_standby
+        s.arrived_plan_id, s.next_plan_id, s.read_through, s.log_position,
+        s.system_identifier, s.timeline, pg_is_in_recovery() as is_standby
     from relaybox.succession(%s, %s) s
 """
 
@@ -97,6 +99,10 @@ def _gaps(hop: Hop, ledger: Any, here: Any, published: PublishedEnd) -> Iterator
     if published.batch > ledger.compacted_batch and ledger.arrived_plan_id != published.plan_id:
         theirs = f"{destination} has published batch {published.batch} with plan {published.plan_id}"
         yield HistoryGap(source, f"{theirs}, {source} has plan {ledger.arrived_plan_id}: {lost}", look)
+    if published.generation == ledger.generation and (lost_plans := set(published.copied_plan_ids) - {ledger.next_plan_id}):
+        theirs = f"{destination} has slices of batch {published.batch + 1} with plan {', '.join(sorted(lost_plans))}"
+        mine = f"has plan {ledger.next_plan_id}" if ledger.next_plan_id else "has not planned it"
+        yield HistoryGap(source, f"{theirs}, {source} {mine}: {lost}", look)
     if ledger.log_position is not None and ledger.log_position < ledger.read_through:
         has_read = f"it has read the log of {source} through position {ledger.read_through}"
         first = f"First repair the hop before it, {hop.upstream}. {look}"

@@ -29,13 +29,18 @@ SKIP_EMPTY_PAIR_TRANSACTIONS = 10_000
 
 @dataclass(frozen=True)
 class Arrived:
-    """What the destination has published of a hop: its newest batch (0: none) and that batch's last position and plan."""
+    """What the destination has published of a hop: its newest batch (0: none) and that batch's last position and plan.
+
+    Attributes:
+        copied_plan_ids: the plans of slices that were copied of the batch after that; one, unless the source lost history.
+    """
 
     log_id: int
     generation: int
     batch: int
     position: int
     plan_id: UUID | None
+    copied_plan_ids: tuple[UUID, ...]
 
 
 @dataclass(frozen=True)

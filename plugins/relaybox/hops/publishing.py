@@ -37,7 +37,10 @@ def ask_destination(destination: Connection, hop: Hop) -> Arrived:
         cursor.execute(
             """
             select i.hop_id, i.generation, i.published_batch, i.published_position,
-                (select a.plan_id from relaybox.arrival a where a.hop_id = i.hop_id and a.batch = i.published_batch)
+                (select a.plan_id from relaybox.arrival a where a.hop_id = i.hop_id and a.batch = i.published_batch),
+                array(
+                    select distinct r.plan_id::text from relaybox.receipt r where r.hop_id = i.hop_id and r.batch = i.published_batch + 1
+                )
             from relaybox.hop_in i where i.hop = %s
             """,
             (hop.name,),
@@ -48,8 +51,8 @@ def ask_destination(destination: Connection, hop: Hop) -> Arrived:
         raise errors.UnknownHop(
             f"hop {hop.name} does not arrive in store {hop.destination.name}.", next_step="Run: relaybox init"
         )
-    log_id, generation, batch, position, plan_id = row
-    return Arrived(log_id, generation, batch, position, None if plan_id is None else UUID(str(plan_id)))
+    log_id, generation, batch, position, plan_id, copied = row
+    return Arrived(log_id, generation, batch, position, None if plan_id is None else UUID(str(plan_id)), tuple(map(UUID, copied)))
 
 
 def durable_arrival(destination: Connection, hop: Hop, arrived: Arrived) -> Arrival:

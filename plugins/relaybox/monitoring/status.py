@@ -271,7 +271,7 @@ def _ask_receiving(connection: Connection, store: Store, *, routes: Routes, conf
 
 def _ask_continuity(connection: Connection, store: Store, *, routes: Routes, published: Mapping[str, Any]) -> _Asked:
     ends = {
-        hop: PublishedEnd(state.generation, state.published_batch, state.published_plan_id)
+        hop: PublishedEnd(state.generation, state.published_batch, state.published_plan_id, tuple(state.copied_plan_ids))
         for hop in routes.hops
         if hop.source == store and (state := published.get(hop.name)) is not None
     }

@@ -83,6 +83,8 @@ def _check(cursor: Any, store: Store, hop: Hop, arrived: Arrived, here: Any) -> 
         problem = f"its next transaction is {here.next_xid}, the ledger knows of transactions up to {ledger.lower_xmax}"
     elif arrived.generation != ledger.generation or (arrived.batch > 0 and str(arrived.plan_id) != ledger.arrived_plan_id):
         problem = f"{hop.destination.name} has batch {arrived.batch} of generation {arrived.generation}, which the ledger does not know so"
+    elif lost_plans := {str(plan_id) for plan_id in arrived.copied_plan_ids} - {ledger.next_plan_id}:
+        problem = f"{hop.destination.name} has slices of plan {', '.join(sorted(lost_plans))}, which the ledger does not know"
     elif arrived.batch < ledger.received_batch:
         problem = f"batch {ledger.received_batch} is confirmed, {hop.destination.name} ends at batch {arrived.batch}"
     if problem:

@@ -77,7 +77,9 @@ def _received_batch(source: Connection, hop: Hop) -> int:
 
 def _require_one_history(hop: Hop, upstream: Hop, source: Connection, arrived: Arrived, received: int) -> None:
     plan_id = None if arrived.plan_id is None else str(arrived.plan_id)
-    gap = find_gap(source, upstream, PublishedEnd(arrived.generation, arrived.batch, plan_id))
+    gap = find_gap(
+        source, upstream, PublishedEnd(arrived.generation, arrived.batch, plan_id, tuple(map(str, arrived.copied_plan_ids)))
+    )
     what = None
     if gap is not None:
         what = gap.what

@@ -1,7 +1,8 @@
 -- Last statement of a slice's transaction: the batch is still open, and the receipt is written with the rows.
 -- Locks the hop_in row FOR SHARE, so publish waits for slices in flight and a slice that wakes after publish is refused
 -- (a plain SELECT would read stale state). READ COMMITTED only.
--- Raises RB011 (another batch is due), RB012 (not the content that was planned, where the plan has a digest),
+-- Raises RB011 (another batch is due), RB012 (not the content that was planned, where the plan has a digest; a slice of another plan
+-- is here),
 -- RB015 (already published, or of an older generation).
 create or replace function relaybox.accept_slice(
     log_id integer, generation_ integer, batch_ bigint, slice_ integer, plan_id_ uuid, row_count_ bigint, attempt_ bigint,
@@ -13,6 +14,7 @@ as $$
 declare
     published bigint;
     generation_here integer;
+    plan_here uuid;
     digest_here text;
 begin
     -- before the lock: publish must not wait for it
@@ -40,6 +42,10 @@ begin
         raise exception using errcode = 'RB011',
             message = format('slice of batch %s, but the newest published batch is %s', batch_, published),
             hint = 'One of the two stores lost history. Nothing was overwritten.';
+    end if;
+    plan_here := relaybox.other_plan_copied(log_id, batch_, plan_id_);
+    if plan_here is not null then
+        perform relaybox.refuse_other_plan(log_id, batch_, plan_here, plan_id_);
     end if;
     insert into relaybox.receipt (hop_id, batch, slice, plan_id, row_count, attempt)
     values (log_id, batch_, slice_, plan_id_, row_count_, attempt_);

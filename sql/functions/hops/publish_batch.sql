@@ -1,8 +1,8 @@
 -- Makes a batch readable: all slices have receipts of this plan and its rows are really there (counted, not believed).
--- Locks the hop_in row FOR UPDATE, which also makes the caller's COMMIT wait for a standby when the batch was published before.
+-- Locks the hop_in row FOR NO KEY UPDATE, which also makes the caller's COMMIT wait for a standby when the batch was published before.
 -- Idempotent: a second call returns the first arrival.
 -- Raises RB015 (of an older generation, or of long ago),
--- RB011 (batch does not follow), RB012 (other content), RB013 (receipts missing), RB014 (rows missing).
+-- RB011 (batch does not follow), RB012 (the batch, or a slice of it, is here with another plan), RB013 (receipts missing), RB014 (rows missing).
 create or replace function relaybox.publish_batch(
     log_id integer, generation_ integer, batch_ bigint, plan_id_ uuid, first_position_ bigint, last_position_ bigint, slice_count_ integer,
     source_system_identifier_ bigint, source_timeline_ integer
@@ -13,6 +13,7 @@ as $$
 declare
     head relaybox.hop_in;
     arrived relaybox.arrival;
+    plan_here uuid;
     receipt_count integer;
     rows_here bigint;
     first_has_own_index boolean;
@@ -45,7 +46,11 @@ begin
             ),
             hint = 'One of the two stores lost history. See what is missing with: relaybox reanchor ' || head.hop;
     end if;
-    select count(*) into receipt_count from relaybox.receipt r where r.hop_id = log_id and r.batch = batch_ and r.plan_id = plan_id_;
+    plan_here := relaybox.other_plan_copied(log_id, batch_, plan_id_);
+    if plan_here is not null then
+        perform relaybox.refuse_other_plan(log_id, batch_, plan_here, plan_id_);
+    end if;
+    select count(*) into receipt_count from relaybox.receipt r where r.hop_id = log_id and r.batch = batch_;
     if receipt_count <> slice_count_ then
         raise exception using errcode = 'RB013',
             message = format('hop %s: batch %s has %s receipts of %s slices', head.hop, batch_, receipt_count, slice_count_),

@@ -3,13 +3,14 @@
 create or replace function relaybox.receiving_state(hop_name text, confirmed_batch bigint)
 returns table (
     generation integer, published_batch bigint, published_plan_id text, published_position bigint, published_at timestamptz, copied_slices integer[],
-    due_received bigint, due_unique bigint
+    copied_plan_ids text[], due_received bigint, due_unique bigint
 )
 language sql stable
 as $$
     select
         i.generation, i.published_batch, newest.plan_id::text, i.published_position, newest.published_at,
         array(select r.slice from relaybox.receipt r where r.hop_id = i.hop_id and r.batch = i.published_batch + 1 order by r.slice),
+        array(select distinct r.plan_id::text from relaybox.receipt r where r.hop_id = i.hop_id and r.batch = i.published_batch + 1),
         due.received + gone.positions, due.positions + gone.positions
     from relaybox.hop_in i
     left join relaybox.arrival newest on newest.hop_id = i.hop_id and newest.batch = i.published_batch

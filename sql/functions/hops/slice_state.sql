@@ -1,5 +1,5 @@
 -- What the destination knows of a slice: open (to be copied), copied (has its receipt), published.
--- Raises RB004 (no such hop), RB012 (the batch is here with another plan).
+-- Raises RB004 (no such hop), RB012 (the batch, or any slice of it, is here with another plan).
 create or replace function relaybox.slice_state(log_id integer, batch_ bigint, slice_ integer, plan_id_ uuid) returns text
 language plpgsql stable
 as $$
@@ -18,13 +18,12 @@ begin
         end if;
         return 'published';
     end if;
-    select r.plan_id into plan_here from relaybox.receipt r where r.hop_id = log_id and r.batch = batch_ and r.slice = slice_;
-    if not found then
-        return 'open';
-    end if;
-    if plan_here <> plan_id_ then
+    plan_here := relaybox.other_plan_copied(log_id, batch_, plan_id_);
+    if plan_here is not null then
         perform relaybox.refuse_other_plan(log_id, batch_, plan_here, plan_id_);
     end if;
-    return 'copied';
+    return case
+        when exists (select from relaybox.receipt r where r.hop_id = log_id and r.batch = batch_ and r.slice = slice_) then 'copied' else 'open'
+    end;
 end
 $$;
