@@ -45,6 +45,7 @@ grant execute on function relaybox.nack(text, bigint, text, text) to relaybox_co
 grant execute on function relaybox.lag(text) to relaybox_consumer;
 grant execute on function relaybox.replay(text, text, text, text, boolean, integer, boolean) to relaybox_consumer;
 grant execute on function relaybox.cancel_replay(text, text) to relaybox_consumer;
+grant execute on function relaybox.fetch_one_at_a_time(text, text, bigint) to relaybox_consumer;
 grant execute on function relaybox.redrive(text, text, bigint) to relaybox_consumer;
 grant execute on function relaybox.drop_dead_letter(bigint, text) to relaybox_consumer;
 grant execute on function relaybox.release(text, text) to relaybox_consumer;

@@ -274,7 +274,7 @@ CREATE TABLE relaybox.consumer_action (
     reason text,
     done_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     done_by text DEFAULT SESSION_USER NOT NULL,
-    CONSTRAINT action_is_known CHECK ((action = ANY (ARRAY['subscribe'::text, 'unsubscribe'::text, 'replay'::text, 'cancel_replay'::text, 'redrive'::text, 'drop'::text])))
+    CONSTRAINT action_is_known CHECK ((action = ANY (ARRAY['subscribe'::text, 'unsubscribe'::text, 'replay'::text, 'cancel_replay'::text, 'redrive'::text, 'drop'::text, 'fetch_one_at_a_time'::text])))
 );
 
 ALTER TABLE relaybox.consumer_action ALTER COLUMN action_id ADD GENERATED ALWAYS AS IDENTITY (

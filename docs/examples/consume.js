@@ -1,6 +1,7 @@
 // A consumer in Node without any code of Relaybox, with the package pg:
 //   npm install pg
 //   PGHOST=... PGDATABASE=... PGUSER=... PGPASSWORD=... node consume.js SUBSCRIPTION STREAM [REPLAY_FROM]
+// One transaction: a message that kills the process is fetched again and again (docs/runbooks/killed-workers.md).
 // Subscribes if need be, reads again from a place if asked to, and consumes until nothing comes: each message's effect exists once.
 const { Client } = require("pg");
 

@@ -167,6 +167,65 @@ def test_a_stopped_consumer(world: World) -> None:
     assert age(world, "acknowledged") == 0
 
 
+def work_until_killed(world: World, killer: int) -> list[int]:
+    """A worker that fetches up to 100, works and acknowledges in one transaction, turn by turn, and dies at one message: the places
+    that it has done."""
+    done: list[int] = []
+    while True:
+        with world.session(STORE) as worker, worker.cursor() as cursor:  # what is not committed is rolled back
+            cursor.execute("select place from relaybox.fetch('billing', 100, worker => 'w')")
+            fetched = [place for (place,) in cursor.fetchall()]
+            if killer in fetched or not fetched:
+                return done
+            cursor.execute("select relaybox.ack('billing', %s)", (fetched[-1],))
+            worker.commit()
+            done += fetched
+
+
+def test_a_message_that_kills_workers_whose_fetch_is_rolled_back(world: World) -> None:
+    """No number of deaths finds it, as docs/consuming.md says; the runbook leads to it, sets it aside, and the rest flows."""
+    deliver(world, 12)
+    world.query(STORE, "select relaybox.subscribe('billing', 'flights', nack_limit => 1, crash_limit => 2)")
+    before = world.query(STORE, "select * from relaybox.lane_cursors")
+    assert [work_until_killed(world, 4) for _ in range(10)] == [[]] * 10
+    assert world.query(STORE, "select * from relaybox.lane_cursors") == before, "nothing is left of ten deaths"
+    steps = run_blocks(
+        "killed-workers",
+        variables={"LANE": "1", "PLACE": "4"},
+        binaries=postgres_binaries(),
+        directory=world.path.parent,
+    )
+    assert re.search(r"1 \| +0 \| +12 \| +\|", next(steps)), "lane, done_place, places_behind, no worker"
+    next(steps)
+    assert work_until_killed(world, 4) == [1, 2, 3]
+    assert re.search(r"^ +4 \| .*\| +2 \| ", next(steps), re.MULTILINE), "the message that comes next, and its size"
+    assert re.search(r"^ +4 \| t$", next(steps), re.MULTILINE)
+    assert work_until_killed(world, 4) == list(range(5, 13))
+    assert next(steps) == ""
+    letter = world.query(STORE, "select place, reason, detail, last_by from relaybox.dead_letters")
+    assert letter == [(4, "refused", "kills its worker, ticket 4711", "on call")]
+
+
+def test_one_message_at_a_time_ends_after_the_places_it_was_asked_for(world: World) -> None:
+    """It is on record, and leaves a lane alone whose fetch is committed: there the store counts."""
+    deliver(world, 12)
+    world.query(STORE, "select relaybox.subscribe('billing', 'flights')")
+    assert world.value(STORE, "select relaybox.fetch_one_at_a_time('billing', 'ticket 4711', 3)") == 1
+    sizes: list[int] = []
+    while fetched := world.query(STORE, "select place from relaybox.fetch('billing', 5, worker => 'a')"):
+        sizes.append(len(fetched))
+        assert world.value(STORE, "select relaybox.fetch_one_at_a_time('billing', 'ticket 4711')") == 0
+        ack(world, fetched[-1][0])
+    assert sizes == [1, 1, 1, 5, 4]
+    assert world.query(
+        STORE, "select distinct subscription, reason from relaybox.consumer_action where action = 'fetch_one_at_a_time'"
+    ) == [("billing", "ticket 4711")]
+    for call in ("'billing', ' '", "'billing', 'why', 0", "'billing', 'why', null"):
+        with pytest.raises(psycopg2.Error) as refused:
+            world.query(STORE, f"select relaybox.fetch_one_at_a_time({call})")
+        assert refused.value.pgcode == "RB036"
+
+
 def test_dead_letters(world: World) -> None:
     deliver(world, 2)
     world.query(STORE, "select relaybox.subscribe('billing', 'flights', nack_limit => 1)")

@@ -1,9 +1,11 @@
 -- How far each lane of a subscription is behind its stream. places_behind counts the places of all lanes and topics from the lane's
--- on; waiting_since is when the first of them was delivered here. Raises RB031.
+-- on; waiting_since is when the first of them was delivered here; moved_at is when anybody fetched or acknowledged last, as far as that is
+-- committed. Raises RB031.
 create or replace function relaybox.lag(subscription text)
 returns table (
     lane integer, done_place bigint, fetched_place bigint, last_place bigint, places_behind bigint, waiting_since timestamptz,
-    worker text, leased_until timestamptz, replaying boolean, failing integer, dead_letters integer
+    worker text, leased_until timestamptz, replaying boolean, failing integer, dead_letters integer,
+    moved_at timestamptz
 )
 language plpgsql stable security definer
 set search_path = pg_catalog, relaybox, pg_temp
@@ -33,7 +35,8 @@ begin
         (
             select count(*)::integer from relaybox.dead_letter d
             where d.subscription_id = known.subscription_id and d.lane = c.lane and d.state in ('open', 'redriving')
-        )
+        ),
+        c.moved_at
     from relaybox.lane_cursors c
     cross join lateral (
         select greatest(c.done_place, least(known.through_place, s.last_place)) as last_place
