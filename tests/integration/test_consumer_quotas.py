@@ -87,7 +87,7 @@ def test_a_quota_counts_replays_and_is_free_again_after_unsubscribing(shops: Wor
     assert [subscribe(SHOP, "a", 2), subscribe(SHOP, "b", 3)] == [None, None]
     assert [subscribe(SHOP, "a", 2), subscribe(SHOP, "c")] == ["RB030", "RB039"]
     with login(SHOP) as cursor:
-        again = "select * from relaybox.replay('b', 'earliest', 'test', '20', own_cursor => true)"
+        again = "select * from relaybox.replay('b', 'earliest', 'test', '20', second_cursor => true)"
         assert outcome(cursor, again) == "RB039"
         cursor.execute("select relaybox.unsubscribe('a')")
         assert outcome(cursor, again) == "RB039"  # 3 and 3 lanes

@@ -67,7 +67,7 @@ NONSENSE = {
     "replay('billing', '0', 'why')": "no place 0: places begin at 1",
     "replay('billing', null, 'why')": "the start is null",
     "replay('billing', '1', 'why', rows_per_second => 0)": "rows_per_second is 0",
-    "replay('billing', '1', 'why', own_cursor => true, rows_per_second => -5)": "rows_per_second is -5",
+    "replay('billing', '1', 'why', second_cursor => true, rows_per_second => -5)": "rows_per_second is -5",
     "ask_replay('billing', 'billing.replay', '1', '3', 'why', 'me', 0)": "rows_per_second is 0",
     "ask_replay('billing', null, '1', '3', 'why', 'me')": "the name NULL of a second cursor",
     "ask_replay('billing', 'Billing Replay', '1', '3', 'why', 'me')": "the name 'Billing Replay' of a second cursor",
@@ -109,7 +109,7 @@ def test_who_replays_cancels_and_ends_at_once_waits_for_the_other(world: World) 
     """Subscription before lanes, everywhere: whatever comes first, nobody is the victim of a deadlock."""
     deliver(world, 10)
     world.query(STORE, "select relaybox.subscribe('billing', 'flights', lanes => 8)")
-    world.query(STORE, "select relaybox.replay('billing', '1', 'compare', own_cursor => true)")
+    world.query(STORE, "select relaybox.replay('billing', '1', 'compare', second_cursor => true)")
     codes = at_once(
         world,
         *["ask_replay('billing', 'billing.replay-1', '1', '3', 'why', 'me')"] * 2,
@@ -123,7 +123,7 @@ def test_who_replays_cancels_and_ends_at_once_waits_for_the_other(world: World) 
 
 
 def test_eight_second_cursors_asked_for_at_once_get_eight_names(ten: World) -> None:
-    assert at_once(ten, *["replay('billing', '1', 'compare', own_cursor => true)"] * 8) == ["00000"] * 8
+    assert at_once(ten, *["replay('billing', '1', 'compare', second_cursor => true)"] * 8) == ["00000"] * 8
     names = ten.query(STORE, "select subscription from relaybox.subscriptions where replay_of = 'billing' order by 1")
     assert places(names) == [f"billing.replay-{n}" for n in range(1, 9)]
 
@@ -135,7 +135,7 @@ def test_a_second_cursor_takes_no_name_of_another_subscription(world: World) -> 
     for name in (*long, "billing", "billing.replay-1"):
         world.query(STORE, "select relaybox.subscribe(%s, 'flights')", name)
     named = [
-        world.value(STORE, "select replayed_as from relaybox.replay(%s, '1', 'compare', own_cursor => true)", name)
+        world.value(STORE, "select replayed_as from relaybox.replay(%s, '1', 'compare', second_cursor => true)", name)
         for name in (*long, "billing", "billing")
     ]
     assert named[2:] == ["billing.replay-2", "billing.replay-3"]
@@ -187,7 +187,7 @@ def test_a_time_of_which_messages_are_gone_is_refused(days: World) -> None:
     forget(days, 2, through_place=12)
     for call in (
         "subscribe('s', 'flights', %s)",
-        "replay('billing', %s, 'why', own_cursor => true)",
+        "replay('billing', %s, 'why', second_cursor => true)",
         "ask_replay('billing', 'billing.replay', %s, '2026-07-06', 'why', 'run 1')",
     ):
         for day in ("2020-01-01", "2026-07-01", "2026-07-02", "2026-07-03"):

@@ -94,7 +94,7 @@ def test_replay_with_a_cursor_of_its_own(billed: World) -> None:
         "2",
         "--through",
         "5",
-        "--own-cursor",
+        "--second-cursor",
         "--rows-per-second",
         "100",
         "--reason",

@@ -308,7 +308,7 @@ def test_g8_what_a_stream_holds_back_is_kept_and_a_finished_replay_keeps_nothing
     small.query("hub", "select relaybox.subscribe('billing', 'flights', 'latest')")
     move(small, 30)
     read(small, "billing", 30)
-    small.query("hub", "select relaybox.replay('billing', '1', 'why', through => '10', own_cursor => true)")
+    small.query("hub", "select relaybox.replay('billing', '1', 'why', through => '10', second_cursor => true)")
     assert retain(small, "hub")["flights/1"].holder == "held pump"
     small.query(
         "airline", "insert into relaybox.outbox (topic, sender, epoch, index, payload) values ('flights', 'pump', 1, 1, 'first')"

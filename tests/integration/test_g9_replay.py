@@ -57,10 +57,10 @@ def test_g9_a_replay_never_passes_over_anything(twenty: World) -> None:
 
 def test_g9_a_second_cursor_leaves_the_live_one_alone(twenty: World) -> None:
     """A range under a name of its own, while the subscription goes on; then a second one."""
-    assert replay(twenty, "3", ", through => '7', own_cursor => true")[:4] == ("billing.replay-1", 3, 7, 5)
+    assert replay(twenty, "3", ", through => '7', second_cursor => true")[:4] == ("billing.replay-1", 3, 7, 5)
     assert read_on(twenty, "billing.replay-1") == [(n, True, f"m{n}") for n in range(3, 8)]
     assert [place for place, _, _ in read_on(twenty)] == list(range(13, 21))
-    assert replay(twenty, "earliest", ", own_cursor => true")[:4] == ("billing.replay-2", 1, 20, 20)
+    assert replay(twenty, "earliest", ", second_cursor => true")[:4] == ("billing.replay-2", 1, 20, 20)
     deliver(twenty, 3)
     assert [place for place, _, _ in read_on(twenty, "billing.replay-2")] == list(range(1, 21))
 
@@ -128,7 +128,7 @@ def test_a_cancelled_replay_goes_on_where_the_subscription_had_been(twenty: Worl
 
 
 def test_a_cancelled_second_cursor_is_gone(twenty: World) -> None:
-    replay(twenty, "3", ", own_cursor => true")
+    replay(twenty, "3", ", second_cursor => true")
     twenty.query(STORE, "select relaybox.cancel_replay('billing.replay-1', 'enough')")
     with pytest.raises(psycopg2.Error) as refused:
         fetch(twenty, 1, "billing.replay-1")

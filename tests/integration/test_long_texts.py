@@ -48,7 +48,7 @@ def test_a_refused_attempt_keeps_the_cut_reason(refusing: World) -> None:
 REFUSED = {
     f"replay('billing', 'earliest', {LONG})": "the reason has 10000000 characters, at most 4000 are kept",
     "replay('billing', rpad('2026-07-01', 10000000), 'why')": "the start has 10000000 characters",
-    "replay('billing', '1', 'why', rpad('2026-07-01', 10000000), own_cursor => true)": "the end has 10000000 characters",
+    "replay('billing', '1', 'why', rpad('2026-07-01', 10000000), second_cursor => true)": "the end has 10000000 characters",
     f"ask_replay('billing', 'billing.replay', '1', '3', {LONG}, 'me')": "the reason has 10000000 characters",
     f"ask_replay('billing', 'billing.replay', '1', '3', 'why', {LONG})": "the name of who asks has 10000000 characters",
     f"cancel_replay('billing', {LONG})": "the reason has 10000000 characters",

@@ -92,9 +92,11 @@ def replay(
         str | None, typer.Option("--from", help="earliest, a place, or a time of delivery.", show_default=False)
     ] = None,
     through: Annotated[
-        str | None, typer.Option("--through", help="With --own-cursor: the last place, or a time.", show_default=False)
+        str | None, typer.Option("--through", help="With --second-cursor: the last place, or a time.", show_default=False)
     ] = None,
-    own_cursor: Annotated[bool, typer.Option("--own-cursor", help="Open a second cursor; the live one is not moved.")] = False,
+    second_cursor: Annotated[
+        bool, typer.Option("--second-cursor", help="Open a second cursor; the live cursor is not moved.")
+    ] = False,
     rows_per_second: Annotated[
         int | None, typer.Option("--rows-per-second", min=1, help="No faster than this.", show_default=False)
     ] = None,
@@ -105,13 +107,13 @@ def replay(
     store: AtStore = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read again: move a subscription's cursor back, or open a second one. Without --reason only count messages, bytes and time.
+    """Read again: move a subscription's cursor back, or open a second cursor. Without --reason only count messages, bytes and time.
 
     \b
     Examples:
       relaybox replay billing --from earliest
       relaybox replay billing --from 2026-07-01T00:00Z --rows-per-second 500 --reason "invoices were wrong"
-      relaybox replay billing --from 1000 --through 2000 --own-cursor --reason "compare"
+      relaybox replay billing --from 1000 --through 2000 --second-cursor --reason "compare"
       relaybox replay billing --cancel --reason "wrong month"
     """
     from dataclasses import asdict
@@ -133,7 +135,7 @@ def replay(
         start,
         reason=reason or "dry run",
         through=through,
-        own_cursor=own_cursor,
+        second_cursor=second_cursor,
         rows_per_second=rows_per_second,
         dry_run=not reason,
     )

@@ -193,11 +193,11 @@ def replay(
     *,
     reason: str,
     through: str | None = None,
-    own_cursor: bool = False,
+    second_cursor: bool = False,
     rows_per_second: int | None = None,
     dry_run: bool = False,
 ) -> Replay:
-    """Reads again from `start` (earliest, a place, a time); with a cursor of its own up to `through`, leaving the live one alone.
+    """Reads again from `start` (earliest, a place, a time); with a second cursor up to `through`, leaving the live cursor alone.
 
     Raises:
         NotSubscribed, NoLongerKept, RequestRefused: nothing to replay, or no such start.
@@ -206,13 +206,13 @@ def replay(
         store,
         f"replaying subscription {subscription}",
         "select * from relaybox.replay(%s, %s, %s, %s, %s, %s, %s)",
-        *(subscription, start, reason, through, own_cursor, rows_per_second, dry_run),
+        *(subscription, start, reason, through, second_cursor, rows_per_second, dry_run),
     )
     return Replay(store.name, replayed_as, first_place, last_place, message_count, byte_count, seconds, dry_run)
 
 
 def count_replay(store: Store, subscription: str, start: str, *, through: str | None, rows_per_second: int | None) -> Replay:
-    """What a replay with a cursor of its own would read. Changes nothing; for logins that may only read, too.
+    """What a replay with a second cursor would read. Changes nothing; for logins that may only read, too.
 
     Raises:
         as replay().

@@ -1,8 +1,8 @@
--- Reads again. own_cursor false: the subscription's lanes go back to start, and come forward again from there. True: a second cursor is
--- opened for start to through, under the name that is returned; the live one is not touched. start and through: earliest, latest, a place,
+-- Reads again. second_cursor false: the subscription's lanes go back to start, and come forward again from there. True: a second cursor is
+-- opened for start to through, under the name that is returned; the live cursor stays. start and through: earliest, latest, a place,
 -- a time. dry_run only counts. Holds the lanes that it moves. Raises RB031, RB034 no longer kept, RB038 detached, RB036 (no reason, an empty range).
 create or replace function relaybox.replay(
-    subscription text, start text, reason text, through text default null, own_cursor boolean default false,
+    subscription text, start text, reason text, through text default null, second_cursor boolean default false,
     rows_per_second integer default null, dry_run boolean default false,
     out replayed_as text, out first_place bigint, out last_place bigint, out message_count bigint, out byte_count bigint,
     out estimated_seconds double precision
@@ -17,16 +17,16 @@ declare
 begin
     perform relaybox.require_reason(reason, 'a replay is asked for', 'replay(subscription, start, ''why'')');
     perform relaybox.require_rate(rows_per_second);
-    if known.replay_of is not null or (through is not null and not own_cursor) then
+    if known.replay_of is not null or (through is not null and not second_cursor) then
         raise exception using errcode = 'RB036',
-            message = case when known.replay_of is null then 'only a replay with a cursor of its own has an end' else 'a replay is not replayed' end,
-            hint = case when known.replay_of is null then 'Give own_cursor => true, or no end.' else 'Replay the subscription itself.' end;
+            message = case when known.replay_of is null then 'only a replay with a second cursor has an end' else 'a replay is not replayed' end,
+            hint = case when known.replay_of is null then 'Give second_cursor => true, or no end.' else 'Replay the subscription itself.' end;
     end if;
     -- one replay after the other, and the subscription before its lanes
     perform from relaybox.subscription s where s.subscription_id = known.subscription_id for no key update;
     perform from relaybox.stream s where s.stream_id = known.stream_id for key share;
     select b.first_place, b.last_place into first_place, last_place from relaybox.places_between(known.stream_id, start, through) b;
-    if not own_cursor then
+    if not second_cursor then
         last_place := null;
         for lane_ in 1..known.lanes loop
             c := relaybox.lock_lane(known, lane_);
@@ -44,13 +44,13 @@ begin
         raise exception using errcode = 'RB036',
             message = format('subscription %s: nothing to replay from place %s; it is done through place %s', known.subscription, first_place, last_place);
     end if;
-    if own_cursor then
+    if second_cursor then
         replayed_as := relaybox.free_replay_name(known);
     end if;
     if dry_run then
         return;
     end if;
-    if own_cursor then
+    if second_cursor then
         perform relaybox.open_replay(known, replayed_as, first_place, last_place, replay.rows_per_second);
     else
         update relaybox.subscription s set rows_per_second = replay.rows_per_second where s.subscription_id = known.subscription_id;

@@ -65,7 +65,7 @@ class ReplayCountOperator(BaseOperator):
                 wanted.start,
                 through=wanted.through,
                 reason="dry run",
-                own_cursor=True,
+                second_cursor=True,
                 rows_per_second=_rate(params),
                 dry_run=True,
             )
