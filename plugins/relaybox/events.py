@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 
 logger = logging.getLogger("relaybox")
 
 
 def emit(event: str, **fields: object) -> None:
     """Writes one event at level INFO. Fields keep their order; floats get three digits; texts with spaces are quoted."""
-    logger.info("%s", " ".join([event, *(f"{name}={_show(value)}" for name, value in fields.items())]))
+    logger.info("%s", _line(event, fields))
+
+
+def warn(event: str, **fields: object) -> None:
+    """The same at level WARNING: somebody has to do something."""
+    logger.warning("%s", _line(event, fields))
+
+
+def _line(event: str, fields: Mapping[str, object]) -> str:
+    return " ".join([event, *(f"{name}={_show(value)}" for name, value in fields.items())])
 
 
 def _show(value: object) -> str:

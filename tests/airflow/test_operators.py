@@ -39,7 +39,7 @@ from relaybox.stores.schema import open_store
 from tests.airflow.conftest import REPOSITORY
 from tests.patience import patience
 from tests.spark.connect_server import connect_server
-from tests.world import World, wait_until
+from tests.world import World, routes_file, wait_until
 
 SPARK_SUBMIT = """\
 #!/bin/sh
@@ -637,6 +637,29 @@ def test_the_look_at_a_store_learns_topics_that_were_subscribed_to(connected: Wo
     for store in ("hub", "airline"):
         execute(parse_dag(connected, "relaybox_watch").get_task(f"look_at_{store}"), try_number=1)
     assert connected.value("airline", "select topics from relaybox.hop_out where hop = 'flights/1'") == ["flights", "invoices"]
+
+
+def test_a_topic_that_the_store_does_not_move_yet_is_a_warning_in_the_tasks_logs(
+    connected: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of the transfer, and of the look, which runs also while the hop has nothing else to move."""
+    routes_file(connected.path.parent, route={"topics": ["flights", "refunds"]})
+    connected.send("waits", topic="refunds")
+
+    def warnings() -> list[str]:
+        told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING" and record.name == "relaybox"]
+        caplog.clear()
+        return told
+
+    says = "relaybox.yaml gives it topic refunds, which store airline does not move yet: what is sent there waits. Run: relaybox init"
+    execute(parse_dag(connected, "relaybox_watch").get_task("look_at_airline"), try_number=1)
+    (told,) = warnings()
+    assert told == f'topics_unknown hop=flights/1 warning="hop flights/1: {says}"'
+    execute(parse_dag(connected, "relaybox_watch").get_task("look_at_hub"), try_number=1)
+    assert warnings() == []
+    connected.send("moved")
+    transfer(connected, connected.first_hop)
+    assert warnings() == [told]
 
 
 def test_the_look_at_a_store_wakes_what_lies_idle(connected: World) -> None:

@@ -18,7 +18,7 @@ from tests.airflow.page_client import ORIGIN, PageServer, register_dags, token_o
 from tests.airflow.test_operators import change_connection
 from tests.breaking import copy_first_slices
 from tests.services import add_route
-from tests.world import World, insert
+from tests.world import World, insert, routes_file
 
 PATH_VALUES = {"route": "flights", "number": "1", "name": None, "kind": "replay"}
 """What stands in a path; `name` differs by route."""
@@ -537,3 +537,18 @@ def test_the_password_of_a_store_is_in_no_answer(page: PageServer) -> None:
     password = json.loads(os.environ["AIRFLOW_CONN_RELAYBOX_HUB"])["password"]
     for method, path in every_route(page.page):
         assert password not in page.client("operator").request(method, path).text
+
+
+def test_a_topic_that_a_store_does_not_move_yet_is_shown_with_the_command(page: PageServer, connected: World) -> None:
+    """On the page of its hop too, which can be asked."""
+    connected.send("waits", topic="refunds")
+    routes_file(connected.path.parent, route={"topics": ["flights", "refunds"]})
+    page.page.state.gathering.forget()
+    client = page.client("viewer")
+    for path in ("stuck", "hops/flights/1"):
+        shown = client.get(f"/relaybox/{path}").text
+        assert "relaybox.yaml gives hop flights/1 topic refunds, but airline does not move it yet" in shown
+        assert "Run: relaybox init" in shown
+        assert "can&#39;t be asked" not in shown
+    hops = {hop["hop"]: hop["health"] for hop in client.get("/relaybox/api/status").json()["hops"]}
+    assert hops == {"flights/1": "stuck", "flights/2": "ok"}

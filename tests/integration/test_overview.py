@@ -20,8 +20,8 @@ from relaybox.monitoring.flow import INTERVALS, read_flow
 from relaybox.monitoring.overview import read_overview
 from tests.breaking import copy_first_slices
 from tests.patience import patience
-from tests.services import break_service
-from tests.world import World, insert, wait_until
+from tests.services import add_route, break_service
+from tests.world import World, insert, routes_file, wait_until
 
 
 def found(world: World) -> dict[str, Finding]:
@@ -121,6 +121,37 @@ def test_a_hop_that_waits_for_a_lock_names_who_has_it(world: World) -> None:
         assert (finding.hop, finding.store) == ("flights/1", "hub")
         assert [one.pid for one in finding.blockers] == [blocker.info.backend_pid]
         blocker.rollback()
+
+
+def test_a_topic_that_the_store_does_not_move_yet_asks_for_init_with_the_number_that_waits(world: World) -> None:
+    """Whether the topic is new, another hop moves it, or the hop itself moved it once: then what it had moved does not wait."""
+    world.change_route(topics=["flights", "returning"])
+    world.send("moved", topic="returning")
+    world.transfer()
+    world.change_route()
+    add_route(world.path, "other", topics=["others"], path=["airline", "hub"])
+    world.initialise()
+    for topic in ("new", "others", "returning"):
+        world.send(f"{topic} 1", f"{topic} 2", topic=topic)
+        add_route(
+            routes_file(world.path.parent, route={"topics": ["flights", topic]}),
+            "other",
+            topics=["others"],
+            path=["airline", "hub"],
+        )
+        finding = found(world)["topics_unknown"]
+        assert (finding.hop, finding.store, finding.message_count) == ("flights/1", "airline", 2)
+        assert f"relaybox.yaml gives hop flights/1 topic {topic}, but airline does not move it yet" in finding.what
+        assert finding.since == world.value(
+            "airline", "select min(sent_at) from relaybox.outbox where payload = %s", f"{topic} 1"
+        )
+        assert (finding.severity, finding.next_step) == ("stuck", "Run: relaybox init")
+        shown = [
+            one for one in read_overview(world.routes).findings if one.kind == "topic_unrouted" and f"topic {topic} " in one.what
+        ]
+        assert shown == []
+        world.initialise()
+        assert "topics_unknown" not in found(world)
 
 
 def test_messages_that_arrived_and_are_not_settled_wait_for_the_next_hop(world: World, impatient: None) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from relaybox import errors
-from relaybox.events import emit
+from relaybox.events import emit, warn
 from relaybox.failpoints import reach
 from relaybox.hops.confirmations import confirm_arrived, confirm_received
 from relaybox.hops.copying import SliceCopied, copy_order
@@ -151,7 +151,7 @@ class _Run:
     def _look_for_unknown_topics(self) -> None:
         error = find_unknown_topics(self.source, self.hop)
         if error is not None:
-            emit("topics_unknown", hop=self.hop.name, warning=str(error))
+            warn("topics_unknown", hop=self.hop.name, warning=str(error))
             self.summary = replace(self.summary, waiting_for_init=str(error))
 
     def _move_batch(self) -> bool:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from relaybox.routes import Hop, Routes
     from relaybox.stores.left_behind import LeftBehind
     from relaybox.streams.holdback import Gap, StoreHoldback
+    from relaybox.streams.topics import UnknownTopics
 
 OPEN_SECONDS = 30.0
 """A transaction that has sent messages and is open for longer is shown."""
@@ -50,6 +51,7 @@ RUNBOOKS = {
     "sender_stalled": "stalled-sender",
     "dead_letters": "dead-letters",
     "topic_unrouted": "unrouted-topic",
+    "topics_unknown": "unrouted-topic",
     "messages_detached": "detached-messages",
     "hop_left_behind": "growing-store",
 }
@@ -119,6 +121,7 @@ def find_blockers(
         *_silent_stores(routes, status),
         *(finding for store, here in blockers.items() for finding in _held_in_store(routes, store, here)),
         *(finding for hop in status.hops for finding in _hop_findings(routes, status, hop, blockers)),
+        *(_topics_unknown(routes, hop, hop.unknown_topics) for hop in status.hops if hop.unknown_topics is not None),
         *_unrouted(status),
         *_detached(detached),
         *_left_behind(left_behind),
@@ -178,6 +181,7 @@ _WORDS: dict[type[errors.RelayboxError], str] = {
     errors.StoreNotInitialised: "it has no Relaybox schema, or an older one",
     errors.SchemaTooNew: "a newer Relaybox has initialised it",
     errors.UnknownHop: "it does not know a hop of relaybox.yaml",
+    errors.UnknownTopic: "it does not move a topic that relaybox.yaml gives the hop",
     errors.ConfigurationError: "its connection is missing, or wrong",
     errors.HistoryLost: "it went back in time: what it had confirmed is not there any more",
 }
@@ -365,8 +369,30 @@ def _unsettled(status: Status, hop: HopStatus) -> Finding | None:
     )
 
 
+def _topics_unknown(routes: Routes, hop: HopStatus, unknown: UnknownTopics) -> Finding:
+    source, named = hop.hop.source.name, "topic " if len(unknown.topics) == 1 else "topics "
+    return Finding(
+        kind="topics_unknown",
+        severity=Severity.STUCK,
+        hop=hop.hop.name,
+        store=source,
+        since=unknown.first_sent_at,
+        what=(
+            f"relaybox.yaml gives hop {hop.hop.name} {named}{', '.join(unknown.topics)}, but {source} does not move "
+            f"{'it' if len(unknown.topics) == 1 else 'them'} yet: relaybox.yaml was changed after the last relaybox init."
+        ),
+        affected=_downstream(routes, hop.hop),
+        message_count=unknown.message_count,
+        next_step="Run: relaybox init",
+    )
+
+
 def _unrouted(status: Status) -> Iterator[Finding]:
+    """But for those that a hop lacks: they are findings of that hop."""
+    lacking = {(hop.hop.source.name, topic) for hop in status.hops if hop.unknown_topics for topic in hop.unknown_topics.topics}
     for topic in status.unrouted:
+        if (topic.store, topic.topic) in lacking:
+            continue
         yield Finding(
             kind="topic_unrouted",
             severity=Severity.NOTE,

@@ -24,7 +24,7 @@ from relaybox.retention.retiring import Backlog, read_backlogs
 from relaybox.stores.connections import store_errors
 from relaybox.stores.inquiries import ask_each
 from relaybox.stores.schema import open_store
-from relaybox.streams.topics import find_unknown_topics
+from relaybox.streams.topics import UnknownTopics, count_unknown_topics
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
@@ -78,6 +78,7 @@ class HopStatus:
         stream: what the destination made of the log that the hop brought.
         account: of a hop that reads an outbox: what became of its newest committed messages, by topic (G12).
         errors: what its stores said instead of answering.
+        unknown_topics: those that relaybox.yaml gives the hop and its source does not move yet; None: there are none.
     """
 
     hop: Hop
@@ -95,6 +96,7 @@ class HopStatus:
     account: tuple[TopicAccount, ...] | None
     errors: tuple[errors.RelayboxError, ...]
     history_gap: HistoryGap | None = None
+    unknown_topics: UnknownTopics | None = None
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,7 @@ class _Asked:
     states: Mapping[str, Any]
     streams: Mapping[str, StreamStatus] = field(default_factory=dict)
     accounts: Mapping[str, tuple[TopicAccount, ...]] = field(default_factory=dict)
-    unknown_topics: Mapping[str, errors.UnknownTopic] = field(default_factory=dict)
+    unknown_topics: Mapping[str, UnknownTopics] = field(default_factory=dict)
     unrouted: tuple[tuple[str, int, datetime], ...] = ()
     left_behind: tuple[Backlog, ...] = ()
     error: errors.RelayboxError | None = None
@@ -253,7 +255,11 @@ def _ask_sending(connection: Connection, store: Store, *, routes: Routes) -> _As
         cursor.execute("select * from relaybox.unrouted_topics(%s)", (UNROUTED_SEQS,))
         known = _known(states, store, unrouted=tuple(cursor.fetchall()))
         left_behind = tuple(hop for hop in read_backlogs(cursor, store, routes) if hop.keeps_messages)
-    unknown = {hop.name: error for hop in routes.hops if hop.source == store and (error := find_unknown_topics(connection, hop))}
+    unknown = {
+        hop.name: found
+        for hop in routes.hops
+        if hop.source == store and (found := count_unknown_topics(connection, hop, newest=UNROUTED_SEQS))
+    }
     return replace(known, accounts=accounts, left_behind=left_behind, unknown_topics=unknown)
 
 
@@ -303,6 +309,7 @@ def _known(
 def _hop_status(hop: Hop, source: _Asked, destination: _Asked, continuing: _Asked) -> HopStatus:
     sending: Any = source.states.get(hop.name)
     receiving: Any = destination.states.get(hop.name)
+    unknown = source.unknown_topics.get(hop.name)
     gap = _lost_by_destination(hop, sending, receiving) or continuing.states.get(hop.name) or _lost_by_source(hop, sending)
     sent = sending and sending.planned_position + sending.waiting_count
     received = receiving.published_position if receiving else sending and sending.received_position
@@ -323,11 +330,12 @@ def _hop_status(hop: Hop, source: _Asked, destination: _Asked, continuing: _Aske
         account=source.accounts.get(hop.name),
         errors=(
             *(asked.error for asked in (source, destination) if asked.error is not None),
-            *filter(None, [source.unknown_topics.get(hop.name)]),
+            *((unknown.error,) if unknown is not None else ()),
             *find_broken(hop, source.accounts.get(hop.name, ())),
             *((gap.as_error(hop),) if gap is not None else ()),
         ),
         history_gap=gap,
+        unknown_topics=unknown,
     )
 
 

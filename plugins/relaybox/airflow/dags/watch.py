@@ -57,6 +57,7 @@ def _watched(routes: Routes, store: Store) -> tuple[WatchedHop, ...]:
             reads=read_asset(routes, hop),
             settles=settling_asset(routes, hop),
             carries_topics=hop if hop.topics_by_subscription else None,
+            reads_outbox=hop if hop.upstream is None else None,
         )
         for hop in routes.hops
         if hop.source == store

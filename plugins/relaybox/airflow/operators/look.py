@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +13,10 @@ from relaybox.airflow.hop_state import read_idle_hops
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.errors import Transient
-from relaybox.events import emit
+from relaybox.events import emit, warn
 from relaybox.routes import Hop, Store
-from relaybox.streams.topics import carry_topics_of
+from relaybox.stores.schema import open_store
+from relaybox.streams.topics import carry_topics_of, find_unknown_topics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -24,17 +26,18 @@ if TYPE_CHECKING:
 class WatchedHop:
     """A hop, the asset whose events start its transfer, and the one whose events start its confirmation.
 
-    `carries_topics`: the hop itself, where consumers add topics by subscribing.
+    `carries_topics`: the hop itself, where consumers add topics by subscribing. `reads_outbox`: the hop itself, if it does.
     """
 
     name: str
     reads: Asset
     settles: Asset
     carries_topics: Hop | None = None
+    reads_outbox: Hop | None = None
 
 
 class StoreLookOperator(BaseOperator):
-    """One session, one query for all hops that leave the store. An event is a wake-up: one too many does no harm."""
+    """One query for all hops that leave the store, one row of each that reads the outbox. An event too many does no harm."""
 
     def __init__(self, *, store: Store, hops: Sequence[WatchedHop], alias: AssetAlias, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -48,6 +51,7 @@ class StoreLookOperator(BaseOperator):
             _carry_topics(carrying)
         with terminal_errors_fail_at_once(), service_file((self.store,)):
             idle = {hop.hop: hop for hop in read_idle_hops(self.store)}
+            _warn_of_unknown_topics(self.store, [hop.reads_outbox for hop in self.hops if hop.reads_outbox])
         waiting = [hop for hop in self.hops if hop.name in idle and idle[hop.name].has_work]
         unsettled = [hop for hop in self.hops if hop.name in idle and idle[hop.name].is_unsettled]
         events = context["outlet_events"][self.alias]
@@ -66,3 +70,13 @@ def _carry_topics(hop: Hop) -> None:
             carry_topics_of(hop)
         except Transient as error:  # the next look tries again; a destination that is down must hide no other hop
             emit("topics_not_carried", hop=hop.name, error=error)
+
+
+def _warn_of_unknown_topics(store: Store, hops: Sequence[Hop]) -> None:
+    """A hop that moves nothing of its new topics has no work: its own task does not run, and says nothing."""
+    if not hops:
+        return
+    with closing(open_store(store, application_name="relaybox look")) as connection:
+        for hop in hops:
+            if error := find_unknown_topics(connection, hop):
+                warn("topics_unknown", hop=hop.name, warning=str(error))
