@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -15,12 +15,13 @@ from psycopg2.extras import wait_select
 
 from relaybox.local.clusters import postgres_binaries
 from relaybox.monitoring import findings
+from relaybox.monitoring.blockers import Blocker
 from relaybox.monitoring.findings import Finding
 from relaybox.monitoring.flow import INTERVALS, read_flow
 from relaybox.monitoring.overview import read_overview
 from tests.breaking import copy_first_slices
 from tests.patience import patience
-from tests.services import add_route, break_service
+from tests.services import add_route, break_service, read_service
 from tests.world import World, insert, routes_file, wait_until
 
 
@@ -201,22 +202,56 @@ def test_the_command_of_a_finding_ends_the_transaction_that_it_shows_and_no_othe
         bystander.commit()
 
 
+def test_a_finding_names_the_rights_that_its_command_needs(world: World) -> None:
+    """Both of them: with one alone the session of another login goes on."""
+    owner = read_service("airline")
+    world.query(
+        "airline",
+        f"""
+        drop role if exists on_call_of_a_test, booking_of_a_test;
+        create role on_call_of_a_test login password 'p';
+        create role booking_of_a_test login password 'p' in role relaybox_producer;
+        grant connect on database {owner["dbname"]} to on_call_of_a_test, booking_of_a_test
+        """,
+    )
+    with closing(psycopg2.connect(**{**owner, "user": "booking_of_a_test", "password": "p"})) as producer:
+        insert(producer, "kept back")
+        step = found(world)["open_transaction"].next_step
+        assert "Your login needs pg_signal_backend and pg_read_all_stats" in step
+        for rights in ("pg_signal_backend", "pg_read_all_stats", "pg_signal_backend, pg_read_all_stats"):
+            world.query("airline", f"grant {rights} to on_call_of_a_test")
+            break_service("airline", user="on_call_of_a_test", password="p")
+            _run_command(step, succeeds=rights != "pg_read_all_stats")
+            break_service("airline", user=owner["user"], password=owner["password"])
+            left = [] if "," in rights else [producer.info.backend_pid]
+            wait_until(lambda left=left: [one.pid for one in _senders(world)] == left, f"{left} are left after {rights}")
+            world.query("airline", f"revoke {rights} from on_call_of_a_test")
+    world.query("airline", "drop owned by on_call_of_a_test, booking_of_a_test; drop role on_call_of_a_test, booking_of_a_test")
+
+
+def _senders(world: World) -> tuple[Blocker, ...]:
+    finding = found(world).get("open_transaction")
+    return finding.blockers if finding else ()
+
+
 def test_the_command_of_a_finding_rolls_a_prepared_transaction_back(world: World) -> None:
     with world.session() as producer:
         insert(producer, "never")
         with producer.cursor() as cursor:
             cursor.execute("prepare transaction 'it''s a $(name)'")
     (blocker,) = found(world)["open_transaction"].blockers
+    assert "Only the login that prepared it, or a superuser, may roll it back." in found(world)["open_transaction"].next_step
     _run_command(blocker.end_command("airline"))
     assert found(world) == {}
 
 
-def _run_command(text: str) -> None:
+def _run_command(text: str, *, succeeds: bool = True) -> None:
     command = text[text.index("psql ") :]
     path = f"{postgres_binaries()}:{os.defpath}"
-    subprocess.run(
-        ["bash", "-euc", command], env={**os.environ, "PATH": path}, check=True, capture_output=True, timeout=patience(60)
+    run = subprocess.run(
+        ["bash", "-euc", command], env={**os.environ, "PATH": path}, check=False, capture_output=True, timeout=patience(60)
     )
+    assert (run.returncode == 0) is succeeds, run.stderr
 
 
 def test_a_topic_that_nobody_reads_is_a_note(world: World) -> None:

@@ -43,6 +43,13 @@ class Blocker:
         condition = f"pid = {self.pid} and xact_start = '{self.began_at.isoformat()}'"
         return f'psql service={store} -c "select pg_terminate_backend(pid) from pg_stat_activity where {condition}"'  # noqa: S608  # our own values, for a person to read
 
+    @property
+    def right_to_end(self) -> str:
+        """Which login the command works for; for another one it fails, or finds no such session."""
+        if self.pid is None:
+            return "Only the login that prepared it, or a superuser, may roll it back."
+        return "Your login needs pg_signal_backend and pg_read_all_stats, for a superuser's session it must be a superuser."
+
 
 @dataclass(frozen=True)
 class Wait:

@@ -227,8 +227,8 @@ def _held_in_store(routes: Routes, store: str, here: StoreBlockers) -> Iterator[
             blockers=here.senders,
             affected=leaving,
             next_step=(
-                "Have the application commit or roll back. Ending it rolls back what it sent: "
-                + "; ".join(blocker.end_command(store) for blocker in here.senders[:SHOWN_COMMANDS])
+                "Have the application commit or roll back. Ending it rolls back what it sent. "
+                + _end_commands((store, blocker) for blocker in here.senders)
             ),
         )
     if here.standby_waits:
@@ -289,10 +289,18 @@ def _hop_findings(routes: Routes, status: Status, hop: HopStatus, blockers: Mapp
 
 
 def _end_or_wait(waits: Sequence[tuple[str, Wait]]) -> str:
-    commands = list(dict.fromkeys(blocker.end_command(store) for store, wait in waits for blocker in wait.blockers))
-    return "Wait: the transfer gives up and is tried again. Or end the session that has the lock: " + "; ".join(
-        commands[:SHOWN_COMMANDS]
+    return "Wait: the transfer gives up and is tried again. Or end the session that has the lock. " + _end_commands(
+        (store, blocker) for store, wait in waits for blocker in wait.blockers
     )
+
+
+def _end_commands(blockers: Iterable[tuple[str, Blocker]]) -> str:
+    """The rights that it takes to end the first of these transactions, given with their stores; then the commands, and nothing else."""
+    shown = list(dict.fromkeys((blocker.end_command(store), blocker.right_to_end) for store, blocker in blockers))[
+        :SHOWN_COMMANDS
+    ]
+    rights = dict.fromkeys(right for _, right in shown)
+    return f"{' '.join(rights)} Run: {'; '.join(command for command, _ in shown)}"
 
 
 def _late(routes: Routes, status: Status, hop: HopStatus, lag_seconds: float) -> Finding:

@@ -67,9 +67,10 @@ def _busy(connection: Connection, told: str, holders_query: str, parameters: dic
         f"{name} (pid {pid}, login {login}, {state} since {since} UTC)" for name, pid, login, state, since in holders
     )
     end = "; ".join(f"select pg_terminate_backend({pid})" for _, pid, *_ in holders)
+    or_end = f" (or end a session that hangs, as a login with pg_signal_backend: {end})" if end else ""
     return errors.StoreBusy(
         f"{told}: {named or 'a session that has ended meanwhile'}.",
-        next_step=f"Wait for its end, then run: relaybox init{f' (or end a session that hangs: {end})' if end else ''}",
+        next_step=f"Wait for its end, then run: relaybox init{or_end}",
     )
 
 
