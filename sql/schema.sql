@@ -984,6 +984,8 @@ CREATE UNIQUE INDEX arrival_last_position ON relaybox.arrival USING btree (hop_i
 
 CREATE UNIQUE INDEX batch_last_position ON relaybox.batch USING btree (hop, last_position);
 
+CREATE INDEX batch_topics ON relaybox.batch USING btree (hop, hash_array_extended(topics, (0)::bigint));
+
 CREATE UNIQUE INDEX dead_letter_of_a_stream ON relaybox.dead_letter USING btree (hop_id, "position") WHERE (subscription_id IS NULL);
 
 CREATE UNIQUE INDEX dead_letter_of_a_subscription ON relaybox.dead_letter USING btree (subscription_id, place);

@@ -127,3 +127,46 @@ def test_senders_are_counted_in_the_order_of_positions_whatever_the_planner_pref
             cursor.execute(f"set {setting}")
         cursor.execute("select sender, row_count, ascending from relaybox.count_senders(1, 1, 3000) order by sender")
         assert cursor.fetchall() == [(f"sender-{n}", 1000, True) for n in range(3)]
+
+
+BATCHES = 100_000
+"""A hop's ledger after a billion messages in batches of ten thousand."""
+
+
+@pytest.fixture
+def old_ledger(world: World) -> World:
+    """A hop with a long ledger; the oldest batches have a topic that it does not move any more."""
+    world.send("first")
+    world.transfer()
+    world.query("airline", "alter table relaybox.batch set (autovacuum_enabled = off)")
+    columns = [
+        name
+        for (name,) in world.query(
+            "airline",
+            "select attname from pg_attribute where attrelid = 'relaybox.batch'::regclass and attnum > 0 and not attisdropped",
+        )
+    ]
+    changed = {
+        "batch": "b.batch + n",
+        "plan_id": "gen_random_uuid()",
+        "topics": "case when n <= 100 then '{bookings,flights}' else b.topics end",
+        "reads_after": "b.reads_after + n",
+        "reads_through": "b.reads_through + n",
+        "first_position": "b.first_position + n",
+        "last_position": "b.last_position + n",
+    }
+    world.query(
+        "airline",
+        f"insert into relaybox.batch ({', '.join(columns)}) "
+        f"select {', '.join(changed.get(name, f'b.{name}') for name in columns)} from relaybox.batch b, generate_series(1, %s) n",
+        BATCHES,
+    )
+    world.query("airline", "vacuum analyze relaybox.batch")
+    return world
+
+
+def test_the_topics_that_a_hop_had_are_found_without_reading_its_ledger(old_ledger: World) -> None:
+    """Each status asks for them, of each hop: some pages per topic, however many batches there are."""
+    assert old_ledger.value("airline", "select relaybox.hop_topics('flights/1')") == ["bookings", "flights"]
+    buffers = plan_buffers(old_ledger, "select relaybox.hop_topics('flights/1')")
+    assert buffers < 200, f"hop_topics touched {buffers} pages"
