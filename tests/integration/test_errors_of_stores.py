@@ -185,6 +185,7 @@ ALLOWED = {
     "local/processes.py _stat_fields (FileNotFoundError, ProcessLookupError)": "a process that has gone",
     "local/scratch.py _remove_unowned (BlockingIOError, FileNotFoundError)": "it has an owner, or its files are being removed",
     "local/scratch.py _remove_unowned (FileNotFoundError, NotADirectoryError)": "removed meanwhile, or none of ours",
+    "local/scratch.py _looks_older FileNotFoundError": "removed meanwhile",
     "local/processes.py send_signal ProcessLookupError": "a process that has gone needs no signal",
     "local/demo/producers.py produce suppress(EOFError, ConnectionError)": "the parent that would read the report has gone",
     "stores/inquiries.py Inquiry.end suppress(OSError)": "the session ended before it was cut",

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,7 +19,7 @@ from rich.console import Console
 from relaybox.local.bench.stores import bench_directory
 from relaybox.local.interrupts import ASKING, signals_interrupt
 from relaybox.local.processes import descendants, wait_until_gone
-from relaybox.local.scratch import PREFIX, make_scratch, remove_abandoned, remove_scratch
+from relaybox.local.scratch import PREFIX, make_scratch, remove_abandoned, remove_scratch, tell_of_older
 from tests.cli import start
 from tests.patience import patience
 from tests.world import wait_until
@@ -87,6 +89,50 @@ def test_a_directory_is_never_taken_from_the_one_who_makes_it(tmp_path: Path) ->
         for task in (*tasks, *removing):
             task.result()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", f"{PREFIX}link"]
+
+
+def test_what_an_older_version_left_is_named_and_kept(tmp_path: Path) -> None:
+    """Nothing says whose it is. What a process works in, a link, and a name that is only similar are not told."""
+    names = (
+        "relaybox-bench-abc_1234",
+        "relaybox-source-0abcdefg",
+        "relaybox-hub-in_use_1",
+        "relaybox-bench-results",
+        "relaybox-mine-abcdefgh",
+    )
+    left, cluster, used, *_ = directories = [tmp_path / name for name in names]
+    for directory in directories:
+        directory.mkdir()
+        (directory / "data").write_bytes(b"x" * 2_000_000)
+    (tmp_path / "relaybox-bench-a_link_0").symlink_to(left)
+    told: list[str] = []
+    server = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], cwd=used)
+    try:
+        assert tell_of_older(told.append, tmp_path) == [left, cluster]
+    finally:
+        server.kill()
+        server.wait()
+    assert told[0].startswith(f"{left}, 2 MB, looks like what a bench or demo of an older Relaybox left; no process works in it.")
+    assert told[0].endswith(f"remove it: rm -r {left}")
+    assert all(directory.exists() for directory in directories)
+
+
+def test_a_killed_bench_page_leaves_only_what_the_next_start_removes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its configuration and Airflow's home too, not only its clusters."""
+    parent = Path(tempfile.mkdtemp(prefix="temporary-of-a-test-"))
+    parent.chmod(0o755)  # a cluster's account must enter it
+    monkeypatch.setenv("TMPDIR", str(parent))
+    try:
+        bench = start("bench", "page", "--looks", "1", "--samples", "1")
+        wait_until(lambda: len(descendants(bench.pid)) >= 1, "it makes its clusters", deadline_seconds=60)
+        started = descendants(bench.pid)
+        bench.kill()
+        bench.communicate(timeout=patience(60))
+        assert wait_until_gone(started, deadline_seconds=patience(60)) == []
+        assert len(remove_abandoned(print, parent)) >= 1
+        assert [path.name for path in parent.iterdir() if path.is_dir()] == []
+    finally:
+        shutil.rmtree(parent)
 
 
 @pytest.mark.parametrize("number", ASKING)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -18,6 +19,9 @@ from pathlib import Path
 from relaybox.local.processes import processes_in, server_account, wait_until_gone
 
 PREFIX = "relaybox-scratch-"
+
+_OLDER_NAME = re.compile("relaybox-(bench|source|destination|metadata|airline|hub|analytics)-[a-z0-9_]{8}")
+"""What older versions called a directory of a bench or of a cluster; the end is tempfile's."""
 
 _END_SECONDS = 10.0
 """So long an interrupted initdb may need to end."""
@@ -84,6 +88,25 @@ def remove_abandoned(say: Callable[[str], object], parent: Path | None = None) -
     for one in found:
         say(str(one))
     return found
+
+
+def tell_of_older(say: Callable[[str], object], parent: Path | None = None) -> list[Path]:
+    """Names directories that versions before make_scratch() may have left, and removes none: nothing in them says whose they are."""
+    found = [path for path in sorted((parent or Path(tempfile.gettempdir())).iterdir()) if _looks_older(path)]
+    for path in found:
+        say(
+            f"{path}, {bytes_below(path) / 1e6:,.0f} MB, looks like what a bench or demo of an older Relaybox left; "
+            f"no process works in it. If none of that version runs, remove it: rm -r {path}"
+        )
+    return found
+
+
+def _looks_older(path: Path) -> bool:
+    try:
+        owner, is_directory = path.lstat().st_uid, path.is_dir() and not path.is_symlink()
+    except FileNotFoundError:
+        return False  # removed meanwhile
+    return bool(_OLDER_NAME.fullmatch(path.name)) and is_directory and owner in _our_accounts() and not processes_in(path)
 
 
 def _remove_unowned(directory: Path) -> Abandoned | None:

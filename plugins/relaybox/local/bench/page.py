@@ -15,7 +15,6 @@ import secrets
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -34,7 +33,7 @@ from relaybox import errors
 from relaybox.local.airflow_standalone import AirflowStandalone
 from relaybox.local.bench.hop import describe_environment
 from relaybox.local.bench.report import write_json
-from relaybox.local.bench.stores import DESTINATION, SOURCE, BenchStores, open_bench_stores
+from relaybox.local.bench.stores import DESTINATION, SOURCE, BenchStores, bench_directory, open_bench_stores
 from relaybox.local.bench.unwell_link import UnwellLink
 from relaybox.local.checkout import find_checkout
 from relaybox.local.clusters import Cluster, create_cluster
@@ -98,12 +97,12 @@ def run_bench_page(
         StackFailed: Airflow did not start, or did not answer at all.
     """
     console = console or Console()
-    with tempfile.TemporaryDirectory(prefix="relaybox-bench-") as directory, ExitStack() as stack:
-        stores = stack.enter_context(open_bench_stores(Path(directory), {}))
+    with bench_directory(console) as directory, ExitStack() as stack:
+        stores = stack.enter_context(open_bench_stores(directory, {}))
         stores.write_routes({"r1": {"topics": ["r1"]}})
         cluster = stores.clusters[DESTINATION]
         link = stack.enter_context(UnwellLink(cluster.host, cluster.port))
-        server = _ApiServer(Path(directory), stores, link, stack)
+        server = _ApiServer(directory, stores, link, stack)
         alone: list[Beside] = []
         beside: list[Beside] = []
         for manner in manners:

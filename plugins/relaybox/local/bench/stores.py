@@ -19,7 +19,7 @@ from rich.console import Console
 from relaybox import errors
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
 from relaybox.local.interrupts import signals_interrupt
-from relaybox.local.scratch import remove_abandoned, scratch_directory
+from relaybox.local.scratch import remove_abandoned, scratch_directory, tell_of_older
 from relaybox.routes import Hop, Routes, load_routes
 from relaybox.stores.schema import SEGMENT_ROWS, initialise_store
 
@@ -70,6 +70,7 @@ class EmptyLog:
 def bench_directory(console: Console) -> Iterator[Path]:
     """For one benchmark, gone afterwards, also if it is told to end. First it removes what killed ones left, and says so."""
     remove_abandoned(console.print)
+    tell_of_older(console.print)
     with signals_interrupt(), scratch_directory("bench") as directory:
         yield directory
 

@@ -25,7 +25,7 @@ from relaybox.local.clusters import STOP_SECONDS, Cluster, create_cluster, write
 from relaybox.local.demo.airline import open_engine
 from relaybox.local.demo.flights import TOPIC, metadata
 from relaybox.local.processes import processes_in, wait_until_gone
-from relaybox.local.scratch import Abandoned, bytes_below, remove_abandoned, remove_scratch, scratch_removed
+from relaybox.local.scratch import Abandoned, bytes_below, remove_abandoned, remove_scratch, scratch_removed, tell_of_older
 from relaybox.routes import Route, Routes, load_routes
 from relaybox.stores.connections import connect, store_errors
 from relaybox.stores.schema import initialise_store
@@ -124,6 +124,7 @@ def _own_directory(directory: Path, say: Say) -> Iterator[Path]:
         for cluster in sorted(directory.glob(f"*{_DATA}")):
             _remove_left(cluster, say)
         remove_abandoned(say)
+        tell_of_older(say)
         shutil.rmtree(directory)
         directory.mkdir()
         try:
