@@ -7,6 +7,7 @@ import stat
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg2
@@ -14,6 +15,7 @@ import pytest
 from psycopg2.extensions import connection as Connection
 
 from relaybox.errors import ConfigurationError, StackFailed
+from relaybox.local import clusters
 from relaybox.local.clusters import (
     Cluster,
     ClusterGroup,
@@ -24,7 +26,7 @@ from relaybox.local.clusters import (
     postgres_program,
     write_service_file,
 )
-from relaybox.local.processes import is_alive, wait_until_gone
+from relaybox.local.processes import is_alive, processes_in, wait_until_gone
 from tests.patience import patience
 
 SERVER_IN_A_PROCESS = """
@@ -129,6 +131,40 @@ def test_a_server_that_cannot_start_tells_why(cluster: Cluster) -> None:
     with pytest.raises(StackFailed, match='invalid value for parameter "shared_buffers"'):
         cluster.start()
     assert not cluster.is_running
+
+
+SLOW_SERVER = """#!/bin/bash
+for line in 1 2 3 4 5 6; do sleep {pause}; echo "recovers, line $line"; done
+exec {server} "$@"
+"""
+
+
+def replaced_server(cluster: Cluster, script: str) -> Cluster:
+    """The same cluster with a server of our own: in its own directory, which the server's account may enter."""
+    program = cluster.directory.resolve() / "postgres"
+    program.write_text(script)
+    program.chmod(0o755)
+    return replace(cluster, binaries=program.parent)
+
+
+def test_a_server_that_goes_on_is_waited_for(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long its recovery takes: it says how far it is."""
+    cluster.stop()
+    limit = patience(3)
+    monkeypatch.setattr(clusters, "START_SECONDS", limit)
+    slow = replaced_server(cluster, SLOW_SERVER.format(pause=limit / 4, server=cluster.binaries / "postgres"))
+    slow.start()
+    assert slow.is_running
+
+
+def test_a_server_that_hangs_is_ended_with_a_word_on_what_to_do(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.stop()
+    monkeypatch.setattr(clusters, "START_SECONDS", 0.5)
+    silent = replaced_server(cluster, "#!/bin/bash\nexec sleep 600\n")
+    with pytest.raises(StackFailed, match=r"logged nothing for 0\.5 s and is not ready") as failed:
+        silent.start()
+    assert "See whether the machine is overloaded or its disk is full, then start it again." in str(failed.value)
+    assert processes_in(cluster.directory) == []
 
 
 def test_a_cluster_is_not_made_over_something_else(tmp_path: Path) -> None:

@@ -46,6 +46,8 @@ __all__ = [
 ]
 
 START_SECONDS = 60.0
+"""A server that starts, and logs nothing for so long, hangs; one that recovers says so every ten seconds, however slow the machine is."""
+
 STOP_SECONDS = 60.0
 _POLL_SECONDS = 0.02
 _PORTS = range(15_000, 30_000)  # below the ports that the kernel gives to outgoing connections
@@ -152,17 +154,27 @@ class Cluster:
             return []
 
     def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> None:
-        deadline = time.monotonic() + START_SECONDS
+        logged, deadline = 0, time.monotonic() + START_SECONDS
         while not self._accepts_connections(process.pid):
+            if (size := self.log_file.stat().st_size) != logged:
+                logged, deadline = size, time.monotonic() + START_SECONDS
             if process.poll() is not None or time.monotonic() > deadline:
-                tail = "\n".join(self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-10:])
-                what = "ended" if process.poll() is not None else f"was not ready within {START_SECONDS:.0f} s"
-                self.stop("immediate")
-                raise StackFailed(
-                    f"cluster {self.name} on port {self.port} {what} while starting:\n{tail}\n",
-                    next_step=f"Its log: {self.log_file}",
-                )
+                raise self._not_started(process)
             time.sleep(_POLL_SECONDS)
+
+    def _not_started(self, process: subprocess.Popen[bytes]) -> StackFailed:
+        """The error of a server that ended or hangs; ends it."""
+        has_ended = process.poll() is not None
+        tail = "\n".join(self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-10:])
+        self.stop("immediate")
+        if not has_ended:
+            process.kill()  # it may have no pid file yet
+            process.wait()
+        what = "ended while starting" if has_ended else f"logged nothing for {START_SECONDS:g} s and is not ready"
+        try_again = "" if has_ended else "See whether the machine is overloaded or its disk is full, then start it again. "
+        return StackFailed(
+            f"cluster {self.name} on port {self.port} {what}:\n{tail}\n", next_step=f"{try_again}Its log: {self.log_file}"
+        )
 
     def _accepts_connections(self, pid: int) -> bool:
         """As pg_ctl sees it: line 1 of postmaster.pid is the process, line 8 its state."""
