@@ -26,7 +26,7 @@ def test_every_turn_drops_what_it_filled_in_every_phase(tmp_path: Path) -> None:
         "fetch_seconds",
         "fetch_over_select",
     }
-    assert "a snapshot held" in printed.getvalue()
+    assert "while a snapshot is held" in printed.getvalue()
 
 
 def test_a_wrong_argument_is_refused() -> None:

@@ -78,7 +78,16 @@ def print_report(report: LatencyReport, console: Console) -> None:
 
 
 def _latencies(report: LatencyReport) -> Table:
-    table = Table("seconds from commit to arrival", "messages", "p50", "p90", "p99", "max", title=f"runner {report.runner}")
+    table = Table(
+        "seconds from commit to arrival",
+        "messages",
+        "p50",
+        "p90",
+        "p99",
+        "max",
+        title=f"runner {report.runner}",
+        caption="Lower is better; the targets are below.",
+    )
     for figures in report.counts:
         _add(table, f"first message of an idle hop, {figures.hops} hops", figures.first_seconds)
     _add(table, "while lingering", report.lingering_seconds)
@@ -91,7 +100,13 @@ def _add(table: Table, title: str, seconds: Sequence[float]) -> None:
 
 def _idle(report: LatencyReport) -> Table:
     parts = list(report.counts[0].idle_cores)
-    table = Table("share of one core while idle", *parts, "all", title=f"measured for {report.idle_seconds:g} s each")
+    table = Table(
+        "CPU while no messages come, in % of one core",
+        *parts,
+        "all",
+        title=f"measured for {report.idle_seconds:g} s each",
+        caption="Lower is better. What a hop costs is the difference between the rows.",
+    )
     for figures in report.counts:
         values = [*figures.idle_cores.values(), sum(figures.idle_cores.values())]
         table.add_row(f"{figures.hops} hops", *(f"{value:.1%}" for value in values))

@@ -115,7 +115,9 @@ def run_bench_page(
                 shown = (
                     f"{name} {beside[-1].median(name) * 1000:.0f} ms ({alone[-1].median(name) * 1000:.0f})" for name in ENDPOINTS
                 )
-                console.print(f"{manner}, {count} looks (without): {', '.join(shown)}; {answers}")
+                console.print(
+                    f"{manner} store, {count} requests to the page at once; in brackets without: {', '.join(shown)}; page: {answers}"
+                )
         whole = {name: [second for one in alone for second in one.seconds[name]] for name in ENDPOINTS}
         report = PageReport(Beside(None, 0, whole, {}), tuple(beside), describe_environment(stores))
     _print(report, console)
@@ -264,13 +266,14 @@ def _wait(condition: Callable[[], bool], what: str) -> None:
 
 def _print(report: PageReport, console: Console) -> None:
     table = Table(
-        "store",
-        "looks at once",
-        *(f"{name}, ms (ratio)" for name in ENDPOINTS),
-        "answered looks",
-        title="Airflow's own endpoints, medians",
+        "state of\none store",
+        "requests to the\npage at once",
+        *(f"{name},\nms (ratio)" for name in ENDPOINTS),
+        "answers of the page:\ncount x HTTP status",
+        title="How long Airflow's own endpoints take, medians",
+        caption="Ratio: to the first row, where nobody looks at the page. Good: at most 1.5.",
     )
-    table.add_row("", "0", *(f"{report.alone.median(name) * 1000:.1f}" for name in ENDPOINTS), "")
+    table.add_row("healthy", "0", *(f"{report.alone.median(name) * 1000:.1f}" for name in ENDPOINTS), "")
     for one in report.beside:
         answers = ", ".join(f"{count} x {status}" for status, count in sorted(one.answers.items()))
         shown = (f"{one.median(name) * 1000:.1f} ({report.ratio(one, name):.2f})" for name in ENDPOINTS)

@@ -102,7 +102,14 @@ def print_report(report: BenchReport, console: Console) -> None:
 
 def _rates(report: BenchReport) -> Table:
     title = f"{report.messages:,} messages of {report.bytes_per_message:.0f} bytes, {report.rounds} rounds"
-    table = Table("", "seconds", "rows/s", "MB/s", title=title)
+    table = Table(
+        "who moves all messages once",
+        "seconds: median\n(min to max)",
+        "messages\nper second",
+        "MB per\nsecond",
+        title=title,
+        caption="Fewer seconds are better. MB are of the binary COPY stream.",
+    )
     for contestant, name in TITLES.items():
         seconds = report.seconds(contestant)
         rows_per_second = report.messages / median(seconds)
@@ -112,7 +119,12 @@ def _rates(report: BenchReport) -> Table:
 
 
 def _ratios(report: BenchReport) -> Table:
-    table = Table("time of the hop over", *(f"round {n}" for n in range(1, report.rounds + 1)), "median")
+    table = Table(
+        "seconds of the hop / seconds of",
+        *(f"round {n}" for n in range(1, report.rounds + 1)),
+        "median",
+        caption="Below 1 the hop is faster. Of each kind the faster format is compared.",
+    )
     for baseline in (report.faster(PIPES), report.faster(SYNCS)):
         ratios = report.ratios(baseline)
         table.add_row(TITLES[baseline], *(f"{ratio:.2f}" for ratio in ratios), f"{median(ratios):.2f}")
@@ -120,7 +132,9 @@ def _ratios(report: BenchReport) -> Table:
 
 
 def _steps(report: BenchReport) -> Table:
-    table = Table("step of the hop", "seconds")
+    table = Table(
+        "step of the hop", "seconds: median (min to max)", caption="Where the hop's time goes. Fewer seconds are better."
+    )
     for step in STEPS:
         table.add_row(step, show_seconds(report.step_seconds(step)))
     return table

@@ -204,12 +204,20 @@ def _select(consumer: Any, after: int, through: int) -> Iterator[float]:
 
 
 def _print(report: RetentionReport, console: Console) -> None:
-    title = f"{report.messages:,} messages in turns of {report.turn_rows:,}; in brackets: over the part before"
-    table = Table("", "outbox's store, MB", "log's store, MB", "fetch of 10,000, ms", "over plain select", title=title)
+    title = f"{report.messages:,} messages, sent, moved, read and dropped in turns of {report.turn_rows:,}"
+    table = Table(
+        "part of the run",
+        "disk of the\noutbox's store, MB",
+        "disk of the\nlog's store, MB",
+        "a fetch of\n10,000, ms",
+        "its time / that\nof a plain select",
+        title=title,
+        caption="Medians; in brackets the ratio to the first row. Good: about 1, disk and time do not grow.",
+    )
     for phase in PHASES[1:]:
         found, ratios = report.medians(phase), report.ratios(phase)
         table.add_row(
-            {"before": "before", "held": "a snapshot held", "after": "after"}[phase],
+            {"before": "before the snapshot", "held": "while a snapshot is held", "after": "after the snapshot"}[phase],
             *(f"{found[name] / 1e6:,.1f} ({ratios[name]:.2f})" for name in ("source_bytes", "destination_bytes")),
             f"{found['fetch_seconds'] * 1e3:,.1f} ({ratios['fetch_seconds']:.2f})",
             f"{found['fetch_over_select']:.2f} ({ratios['fetch_over_select']:.2f})",
