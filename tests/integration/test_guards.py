@@ -335,3 +335,62 @@ def test_g7_a_server_that_may_forget_what_it_committed_is_refused(world: World, 
     with pytest.raises(errors.StoreUnusable, match=f"store {careless}.*full_page_writes is off"):
         world.transfer()
     assert world.payloads() == []
+
+
+ANCHOR = "select anchor_seq, system_identifier from relaybox.store"
+MOVED_HERE = "update relaybox.store set system_identifier = 1"
+NUMBERINGS = "select numbering from relaybox.numbering"
+
+
+def test_an_outbox_of_another_cluster_is_anchored_once(world: World) -> None:
+    """Where no hop reads it by that cluster's numbers: hops that were retired, that read a log, or that know this cluster, do not count."""
+    world.send("a", "b", "c")
+    here = world.value("airline", "select system_identifier from relaybox.store")
+    for store, hops in (
+        ("airline", "select true"),
+        (
+            "airline",
+            "update relaybox.hop_out set system_identifier = 1, retired_at = now(), retired_by = 'x', retired_reason = 'x'",
+        ),
+        ("hub", "update relaybox.hop_out set system_identifier = 1"),
+    ):
+        cluster = world.value(store, "select system_identifier from relaybox.cluster_fingerprint()")
+        world.query(store, MOVED_HERE)
+        world.query(store, hops)
+        seq = world.value(store, "select last_value from relaybox.outbox_seq")
+        assert world.value(store, "select relaybox.outbox_anchor()") == seq, hops
+        assert world.query(store, ANCHOR) == [(seq, cluster)], hops
+    assert world.value("airline", "select relaybox.outbox_anchor()") == 3
+    assert here == world.value("airline", "select system_identifier from relaybox.store")
+
+
+def test_an_outbox_is_not_anchored_while_a_hop_reads_it_by_the_numbers_of_another_cluster(world: World) -> None:
+    """RB011, whichever of several hops it is."""
+    world.query("airline", MOVED_HERE)
+    world.query("airline", "update relaybox.hop_out set system_identifier = 1")
+    with pytest.raises(psycopg2.Error, match="was written by cluster 1 ") as refused:
+        world.query("airline", "select relaybox.outbox_anchor()")
+    assert refused.value.pgcode == "RB011"
+
+
+def test_an_anchor_goes_on_only_and_a_numbering_begins_after_a_reload_only(world: World) -> None:
+    """A lower one would read rows of the old cluster by the numbers of the new one."""
+    before = world.value("airline", NUMBERINGS)
+    for seq, anchored in ((7, 7), (3, 7), (9, 9)):
+        world.query("airline", "select relaybox.record_anchor(%s)", seq)
+        assert world.value("airline", "select anchor_seq from relaybox.store") == anchored
+    assert world.value("airline", NUMBERINGS) == before
+    world.query("airline", "update relaybox.numbering set xid = '1'")
+    world.query("airline", "select relaybox.record_anchor(9)")
+    assert world.value("airline", NUMBERINGS) == before + 1
+    assert not world.value("airline", "select relaybox.is_reloaded()")
+
+
+def test_an_outbox_is_not_anchored_beside_a_transaction_that_writes_to_it(world: World) -> None:
+    """It is not waited for longer than producers would wait behind that."""
+    world.query("airline", MOVED_HERE)
+    world.query("airline", "delete from relaybox.hop_out")
+    with world.session() as producer:
+        insert(producer, "open")
+        with pytest.raises(psycopg2.errors.LockNotAvailable):
+            world.query("airline", "set statement_timeout = '30s'; select relaybox.outbox_anchor()")

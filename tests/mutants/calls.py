@@ -6,9 +6,10 @@ import hashlib
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from tests.mutants.mutants import REPOSITORY
 from tests.mutants.workers import Worker
@@ -23,14 +24,14 @@ class Calls:
     functions: Mapping[str, frozenset[str]]
     seconds: Mapping[str, float]
 
-    def tests_of(self, function: str, budget_seconds: float, first: Sequence[str] = ()) -> list[str]:
+    def tests_of(self, function: str, budget_seconds: float, noticed: Mapping[str, int] = MappingProxyType({})) -> list[str]:
         """The tests that may notice a bug of a function, as many as the budget allows.
 
-        Those of `first` come first, then those that call it, then those that call a function which names it, then those whose
-        file names it, each time the quickest first: Postgres does not count a call that ends with an error.
+        First those that call it, then those that call a function which names it, then those whose file names it: Postgres does not
+        count a call that ends with an error. Each time those come first that noticed most bugs so far, then the quickest.
         """
         callers = _functions_that_name(function)
-        ranked: list[tuple[int, float, str]] = []
+        ranked: list[tuple[int, int, float, str]] = []
         for test, called in self.functions.items():
             if function in called:
                 rank = 0
@@ -40,9 +41,9 @@ class Calls:
                 rank = 2
             else:
                 continue
-            ranked.append((-1 if test in first else rank, self.seconds[test], test))
+            ranked.append((rank, -noticed.get(test, 0), self.seconds[test], test))
         chosen, spent = [], 0.0
-        for _, seconds, test in sorted(ranked):
+        for _, _, seconds, test in sorted(ranked):
             spent += seconds
             if chosen and spent > budget_seconds:
                 break

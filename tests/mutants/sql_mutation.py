@@ -12,11 +12,12 @@ import hashlib
 import json
 import queue
 import random
+import signal
 import sys
 import threading
 import time
 import tomllib
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -69,7 +70,7 @@ class Trial:
     equivalents: frozenset[tuple[str, str, str]]
     path: Path
     caught: dict[str, str] = field(default_factory=dict)
-    noticed: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    noticed: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def try_bug(self, worker: Worker, bug: Bug) -> str:
@@ -79,14 +80,13 @@ class Trial:
         if bug.digest in self.caught:
             return self.caught[bug.digest]
         function = bug.function.stem
-        tests = self.calls.tests_of(function, self.budget_seconds, self.noticed[function])
+        tests = self.calls.tests_of(function, self.budget_seconds, self.noticed)
         with worker.broken(bug.function, bug.mutant) as is_valid:
             if not is_valid:
                 return self._note(bug, NO_SQL)
             longest = max((self.calls.seconds[test] for test in tests), default=0.0)
             found = worker.first_failure(tests, seconds_each=5 + 2 * longest) if tests else ""
-        if found in tests:
-            self.noticed[function].append(found)
+        self.noticed[found] += 1
         return self._note(bug, found) if found else SURVIVED
 
     def _note(self, bug: Bug, result: str) -> str:
@@ -108,6 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--state", metavar="DIRECTORY", type=Path, default=STATE, help="what is kept for the next run (.mutants)")
     parser.add_argument("--at-least", metavar="PERCENT", type=float, default=SCORE, help=f"score to reach ({SCORE:.0f})")
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended; the next run goes on here"))
     options.state.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         workers = [stack.enter_context(running_worker()) for _ in range(options.workers)]
@@ -130,6 +131,7 @@ def prepare(workers: Sequence[Worker], options: argparse.Namespace) -> Trial:
     for line in trial.path.read_text(encoding="utf-8").splitlines() if trial.path.exists() else ():
         tried = json.loads(line)
         trial.caught[tried["digest"]] = tried["result"]
+        trial.noticed[tried["result"]] += 1
     return trial
 
 
@@ -193,8 +195,11 @@ def share(workers: Sequence[Worker], work: Iterable[Work], do: Callable[[Worker,
             free.put(worker)
 
     with ThreadPoolExecutor(len(workers)) as pool:
-        for done in [pool.submit(one, piece) for piece in work]:
-            done.result()
+        try:
+            for done in [pool.submit(one, piece) for piece in work]:
+                done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ _OTHER_TOKENS = (
     (r"'processed'", "'settled'"),
     (r"'open', 'redriving'", "'open'"),
 )
-_UNREAD = re.compile(r"--[^\n]*|raise exception.*?;", re.DOTALL)
+_UNREAD = re.compile(r"--[^\n]*|raise exception(?:'[^']*'|[^;'])*;")
 _CONDITION = re.compile(r"\b(?:and|where) ")
 _CONDITION_ENDS = re.compile(
     r"\s+(and|or|order by|group by|limit|then|for|union|loop|returning|on conflict|cross|left|join|when|else|end|where|having)\b|[;,]|\$\$"

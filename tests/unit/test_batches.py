@@ -149,3 +149,28 @@ def test_pairs_of_snapshots_hold_every_row_exactly_once(history: tuple[list[Row]
         assert split(rows, lower, upper) == naive
         seen += naive
     assert sorted(seen, key=lambda row: row.seq) == rows
+
+
+def test_a_log_that_ends_where_read_ahead_begins_is_read_to_its_end() -> None:
+    """One position is left between what was read and what the destination has already; and none is read twice."""
+    limits = {"first_position": 1, "batch_rows": 10, "slice_rows": 10}
+    cut = cut_log(reads_after=4, published_position=5, read_ahead=[(6, 8)], **limits)
+    assert cut is not None
+    assert (cut.reads_through, [(one.first_read, one.last_read) for one in cut.slices]) == (5, [(5, 5)])
+    assert cut_log(reads_after=5, published_position=8, read_ahead=[(6, 8)], **limits) is None
+
+
+def test_a_bucket_is_an_eighth_of_a_slice_and_no_larger_than_a_batch() -> None:
+    """A power of two, at least 1."""
+    assert [bucket_seqs(*limits) for limits in ((1_000, 8), (1_000, 15), (1_000, 16), (1_000, 80), (3, 80), (4, 80), (1, 1))] == [
+        *(1, 1, 2, 8, 2, 4, 1)
+    ]
+
+
+def test_a_hole_is_wide_when_it_is_wider_than_it_may_be() -> None:
+    """Exactly so wide is not; the buckets are one slice."""
+    for hole, slice_count in ((HOLE_FACTOR * 10, 1), (HOLE_FACTOR * 10 + 1, 2)):
+        buckets = [Bucket(1, 1, 1), Bucket(1 + hole, 1 + hole, 1)]
+        cut = cut_batch(buckets, reads_after=0, first_position=1, batch_rows=100, slice_rows=10)
+        assert cut is not None
+        assert len(cut.slices) == slice_count, hole

@@ -1,0 +1,187 @@
+"""What a store answers about segments that lie in files: who is refused, what is let go, what is kept. No file is read here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg2
+import pytest
+import yaml
+
+from relaybox.hops.runners import ThreadRunner
+from relaybox.hops.transfer import transfer_hop
+from relaybox.stores.schema import initialise_store
+from tests.world import STORES, World
+
+DETACH = """
+insert into relaybox.detached_segment (hop_id, first, last, segment, state, directory, row_count, hash_sum, for_whom, begun_by, moved_by)
+values (%s, %s, %s, 'a segment', %s, 'files from ' || %s, 10, 0, '{}', 'test', 'test')
+"""
+STATES = "select first, state from relaybox.detached_segment where hop_id = %s order by first"
+TOLD = re.compile(
+    r"RB038: a reader: place \d+ is detached, its message lies in files from (?P<first>\d+); the first place here is 21\n"
+    r"HINT:  Bring it back: relaybox attach hub flights/1 \(2 segments, 20 messages\)"
+)
+OTHERS_ROWS = (
+    "select from relaybox.hop_in i where i.hop_id = 2 for update",
+    "select from relaybox.stream s where s.stream_id = 2 for update",
+)
+
+
+@pytest.fixture(scope="module")
+def two_logs(make_template: Any) -> str:
+    """Logs 1 and 2 of the hub, of the streams `flights` and `other`: 30 and 15 messages, in two batches each, places as positions."""
+
+    def fill(world: World) -> None:
+        routes = {
+            name: {"path": list(STORES), "topics": [name], "retention": {"replay_window_seconds": 0}}
+            for name in ("flights", "other")
+        }
+        world.path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": routes}))
+        for store in world.routes.stores.values():
+            initialise_store(store, world.routes)
+        for counts in ({"flights": 20, "other": 5}, {"flights": 10, "other": 10}):
+            for topic, count in counts.items():
+                world.send(*(f"{topic} {n}" for n in range(count)), topic=topic)
+                transfer_hop(world.routes.hop(f"{topic}/1"), ThreadRunner(1), recorded_by="test")
+
+    return make_template(fill)
+
+
+@pytest.fixture
+def logs(two_logs: str, make_world: Any) -> Iterator[World]:
+    with make_world(two_logs) as world:
+        # a retired hop needs nothing, so that subscriptions alone decide
+        world.query("hub", "update relaybox.hop_out set retired_at = now(), retired_by = 'test', retired_reason = 'why'")
+        assert world.query("hub", "select hop_id, hop from relaybox.hop_in order by 1") == [(1, "flights/1"), (2, "other/1")]
+        yield world
+
+
+def detach(world: World, log_id: int, *segments: tuple[int, str]) -> None:
+    """Segments of ten positions each, as if their rows were in files."""
+    for first, state in segments:
+        world.query("hub", DETACH, log_id, first, first + 9, state, first)
+
+
+def refused(world: World, place: int, stream: str = "flights") -> str | None:
+    """From where on the files begin in which the message of a place is said to lie."""
+    ask = "select relaybox.refuse_detached(s, %s, 'a reader') from relaybox.stream s where s.stream = %s"
+    try:
+        world.query("hub", ask, place, stream)
+    except psycopg2.Error as error:
+        found = TOLD.match(f"{error.pgcode}: {error}")
+        return found["first"] if found else str(error)
+    return None
+
+
+def test_a_reader_is_told_in_which_files_the_message_of_its_place_lies(logs: World) -> None:
+    """By the delivery of the place, in order or not; of other streams, of places that are here, or gone for good, nothing is said."""
+    detach(logs, 1, (0, "detached"), (10, "detached"), (20, "released"))
+    places = [17, *range(1, 10), 18, 19, *range(10, 17), *range(20, 31)]
+    logs.query("hub", "delete from relaybox.delivery where stream_id = 1")
+    logs.query("hub", "update relaybox.delivery set first_place = 1, last_place = 11, first_position = 1 where last_place = 5")
+    for first, last in ((1, 12), (13, 30)):
+        logs.query(
+            "hub",
+            "insert into relaybox.delivery values (1, %s, %s, 1, %s, %s)",
+            *(first, last, places[first - 1], places[first - 1 : last]),
+        )
+    logs.query("hub", "update relaybox.stream set dropped_place = 0, first_kept_place = 21")
+    assert [refused(logs, place) for place in range(1, 22)] == [
+        *("10", *["0"] * 9, "10", "10"),
+        *["10"] * 7,
+        "0",  # these files were let go: the oldest are named
+        None,
+    ]
+    assert refused(logs, 1, "other") is None
+    logs.query("hub", "update relaybox.stream set dropped_place = 4")
+    assert [refused(logs, place) for place in (3, 4, 5)] == [None, None, "0"]
+
+
+def test_a_log_is_kept_from_its_oldest_files_on(logs: World) -> None:
+    """Files that were let go do not count, nor those of another log."""
+    detach(logs, 1, (0, "released"), (10, "detached"), (20, "detached"))
+    detach(logs, 2, (0, "detached"))
+    logs.query("hub", "update relaybox.hop_in set first_kept_position = case hop_id when 1 then 30 else 7 end")
+    kept_from = "select relaybox.log_kept_from(1), relaybox.log_kept_from(2)"
+    assert logs.query("hub", kept_from) == [(10, 0)]
+    logs.query("hub", "update relaybox.detached_segment set state = 'released'")
+    assert logs.query("hub", kept_from) == [(30, 7)]
+
+
+def test_files_are_let_go_when_nobody_needs_a_row_of_them(logs: World) -> None:
+    """One by one, behind the consumer that needs them; what is gone for good is known. Rows of another log are neither held nor changed."""
+    logs.query("hub", "select relaybox.subscribe('billing', 'flights')")
+    logs.query("hub", "select relaybox.ack('billing', 18, min(token)) from relaybox.fetch('billing', 18)")
+    detach(logs, 1, (0, "detached"), (10, "detached"))
+    detach(logs, 2, (0, "released"))
+    logs.query("hub", "update relaybox.stream set first_kept_place = 20 where stream_id = 1")
+    logs.query("hub", "update relaybox.hop_in set first_kept_position = 20 where hop_id = 1")
+    release = "select relaybox.release_detached(%s, 'test')"
+    dropped = "select dropped_place from relaybox.stream order by stream_id"
+    with logs.session("hub") as holder, holder.cursor() as held:
+        for rows in OTHERS_ROWS:
+            held.execute(rows)
+        assert logs.value("hub", release, 1) == 1
+        assert logs.query("hub", STATES, 1) == [(0, "released"), (10, "detached")], "billing needs position 19"
+        assert logs.query("hub", dropped) == [(9,), (0,)]
+        assert logs.value("hub", release, 2) == 0, "asked without a lock: nothing of this log is in files"
+    detach(logs, 2, (10, "detached"))
+    logs.query("hub", "select relaybox.unsubscribe('billing')")
+    detach(logs, 1, (20, "detaching"))
+    assert logs.value("hub", release, 1) == 1, "the rows of the third segment never left"
+    assert logs.query("hub", STATES, 1) == [(0, "released"), (10, "released"), (20, "released")]
+    assert logs.query("hub", dropped) == [(19,), (0,)]
+    assert logs.query("hub", STATES, 2) == [(0, "released"), (10, "detached")]
+    assert logs.value("hub", release, 1) == 0
+
+
+def test_several_files_that_go_at_once_are_gone_through_the_last_of_them(logs: World) -> None:
+    """And what was gone for good before stays gone, whatever goes later."""
+    detach(logs, 1, (0, "detached"), (10, "detached"))
+    logs.query("hub", "update relaybox.stream set first_kept_place = 20, dropped_place = 3 where stream_id = 1")
+    logs.query("hub", "update relaybox.hop_in set first_kept_position = 20 where hop_id = 1")
+    assert logs.value("hub", "select relaybox.release_detached(1, 'test')") == 2
+    assert logs.value("hub", "select dropped_place from relaybox.stream where stream_id = 1") == 19
+
+
+def test_who_needs_what_is_asked_of_the_one_table_that_is_meant(logs: World) -> None:
+    """Of an outbox its holders, of a log those of the log; whoever needs nothing is left out."""
+    asked = "select kind, holder, needs_from from relaybox.{} h where needs_from is not null order by 1, 2"
+    by_table = [logs.query("hub", asked.format(table)) for table in ("outbox_holders()", "log_holders(1)", "log_holders(2)")]
+    every = "select kind, holder, needs_from from relaybox.holders({}) order by 1, 2"
+    assert [logs.query("hub", every.format(log_id)) for log_id in ("null", 1, 2)] == by_table
+    assert all(by_table)
+    logs.query("hub", "select setval('relaybox.outbox_seq', 1)")
+    logs.query("hub", "update relaybox.hop_in set replay_window_seconds = 3600")
+    for table, column in (("decision", "decided_at"), ("arrival", "published_at")):
+        logs.query("hub", f"update relaybox.{table} set {column} = {column} - interval '2 hours'")
+    window = "select needs_from from relaybox.{} where kind = 'window'"
+    assert logs.query("hub", window.format("log_holders(1)")) == [(None,)]
+    assert logs.query("hub", window.format("holders(1)")) == []
+    assert logs.value("hub", "select count(*) from relaybox.holders(1) where needs_from is null") == 0
+
+
+def test_an_arrival_that_is_to_be_confirmed_is_the_newest_of_its_own_log(logs: World) -> None:
+    """And the row of another log, which somebody holds, is not waited for."""
+    newest = "select hop_id, batch, last_position from relaybox.durable_arrival(%s)"
+    with logs.session("hub") as holder, holder.cursor() as held, logs.session("hub") as session, session.cursor() as cursor:
+        held.execute(OTHERS_ROWS[0])
+        cursor.execute("set lock_timeout = '500ms'")
+        cursor.execute(newest, (1,))
+        assert cursor.fetchone() == (1, 2, 30)
+    assert logs.query("hub", newest, 2) == [(2, 2, 15)]
+
+
+def test_what_makes_readers_of_a_log_need_more_is_told_for_its_own_hops(logs: World) -> None:
+    """Of a log those that read it, of the outbox those that read that one; hops that were retired need nothing."""
+    told = "select relaybox.hops_fingerprint(%s)"
+    assert [logs.value("hub", told, log_id) for log_id in (1, 2, None)] == [None] * 3
+    logs.query("hub", "update relaybox.hop_out set retired_at = null, retired_by = null, retired_reason = null")
+    assert [str(logs.value("hub", told, log_id)).split()[0] for log_id in (1, 2)] == ["flights/2", "other/2"]
+    assert [str(logs.value("hub", told, log_id)).count("/") for log_id in (1, 2)] == [1, 1]
+    hops = [one.split()[0] for one in str(logs.value("airline", told, None)).split(", ")]
+    assert hops == ["flights/1", "other/1"]
+    assert logs.value("hub", told, None) is None
