@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psycopg2
 import pytest
+from hypothesis import HealthCheck, settings
 
 from relaybox.local.clusters import Cluster, write_service_file
 from tests.administration import administer_all, copy_database
@@ -21,6 +22,10 @@ from tests.memory import fast_temporary_directory, remove_left_directories
 from tests.patience import patience
 from tests.stores import read_clusters, running_clusters
 from tests.world import World, routes_file
+
+# How long an example takes says how busy the machine is.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 _database_numbers = itertools.count(1)
 

@@ -98,6 +98,8 @@ def test_a_reader_is_told_in_which_files_the_message_of_its_place_lies(logs: Wor
     assert refused(logs, 1, "other") is None
     logs.query("hub", "update relaybox.stream set dropped_place = 4")
     assert [refused(logs, place) for place in (3, 4, 5)] == [None, None, "0"]
+    logs.query("hub", "update relaybox.delivery set positions = null, first_position = first_place where stream_id = 1")
+    assert [refused(logs, place) for place in (9, 10, 12, 13, 19)] == ["0", "10", "10", "10", "10"]
 
 
 def test_a_log_is_kept_from_its_oldest_files_on(logs: World) -> None:
@@ -162,6 +164,10 @@ def test_who_needs_what_is_asked_of_the_one_table_that_is_meant(logs: World) -> 
     assert logs.query("hub", window.format("log_holders(1)")) == [(None,)]
     assert logs.query("hub", window.format("holders(1)")) == []
     assert logs.value("hub", "select count(*) from relaybox.holders(1) where needs_from is null") == 0
+    logs.query("airline", "update relaybox.hop_out set replay_window_seconds = 3600")
+    logs.query("airline", "update relaybox.batch set planned_at = planned_at - interval '2 hours'")
+    assert set(logs.query("airline", window.format("outbox_holders()"))) == {(None,)}
+    assert logs.query("airline", window.format("holders(null)")) == []
 
 
 def test_an_arrival_that_is_to_be_confirmed_is_the_newest_of_its_own_log(logs: World) -> None:

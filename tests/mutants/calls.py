@@ -13,13 +13,14 @@ from types import MappingProxyType
 
 from tests.mutants.mutants import REPOSITORY
 from tests.mutants.workers import Worker
+from tests.patience import slowness
 
 FUNCTIONS = REPOSITORY / "sql" / "functions"
 
 
 @dataclass(frozen=True)
 class Calls:
-    """Test -> the functions it calls, and the seconds it takes."""
+    """Test -> the functions it calls, and the seconds it takes on a quiet machine."""
 
     functions: Mapping[str, frozenset[str]]
     seconds: Mapping[str, float]
@@ -89,9 +90,10 @@ def learn_file(worker: Worker, file: str, path: Path, seconds: float) -> int:
     with worker.learning():
         worker.ask(seconds, "-p", "tests.mutants.called_functions", file)
     lines = called.read_text(encoding="utf-8").splitlines() if called.exists() else []
-    digest = digest_of(file)
+    digest, slower = digest_of(file), slowness()
     with path.open("a", encoding="utf-8") as learned:
-        learned.writelines(json.dumps(json.loads(line) | {"digest": digest}) + "\n" for line in lines)
+        for line in map(json.loads, lines):
+            learned.write(json.dumps(line | {"digest": digest, "seconds": round(line["seconds"] / slower, 3)}) + "\n")
     return len(lines)
 
 

@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample", metavar="N", type=int, default=40, help="so many bugs per area (40)")
     parser.add_argument("--seed", type=int, default=1, help="of the sample (1)")
     parser.add_argument("--tests", metavar="SELECTION", nargs="*", default=TESTS, help="what may notice (integration, delivery)")
-    parser.add_argument("--budget", metavar="SECONDS", type=float, default=60.0, help="of tests per bug (60)")
+    parser.add_argument("--budget", metavar="SECONDS", type=float, default=60.0, help="of tests per bug, on a quiet machine (60)")
     parser.add_argument("--workers", metavar="N", type=int, default=2, help="so many at once, each with three clusters (2)")
     parser.add_argument("--state", metavar="DIRECTORY", type=Path, default=STATE, help="what is kept for the next run (.mutants)")
     parser.add_argument("--at-least", metavar="PERCENT", type=float, default=SCORE, help=f"score to reach ({SCORE:.0f})")
