@@ -26,7 +26,7 @@ TOLD = re.compile(
 )
 OTHERS_ROWS = (
     "select from relaybox.hop_in i where i.hop_id = 2 for update",
-    "select from relaybox.stream s where s.stream_id = 2 for update",
+    "select from relaybox.stream s where s.stream = 'other' for update",
 )
 
 

@@ -1,4 +1,8 @@
-"""`python -m tests.mutants`: breaks the code in every known way, one at a time, and expects the tests to notice."""
+"""`python -m tests.mutants`: breaks the code in every known way, one at a time, and expects the tests to notice.
+
+The clusters are kept running; their template is made anew for each mutant of the schema. What was caught is kept in .mutants/, so that a
+run that was ended goes on where it stopped, as long as code and tests stay as they are.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +11,24 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
-from relaybox.local.scratch import scratch_directory
+from tests.administration import administer_all
+from tests.memory import fast_temporary_directory
 from tests.mutants.mutants import (
+    REPOSITORY,
     Mutant,
     MutantsBrokenError,
     Verdict,
     copy_repository,
+    digest_of_code,
     read_mutants,
     require_green,
     require_under_test,
     try_mutant,
 )
+from tests.stores import running_clusters, write_clusters
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{mutant.name}: {mutant.broken}")
             return 0
         started = time.monotonic()
-        verdicts = _try_all(mutants)
+        verdicts = _try_all(mutants, caught_file())
     except MutantsBrokenError as error:
         print(error, file=sys.stderr)
         return 2
@@ -62,17 +71,53 @@ def _chosen(names: Sequence[str]) -> tuple[Mutant, ...]:
     return tuple(mutant for mutant in mutants if not names or mutant.name in names)
 
 
-def _try_all(mutants: Sequence[Mutant]) -> list[Verdict]:
-    with scratch_directory("mutants") as directory:
+def _try_all(mutants: Sequence[Mutant], caught: Path) -> list[Verdict]:
+    known = _read_caught(caught)
+    with ExitStack() as stack:
+        directory = stack.enter_context(fast_temporary_directory("mutants"))
         original = copy_repository(directory / "original")
         require_under_test(original)
+        left = [mutant for mutant in mutants if mutant.name not in known]
+        clusters = stack.enter_context(running_clusters(directory / "clusters")) if left else {}
+        write_clusters(directory / "clusters.json", clusters)
         verdicts = []
         for number, mutant in enumerate(mutants, start=1):
-            verdicts.append(verdict := try_mutant(mutant, original, directory))
+            if mutant in left:
+                changes_schema = "+++ b/sql/" in mutant.patch.read_text(encoding="utf-8")
+                if changes_schema:
+                    administer_all(clusters, "drop database if exists template_store")
+                verdict = try_mutant(mutant, original, directory, directory / "clusters.json")
+                if changes_schema:
+                    administer_all(clusters, "drop database if exists template_store")
+                _keep(caught, verdict)
+            else:
+                verdict = Verdict(mutant, *known[mutant.name])
+            verdicts.append(verdict)
             result = f"caught by {verdict.caught_by}" if verdict.caught_by else "SURVIVED"
             print(f"[{number}/{len(mutants)}] {mutant.name}: {result} ({verdict.seconds:.1f} s)", flush=True)
-        require_green(verdicts, original)
+        require_green([verdict for verdict in verdicts if verdict.mutant in left], original, directory / "clusters.json")
     return verdicts
+
+
+def _keep(caught: Path, verdict: Verdict) -> None:
+    if verdict.caught_by:
+        with caught.open("a", encoding="utf-8") as file:
+            print(json.dumps([verdict.mutant.name, verdict.caught_by, verdict.seconds]), file=file)
+
+
+def _read_caught(caught: Path) -> dict[str, tuple[str, float]]:
+    lines = caught.read_text(encoding="utf-8").splitlines() if caught.exists() else []
+    return {name: (test, seconds) for name, test, seconds in map(json.loads, lines)}
+
+
+def caught_file() -> Path:
+    """Where verdicts on this very code are kept; those on former code are removed."""
+    directory = REPOSITORY / ".mutants" / "patches"
+    state = directory / f"{digest_of_code()}.jsonl"
+    directory.mkdir(parents=True, exist_ok=True)
+    for former in set(directory.iterdir()) - {state}:
+        former.unlink()
+    return state
 
 
 def _document(verdicts: Sequence[Verdict], seconds: float) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,22 +29,26 @@ class Calls:
         """The tests that may notice a bug of a function, as many as the budget allows.
 
         First those that call it, then those that call a function which names it, then those whose file names it: Postgres does not
-        count a call that ends with an error. Each time those come first that noticed most bugs so far, then the quickest.
+        count a call that ends with an error. Each time those come first that noticed most bugs so far, then the quickest of each
+        file, then the second of each: tests of one file look at the same.
         """
         callers = _functions_that_name(function)
-        ranked: list[tuple[int, int, float, str]] = []
-        for test, called in self.functions.items():
+        ranked: list[tuple[int, int, int, float, str]] = []
+        of_file: Counter[tuple[int, str]] = Counter()
+        for test, called in sorted(self.functions.items(), key=lambda item: self.seconds[item[0]]):
+            file = test.split("::", 1)[0]
             if function in called:
                 rank = 0
             elif called & callers:
                 rank = 1
-            elif re.search(rf"\b{function}\b", (REPOSITORY / test.split("::", 1)[0]).read_text(encoding="utf-8")):
+            elif re.search(rf"\b{function}\b", (REPOSITORY / file).read_text(encoding="utf-8")):
                 rank = 2
             else:
                 continue
-            ranked.append((rank, -noticed.get(test, 0), self.seconds[test], test))
+            of_file[rank, file] += 1
+            ranked.append((rank, -noticed.get(test, 0), of_file[rank, file], self.seconds[test], test))
         chosen, spent = [], 0.0
-        for _, _, seconds, test in sorted(ranked):
+        for *_, seconds, test in sorted(ranked):
             spent += seconds
             if chosen and spent > budget_seconds:
                 break

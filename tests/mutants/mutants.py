@@ -5,6 +5,7 @@ A patch begins with two lines: `# what is broken`, and `# tests: a pytest select
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
@@ -69,6 +70,13 @@ def copy_repository(destination: Path) -> Path:
     return destination
 
 
+def digest_of_code() -> str:
+    """Of everything that decides whether a test notices a mutant: code, tests, mutants."""
+    folders = (("plugins", "py"), ("sql", "sql"), ("tests", "py"), ("tests/mutants", "patch"))
+    paths = [path for folder, ending in folders for path in sorted((REPOSITORY / folder).rglob(f"*.{ending}"))]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]
+
+
 def apply_patch(mutant: Mutant, repository: Path) -> None:
     """Breaks a copy. Raises MutantsBrokenError when the code has moved on and the patch no longer fits."""
     outside = {**os.environ, "GIT_CEILING_DIRECTORIES": str(repository.parent)}  # no repository around the copy is meant
@@ -94,20 +102,20 @@ def require_under_test(repository: Path) -> None:
             raise MutantsBrokenError(f"under test is {place}, not the copy in {repository}.")
 
 
-def try_mutant(mutant: Mutant, original: Path, directory: Path) -> Verdict:
-    """Breaks a copy of `original` below `directory` and runs the mutant's tests against it."""
+def try_mutant(mutant: Mutant, original: Path, directory: Path, clusters: Path | None = None) -> Verdict:
+    """Breaks a copy of `original` below `directory` and runs the mutant's tests against it, in running clusters (tests.stores) or new ones."""
     started = time.monotonic()
     repository = directory / mutant.name
     shutil.copytree(original, repository)
     try:
         apply_patch(mutant, repository)
         require_under_test(repository)
-        return Verdict(mutant, first_failure(mutant.tests, repository), time.monotonic() - started)
+        return Verdict(mutant, first_failure(mutant.tests, repository, clusters), time.monotonic() - started)
     finally:
         shutil.rmtree(repository)
 
 
-def first_failure(selection: Sequence[str], repository: Path) -> str:
+def first_failure(selection: Sequence[str], repository: Path, clusters: Path | None = None) -> str:
     """The first test of a pytest selection that fails, or an empty text.
 
     Raises:
@@ -118,7 +126,7 @@ def first_failure(selection: Sequence[str], repository: Path) -> str:
         answer = subprocess.run(
             [*command, f"--timeout={TIMEOUT_SECONDS}"],
             cwd=repository,
-            env=copied_environment(repository),
+            env=copied_environment(repository) | ({"RELAYBOX_TEST_CLUSTERS": str(clusters)} if clusters else {}),
             capture_output=True,
             text=True,
             check=False,
@@ -136,10 +144,10 @@ def first_failure(selection: Sequence[str], repository: Path) -> str:
     return failed[1] if failed else ""
 
 
-def require_green(verdicts: Iterable[Verdict], repository: Path) -> None:
+def require_green(verdicts: Iterable[Verdict], repository: Path, clusters: Path | None = None) -> None:
     """The tests that noticed pass on unbroken code. Raises MutantsBrokenError if one fails there too: it proved nothing."""
     noticed = sorted({verdict.caught_by for verdict in verdicts if verdict.caught_by})
-    if noticed and (failed := first_failure(noticed, repository)):
+    if noticed and (failed := first_failure(noticed, repository, clusters)):
         raise MutantsBrokenError(f"{failed} fails without any mutant.")
 
 

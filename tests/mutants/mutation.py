@@ -18,14 +18,13 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 
 from tests.memory import fast_temporary_directory
-from tests.mutants.mutants import REPOSITORY, MutantsBrokenError, copy_repository
+from tests.mutants.mutants import REPOSITORY, MutantsBrokenError, copy_repository, digest_of_code
 from tests.stores import running_clusters, write_clusters
 
 SCORE = 95.0
@@ -120,8 +119,7 @@ def _prepare(directory: Path, target: Target) -> Path:
 
     mutmut reads its settings from pyproject.toml.
     """
-    digest = sha256(b"".join(path.read_bytes() for path in _files_that_matter())).hexdigest()
-    repository = directory / digest[:12]
+    repository = directory / digest_of_code()
     if repository.is_dir():
         return repository
     shutil.rmtree(directory, ignore_errors=True)
@@ -139,11 +137,6 @@ def _prepare(directory: Path, target: Target) -> Path:
     lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
     pyproject.write_text("\n".join([text, "[tool.mutmut]", *lines, ""]), encoding="utf-8")
     return unfinished.rename(repository)
-
-
-def _files_that_matter() -> Iterable[Path]:
-    for folder, ending in (("plugins", "py"), ("sql", "sql"), ("tests", "py")):
-        yield from sorted((REPOSITORY / folder).rglob(f"*.{ending}"))
 
 
 def _try_all(repository: Path) -> dict[str, str]:

@@ -85,7 +85,7 @@ class Trial:
             if not is_valid:
                 return self._note(bug, NO_SQL)
             longest = max((self.calls.seconds[test] for test in tests), default=0.0)
-            found = worker.first_failure(tests, seconds_each=5 + 2 * longest) if tests else ""
+            found = worker.first_failure(tests, seconds_each=2 + longest) if tests else ""
         self.noticed[found] += 1
         return self._note(bug, found) if found else SURVIVED
 

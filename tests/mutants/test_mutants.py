@@ -25,6 +25,14 @@ MUTANTS = read_mutants()
 HARMLESS = "# nothing is broken\n# tests: tests/unit/test_batches.py\n--- /dev/null\n+++ b/nothing.txt\n@@ -0,0 +1 @@\n+nothing\n"
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Each mutant is tried, whatever earlier runs have found out."""
+    caught = tmp_path / "caught.jsonl"
+    monkeypatch.setattr("tests.mutants.__main__.caught_file", lambda: caught)
+    return caught
+
+
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An unbroken copy of the checkout."""
@@ -41,14 +49,19 @@ def test_every_seeded_bug_still_fits_the_code(tmp_path: Path) -> None:
         apply_patch(mutant, copy)
 
 
-def test_two_seeded_bugs_are_caught_and_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One in SQL, one in Python: the command says by which test, in words and in JSON."""
+def test_two_seeded_bugs_are_caught_and_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], nothing_is_known: Path
+) -> None:
+    """One in SQL, one in Python: the command says by which test, in words and in JSON. A second run knows it."""
     report = tmp_path / "report.json"
     assert main(["--only", "slice-without-plan", "--only", "hole-taken-for-dense", "--json", str(report)]) == 0
     assert "2 of 2 mutants caught" in capsys.readouterr().out
     caught_by = {verdict["mutant"]: verdict["caught_by"] for verdict in json.loads(report.read_text())["verdicts"]}
     assert caught_by["hole-taken-for-dense"].startswith("tests/unit/test_exact_cuts.py::")
     assert caught_by["slice-without-plan"].endswith("::test_g3_receipts_of_another_plan_do_not_count")
+    known = nothing_is_known.read_text()
+    assert main(["--only", "slice-without-plan"]) == 0
+    assert nothing_is_known.read_text() == known, "nothing was tried again"
 
 
 def test_what_breaks_nothing_survives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
