@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -268,13 +269,19 @@ def _end(guard: subprocess.Popen[bytes]) -> None:
 
 
 class ProcessSampler:
-    """Notes the command line of every process of the machine, and the environment of Spark drivers, twenty times a second."""
+    """Notes the command line of every process of the machine, and the environment of Spark drivers, twenty times a second.
+
+    A process gets its own command line soon after it began; later ones are looked at once a second, or the looks cost half a core.
+    """
 
     PERIOD_SECONDS = 0.05
+    YOUNG_SECONDS, OLD_PERIOD_SECONDS = 10.0, 1.0
 
     def __init__(self) -> None:
         self._command_lines: set[bytes] = set()
         self._driver_environments: set[bytes] = set()
+        self._first_seen: dict[int, float] = {}
+        self._all_seen_at = 0.0
         self._lock = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="process sampler", daemon=True)
@@ -299,18 +306,32 @@ class ProcessSampler:
 
     def _run(self) -> None:
         while not self._ended.wait(self.PERIOD_SECONDS):
-            seen = dict(command_lines())
+            seen = dict(command_lines(self._due()))
             environments = {_read(pid, "environ") for pid, command_line in seen.items() if is_driver(command_line)}
             with self._lock:
                 self._command_lines.update(seen.values())
                 self._driver_environments.update(environments)
 
+    def _due(self) -> list[int]:
+        """The young processes; all of them once a second."""
+        now, present = time.monotonic(), process_ids()
+        self._first_seen = {pid: self._first_seen.get(pid, now) for pid in present}
+        if now - self._all_seen_at >= self.OLD_PERIOD_SECONDS:
+            self._all_seen_at = now
+            return present
+        return [pid for pid in present if now - self._first_seen[pid] < self.YOUNG_SECONDS]
 
-def command_lines() -> Iterator[tuple[int, bytes]]:
-    """The process id and the command line of every process of the machine."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and (command_line := _read(int(entry.name), "cmdline")):
-            yield int(entry.name), command_line
+
+def process_ids() -> list[int]:
+    """Of every process of the machine."""
+    return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit()]
+
+
+def command_lines(processes: Iterable[int] | None = None) -> Iterator[tuple[int, bytes]]:
+    """The process id and the command line of these processes; by default of every one of the machine."""
+    for pid in process_ids() if processes is None else processes:
+        if command_line := _read(pid, "cmdline"):
+            yield pid, command_line
 
 
 def is_driver(command_line: bytes, hop: str = "") -> bool:
