@@ -66,14 +66,11 @@ test-faults: $(INSTALLED) ## Strike every step with every fault; writes docs/rel
 	RELAYBOX_KILLS=200 $(BIN)/pytest --quiet --timeout 1800 tests/integration/test_g10_exactly_once.py
 	RELAYBOX_TEST_EXAMPLES=200 $(BIN)/pytest --quiet --timeout 600 tests/integration/test_restores.py tests/integration/test_tampering.py
 
-# Needs Debian's packages faketime and locales, with the locale de_DE.UTF-8: apt-get install faketime locales; localedef -i de_DE -f UTF-8 de_DE.UTF-8
-FAKETIME := $(firstword $(wildcard /usr/lib/*/faketime/libfaketimeMT.so.1))
-
+# Needs a C compiler and the locale de_DE.UTF-8: apt-get install gcc libc6-dev locales; localedef -i de_DE -f UTF-8 de_DE.UTF-8
 .PHONY: test-clocks
-test-clocks: $(INSTALLED) ## Run the tests at 04:10, at midnight, when daylight saving changes, and in German (ARGS="-k name")
-	@test -n "$(FAKETIME)" || { echo 'No libfaketimeMT found. Install Debian'"'"'s package faketime: apt-get install faketime' >&2; exit 2; }
+test-clocks: $(INSTALLED) chromium ## Run the tests at other times and in German (ARGS="--at 04:10 --german --busy 2" for the whole suite, or --help)
 	@locale -a | grep -qix 'de_DE.utf-\?8' || { echo 'No locale de_DE.UTF-8. Run: localedef -i de_DE -f UTF-8 de_DE.UTF-8' >&2; exit 2; }
-	$(BIN)/python -m tests.clocks --library $(FAKETIME) $(ARGS)
+	$(BIN)/python -m tests.clocks --third "$(SYSTEMS)" --third "$(CRASHES)" $(ARGS)
 
 .PHONY: test-airflow-actions
 test-airflow-actions: $(INSTALLED) ## Do everything to a transfer that Airflow can, in every state (ARGS="-k clear")

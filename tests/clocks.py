@@ -1,23 +1,39 @@
-"""The suite by other clocks and in another language: `python -m tests.clocks [PYTEST ARGUMENTS]`.
+"""The suite by another clock, in another language, on a busy machine: `python -m tests.clocks [OPTIONS] [PYTEST ARGUMENTS]`.
 
-Debian's faketime shifts the clock of every process, the servers included; what counts seconds without a date goes on as it is.
+Without --at, --zone, --german and --place it goes to all places, one after another, with tests/unit, tests/integration and
+tests/airflow, or what the pytest arguments select. With one of them it goes to that place; without pytest arguments it then
+runs the whole suite there, its thirds side by side as `make test` does.
+
+\b
+  make test-clocks                                                      every place
+  make test-clocks ARGS="--at 04:10 --german --busy 2"                  the whole suite, at 04:10 UTC, beside two busy loops
+  make test-clocks ARGS="--at '2027-10-31 00:59:50' --zone Europe/Berlin tests/airflow"
+  make test-clocks ARGS="--place 3 -x tests/unit"                       one of the places below
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from relaybox.local import clusters
+from relaybox.local.scratch import scratch_directory
+from relaybox.parents import child_dies_with_parent
 
-SHIFTED = ("LD_PRELOAD", "FAKETIME", "FAKETIME_DONT_FAKE_MONOTONIC")
+SHIFTED = ("LD_PRELOAD", "CLOCK_SHIFT_SECONDS")
 SELECTION = ("tests/unit", "tests/integration", "tests/airflow")
+SOURCE = Path(__file__).with_name("shifted_clock.c")
+BERLIN, GERMAN = "Europe/Berlin", "de_DE.UTF-8"
 
 
 @dataclass(frozen=True)
@@ -39,12 +55,12 @@ class Place:
 PLACES = (
     Place("while Airflow's daily DAGs are due", datetime(2026, 11, 23, 4, 10, tzinfo=UTC)),
     Place("shortly before midnight, the last day of a month", datetime(2027, 2, 28, 23, 59, 50, tzinfo=UTC), "Asia/Kolkata"),
-    Place("when daylight saving time begins", datetime(2027, 3, 28, 0, 59, 50, tzinfo=UTC), "Europe/Berlin"),
-    Place("when daylight saving time ends", datetime(2027, 10, 31, 0, 59, 50, tzinfo=UTC), "Europe/Berlin"),
+    Place("when daylight saving time begins", datetime(2027, 3, 28, 0, 59, 50, tzinfo=UTC), BERLIN),
+    Place("when daylight saving time ends", datetime(2027, 10, 31, 0, 59, 50, tzinfo=UTC), BERLIN),
     Place(
         "the last seconds of a year that is none elsewhere", datetime(2027, 12, 31, 23, 59, 50, tzinfo=UTC), "Pacific/Auckland"
     ),
-    Place("in German", None, "Europe/Berlin", "de_DE.UTF-8"),
+    Place("in German", None, BERLIN, GERMAN),
 )
 
 
@@ -53,8 +69,7 @@ def surroundings(place: Place, library: Path) -> dict[str, str]:
     found = {"TZ": place.zone, "LC_ALL": place.language, "LANG": place.language, "LANGUAGE": place.language.partition("_")[0]}
     if place.moment:
         shift = (place.moment - datetime.now(UTC)).total_seconds()
-        found |= {"LD_PRELOAD": str(library), "FAKETIME": f"{shift:+.0f}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-        found["PYTHONPATH"] = str(Path(__file__).parent / "faked")
+        found |= {"LD_PRELOAD": str(library), "CLOCK_SHIFT_SECONDS": f"{shift:.0f}"}
     return found
 
 
@@ -66,25 +81,119 @@ def shift_servers(environment: Mapping[str, str]) -> None:
         clusters._server_environment = lambda: {**plain, **shift}  # noqa: SLF001
 
 
-def main() -> int:
-    """Runs the selection at every place; the code is 1 if a test failed anywhere."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--library", type=Path, required=True, help="libfaketimeMT.so.1")
-    parser.add_argument("--place", type=int, choices=range(len(PLACES)), help="only this one")
-    options, selection = parser.parse_known_args()
-    if not any(word.startswith("tests/") for word in selection):
-        selection += SELECTION
-    chosen = PLACES if options.place is None else PLACES[options.place : options.place + 1]
-    return int(any([not is_green for is_green in run(chosen, options.library, selection)]))  # noqa: C419  all of them
+@contextmanager
+def built_library() -> Iterator[Path]:
+    """The shifted clock, compiled for this machine, where the servers' account can read it."""
+    compiler = shutil.which("cc") or sys.exit(
+        "No C compiler found, which builds the shifted clock: apt-get install gcc libc6-dev"
+    )
+    with scratch_directory("clock") as directory:
+        directory.chmod(0o755)
+        library = directory / "shifted_clock.so"
+        subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", library, SOURCE, "-ldl"], check=True)
+        library.chmod(0o755)
+        yield library
 
 
-def run(places: tuple[Place, ...], library: Path, selection: Sequence[str]) -> Iterator[bool]:
-    for place in places:
-        print(f"{place.what}: {place.moment or 'now'}, TZ={place.zone}, LC_ALL={place.language}", flush=True)
-        command = [sys.executable, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", *selection]
-        code = subprocess.run(command, env={**os.environ, **surroundings(place, library)}, check=False).returncode
-        yield code == 0
+def moment(text: str) -> datetime:
+    """A time of today (04:10, 23:59:50) or of a day ("2027-10-31 00:59:50"), in UTC."""
+    full = text if "-" in text else f"{datetime.now(UTC):%Y-%m-%d} {text}"
+    return datetime.fromisoformat(full).replace(tzinfo=UTC)
+
+
+def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The options, and what pytest gets."""
+    listed = "\n".join(f"  {number}: {place.what}" for number, place in enumerate(PLACES))
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.clocks",
+        usage="%(prog)s [OPTIONS] [PYTEST ARGUMENTS]",
+        description=str(__doc__).replace("\b\n", ""),
+        epilog=f"places:\n{listed}\n\nThe exit code is 0 if every test was green everywhere, else 1.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--at", type=moment, metavar="TIME", help='when it begins, UTC: 04:10, or "2027-10-31 00:59:50"')
+    parser.add_argument("--zone", metavar="TZ", help=f"the time zone of every process; UTC by default, in German {BERLIN}")
+    parser.add_argument("--german", action="store_true", help=f"LC_ALL={GERMAN}")
+    parser.add_argument("--place", type=int, choices=range(len(PLACES)), help="one of the places below")
+    parser.add_argument("--busy", type=int, default=0, metavar="N", help="beside so many loops that want a core each")
+    parser.add_argument(
+        "--third", action="append", default=[], metavar="PATHS", help="of the suite; all other paths are the last"
+    )
+    return parser.parse_known_args(arguments)
+
+
+def chosen_places(options: argparse.Namespace) -> tuple[Place, ...]:
+    if options.place is not None:
+        return (PLACES[options.place],)
+    if not (options.at or options.zone or options.german):
+        return PLACES
+    zone = options.zone or (BERLIN if options.german else "UTC")
+    return (Place("at the place asked for", options.at, zone, GERMAN if options.german else "C.UTF-8"),)
+
+
+def chosen_runs(options: argparse.Namespace, selection: Sequence[str]) -> dict[str, Sequence[str]]:
+    """The pytest arguments of each run of one place; the runs are side by side."""
+    if options.third and not selection and len(chosen_places(options)) == 1:
+        named = [third.split() for third in options.third]
+        others = [f"--ignore={path}" for paths in named for path in paths]
+        return {Path(paths[0]).name: paths for paths in named} | {"others": others}
+    paths = [] if any("/" in word for word in selection) else SELECTION
+    return {"tests": [*selection, *paths]}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Goes to every place asked for; the code is 1 if a test failed anywhere."""
+    options, selection = parse(arguments)
+    runs = chosen_runs(options, selection)
+    with built_library() as library, busy_loops(options.busy):
+        outcomes = [visit(place, library, runs) for place in chosen_places(options)]
+    return 0 if all(outcomes) else 1
+
+
+def visit(place: Place, library: Path, runs: Mapping[str, Sequence[str]]) -> bool:
+    """Runs everything at one place, and says which of it was green."""
+    began = time.monotonic()
+    print(f"== {place.what}: {place.moment or 'now'}, TZ={place.zone}, LC_ALL={place.language}", flush=True)
+    environment = {**os.environ, **surroundings(place, library), "PYTHONUNBUFFERED": "1"}
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
+    codes: dict[str, int] = {}
+
+    def follow(name: str) -> None:
+        codes[name] = run(name, runs[name], environment)
+
+    threads = [threading.Thread(target=follow, args=[name]) for name in runs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    red = [f"{name} (exit code {codes.get(name)})" for name in runs if codes.get(name) != 0]
+    minutes = (time.monotonic() - began) / 60
+    print(f"== {place.what}: {'red: ' + ', '.join(red) if red else 'green'}, after {minutes:.1f} minutes", flush=True)
+    return not red
+
+
+def run(name: str, selection: Sequence[str], environment: Mapping[str, str]) -> int:
+    """One pytest; each line that it prints comes with its name."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *selection]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, encoding="utf-8", errors="replace"
+    ) as process:
+        for line in process.stdout or ():
+            print(f"{name} | {line}", end="", flush=True)
+    return process.returncode
+
+
+@contextmanager
+def busy_loops(count: int) -> Iterator[None]:
+    """Processes that want a core each for as long as the block lasts."""
+    with ExitStack() as stack:
+        for _ in range(count):
+            loop = subprocess.Popen([sys.executable, "-c", "while True: pass"], preexec_fn=child_dies_with_parent())  # noqa: PLW1509
+            stack.callback(loop.wait)
+            stack.callback(loop.kill)
+        yield
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from relaybox.local import clusters
-from tests.clocks import PLACES, SHIFTED, Place, shift_servers, surroundings
+from tests.clocks import PLACES, SHIFTED, Place, chosen_runs, parse, shift_servers, surroundings
 from tests.patience import patience
 from tests.world import World
 
@@ -71,9 +71,79 @@ def zone_offset(moment: datetime, seconds_later: int) -> timedelta | None:
 def test_all_processes_of_a_run_elsewhere_have_one_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """The servers too, which get nothing else of a test's environment."""
     monkeypatch.setattr(clusters, "_server_environment", clusters._server_environment)  # noqa: SLF001  put back afterwards
-    elsewhere = surroundings(PLACES[0], Path("/libfaketime"))
+    elsewhere = surroundings(PLACES[0], Path("/shifted_clock.so"))
     shift_servers(elsewhere)
     assert set(clusters._server_environment()) - {"PATH", "LC_ALL"} == set(SHIFTED) & set(elsewhere) == set(SHIFTED)  # noqa: SLF001
+
+
+PROBE = """
+import ctypes, os, threading, time
+from datetime import UTC, datetime
+
+
+def test_one_date_everywhere(tmp_path):
+    began = time.monotonic()
+    file = tmp_path / "new"
+    file.touch()
+    assert abs(time.time() - file.stat().st_mtime) < 5
+    os.utime(file, (5, 5))
+    assert file.stat().st_mtime == 5
+    semaphore = ctypes.create_string_buffer(64)
+    until = (ctypes.c_long * 2)(int(time.time()) + 1, 0)
+    assert ctypes.CDLL(None).sem_timedwait(semaphore, until) == -1
+    assert not threading.Event().wait(0.01)
+    assert time.monotonic() - began < 60
+    now = datetime.now(UTC)
+    assert (now.year, now.month, now.day, now.hour) == (2027, 10, 31, 1)
+    assert datetime.now().astimezone().tzname() == "CET"
+    assert os.environ["LC_ALL"] == "de_DE.UTF-8"
+    assert len([pid for pid in os.listdir("/proc") if is_busy_loop(pid)]) == 2
+
+
+def is_busy_loop(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return b"while True: pass" in file.read() and f"PPid:\\t{os.getppid()}" in open(f"/proc/{pid}/status").read()
+    except (FileNotFoundError, NotADirectoryError, ProcessLookupError):
+        return False
+
+
+def test_that_is_red_if_asked():
+    assert "RED" not in os.environ
+"""
+
+
+@pytest.mark.parametrize(("environment", "code", "said"), [({}, 0, "green"), ({"RED": "1"}, 1, "red: tests (exit code 1)")])
+def test_a_run_elsewhere_is_as_red_as_its_tests(tmp_path: Path, environment: dict[str, str], code: int, said: str) -> None:
+    """With clock, zone, language and busy loops at once; waits for a date end in time, and files are as old as they are."""
+    probe = tmp_path / "test_probe.py"
+    probe.write_text(PROBE, encoding="utf-8")
+    options = ["--at", "2027-10-31 01:00:00", "--zone", "Europe/Berlin", "--german", "--busy", "2"]
+    visit = subprocess.run(
+        [sys.executable, "-m", "tests.clocks", *options, str(probe)],
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=patience(60),
+        check=False,
+    )
+    assert visit.returncode == code, visit.stdout + visit.stderr
+    assert f"== at the place asked for: {said}, after " in visit.stdout
+    assert "tests | " in visit.stdout
+
+
+def test_one_place_without_pytest_arguments_gets_the_whole_suite() -> None:
+    """In the thirds of `make test`: the paths of two, and all others."""
+    thirds = ["--third", "tests/airflow tests/spark", "--third", "tests/faults"]
+    options, selection = parse([*thirds, "--at", "04:10", "--german", "--busy", "2"])
+    ignored = ["--ignore=tests/airflow", "--ignore=tests/spark", "--ignore=tests/faults"]
+    assert chosen_runs(options, selection) == {
+        "airflow": ["tests/airflow", "tests/spark"],
+        "faults": ["tests/faults"],
+        "others": ignored,
+    }
+    assert list(chosen_runs(*parse([*thirds, "--at", "04:10", "-k", "page"]))) == ["tests"]
 
 
 def test_no_test_asks_for_the_local_day() -> None:
