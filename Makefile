@@ -3,6 +3,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+SPARK_CLASSES := $(VENV)/.spark-classes.jsa
 LOCK := requirements.lock
 UV := $(BIN)/uv
 ARGS ?=
@@ -36,7 +37,7 @@ demo: $(INSTALLED) ## Move 336,776 real messages over two hops (DEMO_EXIT=1 stop
 	$(BIN)/relaybox demo $(ARGS)
 
 .PHONY: test
-test: lint chromium ## Lint, then run the tests (ARGS="-k name" selects)
+test: lint chromium $(SPARK_CLASSES) ## Lint, then run the tests (ARGS="-k name" selects)
 ifeq ($(strip $(ARGS)),)
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=recurse test-systems test-crashes test-stores
 else
@@ -68,7 +69,7 @@ test-faults: $(INSTALLED) ## Strike every step with every fault; writes docs/rel
 
 # Needs a C compiler and the locale de_DE.UTF-8: apt-get install gcc libc6-dev locales; localedef -i de_DE -f UTF-8 de_DE.UTF-8
 .PHONY: test-clocks
-test-clocks: $(INSTALLED) chromium ## Run the tests at other times and in German (ARGS="--at 04:10 --german --busy 2" for the whole suite, or --help)
+test-clocks: $(INSTALLED) chromium $(SPARK_CLASSES) ## Run the tests at other times and in German (ARGS="--at 04:10 --german --busy 2" for the whole suite, or --help)
 	@locale -a | grep -qix 'de_DE.utf-\?8' || { echo 'No locale de_DE.UTF-8. Run: localedef -i de_DE -f UTF-8 de_DE.UTF-8' >&2; exit 2; }
 	$(BIN)/python -m tests.clocks --third "$(SYSTEMS)" --third "$(CRASHES)" $(ARGS)
 
@@ -137,6 +138,10 @@ clean: ## Remove .venv and everything that tools and demos left here
 .PHONY: chromium
 chromium: $(INSTALLED)
 	$(BIN)/python -m relaybox.local.chromium
+
+# Spark's JVMs start in two thirds of the time with it.
+$(SPARK_CLASSES): $(INSTALLED)
+	$(BIN)/python -m tests.spark.shared_classes $@
 
 # uv comes first and from the same lock; it also builds the sdists of the lock with locked build tools.
 $(INSTALLED): $(LOCK) pyproject.toml

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import signal
@@ -20,6 +21,7 @@ from tests.clocks import shift_servers
 from tests.disposal import discard
 from tests.memory import fast_temporary_directory, remove_left_directories
 from tests.patience import patience
+from tests.spark.shared_classes import share_classes
 from tests.stores import read_clusters, running_clusters
 from tests.world import World, routes_file
 
@@ -39,8 +41,15 @@ def pytest_configure() -> None:
     """
     remove_left_directories()
     shift_servers(os.environ)
+    share_classes(os.environ)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """What is imported now stays to the end: the garbage collector need not look at it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
