@@ -57,6 +57,8 @@ DIFFER = (
     "digest",
     "happened",
     "published_plan_id",
+    "copied_plan_ids",
+    "next_plan_id",
 )
 """Ends of the names of what no two runs have in common: times, random and transaction numbers, and hashes of these."""
 
