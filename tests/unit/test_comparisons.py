@@ -175,6 +175,20 @@ def test_adopted_batches_are_neither_compared_nor_gone(ledgers: list[Ledgers]) -
     )
     leg = hop_leg(one)
     assert ([piece.batch for piece in leg.pieces], leg.no_longer_kept) == ([2], 0)
+    gone = hop_leg(replace(one, source=replace(one.source, first_kept_read=41)))
+    assert (gone.pieces, gone.no_longer_kept) == ((), 4)
+
+
+def test_nothing_is_gone_where_nothing_was_dropped(ledgers: list[Ledgers]) -> None:
+    """Three positions were confirmed that no batch has: they are missing. Dropped below the same number in both stores, messages are gone."""
+    told = replace(ledgers[0], confirmed={"flights/1": Confirmed(3, 12)})
+    assert (hop_leg(told).through_position, hop_leg(told).no_longer_kept) == (12, 0)
+    alike = replace(
+        told,
+        source=replace(told.source, first_kept_read=4),
+        destination=replace(told.destination, first_kept_position=4),
+    )
+    assert hop_leg(alike).no_longer_kept == 6
 
 
 def test_a_batch_of_one_message_at_the_very_end_is_compared(ledgers: list[Ledgers]) -> None:
