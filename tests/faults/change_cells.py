@@ -48,6 +48,7 @@ class ChangeCell:
     what: str
     moment: Literal["paused", "killed"]
     stores: tuple[str, ...] = ()
+    same_timeline: bool = False
 
     def __str__(self) -> str:
         return f"{self.failpoint}-{self.what}-{self.moment}"
@@ -66,13 +67,19 @@ def change_cells() -> tuple[ChangeCell, ...]:
 
 
 def restore_cells() -> tuple[ChangeCell, ...]:
-    """Each failpoint of a transfer, with two sets of stores in turn."""
+    """Each failpoint of a transfer, with two sets of stores in turn: one restored into another cluster, one by a storage snapshot."""
     turns = itertools.cycle(RESTORES)
     return tuple(
-        ChangeCell(failpoint, f"restored_{'_'.join(stores)}", "killed", stores)
+        restore_cell(failpoint, next(turns), same_timeline=same_timeline)
         for failpoint in struck_failpoints()
-        for stores in (next(turns), next(turns))
+        for same_timeline in (False, True)
     )
+
+
+def restore_cell(failpoint: str, stores: tuple[str, ...], *, same_timeline: bool) -> ChangeCell:
+    """Stores that are restored when a driver was killed at a failpoint."""
+    how = "snapshot" if same_timeline else "restored"
+    return ChangeCell(failpoint, f"{how}_{'_'.join(stores)}", "killed", stores, same_timeline)
 
 
 def struck_failpoints() -> Iterator[str]:
@@ -178,7 +185,7 @@ def strike_with_change(cell: ChangeCell, machine: ChangeMachine, directory: Path
         if is_killed:
             struck.outcome()
         if cell.stores:
-            machine.restore(cell.stores, MESSAGES)
+            machine.restore(cell.stores, MESSAGES, same_timeline=cell.same_timeline)
         elif is_killed:
             machine.change(cell.what, 0)
         else:

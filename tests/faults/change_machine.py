@@ -109,11 +109,11 @@ class ChangeMachine(Life):
                 hop, ThreadRunner(1), recorded_by="test", linger_seconds=min(0.1, at_most), linger_at_most_seconds=at_most
             )
 
-    @rule(number=hops, which=hops, slices=st.integers(0, 2))
-    def transfer_and_die(self, number: int, which: int, slices: int) -> None:
+    @rule(number=hops, which=hops, slices=st.integers(0, 2), from_the_last=st.booleans())
+    def transfer_and_die(self, number: int, which: int, slices: int, from_the_last: bool = False) -> None:
         if hop := self.hop_of(number, which):
             with suppress(Stopped):
-                transfer_hop(hop, DyingAfter(slices), recorded_by="test")
+                transfer_hop(hop, DyingAfter(slices, from_the_last=from_the_last), recorded_by="test")
 
     @rule(which=hops)
     def settle(self, which: int) -> None:
@@ -218,8 +218,13 @@ class ChangeMachine(Life):
         self.backup = Backup(copy, self.account.remember(STORES))
 
     @precondition(lambda self: self.backup is not None and self.account.restored < RESTORES_AT_MOST)
-    @rule(stores=st.sampled_from(RESTORES), count=st.integers(0, 6), topics=st.sampled_from([BOTH, ("flights",), ("weather",)]))
-    def restore(self, stores: tuple[str, ...], count: int, topics: tuple[str, ...] = BOTH) -> None:
+    @rule(
+        stores=st.sampled_from(RESTORES),
+        count=st.integers(0, 6),
+        topics=st.sampled_from([BOTH, ("flights",), ("weather",)]),
+        same_timeline=st.booleans(),
+    )
+    def restore(self, stores: tuple[str, ...], count: int, topics: tuple[str, ...] = BOTH, same_timeline: bool = False) -> None:
         """One, two or all stores of the route; messages are sent and the topics changed before anybody repairs anything."""
         self._end_open()
         self.account.look()
@@ -227,7 +232,7 @@ class ChangeMachine(Life):
         hops = RouteFile().write(self.world.path).route("flights").hops
         if self.account.would_be_lost(copies) or not is_comparable(self.backup.copy, self.databases, stores, hops):
             return
-        restore(self.backup.copy, self.databases, stores)
+        restore(self.backup.copy, self.databases, stores, same_timeline=same_timeline)
         self.account.restore(copies)
         if count:
             self.send(count, BOTH, True)

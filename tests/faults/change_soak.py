@@ -113,7 +113,8 @@ def _actions(machine: ChangeMachine, producer: _Producer, chance: random.Random)
     def restore() -> None:
         with producer.quiet:
             if machine.backup is not None:
-                machine.restore(chance.choice(RESTORES), 6, chance.choice([BOTH, BOTH[:1], BOTH[1:]]))
+                topics, same_timeline = chance.choice([BOTH, BOTH[:1], BOTH[1:]]), chance.choice([False, True])
+                machine.restore(chance.choice(RESTORES), 6, topics, same_timeline)
 
     def move() -> None:
         for hop in (0, 1):
@@ -130,7 +131,9 @@ def _actions(machine: ChangeMachine, producer: _Producer, chance: random.Random)
 
     return {
         "move": move,
-        "transfer_and_die": lambda: machine.transfer_and_die(number=number, which=which, slices=chance.randint(0, 2)),
+        "transfer_and_die": lambda: machine.transfer_and_die(
+            number=number, which=which, slices=chance.randint(0, 2), from_the_last=chance.choice([False, True])
+        ),
         "retention": lambda: machine.retention(which),
         "change": lambda: machine.change(change, which),
         "change_and_die": lambda: machine.change_and_die(change, chance.randint(0, INIT_STATEMENTS)),

@@ -67,10 +67,14 @@ class Reader:
 
 
 class DyingAfter(FirstSlices):
-    """Copies so many slices, then the driver dies, also where all were copied."""
+    """Copies so many slices, from the first or from the last on, then the driver dies, also where all were copied."""
+
+    def __init__(self, count: int, *, from_the_last: bool = False) -> None:
+        super().__init__(count)
+        self._from_the_last = from_the_last
 
     def copy_slices(self, order: CopyOrder, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
-        yield from super().copy_slices(order, slices)
+        yield from super().copy_slices(order, slices[::-1] if self._from_the_last else slices)
         raise Stopped
 
 

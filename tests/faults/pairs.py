@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from tests.faults.cell_run import Strike
 from tests.faults.cells import all_cells, killed_before, repair
-from tests.faults.change_cells import STRUCK_CHANGES, ChangeCell, struck_failpoints
+from tests.faults.change_cells import STRUCK_CHANGES, ChangeCell, restore_cell, struck_failpoints
 from tests.faults.restores import RESTORES
 from tests.faults.setting_cells import FAILPOINTS, SettingCell
 from tests.faults.settings import DECISIVE
@@ -64,7 +64,7 @@ def _draw_change(chance: random.Random) -> ChangeCell:
 
 def _draw_restore(chance: random.Random) -> ChangeCell:
     stores = chance.choice(RESTORES)
-    return ChangeCell(chance.choice([*struck_failpoints()]), f"restored_{'_'.join(stores)}", "killed", stores)
+    return restore_cell(chance.choice([*struck_failpoints()]), stores, same_timeline=chance.choice([False, True]))
 
 
 def _draw_setting(chance: random.Random) -> SettingCell:

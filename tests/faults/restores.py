@@ -52,11 +52,20 @@ def take_copy(databases: Databases, name: str) -> Copy:
     return Copy(copies)
 
 
-def restore(copy: Copy, databases: Databases, stores: Iterator[str] | tuple[str, ...]) -> None:
-    """Puts stores back to the time of a copy, into clusters that are not the ones that wrote their ledgers."""
+def restore(copy: Copy, databases: Databases, stores: Iterator[str] | tuple[str, ...], *, same_timeline: bool = False) -> None:
+    """Puts stores back to the time of a copy.
+
+    Args:
+        copy: the copy.
+        databases: where the stores are.
+        stores: those to put back.
+        same_timeline: as a storage snapshot does it: only what the ledgers say tells. Otherwise into clusters that did not write them.
+    """
     for store in stores:
         cluster, database = databases[store]
         _replace(cluster, database, template=copy.databases[store][1])
+        if same_timeline:
+            continue
         with closing(_undisturbed(cluster, database)) as connection, connection.cursor() as cursor:
             cursor.execute(_ANOTHER_TIMELINE)
             connection.commit()

@@ -221,6 +221,20 @@ def test_g12_topics_that_change_with_a_restore(make_small: MakeWorld, stores: tu
         machine.transfer(0, 0)
 
 
+@pytest.mark.parametrize("same_timeline", [False, True], ids=["another cluster", "a snapshot"])
+def test_g12_a_store_goes_back_while_a_batch_is_copied_from_its_end(make_small: MakeWorld, same_timeline: bool) -> None:
+    """What the lost plan left beyond the next batch's slices stops the hop until it is reanchored, and nothing stays of it."""
+    with life(make_small, batch_rows=5, both=True) as machine:
+        machine.send(3, BOTH, True)
+        machine.transfer(0, 0)
+        machine.back_up()
+        machine.send(5, BOTH, True)
+        machine.transfer_and_die(number=0, which=0, slices=2, from_the_last=True)
+        machine.restore(("airline",), 1, BOTH, same_timeline)
+        machine.send(5, BOTH, True)
+        machine.transfer(0, 0)
+
+
 @pytest.mark.timeout(60 + 60 * EXAMPLES)
 def test_g12_whatever_changes_in_whatever_order(make_small: MakeWorld) -> None:
     """Committed is kept, or has arrived; in the end everything that is kept has arrived, in its topic's order, once."""
