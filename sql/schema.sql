@@ -137,6 +137,29 @@ CREATE TABLE relaybox.arrival (
     CONSTRAINT arrival_positions_dense CHECK ((((last_position - first_position) + 1) = row_count))
 );
 
+CREATE TABLE relaybox.hop_in (
+    hop_id integer NOT NULL,
+    hop text NOT NULL,
+    source text NOT NULL,
+    published_batch bigint DEFAULT 0 NOT NULL,
+    published_position bigint DEFAULT 0 NOT NULL,
+    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    generation integer DEFAULT 1 NOT NULL,
+    replay_window_seconds bigint,
+    stopped_consumer text DEFAULT 'alarm'::text NOT NULL,
+    first_kept_position bigint DEFAULT 1 NOT NULL,
+    compacted_batch bigint DEFAULT 0 NOT NULL,
+    compacted_position bigint DEFAULT 0 NOT NULL,
+    detach_after_seconds bigint,
+    detach_to text,
+    compacted_plan_id uuid,
+    CONSTRAINT detach_says_when_and_where CHECK (((stopped_consumer <> 'detach'::text) OR ((detach_after_seconds IS NOT NULL) AND (detach_to IS NOT NULL)))),
+    CONSTRAINT first_kept_position_positive CHECK ((first_kept_position >= 1)),
+    CONSTRAINT published_never_negative CHECK (((published_batch >= 0) AND (published_position >= 0))),
+    CONSTRAINT replay_window_never_negative CHECK ((replay_window_seconds >= 0)),
+    CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text, 'detach'::text])))
+);
+
 CREATE TABLE relaybox.batch (
     hop text NOT NULL,
     batch bigint NOT NULL,
@@ -328,29 +351,6 @@ ALTER TABLE relaybox.dead_letter ALTER COLUMN dead_letter_id ADD GENERATED ALWAY
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
-);
-
-CREATE TABLE relaybox.hop_in (
-    hop_id integer NOT NULL,
-    hop text NOT NULL,
-    source text NOT NULL,
-    published_batch bigint DEFAULT 0 NOT NULL,
-    published_position bigint DEFAULT 0 NOT NULL,
-    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    generation integer DEFAULT 1 NOT NULL,
-    replay_window_seconds bigint,
-    stopped_consumer text DEFAULT 'alarm'::text NOT NULL,
-    first_kept_position bigint DEFAULT 1 NOT NULL,
-    compacted_batch bigint DEFAULT 0 NOT NULL,
-    compacted_position bigint DEFAULT 0 NOT NULL,
-    detach_after_seconds bigint,
-    detach_to text,
-    compacted_plan_id uuid,
-    CONSTRAINT detach_says_when_and_where CHECK (((stopped_consumer <> 'detach'::text) OR ((detach_after_seconds IS NOT NULL) AND (detach_to IS NOT NULL)))),
-    CONSTRAINT first_kept_position_positive CHECK ((first_kept_position >= 1)),
-    CONSTRAINT published_never_negative CHECK (((published_batch >= 0) AND (published_position >= 0))),
-    CONSTRAINT replay_window_never_negative CHECK ((replay_window_seconds >= 0)),
-    CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text, 'detach'::text])))
 );
 
 CREATE TABLE relaybox.log (

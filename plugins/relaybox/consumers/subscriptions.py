@@ -25,11 +25,12 @@ LISTING = """
         select * from relaybox.subscriptions
     ), done as materialized (
         -- many subscriptions stand at one place: its message is read once
-        select p.stream, p.done_place, r.message_id::text
+        select p.stream, p.done_place, l.message_id::text
         from (select distinct stream, done_place from listed) p
         join relaybox.stream t on t.stream = p.stream
-        cross join lateral relaybox.read_stream(p.stream, greatest(p.done_place, t.first_kept_place) - 1, 1) r
-        where r.place = p.done_place
+        cross join lateral relaybox.message_at(t.stream_id, p.done_place) m
+        join relaybox.log l on l.hop_id = m.hop_id and l.position = m.position
+        where p.done_place >= t.first_kept_place
     )
     select s.subscription, s.stream, s.topic, s.lanes, s.replay_of, s.done_place, s.last_place, s.places_behind, s.replaying,
         s.leased_lanes, s.dead_letters, s.moved_at, s.lane_by, s.nack_limit, s.crash_limit, s.hold_sender, s.retry_seconds,

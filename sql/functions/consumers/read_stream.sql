@@ -1,13 +1,15 @@
 -- What consumers of a stream read: the messages after a place, in the order of their places. Reads only, asks for no subscription.
 -- Runs with its owner's rights. Plans are fixed here, since consumers' sessions have the settings that they have:
 -- a run of positions is one range scan in order, a list of positions a lookup each. After 0 or null: from the first kept.
--- Raises RB032 for an unknown stream, RB034 for a place that is no longer kept, RB036 for no max_count, RB038 for one that is detached.
+-- Never fewer messages than there are, in silence. Locks the stream's logs in ACCESS SHARE mode if there is something to read. Raises
+-- RB032 for an unknown stream, RB034 for a place that is no longer kept, RB036 for no max_count, RB038 for a place that is detached,
+-- 40001 if the snapshot is older than a drop, RB012 if a message is missing.
 create or replace function relaybox.read_stream(stream_name text, after_place bigint default 0, max_count integer default 1000)
 returns table (
     place bigint, hop text, "position" bigint, message_id uuid, topic text, sender text, epoch integer, index bigint,
     key text, payload text, payload_bytes bytea, headers jsonb, clock jsonb, sent_at timestamptz
 )
-language plpgsql stable security definer
+language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
 set enable_seqscan = off
 set enable_bitmapscan = off
@@ -17,34 +19,37 @@ set jit = off
 set work_mem = '64MB'
 as $$
 declare
-    known relaybox.stream;
+    source relaybox.stream;
+    log_ids integer[];
+    log_id integer;
     run record;
     through bigint;
     first bigint;
     last bigint;
+    run_count bigint;
+    found_count bigint := 0;
 begin
     perform relaybox.require_count(max_count);
-    select * into known from relaybox.stream s where s.stream = stream_name;
-    if not found then
-        raise exception using errcode = 'RB032', message = format('there is no stream %s in this store', left(stream_name, 70)),
-            hint = 'Known here: ' || coalesce((select string_agg(s.stream, ', ' order by s.stream) from relaybox.stream s), 'none') || '.';
-    end if;
-    if after_place > 0 and after_place < known.first_kept_place - 1 then
-        perform relaybox.refuse_detached(known, after_place + 1, format('stream %s', stream_name));
-        raise exception using errcode = 'RB034',
-            message = format('stream %s: place %s is no longer kept; the first one is %s', stream_name, after_place + 1, known.first_kept_place),
-            hint = format('Read after place 0 for all that is kept, or after %s.', known.first_kept_place - 1);
-    end if;
-    after_place := greatest(after_place, known.first_kept_place - 1);
-    if after_place >= known.last_place then
+    source := relaybox.find_stream(stream_name, after_place);
+    if after_place >= source.last_place or source.first_kept_place > source.last_place then
         return;
     end if;
-    through := least(known.last_place, after_place + max_count);
+    log_ids := array(select l.hop_id from relaybox.stream_log l where l.stream_id = source.stream_id order by l.hop_id);
+    foreach log_id in array log_ids loop
+        perform relaybox.keep_segments(log_id);
+    end loop;
+    -- a later statement than the locks: what is kept now stays
+    source := relaybox.find_stream(stream_name, after_place);
+    after_place := greatest(after_place, source.first_kept_place - 1);
+    if after_place >= source.last_place then
+        return;
+    end if;
+    through := least(source.last_place, after_place + max_count);
     for run in
         select d.first_place, d.last_place, d.hop_id, i.hop, d.first_position, d.positions
         from relaybox.delivery d
         join relaybox.hop_in i on i.hop_id = d.hop_id
-        where d.stream_id = known.stream_id and d.last_place > after_place
+        where d.stream_id = source.stream_id and d.last_place > after_place
         order by d.last_place
     loop
         exit when run.first_place > through;
@@ -58,6 +63,7 @@ begin
             from relaybox.log l
             where l.hop_id = run.hop_id and l.position >= run.first_position + first and l.position <= run.first_position + last
             order by l.position;
+            get diagnostics run_count = row_count;
         else
             return query
             select
@@ -66,7 +72,14 @@ begin
             from unnest(run.positions[first + 1:last + 1]) with ordinality u (wanted, n)
             join relaybox.log l on l.hop_id = run.hop_id and l.position = u.wanted
             order by u.n;
+            get diagnostics run_count = row_count;
         end if;
+        found_count := found_count + run_count;
     end loop;
+    if found_count < through - after_place then
+        perform relaybox.refuse_missing_messages(
+            format('stream %s, places %s to %s', stream_name, after_place + 1, through), log_ids, through - after_place - found_count
+        );
+    end if;
 end
 $$;
