@@ -561,6 +561,12 @@ CREATE VIEW relaybox.lane_cursors AS
           ORDER BY c.version DESC
          LIMIT 1) newest);
 
+CREATE TABLE relaybox.late_delivery (
+    stream_id integer NOT NULL,
+    delivered_at timestamp with time zone NOT NULL,
+    after_place bigint NOT NULL
+);
+
 CREATE TABLE relaybox.migration (
     number integer NOT NULL,
     name text NOT NULL,
@@ -920,6 +926,9 @@ ALTER TABLE ONLY relaybox.installed_object
 ALTER TABLE ONLY relaybox.lane
     ADD CONSTRAINT lane_pkey PRIMARY KEY (subscription_id, lane);
 
+ALTER TABLE ONLY relaybox.late_delivery
+    ADD CONSTRAINT late_delivery_pkey PRIMARY KEY (stream_id, delivered_at, after_place);
+
 ALTER TABLE ONLY relaybox.log
     ADD CONSTRAINT log_pkey PRIMARY KEY (hop_id, "position");
 
@@ -994,7 +1003,7 @@ CREATE INDEX dead_letter_stream ON relaybox.dead_letter USING btree (stream_id);
 
 CREATE INDEX dead_letter_unsettled ON relaybox.dead_letter USING btree (subscription_id, lane, place) WHERE (state = ANY (ARRAY['open'::text, 'redriving'::text]));
 
-CREATE INDEX decision_decided_at ON relaybox.decision USING btree (hop_id, decided_at);
+CREATE INDEX decision_decided_at ON relaybox.decision USING btree (hop_id, decided_at, last_place);
 
 CREATE INDEX decision_last_place ON relaybox.decision USING btree (hop_id, last_place);
 
@@ -1078,6 +1087,9 @@ ALTER TABLE ONLY relaybox.index_range
 
 ALTER TABLE ONLY relaybox.lane
     ADD CONSTRAINT lane_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox.subscription(subscription_id);
+
+ALTER TABLE ONLY relaybox.late_delivery
+    ADD CONSTRAINT late_delivery_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);
 
 ALTER TABLE ONLY relaybox.hop_out
     ADD CONSTRAINT reads_log_of_a_hop_that_arrives_here FOREIGN KEY (reads_log) REFERENCES relaybox.hop_in(hop_id);

@@ -1,4 +1,4 @@
--- The first place to read for "earliest", "latest", a place, or a time (of delivery in this store).
+-- The first place to read for "earliest", "latest", a place, or a time (of delivery in this store, which never goes back).
 -- Raises RB034 for a place that is no longer kept, or a time of which a message is not, RB038 for what is detached, RB036 for no start.
 create or replace function relaybox.start_place(stream_id_ integer, start text) returns bigint
 language plpgsql stable
@@ -44,10 +44,16 @@ begin
             left join lateral (
                 select k.last_place from relaybox.decision k
                 where k.hop_id = l.hop_id and k.decided_at < since
-                order by k.decided_at desc
+                order by k.decided_at desc, k.last_place desc
                 limit 1
             ) before on true
             where l.stream_id = stream_id_;
+            select least(first, 1 + (
+                select r.after_place from relaybox.late_delivery r
+                where r.stream_id = stream_id_ and r.delivered_at >= since
+                order by r.delivered_at, r.after_place
+                limit 1
+            )) into first;
             if first < known.first_kept_place then
                 perform relaybox.refuse_detached(known, first, format('stream %s, delivered since %s', known.stream, start));
                 raise exception using errcode = 'RB034',

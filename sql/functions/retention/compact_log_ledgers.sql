@@ -35,6 +35,22 @@ begin
         compacted_decided_at = greatest(l.compacted_decided_at, t.decided_at), compacted_place = greatest(l.compacted_place, t.place)
     from total t
     where l.hop_id = log_id;
+    -- with no older decision left, the time of what was released late is that of what is compacted
+    with forgotten as (
+        delete from relaybox.late_delivery r
+        where r.stream_id = here.stream_id and r.delivered_at <= (
+            select min(oldest.decided_at)
+            from relaybox.stream_log g
+            cross join lateral (
+                select k.decided_at from relaybox.decision k where k.hop_id = g.hop_id order by k.decided_at limit 1
+            ) oldest
+            where g.stream_id = here.stream_id
+        )
+        returning r.delivered_at
+    )
+    update relaybox.stream_log l set compacted_decided_at = greatest(l.compacted_decided_at, f.newest)
+    from (select max(f.delivered_at) as newest from forgotten f) f
+    where l.hop_id = log_id and f.newest is not null;
     delete from relaybox.arrival a where a.hop_id = log_id and a.batch <= last.batch;
     get diagnostics gone = row_count;
     delete from relaybox.delivery d

@@ -92,9 +92,15 @@ as $$
         case
             when r.seconds is null then 0
             else least(
-                relaybox.first_position_after(h.stream_id, log_id, (
-                    select coalesce(max(k.last_place), 0) from relaybox.stream_log g join relaybox.decision k on k.hop_id = g.hop_id
-                    where g.stream_id = h.stream_id and k.decided_at <= now() - make_interval(secs => r.seconds)
+                relaybox.first_position_after(h.stream_id, log_id, least(
+                    (
+                        select coalesce(max(k.last_place), 0) from relaybox.stream_log g join relaybox.decision k on k.hop_id = g.hop_id
+                        where g.stream_id = h.stream_id and k.decided_at <= now() - make_interval(secs => r.seconds)
+                    ),
+                    (
+                        select min(f.after_place) from relaybox.late_delivery f
+                        where f.stream_id = h.stream_id and f.delivered_at > now() - make_interval(secs => r.seconds)
+                    )
                 )),
                 (
                     select min(a.first_position) from relaybox.arrival a

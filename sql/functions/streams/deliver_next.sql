@@ -60,12 +60,12 @@ begin
     update relaybox.stream_log l set decided_batch = batch.batch, decided_position = batch.last_position where l.hop_id = log_id;
     insert into relaybox.decision (
         hop_id, batch, first_taken, row_count, duplicate_count, set_aside_count, delivered_count, held_after, last_place, duplicates, in_order,
-        resolved_position
+        resolved_position, decided_at
     )
     values (
         log_id, batch.batch, here.taken + 1, batch.row_count, counted.duplicate_count, counted.set_aside_count, placed,
         (select count(*) from relaybox.held h where h.stream_id = here.stream_id), here.last_place + placed, counted.duplicates, is_in_order,
-        relaybox.resolved_position(log_id)
+        relaybox.resolved_position(log_id), relaybox.delivery_time(here.stream_id)
     )
     returning * into decided;
     return decided;
