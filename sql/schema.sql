@@ -515,6 +515,42 @@ CREATE TABLE relaybox.installed_object (
     CONSTRAINT kind_of_object_is_known CHECK ((kind = ANY (ARRAY['function'::text, 'view'::text])))
 );
 
+CREATE TABLE relaybox.stream_topic (
+    stream_id integer NOT NULL,
+    topic text NOT NULL,
+    carried_by text DEFAULT 'file'::text NOT NULL,
+    CONSTRAINT carried_by_is_known CHECK ((carried_by = ANY (ARRAY['file'::text, 'subscription'::text, 'nobody'::text])))
+);
+
+CREATE TABLE relaybox.topic_request (
+    stream_id integer NOT NULL,
+    topic text NOT NULL,
+    requested_by text NOT NULL,
+    requested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+CREATE VIEW relaybox.known_topics AS
+ WITH requested AS (
+         SELECT DISTINCT topic_request.stream_id,
+            topic_request.topic
+           FROM relaybox.topic_request
+        )
+ SELECT t.stream_id,
+    t.topic,
+        CASE
+            WHEN ((t.carried_by = 'nobody'::text) AND (r.topic IS NOT NULL)) THEN 'subscription'::text
+            ELSE t.carried_by
+        END AS carried_by
+   FROM (relaybox.stream_topic t
+     LEFT JOIN requested r ON (((r.stream_id = t.stream_id) AND (r.topic = t.topic))))
+UNION ALL
+ SELECT r.stream_id,
+    r.topic,
+    'subscription'::text AS carried_by
+   FROM (requested r
+     LEFT JOIN relaybox.stream_topic t ON (((t.stream_id = r.stream_id) AND (t.topic = r.topic))))
+  WHERE (t.topic IS NULL);
+
 CREATE TABLE relaybox.lane (
     subscription_id integer NOT NULL,
     lane integer NOT NULL
@@ -791,14 +827,6 @@ ALTER TABLE relaybox.stream ALTER COLUMN stream_id ADD GENERATED ALWAYS AS IDENT
     CACHE 1
 );
 
-CREATE TABLE relaybox.stream_topic (
-    stream_id integer NOT NULL,
-    topic text NOT NULL,
-    carried_by text DEFAULT 'file'::text NOT NULL,
-    asked_by text,
-    CONSTRAINT carried_by_is_known CHECK ((carried_by = ANY (ARRAY['file'::text, 'subscription'::text, 'nobody'::text])))
-);
-
 ALTER TABLE relaybox.subscription ALTER COLUMN subscription_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox.subscription_subscription_id_seq
     START WITH 1
@@ -989,6 +1017,9 @@ ALTER TABLE ONLY relaybox.stream_topic
 ALTER TABLE ONLY relaybox.subscription
     ADD CONSTRAINT subscription_pkey PRIMARY KEY (subscription_id);
 
+ALTER TABLE ONLY relaybox.topic_request
+    ADD CONSTRAINT topic_request_pkey PRIMARY KEY (stream_id, topic, requested_by);
+
 CREATE UNIQUE INDEX arrival_last_position ON relaybox.arrival USING btree (hop_id, last_position);
 
 CREATE UNIQUE INDEX batch_last_position ON relaybox.batch USING btree (hop, last_position);
@@ -1025,11 +1056,11 @@ CREATE INDEX sender_xid ON relaybox.sender USING btree (xid);
 
 CREATE INDEX stream_log_stream ON relaybox.stream_log USING btree (stream_id);
 
-CREATE INDEX stream_topic_asked_by ON relaybox.stream_topic USING btree (asked_by) WHERE (carried_by = 'subscription'::text);
-
 CREATE UNIQUE INDEX subscribed_once ON relaybox.subscription USING btree (subscription) WHERE (ended_at IS NULL);
 
 CREATE INDEX subscription_of_role ON relaybox.subscription USING btree (subscribed_by) INCLUDE (lanes) WHERE (ended_at IS NULL);
+
+CREATE INDEX topic_request_requested_by ON relaybox.topic_request USING btree (requested_by);
 
 ALTER INDEX relaybox.outbox_message_id ATTACH PARTITION relaybox.outbox_overflow_message_id_idx;
 
@@ -1123,3 +1154,6 @@ ALTER TABLE ONLY relaybox.subscription
 
 ALTER TABLE ONLY relaybox.subscription
     ADD CONSTRAINT subscription_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);
+
+ALTER TABLE ONLY relaybox.topic_request
+    ADD CONSTRAINT topic_request_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id) ON DELETE CASCADE;

@@ -230,7 +230,7 @@ class _Run:
         """Topics that the stream behind the first hop has, and that the hop does not know of."""
         hop = self.place.route.hops[0]
         (wanted,) = _ask(
-            hop.destination.name, "select array_agg(distinct topic) from relaybox.stream_topic where carried_by <> 'nobody'"
+            hop.destination.name, "select array_agg(distinct topic) from relaybox.known_topics where carried_by <> 'nobody'"
         )
         (carried,) = _ask(hop.source.name, "select topics from relaybox.hop_out where hop = %s", hop.name)
         return {*wanted} - {*carried}

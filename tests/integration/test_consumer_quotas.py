@@ -150,7 +150,7 @@ def test_eight_at_once_never_exceed_a_quota(shops: World, isolation: str) -> Non
 def test_topics_that_a_login_asked_for_are_counted(shops: World) -> None:
     """Where topics come by subscription: also those whose subscription has ended. The file's topics and those of others are not counted."""
     shops.query(STORE, "update relaybox.stream set topics_by_subscription = true")
-    topics = "select topic from relaybox.stream_topic where carried_by = 'subscription' order by topic"
+    topics = "select topic from relaybox.known_topics where carried_by = 'subscription' order by topic"
     shops.query(STORE, "select relaybox.set_consumer_quota(10, 10, %s, topics => 2)", SHOP)
     asked = "select relaybox.subscribe(%s, %s)"
     with login(SHOP) as cursor:

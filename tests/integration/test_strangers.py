@@ -76,7 +76,7 @@ def test_a_stranger_stops_neither_hop_nor_retention_nor_init(strangers: World) -
     ids=["subscribe", "replay", "count", "nack"],
 )
 def test_an_open_transaction_of_a_consumer_or_a_reader_stops_neither_hop_nor_init(world: World, role: str, call: str) -> None:
-    """It holds its stream against retention, which drops what it may read, and against nobody else."""
+    """It holds what it reads against retention, and nothing against others (test_open_transactions: all functions)."""
     world.send("a", "b")
     world.transfer_all()
     world.query("analytics", "select relaybox.subscribe('billing', 'flights', nack_limit => 1)")

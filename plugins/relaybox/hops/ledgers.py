@@ -134,7 +134,7 @@ def read_destination(connection: Any, hop: str) -> Destination | None:
             """
             select i.hop_id, i.published_position, i.first_kept_position, i.compacted_batch, i.compacted_position, i.generation, i.source,
                 array(
-                    select t.topic from relaybox.stream_log l join relaybox.stream_topic t on t.stream_id = l.stream_id
+                    select t.topic from relaybox.stream_log l join relaybox.known_topics t on t.stream_id = l.stream_id
                     where l.hop_id = i.hop_id and t.carried_by <> 'nobody'
                 ) topics,
                 array(select relaybox.destination_contradictions(i.hop)) contradictions,

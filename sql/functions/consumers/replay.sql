@@ -1,6 +1,7 @@
 -- Reads again. second_cursor false: the subscription's lanes go back to start, and come forward again from there. True: a second cursor is
 -- opened for start to through, under the name that is returned; the live cursor stays. start and through: earliest, latest, a place,
--- a time. dry_run only counts. Holds the lanes that it moves. Raises RB031, RB034 no longer kept, RB038 detached, RB036 (no reason, an empty range).
+-- a time. dry_run only counts, and locks no row. Else it holds the subscription, and the lanes that it moves.
+-- Raises RB031, RB034 no longer kept, RB038 detached, RB036 (no reason, an empty range).
 create or replace function relaybox.replay(
     subscription text, start text, reason text, through text default null, second_cursor boolean default false,
     rows_per_second integer default null, dry_run boolean default false,
@@ -22,16 +23,24 @@ begin
             message = case when known.replay_of is null then 'only a replay with a second cursor has an end' else 'a replay is not replayed' end,
             hint = case when known.replay_of is null then 'Give second_cursor => true, or no end.' else 'Replay the subscription itself.' end;
     end if;
-    -- one replay after the other, and the subscription before its lanes
-    perform from relaybox.subscription s where s.subscription_id = known.subscription_id for no key update;
-    perform from relaybox.stream s where s.stream_id = known.stream_id for key share;
+    if not dry_run then
+        -- one replay after the other, and the subscription before its lanes
+        perform from relaybox.subscription s where s.subscription_id = known.subscription_id for no key update;
+        perform from relaybox.stream s where s.stream_id = known.stream_id for key share;
+    end if;
     select b.first_place, b.last_place into first_place, last_place from relaybox.places_between(known.stream_id, start, through) b;
-    if not second_cursor then
+    if not second_cursor and dry_run then
+        select max(l.done_place) into last_place from relaybox.lane_cursors l where l.subscription_id = known.subscription_id;
+        if last_place is null then
+            perform relaybox.subscription_named(replay.subscription); -- it was ended just now, which this says
+        end if;
+        replayed_as := known.subscription;
+    elsif not second_cursor then
         last_place := null;
         for lane_ in 1..known.lanes loop
             c := relaybox.lock_lane(known, lane_);
             last_place := greatest(last_place, c.done_place);
-            if c.done_place >= first_place and not dry_run then
+            if c.done_place >= first_place then
                 perform relaybox.move_cursor(relaybox.begin_pass(c, first_place, greatest(c.replay_place, c.done_place)));
             end if;
         end loop;

@@ -23,7 +23,12 @@ begin
     where q.role_name = asked;
     select
         count(*) as subscriptions, sum(s.lanes) as lanes,
-        (select count(*) from relaybox.stream_topic t where t.asked_by = asked::text and t.carried_by = 'subscription') as topics
+        (
+            select count(*) from relaybox.topic_request r
+            where r.requested_by = asked::text and not exists (
+                select from relaybox.stream_topic t where t.stream_id = r.stream_id and t.topic = r.topic and t.carried_by = 'file'
+            )
+        ) as topics
     into used
     from relaybox.subscription s
     where s.subscribed_by = asked::text and s.ended_at is null;

@@ -23,13 +23,13 @@ begin
     select array_agg(s.stream_id) into found_streams from relaybox.stream s where s.stream = source;
     if found_streams is null then
         select array_agg(t.stream_id) into found_streams
-        from relaybox.stream_topic t join relaybox.stream s using (stream_id)
+        from relaybox.known_topics t join relaybox.stream s using (stream_id)
         where t.topic = source and not (s.topics_by_subscription and t.carried_by = 'nobody');
     end if;
     if found_streams is null and source ~ '^[a-z0-9_.-]{1,48}$' then
         select array_agg(s.stream_id) into found_streams from relaybox.stream s where s.topics_by_subscription;
         if cardinality(found_streams) = 1 then
-            asks_for_topic := relaybox.ask_for_topics(found_streams[1], array[source], session_user) > 0;
+            asks_for_topic := relaybox.request_topic(found_streams[1], source);
             raise notice 'topic % is new; it is carried once its store of origin knows it', source;
         else
             found_streams := null;
@@ -43,7 +43,7 @@ begin
             ),
             hint = 'Streams here: ' || coalesce((
                 select string_agg(format('%s (%s)', s.stream, coalesce((
-                    select string_agg(t.topic, ', ' order by t.topic) from relaybox.stream_topic t where t.stream_id = s.stream_id
+                    select string_agg(t.topic, ', ' order by t.topic) from relaybox.known_topics t where t.stream_id = s.stream_id
                 ), '')), ', ' order by s.stream) from relaybox.stream s
             ), 'none') || '.';
     end if;

@@ -5,6 +5,6 @@ as $$
     select coalesce(array_agg(t.topic order by t.topic), '{}')
     from relaybox.hop_in i
     join relaybox.stream_log l on l.hop_id = i.hop_id
-    join relaybox.stream_topic t on t.stream_id = l.stream_id
+    join relaybox.known_topics t on t.stream_id = l.stream_id
     where i.hop = hop_name and t.carried_by = 'subscription'
 $$;

@@ -1,0 +1,164 @@
+"""An open transaction of a consumer or a reader stops neither a hop nor init nor another consumer, whatever it has called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any
+
+import psycopg2
+import pytest
+
+from tests.cli import invoke
+from tests.services import read_service
+from tests.world import World
+
+STORE = "analytics"
+ROLES = ("relaybox_consumer", "relaybox_reader")
+FETCHED = "select relaybox.{call} from (select place, token from relaybox.fetch('{name}', 1)) m"
+CALLS = {
+    "ack": FETCHED.format(name="ack", call="ack('ack', m.place, m.token)"),
+    "cancel_replay": "select relaybox.cancel_replay('cancel_replay', 'why')",
+    "drop_dead_letter": "select relaybox.drop_dead_letter(letter, 'why') from relaybox.dead_letters where subscription = 'drop_dead_letter'",
+    "fetch": "select from relaybox.fetch('fetch', 1)",
+    "fetch_one_at_a_time": "select relaybox.fetch_one_at_a_time('fetch_one_at_a_time', 'why')",
+    "lag": "select from relaybox.lag('billing')",
+    "nack": FETCHED.format(name="nack", call="nack('nack', m.place, 'why', m.token)"),
+    "read_log": "select from relaybox.read_log('flights/2')",
+    "read_stream": "select from relaybox.read_stream('flights')",
+    "redrive": "select relaybox.redrive('redrive', 'why')",
+    "release": FETCHED.format(name="release", call="release('release', m.token)"),
+    "replay": "select relaybox.replay('replay', 'earliest', 'why')",
+    "subscribe": "select relaybox.subscribe('subscribe', 'invoices')",
+    "unsubscribe": "select relaybox.unsubscribe('unsubscribe', 'why')",
+    "count_replay": "select relaybox.count_replay('billing', 'earliest')",
+}
+"""One call of each function; those that change a subscription have one of their own, the others look at billing."""
+
+MORE_CALLS = {
+    "replay with a second cursor": "select relaybox.replay('replay', 'earliest', 'why', second_cursor => true)",
+    "a dry run": "select relaybox.replay('billing', 'earliest', 'why', dry_run => true)",
+    "a dry run with a second cursor": "select relaybox.replay('billing', 'earliest', 'why', second_cursor => true, dry_run => true)",
+    "a subscription to the stream": "select relaybox.subscribe('stream', 'flights')",
+}
+GRANTED = """
+select distinct p.proname from pg_proc p cross join unnest(%s) role
+where p.pronamespace = 'relaybox'::regnamespace and p.prosecdef and has_function_privilege(role, p.oid, 'execute')
+"""
+OF_OTHERS = (
+    "select relaybox.nack('billing', place, 'why', token) from relaybox.fetch('billing', 1)",
+    "select relaybox.redrive('billing', 'why')",
+    "select relaybox.ack('billing', place, token) from relaybox.fetch('billing', 1)",
+    "select relaybox.replay('billing', 'earliest', 'why')",
+    "select relaybox.replay('billing', 'earliest', 'why', second_cursor => true)",
+    "select relaybox.cancel_replay('billing', 'why')",
+    "select relaybox.unsubscribe('billing', 'why')",
+    "select relaybox.subscribe('another', 'invoices')",
+    "select relaybox.subscribe('third', 'weather')",
+)
+
+
+@contextmanager
+def logins(world: World, count: int) -> Iterator[list[str]]:
+    """Logins that may consume and read, and nothing else."""
+    names = [f"sitter_{number}" for number in range(count)]
+    for name in names:
+        world.query(STORE, f"create role {name} login password 'secret' in role {', '.join(ROLES)}")
+    try:
+        yield names
+    finally:
+        for name in names:
+            world.query(STORE, f"drop owned by {name}; drop role {name}")
+
+
+@contextmanager
+def sitting(login: str, call: str, store: str = STORE) -> Iterator[Any]:
+    """The call was made, and its transaction stays open."""
+    session = psycopg2.connect(**{**read_service(store), "user": login, "password": "secret"})
+    with closing(session), session.cursor() as cursor:
+        cursor.execute(call)
+        yield cursor
+
+
+def consume(world: World, *calls: str) -> None:
+    """Each call commits, and waits for nobody."""
+    with world.session(STORE, autocommit=True) as session, session.cursor() as cursor:
+        cursor.execute("set lock_timeout = '200ms'")
+        for call in calls:
+            cursor.execute(call)
+
+
+@pytest.fixture
+def subscribed(world: World) -> World:
+    """A subscription for each function that changes one, each with a message to read; some have what the function needs."""
+    world.change_route(topics_by_subscription=True, policy="processed", processed_by=["billing"])
+    world.send("a", "b")
+    world.transfer_all()
+    for name in ("billing", *CALLS):
+        if name != "subscribe":
+            world.query(STORE, "select relaybox.subscribe(%s, 'flights', nack_limit => 1)", name)
+    for name in ("redrive", "drop_dead_letter"):
+        world.query(STORE, FETCHED.format(name=name, call=f"nack('{name}', m.place, 'why', m.token)"))
+    for name in ("cancel_replay", "replay"):
+        world.query(STORE, FETCHED.format(name=name, call=f"ack('{name}', m.place, m.token)"))
+    world.query(STORE, "select relaybox.replay('cancel_replay', 'earliest', 'why')")
+    return world
+
+
+def test_an_open_transaction_of_any_function_stops_nobody_else(subscribed: World) -> None:
+    """All functions that consumers and readers may call, called and not committed at once, each by a login of its own."""
+    world = subscribed
+    assert {name for (name,) in world.query(STORE, GRANTED, list(ROLES))} == set(CALLS)
+    assert world.query(STORE, "select distinct state from relaybox.dead_letters") == [("open",)]
+    calls = [*CALLS.values(), *(call for name, call in MORE_CALLS.items() if "replay" not in name)]
+    with logins(world, len(calls)) as names, ExitStack() as open_transactions:
+        for name, call in zip(names, calls, strict=True):
+            cursor = open_transactions.enter_context(sitting(name, call))
+            assert cursor.rowcount >= 1, call
+        world.send("c")
+        world.transfer_all()
+        consume(world, *OF_OTHERS[:-3])
+        world.settle_all()
+        consume(world, *OF_OTHERS[-3:])
+        world.transfer_all()
+        world.query(STORE, "update relaybox.installed_object set digest = 'older' where strpos(identity, '(') > 0")
+        for command in ("status", "init"):
+            run = invoke(command)
+            assert (run.exit_code, run.stderr) == (0, ""), command
+        assert world.payloads("flights/2") == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("call", [CALLS["replay"], *MORE_CALLS.values()], ids=["replay", *MORE_CALLS])
+def test_an_open_replay_or_dry_run_stops_nobody_else(subscribed: World, call: str) -> None:
+    """Also alone: what one call holds is not hidden by what another one holds."""
+    with logins(subscribed, 1) as (login,), sitting(login, call):
+        consume(subscribed, *OF_OTHERS)
+
+
+@pytest.mark.parametrize("store", ["hub", "analytics"])
+def test_a_topic_that_a_consumer_asks_for_and_does_not_commit_stops_nobody(world: World, store: str) -> None:
+    """Whatever store it sits at: others ask for the same topic, it travels up, init names it, and other topics are delivered."""
+    world.change_route(topics_by_subscription=True)
+    world.query(store, "create role mallory login password 'secret' in role relaybox_consumer")
+    carried = "select topics from relaybox.hop_out where hop = 'flights/1'"
+    try:
+        with sitting("mallory", "select relaybox.subscribe('evil', 'invoices')", store) as evil:
+            consume(world, "select relaybox.subscribe('good', 'invoices')")
+            world.send("a")
+            world.transfer_all()
+            world.settle_all()
+            world.transfer_all()
+            assert world.payloads("flights/2") == ["a"]
+            assert world.value("airline", carried) == ["flights", "invoices"]
+            world.send("bill", topic="invoices")
+            world.transfer_all()
+            assert world.query("analytics", "select payload from relaybox.fetch('good')") == [("bill",)]
+            world.change_route(topics=["flights", "invoices"], topics_by_subscription=True)
+            evil.connection.commit()
+        world.settle_all()
+        assert world.value("airline", carried) == ["flights", "invoices"]
+        world.change_route(topics=["flights"], topics_by_subscription=True)
+        world.settle_all()
+        assert world.value("airline", carried) == ["flights"]
+    finally:
+        world.query(store, "drop owned by mallory; drop role mallory")
