@@ -100,6 +100,33 @@ def test_g7_a_replay_neither_unsettles_nor_delays(processed: World) -> None:
     assert settled(processed) == {"flights/1": 3, "flights/2": 3}
 
 
+@pytest.mark.parametrize("topics", [["flights", "gates"], ["gates"]], ids=["of several", "the only one"])
+def test_g7_a_subscription_to_one_topic_processes_no_stream(world: World, topics: list[str]) -> None:
+    """Also where the stream has no other topic yet; the error names it, its topic and what to do, and what it says works."""
+    world.change_route(topics=topics, policy="processed", processed_by=["billing"])
+    world.query("analytics", "select relaybox.subscribe('billing', 'gates')")
+    world.send("a gate", topic="gates")
+    if topics == ["gates"]:
+        world.transfer_all()
+        with pytest.raises(errors.NotSubscribed):
+            settle_hop(world.route, world.second_hop, recorded_by="test")
+        world.change_route(topics=["flights", "gates"], policy="processed", processed_by=["billing"])
+    world.send("a flight")
+    world.transfer_all()
+    assert consume(world, "billing") == 1
+    with pytest.raises(errors.NotSubscribed, match=r"billing \(topic gates\)") as stopped:
+        settle_hop(world.route, world.second_hop, recorded_by="test")
+    assert "in place of billing, and run: relaybox init" in str(stopped.value)
+    run = invoke("confirm", "flights")
+    assert (run.exit_code, "relaybox.subscribe('ANOTHER-NAME', 'flights')" in " ".join(run.stderr.split())) == (5, True)
+    assert world.query("hub", "select state, max(through_position) from relaybox.confirmation group by 1") == [("received", 2)]
+    world.query("analytics", "select relaybox.subscribe('all', 'flights')")
+    world.change_route(topics=["flights", "gates"], policy="processed", processed_by=["all"])
+    assert settled(world) == {"flights/1": 0, "flights/2": 0}
+    assert consume(world, "all") == 2
+    assert settled(world) == {"flights/1": 2, "flights/2": 2}
+
+
 def test_g7_an_ended_subscription_stops_settling_and_says_so(processed: World) -> None:
     """What was received is recorded all the same; what was settled stays so; the next step is in the message."""
     processed.send("a")

@@ -94,7 +94,8 @@ def settle_hop(route: Route, hop: Hop, *, recorded_by: str) -> Settled:
     the origin. Opens and closes its own sessions.
 
     Raises:
-        NotSubscribed: policy processed names a subscription that the last store has not; what else was to confirm is confirmed.
+        NotSubscribed: policy processed names a subscription that the last store has not, or that reads one topic only; what else
+            was to confirm is confirmed.
     """
     name = f"relaybox {hop.name} confirm"
     with (
@@ -161,7 +162,7 @@ def _processed_through(destination: Connection, hop: Hop) -> tuple[int, Any]:
     names = list(hop.processed_by)
     with store_errors(hop.destination.name, f"asking how far {', '.join(names)} have come"), destination.cursor() as cursor:
         cursor.execute("select * from relaybox.processed_reading(%s, %s)", (hop.name, names))
-        position, happened_at, missing = one_row(cursor)
+        position, happened_at, missing, of_one_topic = one_row(cursor)
         reach("processed.read", destination)
         commit_durably(destination, "processed")
     if missing:
@@ -171,6 +172,16 @@ def _processed_through(destination: Connection, hop: Hop) -> tuple[int, Any]:
             next_step=(
                 f"At {hop.destination.name}: select relaybox.subscribe('{missing[0]}', '{hop.stream}'), "
                 f"or take the name out of processed_by and run: relaybox init"
+            ),
+        )
+    if of_one_topic:
+        raise errors.NotSubscribed(
+            f"hop {hop.name} settles when {', '.join(names)} have processed it, and at store {hop.destination.name} "
+            f"{', '.join(of_one_topic)} would acknowledge one topic of stream {hop.stream} for all of them. Nothing more is settled.",
+            next_step=(
+                f"Name subscriptions to the whole stream. At {hop.destination.name}: "
+                f"select relaybox.subscribe('ANOTHER-NAME', '{hop.stream}'), "
+                f"put that name into processed_by in place of {of_one_topic[0].split()[0]}, and run: relaybox init"
             ),
         )
     return position, happened_at

@@ -1,9 +1,11 @@
 -- How far the named subscriptions are done with what a hop brought: every message of its log through the position was acknowledged by each
 -- of them, or never delivered (a duplicate, set aside by the stream). A subscription's open dead letter is not processed. A replay takes
--- nothing back, nor do dead letters that it makes. missing: those that are no subscriptions of the hop's stream; nothing is processed then.
+-- nothing back, nor do dead letters that it makes. missing: those that are no subscriptions of the hop's stream; of_one_topic: those that read
+-- one topic, with it, whatever else the stream carries now: others may come from any store on the way. Nothing is processed then.
 -- In the caller's transaction, whose durable COMMIT makes the acknowledgements durable too. Raises RB004.
 create or replace function relaybox.processed_reading(
-    hop_name text, subscriptions text[], out through_position bigint, out happened_at timestamptz, out missing text[]
+    hop_name text, subscriptions text[], out through_position bigint, out happened_at timestamptz, out missing text[],
+    out of_one_topic text[]
 )
 language plpgsql volatile
 as $$
@@ -27,7 +29,12 @@ begin
             where s.subscription = n and s.stream_id = log_here.stream_id and s.ended_at is null and s.replay_of is null
         )
     );
-    if missing <> '{}' then
+    of_one_topic := array(
+        select format('%s (topic %s)', s.subscription, s.topic) from relaybox.subscription s
+        where s.subscription = any(subscriptions) and s.stream_id = log_here.stream_id and s.ended_at is null and s.topic is not null
+        order by s.subscription
+    );
+    if missing <> '{}' or of_one_topic <> '{}' then
         through_position := 0;
         return;
     end if;
