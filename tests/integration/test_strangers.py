@@ -107,6 +107,7 @@ def test_an_init_that_waits_for_a_reader_names_it(world: World) -> None:
     assert run.exit_code == 4
     assert "store analytics: init waited 10 s for what other transactions hold: a report (pid " in run.stderr
     assert f"as a login with pg_signal_backend: select pg_terminate_backend({pid})" in " ".join(run.stderr.split())
+    assert re.findall(r"terminate_backend\((\d+)\)", run.stderr) == [str(pid)], "no session of its own"
     assert invoke("init").exit_code == 0
 
 

@@ -40,6 +40,18 @@ def places(message_id: str) -> list[str]:
     return [hop["place"] for hop in trace(message_id)["hops"]]
 
 
+def test_the_time_of_a_delivery_stays_when_more_is_delivered(world: World) -> None:
+    """Places that follow each other are one run of the ledger, which has the time of its newest place."""
+    world.send("a")
+    world.transfer()
+    world.send("b")
+    first = ids(world)[0]
+    before = trace(first)["hops"][0]["delivered"]
+    world.transfer()
+    assert trace(first)["hops"][0]["delivered"] == before
+    assert trace(ids(world)[1])["hops"][0]["delivered"]["decided_at"] > before["decided_at"]
+
+
 def test_a_settled_message_shows_its_whole_way_with_times(world: World) -> None:
     world.send("a", "b", "c")
     world.transfer_all()

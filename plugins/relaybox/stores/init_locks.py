@@ -70,7 +70,7 @@ def _busy(connection: Connection, told: str, holders_query: str, parameters: dic
     or_end = f" (or end a session that hangs, as a login with pg_signal_backend: {end})" if end else ""
     return errors.StoreBusy(
         f"{told}: {named or 'a session that has ended meanwhile'}.",
-        next_step=f"Wait for its end, then run: relaybox init{or_end}",
+        next_step=f"Wait until it has ended, then run: relaybox init{or_end}",
     )
 
 
@@ -91,7 +91,7 @@ order by l.pid
 """
 
 _OPEN_TRANSACTIONS = f"""{_HOLDER}
-    and starts_with(l.relation::regclass::text, 'relaybox.') and l.relation <> to_regclass('relaybox.migration')
+    and l.relation::regclass::text ~ '^relaybox[.]' and l.relation::regclass::text !~ '^relaybox[.]migration' -- that is what inits hold
     and a.xact_start < clock_timestamp() - make_interval(secs => %(seconds)s)
 order by l.pid
 """

@@ -19,7 +19,7 @@ as $$
             when position_ <= i.decided_position then 'lost'
             else 'undecided'
         end,
-        f.place, b.original, coalesce(x.reason, w.stalled_reason), coalesce(f.delivered_at, x.first_at, h.held_at, b.decided_at),
+        f.place, b.original, coalesce(x.reason, w.stalled_reason), coalesce(t.delivered_at, f.delivered_at, x.first_at, h.held_at, b.decided_at),
         case when h.position is not null then coalesce((
             select jsonb_agg(jsonb_build_object('sender', q.sender, 'epoch', q.epoch, 'first_index', q.first_index, 'last_index', q.last_index))
             from (
@@ -47,6 +47,14 @@ as $$
         )
         limit 1
     ) f on true
+    -- the run that a place is in has the time of its newest place; recorded times never go back in the order of places
+    left join lateral (
+        select greatest(min(d.decided_at), (
+            select max(r.delivered_at) from relaybox.late_delivery r where r.stream_id = i.stream_id and r.after_place < f.place
+        )) as delivered_at
+        from relaybox.stream_log o join relaybox.decision d on d.hop_id = o.hop_id
+        where o.stream_id = i.stream_id and d.last_place >= f.place
+    ) t on true
     left join relaybox.dead_letter x on x.hop_id = i.hop_id and x.position = position_ and x.subscription_id is null
     left join relaybox.held h on h.hop_id = i.hop_id and h.position = position_
     left join lateral (
