@@ -21,7 +21,7 @@ begin
     if known.replay_of is not null or (through is not null and not second_cursor) then
         raise exception using errcode = 'RB036',
             message = case when known.replay_of is null then 'only a replay with a second cursor has an end' else 'a replay is not replayed' end,
-            hint = case when known.replay_of is null then 'Give second_cursor => true, or no end.' else 'Replay the subscription itself.' end;
+            hint = case when known.replay_of is null then 'Give second_cursor => true (relaybox replay: --second-cursor), or no end.' else 'Replay the subscription itself.' end;
     end if;
     if not dry_run then
         -- one replay after the other, and the subscription before its lanes

@@ -40,7 +40,7 @@ begin
             ),
             hint = format(
                 'Unsubscribe what is not needed (select * from relaybox.subscriptions where subscribed_by = %L), subscribe with fewer lanes, or '
-                'have the owner of the store raise the quota: select relaybox.set_consumer_quota(SUBSCRIPTIONS, LANES, %L).', asked, asked
+                'have the owner of the store raise the quota: select relaybox.set_consumer_quota(SUBSCRIPTIONS, LANES, %L, topics => TOPICS).', asked, asked
             );
     end if;
     if asks_for_topic and used.topics > quota.topics then
