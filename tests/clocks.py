@@ -68,7 +68,7 @@ def surroundings(place: Place, library: Path) -> dict[str, str]:
     """The environment of a run; the shift is fixed here, once for all of its processes."""
     found = {"TZ": place.zone, "LC_ALL": place.language, "LANG": place.language, "LANGUAGE": place.language.partition("_")[0]}
     if place.moment:
-        shift = (place.moment - datetime.now(UTC)).total_seconds()
+        shift = (place.moment - datetime.now(UTC)).total_seconds() + float(os.environ.get("CLOCK_SHIFT_SECONDS", "0"))
         found |= {"LD_PRELOAD": str(library), "CLOCK_SHIFT_SECONDS": f"{shift:.0f}"}
     return found
 

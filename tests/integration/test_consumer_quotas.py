@@ -74,7 +74,9 @@ def test_a_role_has_100_subscriptions_and_1000_lanes_unless_the_owner_says_other
         "subscription one-more is refused: role quota_shop would have 101 subscriptions with 101 lanes in this store, "
         "its quota is 100 subscriptions with 1000 lanes"
     ) in str(refused.value)
-    assert "relaybox.set_consumer_quota(SUBSCRIPTIONS, LANES, 'quota_shop', topics => TOPICS)" in str(refused.value.diag.message_hint)
+    assert "relaybox.set_consumer_quota(SUBSCRIPTIONS, LANES, 'quota_shop', topics => TOPICS)" in str(
+        refused.value.diag.message_hint
+    )
     assert shops.query(STORE, LIVE, SHOP) == [(100, 100)]
     assert [subscribe(OTHER, f"wide{n}", 64) for n in range(16)] == [None] * 15 + ["RB039"]
     assert shops.query(STORE, LIVE, OTHER) == [(15, 960)]
