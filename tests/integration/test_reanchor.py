@@ -353,7 +353,10 @@ def test_slices_of_a_plan_that_the_source_lost_stop_the_hop(world: World, backup
     another_cluster(world)
     with pytest.raises(errors.HistoryLost, match="hub has slices of plan"):
         attest_store(world.route.path[0], world.routes, recorded_by="test", reason="wrong word")
-    assert reanchor(world).loss == "source"
+    look = invoke("reanchor", "flights/1")
+    assert "would be removed: 4 messages of slices that were copied and never published" in look.stdout
+    found = reanchor(world)
+    assert (found.loss, found.removed_count) == ("source", 4)
     world.send("after")
     world.transfer_all()
     assert world.payloads("flights/2") == ["kept", *(["new"] if planned_anew else []), "after"]

@@ -200,6 +200,11 @@ def show_reanchored(found: Reanchored, *, done: bool) -> None:
             f"The source lost history: {will}adopted: {found.adopted_count:,} messages, {len(found.ghosts):,} of them ghosts"
         )
         console.print(f"  {will}delivered first in generation {found.generation}: {found.undelivered_count:,} messages")
+        if found.removed_count:
+            console.print(
+                f"  {will}removed: {found.removed_count:,} messages of slices that were copied and never published; "
+                "what the source still has of them comes again"
+            )
         for ghost in found.ghosts[:NAMED_DEFECTS]:
             console.print(f"  ghost: {ghost.message_id} of {ghost.sender}, topic {ghost.topic}, at position {ghost.position}")
         if len(found.ghosts) > NAMED_DEFECTS:

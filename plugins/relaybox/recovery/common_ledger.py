@@ -73,6 +73,19 @@ def has_slices_of_lost_plans(stores: BothStores) -> bool:
     return not staged <= planned
 
 
+def count_unpublished(stores: BothStores) -> int:
+    """How many messages of slices the destination has beyond its newest batch."""
+    with store_errors(stores.hop.destination.name, f"reading the receipts of hop {stores.hop.name}"):
+        with stores.destination.cursor() as cursor:
+            cursor.execute(
+                "select coalesce(sum(row_count), 0) from relaybox.receipt where hop_id = %s and batch > %s",
+                (stores.arrived.log_id, stores.arrived.batch),
+            )
+            (count,) = one_row(cursor)
+        stores.destination.rollback()
+    return int(count)
+
+
 def has_lost_adopted_batches(stores: BothStores) -> bool:
     """Whether the destination lost batches whose plan the source does not know: they can't be sent again as they were."""
     stores.cursor.execute(

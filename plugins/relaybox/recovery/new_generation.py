@@ -13,7 +13,7 @@ from psycopg2.extras import execute_values
 
 from relaybox import errors
 from relaybox.recovery.anchoring import take_anchor
-from relaybox.recovery.common_ledger import position_of
+from relaybox.recovery.common_ledger import count_unpublished, position_of
 from relaybox.recovery.log_adoption import adopt_reads, match_log
 from relaybox.recovery.reanchored import Ghost, Reanchored
 from relaybox.stores.connections import one_row, store_errors
@@ -70,6 +70,7 @@ def begin_new_generation(stores: BothStores, common: int, here: Any, *, loss: Li
         adopted_count=stores.arrived.position - common_position,
         ghosts=ghosts,
         undelivered_count=undelivered_count,
+        removed_count=count_unpublished(stores),
     )
     _record(stores, found, anchor_seq, adopted_seqs)
     return found

@@ -28,6 +28,8 @@ class Reanchored:
         adopted_count: messages at the destination that the source's ledger does not know.
         ghosts: those of them that the source does not have either.
         undelivered_count: messages of the outbox, or of the log that the hop reads, that the new generation delivers first.
+        removed_count: messages of slices that the destination has of a batch that it never published: nobody could read them. They are
+            removed; what the source still has of them is copied anew.
         resend_count: batches that are sent again because the destination lost them.
     """
 
@@ -39,4 +41,5 @@ class Reanchored:
     adopted_count: int = 0
     ghosts: tuple[Ghost, ...] = ()
     undelivered_count: int = 0
+    removed_count: int = 0
     resend_count: int = 0

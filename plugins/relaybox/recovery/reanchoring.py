@@ -76,6 +76,7 @@ def reanchor_hop(hop: Hop, routes: Routes, *, recorded_by: str, reason: str, dry
         adopted=found.adopted_count,
         ghosts=len(found.ghosts),
         undelivered=found.undelivered_count,
+        removed=found.removed_count,
         resend_batches=found.resend_count,
     )
     return found
