@@ -45,15 +45,15 @@ else
 endif
 
 # The thirds of the suite run side by side: mostly they wait, for Airflow and Spark, for servers that crash, for commits.
-SYSTEMS := tests/airflow tests/benchmarks tests/spark
-CRASHES := tests/faults tests/delivery tests/mutants
+SYSTEMS := tests/airflow tests/benchmarks tests/spark tests/unit
+CRASHES := tests/faults tests/delivery tests/mutants tests/model
 
 .PHONY: test-systems
-test-systems: $(INSTALLED) ## The tests that start Airflow, Spark or a benchmark
+test-systems: $(INSTALLED) ## The tests that start Airflow, Spark or a benchmark, and those without a store
 	$(BIN)/pytest $(SYSTEMS)
 
 .PHONY: test-crashes
-test-crashes: $(INSTALLED) ## The tests that strike, and those that compare with brute force
+test-crashes: $(INSTALLED) ## The tests that strike, and those that compare with brute force or a model
 	$(BIN)/pytest $(CRASHES)
 
 .PHONY: test-stores

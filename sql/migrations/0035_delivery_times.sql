@@ -2,7 +2,7 @@
 
 -- What is released without a new batch is counted with the newest decision, which is older.
 create table relaybox.late_delivery (
-    stream_id integer not null references relaybox.stream (stream_id),
+    stream_id integer not null references relaybox.stream (stream_id) on delete cascade,
     delivered_at timestamptz not null,
     after_place bigint not null,
     constraint late_delivery_pkey primary key (stream_id, delivered_at, after_place)

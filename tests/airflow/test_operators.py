@@ -569,7 +569,7 @@ def test_a_time_limit_does_not_wait_for_the_slices_of_threads(connected: World, 
     waiting = "select count(*) from pg_stat_activity where application_name like %s and wait_event_type = 'Lock'"
     with connected.session("hub") as blocker, blocker.cursor() as cursor:
         connected.query("hub", "select relaybox.ensure_log_segments(hop_id, 1) from relaybox.hop_in where hop = 'flights/1'")
-        cursor.execute("lock table relaybox.receipt in access exclusive mode")
+        cursor.execute("lock table relaybox.receipt in exclusive mode")
         with (
             interrupted_once(lambda: connected.value("hub", waiting, "relaybox flights/1 b1%") == 1),
             pytest.raises(AirflowTaskTimeout),
