@@ -106,7 +106,7 @@ def test_what_an_older_version_left_is_named_and_kept(tmp_path: Path) -> None:
         (directory / "data").write_bytes(b"x" * 2_000_000)
     (tmp_path / "relaybox-bench-a_link_0").symlink_to(left)
     told: list[str] = []
-    server = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], cwd=used)
+    server = subprocess.Popen([sys.executable, "-c", "input()"], cwd=used, stdin=subprocess.PIPE)  # until the test ends
     try:
         assert tell_of_older(told.append, tmp_path) == [left, cluster]
     finally:

@@ -99,7 +99,9 @@ def _gaps(hop: Hop, ledger: Any, here: Any, published: PublishedEnd) -> Iterator
     if published.batch > ledger.compacted_batch and ledger.arrived_plan_id != published.plan_id:
         theirs = f"{destination} has published batch {published.batch} with plan {published.plan_id}"
         yield HistoryGap(source, f"{theirs}, {source} has plan {ledger.arrived_plan_id}: {lost}", look)
-    if published.generation == ledger.generation and (lost_plans := set(published.copied_plan_ids) - {ledger.next_plan_id}):
+    # a batch that arrived since the destination was asked may be gone from the ledger already
+    is_due = published.generation == ledger.generation and published.batch >= ledger.compacted_batch
+    if is_due and (lost_plans := set(published.copied_plan_ids) - {ledger.next_plan_id}):
         theirs = f"{destination} has slices of batch {published.batch + 1} with plan {', '.join(sorted(lost_plans))}"
         mine = f"has plan {ledger.next_plan_id}" if ledger.next_plan_id else "has not planned it"
         yield HistoryGap(source, f"{theirs}, {source} {mine}: {lost}", look)

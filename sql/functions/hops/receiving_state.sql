@@ -1,5 +1,5 @@
--- What the destination knows of a hop that arrives in it: published, the slices copied of the batch after that, and what
--- arrived of the batches up to one that the source has confirmed: all rows, and different positions.
+-- What the destination knows of a hop that arrives in it: published, the slices copied of the batch after that and their plans, and
+-- what arrived of the batches up to one that the source has confirmed: all rows, and different positions.
 create or replace function relaybox.receiving_state(hop_name text, confirmed_batch bigint)
 returns table (
     generation integer, published_batch bigint, published_plan_id text, published_position bigint, published_at timestamptz, copied_slices integer[],

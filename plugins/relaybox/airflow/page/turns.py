@@ -22,7 +22,7 @@ By the clock, not by the CPU: on a loaded machine a turn that takes little CPU k
 """
 
 LONGEST_REST_SECONDS = 1.0
-"""Whoever opens a page waits once for its HTML and once for its style. With 0.3 s, turns took 0.47 of the time on a loaded machine."""
+"""Whoever opens a page waits so long for its HTML and again for its style. Shorter rests give the page more than its quarter."""
 
 
 class NoTurnError(Exception):
