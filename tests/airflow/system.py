@@ -167,6 +167,17 @@ class System:
         content = self.client.get(path, full_content=True, map_index=-1)["content"]
         return "\n".join(entry["event"] if isinstance(entry, dict) else str(entry) for entry in content)
 
+    def account_of(self, dag_id: str, run_id: str) -> str:
+        """What Airflow recorded of a run: its tasks, the events of each, and the logs of what failed."""
+        lines = []
+        for task in self.task_instances(dag_id, run_id):
+            lines.append(f"{task['task_id']}: {task['state']} in try {task['try_number']}")
+            events = self.client.get("eventLogs", dag_id=dag_id, run_id=run_id, task_id=task["task_id"])["event_logs"]
+            lines += [f"  {event['when']} {event['event']}: {event['extra']}" for event in events]
+            if task["state"] not in ("success", "skipped"):
+                lines.append(self.task_log(task, task["try_number"]))
+        return "\n".join(lines)
+
 
 @contextmanager
 def running_system(

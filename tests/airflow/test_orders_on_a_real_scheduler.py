@@ -151,7 +151,8 @@ def _newest_run(system: System, dag_id: str) -> str:
 
 def _wait_for_run(system: System, dag_id: str) -> None:
     run = _newest_run(system, dag_id)
-    assert system.client.wait_for_run(dag_id, run, deadline_seconds=patience(ARRIVE_SECONDS)) == "success"
+    state = system.client.wait_for_run(dag_id, run, deadline_seconds=patience(ARRIVE_SECONDS))
+    assert state == "success", system.account_of(dag_id, run)
 
 
 def _task_states(system: System, dag_id: str, run: str) -> dict[str, str]:
