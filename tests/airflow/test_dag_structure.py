@@ -319,6 +319,7 @@ def test_redrive_and_skip_wait_for_a_person(dags: Mapping[str, DAG]) -> None:
         approve = dag.get_task("approve")
         assert (approve.upstream_task_ids, approve.downstream_task_ids) == ({"show"}, {kind})
         assert (approve.defaults, approve.response_timeout) == (["Reject"], timedelta(days=1))
+        assert approve.retries == dag.get_task("show").retries > 0, "a worker that is lost is no answer"
 
 
 def test_dags_survive_serialization(dags: Mapping[str, DAG]) -> None:

@@ -19,14 +19,16 @@ PATIENCE = timedelta(days=1)
 
 
 def approval(subject: str, *, pool: str) -> ApprovalOperator:
-    """Waits for a person, with what `show` found before them. Takes no slot while it waits."""
+    """Waits for a person, with what `show` found before them. Takes no slot while it waits.
+
+    It has the route's retries: a worker that is lost, before the question or after the answer, leads to another question, not to a failed run.
+    """
     return ApprovalOperator(
         task_id=APPROVE_TASK_ID,
         subject=subject,
         body=f"{{{{ ti.xcom_pull(task_ids='{SHOW_TASK_ID}')['table'] }}}}",
         defaults=ApprovalOperator.REJECT,
         response_timeout=PATIENCE,
-        retries=0,
         pool=pool,
     )
 
