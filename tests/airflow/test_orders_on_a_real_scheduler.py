@@ -167,7 +167,8 @@ def _wait_until_asked(system: System, run: str, *, after: int = 0) -> int:
         approve = tasks.get("approve", {})
         if approve.get("state") == "awaiting_input" and approve["try_number"] > after:
             asked.append(approve["try_number"])
-        return bool(asked) or system.client.get(f"dags/{REDRIVE_DAG}/dagRuns/{quote(run, safe='')}")["state"] in ("success", "failed")
+        state = system.client.get(f"dags/{REDRIVE_DAG}/dagRuns/{quote(run, safe='')}")["state"]
+        return bool(asked) or state in ("success", "failed")
 
     wait_until(is_asked, "somebody is asked", deadline_seconds=ARRIVE_SECONDS)
     return asked[0] if asked else 0
