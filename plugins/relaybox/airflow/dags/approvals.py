@@ -21,7 +21,7 @@ PATIENCE = timedelta(days=1)
 def approval(subject: str, *, pool: str) -> ApprovalOperator:
     """Waits for a person, with what `show` found before them. Takes no slot while it waits.
 
-    It has the route's retries: a worker that is lost, before the question or after the answer, leads to another question, not to a failed run.
+    It has the route's retries: after a worker that is lost, before the question or after the answer, it asks again.
     """
     return ApprovalOperator(
         task_id=APPROVE_TASK_ID,
