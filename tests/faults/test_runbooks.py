@@ -110,7 +110,7 @@ def test_dump_and_reload(drill: Drill) -> None:
     ask(new, f"alter role {new.user} password '{drill.airline.password}'")
     drill.variables["NEW_PORT"] = str(new.port)
     drill.serve(airline_new=replace(new, password=drill.airline.password))
-    said = drill.run("dump-and-reload", stops_after=2, says="this is cluster")
+    said = drill.run("dump-and-reload", stops_after=2, says="airline was loaded from a dump")
     assert "adopted: 0 messages, 0 of them ghosts" in said
     assert "delivered first in generation 2: 1 messages" in said
     drill.world.send("UA-5")
@@ -138,7 +138,7 @@ def test_point_in_time_restore(archived: Drill) -> None:
     drill.world.send("UA-6", "UA-7")
     drill.world.transfer()
     drill.variables |= {"DATA": str(drill.airline.directory), "BACKUP": str(backup), "RESTORE_TO": restore_to}
-    said = drill.run("point-in-time-restore", stops_after=1, says="the ledger here ends at")
+    said = drill.run("point-in-time-restore", stops_after=1, says="the ledger of airline ends at")
     assert "2 of them ghosts" in said
     drill.world.send("UA-8")
     drill.world.transfer()
@@ -156,7 +156,7 @@ def test_lossy_failover(drill: Drill) -> None:
     drill.airline.kill()
     standby.start()
     drill.variables |= {"STANDBY": str(standby.directory), "NEW_PORT": str(standby.port)}
-    said = drill.run("lossy-failover", stops_after=2, says="the ledger here ends at")
+    said = drill.run("lossy-failover", stops_after=2, says="the ledger of airline ends at")
     assert "2 of them ghosts" in said
     drill.world.send("UA-6")
     drill.world.transfer()
@@ -213,7 +213,7 @@ def test_pg_upgrade(oldest: Drill) -> None:
         "PASSWORD_FILE": str(password_file),
         "PGPASSFILE": str(pass_file),
     }
-    said = drill.run("pg-upgrade", stops_after=1, says="this is cluster.*relaybox attest airline")
+    said = drill.run("pg-upgrade", stops_after=1, says="airline is cluster.*relaybox attest airline")
     assert "recorded; hops flights/1 go on" in said
     assert ask(upgraded, "select current_setting('server_version_num')::integer / 10000", database=DATABASE) == max(
         installed_postgres_binaries()

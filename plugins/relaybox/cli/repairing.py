@@ -32,6 +32,9 @@ def run_reanchor(settings: Settings, name: str, *, reason: str | None, as_json: 
         from relaybox.cli.show import show_reanchored
 
         show_reanchored(found, done=done)
+        if not done and found.may_be_attested:
+            source = routes.hop(name).source.name
+            print(f'If {source} lost nothing (a promotion, pg_upgrade), do not reanchor: relaybox attest {source} --reason "..."')
         if not done and found.loss != "nobody":
             print(f'Nothing was changed. To do it: relaybox reanchor {name} --reason "..."')
         elif done:

@@ -189,6 +189,8 @@ def show_reanchored(found: Reanchored, *, done: bool) -> None:
     console.print(
         f"[bold]{found.hop}[/] batch {found.common_batch} is the last that both stores know; {found.arrived_batch} have arrived"
     )
+    if found.cause is not None:
+        console.print(f"{found.cause}.")
     if found.loss == "nobody":
         console.print("Nobody lost history; nothing is to be done.")
     elif found.loss == "destination":
@@ -196,9 +198,8 @@ def show_reanchored(found: Reanchored, *, done: bool) -> None:
     else:
         if found.loss == "both":
             console.print("Both stores lost history: the destination lost batches of which the source has no plan")
-        console.print(
-            f"The source lost history: {will}adopted: {found.adopted_count:,} messages, {len(found.ghosts):,} of them ghosts"
-        )
+        lost = "Everything that arrived is in the ledger of the source" if found.may_be_attested else "The source lost history"
+        console.print(f"{lost}: {will}adopted: {found.adopted_count:,} messages, {len(found.ghosts):,} of them ghosts")
         console.print(f"  {will}delivered first in generation {found.generation}: {found.undelivered_count:,} messages")
         if found.removed_count:
             console.print(

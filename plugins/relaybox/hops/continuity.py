@@ -18,20 +18,27 @@ from relaybox.stores.connections import one_row
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
 
+    from relaybox.hops.planning import Arrived
     from relaybox.routes import Hop
 
 
 @dataclass(frozen=True)
 class HistoryGap:
-    """Which store lost history, how that shows (a sentence without its full stop), and what to do."""
+    """Which store lost history, how that shows (a sentence without its full stop), and what to do.
+
+    Attributes:
+        may_be_attested: only the cluster is another one; what it has goes on where the ledgers end.
+    """
 
     store: str
     what: str
     next_step: str
+    may_be_attested: bool = False
 
-    def as_error(self, hop: Hop) -> errors.HistoryLost:
+    def as_error(self, hop: Hop, outcome: str = "") -> errors.HistoryLost:
+        """The error of who met it; `outcome` says what became of their work, as in "Nothing was moved."."""
         return errors.HistoryLost(
-            f"hop {hop.name} {hop.source.name}->{hop.destination.name}: {self.what}.",
+            f"hop {hop.name} {hop.source.name}->{hop.destination.name}: {self.what}. {outcome}".rstrip(),
             next_step=self.next_step,
         )
 
@@ -44,6 +51,12 @@ class PublishedEnd:
     batch: int
     plan_id: str | None
     copied_plan_ids: tuple[str, ...]
+
+
+def published_end(arrived: Arrived) -> PublishedEnd:
+    """The same, of what a destination answered to `ask_destination`."""
+    plan_id = None if arrived.plan_id is None else str(arrived.plan_id)
+    return PublishedEnd(arrived.generation, arrived.batch, plan_id, tuple(map(str, arrived.copied_plan_ids)))
 
 
 def find_gap(source: Connection, hop: Hop, published: PublishedEnd) -> HistoryGap | None:
@@ -59,7 +72,7 @@ def find_gap(source: Connection, hop: Hop, published: PublishedEnd) -> HistoryGa
             cursor.execute("select * from relaybox.cluster_fingerprint()")
             here = one_row(cursor)
     source.rollback()
-    return None if ledger is None else next(_gaps(hop, ledger, here, published), None)
+    return None if ledger is None else next(find_gaps(hop, ledger, here, published), None)
 
 
 # what a standby would say of its timeline is its primary's; the plan and the confirmations are replicated
@@ -71,41 +84,78 @@ _CONTINUITY = """
 """
 
 
-def _gaps(hop: Hop, ledger: Any, here: Any, published: PublishedEnd) -> Iterator[HistoryGap]:
+def find_gaps(hop: Hop, ledger: Any, here: Any, published: PublishedEnd) -> Iterator[HistoryGap]:
+    """How the ledger of a hop's source (`relaybox.succession`) contradicts its cluster, None: not asked, and its destination."""
     source, destination = hop.source.name, hop.destination.name
-    look = f"See what is missing with: relaybox reanchor {hop.name}"
-    if here is not None and (
-        (here.system_identifier, here.timeline) != (ledger.system_identifier, ledger.timeline)
-        or int(here.next_xid) < int(ledger.lower_xmax)
-    ):
+    if ledger.reloaded:
+        yield HistoryGap(
+            source, f"{source} was loaded from a dump: its rows may carry transaction numbers of another cluster", _look(hop)
+        )
+    went_back = here is not None and int(here.next_xid) < int(ledger.lower_xmax)
+    if went_back or (here is not None and (here.system_identifier, here.timeline) != (ledger.system_identifier, ledger.timeline)):
         yield HistoryGap(
             source,
             f"its ledger was written by cluster {ledger.system_identifier} on timeline {ledger.timeline} with transactions below "
             f"{ledger.lower_xmax}; {source} is cluster {here.system_identifier} on timeline {here.timeline} with next transaction "
             f"{here.next_xid}: {source} was restored, promoted or replaced",
-            f"If {source} lost nothing: relaybox attest {source}. Else: relaybox reanchor {hop.name}",
+            _look(hop)
+            if went_back
+            else f"If {source} lost nothing: relaybox attest {source}. Else: relaybox reanchor {hop.name}",
+            may_be_attested=not went_back,
         )
-    elif ledger.reloaded:
-        yield HistoryGap(
-            source, f"{source} was loaded from a dump: its rows may carry transaction numbers of another cluster", look
-        )
-    lost = f"{source} lost history"
     if published.generation > ledger.generation:
-        mine = f"{source} is in generation {ledger.generation} of it"
-        yield HistoryGap(source, f"{mine}, {destination} in generation {published.generation}: {lost}", look)
+        yield lost_generation(hop, ledger.generation, published.generation)
     if published.batch > ledger.planned_batch:
-        ends = f"the ledger of {source} ends at batch {ledger.planned_batch}"
-        yield HistoryGap(source, f"{ends}, {destination} has published batch {published.batch}: {lost}", look)
+        yield lost_plan(hop, ledger.planned_batch, published.batch)
     if published.batch > ledger.compacted_batch and ledger.arrived_plan_id != published.plan_id:
         theirs = f"{destination} has published batch {published.batch} with plan {published.plan_id}"
-        yield HistoryGap(source, f"{theirs}, {source} has plan {ledger.arrived_plan_id}: {lost}", look)
+        yield HistoryGap(source, f"{theirs}, {source} has plan {ledger.arrived_plan_id}: {source} lost history", _look(hop))
     # a batch that arrived since the destination was asked may be gone from the ledger already
     is_due = published.generation == ledger.generation and published.batch >= ledger.compacted_batch
     if is_due and (lost_plans := set(published.copied_plan_ids) - {ledger.next_plan_id}):
         theirs = f"{destination} has slices of batch {published.batch + 1} with plan {', '.join(sorted(lost_plans))}"
         mine = f"has plan {ledger.next_plan_id}" if ledger.next_plan_id else "has not planned it"
-        yield HistoryGap(source, f"{theirs}, {source} {mine}: {lost}", look)
+        yield HistoryGap(source, f"{theirs}, {source} {mine}: {source} lost history", _look(hop))
     if ledger.log_position is not None and ledger.log_position < ledger.read_through:
-        has_read = f"it has read the log of {source} through position {ledger.read_through}"
-        first = f"First repair the hop before it, {hop.upstream}. {look}"
-        yield HistoryGap(source, f"{has_read}, which ends at {ledger.log_position}: {lost}", first)
+        yield lost_log(hop, ledger.read_through, ledger.log_position)
+
+
+def lost_generation(hop: Hop, known: int, published: int) -> HistoryGap:
+    """The destination is in a newer generation than the source knows."""
+    source = hop.source.name
+    mine = f"{source} is in generation {known} of it, {hop.destination.name} in generation {published}"
+    return HistoryGap(source, f"{mine}: {source} lost history", _look(hop))
+
+
+def lost_plan(hop: Hop, planned_batch: int, published_batch: int) -> HistoryGap:
+    """The destination has a batch that the source has not planned."""
+    source = hop.source.name
+    ends = f"the ledger of {source} ends at batch {planned_batch}, {hop.destination.name} has published batch {published_batch}"
+    return HistoryGap(source, f"{ends}: {source} lost history", _look(hop))
+
+
+def lost_batches(hop: Hop, received_batch: int, published_batch: int) -> HistoryGap:
+    """The destination has not got a batch any more that it had confirmed."""
+    destination = hop.destination.name
+    confirmed = f"{hop.source.name} has batch {received_batch} confirmed, {destination} ends at batch {published_batch}"
+    return HistoryGap(destination, f"{confirmed}: {destination} lost history", _look(hop))
+
+
+def lost_log(hop: Hop, read_through: int, log_position: int) -> HistoryGap:
+    """The log that the hop reads ends before what it has read of it."""
+    source = hop.source.name
+    return HistoryGap(
+        source,
+        f"it has read the log of {source} through position {read_through}, which ends at {log_position}: {source} lost history",
+        f"First repair the hop before it, {hop.upstream}. {_look(hop)}",
+    )
+
+
+def unfinished_reanchor(hop: Hop, known: int, published: int) -> HistoryGap:
+    """The source is in a newer generation than the destination: reanchor wrote to one of the two only."""
+    mine = f"{hop.source.name} is in generation {known} of it, {hop.destination.name} in generation {published}"
+    return HistoryGap(hop.destination.name, f"{mine}: a reanchor has not ended", f"Run again: relaybox reanchor {hop.name}")
+
+
+def _look(hop: Hop) -> str:
+    return f"See what is missing with: relaybox reanchor {hop.name}"

@@ -16,6 +16,7 @@ from psycopg2.extras import Json, NamedTupleCursor
 from relaybox import errors
 from relaybox.failpoints import reach
 from relaybox.hops.batches import Batch, Bucket, Cut, Slice, bucket_seqs, cut_batch, cut_log
+from relaybox.hops.continuity import lost_batches, lost_generation, lost_log, lost_plan
 from relaybox.stores.connections import commit_durably, one_row, store_errors
 
 if TYPE_CHECKING:
@@ -145,22 +146,15 @@ def _plan(source: Connection, hop: Hop, arrived: Arrived, driver: Driver, counte
 
 
 def _require_common_history(hop: Hop, head: Any, arrived: Arrived) -> None:
-    source, destination = hop.source.name, hop.destination.name
     if arrived.generation > head.generation:
-        lost, why = source, f"{source} is in generation {head.generation} of it, {destination} in generation {arrived.generation}"
+        gap = lost_generation(hop, head.generation, arrived.generation)
     elif arrived.batch > head.batch:
-        lost, why = source, f"ledger of {source} ends at batch {head.batch}, {destination} has published batch {arrived.batch}"
+        gap = lost_plan(hop, head.batch, arrived.batch)
     elif arrived.batch < head.received_batch and arrived.batch >= head.resend_through:
-        lost, why = (
-            destination,
-            f"{source} has batch {head.received_batch} confirmed, {destination} ends at batch {arrived.batch}",
-        )
+        gap = lost_batches(hop, head.received_batch, arrived.batch)
     else:
         return
-    raise errors.HistoryLost(
-        f"hop {hop.name} {source}->{destination}: {why}. {lost} lost history; nothing was moved.",
-        next_step=f"See what is missing with: relaybox reanchor {hop.name}",
-    )
+    raise gap.as_error(hop, "Nothing was moved.")
 
 
 def _begin_attempt(cursor: Any, batch: Batch, driver: Driver) -> int:
@@ -185,11 +179,7 @@ def _plan_log(cursor: Any, hop: Hop, head: Any) -> tuple[None, Cut, None] | None
     )
     log = one_row(cursor)
     if log.published_position < log.reads_after:
-        raise errors.HistoryLost(
-            f"hop {hop.name}: it has read {hop.source.name}'s log through position {log.reads_after}, "
-            f"but that log now ends at {log.published_position}. {hop.source.name} lost history; nothing was moved.",
-            next_step=f"First repair the hop before it. See what is missing here with: relaybox reanchor {hop.name}",
-        )
+        raise lost_log(hop, log.reads_after, log.published_position).as_error(hop, "Nothing was moved.")
     cut = cut_log(
         reads_after=log.reads_after,
         published_position=log.published_position,

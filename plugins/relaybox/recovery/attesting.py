@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from relaybox import errors
 from relaybox.events import emit
 from relaybox.failpoints import reach
+from relaybox.hops.continuity import find_gaps, lost_batches, published_end, unfinished_reanchor
 from relaybox.hops.publishing import ask_destination
 from relaybox.stores.connections import commit_durably, one_row
 from relaybox.stores.schema import open_store, store_cursor
@@ -76,22 +77,14 @@ def _check(cursor: Any, store: Store, hop: Hop, arrived: Arrived, here: Any) -> 
     ledger = one_row(cursor)
     if ledger is None:
         raise errors.UnknownHop(f"hop {hop.name} does not leave store {store.name}.", next_step="Run: relaybox init")
-    problem = None
-    if ledger.reloaded:
-        problem = "its rows were written by other transactions than they name: the store was dumped and reloaded"
-    elif int(here.next_xid) < int(ledger.lower_xmax):
-        problem = f"its next transaction is {here.next_xid}, the ledger knows of transactions up to {ledger.lower_xmax}"
-    elif arrived.generation != ledger.generation or (arrived.batch > 0 and str(arrived.plan_id) != ledger.arrived_plan_id):
-        problem = f"{hop.destination.name} has batch {arrived.batch} of generation {arrived.generation}, which the ledger does not know so"
-    elif lost_plans := {str(plan_id) for plan_id in arrived.copied_plan_ids} - {ledger.next_plan_id}:
-        problem = f"{hop.destination.name} has slices of plan {', '.join(sorted(lost_plans))}, which the ledger does not know"
-    elif arrived.batch < ledger.received_batch:
-        problem = f"batch {ledger.received_batch} is confirmed, {hop.destination.name} ends at batch {arrived.batch}"
-    if problem:
-        raise errors.HistoryLost(
-            f"store {store.name}, hop {hop.name}: {problem}. Nothing was recorded.",
-            next_step=f"Run: relaybox reanchor {hop.name}",
-        )
+    published = published_end(arrived)
+    gap = next((gap for gap in find_gaps(hop, ledger, here, published) if not gap.may_be_attested), None)
+    if gap is None and ledger.resend_through <= arrived.batch < ledger.received_batch:
+        gap = lost_batches(hop, ledger.received_batch, arrived.batch)
+    if gap is None and arrived.generation < ledger.generation:
+        gap = unfinished_reanchor(hop, ledger.generation, arrived.generation)
+    if gap is not None:
+        raise gap.as_error(hop, f"Nothing was recorded for store {store.name}.")
     return bool((here.system_identifier, here.timeline) != (ledger.system_identifier, ledger.timeline))
 
 

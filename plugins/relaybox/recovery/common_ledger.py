@@ -56,6 +56,12 @@ def is_reloaded(stores: BothStores) -> bool:
     return stores.head.reads_log is None and bool(one_row(stores.cursor).moved)
 
 
+def knows_later_transactions(stores: BothStores, next_xid: int) -> bool:
+    """Whether the ledger names transactions that this cluster has not given out yet: the hop stops then, whatever else agrees."""
+    lower = stores.head.lower
+    return lower is not None and int(lower.split(":")[1]) > next_xid
+
+
 def has_slices_of_lost_plans(stores: BothStores) -> bool:
     """Whether the destination holds unpublished slices of a plan that is not in the source's ledger."""
     stores.cursor.execute(

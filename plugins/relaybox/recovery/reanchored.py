@@ -21,6 +21,9 @@ class Reanchored:
     """What was found, and what is done about it (or would be).
 
     Attributes:
+        cause: how that shows, in the words of `relaybox status` and of the transfer that stopped; None: nothing shows.
+        may_be_attested: only the source's cluster is another one, and all that arrived is in its ledger: if it lost nothing,
+            `relaybox attest` is enough.
         loss: who lost history; `nobody` when the ledgers agree and nothing is to be done; `both` when the destination lost what the
             source had adopted.
         common_batch: the newest batch that both ledgers know as the same.
@@ -43,3 +46,5 @@ class Reanchored:
     undelivered_count: int = 0
     removed_count: int = 0
     resend_count: int = 0
+    cause: str | None = None
+    may_be_attested: bool = False

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from psycopg2.extras import NamedTupleCursor
@@ -18,9 +19,16 @@ from psycopg2.extras import NamedTupleCursor
 from relaybox import errors
 from relaybox.events import emit
 from relaybox.failpoints import reach
+from relaybox.hops.continuity import HistoryGap, find_gap, lost_batches, published_end
 from relaybox.hops.publishing import ask_destination, begin_generation
 from relaybox.recovery.both_stores import BothStores
-from relaybox.recovery.common_ledger import find_common_batch, has_lost_adopted_batches, has_slices_of_lost_plans, is_reloaded
+from relaybox.recovery.common_ledger import (
+    find_common_batch,
+    has_lost_adopted_batches,
+    has_slices_of_lost_plans,
+    is_reloaded,
+    knows_later_transactions,
+)
 from relaybox.recovery.new_generation import begin_new_generation, forget_what_was_delivered
 from relaybox.recovery.resending import resend
 from relaybox.stores.connections import commit_durably, one_row, store_errors
@@ -57,8 +65,11 @@ def reanchor_hop(hop: Hop, routes: Routes, *, recorded_by: str, reason: str, dry
         closing(open_store(hop.destination, application_name=name)) as destination,
     ):
         arrived = ask_destination(destination, hop)
+        with store_errors(hop.source.name, f"reanchoring hop {hop.name}"):
+            gap = find_gap(source, hop, published_end(arrived))
         with store_errors(hop.source.name, f"reanchoring hop {hop.name}"), _transaction(source, hop) as (cursor, head):
             found = _compare(BothStores(hop, routes, source, destination, cursor, head, arrived, recorded_by, reason))
+            found = _name_cause(hop, found, gap)
             if dry_run or found.loss == "nobody":
                 source.rollback()
                 return found
@@ -99,14 +110,24 @@ def _transaction(source: Connection, hop: Hop) -> Iterator[tuple[Any, Any]]:
             source.rollback()
 
 
+def _name_cause(hop: Hop, found: Reanchored, gap: HistoryGap | None) -> Reanchored:
+    if found.loss == "destination":
+        gap = lost_batches(hop, found.arrived_batch + found.resend_count, found.arrived_batch)
+    if found.loss == "nobody" or gap is None:
+        return found
+    nothing_is_missing = found.common_batch == found.arrived_batch and not found.removed_count
+    return replace(found, cause=gap.what, may_be_attested=gap.may_be_attested and nothing_is_missing)
+
+
 def _compare(stores: BothStores) -> Reanchored:
     common = find_common_batch(stores)
     stores.cursor.execute("select * from relaybox.cluster_fingerprint()")
     here = one_row(stores.cursor)
-    moved = (here.system_identifier, here.timeline) != (
-        stores.head.system_identifier,
-        stores.head.timeline,
-    ) or is_reloaded(stores)
+    moved = (
+        (here.system_identifier, here.timeline) != (stores.head.system_identifier, stores.head.timeline)
+        or is_reloaded(stores)
+        or knows_later_transactions(stores, int(here.next_xid))
+    )
     behind = stores.head.generation < stores.arrived.generation
     if common == stores.arrived.batch and not moved and not behind and not has_slices_of_lost_plans(stores):
         if not has_lost_adopted_batches(stores):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg2.extras import NamedTupleCursor
 
 from relaybox import errors
-from relaybox.hops.continuity import PublishedEnd, find_gap
+from relaybox.hops.continuity import find_gap, lost_batches, published_end
 from relaybox.hops.publishing import ask_destination
 from relaybox.stores.connections import one_row, store_errors
 from relaybox.stores.schema import open_store
@@ -76,21 +76,13 @@ def _received_batch(source: Connection, hop: Hop) -> int:
 
 
 def _require_one_history(hop: Hop, upstream: Hop, source: Connection, arrived: Arrived, received: int) -> None:
-    plan_id = None if arrived.plan_id is None else str(arrived.plan_id)
-    gap = find_gap(
-        source, upstream, PublishedEnd(arrived.generation, arrived.batch, plan_id, tuple(map(str, arrived.copied_plan_ids)))
-    )
-    what = None
+    gap = find_gap(source, upstream, published_end(arrived))
+    if gap is None and arrived.batch < received:
+        gap = lost_batches(upstream, received, arrived.batch)
     if gap is not None:
-        what = gap.what
-    elif arrived.batch < received:
-        destination = upstream.destination.name
-        confirmed = f"{upstream.source.name} has batch {received} confirmed"
-        what = f"{confirmed}, {destination} ends at batch {arrived.batch}: {destination} lost history"
-    if what:
         raise errors.HistoryLost(
             f"hop {hop.name}: {hop.destination.name} has messages that {hop.source.name} has not, and they may still come: "
-            f"hop {upstream.name} before it stopped as well: {what}.",
+            f"hop {upstream.name} before it stopped as well: {gap.what}.",
             next_step=(
                 f"First bring the hop before it up to date: relaybox reanchor {upstream.name}, then relaybox transfer {upstream.name}. "
                 f"Then repeat this."

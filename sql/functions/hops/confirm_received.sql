@@ -8,25 +8,31 @@ language plpgsql volatile
 as $$
 declare
     planned relaybox.batch;
+    known relaybox.hop_out;
+    store_name text := (select s.store from relaybox.store s);
 begin
     perform relaybox.require_writable_primary();
     set local synchronous_commit = on;
-    if exists (select from relaybox.hop_out h where h.hop = hop_name and h.compacted_batch >= batch_) then
+    select * into known from relaybox.hop_out h where h.hop = hop_name;
+    if known.compacted_batch >= batch_ then
         return;  -- settled long ago
     end if;
     select * into planned from relaybox.batch b where b.hop = hop_name and b.batch = batch_;
     if not found then
         raise exception using errcode = 'RB011',
             message = format(
-                'hop %s: the destination holds batch %s, the ledger here ends at %s',
-                hop_name, batch_, (select h.batch from relaybox.hop_out h where h.hop = hop_name)
+                'hop %s: the ledger of %s ends at batch %s, %s has published batch %s: %s lost history',
+                hop_name, store_name, known.batch, known.destination, batch_, store_name
             ),
-            hint = 'The source lost history. Nothing was moved. See what is missing with: relaybox reanchor ' || hop_name;
+            hint = 'Nothing was moved. See what is missing with: relaybox reanchor ' || hop_name;
     end if;
     if planned.plan_id <> plan_id_ then
         raise exception using errcode = 'RB012',
-            message = format('hop %s: the destination holds batch %s with plan %s, the ledger here has plan %s', hop_name, batch_, plan_id_, planned.plan_id),
-            hint = 'The source lost history after this batch was sent. See what is missing with: relaybox reanchor ' || hop_name;
+            message = format(
+                'hop %s: %s has published batch %s with plan %s, %s has plan %s: %s lost history',
+                hop_name, known.destination, batch_, plan_id_, store_name, planned.plan_id, store_name
+            ),
+            hint = 'Nothing was moved. See what is missing with: relaybox reanchor ' || hop_name;
     end if;
     insert into relaybox.confirmation (hop, state, through_position, through_batch, happened_at, recorded_by)
     values (hop_name, 'received', planned.last_position, batch_, happened_at_, recorded_by_)

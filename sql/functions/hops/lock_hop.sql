@@ -12,6 +12,8 @@ as $$
 declare
     known relaybox.hop_out;
     here record;
+    store_name text := (select s.store from relaybox.store s);
+    is_loaded boolean;
 begin
     perform relaybox.require_writable_primary();
     if pg_current_xact_id_if_assigned() is not null or current_setting('transaction_isolation') <> 'read committed' then
@@ -26,24 +28,29 @@ begin
     end if;
     perform relaybox.refuse_retired_hop(known);
     select * into here from relaybox.cluster_fingerprint();
+    is_loaded := relaybox.is_reloaded();
+    if known.reads_log is null and (is_loaded or known.numbering <> (select n.numbering from relaybox.numbering n)) then
+        raise exception using errcode = 'RB011',
+            message = format(
+                'hop %s: %s was loaded from a dump: its rows may carry transaction numbers of another cluster', hop_name, store_name
+            ),
+            hint = format('Nothing was moved. See what is missing with: relaybox reanchor %s', hop_name);
+    end if;
     if (here.system_identifier, here.timeline) <> (known.system_identifier, known.timeline)
         or here.next_xid < coalesce(pg_snapshot_xmax(known.lower), '3'::xid8)
     then
         raise exception using errcode = 'RB011',
             message = format(
-                'hop %s: its ledger was written by cluster %s on timeline %s with transactions below %s; this is cluster %s on timeline %s with next transaction %s',
+                'hop %s: its ledger was written by cluster %s on timeline %s with transactions below %s; '
+                '%s is cluster %s on timeline %s with next transaction %s: %s was restored, promoted or replaced',
                 hop_name, known.system_identifier, known.timeline, coalesce(pg_snapshot_xmax(known.lower), '3'::xid8),
-                here.system_identifier, here.timeline, here.next_xid
+                store_name, here.system_identifier, here.timeline, here.next_xid, store_name
             ),
-            hint = format(
-                'The source was restored, promoted or replaced. Nothing was moved. If it lost nothing: relaybox attest %s. Else: relaybox reanchor %s',
-                (select s.store from relaybox.store s), hop_name
-            );
-    end if;
-    if known.reads_log is null and (relaybox.is_reloaded() or known.numbering <> (select n.numbering from relaybox.numbering n)) then
-        raise exception using errcode = 'RB011',
-            message = format('hop %s: the outbox was loaded from a dump: its rows may carry transaction numbers of another cluster', hop_name),
-            hint = format('Nothing was moved. Run: relaybox reanchor %s', hop_name);
+            hint = 'Nothing was moved. ' || case
+                when is_loaded or here.next_xid < coalesce(pg_snapshot_xmax(known.lower), '3'::xid8)
+                    then format('See what is missing with: relaybox reanchor %s', hop_name)
+                else format('If %s lost nothing: relaybox attest %s. Else: relaybox reanchor %s', store_name, store_name, hop_name)
+            end;
     end if;
     return query
     select
