@@ -35,7 +35,7 @@ grant execute on function relaybox.sender_epoch(text), relaybox.next_index(text)
 grant select on relaybox.sender_role to relaybox_producer;
 grant select on relaybox.inbox to relaybox_consumer;
 grant execute on function relaybox.read_log(text, bigint, integer) to relaybox_consumer;
-grant select on relaybox.subscriptions, relaybox.dead_letters, relaybox.consumer_action to relaybox_consumer;
+grant select on relaybox.subscriptions, relaybox.dead_letters, relaybox.consumer_action, relaybox.replay_ranges to relaybox_consumer;
 grant execute on function relaybox.read_stream(text, bigint, integer) to relaybox_consumer;
 grant execute on function relaybox.subscribe(text, text, text, integer, text, integer, integer, boolean, integer, integer) to relaybox_consumer;
 grant execute on function relaybox.unsubscribe(text, text) to relaybox_consumer;
@@ -43,6 +43,7 @@ grant execute on function relaybox.fetch(text, integer, bigint, text, integer, t
 grant execute on function relaybox.ack(text, bigint, text) to relaybox_consumer;
 grant execute on function relaybox.nack(text, bigint, text, text) to relaybox_consumer;
 grant execute on function relaybox.lag(text) to relaybox_consumer;
+grant execute on function relaybox.my_quota() to relaybox_consumer;
 grant execute on function relaybox.replay(text, text, text, text, boolean, integer, boolean) to relaybox_consumer;
 grant execute on function relaybox.cancel_replay(text, text) to relaybox_consumer;
 grant execute on function relaybox.fetch_one_at_a_time(text, text, bigint) to relaybox_consumer;
@@ -51,7 +52,7 @@ grant execute on function relaybox.drop_dead_letter(bigint, text) to relaybox_co
 grant execute on function relaybox.release(text, text) to relaybox_consumer;
 
 grant usage on schema relaybox to relaybox_reader;
-grant execute on function relaybox.lag(text), relaybox.read_log(text, bigint, integer) to relaybox_reader;
+grant execute on function relaybox.lag(text), relaybox.my_quota(), relaybox.read_log(text, bigint, integer) to relaybox_reader;
 grant execute on function relaybox.read_stream(text, bigint, integer) to relaybox_reader;
 grant execute on function relaybox.count_replay(text, text, text, integer) to relaybox_reader;
 alter default privileges in schema relaybox grant select on tables to relaybox_reader; -- segments and logs are made later

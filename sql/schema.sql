@@ -20,6 +20,7 @@ CREATE TABLE relaybox.cursor (
     moved_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     token text,
     fetched_in xid8,
+    first_fetched_at timestamp with time zone,
     CONSTRAINT a_lease_has_a_worker CHECK (((worker IS NULL) = (leased_until IS NULL))),
     CONSTRAINT done_is_not_beyond_fetched CHECK ((fetched_place >= done_place))
 );
@@ -573,7 +574,8 @@ CREATE VIEW relaybox.lane_cursors AS
     newest.rate_from,
     newest.moved_at,
     newest.token,
-    newest.fetched_in
+    newest.fetched_in,
+    newest.first_fetched_at
    FROM (relaybox.lane l
      CROSS JOIN LATERAL ( SELECT c.subscription_id,
             c.lane,
@@ -591,7 +593,8 @@ CREATE VIEW relaybox.lane_cursors AS
             c.rate_from,
             c.moved_at,
             c.token,
-            c.fetched_in
+            c.fetched_in,
+            c.first_fetched_at
            FROM relaybox.cursor c
           WHERE ((c.subscription_id = l.subscription_id) AND (c.lane = l.lane))
           ORDER BY c.version DESC
@@ -709,6 +712,21 @@ ALTER TABLE relaybox.replay_range ALTER COLUMN replay_range_id ADD GENERATED ALW
     NO MAXVALUE
     CACHE 1
 );
+
+CREATE VIEW relaybox.replay_ranges WITH (security_barrier='true') AS
+ SELECT r.replay_range_id AS replay,
+    parent.subscription,
+    n.subscription AS replayed_as,
+    r.first_place,
+    r.last_place,
+    r.asked_by,
+    r.reason,
+    r.begun_at,
+    r.done_at,
+    n.ended_at
+   FROM ((relaybox.replay_range r
+     JOIN relaybox.subscription n ON ((n.subscription_id = r.subscription_id)))
+     JOIN relaybox.subscription parent ON ((parent.subscription_id = n.replay_of)));
 
 CREATE TABLE relaybox.seen (
     sender_id integer NOT NULL,

@@ -29,7 +29,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
 from relaybox import errors
-from relaybox.events import emit
+from relaybox.events import emit, warn
 from relaybox.failpoints import reach
 from relaybox.stores.connections import open_session, translate
 
@@ -47,6 +47,13 @@ select
     place, lane, token, replayed, attempt, hop, "position", message_id, topic, sender, epoch, index, key,
     payload, payload_bytes, headers, clock, sent_at
 from relaybox.fetch(%s, %s, %s, %s, %s, %s)
+"""
+
+_UNREAD = """
+select
+    lane, places_behind, case when leased_until > clock_timestamp() then worker end,
+    case when leased_until > clock_timestamp() then leased_until end
+from relaybox.lag(%s) where places_behind > 0 and (%s::integer is null or lane = %s)
 """
 
 
@@ -82,6 +89,22 @@ class Message:
     sent_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class UnreadLane:
+    """A lane that has places to read although a fetch gave nothing of it.
+
+    Attributes:
+        places: from where the lane is done to the end of the stream, of all lanes and topics.
+        worker: who has leased it, until `leased_until`. None: nobody; then a refused message waits for its next attempt, a replay for
+            its rate, an open transaction holds the lane, or messages were delivered just now.
+    """
+
+    lane: int
+    places: int
+    worker: str | None
+    leased_until: datetime | None
+
+
 class Consumer:
     """A worker of one subscription. Iterating gives its messages and acknowledges each when the next one is asked for.
 
@@ -97,7 +120,7 @@ class Consumer:
         lane: consume this lane only; None: any that is free.
         worker: a name that is this worker's alone; by default one is made.
         poll_seconds: how long to rest when nothing is there.
-        until_empty: end instead of resting.
+        until_empty: end instead of resting. What other workers have leased is not waited for: `unread` says then what it is.
         retries: how often a broken session is opened anew before the error is raised.
         backoff_seconds: pause before the first of them; each further one is twice as long.
     """
@@ -127,6 +150,7 @@ class Consumer:
         self._connection: Connection | None = None
         self._current: Message | None = None
         self._refused: str | None = None
+        self.unread: tuple[UnreadLane, ...] = ()
 
     @property
     def connection(self) -> Connection:
@@ -157,6 +181,7 @@ class Consumer:
                 fetched = fetched or self._patiently(self._fetch)
                 if not fetched:
                     if self._until_empty:
+                        self._tell_unread()
                         return
                     self._stop.wait(self._poll_seconds)
                     continue
@@ -239,6 +264,28 @@ class Consumer:
         self._commit()
         reach("consume.leased", None)
         return messages
+
+    def _tell_unread(self) -> None:
+        """Notes the lanes that still have places when a fetch gave nothing, and says so in one event."""
+        self.unread = self._patiently(self._find_unread)
+        if not self.unread:
+            return
+        leased = [lane for lane in self.unread if lane.worker is not None]
+        warn(
+            "consumer_leaves_unread",
+            subscription=self.subscription,
+            worker=self.worker,
+            lanes=len(self.unread),
+            places=max(lane.places for lane in self.unread),
+            leased_lanes=len(leased),
+            leased_to=", ".join(sorted({str(lane.worker) for lane in leased})),
+            leased_until=max((lane.leased_until for lane in leased if lane.leased_until is not None), default=""),
+        )
+
+    def _find_unread(self) -> tuple[UnreadLane, ...]:
+        rows = self._execute(_UNREAD, (self.subscription, self._lane, self._lane), "looking for unread lanes").fetchall()
+        self._commit()
+        return tuple(UnreadLane(*row) for row in rows)
 
     def _acknowledge(self, message: Message, *, fetch: bool) -> list[Message]:
         """Acknowledges through a message and commits the handler's work with it; fetches what follows in the same round trip."""

@@ -4,7 +4,7 @@ create or replace view relaybox.lane_cursors as
 select
     l.subscription_id, l.lane, newest.version, newest.done_place, newest.fetched_place, newest.redrive_place, newest.fetch_count,
     newest.suspect_place, newest.suspect_rows, newest.worker, newest.leased_until, newest.wait_until, newest.replay_place, newest.rate_from,
-    newest.moved_at, newest.token, newest.fetched_in
+    newest.moved_at, newest.token, newest.fetched_in, newest.first_fetched_at
 from relaybox.lane l
 cross join lateral (
     select c.* from relaybox.cursor c

@@ -38,8 +38,10 @@ def test_consume_says_which_lanes_are_leased_to_whom_until_when(billed: World) -
     billed.query("hub", "select from relaybox.fetch('billing', 3, worker => 'w-1')")
     until = billed.value("hub", "select leased_until from relaybox.lag('billing')")
     beside = invoke("consume", "billing")
-    assert (beside.exit_code, beside.stdout) == (0, "")
+    assert (beside.exit_code, beside.stdout) == (3, "")
     assert f"subscription billing: lane 1 is leased to worker w-1 until {until}" in beside.stderr
+    assert "(places behind: 10)" in beside.stderr
+    assert "0 messages were printed; 1 lanes have more." in beside.stderr
     billed.query(
         "hub",
         "select relaybox.ack('billing', 3, token => (select min(token) from relaybox.fetch('billing', 3, worker => 'w-1')))",
@@ -84,6 +86,23 @@ def test_replay_counts_first_and_moves_when_it_is_told_why(billed: World) -> Non
     ]
     assert invoke("replay", "billing", "--cancel", "--reason", "enough").exit_code == 0
     assert invoke("consume", "billing").stdout == ""
+
+
+def test_an_empty_replay_is_said_to_be_empty_and_changes_nothing(billed: World) -> None:
+    """In the same words whether it is asked for or only counted."""
+    invoke("consume", "billing", "--count", "4")
+    for asked in (
+        ("--from", "7"),
+        ("--from", "7", "--reason", "again"),
+        ("--from", "latest", "--second-cursor", "--reason", "x"),
+    ):
+        empty = invoke("replay", "billing", *asked)
+        assert empty.exit_code == 0
+        assert "billing: 0 messages: " in empty.stdout
+        assert "Nothing was changed." in empty.stdout
+    begun = invoke("replay", "billing", "--from", "7", "--reason", "again", "--json").document
+    assert (begun["replayed_as"], begun["message_count"]) == (None, 0)
+    assert [one["subscription"] for one in invoke("subscriptions", "--json").document["subscriptions"]] == ["billing"]
 
 
 def test_replay_with_a_cursor_of_its_own(billed: World) -> None:
@@ -131,6 +150,9 @@ def test_dead_letters_are_listed_shown_redriven_and_dropped(billed: World) -> No
     [
         (("consume", "bililng"), 5, "There are: hub: billing."),
         (("replay", "billing"), 2, "replay needs --from, or --cancel"),
+        (("replay", "billing", "--cancel"), 2, 'Run: relaybox replay billing --cancel --reason "..."'),
+        (("replay", "billing", "--cancel", "--reason", "x"), 5, "subscription billing replays nothing"),
+        (("replay", "billing", "--from", "2999-01-01", "--reason", "x"), 5, "2999-01-01 is in the future"),
         (("replay", "billing", "--from", "yesterdya"), 5, "is no start"),
         (("consume", "new", "--subscribe", "flights"), 2, "--subscribe needs --store"),
         (("dead-letters", "show", "hub", "99"), 5, "store hub has no dead letter 99"),

@@ -118,6 +118,30 @@ def test_break_leaves_the_message_to_the_next_consumer_at_once(ten: World) -> No
         assert next(iter(worker)).place == 2
 
 
+def test_until_empty_says_what_other_workers_have_leased(ten: World, caplog: pytest.LogCaptureFixture) -> None:
+    """It ended silently, as if everything was read. Its own lane only, where it was told to consume one; nothing, where all is read."""
+    ten.query(STORE, "select relaybox.subscribe('wide', 'flights', lanes => 3, lease_seconds => 3600)")
+    ten.query(STORE, "select from relaybox.fetch('wide', 2, only_lane => 2, worker => 'w-2')")
+    (until,) = ten.query(STORE, "select leased_until from relaybox.lag('wide') where lane = 2")[0]
+    caplog.set_level("WARNING", logger="relaybox")
+    with consumer("wide", lane=1) as worker:
+        list(worker)
+        assert worker.unread == ()
+    assert caplog.messages == []
+    with consumer("wide") as worker:
+        list(worker)
+        (left,) = worker.unread
+        assert (left.lane, left.worker, left.leased_until) == (2, "w-2", until)
+        assert left.places > 0
+    (said,) = caplog.messages
+    assert said.startswith("consumer_leaves_unread subscription=wide")
+    assert f'leased_lanes=1 leased_to=w-2 leased_until="{until}"' in said
+    with consumer() as worker:
+        list(worker)
+        assert worker.unread == ()
+    assert len(caplog.messages) == 1
+
+
 def test_stop_finishes_the_message_and_gives_the_lane_back(ten: World) -> None:
     with consumer() as worker:
         for message in worker:

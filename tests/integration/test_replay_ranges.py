@@ -107,7 +107,7 @@ def test_g9_nonsense_is_refused_and_an_empty_day_is_no_error(days: World) -> Non
     assert ask(days, order(9)) == ("empty", None)
     future = ReplayOrder("billing", "2026-07-01", "2999-01-01", "why", CURSOR, "run")
     for wrong, said in (
-        (future, "is not over yet"),
+        (future, "2999-01-01 is in the future"),
         (ReplayOrder("billing", "1", "3", " ", CURSOR, "run"), "with a reason"),
         (ReplayOrder("billing", "1", "3", "why", "billing", "run"), "exists, and is no second cursor of billing"),
         (ReplayOrder("billing", "1", "yesterdayish", "why", CURSOR, "run"), "is no start"),

@@ -128,7 +128,7 @@ def test_a_subscription_starts_where_it_is_told(world: World) -> None:
     deliver(world, 5)
     between = world.value(STORE, "select clock_timestamp()")
     deliver(world, 5)
-    starts = {"earliest": 1, "latest": 11, "4": 4, str(between): 6, "2020-01-01 00:00+00": 1, "2120-01-01 00:00+00": 11}
+    starts = {"earliest": 1, "latest": 11, "4": 4, str(between): 6, "2020-01-01 00:00+00": 1}
     for number, (start, first) in enumerate(starts.items()):
         assert world.value(STORE, "select relaybox.subscribe(%s, 'flights', %s)", f"s{number}", start) == first
         got = places(world.query(STORE, "select place from relaybox.fetch(%s)", f"s{number}"))

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from relaybox.cli.exits import CommandGroup, Failures, Settings
+from relaybox.cli.exits import CommandGroup, ExitCode, Failures, Settings
 from relaybox.cli.options import AsJson, answer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from relaybox.consumers.subscriptions import DeadLetter, Subscribed
-    from relaybox.consuming import Message
+    from relaybox.consuming import Message, UnreadLane
     from relaybox.routes import Routes, Store
 
 SubscriptionName = Annotated[str, typer.Argument(metavar="SUBSCRIPTION", help="The subscription's name.")]
@@ -62,6 +62,9 @@ def consume(
 ) -> None:
     """Print the messages of a subscription as JSON lines, and acknowledge each once it is written.
 
+    Without --follow it ends when a fetch gives nothing. Exit code 3: other lanes have more (leased to other workers, say); stderr says
+    which, until when.
+
     \b
     Examples:
       relaybox consume billing
@@ -81,8 +84,9 @@ def consume(
             _print_message(message)
             if number == count:
                 consumer.stop()
-        if count is None or number < count:
-            _tell_leased_lanes(at, subscription)
+        if consumer.unread:
+            _tell_unread(subscription, number, consumer.unread)
+            raise typer.Exit(ExitCode.IN_FLIGHT)
 
 
 def replay(
@@ -124,7 +128,11 @@ def replay(
 
     at = _store_of(_routes(context), subscription, store)
     if cancel:
-        steer.cancel_replay(at, subscription, reason=reason or "")
+        if not reason:
+            raise errors.ConfigurationError(
+                "replay --cancel needs --reason.", next_step=f'Run: relaybox replay {subscription} --cancel --reason "..."'
+            )
+        steer.cancel_replay(at, subscription, reason=reason)
         answer(f"{subscription}: the replay is cancelled", {"subscription": subscription, "cancelled": True}, as_json=as_json)
         return
     if start is None:
@@ -141,6 +149,12 @@ def replay(
     )
     if as_json:
         documents.write(asdict(begun))
+        return
+    if begun.is_empty:
+        print(
+            f"{subscription}: 0 messages: no place from {begun.first_place} on was delivered in this range and is done by "
+            f"{subscription}. Nothing was changed."
+        )
         return
     print(
         f"{begun.replayed_as}: places {begun.first_place} to {begun.last_place}, {begun.message_count:,} messages, "
@@ -309,16 +323,16 @@ def _print_letters(found: list[DeadLetter]) -> None:
     show_dead_letters(found)
 
 
-def _tell_leased_lanes(store: Store, subscription: str) -> None:
-    """On stderr: what was not printed because other workers have its lanes."""
-    from relaybox.consumers.subscriptions import list_leased_lanes
-
-    for leased in list_leased_lanes(store, subscription):
-        typer.echo(
-            f"subscription {subscription}: lane {leased.lane} is leased to worker {leased.worker} until {leased.leased_until}; "
-            "its messages were not printed",
-            err=True,
-        )
+def _tell_unread(subscription: str, printed: int, unread: Sequence[UnreadLane]) -> None:
+    """On stderr: how many messages were printed, and what was not, since other workers have it or it waits."""
+    for lane in unread:
+        where = f"subscription {subscription}: lane {lane.lane}"
+        if lane.worker is not None:
+            said = f"{where} is leased to worker {lane.worker} until {lane.leased_until}; its messages were not printed"
+        else:
+            said = f"{where} gave nothing: a refused message or a replay waits, an open transaction holds it, or messages came just now"
+        typer.echo(f"{said} (places behind: {lane.places})", err=True)
+    typer.echo(f"{printed} messages were printed; {len(unread)} lanes have more. Run it again later, or with --follow.", err=True)
 
 
 def _print_message(message: Message) -> None:

@@ -80,16 +80,25 @@ class Subscribed:
 
 @dataclass(frozen=True)
 class Replay:
-    """A replay that was begun, or (dry run) would be: counts are estimates where a topic is filtered."""
+    """A replay that was begun, or (dry run) would be: counts are estimates where a topic is filtered.
+
+    Attributes:
+        replayed_as: the cursor's name; None if nothing was begun, since the range is empty.
+    """
 
     store: str
-    replayed_as: str
+    replayed_as: str | None
     first_place: int
     last_place: int
     message_count: int
     byte_count: int
     estimated_seconds: float
     dry_run: bool
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no place is in the range: then nothing was changed, dry run or not."""
+        return self.last_place < self.first_place
 
 
 @dataclass(frozen=True)
@@ -172,21 +181,6 @@ def subscribe(store: Store, subscription: str, source: str, start: str) -> int:
     return int(_call(store, "subscribing", "select relaybox.subscribe(%s, %s, %s)", subscription, source, start)[0])
 
 
-@dataclass(frozen=True)
-class LeasedLane:
-    """A lane with something to read that a worker has leased."""
-
-    lane: int
-    worker: str
-    leased_until: datetime
-
-
-def list_leased_lanes(store: Store, subscription: str) -> list[LeasedLane]:
-    """Why a fetch gave nothing although messages wait; lanes that an uncommitted fetch holds are not seen."""
-    query = "select lane, worker, leased_until from relaybox.lag(%s) where leased_until > clock_timestamp() and places_behind > 0"
-    return [LeasedLane(*row) for row in _ask(store, f"reading the lanes of subscription {subscription}", query, (subscription,))]
-
-
 def replay(
     store: Store,
     subscription: str,
@@ -201,7 +195,7 @@ def replay(
     """Reads again from `start` (earliest, a place, a time); with a second cursor up to `through`, leaving the live cursor alone.
 
     Raises:
-        NotSubscribed, NoLongerKept, RequestRefused: nothing to replay, or no such start.
+        NotSubscribed, NoLongerKept, RequestRefused: no such start, or one in the future.
     """
     replayed_as, first_place, last_place, message_count, byte_count, seconds = _call(
         store,

@@ -1,4 +1,5 @@
--- Ends a replay: a second cursor is closed; lanes that went back go on where they had been. Returns the name of what was cancelled.
+-- Ends a replay: a second cursor, given by its own name, is closed, and the name is free; lanes of a subscription that went back go on where
+-- they had been, and its rate is no longer limited. Returns the name that was given.
 -- Raises RB031, RB036 if nothing is being replayed, or without a reason.
 create or replace function relaybox.cancel_replay(subscription text, reason text) returns text
 language plpgsql volatile security definer
@@ -25,7 +26,11 @@ begin
         end if;
     end loop;
     if stood = '{}' then
-        raise exception using errcode = 'RB036', message = format('subscription %s replays nothing', known.subscription);
+        raise exception using errcode = 'RB036', message = format('subscription %s replays nothing', known.subscription),
+            hint = coalesce((
+                select format('A second cursor is cancelled by its own name: %s.', string_agg(n.subscription, ', ' order by n.subscription))
+                from relaybox.subscription n where n.replay_of = known.subscription_id and n.ended_at is null
+            ), 'Nothing was changed. What was replayed and cancelled: select * from relaybox.consumer_action.');
     end if;
     update relaybox.subscription s set rows_per_second = null where s.subscription_id = known.subscription_id;
     perform relaybox.record_action(known.subscription, 'cancel_replay', reason, jsonb_build_object('done_places', stood));

@@ -20,7 +20,8 @@ begin
                         else 'from lanes ' || array_to_string(trim_array(lanes_, 1), ', ') || ' and ' || lanes_[cardinality(lanes_)]
                     end
                 ),
-                hint = 'Fetch, work and acknowledge in one transaction; or give the token that fetch returned with each message, '
+                hint = relaybox.name_fetches(known)
+                    || 'Fetch, work and acknowledge in one transaction; or give the token that fetch returned with each message, '
                     || format('from any session: %s', call_hint);
         end if;
         return relaybox.lock_lane(known, lanes_[1]);

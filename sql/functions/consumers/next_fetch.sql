@@ -80,6 +80,7 @@ begin
         end if;
     end loop;
     c.fetched_place := scan.through_place;
+    c.first_fetched_at := case when c.suspect_place > c.done_place then c.first_fetched_at else at end;
     if saved is not null then
         c.rate_from := at - make_interval(secs => ((saved - scan.row_count) * known.lanes / known.rows_per_second)::double precision);
     end if;

@@ -51,6 +51,10 @@ begin
                 else 'the lane had been given back'
             end
         ),
-        hint = 'Roll back and fetch again: the other worker does this work. Longer work needs a longer lease_seconds, or smaller fetches.';
+        hint = 'Roll back and fetch again: the other worker does this work. ' || case
+            when fetched.moved_at + make_interval(secs => known.lease_seconds) <= fetched_anew.moved_at
+                then 'Longer work needs a longer lease_seconds, or smaller fetches.'
+            else 'Who called release, or refused a message, gave it the lane: acknowledge before that.'
+        end;
 end
 $$;

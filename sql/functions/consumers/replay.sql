@@ -1,7 +1,8 @@
 -- Reads again. second_cursor false: the subscription's lanes go back to start, and come forward again from there. True: a second cursor is
 -- opened for start to through, under the name that is returned; the live cursor stays. start and through: earliest, latest, a place,
--- a time. dry_run only counts, and locks no row. Else it holds the subscription, and the lanes that it moves.
--- Raises RB031, RB034 no longer kept, RB038 detached, RB036 (no reason, an empty range).
+-- a time. dry_run only counts, and locks no row. Else it holds the subscription, and the lanes that it moves. A range without a place
+-- changes nothing: the counts are 0, replayed_as is null, and a NOTICE says so.
+-- Raises RB031, RB034 no longer kept, RB038 detached, RB036 (no reason, no such start, a time in the future).
 create or replace function relaybox.replay(
     subscription text, start text, reason text, through text default null, second_cursor boolean default false,
     rows_per_second integer default null, dry_run boolean default false,
@@ -49,9 +50,17 @@ begin
     select r.message_count, r.byte_count, coalesce(r.message_count::double precision / replay.rows_per_second, r.read_seconds)
     into message_count, byte_count, estimated_seconds
     from relaybox.estimate_range(known, first_place, last_place) r;
-    if last_place < first_place and not dry_run then
-        raise exception using errcode = 'RB036',
-            message = format('subscription %s: nothing to replay from place %s; it is done through place %s', known.subscription, first_place, last_place);
+    if last_place < first_place then
+        raise notice 'subscription %: nothing to replay from place %: %; nothing was changed', known.subscription, first_place,
+            case
+                when second_cursor then format('the end of the range is place %s', last_place)
+                else format('it is done through place %s', last_place)
+            end;
+        replayed_as := null;
+        return;
+    elsif message_count = 0 then
+        raise notice 'subscription %: no message for it was found in a sample of the places % to %', known.subscription, first_place,
+            last_place;
     end if;
     if second_cursor then
         replayed_as := relaybox.free_replay_name(known);

@@ -1,5 +1,6 @@
 -- The first place to read for "earliest", "latest", a place, or a time (of delivery in this store, which never goes back).
--- Raises RB034 for a place that is no longer kept, or a time of which a message is not, RB038 for what is detached, RB036 for no start.
+-- Raises RB034 for a place that is no longer kept, or a time of which a message is not, RB038 for what is detached, RB036 for no start, or a
+-- time in the future: behind the store's clock, and behind the newest recorded delivery, which may be ahead of the clock.
 create or replace function relaybox.start_place(stream_id_ integer, start text) returns bigint
 language plpgsql stable
 as $$
@@ -39,6 +40,13 @@ begin
                 raise exception using errcode = 'RB036',
                     message = format('%L is no start: give ''earliest'', ''latest'', a place such as 1200, or a time such as 2026-07-01 12:00+00', start);
             end;
+            if since > clock_timestamp() and since > relaybox.delivery_time(stream_id_) then
+                raise exception using errcode = 'RB036',
+                    message = format(
+                        'stream %s: %s is in the future, the clock of this store says %s', known.stream, start, clock_timestamp()
+                    ),
+                    hint = 'For what will come, start at ''latest''. An interval is replayed when it is over.';
+            end if;
             select 1 + coalesce(max(greatest(before.last_place, case when l.compacted_decided_at < since then l.compacted_place end)), 0) into first
             from relaybox.stream_log l
             left join lateral (

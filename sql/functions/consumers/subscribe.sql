@@ -30,7 +30,7 @@ begin
         select array_agg(s.stream_id) into found_streams from relaybox.stream s where s.topics_by_subscription;
         if cardinality(found_streams) = 1 then
             asks_for_topic := relaybox.request_topic(found_streams[1], source);
-            raise notice 'topic % is new; it is carried once its store of origin knows it', source;
+            raise notice 'topic % is new; it is carried once its store of origin knows it. If it is mistyped: docs/consuming.md, "A mistyped topic"', source;
         else
             found_streams := null;
         end if;
@@ -38,7 +38,12 @@ begin
     if found_streams is null or cardinality(found_streams) > 1 then
         raise exception using errcode = 'RB032',
             message = format(
-                case when found_streams is null then 'there is no stream and no topic %s in this store' else 'topic %s is carried by several streams; name one' end,
+                case
+                    when found_streams is not null then 'topic %s is carried by several streams; name one'
+                    when source !~ '^[a-z0-9_.-]{1,48}$' and exists (select from relaybox.stream s where s.topics_by_subscription)
+                        then 'there is no stream and no topic %L in this store, and no new topic can have this name: it must be 1 to 48 of a-z 0-9 _ . -'
+                    else 'there is no stream and no topic %s in this store'
+                end,
                 coalesce(left(source, 70), 'null')
             ),
             hint = 'Streams here: ' || coalesce((

@@ -16,10 +16,10 @@ begin
     )
     values (
         known.stream_id, refused.hop_id, refused.position, reason_, detail_, known.subscription_id, c.lane, place_, refused.sender, attempts_, worker_,
-        coalesce((
+        coalesce(least(c.first_fetched_at, (
             select f.first_at from relaybox.failed_attempt f
             where f.subscription_id = known.subscription_id and f.lane = c.lane and f.place = place_
-        ), clock_timestamp()),
+        )), clock_timestamp()),
         place_ <= c.replay_place
     )
     on conflict (subscription_id, place) do update

@@ -77,6 +77,8 @@ class ReplayCountOperator(BaseOperator):
             bytes=counted.byte_count,
             estimated_seconds=counted.estimated_seconds,
         )
+        if counted.is_empty:
+            emit("replay_empty", subscription=subscription, start=wanted.start, through=wanted.through)
         return asdict(counted)
 
 

@@ -1,0 +1,10 @@
+-- What the login of this session has of subscriptions, lanes and topics that it asked for, and its quotas: null, if it has none.
+create or replace function relaybox.my_quota(
+    out role_name name, out subscriptions bigint, out subscription_quota integer, out lanes bigint, out lane_quota integer,
+    out topics bigint, out topic_quota integer
+)
+language sql stable security definer
+set search_path = pg_catalog, relaybox, pg_temp
+as $$
+    select session_user, c.* from relaybox.count_quota(session_user) c
+$$;
