@@ -108,6 +108,18 @@ def test_only_counting_replays_nothing(twelve: World) -> None:
     assert twelve.value(STORE, "select count(*) from relaybox.replay_range") == 0
 
 
+def test_a_range_without_messages_is_said_to_be_empty_and_skipped(twelve: World, caplog: pytest.LogCaptureFixture) -> None:
+    """By the task that counts, and by the one that replays; no second cursor is opened."""
+    caplog.set_level("INFO", logger="relaybox")
+    asked = {"subscription": "billing", "start": "latest", "reason": "audit"}
+    counted = run_task(twelve, "replay", "count", **asked)
+    assert (counted["message_count"], counted["dry_run"]) == (0, True)
+    assert caplog.messages[-1] == "replay_empty subscription=billing start=latest through=latest"
+    with pytest.raises(AirflowSkipException, match="store hub delivered nothing from latest to latest"):
+        run_task(twelve, "replay", "replay", **asked)
+    assert twelve.value(STORE, "select count(*) from relaybox.subscriptions") == 1
+
+
 def test_exactly_the_approved_letters_are_redriven_and_who_said_so_is_written_down(twelve: World) -> None:
     """A second time nothing happens: they are open no more. The table to approve has no payload and draws nothing."""
     order = {"subscription": "billing", "reason": "fixed in 1.4"}

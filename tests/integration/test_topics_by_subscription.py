@@ -58,6 +58,23 @@ def test_a_topic_that_the_file_names_no_more_is_carried_no_more(world: World) ->
     assert topics(world) == ["flights", "gates"]
 
 
+def test_a_mistyped_topic_is_removed_by_naming_it_in_the_file_once(world: World) -> None:
+    """As docs/consuming.md says: in every store of the route, and in the quota of who had asked for it."""
+    world.change_route(topics_by_subscription=True)
+    world.query("analytics", "select relaybox.subscribe('billing', 'fligths')")
+    world.settle_all()
+    assert topics(world) == ["flights", "fligths"]
+    world.query("analytics", "select relaybox.unsubscribe('billing', 'mistyped')")
+    assert world.value("analytics", "select topics from relaybox.my_quota()") == 1
+    for file in (["flights", "fligths"], ["flights"]):
+        world.change_route(topics=file, topics_by_subscription=True)
+    world.settle_all()
+    assert topics(world) == ["flights"]
+    assert world.value("analytics", "select topics from relaybox.my_quota()") == 0
+    for store in ("hub", "analytics"):
+        assert world.query(store, "select topic from relaybox.known_topics where carried_by <> 'nobody'") == [("flights",)]
+
+
 def test_a_route_whose_topics_come_by_subscription_no_more_carries_those_of_the_file(world: World) -> None:
     world.change_route(topics_by_subscription=True)
     world.query("analytics", "select relaybox.subscribe('billing', 'invoices')")

@@ -151,9 +151,10 @@ def replay(
         documents.write(asdict(begun))
         return
     if begun.is_empty:
+        reach = "through" if second_cursor else f"on: {subscription} is done through"
         print(
-            f"{subscription}: 0 messages: no place from {begun.first_place} on was delivered in this range and is done by "
-            f"{subscription}. Nothing was changed."
+            f"{subscription}: 0 messages: there is none from place {begun.first_place} {reach} place {begun.last_place}. "
+            "Nothing was changed."
         )
         return
     print(
