@@ -470,6 +470,11 @@ def lose_a_batch_at_the_source(world: World, backups: Backups) -> None:
     backups.restore("airline", before)
 
 
+def lose_a_batch_by_a_failover(world: World, backups: Backups) -> None:
+    lose_a_batch_at_the_source(world, backups)
+    another_cluster(world)
+
+
 def lose_a_batch_at_the_destination(world: World, backups: Backups) -> None:
     before = backups.take("hub")
     world.send("lost")
@@ -484,6 +489,7 @@ def lose_a_batch_at_the_destination(world: World, backups: Backups) -> None:
         (lose_numbers, "airline was restored, promoted or replaced", False),
         (lose_by_a_dump, "airline was loaded from a dump: its rows may carry transaction numbers of another cluster", False),
         (lose_a_batch_at_the_source, "airline lost history", False),
+        (lose_a_batch_by_a_failover, "the ledger of airline ends at batch 1, hub has published batch 2", False),
         (lose_a_batch_at_the_destination, "hub lost history", False),
     ],
 )

@@ -72,7 +72,9 @@ def find_gap(source: Connection, hop: Hop, published: PublishedEnd) -> HistoryGa
             cursor.execute("select * from relaybox.cluster_fingerprint()")
             here = one_row(cursor)
     source.rollback()
-    return None if ledger is None else next(find_gaps(hop, ledger, here, published), None)
+    gaps = [] if ledger is None else list(find_gaps(hop, ledger, here, published))
+    # another cluster that has lost something is not to be attested
+    return min(gaps, key=lambda gap: gap.may_be_attested, default=None)
 
 
 # what a standby would say of its timeline is its primary's; the plan and the confirmations are replicated
