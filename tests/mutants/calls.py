@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 
@@ -63,43 +65,56 @@ def _functions_that_name(function: str) -> set[str]:
 
 
 def read_calls(path: Path) -> Calls:
-    """What was learned of tests whose files have not changed since."""
+    """What was learned of tests that have not changed since."""
     functions, seconds = {}, {}
-    digests = defaultdict(str)
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         learned = json.loads(line)
-        file = learned["test"].split("::", 1)[0]
-        digests[file] = digests[file] or digest_of(file)
-        if learned["digest"] == digests[file]:
+        file, _, function = learned["test"].partition("[")[0].partition("::")
+        if (REPOSITORY / file).exists() and learned["digest"] == digests_of(file).get(function):
             functions[learned["test"]] = frozenset(learned["functions"])
             seconds[learned["test"]] = learned["seconds"]
     return Calls(functions, seconds)
 
 
-def files_to_learn(path: Path, selected: Iterable[str]) -> list[str]:
-    """The test files below the selected ones that are not learned as they are now."""
-    known = {test.split("::", 1)[0] for test in read_calls(path).functions}
+def unlearned_tests(path: Path, selected: Iterable[str]) -> dict[str, list[str]]:
+    """File -> its tests that are not learned as they are now, of the files below the selected ones."""
+    known = {test.partition("[")[0] for test in read_calls(path).functions}
     found: list[str] = []
     for name in selected:
         place = REPOSITORY / name
         files = sorted(place.rglob("test_*.py")) if place.is_dir() else [place]
         found += [str(file.relative_to(REPOSITORY)) for file in files]
-    return [file for file in dict.fromkeys(found) if file not in known]
+    tests = {
+        file: [f"{file}::{test}" for test in digests_of(file) if f"{file}::{test}" not in known] for file in dict.fromkeys(found)
+    }
+    return {file: left for file, left in tests.items() if left}
 
 
-def learn_file(worker: Worker, file: str, path: Path, seconds: float) -> int:
-    """Runs the tests of one file and writes down what they call; returns how many tests did."""
+def learn_tests(worker: Worker, tests: Iterable[str], path: Path, seconds: float) -> int:
+    """Runs tests of one file and writes down what they call; returns how many did, each set of parameters counted."""
     called = worker.directory / "called.jsonl"
     called.unlink(missing_ok=True)
     with worker.learning():
-        worker.ask(seconds, "-p", "tests.mutants.called_functions", file)
+        worker.ask(seconds, "-p", "tests.mutants.called_functions", *tests)
     lines = called.read_text(encoding="utf-8").splitlines() if called.exists() else []
-    digest, slower = digest_of(file), slowness()
+    slower = slowness()
     with path.open("a", encoding="utf-8") as learned:
         for line in map(json.loads, lines):
-            learned.write(json.dumps(line | {"digest": digest, "seconds": round(line["seconds"] / slower, 3)}) + "\n")
+            file, _, function = line["test"].partition("[")[0].partition("::")
+            added = {"digest": digests_of(file)[function], "seconds": round(line["seconds"] / slower, 3)}
+            learned.write(json.dumps(line | added) + "\n")
     return len(lines)
 
 
-def digest_of(file: str) -> str:
-    return hashlib.sha256((REPOSITORY / file).read_bytes()).hexdigest()
+def digests_of(file: str) -> Mapping[str, str]:
+    """Test function -> digest of its source: another test of the file may change."""
+    return _digests_of((REPOSITORY / file).read_text(encoding="utf-8"))
+
+
+@cache
+def _digests_of(source: str) -> Mapping[str, str]:
+    functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    lines = source.splitlines()
+    first = {node.name: min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)]) for node in functions}
+    texts = {node.name: "\n".join(lines[first[node.name] - 1 : node.end_lineno]) for node in functions}
+    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}

@@ -1,7 +1,8 @@
 """A pytest that has its imports behind it: each run is a fork of this process, so that a mutant costs its tests and little more.
 
 Reads one JSON list of pytest's arguments per line, with the seconds that the run may take in front, and answers with one JSON
-document per line: the exit code (null: it took longer) and the first test that failed.
+document per line: the exit code (null: it took longer) and the first test that failed. The command's arguments are tests that are
+imported before the first run.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ def main() -> int:
     os.dup2(2, 1)  # whatever an import prints is no answer
     for module in IMPORTED:
         importlib.import_module(module)
+    if sys.argv[1:]:
+        _import_tests(sys.argv[1:])
     for line in sys.stdin:
         seconds, *arguments = json.loads(line)
         with tempfile.NamedTemporaryFile("w+", encoding="utf-8", suffix=".pytest") as output:
@@ -32,6 +35,21 @@ def main() -> int:
         failed = [line.split(" ", 2)[1] for line in text.splitlines() if line.startswith(("FAILED ", "ERROR "))]
         print(json.dumps({"code": code, "failed": failed, "output": text[-3000:]}), file=answers, flush=True)
     return 0
+
+
+def _import_tests(selection: list[str]) -> None:
+    """They stay imported in every fork. Thirty files cost each run 0.4 s of CPU instead of 2.5 s."""
+    answers, silence = os.dup(1), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, 1)
+    try:
+        code = importlib.import_module("pytest").main(["--collect-only", "--quiet", "-p", "no:cacheprovider", *selection])
+        sys.stdout.flush()
+    finally:
+        os.dup2(answers, 1)
+        os.close(answers)
+        os.close(silence)
+    if code != 0:
+        sys.exit(f"pytest --collect-only {' '.join(selection)} ended with {code}.")
 
 
 def _run(arguments: list[str], seconds: float, output: TextIO) -> int | None:

@@ -34,6 +34,7 @@ _OTHER_TOKENS = (
     (r"'open', 'redriving'", "'open'"),
 )
 _UNREAD = re.compile(r"--[^\n]*|raise exception(?:'[^']*'|[^;'])*;")
+_WORDS = re.compile(r"'(?![^']*\b(?:select|from|where|drop) )[^']*'")  # and no dynamic statement
 _CONDITION = re.compile(r"\b(?:and|where) ")
 _CONDITION_ENDS = re.compile(
     r"\s+(and|or|order by|group by|limit|then|for|union|loop|returning|on conflict|cross|left|join|when|else|end|where|having)\b|[;,]|\$\$"
@@ -83,13 +84,14 @@ def _coalesces(read: str) -> Iterator[tuple[int, int, str, str]]:
 
 
 def _conditions(read: str) -> Iterator[tuple[int, int, str, str]]:
-    """One condition of a `where`, an `if` or a join becomes true."""
-    for found in _CONDITION.finditer(read):
-        if re.search(r"between\s+\S+\s*$", read[: found.start()]):
+    """One condition of a `where`, an `if` or a join becomes true. The words of a message are none."""
+    wordless = _WORDS.sub(lambda words: "'" * len(words[0]), read)
+    for found in _CONDITION.finditer(wordless):
+        if re.search(r"between\s+\S+\s*$", wordless[: found.start()]):
             continue
-        end = next((at for at in _at_depth_zero(read, found.end()) if _CONDITION_ENDS.match(read, at)), None)
+        end = next((at for at in _at_depth_zero(wordless, found.end()) if _CONDITION_ENDS.match(wordless, at)), None)
         if end is None:
-            end = next(iter(_closing(read, found.end())), len(read))
+            end = next(iter(_closing(wordless, found.end())), len(read))
         yield found.end(), end, "true", f"condition lost: {' '.join(read[found.end() : end].split())[:60]}"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from relaybox.local.clusters import Cluster
-from tests.mutants.calls import Calls, digest_of, files_to_learn, learn_file, read_calls
+from tests.mutants.calls import Calls, digests_of, learn_tests, read_calls, unlearned_tests
 from tests.mutants.sql_mutation import AREAS, EQUIVALENTS, Trial, list_bugs, read_equivalents, try_area
 from tests.mutants.sql_tokens import mutate
 from tests.mutants.workers import TEMPLATE, Worker, worker_in
@@ -24,7 +24,7 @@ begin
         raise exception using errcode = 'RB001', message = 'x <= y';
     end if;
     select coalesce(max(n + 1), 0) into x from t where (t.a = 1 and t.b) and t.c > 2 order by t.d desc for update;
-    update t set a = least(1, 2);
+    update t set a = least(1, 2), words = 'b and c', found = '^(a|b){1,2}$' and d;
 end
 $$;
 """
@@ -47,8 +47,9 @@ def test_each_token_that_decides_something_is_broken_once() -> None:
         "line 8: desc -> asc",
         "line 8: for update -> nothing",
         "line 8: max( -> min(",
+        "line 9: condition lost: d",
         "line 9: least( -> greatest(",
-        "line 9: statement lost: update t set a = least(1, 2);",
+        "line 9: statement lost: update t set a = least(1, 2), words = 'b and c', found = '^(",
     ]
 
 
@@ -61,31 +62,33 @@ def worker(clusters: Mapping[str, Cluster], template: str, tmp_path: Path) -> It
 
 
 def test_a_bug_survives_exactly_where_no_test_notices(worker: Worker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Tried by the test of its function, and by one that never asks it. Afterwards the function is whole again."""
+    """Tried by the test of its function, by one that never asks it, and by one that fails anyway. Afterwards the function is whole again."""
     options = Namespace(function=["hop_is_driven"], sample=1, seed=1)
     state = tmp_path / "tried.jsonl"
-    for name, score in (
-        ("only_the_routed_backlog_of_a_hop_is_work", 0.0),
-        ("a_driver_of_the_hop_is_seen_in_its_own_database_only", 100.0),
-    ):
-        test = f"tests/integration/test_pollers.py::test_{name}"
-        calls = Calls({test: frozenset({"hop_is_driven"})}, {test: 1.0})
+    red = "tests/integration/test_red.py::test_red"
+    (worker.repository / red.partition("::")[0]).write_text("def test_red():\n    assert False\n")
+    pollers = "tests/integration/test_pollers.py::test_"
+    blind = f"{pollers}only_the_routed_backlog_of_a_hop_is_work"
+    seeing = f"{pollers}a_driver_of_the_hop_is_seen_in_its_own_database_only"
+    for tests, score in (([blind], 0.0), ([red, blind], 0.0), ([red, seeing], 100.0)):
+        calls = Calls(dict.fromkeys(tests, frozenset({"hop_is_driven"})), dict(zip(tests, (1.0, 2.0), strict=False)))
         assert try_area([worker], Trial(calls, 10.0, frozenset(), state), "hops", options) == score
-        assert not worker.first_failure([test])
+        assert not worker.first_failure(tests[-1:])
         assert ("SURVIVED hops/hop_is_driven, line " in capsys.readouterr().out) == (score == 0.0)
-    assert json.loads(state.read_text())["result"] == test, "the next run knows it already"
+    assert json.loads(state.read_text())["result"] == seeing, "the next run knows it already"
 
 
 def test_the_tests_of_a_function_are_learned_by_running_them(worker: Worker, tmp_path: Path) -> None:
-    """Each test with what it calls, on record for the next run; a test file that changes is learned again."""
+    """Each test with what it calls, on record for the next run; a test that changes is learned again, the others of its file are not."""
     file, learned = "tests/integration/test_pollers.py", tmp_path / "calls.jsonl"
-    assert files_to_learn(learned, [file]) == [file]
-    assert learn_file(worker, file, learned, seconds=60.0) == 3
-    assert files_to_learn(learned, [file]) == []
-    (first, *_) = read_calls(learned).tests_of("hop_is_driven", 60.0)
-    assert first == f"{file}::test_a_driver_of_the_hop_is_seen_in_its_own_database_only"
-    learned.write_text(learned.read_text().replace(digest_of(file), "another"))
-    assert files_to_learn(learned, [file]) == [file]
+    tests = [f"{file}::{name}" for name in digests_of(file)]
+    asking = f"{file}::test_a_driver_of_the_hop_is_seen_in_its_own_database_only"
+    assert unlearned_tests(learned, [file]) == {file: tests}
+    assert learn_tests(worker, [asking], learned, seconds=60.0) == 1
+    assert unlearned_tests(learned, [file]) == {file: [test for test in tests if test != asking]}
+    assert read_calls(learned).tests_of("hop_is_driven", 60.0) == [asking]
+    learned.write_text(learned.read_text().replace(digests_of(file)[asking.partition("::")[2]], "another"))
+    assert unlearned_tests(learned, [file]) == {file: tests}
 
 
 def test_bugs_that_are_listed_as_equivalent_are_bugs_that_can_be_made() -> None:

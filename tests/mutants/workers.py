@@ -105,14 +105,14 @@ class Worker:
 
 
 @contextmanager
-def running_worker() -> Iterator[Worker]:
-    """A worker with clusters of its own, which count calls of functions."""
+def running_worker(imported: Sequence[str] = ()) -> Iterator[Worker]:
+    """A worker with clusters of its own, which count calls of functions. It imports a selection of tests once, before the first run."""
     settings, stores.SETTINGS["track_functions"] = dict(stores.SETTINGS), "all"
     try:
         with (
             fast_temporary_directory("relaybox-mutants-") as directory,
             stores.running_clusters(directory) as clusters,
-            worker_in(directory, clusters) as worker,
+            worker_in(directory, clusters, imported) as worker,
         ):
             if failed := worker.first_failure([_FIRST_TEST]):  # the first test makes the template
                 raise MutantsBrokenError(f"{failed} fails without any mutant.")
@@ -123,7 +123,7 @@ def running_worker() -> Iterator[Worker]:
 
 
 @contextmanager
-def worker_in(directory: Path, clusters: Mapping[str, Cluster]) -> Iterator[Worker]:
+def worker_in(directory: Path, clusters: Mapping[str, Cluster], imported: Sequence[str] = ()) -> Iterator[Worker]:
     """A worker with a copy of the repository in a directory, and with clusters that are running."""
     stores.write_clusters(directory / "clusters.json", clusters)
     repository = copy_repository(directory / "repository")
@@ -133,7 +133,7 @@ def worker_in(directory: Path, clusters: Mapping[str, Cluster]) -> Iterator[Work
         "PYTHONDONTWRITEBYTECODE": "",
     }
     with subprocess.Popen(
-        [sys.executable, "-m", "tests.mutants.pytest_server"],
+        [sys.executable, "-m", "tests.mutants.pytest_server", *imported],
         cwd=repository,
         env=copied_environment(repository) | settings,
         stdin=subprocess.PIPE,
