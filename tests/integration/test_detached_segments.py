@@ -8,12 +8,9 @@ from typing import Any
 
 import psycopg2
 import pytest
-import yaml
 
-from relaybox.hops.runners import ThreadRunner
-from relaybox.hops.transfer import transfer_hop
-from relaybox.stores.schema import initialise_store
-from tests.world import STORES, World
+from tests.two_logs import fill_two_logs
+from tests.world import World
 
 DETACH = """
 insert into relaybox.detached_segment (hop_id, first, last, segment, state, directory, row_count, hash_sum, for_whom, begun_by, moved_by)
@@ -32,22 +29,7 @@ OTHERS_ROWS = (
 
 @pytest.fixture(scope="module")
 def two_logs(make_template: Any) -> str:
-    """Logs 1 and 2 of the hub, of the streams `flights` and `other`: 30 and 15 messages, in two batches each, places as positions."""
-
-    def fill(world: World) -> None:
-        routes = {
-            name: {"path": list(STORES), "topics": [name], "retention": {"replay_window_seconds": 0}}
-            for name in ("flights", "other")
-        }
-        world.path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": routes}))
-        for store in world.routes.stores.values():
-            initialise_store(store, world.routes)
-        for counts in ({"flights": 20, "other": 5}, {"flights": 10, "other": 10}):
-            for topic, count in counts.items():
-                world.send(*(f"{topic} {n}" for n in range(count)), topic=topic)
-                transfer_hop(world.routes.hop(f"{topic}/1"), ThreadRunner(1), recorded_by="test")
-
-    return make_template(fill)
+    return make_template(fill_two_logs)
 
 
 @pytest.fixture

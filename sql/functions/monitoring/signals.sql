@@ -67,13 +67,13 @@ as $$
         select 'hop' as kind, l.hop as holder,
             case
                 when l.reads_log is null then l.planned_position - coalesce(l.settled_position, 0)
-                else i.published_position - coalesce((select r.through_position from relaybox.settled_reading(l.hop) r), 0)
+                else i.published_position - (select r.through_position from relaybox.settled_reading(l.hop) r)
             end as behind,
             least(l.unsettled_since, l.unreceived_since, (
                 select a.published_at from relaybox.arrival a
-                where a.hop_id = l.reads_log and a.last_position > coalesce((
+                where a.hop_id = l.reads_log and a.last_position > (
                     select r.through_position from relaybox.settled_reading(l.hop) r
-                ), 0) order by a.batch limit 1
+                ) order by a.batch limit 1
             )) as since
         from leaving l left join relaybox.hop_in i on i.hop_id = l.reads_log
         where l.stopped_consumer = 'alarm'
@@ -91,11 +91,11 @@ as $$
         from subscribed s
         join relaybox.stream t on t.stream_id = s.stream_id
         cross join lateral (
-            select max(i.detach_after_seconds) as after_seconds, coalesce(max((
+            select max(i.detach_after_seconds) as after_seconds, max((
                 select k.last_place from relaybox.decision k
                 where k.hop_id = i.hop_id and k.decided_at <= now() - make_interval(secs => i.replay_window_seconds)
                 order by k.decided_at desc limit 1
-            )), 0) as last_place
+            )) as last_place
             from relaybox.stream_log l join relaybox.hop_in i on i.hop_id = l.hop_id
             where l.stream_id = s.stream_id
             having bool_and(i.stopped_consumer = 'detach')

@@ -70,16 +70,16 @@ as $$
     (select 'stalled', w.sender, w.needs_from, w.moved_at, null, false from waiting w order by w.needs_from limit 1)
     union all
     select 'hop', o.hop,
-        least(coalesce(r.through_position, 0) + 1, (
+        least(r.through_position + 1, (
             select b.reads_after + 1 from relaybox.batch b
             where b.hop = o.hop and o.resend_through > 0 and b.batch > o.resend_after order by b.batch limit 1
         )),
-        (select a.published_at from relaybox.arrival a where a.hop_id = log_id and a.last_position > coalesce(r.through_position, 0) order by a.batch limit 1),
+        (select a.published_at from relaybox.arrival a where a.hop_id = log_id and a.last_position > r.through_position order by a.batch limit 1),
         o.stopped_consumer, false
     from here h
     join relaybox.hop_out o on o.reads_log = h.hop_id and o.retired_at is null
     cross join lateral relaybox.settled_reading(o.hop) r
-    where coalesce(r.through_position, 0) < h.published_position or o.resend_through > 0
+    where r.through_position < h.published_position or o.resend_through > 0
     union all
     select 'subscription', b.subscription, b.needs_from, b.since, h.stopped_consumer, b.has_stopped from behind b cross join here h where b.needs_from is not null
     union all
