@@ -62,3 +62,16 @@ def test_a_driver_of_the_hop_is_seen_in_its_own_database_only(world: World) -> N
     ):
         with closing(psycopg2.connect(service="airline", dbname=database, application_name=name)):
             assert world.value("airline", "select relaybox.hop_is_driven('flights/1')") is is_driver, (database, name)
+
+
+def test_what_commits_after_a_hop_has_looked_is_work_whenever_it_began(world: World) -> None:
+    """The hop's frontier knows each transaction as finished, as open or as not yet begun: the ends of each range, one by one."""
+    world.send("a")
+    now = world.value("airline", "select pg_snapshot_xmin(pg_current_snapshot())::text::bigint")
+    frontier = f"{now - 40}:{now - 10}:{now - 40},{now - 25}"
+    for xid in (now - 50, now - 41, now - 40, now - 39, now - 26, now - 25, now - 24, now - 11, now - 10, now - 9, now - 1):
+        for topic, anchor, is_work in (("flights", 0, True), ("flights", 1, False), ("invoices", 0, False)):
+            world.query("airline", "update relaybox.outbox set xid = %s::text::xid8, topic = %s", xid, topic)
+            world.query("airline", "update relaybox.hop_out set lower = %s, anchor_seq = %s", frontier, anchor)
+            seen = world.value("airline", "select pg_visible_in_snapshot(xid, %s) from relaybox.outbox", frontier)
+            assert has_work(world) == (is_work and not seen, False), (xid - now, topic, anchor)
