@@ -1,0 +1,137 @@
+"""G7: how far subscriptions have processed what a hop brought, place by place: cursors, replays, and dead letters in each state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.two_logs import fill_two_logs
+from tests.world import World
+
+ENDS = (3, 7, 8, 15, 21, 30)
+"""The last places of the batches of `flights`; each says how far its log was resolved then, but the fourth: nothing was."""
+RESOLVED = {end: end for end in ENDS if end != 15}
+LETTER = """
+insert into relaybox.dead_letter (stream_id, hop_id, position, reason, subscription_id, lane, place, sender, state, acknowledged_before)
+select s.stream_id, 1, %s, 'refused', s.subscription_id, %s, %s, 'UA', %s, %s
+from relaybox.subscription s where s.subscription = %s
+"""
+CURSOR = """
+update relaybox.cursor set done_place = %s, fetched_place = %s, replay_place = %s
+where lane = %s and subscription_id = (select s.subscription_id from relaybox.subscription s where s.subscription = %s)
+"""
+
+
+@pytest.fixture(scope="module")
+def two_logs(make_template: Any) -> str:
+    return make_template(fill_two_logs)
+
+
+@pytest.fixture
+def logs(two_logs: str, make_world: Any) -> Iterator[World]:
+    with make_world(two_logs) as world:
+        world.query("hub", "delete from relaybox.decision where hop_id = 1")
+        for batch, end in enumerate(ENDS, start=1):
+            world.query(
+                "hub",
+                "insert into relaybox.decision (hop_id, batch, first_taken, row_count, duplicate_count, set_aside_count, delivered_count,"
+                " held_after, last_place, in_order, resolved_position) values (1, %s, %s, 1, 0, 0, 1, 0, %s, true, %s)",
+                *(batch, end, end, RESOLVED.get(end)),
+            )
+        for name, stream, lanes in (
+            ("billing", "flights", 2),
+            ("audit", "flights", 1),
+            ("third", "flights", 1),
+            ("apart", "other", 1),
+        ):
+            world.query("hub", "select relaybox.subscribe(%s, %s, lanes => %s)", name, stream, lanes)
+        yield world
+
+
+@contextmanager
+def undone(world: World) -> Iterator[Any]:
+    """A cursor whose transaction is rolled back; billing and audit have acknowledged everything, third nothing."""
+    with world.session("hub") as session, session.cursor() as cursor:
+        for name, lane in (("billing", 1), ("billing", 2), ("audit", 1)):
+            cursor.execute(CURSOR, (30, 30, 0, lane, name))
+        yield cursor
+        session.rollback()
+
+
+def read(cursor: Any, *names: str) -> int | None:
+    cursor.execute("select through_position from relaybox.processed_reading('flights/1', %s)", (list(names),))
+    return cursor.fetchone()[0]
+
+
+def resolved(place: int) -> int:
+    return max((end for end in RESOLVED if end <= place), default=0)
+
+
+def test_g7_processed_is_what_the_slowest_lane_has_acknowledged(logs: World) -> None:
+    """Or had, before a replay took it back; through the end of a batch that says how far its log was resolved."""
+    with undone(logs) as cursor:
+        assert read(cursor, "billing", "audit") == 30
+        assert read(cursor, "billing", "audit", "third") == 0
+    with undone(logs) as cursor:
+        for place in range(31):
+            for lane in (1, 2):
+                cursor.execute(CURSOR, (place, 30, 0, lane, "billing"))
+                assert read(cursor, "billing", "audit") == resolved(place), (place, lane)
+                assert read(cursor, "audit") == 30
+                cursor.execute(CURSOR, (0, 30, place, lane, "billing"))
+                assert read(cursor, "billing", "audit") == resolved(place), (place, lane)
+                cursor.execute(CURSOR, (30, 30, 0, lane, "billing"))
+        cursor.execute(
+            "update relaybox.decision set last_place = last_place + 1, resolved_position = 29 where hop_id = 1 and last_place = 30"
+        )
+        assert read(cursor, "billing", "audit") == 30, "at the stream's last place it is asked now, not as it was told then"
+        cursor.execute("update relaybox.stream_log set decided_position = 28 where hop_id = 1")
+        assert read(cursor, "billing", "audit") == 28
+
+
+@pytest.mark.parametrize("state", ["open", "redriving", "redriven", "dropped"])
+def test_g7_the_place_of_a_dead_letter_is_not_processed_while_it_waits(logs: World, state: str) -> None:
+    """Everything before it is: neither one place more nor one fewer. One that was acknowledged before a replay takes nothing back."""
+    for place in range(1, 31):
+        with undone(logs) as cursor:
+            cursor.execute(LETTER, (place, 2, place, state, True, "billing"))
+            cursor.execute(LETTER, (1, 1, 1, "open", False, "third"))
+            assert read(cursor, "billing", "audit") == 30
+            cursor.execute("update relaybox.dead_letter set acknowledged_before = false")
+            cursor.execute(LETTER, (place, 1, place + 1, state, False, "audit"))
+            waits = state in {"open", "redriving"}
+            assert read(cursor, "billing", "audit") == (resolved(place - 1) if waits else 30), place
+            assert read(cursor, "audit") == (resolved(place) if waits else 30), place
+
+
+def test_g7_only_subscriptions_that_live_and_read_the_whole_stream_process_it(logs: World) -> None:
+    """Others are named, and nothing is processed: of another stream, ended, a second cursor, of one topic, or none at all."""
+    asked = "select through_position, missing, of_one_topic from relaybox.processed_reading('flights/1', %s)"
+    moved = "update relaybox.cursor set moved_at = now() - make_interval(hours => %s) where subscription_id = (select subscription_id from relaybox.subscription where subscription = %s)"
+    with undone(logs) as cursor:
+        for hours, name in ((9, "billing"), (7, "audit"), (1, "third")):
+            cursor.execute(moved, (hours, name))
+        cursor.execute(
+            "select happened_at = now() - interval '7 hours' from relaybox.processed_reading('flights/1', '{billing,audit}')"
+        )
+        assert cursor.fetchone() == (True,)
+    for change, told in (
+        ("ended_at = now()", (0, ["third"], [])),
+        ("replay_of = subscription_id, through_place = 30", (0, ["third"], [])),
+        ("stream_id = (select stream_id from relaybox.stream where stream = 'other')", (0, ["third"], [])),
+        ("subscription = 'another'", (0, ["third"], [])),
+        ("topic = 'flights'", (0, [], ["third (topic flights)"])),
+        ("topic = 'flights', ended_at = now()", (0, ["third"], [])),
+    ):
+        with undone(logs) as cursor:
+            cursor.execute(f"update relaybox.subscription set {change} where subscription = 'third'")
+            cursor.execute(asked, (["billing", "third"],))
+            assert cursor.fetchone() == told, change
+            cursor.execute(asked, (["billing"],))
+            assert cursor.fetchone() == (30, [], []), change
+    with undone(logs) as cursor:
+        cursor.execute(asked, (["audit", "apart", "nobody"],))
+        assert cursor.fetchone() == (0, ["apart", "nobody"], [])
