@@ -31,11 +31,11 @@ class Calls:
         """The tests that may notice a bug of a function, as many as the budget allows.
 
         First those that call it, then those that call a function which names it, then those whose file names it: Postgres does not
-        count a call that ends with an error. Each time those come first that noticed most bugs so far, then the quickest of each
-        file, then the second of each: tests of one file look at the same.
+        count a call that ends with an error. Each time those come first that noticed most bugs per second so far, then the quickest of
+        each file, then the second of each: tests of one file look at the same.
         """
         callers = _functions_that_name(function)
-        ranked: list[tuple[int, int, int, float, str]] = []
+        ranked: list[tuple[int, float, int, float, str]] = []
         of_file: Counter[tuple[int, str]] = Counter()
         for test, called in sorted(self.functions.items(), key=lambda item: self.seconds[item[0]]):
             file = test.split("::", 1)[0]
@@ -43,12 +43,13 @@ class Calls:
                 rank = 0
             elif called & callers:
                 rank = 1
-            elif re.search(rf"\b{function}\b", (REPOSITORY / file).read_text(encoding="utf-8")):
+            elif _file_names(file, function):
                 rank = 2
             else:
                 continue
             of_file[rank, file] += 1
-            ranked.append((rank, -noticed.get(test, 0), of_file[rank, file], self.seconds[test], test))
+            seconds = self.seconds[test]
+            ranked.append((rank, -noticed.get(test, 0) / max(seconds, 0.1), of_file[rank, file], seconds, test))
         chosen, spent = [], 0.0
         for *_, seconds, test in sorted(ranked):
             spent += seconds
@@ -56,6 +57,11 @@ class Calls:
                 break
             chosen.append(test)
         return chosen
+
+
+@cache
+def _file_names(file: str, function: str) -> bool:
+    return re.search(rf"\b{function}\b", (REPOSITORY / file).read_text(encoding="utf-8")) is not None
 
 
 def _functions_that_name(function: str) -> set[str]:
