@@ -10,7 +10,7 @@ from relaybox.stores.schema import initialise_store
 from tests.world import STORES, World
 
 
-def fill_two_logs(world: World) -> None:
+def fill_two_logs(world: World, *, segment_rows: int = 10_000) -> None:
     """Logs 1 and 2 of the hub, of the streams `flights` and `other`: 30 and 15 messages, in two batches each, places as positions."""
     routes = {
         name: {"path": list(STORES), "topics": [name], "retention": {"replay_window_seconds": 0}} for name in ("flights", "other")
@@ -18,6 +18,7 @@ def fill_two_logs(world: World) -> None:
     world.path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": routes}))
     for store in world.routes.stores.values():
         initialise_store(store, world.routes)
+    world.cut_small_segments(segment_rows)
     for counts in ({"flights": 20, "other": 5}, {"flights": 10, "other": 10}):
         for topic, count in counts.items():
             world.send(*(f"{topic} {n}" for n in range(count)), topic=topic)

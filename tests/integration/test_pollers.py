@@ -37,9 +37,11 @@ def test_a_hop_has_work_until_its_last_batch_is_confirmed(world: World) -> None:
 
 def test_only_the_routed_backlog_of_a_hop_is_work(world: World) -> None:
     """What nobody routes any more waits for an operator; a retired hop moves nothing."""
-    piece = "insert into relaybox.backlog (hop, topics, lower, upper, seqs, state) values ('flights/1', '{flights}', '1:1:', '9:9:', '{[1,5)}', %s)"
-    for state, work in (("unrouted", False), ("routed", True)):
-        world.query("airline", piece, state)
+    piece = "insert into relaybox.backlog (hop, topics, lower, upper, seqs, state) values (%s, '{flights}', '1:1:', '9:9:', '{[1,5)}', %s)"
+    another = "insert into relaybox.hop_out select (jsonb_populate_record(h, jsonb_build_object('hop', 'another/1'))).* from relaybox.hop_out h"
+    world.query("airline", another)
+    for hop, state, work in (("another/1", "routed", False), ("flights/1", "unrouted", False), ("flights/1", "routed", True)):
+        world.query("airline", piece, hop, state)
         assert has_work(world) == (work, False)
     world.query("airline", "delete from relaybox.backlog")
     world.send("a")

@@ -81,7 +81,7 @@ as $$
     cross join lateral relaybox.settled_reading(o.hop) r
     where r.through_position < h.published_position or o.resend_through > 0
     union all
-    select 'subscription', b.subscription, b.needs_from, b.since, h.stopped_consumer, b.has_stopped from behind b cross join here h where b.needs_from is not null
+    select 'subscription', b.subscription, b.needs_from, b.since, h.stopped_consumer, b.has_stopped from behind b cross join here h
     union all
     (
         select 'dead letter', format('letter %s', d.dead_letter_id), d.position, d.first_at, null, false
