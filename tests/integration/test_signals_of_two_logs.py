@@ -15,6 +15,9 @@ from tests.world import World
 
 AGE, HELD = "relaybox_watermark_age_seconds", "relaybox_retention_held_seconds"
 HUB = "hub"
+DETACHES = """
+update relaybox.hop_in set stopped_consumer = 'detach', detach_after_seconds = 3600, detach_to = '/x', replay_window_seconds = %s
+"""
 
 
 @pytest.fixture(scope="module")
@@ -114,18 +117,36 @@ def test_a_stopped_subscription_keeps_what_its_own_log_could_have_detached(logs:
     """What was delivered before the window, is behind it, and is still here; since the moment when detaching was allowed."""
     subscribe(logs, "billing", "flights", 12)
     subscribe(logs, "audit", "other", 2)
-    detaches = "update relaybox.hop_in set stopped_consumer = 'detach', detach_after_seconds = 3600, detach_to = '/x', replay_window_seconds = %s"
 
     def held(rows: int) -> tuple[float, float]:
         logs.query(HUB, "update relaybox.store set segment_rows = %s", rows)
         return hours_of(logs, HELD, "billing", "subscription"), hours_of(logs, HELD, "audit", "subscription")
 
-    logs.query(HUB, detaches, int(5.5 * HOUR))  # before that: place 20 of `flights`, place 5 of `other`
+    logs.query(HUB, DETACHES, int(5.5 * HOUR))  # before that: place 20 of `flights`, place 5 of `other`
     assert [held(rows) for rows in (3, 4, 8, 9)] == [(7, 6), (7, 0), (7, 0), (0, 0)]
     logs.query(HUB, "update relaybox.stream set first_kept_place = 17 where stream = 'flights'")
     assert [held(rows) for rows in (4, 5)] == [(7, 0), (0, 0)], "places 17 to 20"
     logs.query(HUB, "update relaybox.stream set first_kept_place = 1")
-    logs.query(HUB, detaches, 2 * 3600)
+    logs.query(HUB, DETACHES, 2 * 3600)
     assert [held(rows) for rows in (13, 14, 18, 19)] == [(7, 6), (7, 0), (7, 0), (0, 0)], "all of both streams is older"
-    logs.query(HUB, detaches, 24 * 3600)
+    logs.query(HUB, DETACHES, 24 * 3600)
     assert held(1) == (0, 0)
+
+
+def test_a_stream_of_two_logs_waits_for_what_either_delivered_first(logs: World) -> None:
+    """It is detached by the longer of their times, of what either delivered before the window, and only if both detach."""
+    logs.query(HUB, "update relaybox.stream_log set stream_id = (select stream_id from relaybox.stream where stream = 'flights')")
+    subscribe(logs, "billing", "flights", 4)
+    assert hours_of(logs, AGE, "flights", "billing", "acknowledged") == 8
+    put_back(logs, "decision.decided_at", 10, "hop_id = 2 and batch = 1")
+    assert hours_of(logs, AGE, "flights", "billing", "acknowledged") == 10
+    logs.query(HUB, DETACHES, int(5.5 * HOUR))
+    logs.query(HUB, "update relaybox.hop_in set detach_after_seconds = 3600 * hop_id")
+
+    def held(rows: int) -> float:
+        logs.query(HUB, "update relaybox.store set segment_rows = %s", rows)
+        return hours_of(logs, HELD, "billing", "subscription")
+
+    assert [held(rows) for rows in (16, 17)] == [8, 0], "places 5 to 20"
+    logs.query(HUB, "update relaybox.hop_in set stopped_consumer = 'alarm' where hop_id = 2")
+    assert [held(rows) for rows in (26, 27)] == [10, 0]
