@@ -66,3 +66,51 @@ def follow(cursor: Any, topics: dict[int, str], changes: Sequence[tuple[str, ...
             assert cursor.fetchall() == [(seq, state) for seq, state in expected if after < seq <= through], (change, after)
         cursor.execute("select relaybox.change_topics('flights/1', %s)", (["flights", *reversed(change)],))
         assert cursor.fetchone() == (False,), "the same topics in another order"
+
+
+def test_what_is_given_up_is_what_had_committed_by_then(world: World) -> None:
+    """Of a topic that went and of one that never came; what was open, and what is sent later, stays and comes back with its topic."""
+    frontiers = ["1:1:"]
+    for n, topic in enumerate("abcabc", start=1):
+        world.send(str(n), topic=topic)
+    frontiers.append(world.value("airline", "select pg_current_snapshot()::text"))
+    world.send("7", topic="a")
+    for frontier in frontiers:
+        for anchor in (0, 2, 6, 7):
+            with standing_at(world, frontier, anchor) as cursor, world.session() as late:
+                give_up(world, cursor, late)
+
+
+def give_up(world: World, cursor: Any, late: Any) -> None:
+    states: dict[int, str] = {}
+
+    def tell(given_up: str, kept: str, *, routed: str) -> None:
+        """Each row is looked at as it is now: one that is new is kept, or waits if its topic is routed."""
+        for seq, topic in world.query("airline", "select seq, topic from relaybox.outbox"):
+            if states.get(seq) != "retired" and topic in given_up + kept + routed:
+                states[seq] = "retired" if topic in given_up else "waiting" if topic in routed else "unrouted"
+        cursor.execute(ACCOUNT, (0, 1000))
+        assert cursor.fetchall() == sorted(states.items()), (given_up, kept, routed)
+
+    def change(*topics: str) -> None:
+        cursor.execute("select relaybox.change_topics('flights/1', %s)", (["flights", *topics],))
+
+    def retire(*topics: str) -> int:
+        cursor.execute("select relaybox.retire_topics('flights/1', %s, 'why', 'test')", (list(topics),))
+        return int(cursor.fetchone()[0])
+
+    change("a", "c")
+    change("c")
+    tell("", "a", routed="c")
+    insert(late, "open", topic="a")
+    insert(late, "open", topic="b")
+    assert retire("a", "b") > 0
+    tell("ab", "", routed="c")
+    late.commit()
+    tell("", "ab", routed="c")
+    world.send("later", topic="b")
+    tell("", "ab", routed="c")
+    assert retire("a") > 0
+    tell("a", "b", routed="c")
+    change("a", "b", "c")
+    tell("", "", routed="abc")
