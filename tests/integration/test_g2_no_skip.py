@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from relaybox.hops import planning
 from relaybox.hops.batches import Bucket
+from relaybox.hops.confirmations import confirm_arrived
+from relaybox.hops.publishing import ask_destination
 from relaybox.hops.transfer import Progress
 from tests.breaking import transfer_until
 from tests.patience import patience
@@ -99,6 +102,31 @@ def test_g2_a_driver_that_was_overtaken_counts_the_rest_of_its_pair_anew(world: 
 
     world.transfer(progress=be_overtaken)
     assert world.payloads() == [f"m{n}" for n in range(1, 251)]
+
+
+def test_g2_a_counted_rest_is_used_for_its_own_pair_only(world: World) -> None:
+    """A driver's rest is believed when everything that it was counted for is as it was; else the rows are counted anew."""
+    driver = planning.Driver("test")
+    world.change_route(limits={"batch_rows": 60, "slice_rows": 25})
+    world.send_many(250)
+    hop = world.first_hop
+    with world.session() as source, world.session("hub") as destination:
+        first = planning.plan_batch(source, hop, ask_destination(destination, hop), driver=driver)
+        assert first is not None
+        assert first.rest is not None
+        transfer_until(hop, lambda progress: progress.published)
+        arrived = confirm_arrived(source, destination, hop, recorded_by="test")
+        wrong = replace(first.rest, buckets=(replace(first.rest.buckets[0], row_count=1),))
+        others = {"lower": "3:3:", "upper": "9:9:", "topics": ("other",), "reads_after": 0, "bucket_seqs": wrong.bucket_seqs * 2}
+        rests = {"none": None, "all": wrong, **{field: replace(wrong, **{field: other}) for field, other in others.items()}}
+        rows = {}
+        for name, rest in rests.items():
+            planned = planning._plan(source, hop, arrived, driver, rest)  # noqa: SLF001  # uncommitted
+            assert planned is not None
+            source.rollback()
+            rows[name] = planned.batch.row_count
+    assert rows == {**dict.fromkeys(rests, rows["none"]), "all": 1}
+    assert rows["none"] > 1
 
 
 def test_g2_messages_sent_between_capped_batches_wait_for_the_next_pair(world: World) -> None:

@@ -186,3 +186,15 @@ def test_no_answer_about_a_hop_depends_on_its_neighbours(make_world: Any) -> Non
         for step, (alone, among) in enumerate(zip(live(world), beside, strict=True)):
             for question, answer in alone.items():
                 assert json.dumps(among[question]) == json.dumps(answer), f"step {step}: {question}"
+
+
+def test_a_piece_of_a_hop_s_backlog_is_ended_for_this_hop_only(world: World) -> None:
+    """Two hops may have pieces of one number: a store that was put back may number from the beginning again."""
+    write_routes(world, "flights", "ahead")
+    world.query(
+        "airline",
+        "insert into relaybox.backlog (hop, backlog_id, topics, lower, upper, seqs) overriding system value "
+        "select h.hop, 1, h.topics, h.lower, pg_current_snapshot(), '{[1,2)}' from relaybox.hop_out h",
+    )
+    world.query("airline", "select relaybox.end_backlog_piece('flights/1', 1)")
+    assert world.query("airline", "select hop from relaybox.backlog") == [("ahead/1",)]

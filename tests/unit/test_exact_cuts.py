@@ -51,6 +51,14 @@ def test_a_slice_ends_before_a_hole_that_is_wider_than_the_factor() -> None:
         assert [slice_.slice for slice_ in cut.slices] == list(range(1, slice_count + 1))
 
 
+def test_every_slice_takes_buckets_until_it_has_the_wished_rows() -> None:
+    """The second and the third as well as the first; the last has what is left."""
+    buckets = [Bucket(seq, seq, 1) for seq in range(1, 12)]
+    cut = cut_batch(buckets, reads_after=0, first_position=1, batch_rows=100, slice_rows=3)
+    assert cut is not None
+    assert [(one.first_read, one.last_read) for one in cut.slices] == [(1, 3), (4, 6), (7, 9), (10, 11)]
+
+
 def test_a_slice_knows_its_last_position_and_whether_it_has_holes() -> None:
     """Ten rows from position 101 end at 110; ten rows in eleven seqs have a hole."""
     assert Slice(1, 1, 10, 101, 10).last_position == 110
