@@ -44,6 +44,26 @@ def test_g2_a_late_commit_with_a_low_seq_is_in_the_next_batch(world: World) -> N
     assert world.payloads() == ["early 1", "early 2", "late"]
 
 
+def test_g2_a_wide_pair_without_messages_is_skipped_and_forgets_no_late_commit(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy outbox of other topics is not counted again at every poll; what was open when it was skipped is moved."""
+    lower = "select lower::text from relaybox.hop_out where hop = 'flights/1'"
+    before = world.value("airline", lower)
+    with world.session() as late:
+        insert(late, "late")
+        world.send("of no hop", topic="invoices")
+        world.transfer()
+        assert world.value("airline", lower) == before, "a narrow pair is read again"
+        monkeypatch.setattr(planning, "SKIP_EMPTY_PAIR_TRANSACTIONS", 1)
+        world.transfer()
+        assert world.value("airline", lower) != before
+        late.commit()
+    assert world.value("airline", "select relaybox.hop_has_work('flights/1')") is True
+    world.transfer()
+    assert world.payloads() == ["late"]
+
+
 def test_g2_an_open_transaction_delays_nobody_and_is_read_once(world: World) -> None:
     """Through ten batches one transaction stays open; then its messages arrive, once."""
     with world.session() as held:
@@ -125,6 +145,7 @@ def test_g2_a_counted_rest_is_used_for_its_own_pair_only(world: World) -> None:
             assert planned is not None
             source.rollback()
             rows[name] = planned.batch.row_count
+            assert planned.rest is None, "only so much of a piece is counted as a batch may hold"
     assert rows == {**dict.fromkeys(rests, rows["none"]), "all": 1}
     assert rows["none"] > 1
 

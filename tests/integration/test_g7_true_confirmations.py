@@ -99,7 +99,7 @@ def test_g7_settling_again_changes_nothing(world: World) -> None:
     first = [world.settle_all(), confirmations(world)]
     again = [world.settle_all(), confirmations(world)]
     assert first[1] == again[1]
-    assert [s.newly_settled for s in again[0]] == [0, 0]
+    assert [(s.newly_settled, s.through_position) for s in again[0]] == [(0, 2), (0, 2)]
     assert world.value("airline", "select relaybox.confirm_settled('flights/1', 1, now(), 'late')") == 2
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,8 +13,9 @@ import pytest
 from psycopg2 import sql
 
 from relaybox import errors
+from relaybox.stores import pipe
 from relaybox.stores.connections import connect, store_errors
-from relaybox.stores.pipe import SendingFailed, _abort, pipe_copy
+from relaybox.stores.pipe import CopySender, SendingFailed, _abort, pipe_copy
 from tests.patience import patience
 from tests.world import World, wait_until
 
@@ -45,6 +47,16 @@ def test_rows_and_bytes_are_counted_where_they_arrive(sessions: tuple[Any, Any])
     assert pipe_copy(*_pair(sessions, "select generate_series(1, 1000)"), timeout_seconds=30) == (1000, 3893)
 
 
+def test_the_bytes_of_every_read_are_counted_and_the_first_one_only_is_the_beginning(
+    sessions: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More than a pipe holds: numbers of six digits and their line ends."""
+    reached: list[str] = []
+    monkeypatch.setattr(pipe, "reach", lambda point, _connection: reached.append(point))
+    assert pipe_copy(*_pair(sessions, "select generate_series(100001, 600000)"), timeout_seconds=60) == (500_000, 3_500_000)
+    assert reached == ["slice.piping"]
+
+
 def _pair(sessions: tuple[Any, Any], query: str) -> tuple[Any, sql.Composed, Any, sql.SQL]:
     return sessions[0], copy_out(query), sessions[1], INTO
 
@@ -70,6 +82,16 @@ def test_a_frozen_source_holds_the_destination_only_until_the_time_limit(session
     with pytest.raises(errors.StoreBusy, match="no data came"):
         pipe_copy(*_pair(sessions, "select pg_sleep(600)::text::bigint"), timeout_seconds=1)
     assert threads() == []
+
+
+def test_the_sender_holds_no_process_up(sessions: tuple[Any, Any]) -> None:
+    """A source that is frozen never lets it end: a process that is interrupted once more ends all the same."""
+    read_end, write_end = os.pipe()
+    try:
+        assert CopySender(sessions[0], copy_out("select 1"), write_end).daemon
+    finally:
+        os.close(read_end)
+        os.close(write_end)
 
 
 @pytest.mark.parametrize("side", ["source", "destination"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import pairwise
 from uuid import UUID
 
@@ -64,7 +63,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Batch:
-    """One row of the source's batch ledger. Never changes once planned."""
+    """What a driver needs of one row of the source's batch ledger. Never changes once planned."""
 
     hop: str
     batch: int
@@ -72,10 +71,6 @@ class Batch:
     topics: tuple[str, ...] | None
     lower: str | None
     upper: str | None
-    pair_last_seq: int | None
-    pair_exhausted: bool
-    reads_after: int
-    reads_through: int
     first_position: int
     last_position: int
     row_count: int
@@ -84,8 +79,6 @@ class Batch:
     generation: int
     system_identifier: int
     timeline: int
-    next_xid: int
-    planned_at: datetime
 
 
 def bucket_seqs(batch_rows: int, slice_rows: int) -> int:

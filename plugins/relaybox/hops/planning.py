@@ -6,7 +6,6 @@ came back without a warning: that flush makes every row of the batch durable fir
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -200,7 +199,7 @@ def _plan_outbox(cursor: Any, hop: Hop, head: Any, counted: CountedRest | None) 
     # its own statement, after the lock: in the locking statement the snapshot could be older than the last one
     cursor.execute("select pg_current_snapshot()::text as now")
     pair = _Pair(head.lower, one_row(cursor).now, tuple(head.topics))
-    plan = _cut_pair(cursor, hop, head, pair, counted)
+    plan = _cut_pair(cursor, hop, head, pair, None)
     if plan is None:
         _skip_if_wide(cursor, hop.name, pair)
     return plan
@@ -303,7 +302,6 @@ def read_batch(source: Connection, hop: str, batch: int) -> Batch:
 
 
 def _batch(row: Any) -> Batch:
-    slices = row.slices if isinstance(row.slices, list) else json.loads(row.slices)
     return Batch(
         hop=row.hop,
         batch=row.batch,
@@ -311,18 +309,12 @@ def _batch(row: Any) -> Batch:
         topics=None if row.topics is None else tuple(row.topics),
         lower=row.lower,
         upper=row.upper,
-        pair_last_seq=row.pair_last_seq,
-        pair_exhausted=row.pair_exhausted,
-        reads_after=row.reads_after,
-        reads_through=row.reads_through,
         first_position=row.first_position,
         last_position=row.last_position,
         row_count=row.row_count,
-        slices=tuple(Slice(*s) for s in slices),
+        slices=tuple(Slice(*s) for s in row.slices),
         digests=None if row.digests is None else tuple(row.digests),
         generation=row.generation,
         system_identifier=row.system_identifier,
         timeline=row.timeline,
-        next_xid=int(row.next_xid),
-        planned_at=row.planned_at,
     )
