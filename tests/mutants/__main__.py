@@ -1,13 +1,14 @@
 """`python -m tests.mutants`: breaks the code in every known way, one at a time, and expects the tests to notice.
 
-The clusters are kept running; their template is made anew for each mutant of the schema. What was caught is kept in .mutants/, so that a
-run that was ended goes on where it stopped, as long as code and tests stay as they are.
+Two workers (tests.mutants.workers) try them; the template of their clusters is made anew for each mutant of the schema. What was caught is
+kept in .mutants/, so that a run that was ended goes on where it stopped, as long as code and tests stay as they are.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -15,20 +16,22 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.administration import administer_all
-from tests.memory import fast_temporary_directory
 from tests.mutants.mutants import (
     REPOSITORY,
+    TIMEOUT_SECONDS,
     Mutant,
     MutantsBrokenError,
     Verdict,
-    copy_repository,
+    apply_patch,
     digest_of_code,
+    failed_in,
+    give_new_time,
     read_mutants,
     require_green,
     require_under_test,
-    try_mutant,
 )
-from tests.stores import running_clusters, write_clusters
+from tests.mutants.sql_mutation import share
+from tests.mutants.workers import TEMPLATE, Worker, running_worker
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -41,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{mutant.name}: {mutant.broken}")
             return 0
         started = time.monotonic()
-        verdicts = _try_all(mutants, caught_file())
+        verdicts = _try_all(mutants, caught_file(), options.workers)
     except MutantsBrokenError as error:
         print(error, file=sys.stderr)
         return 2
@@ -59,6 +62,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--list", action="store_true", help="say what is broken by each mutant, and stop")
     parser.add_argument("--only", metavar="NAME", action="append", default=[], help="try this mutant only; may be repeated")
+    parser.add_argument("--workers", metavar="N", type=int, default=2, help="so many at once, each with three clusters (2)")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the verdicts there")
     return parser.parse_args(arguments)
 
@@ -71,32 +75,70 @@ def _chosen(names: Sequence[str]) -> tuple[Mutant, ...]:
     return tuple(mutant for mutant in mutants if not names or mutant.name in names)
 
 
-def _try_all(mutants: Sequence[Mutant], caught: Path) -> list[Verdict]:
-    known = _read_caught(caught)
+def _try_all(mutants: Sequence[Mutant], caught: Path, workers: int) -> list[Verdict]:
+    before = _read_caught(caught)
+    known = {mutant.name: Verdict(mutant, *before[mutant.name]) for mutant in mutants if mutant.name in before}
+    verdicts: dict[str, Verdict] = {}
+    left = [mutant for mutant in mutants if mutant.name not in known]
+
+    def attempt(worker: Worker, mutant: Mutant) -> None:
+        verdicts[mutant.name] = verdict = _try_mutant(worker, mutant)
+        _keep(caught, verdict)
+        result = f"caught by {verdict.caught_by}" if verdict.caught_by else "SURVIVED"
+        print(f"[{len(known) + len(verdicts)}/{len(mutants)}] {mutant.name}: {result} ({verdict.seconds:.1f} s)", flush=True)
+
     with ExitStack() as stack:
-        directory = stack.enter_context(fast_temporary_directory("mutants"))
-        original = copy_repository(directory / "original")
-        require_under_test(original)
-        left = [mutant for mutant in mutants if mutant.name not in known]
-        clusters = stack.enter_context(running_clusters(directory / "clusters")) if left else {}
-        write_clusters(directory / "clusters.json", clusters)
-        verdicts = []
-        for number, mutant in enumerate(mutants, start=1):
-            if mutant in left:
-                changes_schema = "+++ b/sql/" in mutant.patch.read_text(encoding="utf-8")
-                if changes_schema:
-                    administer_all(clusters, "drop database if exists template_store")
-                verdict = try_mutant(mutant, original, directory, directory / "clusters.json")
-                if changes_schema:
-                    administer_all(clusters, "drop database if exists template_store")
-                _keep(caught, verdict)
-            else:
-                verdict = Verdict(mutant, *known[mutant.name])
-            verdicts.append(verdict)
-            result = f"caught by {verdict.caught_by}" if verdict.caught_by else "SURVIVED"
-            print(f"[{number}/{len(mutants)}] {mutant.name}: {result} ({verdict.seconds:.1f} s)", flush=True)
-        require_green([verdict for verdict in verdicts if verdict.mutant in left], original, directory / "clusters.json")
-    return verdicts
+        running = [stack.enter_context(running_worker()) for _ in range(min(workers, len(left)))]
+        for worker in running:
+            require_under_test(worker.repository)
+        share(running, left, attempt)
+        if running:
+            require_green(verdicts.values(), running[0].repository, running[0].directory / "clusters.json")
+    found = known | verdicts
+    return [found[mutant.name] for mutant in mutants]
+
+
+def _try_mutant(worker: Worker, mutant: Mutant) -> Verdict:
+    """Raises MutantsBrokenError when the patch does not fit, or its tests do not run or end."""
+    started = time.monotonic()
+    changes_schema = any(path.startswith("sql/") for path in mutant.paths)
+    apply_patch(mutant, worker.repository)
+    try:
+        _give_new_times(worker, mutant)
+        if changes_schema:
+            _remove_template(worker)
+        found = _first_failure(worker, mutant)
+    finally:
+        apply_patch(mutant, worker.repository, "--reverse")
+        _give_new_times(worker, mutant)
+        if changes_schema:
+            _remove_template(worker)
+    return Verdict(mutant, found, time.monotonic() - started)
+
+
+def _first_failure(worker: Worker, mutant: Mutant) -> str:
+    """Empty where all tests pass. An error before a test has begun proves nothing."""
+    answer = worker.ask(
+        10 * TIMEOUT_SECONDS, *("-p", "tests.mutants.code_anew", "--exitfirst", f"--timeout={TIMEOUT_SECONDS}"), *mutant.tests
+    )
+    if answer["code"] == 0:
+        return ""
+    failed = failed_in(str(answer["output"]))
+    if answer["code"] != 1 or not failed:
+        raise MutantsBrokenError(
+            f"{mutant.name}: pytest {shlex.join(mutant.tests)} ended with {answer['code']}:\n{answer['output']}"
+        )
+    return failed
+
+
+def _give_new_times(worker: Worker, mutant: Mutant) -> None:
+    """Bytecode is found by the second and the size of its source."""
+    for path in mutant.paths:
+        give_new_time(worker.repository / path)
+
+
+def _remove_template(worker: Worker) -> None:
+    administer_all(worker.clusters, f"drop database if exists {TEMPLATE}")
 
 
 def _keep(caught: Path, verdict: Verdict) -> None:

@@ -6,13 +6,13 @@ A patch begins with two lines: `# what is broken`, and `# tests: a pytest select
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,7 @@ TIMEOUT_SECONDS = 120
 
 _LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "build", "dist")
 _WHERE = "import relaybox, relaybox.stores.schema; print(relaybox.__file__); print(relaybox.stores.schema.sql_directory())"
+_times = itertools.count(1_000_000_000)
 _FAILED = re.compile(r"^FAILED (.+?)(?: - .*)?$", re.MULTILINE)
 
 
@@ -41,6 +42,11 @@ class Mutant:
     broken: str
     tests: tuple[str, ...]
     patch: Path
+
+    @property
+    def paths(self) -> list[str]:
+        """The files of the repository that it changes."""
+        return re.findall(r"^\+\+\+ b/(.+)$", self.patch.read_text(encoding="utf-8"), re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -77,11 +83,16 @@ def digest_of_code() -> str:
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:12]
 
 
-def apply_patch(mutant: Mutant, repository: Path) -> None:
-    """Breaks a copy. Raises MutantsBrokenError when the code has moved on and the patch no longer fits."""
+def apply_patch(mutant: Mutant, repository: Path, *options: str) -> None:
+    """Breaks a copy, or mends it (`--reverse`). Raises MutantsBrokenError when the code has moved on and the patch no longer fits."""
     outside = {**os.environ, "GIT_CEILING_DIRECTORIES": str(repository.parent)}  # no repository around the copy is meant
     answer = subprocess.run(
-        ["git", "apply", mutant.patch.resolve()], cwd=repository, env=outside, capture_output=True, text=True, check=False
+        ["git", "apply", *options, mutant.patch.resolve()],
+        cwd=repository,
+        env=outside,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if answer.returncode != 0:
         raise MutantsBrokenError(f"{mutant.name}: the patch does not apply; bring it up to date. {answer.stderr.strip()}")
@@ -102,17 +113,10 @@ def require_under_test(repository: Path) -> None:
             raise MutantsBrokenError(f"under test is {place}, not the copy in {repository}.")
 
 
-def try_mutant(mutant: Mutant, original: Path, directory: Path, clusters: Path | None = None) -> Verdict:
-    """Breaks a copy of `original` below `directory` and runs the mutant's tests against it, in running clusters (tests.stores) or new ones."""
-    started = time.monotonic()
-    repository = directory / mutant.name
-    shutil.copytree(original, repository)
-    try:
-        apply_patch(mutant, repository)
-        require_under_test(repository)
-        return Verdict(mutant, first_failure(mutant.tests, repository, clusters), time.monotonic() - started)
-    finally:
-        shutil.rmtree(repository)
+def give_new_time(path: Path) -> None:
+    """A time that no other text of this file has had: Python finds bytecode by the second and the size of its source."""
+    at = next(_times)
+    os.utime(path, (at, at))
 
 
 def first_failure(selection: Sequence[str], repository: Path, clusters: Path | None = None) -> str:
@@ -138,9 +142,15 @@ def first_failure(selection: Sequence[str], repository: Path, clusters: Path | N
         raise MutantsBrokenError(
             f"pytest {shlex.join(selection)} ended with {answer.returncode}:\n{answer.stdout}{answer.stderr}"
         )
-    failed = _FAILED.search(answer.stdout)
-    if answer.returncode == 1 and failed is None:
+    failed = failed_in(answer.stdout)
+    if answer.returncode == 1 and not failed:
         raise MutantsBrokenError(f"pytest {shlex.join(selection)} could not begin:\n{answer.stdout}{answer.stderr}")
+    return failed
+
+
+def failed_in(output: str) -> str:
+    """The first test that failed, as pytest's summary names it (a name may have spaces); empty where none did, or none began."""
+    failed = _FAILED.search(output)
     return failed[1] if failed else ""
 
 

@@ -1,7 +1,7 @@
 """`python -m tests.mutants.mutation`: mutmut on the core.
 
 Modules that decide without a database: every mutant, by their unit tests. Modules that work on stores (`--stores`): a random
-sample, by tests on real stores that are kept running for all mutants, since each costs seconds.
+sample (tests.mutants.store_mutation), since each costs seconds.
 A run that was ended goes on where it stopped, as long as code and tests stay as they are (.mutants/). Survivors that no test can
 notice are listed in equivalents.toml, with the reason.
 """
@@ -10,60 +10,35 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
-import tomllib
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 
-from tests.memory import fast_temporary_directory
 from tests.mutants.mutants import REPOSITORY, MutantsBrokenError, copy_repository, digest_of_code
-from tests.stores import running_clusters, write_clusters
+from tests.mutants.store_mutation import read_equivalents, try_stores
 
 SCORE = 95.0
 STATE = REPOSITORY / ".mutants"
-EQUIVALENTS = Path(__file__).with_name("equivalents.toml")
 PROGRESS_SECONDS = 30.0
+TIME_LIMITS = (15, 60)
+"""How many times longer than without a bug the tests may take. What takes longer is tried again with the last limit: a busy machine
+is slow, only a bug never ends."""
+
 CAUGHT = {"killed", "timeout", "segfault", "suspicious", "caught by type check"}
 
 
-@dataclass(frozen=True)
-class Target:
-    """What is broken, and the tests that are to notice."""
-
-    modules: tuple[str, ...]
-    tests: tuple[str, ...]
-
-
-DECISIONS = Target(
-    ("hops.batches", "proofs.comparisons", "proofs.defects", "proofs.reliability"),
-    (
-        "tests/unit/test_batches.py",
-        "tests/unit/test_comparisons.py",
-        "tests/unit/test_defects.py",
-        "tests/unit/test_exact_cuts.py",
-        "tests/unit/test_reliability.py",
-    ),
-)
-STORES = Target(
-    ("hops.confirmations", "hops.copying", "hops.planning", "hops.publishing", "hops.transfer", "stores.pipe"),
-    (
-        "tests/integration/test_g2_no_skip.py",
-        "tests/integration/test_g3_no_duplicate.py",
-        "tests/integration/test_g4_dense_log.py",
-        "tests/integration/test_g7_true_confirmations.py",
-        "tests/integration/test_guards.py",
-        "tests/integration/test_pipe.py",
-        "tests/integration/test_reanchor.py",
-        "tests/integration/test_status.py",
-    ),
+MODULES = ("hops.batches", "proofs.comparisons", "proofs.defects", "proofs.reliability")
+TESTS = (
+    "tests/unit/test_batches.py",
+    "tests/unit/test_comparisons.py",
+    "tests/unit/test_defects.py",
+    "tests/unit/test_exact_cuts.py",
+    "tests/unit/test_reliability.py",
 )
 
 
@@ -73,23 +48,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--stores", action="store_true", help="modules that work on stores, instead of those that decide")
     parser.add_argument("--sample", metavar="N", type=int, default=100, help="so many mutants with --stores (100)")
     parser.add_argument("--seed", type=int, default=1, help="of the sample (1)")
+    parser.add_argument("--budget", metavar="SECONDS", type=float, default=30.0, help="of tests per mutant of the sample (30)")
+    parser.add_argument("--workers", metavar="N", type=int, default=2, help="so many mutants of the sample at once (2)")
     parser.add_argument("--at-least", metavar="PERCENT", type=float, default=SCORE, help=f"score to reach ({SCORE:.0f})")
     options = parser.parse_args(arguments)
-    target = STORES if options.stores else DECISIONS
-    repository = _prepare(STATE / ("stores" if options.stores else "decisions"), target)
-    with ExitStack() as stack:
-        if options.stores:
-            directory = stack.enter_context(fast_temporary_directory("mutmut"))
-            write_clusters(directory / "clusters.json", stack.enter_context(running_clusters(directory / "clusters")))
-            os.environ["RELAYBOX_TEST_CLUSTERS"] = str(directory / "clusters.json")
-        verdicts = _try_sample(repository, options) if options.stores else _try_all(repository)
-    return 0 if _report(repository, target, verdicts) >= options.at_least else 1
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended; the next run goes on here"))
+    if options.stores:
+        score = try_stores(sample=options.sample, seed=options.seed, budget_seconds=options.budget, workers=options.workers)
+    else:
+        repository = _prepare(STATE / "decisions")
+        for limit in TIME_LIMITS:
+            _run(repository, limit)
+        score = _report(repository, _verdicts(repository))
+    return 0 if score >= options.at_least else 1
 
 
-def _report(repository: Path, target: Target, verdicts: dict[str, str]) -> float:
+def _report(repository: Path, verdicts: dict[str, str]) -> float:
     """Prints the survivors and the score, which does not count the equivalent ones."""
-    listed = tomllib.loads(EQUIVALENTS.read_text(encoding="utf-8")).get("python", [])
-    equivalents = {(one["function"], one["line"], one["becomes"]) for one in listed}
+    equivalents = read_equivalents()
     survivors = sorted(name for name, verdict in verdicts.items() if verdict not in CAUGHT)
     changes = {name: _change(repository, name) for name in survivors}
     missed = [name for name in survivors if changes[name] not in equivalents]
@@ -100,8 +76,8 @@ def _report(repository: Path, target: Target, verdicts: dict[str, str]) -> float
     counted = len(verdicts) - equivalent_count
     score = 100 * (1 - len(missed) / counted)
     print(
-        f"{counted - len(missed)} of {counted} mutants of {', '.join(target.modules)} caught: {score:.1f} %; "
-        f"{equivalent_count} more are equivalent"
+        f"{counted - len(missed)} of {counted} mutants of {', '.join(MODULES)} caught: {score:.1f} %, "
+        f"{list(verdicts.values()).count('timeout')} of them by tests that never end; {equivalent_count} more are equivalent"
     )
     return score
 
@@ -114,7 +90,7 @@ def _change(repository: Path, name: str) -> tuple[str, str, str]:
     return name.partition("__mutmut_")[0], removed, added
 
 
-def _prepare(directory: Path, target: Target) -> Path:
+def _prepare(directory: Path) -> Path:
     """A copy of the repository as mutmut wants it, a library below src/; with the verdicts of a run that was ended, if it was of this code.
 
     mutmut reads its settings from pyproject.toml.
@@ -128,9 +104,10 @@ def _prepare(directory: Path, target: Target) -> Path:
     (unfinished / "plugins").rename(unfinished / "src")
     settings = {
         "source_paths": ["src/relaybox"],
-        "only_mutate": [f"src/relaybox/{module.replace('.', '/')}.py" for module in target.modules],
-        "pytest_add_cli_args_test_selection": list(target.tests),
+        "only_mutate": [f"src/relaybox/{module.replace('.', '/')}.py" for module in MODULES],
+        "pytest_add_cli_args_test_selection": list(TESTS),
         "also_copy": ["tests", "sql"],
+        "timeout_multiplier": TIME_LIMITS[0],
     }
     pyproject = unfinished / "pyproject.toml"
     text = pyproject.read_text(encoding="utf-8")
@@ -139,35 +116,23 @@ def _prepare(directory: Path, target: Target) -> Path:
     return unfinished.rename(repository)
 
 
-def _try_all(repository: Path) -> dict[str, str]:
-    _run(repository)
-    return _verdicts(repository)
+def _run(repository: Path, limit: int) -> None:
+    """Tries all mutants that are not tried yet, or were not within another limit; says how far it has come.
 
-
-def _try_sample(repository: Path, options: argparse.Namespace) -> dict[str, str]:
-    """The first run makes the mutants and learns which test reaches which; the second one tries those of the sample that are left."""
-    if not _results(repository):
-        _run(repository, "relaybox.hops.planning.x_plan_batch__mutmut_1")
-    names = sorted(_results(repository))
-    sample = random.Random(options.seed).sample(names, min(options.sample, len(names)))
-    left = [name for name in sample if _results(repository)[name] is None]
-    if left:
-        _run(repository, *left)
-    verdicts = _verdicts(repository)
-    return {name: verdicts[name] for name in sample}
-
-
-def _run(repository: Path, *names: str) -> None:
-    """Tries the named mutants, or all; says how far it has come. What mutmut prints is in mutmut.log of the copy."""
+    What mutmut prints is in mutmut.log of the copy.
+    """
+    pyproject = repository / "pyproject.toml"
+    settings = pyproject.read_text(encoding="utf-8")
+    pyproject.write_text(re.sub(r"timeout_multiplier = \d+", f"timeout_multiplier = {limit}", settings), encoding="utf-8")
     started = time.monotonic()
     with (repository / "mutmut.log").open("w", encoding="utf-8") as log:
-        command = [sys.executable, "-m", "mutmut", "run", "--max-children", "2", *names]
+        command = [sys.executable, "-m", "mutmut", "run", "--max-children", "2"]
         with subprocess.Popen(command, cwd=repository, stdout=log, stderr=subprocess.STDOUT) as mutmut:
             while mutmut.poll() is None:
                 try:
                     mutmut.wait(PROGRESS_SECONDS)
                 except subprocess.TimeoutExpired:
-                    results = {name: code for name, code in _results(repository).items() if not names or name in names}
+                    results = _results(repository)
                     tried = sum(code is not None for code in results.values())
                     survived = sum(code in {0, 33} for code in results.values())
                     seconds = time.monotonic() - started
