@@ -722,11 +722,15 @@ CREATE VIEW relaybox.replay_ranges WITH (security_barrier='true') AS
     r.asked_by,
     r.reason,
     r.begun_at,
-    r.done_at,
-    n.ended_at
-   FROM ((relaybox.replay_range r
+    n.ended_at,
+    COALESCE(r.done_at, newest.done_at) AS done_at
+   FROM (((relaybox.replay_range r
      JOIN relaybox.subscription n ON ((n.subscription_id = r.subscription_id)))
-     JOIN relaybox.subscription parent ON ((parent.subscription_id = n.replay_of)));
+     JOIN relaybox.subscription parent ON ((parent.subscription_id = n.replay_of)))
+     LEFT JOIN LATERAL ( SELECT max(c.moved_at) AS done_at
+           FROM relaybox.lane_cursors c
+          WHERE ((c.subscription_id = r.subscription_id) AND (r.done_at IS NULL))
+         HAVING (min(c.done_place) >= r.last_place)) newest ON (true));
 
 CREATE TABLE relaybox.seen (
     sender_id integer NOT NULL,

@@ -126,15 +126,32 @@ def test_exactly_the_approved_letters_are_redriven_and_who_said_so_is_written_do
     shown = run_task(twelve, "redrive", "show", **order)
     assert len(shown["letters"]) == 2
     assert "m2" not in shown["table"]
-    pulled = {"show": {"letters": shown["letters"][:1]}, "approve": APPROVED}
+    pulled = {"show": {"letters": shown["letters"][:1], "attempts": shown["attempts"][:1]}, "approve": APPROVED}
     assert run_task(twelve, "redrive", "redrive", pulled=pulled, **order) == {"redriven": 1}
-    assert run_task(twelve, "redrive", "redrive", pulled=pulled, **order) == {"redriven": 0}
+    with pytest.raises(AirflowSkipException, match="none of the approved letters was redriven"):
+        run_task(twelve, "redrive", "redrive", pulled=pulled, **order)
     assert [row[0] for row in fetch(twelve, 5)] == [2]
     audit = "select reason, detail ->> 'on_behalf_of' from relaybox.consumer_action where action = 'redrive'"
     assert twelve.query(STORE, audit) == [("fixed in 1.4", "ada, approved by grace")]
     assert run_task(twelve, "redrive", "show", **order)["letters"] == shown["letters"][1:]
     with pytest.raises(AirflowSkipException, match="no such open dead letter"):
         run_task(twelve, "redrive", "show", letter=99, **order)
+
+
+def test_a_letter_that_was_refused_again_since_it_was_shown_is_not_redriven(
+    twelve: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two people asked for it. One approved at once, its consumer refused the message again, then the other one approved."""
+    order = {"subscription": "billing", "reason": "fixed in 1.4"}
+    shown = run_task(twelve, "redrive", "show", **order)
+    pulled = {"show": shown, "approve": APPROVED}
+    assert run_task(twelve, "redrive", "redrive", pulled=pulled, **order)["redriven"] == len(shown["letters"])
+    with Consumer(STORE, "billing", until_empty=True) as consumer:
+        consumer.run(refuse_two)
+    assert twelve.value(STORE, "select count(*) from relaybox.dead_letters where state = 'open'") == len(shown["letters"])
+    with pytest.raises(AirflowSkipException, match="none of the approved letters was redriven"):
+        run_task(twelve, "redrive", "redrive", pulled=pulled, **order)
+    assert "was refused again: 2 attempts: it was not redriven" in capsys.readouterr().out
 
 
 def test_a_cell_of_a_table_draws_nothing() -> None:

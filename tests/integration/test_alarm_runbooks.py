@@ -220,7 +220,7 @@ def test_one_message_at_a_time_ends_after_the_places_it_was_asked_for(world: Wor
     assert world.query(
         STORE, "select distinct subscription, reason from relaybox.consumer_action where action = 'fetch_one_at_a_time'"
     ) == [("billing", "ticket 4711")]
-    for call in ("'billing', ' '", "'billing', 'why', 0", "'billing', 'why', null"):
+    for call in ("'billing', ' '", "'billing', 'why', 0", "'billing', 'why', 1000001", "'billing', 'why', null"):
         with pytest.raises(psycopg2.Error) as refused:
             world.query(STORE, f"select relaybox.fetch_one_at_a_time({call})")
         assert refused.value.pgcode == "RB036"

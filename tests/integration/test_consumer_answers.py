@@ -144,6 +144,14 @@ def test_a_consumer_sees_its_quota_and_its_replays(shop: World, reader_login: st
         shop.query(STORE, "select relaybox.ask_replay('own', 'own.replay', '2', '5', 'tax audit', 'run 1')")
         cursor.execute("select subscription, replayed_as, first_place, last_place, asked_by, reason from relaybox.replay_ranges")
         assert cursor.fetchall() == [("own", "own.replay", 2, 5, ["run 1"], "tax audit")]
+        done = "select done_at is not null from relaybox.replay_ranges"
+        while not cursor.execute(done) and cursor.fetchall() == [(False,)]:
+            cursor.execute("begin; select place from relaybox.fetch('own.replay', 1)")
+            for (place,) in cursor.fetchall():
+                cursor.execute("select relaybox.ack('own.replay', %s)", (place,))
+            cursor.execute("commit; select min(done_place) >= 5 from relaybox.lag('own.replay')")
+            read_to_its_end = cursor.fetchall()
+        assert read_to_its_end == [(True,)], "its consumers have acknowledged it"
         with pytest.raises(psycopg2.errors.InsufficientPrivilege):
             cursor.execute("select * from relaybox.consumer_quota")
     connection.close()

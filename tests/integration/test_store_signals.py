@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import psycopg2
@@ -163,6 +164,15 @@ def test_the_oldest_transaction_that_writes_is_told_and_no_other(world: World) -
         cursor.execute("select pg_current_xact_id()")
         assert signals(world)[oldest] > 0
     assert isinstance(writer, psycopg2.extensions.connection)
+    assert signals(world)[oldest] == 0
+    gid = f"of {STORE} {os.getpid()}"
+    with world.session(STORE) as writer, writer.cursor() as cursor:
+        cursor.execute("select pg_current_xact_id()")
+        cursor.execute("prepare transaction %s", (gid,))
+    try:
+        assert signals(world)[oldest] > 0, "it belongs to no session any more"
+    finally:
+        world.query(STORE, f"rollback prepared '{gid}'")
 
 
 def test_who_keeps_a_whole_segment_is_told_since_when(world: World) -> None:

@@ -91,8 +91,8 @@ def _try_all(mutants: Sequence[Mutant], caught: Path, workers: int) -> list[Verd
         running = [stack.enter_context(running_worker()) for _ in range(min(workers, len(left)))]
         for worker in running:
             require_under_test(worker.repository)
-        share(running, left, attempt)
         if running:
+            share(running, left, attempt)
             require_green(verdicts.values(), running[0].repository, running[0].directory / "clusters.json")
     found = known | verdicts
     return [found[mutant.name] for mutant in mutants]

@@ -114,9 +114,13 @@ def require_under_test(repository: Path) -> None:
 
 
 def give_new_time(path: Path) -> None:
-    """A time that no other text of this file has had: Python finds bytecode by the second and the size of its source."""
+    """A time that no other text of this file has had: Python finds bytecode by the second and the size of its source.
+
+    A mutant may make a file, which is gone when it is mended.
+    """
     at = next(_times)
-    os.utime(path, (at, at))
+    if path.exists():
+        os.utime(path, (at, at))
 
 
 def first_failure(selection: Sequence[str], repository: Path, clusters: Path | None = None) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relaybox.stores.schema import store_cursor
@@ -11,27 +12,47 @@ if TYPE_CHECKING:
     from relaybox.routes import Store
 
 
-def redrive_letters(store: Store, subscription: str, letters: Sequence[int], *, reason: str, on_behalf_of: str) -> int:
-    """Redrives those of the letters that are open, in the order of their places; returns how many, with those that waited behind them.
+@dataclass(frozen=True)
+class RedriveResult:
+    """What became of the chosen letters.
 
-    One transaction; safe to repeat.
+    Attributes:
+        redriven: how many letters are given again, with those that waited behind the chosen ones.
+        passed_over: the number of each chosen letter that was left as it is, and why.
+    """
+
+    redriven: int
+    passed_over: Mapping[int, str]
+
+
+def redrive_letters(
+    store: Store, subscription: str, letters: Mapping[int, int], *, reason: str, on_behalf_of: str
+) -> RedriveResult:
+    """Redrives those of the letters that are still as they were when somebody decided on them, in the order of their places.
+
+    `letters` has the number of each, and its attempts at that time: one that was refused again since has more. One transaction; safe
+    to repeat.
 
     Raises:
         NotSubscribed, RequestRefused: no reason.
         DeadLetterNotOpen: one waits behind an open one that was not chosen.
     """
-    redriven = 0
+    redriven, passed_over = 0, dict.fromkeys(letters, "is not in this store any more")
     with store_cursor(store, f"redriving dead letters of {subscription}", application_name="relaybox redrive") as cursor:
         cursor.execute("select set_config('relaybox.on_behalf_of', %s, true)", (on_behalf_of,))
         cursor.execute(
-            "select letter from relaybox.dead_letters where letter = any(%s) and subscription = %s order by place",
+            "select letter, state, attempts from relaybox.dead_letters where letter = any(%s) and subscription = %s order by place",
             (list(letters), subscription),
         )
-        for (letter,) in list(cursor.fetchall()):
+        for letter, state, attempts in list(cursor.fetchall()):
+            if state != "open" or attempts != letters[letter]:
+                passed_over[letter] = f"was refused again: {attempts} attempts" if state == "open" else f"is {state} already"
+                continue
+            del passed_over[letter]
             cursor.execute(
                 "select relaybox.redrive(%s, %s, letter) from relaybox.dead_letters where letter = %s and state = 'open'",
                 (subscription, reason, letter),
             )  # a letter that waited behind an earlier one follows it, and is not open any more
             redriven += sum(count for (count,) in cursor.fetchall())
         cursor.connection.commit()
-    return redriven
+    return RedriveResult(redriven, passed_over)

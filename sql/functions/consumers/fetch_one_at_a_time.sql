@@ -1,7 +1,8 @@
 -- Each fetch from a subscription gives one message, whatever max_count says, until its lanes are done through the next place_count places.
 -- For workers that fetch, work and acknowledge in one transaction: the message that kills them comes alone then, and is the next of its
 -- lane. Returns how many lanes it concerns: those with a fetch that is committed and not acknowledged are left alone, since their deaths
--- are counted. Locks all lanes. Raises RB031, RB036 without a reason or for a place_count below 1.
+-- are counted. Called again, the last call counts. Locks all lanes. Raises RB031, RB036 without a reason or for a place_count outside of
+-- 1 to 1,000,000.
 create or replace function relaybox.fetch_one_at_a_time(subscription text, reason text, place_count bigint default 1000) returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
@@ -12,8 +13,8 @@ declare
     changed integer := 0;
 begin
     perform relaybox.require_reason(reason, 'messages are fetched one at a time', 'fetch_one_at_a_time(subscription, ''why'')');
-    if (place_count >= 1) is not true then
-        raise exception using errcode = 'RB036', message = format('place_count is %s, it must be 1 or more', coalesce(place_count::text, 'null'));
+    if (place_count between 1 and 1000000) is not true then
+        raise exception using errcode = 'RB036', message = format('place_count is %s, it must be 1 to 1000000', coalesce(place_count::text, 'null'));
     end if;
     for lane_ in 1..known.lanes loop
         c := relaybox.lock_lane(known, lane_);

@@ -170,9 +170,13 @@ as $$
     select 'relaybox_retention_first_kept', jsonb_build_object('table', hop), first_kept_position from relaybox.hop_in
     union all
     select 'relaybox_store_oldest_transaction_seconds', '{}',
-        coalesce(greatest(max(extract(epoch from now() - a.xact_start)), 0), 0)
-    from pg_stat_activity a
-    where a.datname = current_database() and a.backend_xid is not null and a.pid <> pg_backend_pid()
+        coalesce(greatest(max(extract(epoch from now() - o.since)), 0), 0)
+    from (
+        select a.xact_start as since from pg_stat_activity a
+        where a.datname = current_database() and a.backend_xid is not null and a.pid <> pg_backend_pid()
+        union all
+        select x.prepared from pg_prepared_xacts x where x.database = current_database()  -- of no session any more
+    ) o
     union all
     select 'relaybox_store_bytes', jsonb_build_object('part', t.part), sum(pg_total_relation_size(t.oid))
     from (

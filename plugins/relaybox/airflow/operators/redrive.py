@@ -46,7 +46,11 @@ class LettersOperator(BaseOperator):
             raise AirflowSkipException(f"store {store.name}: subscription {subscription} has no such open dead letter")
         table = letters_table(letters)
         self.log.info("%s", table)
-        return {"letters": [letter.letter for letter in letters], "table": table}
+        return {
+            "letters": [letter.letter for letter in letters],
+            "attempts": [letter.attempts for letter in letters],
+            "table": table,
+        }
 
 
 def letters_table(letters: Sequence[DeadLetter]) -> str:
@@ -66,7 +70,10 @@ def letters_table(letters: Sequence[DeadLetter]) -> str:
 
 
 class RedriveOperator(BaseOperator):
-    """Redrives the letters that were approved, those that came since not. Safe to repeat: a letter that is not open is passed over."""
+    """Redrives the letters that were approved, those that came since not. Safe to repeat.
+
+    A letter that is not open any more, or was refused again since it was shown, is passed over, and named in the log; skips if that is all.
+    """
 
     def __init__(self, *, route: Route, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -78,11 +85,20 @@ class RedriveOperator(BaseOperator):
         store, subscription = chosen_store(self.route, params), given(params, SUBSCRIPTION, "Subscription")
         with terminal_errors_fail_at_once(), service_file((store,)):
             require_of_stream(store, subscription, self.route.stream)
-            redriven = redrive_letters(
+            approved = shown(context)
+            result = redrive_letters(
                 store,
                 subscription,
-                [int(letter) for letter in shown(context)["letters"]],
+                dict(zip(approved["letters"], approved["attempts"], strict=True)),
                 reason=given(params, REASON, "Reason"),
                 on_behalf_of=f"{person(context)}, approved by {approver(context)}",
             )
-        return {"redriven": redriven}
+        for letter, why in result.passed_over.items():
+            self.log.warning(
+                "store %s: letter %s of subscription %s %s: it was not redriven", store.name, letter, subscription, why
+            )
+        if not result.redriven:
+            raise AirflowSkipException(
+                f"store {store.name}: subscription {subscription}: none of the approved letters was redriven"
+            )
+        return {"redriven": result.redriven}
