@@ -23,6 +23,7 @@ CALLS = {
     "fetch": "select from relaybox.fetch('fetch', 1)",
     "fetch_one_at_a_time": "select relaybox.fetch_one_at_a_time('fetch_one_at_a_time', 'why')",
     "lag": "select from relaybox.lag('billing')",
+    "my_quota": "select from relaybox.my_quota()",
     "nack": FETCHED.format(name="nack", call="nack('nack', m.place, 'why', m.token)"),
     "read_log": "select from relaybox.read_log('flights/2')",
     "read_stream": "select from relaybox.read_stream('flights')",
