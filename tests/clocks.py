@@ -70,6 +70,8 @@ def surroundings(place: Place, library: Path) -> dict[str, str]:
     if place.moment:
         shift = (place.moment - datetime.now(UTC)).total_seconds() + float(os.environ.get("CLOCK_SHIFT_SECONDS", "0"))
         found |= {"LD_PRELOAD": str(library), "CLOCK_SHIFT_SECONDS": f"{shift:.0f}"}
+        # Bytecode names the time of its source. Beside the source it would be stale for every process without this shift.
+        found["PYTHONPYCACHEPREFIX"] = str(library.with_name("bytecode"))
     return found
 
 

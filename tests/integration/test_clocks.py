@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -115,22 +117,33 @@ def test_that_is_red_if_asked():
 
 @pytest.mark.parametrize(("environment", "code", "said"), [({}, 0, "green"), ({"RED": "1"}, 1, "red: tests (exit code 1)")])
 def test_a_run_elsewhere_is_as_red_as_its_tests(tmp_path: Path, environment: dict[str, str], code: int, said: str) -> None:
-    """With clock, zone, language and busy loops at once; waits for a date end in time, and files are as old as they are."""
+    """With clock, zone, language and busy loops at once; waits for a date end in time, and files are as old as they are.
+
+    It writes no bytecode beside the sources: that would be stale for every run of here.
+    """
     probe = tmp_path / "test_probe.py"
     probe.write_text(PROBE, encoding="utf-8")
     options = ["--at", "2027-10-31 01:00:00", "--zone", "Europe/Berlin", "--german", "--busy", "2"]
-    visit = subprocess.run(
-        [sys.executable, "-m", "tests.clocks", *options, str(probe)],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=patience(60),
-        check=False,
-    )
-    assert visit.returncode == code, visit.stdout + visit.stderr
-    assert f"== at the place asked for: {said}, after " in visit.stdout
-    assert "tests | " in visit.stdout
+    exit_code, output = followed([sys.executable, "-m", "tests.clocks", *options, str(probe)], environment)
+    assert exit_code == code, output
+    assert f"== at the place asked for: {said}, after " in output
+    assert "tests | " in output
+    assert not list(tmp_path.glob("**/*.pyc"))
+
+
+def followed(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
+    """Exit code and output. One that does not end says where each of its processes is, and how much CPU it got."""
+    everywhere = {**os.environ, **environment, "PYTHONFAULTHANDLER": "1"}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=everywhere, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    ) as run:
+        try:
+            output, _ = run.communicate(timeout=patience(120))
+        except subprocess.TimeoutExpired:
+            processes = subprocess.check_output(["ps", "-o", "pid,stat,time,wchan:20,args", "-s", str(run.pid)], text=True)
+            os.killpg(run.pid, signal.SIGABRT)
+            raise AssertionError(processes + run.communicate()[0]) from None
+    return run.returncode, output
 
 
 def test_one_place_without_pytest_arguments_gets_the_whole_suite() -> None:
