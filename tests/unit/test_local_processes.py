@@ -78,6 +78,13 @@ def test_a_guard_kills_what_does_not_listen() -> None:
         assert not is_alive(deaf)
 
 
+def test_a_guard_that_is_asked_while_it_starts_its_command_ends() -> None:
+    """Within Python's callbacks after a fork an exception of a signal handler would be lost."""
+    asked = "import os, signal\nos.register_at_fork(after_in_parent=lambda: os.kill(os.getpid(), signal.SIGTERM))\n"
+    with python(asked + GUARD.format(script="exec sleep 1000")) as guard:
+        assert guard.wait(timeout=patience(10)) == 0
+
+
 def test_a_guard_ends_with_its_command() -> None:
     """The guard's exit code is the command's, and what the command left behind is ended."""
     with python(GUARD.format(script="setsid sleep 1000 & echo $!; exit 3")) as guard:

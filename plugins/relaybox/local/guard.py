@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from types import FrameType
 
 from relaybox.local.processes import descendants, send_signal
 from relaybox.parents import child_dies_with_parent
@@ -22,42 +21,44 @@ from relaybox.parents import child_dies_with_parent
 GRACE_SECONDS = 20.0
 _POLL_SECONDS = 0.05
 _PR_SET_CHILD_SUBREAPER = 36
-
-
-class _AskedToEndError(Exception):
-    pass
+_ASKING = (signal.SIGTERM, signal.SIGINT)
 
 
 def guard(command: Sequence[str], *, grace_seconds: float = GRACE_SECONDS) -> int:
-    """Returns the command's exit code, or 0 when this process was asked to end it; nothing below is left running."""
+    """Returns the command's exit code, or 0 when this process was asked to end it; nothing below is left running.
+
+    Signals are blocked and waited for, never handled: an exception of a handler is lost where Python runs it within a callback.
+    """
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _ask_to_end)
-    try:
-        process = subprocess.Popen(
-            command,
-            process_group=0,
-            preexec_fn=child_dies_with_parent(),  # noqa: PLW1509  this process has one thread
-        )
-        code = _wait_for(process.pid)
-    except _AskedToEndError:
-        code = 0
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {*_ASKING, signal.SIGCHLD})
+    dies_with_parent = child_dies_with_parent()
+
+    def begin() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        dies_with_parent()
+
+    process = subprocess.Popen(command, process_group=0, preexec_fn=begin)  # noqa: PLW1509  this process has one thread
+    code = _wait_for(process.pid)
     _end_descendants(grace_seconds)
     return code
 
 
-def _ask_to_end(_number: int, _frame: FrameType | None) -> None:
-    raise _AskedToEndError
-
-
 def _wait_for(pid: int) -> int:
-    """Waits for the command; buries adopted orphans on the way."""
-    while True:
-        ended, status = os.wait()
-        if ended == pid:
-            return os.waitstatus_to_exitcode(status)
+    """Waits for the command, or until this process is asked to end it; buries adopted orphans on the way."""
+    while signal.sigwait({*_ASKING, signal.SIGCHLD}) == signal.SIGCHLD:
+        while (dead := _next_dead()) is not None:
+            if dead[0] == pid:
+                return os.waitstatus_to_exitcode(dead[1])
+    return 0
+
+
+def _next_dead() -> tuple[int, int] | None:
+    """A process that has ended, and its status."""
+    try:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return (pid, status) if pid else None
 
 
 def _end_descendants(grace_seconds: float) -> None:
