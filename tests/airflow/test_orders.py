@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from relaybox.airflow.dags.approvals import cell
+from relaybox.airflow.approvals import cell
 from relaybox.airflow.dags.orders import build_redrive_dags, build_skip_dags
 from relaybox.airflow.dags.replay import build_replay_dags
 from relaybox.consuming import Consumer

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, Param
 
-from relaybox.airflow.dags.approvals import approval
+from relaybox.airflow.approvals import approval
 from relaybox.airflow.dags.docs import redrive_doc, skip_doc
 from relaybox.airflow.dags.factory import SHORT_TASK, build_route_dags, route_dag_options
-from relaybox.airflow.dags.order_params import (
+from relaybox.airflow.naming import REDRIVE_TASK_ID, SHOW_TASK_ID, SKIP_TASK_ID, redrive_dag_id, skip_dag_id
+from relaybox.airflow.operators.redrive import LETTER, LettersOperator, RedriveOperator
+from relaybox.airflow.operators.skip import SENDER, THROUGH, GapOperator, SkipOperator
+from relaybox.airflow.order_params import (
     REASON,
     STORE,
     SUBSCRIPTION,
@@ -16,9 +19,6 @@ from relaybox.airflow.dags.order_params import (
     subscription_param,
     text_param,
 )
-from relaybox.airflow.naming import REDRIVE_TASK_ID, SHOW_TASK_ID, SKIP_TASK_ID, redrive_dag_id, skip_dag_id
-from relaybox.airflow.operators.redrive import LETTER, LettersOperator, RedriveOperator
-from relaybox.airflow.operators.skip import SENDER, THROUGH, GapOperator, SkipOperator
 from relaybox.routes import Route, Routes
 
 

@@ -8,16 +8,6 @@ from airflow.sdk import DAG, Param
 
 from relaybox.airflow.dags.docs import replay_doc
 from relaybox.airflow.dags.factory import SHORT_TASK, build_route_dags, route_dag_options
-from relaybox.airflow.dags.order_params import (
-    REASON,
-    STORE,
-    SUBSCRIPTION,
-    SUBSCRIPTION_PATTERN,
-    reason_param,
-    store_param,
-    subscription_param,
-    text_param,
-)
 from relaybox.airflow.dags.replay_timetable import REPLAY_CRON, ReplayTimetable
 from relaybox.airflow.naming import COUNT_TASK_ID, REPLAY_TASK_ID, replay_dag_id
 from relaybox.airflow.operators.replay import (
@@ -28,6 +18,16 @@ from relaybox.airflow.operators.replay import (
     THROUGH,
     ReplayCountOperator,
     ReplayOperator,
+)
+from relaybox.airflow.order_params import (
+    REASON,
+    STORE,
+    SUBSCRIPTION,
+    SUBSCRIPTION_PATTERN,
+    reason_param,
+    store_param,
+    subscription_param,
+    text_param,
 )
 from relaybox.routes import Route, Routes
 

@@ -9,11 +9,11 @@ from airflow.sdk import DAG
 from relaybox.airflow.assets import log_asset, read_asset
 from relaybox.airflow.dags.docs import transfer_doc
 from relaybox.airflow.dags.factory import build_dags, dag_options
-from relaybox.airflow.dags.transfer_params import transfer_params
 from relaybox.airflow.deployment import spark_application
 from relaybox.airflow.naming import TRANSFER_TASK_ID, transfer_dag_id, transfer_title
 from relaybox.airflow.operators.transfer import HopTransferOperator
 from relaybox.airflow.retry_policy import DriverExitPolicy
+from relaybox.airflow.transfer_params import transfer_params
 from relaybox.routes import Hop, Route, Routes
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
-from relaybox.airflow.dags.approvals import approver, cell, shown
-from relaybox.airflow.dags.order_params import REASON, SUBSCRIPTION, chosen_store, given, person
+from relaybox.airflow.approvals import approver, cell, shown
+from relaybox.airflow.order_params import REASON, SUBSCRIPTION, chosen_store, given, person
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.consumers.redriving import redrive_letters

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from relaybox.airflow.dags.order_params import REASON, SUBSCRIPTION, asker, chosen_store, given, person
+from relaybox.airflow.order_params import REASON, SUBSCRIPTION, asker, chosen_store, given, person
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.consumers import subscriptions

@@ -10,7 +10,6 @@ from airflow.sdk.exceptions import AirflowSkipException
 from airflow.sdk.observability import stats
 
 from relaybox.airflow.assets import log_asset
-from relaybox.airflow.dags.transfer_params import with_params
 from relaybox.airflow.hop_state import HopState, read_hop_state
 from relaybox.airflow.lineage import lineage_is_asked_for, transfer_lineage
 from relaybox.airflow.links import BatchesLink, SparkApplicationLink
@@ -18,6 +17,7 @@ from relaybox.airflow.naming import RUN_NAME_TEMPLATE, run_name
 from relaybox.airflow.operators.driver import SparkDriverOperator
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
+from relaybox.airflow.transfer_params import with_params
 from relaybox.events import emit
 from relaybox.hops.runners import BatchTooLarge, ThreadRunner
 from relaybox.hops.transfer import transfer_hop

@@ -13,9 +13,9 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response, status
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from relaybox.airflow.dags.order_params import arrival_stores
 from relaybox.airflow.links import PREFIX
 from relaybox.airflow.naming import confirm_dag_id, transfer_dag_id
+from relaybox.airflow.order_params import arrival_stores
 from relaybox.airflow.page import words
 from relaybox.airflow.page.access import Rights, RightsDep
 from relaybox.airflow.page.addresses import run_address

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, HTTPException, status
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from relaybox.airflow.dags.order_params import SUBSCRIPTION_PATTERN, arrival_stores
 from relaybox.airflow.naming import redrive_dag_id, replay_dag_id, skip_dag_id
+from relaybox.airflow.order_params import SUBSCRIPTION_PATTERN, arrival_stores
 from relaybox.airflow.page.access import RightsDep
 from relaybox.airflow.page.airflow_api import AirflowApi, AirflowApiDep
 from relaybox.airflow.page.documents import Document
