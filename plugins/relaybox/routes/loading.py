@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from relaybox.routes.file import read_route_file
-from relaybox.routes.model import Hop, Limits, Retention, Retries, Route, Routes, Store
+from relaybox.routes.model import Hop, Limits, Retention, Retries, Route, Routes, RouteSettings, Store
 from relaybox.routes.rules import FileRules, RetentionRules, RouteRules, StoreRules, check_rules
 
 
@@ -52,13 +52,17 @@ def _retention(rules: RetentionRules, otherwise: Retention) -> Retention:
 
 
 def _route(name: str, rules: RouteRules, stores: Mapping[str, Store]) -> Route:
-    route = Route(
-        name=name,
+    settings = _settings(name, rules)
+    path, processed_by = tuple(stores[store] for store in rules.path), tuple(rules.processed_by)
+    route = Route(**vars(settings), name=name, path=path, processed_by=processed_by, hops=())
+    return replace(route, hops=_hops(route, settings, rules.retention))
+
+
+def _settings(name: str, rules: RouteRules) -> RouteSettings:
+    return RouteSettings(
         topics=tuple(rules.topics),
-        path=tuple(stores[store] for store in rules.path),
         policy=rules.policy,
         topics_by_subscription=rules.topics_by_subscription,
-        processed_by=tuple(rules.processed_by),
         integrity=rules.integrity,
         runner=rules.runner,
         owner=rules.owner,
@@ -67,9 +71,7 @@ def _route(name: str, rules: RouteRules, stores: Mapping[str, Store]) -> Route:
         message_id_window=rules.message_id_window,
         limits=_limits(rules),
         retries=_retries(rules),
-        hops=(),
     )
-    return replace(route, hops=_hops(route, rules.retention))
 
 
 def _limits(rules: RouteRules) -> Limits:
@@ -97,37 +99,23 @@ def _retries(rules: RouteRules) -> Retries:
     )
 
 
-def _hops(route: Route, retention: RetentionRules) -> tuple[Hop, ...]:
+def _hops(route: Route, settings: RouteSettings, retention: RetentionRules) -> tuple[Hop, ...]:
     return tuple(
-        _hop(route, number, source, destination, retention)
+        Hop(
+            **vars(settings),
+            name=f"{route.name}/{number}",
+            route=route.name,
+            number=number,
+            source=source,
+            destination=destination,
+            origin=route.path[0],
+            upstream=f"{route.name}/{number - 1}" if number > 1 else None,
+            downstream=f"{route.name}/{number + 1}" if number + 1 < len(route.path) else None,
+            processed_by=route.processed_by if number + 1 == len(route.path) else (),
+            log_retention=_retention(retention, destination.retention),
+            outbox_retention=_of_an_outbox(_retention(retention, source.retention)),
+        )
         for number, (source, destination) in enumerate(pairwise(route.path), start=1)
-    )
-
-
-def _hop(route: Route, number: int, source: Store, destination: Store, retention: RetentionRules) -> Hop:
-    return Hop(
-        name=f"{route.name}/{number}",
-        route=route.name,
-        number=number,
-        source=source,
-        destination=destination,
-        origin=route.path[0],
-        topics=route.topics,
-        upstream=f"{route.name}/{number - 1}" if number > 1 else None,
-        downstream=f"{route.name}/{number + 1}" if number + 1 < len(route.path) else None,
-        policy=route.policy,
-        topics_by_subscription=route.topics_by_subscription,
-        processed_by=route.processed_by if number + 1 == len(route.path) else (),
-        integrity=route.integrity,
-        runner=route.runner,
-        owner=route.owner,
-        order=route.order,
-        stream=route.stream,
-        message_id_window=route.message_id_window,
-        limits=route.limits,
-        retries=route.retries,
-        log_retention=_retention(retention, destination.retention),
-        outbox_retention=_of_an_outbox(_retention(retention, source.retention)),
     )
 
 

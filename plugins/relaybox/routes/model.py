@@ -60,16 +60,36 @@ class Retries:
 
 
 @dataclass(frozen=True)
-class Hop:
-    """One edge of a route.
+class RouteSettings:
+    """What a route says about moving its messages. Each of its hops has the same settings.
+
+    Attributes:
+        stream: what consumers read the log of each hop as, at its destination, in this order.
+        topics_by_subscription: topics that consumers subscribed to are carried beside `topics`.
+    """
+
+    topics: tuple[str, ...]
+    policy: str
+    topics_by_subscription: bool
+    integrity: str
+    runner: str
+    owner: str
+    order: str
+    stream: str
+    message_id_window: int
+    limits: Limits
+    retries: Retries
+
+
+@dataclass(frozen=True)
+class Hop(RouteSettings):
+    """One edge of a route, with the route's settings.
 
     Attributes:
         name: the route's name and the hop's number: `flights/1`. Always matches `[a-z0-9_-]+/[0-9]+`.
         upstream: the hop whose log this one reads; None: it reads the outbox of `source`.
         downstream: the hop that reads this one's log; None: it is the route's last.
         origin: the first store of the route, where its messages are sent.
-        stream: what consumers read the hop's log as, at its destination, in this order.
-        topics_by_subscription: topics that consumers subscribed to are carried beside `topics`.
         processed_by: subscriptions at the destination whose acknowledgement settles the hop; of a route's last hop, or none.
         log_retention: of the hop's log, at its destination.
         outbox_retention: of the messages that a first hop reads, at its source.
@@ -81,42 +101,20 @@ class Hop:
     source: Store
     destination: Store
     origin: Store
-    topics: tuple[str, ...]
     upstream: str | None
     downstream: str | None
-    policy: str
-    topics_by_subscription: bool
     processed_by: tuple[str, ...]
-    integrity: str
-    runner: str
-    owner: str
-    order: str
-    stream: str
-    message_id_window: int
-    limits: Limits
-    retries: Retries
     log_retention: Retention
     outbox_retention: Retention
 
 
 @dataclass(frozen=True)
-class Route:
-    """A named path of stores for some topics, with its hops in order."""
+class Route(RouteSettings):
+    """A named path of stores for some topics, with its settings and its hops in order."""
 
     name: str
-    topics: tuple[str, ...]
     path: tuple[Store, ...]
-    policy: str
-    topics_by_subscription: bool
     processed_by: tuple[str, ...]
-    integrity: str
-    runner: str
-    owner: str
-    order: str
-    stream: str
-    message_id_window: int
-    limits: Limits
-    retries: Retries
     hops: tuple[Hop, ...]
 
 
