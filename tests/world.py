@@ -17,6 +17,7 @@ from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import TransferSummary, transfer_hop
 from relaybox.routes import Hop, Route, Routes, load_routes
 from relaybox.stores.schema import initialise_store
+from relaybox.stores.sessions import StoreSession
 from tests.patience import Deadline
 
 STORES = ("airline", "hub", "analytics")
@@ -109,6 +110,12 @@ class World:
             yield connection
         finally:
             connection.close()
+
+    @contextmanager
+    def store_session(self, store: str = "airline") -> Iterator[StoreSession]:
+        """The same as the library's functions take it."""
+        with self.session(store) as connection:
+            yield StoreSession(connection, store)
 
     def query(self, store: str, query: str, *arguments: object) -> list[tuple[Any, ...]]:
         """Rows of one statement, committed."""

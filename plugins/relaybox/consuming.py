@@ -16,9 +16,9 @@ import functools
 import signal
 import threading
 import uuid
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -310,7 +310,7 @@ class Consumer:
             with suppress(DBAPIError):  # a session that is broken has rolled back by itself
                 self._connection.rollback()
         arguments = (self.subscription, message.place, reason, message.token)
-        row = self._execute("select relaybox.nack(%s, %s, %s, %s)", arguments, "refusing a message").fetchone()
+        is_dead_letter = self._execute("select relaybox.nack(%s, %s, %s, %s)", arguments, "refusing a message").scalar()
         reach("consume.refused", None)
         self._commit()
         emit(
@@ -318,7 +318,7 @@ class Consumer:
             subscription=self.subscription,
             place=message.place,
             attempt=message.attempt,
-            dead_letter=bool(row and row[0]),
+            dead_letter=bool(is_dead_letter),
             reason=reason,
         )
 
@@ -405,10 +405,16 @@ def open_engine(service: str, subscription: str) -> Engine:
     return sqlalchemy.create_engine("postgresql+psycopg2://", creator=create, poolclass=NullPool)
 
 
-def _message(row: Any) -> Message:
+_COLUMNS = [field.name for field in fields(Message)]
+_MESSAGE_ID, _PAYLOAD_BYTES = _COLUMNS.index("message_id"), _COLUMNS.index("payload_bytes")
+"""Where a row of _FETCH has them: its columns are the fields of a message, in their order."""
+
+
+def _message(row: Sequence[Any]) -> Message:
     values = list(row)
-    values[7] = uuid.UUID(str(values[7]))
-    values[14] = None if values[14] is None else bytes(values[14])
+    values[_MESSAGE_ID] = uuid.UUID(str(values[_MESSAGE_ID]))
+    if values[_PAYLOAD_BYTES] is not None:
+        values[_PAYLOAD_BYTES] = bytes(values[_PAYLOAD_BYTES])
     return Message(*values)
 
 

@@ -100,7 +100,7 @@ class HopMachine(Life):
         self.limits = {"batch_rows": batch_rows, "slice_rows": min(slice_rows, batch_rows)}
         routes_file(self.world.path.parent, route={"limits": self.limits})
         self.route = self.world.route
-        sessions = {store: self.stack.enter_context(self.world.session(store)) for store in self.world.routes.stores}
+        sessions = {store: self.stack.enter_context(self.world.store_session(store)) for store in self.world.routes.stores}
         self.sessions = sessions
         self.observers = {store: self.stack.enter_context(self.world.session(store, autocommit=True)) for store in sessions}
         self.producer = self.stack.enter_context(self.world.session())

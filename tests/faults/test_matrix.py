@@ -19,6 +19,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 NOT_A_STEP = {
     "stores/connections.py": "commit_durably and commit are the places where failpoints are reached",
+    "stores/sessions.py": "a session commits as a step, or for a module that is named below",
     "consuming.py": "a consumer's transactions are her own; she has CONSUMER_FAILPOINTS, and is killed at each of them",
     "streams/senders.py": "an operator's declaration is one statement in one transaction",
     "consumers/subscriptions.py": "an operator's word on a subscription is one statement in one transaction",
@@ -50,7 +51,9 @@ def calls(path: Path) -> Iterator[ast.Call]:
 def bare_commits(path: Path) -> list[str]:
     """Places where a connection is committed, or told to commit each statement, in a module that never passes a failpoint there."""
     tree = ast.parse(path.read_text())
-    commits = [call for call in calls(path) if isinstance(call.func, ast.Attribute) and call.func.attr == "commit"]
+    commits = [
+        call for call in calls(path) if isinstance(call.func, ast.Attribute) and call.func.attr == "commit" and not call.args
+    ]
     each_statement = [
         node
         for node in ast.walk(tree)
@@ -61,13 +64,18 @@ def bare_commits(path: Path) -> list[str]:
 
 
 def named_steps() -> set[str]:
-    """The steps that the core commits under: the last argument of commit_durably() and of its sister."""
+    """The steps that the core commits under: the argument of a session's commit_durably() and commit()."""
     return {
-        call.args[-1].value
+        call.args[0].value
         for path in LIBRARY.rglob("*.py")
         for call in calls(path)
-        if isinstance(call.func, ast.Name) and call.func.id.startswith("commit") and isinstance(call.args[-1], ast.Constant)
+        if name_called(call) in {"commit", "commit_durably"} and call.args and isinstance(call.args[0], ast.Constant)
     }
+
+
+def name_called(call: ast.Call) -> str | None:
+    """`commit` of `session.commit(...)`."""
+    return call.func.attr if isinstance(call.func, ast.Attribute) else None
 
 
 def reached(paths: Iterable[Path]) -> set[str]:
@@ -76,7 +84,7 @@ def reached(paths: Iterable[Path]) -> set[str]:
         call.args[0].value
         for path in paths
         for call in calls(path)
-        if isinstance(call.func, ast.Name) and call.func.id == "reach" and isinstance(call.args[0], ast.Constant)
+        if "reach" in {name_called(call), getattr(call.func, "id", None)} and isinstance(call.args[0], ast.Constant)
     }
 
 

@@ -109,9 +109,9 @@ def test_publishing_again_waits_again(world: World, dead_standby: str) -> None:
     """An idempotent publish that found its arrival writes nothing new, and still must not be taken for durable."""
     _transfer_with_cancelled_wait(world, dead_standby)
     hop = world.first_hop
-    with world.session("airline") as source, world.session("hub") as destination:
+    with world.store_session("airline") as source, world.store_session("hub") as destination:
         batch = read_batch(source, hop.name, 1)
-        cancel = ThreadPoolExecutor(1).submit(_cancel_when_waiting, world, destination.info.backend_pid)
+        cancel = ThreadPoolExecutor(1).submit(_cancel_when_waiting, world, destination.connection.info.backend_pid)
         with pytest.raises(errors.NotDurable):
             publish_batch(destination, hop, batch, log_id=ask_destination(destination, hop).log_id)
         cancel.result(patience(30))

@@ -32,7 +32,7 @@ class Stopped(Exception):
 def planned_batch(world: World) -> tuple[Planned, CopyOrder]:
     """A planned batch of the first hop and the order to copy it, as a driver holds them."""
     hop = world.first_hop
-    with world.session("airline") as source, world.session("hub") as destination:
+    with world.store_session("airline") as source, world.store_session("hub") as destination:
         arrived = ask_destination(destination, hop)
         planned = plan_batch(source, hop, arrived, driver=Driver("test"))
         assert planned is not None
@@ -41,7 +41,7 @@ def planned_batch(world: World) -> tuple[Planned, CopyOrder]:
 
 
 def publish(world: World, planned: Planned) -> None:
-    with world.session("hub") as destination:
+    with world.store_session("hub") as destination:
         log_id = ask_destination(destination, world.first_hop).log_id
         publish_batch(destination, world.first_hop, planned.batch, log_id=log_id)
 

@@ -177,7 +177,7 @@ def test_g7_the_next_batch_is_not_planned_before_the_last_is_confirmed(world: Wo
     world.transfer()
     world.query("airline", "delete from relaybox.confirmation")
     world.send("b")
-    with world.session("airline") as source, world.session("hub") as destination:
+    with world.store_session("airline") as source, world.store_session("hub") as destination:
         arrived = ask_destination(destination, hop)
         assert isinstance(arrived, Arrived)
         with pytest.raises(errors.PlanRefused):

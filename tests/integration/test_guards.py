@@ -27,7 +27,7 @@ def planned(world: World) -> Planned:
     """A batch of two messages, planned and not copied."""
     world.send("a", "b")
     hop = world.first_hop
-    with world.session("airline") as source, world.session("hub") as destination:
+    with world.store_session("airline") as source, world.store_session("hub") as destination:
         arrived = ask_destination(destination, hop)
         found = plan_batch(source, hop, arrived, driver=Driver("test"))
         assert found is not None
@@ -185,7 +185,7 @@ def test_g3_receipts_of_another_plan_do_not_count(world: World, planned: Planned
     other = uuid4()
     with pytest.raises(errors.ContentDiffers):
         copy_slice(replace(order, plan_id=other), slice_)
-    with world.session("hub") as destination, pytest.raises(errors.ContentDiffers):
+    with world.store_session("hub") as destination, pytest.raises(errors.ContentDiffers):
         publish_batch(destination, world.first_hop, replace(planned.batch, plan_id=other), log_id=order.log_id)
     assert world.payloads() == []
 
@@ -198,7 +198,7 @@ def test_g3_a_batch_is_not_published_over_slices_of_another_plan(world: World, p
         zombie.commit()
         with pytest.raises(psycopg2.Error, match="batch 1 is here with plan"):
             cursor.execute("select relaybox.accept_slice(%s, 1, 1, 3, %s, 0, 1)", (order.log_id, str(order.plan_id)))
-    with world.session("hub") as destination, pytest.raises(errors.ContentDiffers):
+    with world.store_session("hub") as destination, pytest.raises(errors.ContentDiffers):
         publish_batch(destination, world.first_hop, planned.batch, log_id=order.log_id)
     assert world.payloads() == []
 
@@ -206,7 +206,7 @@ def test_g3_a_batch_is_not_published_over_slices_of_another_plan(world: World, p
 def test_g3_another_plan_under_a_published_number_is_refused(world: World, planned: Planned, order: CopyOrder) -> None:
     """A source that lost history and planned the batch again is stopped by the destination (G11)."""
     copy_slice(order, planned.batch.slices[0])
-    with world.session("hub") as destination:
+    with world.store_session("hub") as destination:
         publish_batch(destination, world.first_hop, planned.batch, log_id=order.log_id)
         with pytest.raises(errors.ContentDiffers):
             publish_batch(destination, world.first_hop, replace(planned.batch, plan_id=uuid4()), log_id=order.log_id)
@@ -215,7 +215,7 @@ def test_g3_another_plan_under_a_published_number_is_refused(world: World, plann
 def test_g7_an_arrival_is_confirmed_as_often_as_anybody_likes(world: World, planned: Planned, order: CopyOrder) -> None:
     """The second confirmation of a batch changes nothing and is no error."""
     copy_slice(order, planned.batch.slices[0])
-    with world.session("hub") as destination, world.session("airline") as source:
+    with world.store_session("hub") as destination, world.store_session("airline") as source:
         arrival = publish_batch(destination, world.first_hop, planned.batch, log_id=order.log_id)
         for _ in range(2):
             confirm_received(source, world.first_hop, arrival, recorded_by="test")
@@ -229,7 +229,7 @@ def test_g7_a_planned_batch_that_nobody_received_is_never_settled(world: World, 
     world.transfer()
     assert world.value("airline", settle) == 2
     world.send("c")
-    with world.session("airline") as source, world.session("hub") as destination:
+    with world.store_session("airline") as source, world.store_session("hub") as destination:
         plan_batch(source, world.first_hop, ask_destination(destination, world.first_hop), driver=Driver("test"))
     assert world.value("airline", settle) == 2
 

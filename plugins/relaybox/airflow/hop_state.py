@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from relaybox.errors import UnknownHop
 from relaybox.routes import Hop, Store
-from relaybox.stores.schema import store_cursor
+from relaybox.stores.schema import store_session
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,19 @@ def read_hop_state(hop: Hop) -> HopState:
         UnknownHop: the store was not initialised for this hop. It must not look like a hop without work.
         StoreNotInitialised, SchemaTooNew, StoreUnusable, StoreUnreachable, StoreBusy: see relaybox.errors.
     """
-    with store_cursor(hop.source, f"looking at hop {hop.name}", application_name=f"relaybox {hop.name} look") as cursor:
-        cursor.execute(
+    with store_session(hop.source, f"looking at hop {hop.name}", application_name=f"relaybox {hop.name} look") as source:
+        state = source.row_if_any(
+            HopState,
             """
-            select relaybox.hop_has_work(h.hop), h.batch, h.position, s.waiting_count + s.planned_position - s.received_position
+            select relaybox.hop_has_work(h.hop) as has_work, h.batch, h.position,
+                s.waiting_count + s.planned_position - s.received_position as waiting_count
             from relaybox.hop_out h, relaybox.sending_state(h.hop) s where h.hop = %s
             """,
-            (hop.name,),
+            hop.name,
         )
-        row = cursor.fetchone()
-    if row is None:
+    if state is None:
         raise UnknownHop(f"store {hop.source.name}: it does not know hop {hop.name}.", next_step="Run: relaybox init")
-    return HopState(*row)
+    return state
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,11 @@ class IdleHop:
 
 def read_idle_hops(store: Store) -> list[IdleHop]:
     """Asks a store once about every hop that leaves it; the errors are those of read_hop_state."""
-    with store_cursor(store, "looking at its hops", application_name="relaybox look") as cursor:
-        cursor.execute(
+    with store_session(store, "looking at its hops", application_name="relaybox look") as session:
+        hops = session.rows(
+            IdleHop,
             """
-            select h.hop, h.has_work and not relaybox.hop_is_driven(h.hop), h.received > h.settled
+            select h.hop, h.has_work and not relaybox.hop_is_driven(h.hop) as has_work, h.received > h.settled as is_unsettled
             from (
                 select o.hop, relaybox.hop_has_work(o.hop) as has_work,
                     coalesce(received.through_position, 0) as received, coalesce(settled.through_position, 0) as settled
@@ -66,7 +68,6 @@ def read_idle_hops(store: Store) -> list[IdleHop]:
                 left join lateral relaybox.newest_confirmation(o.hop, 'settled') settled on true
                 offset 0
             ) h
-            """
+            """,
         )
-        hops = [IdleHop(*row) for row in cursor.fetchall()]
     return [hop for hop in hops if hop.has_work or hop.is_unsettled]

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 
 from relaybox.airflow.libpq_parameters import libpq_parameters
-from relaybox.stores.connections import one_row
-from relaybox.stores.schema import store_cursor
+from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
@@ -97,6 +96,5 @@ def _table(store: Store, hop: str | None) -> Table:
 
 
 def _log_id(store: Store, hop: str) -> int:
-    with store_cursor(store, f"looking for the log of hop {hop}", application_name="relaybox look") as cursor:
-        cursor.execute("select hop_id from relaybox.hop_in where hop = %s", (hop,))
-        return int(one_row(cursor)[0])
+    with store_session(store, f"looking for the log of hop {hop}", application_name="relaybox look") as session:
+        return int(session.value("select hop_id from relaybox.hop_in where hop = %s", hop))

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from relaybox.stores.schema import store_cursor
+from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
     from relaybox.routes import Store
+
+
+class _Chosen(NamedTuple):
+    letter: int
+    state: str
+    attempts: int
 
 
 @dataclass(frozen=True)
@@ -38,21 +44,23 @@ def redrive_letters(
         DeadLetterNotOpen: one waits behind an open one that was not chosen.
     """
     redriven, passed_over = 0, dict.fromkeys(letters, "is not in this store any more")
-    with store_cursor(store, f"redriving dead letters of {subscription}", application_name="relaybox redrive") as cursor:
-        cursor.execute("select set_config('relaybox.on_behalf_of', %s, true)", (on_behalf_of,))
-        cursor.execute(
+    with store_session(store, f"redriving dead letters of {subscription}", application_name="relaybox redrive") as session:
+        session.value("select set_config('relaybox.on_behalf_of', %s, true)", on_behalf_of)
+        chosen = session.rows(
+            _Chosen,
             "select letter, state, attempts from relaybox.dead_letters where letter = any(%s) and subscription = %s order by place",
-            (list(letters), subscription),
+            *(list(letters), subscription),
         )
-        for letter, state, attempts in list(cursor.fetchall()):
+        for letter, state, attempts in chosen:
             if state != "open" or attempts != letters[letter]:
                 passed_over[letter] = f"was refused again: {attempts} attempts" if state == "open" else f"is {state} already"
                 continue
             del passed_over[letter]
-            cursor.execute(
-                "select relaybox.redrive(%s, %s, letter) from relaybox.dead_letters where letter = %s and state = 'open'",
-                (subscription, reason, letter),
+            redriven += sum(
+                session.values(
+                    "select relaybox.redrive(%s, %s, letter) from relaybox.dead_letters where letter = %s and state = 'open'",
+                    *(subscription, reason, letter),
+                )
             )  # a letter that waited behind an earlier one follows it, and is not open any more
-            redriven += sum(count for (count,) in cursor.fetchall())
-        cursor.connection.commit()
+        session.commit()
     return RedriveResult(redriven, passed_over)

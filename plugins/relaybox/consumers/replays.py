@@ -9,11 +9,11 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from relaybox import errors
 from relaybox.events import emit
-from relaybox.stores.schema import store_cursor
+from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
     from relaybox.routes import Store
@@ -91,25 +91,21 @@ def ask_replay(store: Store, order: ReplayOrder) -> AskedReplay:
     Raises:
         NotSubscribed, NoLongerKept, RequestRefused: no reason, an interval that is not over, or a name that is taken.
     """
-    with store_cursor(
-        store, f"replaying subscription {order.subscription}", application_name="relaybox replay", named=True
-    ) as cursor:
-        cursor.execute("select set_config('relaybox.on_behalf_of', %s, true)", (order.on_behalf_of,))
-        cursor.execute(
+    with store_session(store, f"replaying subscription {order.subscription}", application_name="relaybox replay") as session:
+        session.value("select set_config('relaybox.on_behalf_of', %s, true)", order.on_behalf_of)
+        asked = session.row(
+            AskedReplay,
             "select * from relaybox.ask_replay(%s, %s, %s, %s, %s, %s, %s)",
-            (order.subscription, order.cursor, order.start, order.through, order.reason, order.asked_by, order.rows_per_second),
+            *(order.subscription, order.cursor, order.start, order.through, order.reason, order.asked_by, order.rows_per_second),
         )
-        row: Any = cursor.fetchone()
-        cursor.connection.commit()
-    return AskedReplay(**row._asdict())
+        session.commit()
+    return asked
 
 
 def read_progress(store: Store, replay: int) -> ReplayProgress:
     """How far a range has been read. Reads only."""
-    with store_cursor(store, f"reading how far replay {replay} is", application_name="relaybox replay", named=True) as cursor:
-        cursor.execute("select * from relaybox.replay_progress(%s)", (replay,))
-        row: Any = cursor.fetchone()
-    return ReplayProgress(**row._asdict())
+    with store_session(store, f"reading how far replay {replay} is", application_name="relaybox replay") as session:
+        return session.row(ReplayProgress, "select * from relaybox.replay_progress(%s)", replay)
 
 
 def carry_out_replay(store: Store, order: ReplayOrder, rest: Callable[[], object]) -> ReplayProgress | None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from relaybox import errors
-from relaybox.stores.connections import one_row
-from relaybox.stores.schema import store_cursor
+from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
     from relaybox.routes import Store
+    from relaybox.stores.sessions import StoreSession
 
 OPEN_STATES = ("open", "redriving")
 
@@ -34,7 +35,7 @@ LISTING = """
     )
     select s.subscription, s.stream, s.topic, s.lanes, s.replay_of, s.done_place, s.last_place, s.places_behind, s.replaying,
         s.leased_lanes, s.dead_letters, s.moved_at, s.lane_by, s.nack_limit, s.crash_limit, s.hold_sender, s.retry_seconds,
-        s.lease_seconds, s.lane_places, d.message_id, s.dead_letter_places, s.detached_places
+        s.lease_seconds, s.lane_places, d.message_id as done_message_id, s.dead_letter_places, s.detached_places
     from listed s
     left join done d on d.stream = s.stream and d.done_place = s.done_place
     order by s.subscription
@@ -140,12 +141,8 @@ class DeadLetter:
 
 def list_subscriptions(store: Store) -> list[Subscribed]:
     """The subscriptions of a store, replays included, by name."""
-    rows = _ask(
-        store,
-        "listing subscriptions",
-        LISTING,
-    )
-    return [Subscribed(store.name, *row) for row in rows]
+    with _session(store, "listing subscriptions") as session:
+        return session.rows(Subscribed, LISTING, store=store.name)
 
 
 def find_subscription(stores: Iterable[Store], name: str) -> Store:
@@ -178,7 +175,7 @@ def require_of_stream(store: Store, subscription: str, stream: str) -> None:
 
 def subscribe(store: Store, subscription: str, source: str, start: str) -> int:
     """Subscribes to a stream or topic; returns the first place. AlreadySubscribed, UnknownStream."""
-    return int(_call(store, "subscribing", "select relaybox.subscribe(%s, %s, %s)", subscription, source, start)[0])
+    return int(_call(store, "subscribing", "relaybox.subscribe", subscription, source, start))
 
 
 def replay(
@@ -197,13 +194,16 @@ def replay(
     Raises:
         NotSubscribed, NoLongerKept, RequestRefused: no such start, or one in the future.
     """
-    replayed_as, first_place, last_place, message_count, byte_count, seconds = _call(
-        store,
-        f"replaying subscription {subscription}",
-        "select * from relaybox.replay(%s, %s, %s, %s, %s, %s, %s)",
-        *(subscription, start, reason, through, second_cursor, rows_per_second, dry_run),
-    )
-    return Replay(store.name, replayed_as, first_place, last_place, message_count, byte_count, seconds, dry_run)
+    with _session(store, f"replaying subscription {subscription}") as session:
+        found = session.row(
+            Replay,
+            "select * from relaybox.replay(%s, %s, %s, %s, %s, %s, %s)",
+            *(subscription, start, reason, through, second_cursor, rows_per_second, dry_run),
+            store=store.name,
+            dry_run=dry_run,
+        )
+        session.commit()
+    return found
 
 
 def count_replay(store: Store, subscription: str, start: str, *, through: str | None, rows_per_second: int | None) -> Replay:
@@ -212,18 +212,21 @@ def count_replay(store: Store, subscription: str, start: str, *, through: str | 
     Raises:
         as replay().
     """
-    replayed_as, first_place, last_place, message_count, byte_count, seconds = _call(
-        store,
-        f"counting a replay of subscription {subscription}",
-        "select * from relaybox.count_replay(%s, %s, %s, %s)",
-        *(subscription, start, through, rows_per_second),
-    )
-    return Replay(store.name, replayed_as, first_place, last_place, message_count, byte_count, seconds, dry_run=True)
+    with _session(store, f"counting a replay of subscription {subscription}") as session:
+        found = session.row(
+            Replay,
+            "select * from relaybox.count_replay(%s, %s, %s, %s)",
+            *(subscription, start, through, rows_per_second),
+            store=store.name,
+            dry_run=True,
+        )
+        session.commit()
+    return found
 
 
 def cancel_replay(store: Store, subscription: str, *, reason: str) -> None:
     """Ends a replay, by the name of its cursor or of the subscription that went back."""
-    _call(store, f"cancelling a replay of {subscription}", "select relaybox.cancel_replay(%s, %s)", subscription, reason)
+    _call(store, f"cancelling a replay of {subscription}", "relaybox.cancel_replay", subscription, reason)
 
 
 def list_dead_letters(
@@ -239,56 +242,47 @@ def list_dead_letters(
 
     With a `limit`, the oldest so many. No more than `payload_characters` of each payload leave the store.
     """
-    rows = _ask(
-        store,
-        "listing dead letters",
-        """
+    query = """
         select letter, state, stream, subscription, lane, place, reason, detail, attempts, first_at, last_at, last_by,
             settled_at, settled_by, settled_reason, hop, "position", message_id, topic, sender, key,
             coalesce(
                 left(payload, %(payload_characters)s),
                 left(encode(substring(payload_bytes, 1, %(payload_characters)s), 'base64'), %(payload_characters)s)
-            ),
-            coalesce(octet_length(payload), octet_length(payload_bytes)), headers
+            ) as payload,
+            coalesce(octet_length(payload), octet_length(payload_bytes)) as payload_size_bytes, headers
         from relaybox.dead_letters
         where case when %(letter)s::bigint is not null then letter = %(letter)s
             else state = any(%(states)s) and (%(subscription)s::text is null or subscription = %(subscription)s) end
         order by letter limit %(limit)s
-        """,
-        {
-            "letter": letter,
-            "states": list(states),
-            "subscription": subscription,
-            "limit": limit,
-            "payload_characters": payload_characters,
-        },
-    )
-    return [DeadLetter(store.name, *row) for row in rows]
+    """
+    asked = {
+        "letter": letter,
+        "states": list(states),
+        "subscription": subscription,
+        "limit": limit,
+        "payload_characters": payload_characters,
+    }
+    with _session(store, "listing dead letters") as session:
+        return session.rows(DeadLetter, query, asked, store=store.name)
 
 
 def redrive(store: Store, subscription: str, *, reason: str, letter: int | None = None) -> int:
     """Gives dead letters to the subscription's consumers again; returns how many. DeadLetterNotOpen."""
-    done = _call(
-        store, f"redriving dead letters of {subscription}", "select relaybox.redrive(%s, %s, %s)", subscription, reason, letter
-    )
-    return int(done[0])
+    return int(_call(store, f"redriving dead letters of {subscription}", "relaybox.redrive", subscription, reason, letter))
 
 
 def drop_dead_letter(store: Store, letter: int, *, reason: str) -> None:
     """Gives up a dead letter. DeadLetterNotOpen."""
-    _call(store, f"dropping dead letter {letter}", "select relaybox.drop_dead_letter(%s, %s)", letter, reason)
+    _call(store, f"dropping dead letter {letter}", "relaybox.drop_dead_letter", letter, reason)
 
 
-def _ask(store: Store, doing: str, query: str, arguments: Any = None) -> list[tuple[Any, ...]]:
-    with store_cursor(store, doing, application_name="relaybox subscriptions") as cursor:
-        cursor.execute(query, arguments)
-        return list(cursor.fetchall())
+def _session(store: Store, activity: str) -> AbstractContextManager[StoreSession]:
+    return store_session(store, activity, application_name="relaybox subscriptions")
 
 
-def _call(store: Store, doing: str, call: str, *arguments: object) -> tuple[Any, ...]:
-    """The row of one call, committed."""
-    with store_cursor(store, doing, application_name="relaybox subscriptions") as cursor:
-        cursor.execute(call, arguments)
-        row: tuple[Any, ...] = one_row(cursor)
-        cursor.connection.commit()
-    return row
+def _call(store: Store, activity: str, function: str, *arguments: object) -> Any:
+    """The value of one call, committed."""
+    with _session(store, activity) as session:
+        value = session.call(function, *arguments)
+        session.commit()
+    return value

@@ -10,24 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from psycopg2.extras import NamedTupleCursor
+from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
 from relaybox.events import emit
-from relaybox.failpoints import reach
 from relaybox.hops.publishing import Arrival, ask_destination, durable_arrival
-from relaybox.stores.connections import commit, commit_durably, one_row, store_errors
 from relaybox.stores.schema import open_store
 from relaybox.streams.delivering import deliver_arrived
 from relaybox.streams.topics import carry_topics
 
 if TYPE_CHECKING:
-    from psycopg2.extensions import connection as Connection
+    from collections.abc import Sequence
+    from datetime import datetime
 
     from relaybox.hops.planning import Arrived
     from relaybox.routes import Hop, Route
+    from relaybox.stores.sessions import StoreSession
 
 
 @dataclass(frozen=True)
@@ -39,23 +37,54 @@ class Settled:
     newly_settled: int
 
 
-def confirm_received(source: Connection, hop: Hop, arrival: Arrival, *, recorded_by: str) -> None:
+class _Watermarks(NamedTuple):
+    """The last confirmed position of a hop in each state, as its source knows it."""
+
+    received: int
+    received_at: datetime | None
+    processed: int
+    settled: int
+
+
+class _Reading(NamedTuple):
+    """The position through which something holds, and since when."""
+
+    through_position: int | None
+    happened_at: datetime | None
+
+
+class _ProcessedReading(NamedTuple):
+    """How far the named subscriptions have come; which of them are missing, or read one topic only."""
+
+    through_position: int
+    happened_at: datetime | None
+    missing: list[str]
+    of_one_topic: list[str]
+
+
+class _Confirmation(NamedTuple):
+    """What the destination knows of a hop further down."""
+
+    state: str
+    through_position: int
+    through_batch: int
+    happened_at: datetime
+
+
+def confirm_received(source: StoreSession, hop: Hop, arrival: Arrival, *, recorded_by: str) -> None:
     """Records that the destination has a batch. Commits; idempotent.
 
     Raises:
         HistoryLost, ContentDiffers: G11; the ledger has no such batch, or another under its number.
     """
-    with store_errors(hop.source.name, f"confirming batch {arrival.batch} of hop {hop.name}"), source.cursor() as cursor:
-        reach("confirm.begin", source)
-        cursor.execute(
-            "select relaybox.confirm_received(%s, %s, %s, %s, %s)",
-            (hop.name, arrival.batch, str(arrival.plan_id), arrival.published_at, recorded_by),
-        )
-        reach("confirm.recorded", source)
-        commit_durably(source, "confirm")
+    source = source.doing(f"confirming batch {arrival.batch} of hop {hop.name}")
+    source.reach("confirm.begin")
+    source.call("relaybox.confirm_received", hop.name, arrival.batch, str(arrival.plan_id), arrival.published_at, recorded_by)
+    source.reach("confirm.recorded")
+    source.commit_durably("confirm")
 
 
-def confirm_arrived(source: Connection, destination: Connection, hop: Hop, *, recorded_by: str) -> Arrived:
+def confirm_arrived(source: StoreSession, destination: StoreSession, hop: Hop, *, recorded_by: str) -> Arrived:
     """Asks the destination how far the hop is, and records at the source what is missing there. Commits both sides.
 
     What a driver published before it died is delivered first: once it is confirmed, nobody would come for it.
@@ -68,22 +97,21 @@ def confirm_arrived(source: Connection, destination: Connection, hop: Hop, *, re
     return arrived
 
 
-def _is_received(source: Connection, hop: Hop, arrived: Arrived) -> bool:
+def _is_received(source: StoreSession, hop: Hop, arrived: Arrived) -> bool:
     """Whether the source has this very arrival confirmed, in a short transaction of its own."""
-    with store_errors(hop.source.name, f"reading the confirmations of hop {hop.name}"), source.cursor() as cursor:
-        cursor.execute("select relaybox.require_writable_primary()")
-        cursor.execute(
-            """
-            select exists (
-                select from relaybox.confirmation c
-                join relaybox.batch b on b.hop = c.hop and b.batch = c.through_batch
-                where c.hop = %s and c.state = 'received' and c.through_position = %s and b.batch = %s and b.plan_id = %s
-            )
-            """,
-            (hop.name, arrived.position, arrived.batch, str(arrived.plan_id)),
+    source = source.doing(f"reading the confirmations of hop {hop.name}")
+    source.call("relaybox.require_writable_primary")
+    received = source.value(
+        """
+        select exists (
+            select from relaybox.confirmation c
+            join relaybox.batch b on b.hop = c.hop and b.batch = c.through_batch
+            where c.hop = %s and c.state = 'received' and c.through_position = %s and b.batch = %s and b.plan_id = %s
         )
-        (received,) = one_row(cursor)
-        source.rollback()
+        """,
+        *(hop.name, arrived.position, arrived.batch, str(arrived.plan_id)),
+    )
+    source.rollback()
     return bool(received)
 
 
@@ -110,27 +138,25 @@ def settle_hop(route: Route, hop: Hop, *, recorded_by: str) -> Settled:
     return settled
 
 
-def _settle(source: Connection, destination: Connection, hop: Hop, *, recorded_by: str) -> Settled:
-    with store_errors(hop.source.name, f"settling hop {hop.name}"), source.cursor(cursor_factory=NamedTupleCursor) as cursor:
-        watermarks = _watermarks(cursor, hop.name)
-        position, happened_at = _policy_holds_through(destination, hop, watermarks)
-        if position <= watermarks.settled:
-            source.rollback()
-            return Settled(hop.name, watermarks.settled, 0)
-        reach("settle.begin", source)
-        if hop.processed_by:
-            cursor.execute("select relaybox.confirm_processed(%s, %s, %s, %s)", (hop.name, position, happened_at, recorded_by))
-        cursor.execute(
-            "select relaybox.confirm_settled(%s, %s, %s, %s) as through_position", (hop.name, position, happened_at, recorded_by)
-        )
-        through_position = one_row(cursor).through_position
-        reach("settle.recorded", source)
-        commit_durably(source, "settle")
+def _settle(source: StoreSession, destination: StoreSession, hop: Hop, *, recorded_by: str) -> Settled:
+    source = source.doing(f"settling hop {hop.name}")
+    watermarks = _read_watermarks(source, hop.name)
+    position, happened_at = _policy_holds_through(destination, hop, watermarks)
+    if position <= watermarks.settled:
+        source.rollback()
+        return Settled(hop.name, watermarks.settled, 0)
+    source.reach("settle.begin")
+    if hop.processed_by:
+        source.call("relaybox.confirm_processed", hop.name, position, happened_at, recorded_by)
+    through_position = source.call("relaybox.confirm_settled", hop.name, position, happened_at, recorded_by)
+    source.reach("settle.recorded")
+    source.commit_durably("settle")
     return Settled(hop.name, through_position, through_position - watermarks.settled)
 
 
-def _watermarks(cursor: Any, hop: str) -> Any:
-    cursor.execute(
+def _read_watermarks(source: StoreSession, hop: str) -> _Watermarks:
+    return source.row(
+        _Watermarks,
         """
         select
             coalesce(max(through_position) filter (where state = 'received'), 0) received,
@@ -139,32 +165,33 @@ def _watermarks(cursor: Any, hop: str) -> Any:
             coalesce(max(through_position) filter (where state = 'settled'), 0) settled
         from relaybox.confirmation where hop = %s
         """,
-        (hop,),
+        hop,
     )
-    return one_row(cursor)
 
 
-def _policy_holds_through(destination: Connection, hop: Hop, watermarks: Any) -> tuple[int, Any]:
+def _policy_holds_through(destination: StoreSession, hop: Hop, watermarks: _Watermarks) -> tuple[int, datetime | None]:
     """The position through which the hop's policy holds, and since when."""
     if hop.processed_by:
         return _processed_through(destination, hop)
     if hop.policy == "received" or hop.downstream is None:
         return watermarks.received, watermarks.received_at
-    with store_errors(hop.destination.name, f"asking how far hop {hop.downstream} is settled"), destination.cursor() as cursor:
-        cursor.execute("select through_position, happened_at from relaybox.settled_reading(%s)", (hop.downstream,))
-        row = one_row(cursor)
-        destination.rollback()
-    return (0, None) if row is None or row[0] is None else (row[0], row[1])
+    destination = destination.doing(f"asking how far hop {hop.downstream} is settled")
+    settled = destination.row_if_any(
+        _Reading, "select through_position, happened_at from relaybox.settled_reading(%s)", hop.downstream
+    )
+    destination.rollback()
+    return (0, None) if settled is None or settled.through_position is None else (settled.through_position, settled.happened_at)
 
 
-def _processed_through(destination: Connection, hop: Hop) -> tuple[int, Any]:
+def _processed_through(destination: StoreSession, hop: Hop) -> tuple[int, datetime | None]:
     """How far the subscriptions that the route names are done, durably. Commits at the destination."""
     names = list(hop.processed_by)
-    with store_errors(hop.destination.name, f"asking how far {', '.join(names)} have come"), destination.cursor() as cursor:
-        cursor.execute("select * from relaybox.processed_reading(%s, %s)", (hop.name, names))
-        position, happened_at, missing, of_one_topic = one_row(cursor)
-        reach("processed.read", destination)
-        commit_durably(destination, "processed")
+    destination = destination.doing(f"asking how far {', '.join(names)} have come")
+    position, happened_at, missing, of_one_topic = destination.row(
+        _ProcessedReading, "select * from relaybox.processed_reading(%s, %s)", hop.name, names
+    )
+    destination.reach("processed.read")
+    destination.commit_durably("processed")
     if missing:
         raise errors.NotSubscribed(
             f"hop {hop.name} settles when {', '.join(names)} have processed it, and store {hop.destination.name} has no "
@@ -187,35 +214,30 @@ def _processed_through(destination: Connection, hop: Hop) -> tuple[int, Any]:
     return position, happened_at
 
 
-def _record_downstream(source: Connection, destination: Connection, route: Route, hop: Hop, *, recorded_by: str) -> None:
+def _record_downstream(source: StoreSession, destination: StoreSession, route: Route, hop: Hop, *, recorded_by: str) -> None:
     for downstream in _hops_after(route, hop):
-        with store_errors(hop.source.name, f"reading what is confirmed of hop {downstream.name}"):
-            with source.cursor(cursor_factory=NamedTupleCursor) as cursor:
-                known = _watermarks(cursor, downstream.name)
-            source.rollback()
-        with store_errors(hop.destination.name, f"reading the confirmations of hop {downstream.name}"):
-            with destination.cursor() as cursor:
-                cursor.execute(
-                    "select * from relaybox.confirmations_after(%s, %s, %s, %s)",
-                    (downstream.name, known.received, known.processed, known.settled),
-                )
-                news = cursor.fetchall()
-            destination.rollback()
+        source = source.doing(f"reading what is confirmed of hop {downstream.name}")
+        known = _read_watermarks(source, downstream.name)
+        source.rollback()
+        destination = destination.doing(f"reading the confirmations of hop {downstream.name}")
+        news = destination.rows(
+            _Confirmation,
+            "select * from relaybox.confirmations_after(%s, %s, %s, %s)",
+            *(downstream.name, known.received, known.processed, known.settled),
+        )
+        destination.rollback()
         if news:
-            _write_downstream(source, hop, downstream.name, news, recorded_by)
+            _write_downstream(source, downstream.name, news, recorded_by)
 
 
 def _hops_after(route: Route, hop: Hop) -> Iterator[Hop]:
     return (other for other in route.hops if other.number > hop.number)
 
 
-def _write_downstream(source: Connection, hop: Hop, downstream: str, news: list[Any], recorded_by: str) -> None:
-    with store_errors(hop.source.name, f"recording the confirmations of hop {downstream}"), source.cursor() as cursor:
-        reach("downstream.begin", source)
-        for state, through_position, through_batch, happened_at in news:  # one row per batch, not per message
-            cursor.execute(
-                "select relaybox.record_downstream(%s, %s, %s, %s, %s, %s)",
-                (downstream, state, through_position, through_batch, happened_at, recorded_by),
-            )
-        reach("downstream.recorded", source)
-        commit(source, "downstream")
+def _write_downstream(source: StoreSession, downstream: str, news: Sequence[_Confirmation], recorded_by: str) -> None:
+    source = source.doing(f"recording the confirmations of hop {downstream}")
+    source.reach("downstream.begin")
+    for state, through_position, through_batch, happened_at in news:  # one row per batch, not per message
+        source.call("relaybox.record_downstream", downstream, state, through_position, through_batch, happened_at, recorded_by)
+    source.reach("downstream.recorded")
+    source.commit("downstream")

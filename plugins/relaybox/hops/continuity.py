@@ -8,18 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-from psycopg2.extras import NamedTupleCursor
+from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
-from relaybox.stores.connections import one_row
+from relaybox.stores.fingerprints import ClusterFingerprint, read_fingerprint
 
 if TYPE_CHECKING:
-    from psycopg2.extensions import connection as Connection
-
     from relaybox.hops.planning import Arrived
     from relaybox.routes import Hop
+    from relaybox.stores.sessions import StoreSession
 
 
 @dataclass(frozen=True)
@@ -59,42 +56,49 @@ def published_end(arrived: Arrived) -> PublishedEnd:
     return PublishedEnd(arrived.generation, arrived.batch, plan_id, tuple(map(str, arrived.copied_plan_ids)))
 
 
-def find_gap(source: Connection, hop: Hop, published: PublishedEnd) -> HistoryGap | None:
-    """Asks a hop's source, after its destination was asked, in a short transaction. None: the ledgers agree, or go on agreeing.
+class Succession(NamedTuple):
+    """What a hop's source says of itself (succession.sql), against which its cluster and its destination are compared."""
 
-    Raises nothing of its own; the store's errors are the caller's to translate.
-    """
-    with source.cursor(cursor_factory=NamedTupleCursor) as cursor:
-        cursor.execute(_CONTINUITY, (hop.name, published.batch))
-        ledger = one_row(cursor)
-        here = None
-        if ledger is not None and not ledger.is_standby:
-            cursor.execute("select * from relaybox.cluster_fingerprint()")
-            here = one_row(cursor)
+    reloaded: bool
+    lower_xmax: str
+    generation: int
+    planned_batch: int
+    received_batch: int
+    resend_through: int
+    compacted_batch: int
+    arrived_plan_id: str | None
+    next_plan_id: str | None
+    read_through: int
+    log_position: int | None
+    system_identifier: int
+    timeline: int
+    is_standby: bool = False
+
+
+def find_gap(source: StoreSession, hop: Hop, published: PublishedEnd) -> HistoryGap | None:
+    """Asks a hop's source, after its destination was asked, in a short transaction. None: the ledgers agree, or go on agreeing."""
+    ledger = source.row_if_any(
+        Succession,
+        "select s.*, pg_is_in_recovery() as is_standby from relaybox.succession(%s, %s) s",
+        *(hop.name, published.batch),
+    )
+    # what a standby would say of its timeline is its primary's; the plan and the confirmations are replicated
+    here = None if ledger is None or ledger.is_standby else read_fingerprint(source)
     source.rollback()
     gaps = [] if ledger is None else list(find_gaps(hop, ledger, here, published))
     # another cluster that has lost something is not to be attested
     return min(gaps, key=lambda gap: gap.may_be_attested, default=None)
 
 
-# what a standby would say of its timeline is its primary's; the plan and the confirmations are replicated
-_CONTINUITY = """
-    select s.reloaded, s.lower_xmax, s.generation, s.planned_batch, s.received_batch, s.resend_through, s.compacted_batch,
-        s.arrived_plan_id, s.next_plan_id, s.read_through, s.log_position,
-        s.system_identifier, s.timeline, pg_is_in_recovery() as is_standby
-    from relaybox.succession(%s, %s) s
-"""
-
-
-def find_gaps(hop: Hop, ledger: Any, here: Any, published: PublishedEnd) -> Iterator[HistoryGap]:
-    """How the ledger of a hop's source (`relaybox.succession`) contradicts its cluster, None: not asked, and its destination."""
+def find_gaps(hop: Hop, ledger: Succession, here: ClusterFingerprint | None, published: PublishedEnd) -> Iterator[HistoryGap]:
+    """How the ledger of a hop's source contradicts its cluster, None: not asked, and its destination."""
     source, destination = hop.source.name, hop.destination.name
     if ledger.reloaded:
         yield HistoryGap(
             source, f"{source} was loaded from a dump: its rows may carry transaction numbers of another cluster", _look(hop)
         )
     went_back = here is not None and int(here.next_xid) < int(ledger.lower_xmax)
-    if went_back or (here is not None and (here.system_identifier, here.timeline) != (ledger.system_identifier, ledger.timeline)):
+    if here is not None and (went_back or (here.system_identifier, here.timeline) != (ledger.system_identifier, ledger.timeline)):
         yield HistoryGap(
             source,
             f"its ledger was written by cluster {ledger.system_identifier} on timeline {ledger.timeline} with transactions below "

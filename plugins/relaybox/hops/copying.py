@@ -15,15 +15,13 @@ import psycopg2
 from psycopg2 import sql
 
 from relaybox import errors
-from relaybox.failpoints import reach
 from relaybox.hops.batches import Batch, Slice
-from relaybox.stores.connections import commit, connect, one_row, store_errors, translate
+from relaybox.stores.connections import connect, translate
 from relaybox.stores.log_rows import COLUMN_LIST
 from relaybox.stores.pipe import SendingFailed, pipe_copy
+from relaybox.stores.sessions import StoreSession
 
 if TYPE_CHECKING:
-    from psycopg2.extensions import connection as Connection
-
     from relaybox.routes import Hop
 
 
@@ -99,15 +97,13 @@ def copy_slice(order: CopyOrder, slice_: Slice) -> SliceCopied:
         StoreBusy, StoreUnreachable: a retry may help.
     """
     started = time.monotonic()
-    name = session_name(order, slice_)
-    destination = connect(order.destination_service, application_name=name, statement_timeout_seconds=order.timeout_seconds)
+    destination = _open(order.destination, order.destination_service, order, slice_)
     try:
         found = _slice_state(destination, order, slice_)
         if found != "open":
             return SliceCopied(slice_.slice, slice_.row_count, 0, time.monotonic() - started, found)
-        with store_errors(order.destination, _doing(order, slice_)):
-            reach("slice.begin", destination)
-        byte_count = _copy_rows(destination, order, slice_, name)
+        destination.reach("slice.begin")
+        byte_count = _copy_rows(destination, order, slice_)
         return SliceCopied(slice_.slice, slice_.row_count, byte_count, time.monotonic() - started, found)
     except psycopg2.errors.UniqueViolation as error:
         return replace(_after_collision(destination, order, slice_, error), seconds=time.monotonic() - started)
@@ -115,97 +111,75 @@ def copy_slice(order: CopyOrder, slice_: Slice) -> SliceCopied:
         destination.close()
 
 
-def _doing(order: CopyOrder, slice_: Slice) -> str:
-    return f"copying slice {slice_.slice} of batch {order.batch} of hop {order.hop}"
+def _open(store: str, service: str, order: CopyOrder, slice_: Slice) -> StoreSession:
+    connection = connect(service, application_name=session_name(order, slice_), statement_timeout_seconds=order.timeout_seconds)
+    return StoreSession(connection, store, f"copying slice {slice_.slice} of batch {order.batch} of hop {order.hop}")
 
 
-def _slice_state(destination: Connection, order: CopyOrder, slice_: Slice) -> str:
-    with store_errors(order.destination, _doing(order, slice_)), destination.cursor() as cursor:
-        cursor.execute(
-            "select relaybox.slice_state(%s, %s, %s, %s)", (order.log_id, order.batch, slice_.slice, str(order.plan_id))
-        )
-        state = str(one_row(cursor)[0])
-        destination.rollback()
-    return state
+def _slice_state(destination: StoreSession, order: CopyOrder, slice_: Slice) -> str:
+    state = destination.call("relaybox.slice_state", order.log_id, order.batch, slice_.slice, str(order.plan_id))
+    destination.rollback()
+    return str(state)
 
 
 def _after_collision(
-    destination: Connection, order: CopyOrder, slice_: Slice, error: psycopg2.errors.UniqueViolation
+    destination: StoreSession, order: CopyOrder, slice_: Slice, error: psycopg2.errors.UniqueViolation
 ) -> SliceCopied:
     """Rows of this slice are there already: fine only if a receipt says that this very plan put them there."""
-    with store_errors(order.destination, _doing(order, slice_)):
-        destination.rollback()
+    destination.rollback()
     found = _slice_state(destination, order, slice_)
     if found == "open":
-        raise translate(error, store=order.destination, doing=_doing(order, slice_)) from error
+        raise translate(error, store=destination.store, doing=destination.activity) from error
     return SliceCopied(slice_.slice, slice_.row_count, 0, 0.0, found)
 
 
-def _copy_rows(destination: Connection, order: CopyOrder, slice_: Slice, name: str) -> int:
-    with store_errors(order.destination, _doing(order, slice_)), destination.cursor() as cursor:
-        # before the source's session begins: of a local hop it is one of this store, and has this name too
-        cursor.execute(
-            "select relaybox.end_older_attempts(%s, %s, %s, %s)", (order.hop, order.batch, slice_.slice, order.attempt)
-        )
-        destination.rollback()
-    source = connect(order.source_service, application_name=name, statement_timeout_seconds=order.timeout_seconds)
+def _copy_rows(destination: StoreSession, order: CopyOrder, slice_: Slice) -> int:
+    # before the source's session begins: of a local hop it is one of this store, and has this name too
+    destination.call("relaybox.end_older_attempts", order.hop, order.batch, slice_.slice, order.attempt)
+    destination.rollback()
+    source = _open(order.source, order.source_service, order, slice_)
     try:
-        with destination.cursor() as cursor:
-            with store_errors(order.destination, _doing(order, slice_)):
-                # publish is the durable point; until then a lost slice is copied again
-                cursor.execute("set local synchronous_commit = off")
-                reach("slice.connected", destination)
-            row_count, byte_count = _pipe_rows(source, destination, order, slice_)
-            with store_errors(order.destination, _doing(order, slice_)):
-                reach("slice.copied", destination)
-            if row_count != slice_.row_count:
-                raise errors.ContentDiffers(
-                    f"hop {order.hop}: slice {slice_.slice} of batch {order.batch} has {row_count} rows at {order.source}, "
-                    f"planned were {slice_.row_count}. Nothing of it was kept.",
-                    next_step=f"Rows of the source were removed or hidden after planning. Run: relaybox verify {order.hop.split('/')[0]}",
-                )
-            with store_errors(order.destination, _doing(order, slice_)):
-                cursor.execute(
-                    "select relaybox.accept_slice(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
-                    (
-                        *(
-                            order.log_id,
-                            order.generation,
-                            order.batch,
-                            slice_.slice,
-                            str(order.plan_id),
-                            row_count,
-                            order.attempt,
-                        ),
-                        *(order.digests and order.digests[slice_.slice - 1], slice_.first_position),
-                    ),
-                )
-                reach("slice.accepted", destination)
-                commit(destination, "slice")
-            return byte_count
+        # publish is the durable point; until then a lost slice is copied again
+        destination.execute("set local synchronous_commit = off")
+        destination.reach("slice.connected")
+        row_count, byte_count = _pipe_rows(source, destination, order, slice_)
+        destination.reach("slice.copied")
+        if row_count != slice_.row_count:
+            raise errors.ContentDiffers(
+                f"hop {order.hop}: slice {slice_.slice} of batch {order.batch} has {row_count} rows at {order.source}, "
+                f"planned were {slice_.row_count}. Nothing of it was kept.",
+                next_step=f"Rows of the source were removed or hidden after planning. Run: relaybox verify {order.hop.split('/')[0]}",
+            )
+        destination.call(
+            "relaybox.accept_slice",
+            *(order.log_id, order.generation, order.batch, slice_.slice, str(order.plan_id), row_count, order.attempt),
+            *(order.digests and order.digests[slice_.slice - 1], slice_.first_position),
+        )
+        destination.reach("slice.accepted")
+        destination.commit("slice")
+        return byte_count
     finally:
         source.close()
 
 
-def _pipe_rows(source: Connection, destination: Connection, order: CopyOrder, slice_: Slice) -> tuple[int, int]:
+def _pipe_rows(source: StoreSession, destination: StoreSession, order: CopyOrder, slice_: Slice) -> tuple[int, int]:
     """Rows and bytes piped. A collision of positions is the caller's to judge; any other error is told by its side."""
-    doing = _doing(order, slice_)
     try:
         return pipe_copy(
-            source,
+            source.connection,
             sql.SQL("copy ({}) to stdout (format binary)").format(_read_query(order, slice_)),
-            destination,
+            destination.connection,
             sql.SQL("copy relaybox.{} ({}) from stdin (format binary)").format(
                 sql.Identifier(f"log_{order.log_id}"), COLUMN_LIST
             ),
             timeout_seconds=order.timeout_seconds,
         )
     except SendingFailed as failed:
-        raise translate(failed.error, store=order.source, doing=doing) from failed.error
+        raise translate(failed.error, store=source.store, doing=source.activity) from failed.error
     except psycopg2.errors.UniqueViolation:
         raise
     except psycopg2.Error as error:
-        raise translate(error, store=order.destination, doing=doing) from error
+        raise translate(error, store=destination.store, doing=destination.activity) from error
 
 
 def _read_query(order: CopyOrder, slice_: Slice) -> sql.Composed:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from psycopg2.extras import NamedTupleCursor
-
 from relaybox.hops.batches import Slice
+
+if TYPE_CHECKING:
+    from relaybox.stores.sessions import StoreSession
 
 Cluster = tuple[int, int]
 """System identifier and timeline: where a batch was planned."""
@@ -126,46 +127,75 @@ class Source:
     contradictions: tuple[str, ...] = ()
 
 
-def read_destination(connection: Any, hop: str) -> Destination | None:
+class _DestinationHead(NamedTuple):
+    hop_id: int
+    published_position: int
+    first_kept_position: int
+    compacted_batch: int
+    compacted_position: int
+    generation: int
+    source: str
+    topics: list[str]
+    contradictions: list[str]
+    highest_position: int
+
+
+class _SourceHead(NamedTuple):
+    reads_log: int | None
+    planned_position: int
+    waiting_count: int
+    compacted_batch: int
+    compacted_position: int
+    compacted_read: int
+    generation: int
+    resend_through: int
+    destination: str
+    policy: str
+    topics: list[str] | None
+    processed_by: list[str] | None
+    first_kept_read: int
+    contradictions: list[str]
+
+
+def read_destination(session: StoreSession, hop: str) -> Destination | None:
     """Reads the destination's ledger in one snapshot, that of a new transaction; None when the hop does not arrive there."""
-    with connection.cursor(cursor_factory=NamedTupleCursor) as cursor:
-        cursor.execute("set transaction isolation level repeatable read")
-        cursor.execute(
-            """
-            select i.hop_id, i.published_position, i.first_kept_position, i.compacted_batch, i.compacted_position, i.generation, i.source,
-                array(
-                    select t.topic from relaybox.stream_log l join relaybox.known_topics t on t.stream_id = l.stream_id
-                    where l.hop_id = i.hop_id and t.carried_by <> 'nobody'
-                ) topics,
-                array(select relaybox.destination_contradictions(i.hop)) contradictions,
-                (select coalesce(max(l.position), 0) from relaybox.log l where l.hop_id = i.hop_id) highest_position
-            from relaybox.hop_in i where i.hop = %s
-            """,
-            (hop,),
-        )
-        head = cursor.fetchone()
-        if head is None:
-            return None
-        cursor.execute(
-            """
-            select a.batch, a.plan_id, a.first_position, a.last_position, a.slice_count, r.receipt_count, r.receipt_rows,
-                a.source_system_identifier, a.source_timeline
-            from relaybox.arrival a
-            cross join lateral (
-                select count(*) receipt_count, coalesce(sum(c.row_count), 0)::bigint receipt_rows
-                from relaybox.receipt c where c.hop_id = a.hop_id and c.batch = a.batch and c.plan_id = a.plan_id
-            ) r
-            where a.hop_id = %s order by a.batch
-            """,
-            (head.hop_id,),
-        )
-        published = tuple(_published(row) for row in cursor.fetchall())
+    session.execute("set transaction isolation level repeatable read")
+    head = session.row_if_any(
+        _DestinationHead,
+        """
+        select i.hop_id, i.published_position, i.first_kept_position, i.compacted_batch, i.compacted_position, i.generation, i.source,
+            array(
+                select t.topic from relaybox.stream_log l join relaybox.known_topics t on t.stream_id = l.stream_id
+                where l.hop_id = i.hop_id and t.carried_by <> 'nobody'
+            ) topics,
+            array(select relaybox.destination_contradictions(i.hop)) contradictions,
+            (select coalesce(max(l.position), 0) from relaybox.log l where l.hop_id = i.hop_id) highest_position
+        from relaybox.hop_in i where i.hop = %s
+        """,
+        hop,
+    )
+    if head is None:
+        return None
+    published = session.rows(
+        _PublishedRow,
+        """
+        select a.batch, a.plan_id, a.first_position, a.last_position, a.slice_count, r.receipt_count, r.receipt_rows,
+            a.source_system_identifier, a.source_timeline
+        from relaybox.arrival a
+        cross join lateral (
+            select count(*) receipt_count, coalesce(sum(c.row_count), 0)::bigint receipt_rows
+            from relaybox.receipt c where c.hop_id = a.hop_id and c.batch = a.batch and c.plan_id = a.plan_id
+        ) r
+        where a.hop_id = %s order by a.batch
+        """,
+        head.hop_id,
+    )
     return Destination(
         log_id=head.hop_id,
         source=head.source,
         topics=tuple(head.topics),
         published_position=head.published_position,
-        published=published,
+        published=tuple(map(_published, published)),
         highest_position=head.highest_position,
         first_kept_position=head.first_kept_position,
         compacted_batch=head.compacted_batch,
@@ -175,33 +205,31 @@ def read_destination(connection: Any, hop: str) -> Destination | None:
     )
 
 
-def read_source(connection: Any, hop: str) -> Source | None:
+def read_source(session: StoreSession, hop: str) -> Source | None:
     """Reads the source's ledger in one snapshot, that of a new transaction; None when the hop does not leave it."""
-    with connection.cursor(cursor_factory=NamedTupleCursor) as cursor:
-        cursor.execute("set transaction isolation level repeatable read")
-        cursor.execute(
-            """
-            select h.reads_log, s.planned_position, s.waiting_count, h.compacted_batch, h.compacted_position, h.compacted_read,
-                h.generation, h.resend_through, h.destination, h.policy, h.topics, h.processed_by,
-                relaybox.first_kept_read(h.hop) first_kept_read,
-                array(select relaybox.source_contradictions(h.hop))
-                    || case when h.reads_log is null then array(select relaybox.outbox_contradictions()) end contradictions
-            from relaybox.hop_out h
-            cross join relaybox.sending_state(h.hop) s
-            where h.hop = %s
-            """,
-            (hop,),
-        )
-        head = cursor.fetchone()
-        if head is None:
-            return None
-        cursor.execute("select * from relaybox.batch where hop = %s order by batch", (hop,))
-        planned = tuple(_planned(row) for row in cursor.fetchall())
+    session.execute("set transaction isolation level repeatable read")
+    head = session.row_if_any(
+        _SourceHead,
+        """
+        select h.reads_log, s.planned_position, s.waiting_count, h.compacted_batch, h.compacted_position, h.compacted_read,
+            h.generation, h.resend_through, h.destination, h.policy, h.topics, h.processed_by,
+            relaybox.first_kept_read(h.hop) first_kept_read,
+            array(select relaybox.source_contradictions(h.hop))
+                || case when h.reads_log is null then array(select relaybox.outbox_contradictions()) end contradictions
+        from relaybox.hop_out h
+        cross join relaybox.sending_state(h.hop) s
+        where h.hop = %s
+        """,
+        hop,
+    )
+    if head is None:
+        return None
+    planned = session.rows(_PlannedRow, "select * from relaybox.batch where hop = %s order by batch", hop)
     return Source(
         registered=Registered(head.destination, head.policy, tuple(head.topics or ()), tuple(head.processed_by or ())),
         reads_log=head.reads_log,
         planned_position=head.planned_position,
-        planned=planned,
+        planned=tuple(map(_planned, planned)),
         waiting_count=head.waiting_count,
         first_kept_read=head.first_kept_read,
         compacted_batch=head.compacted_batch,
@@ -213,22 +241,43 @@ def read_source(connection: Any, hop: str) -> Source | None:
     )
 
 
-def read_confirmed(connection: Any, hops: Sequence[str]) -> Mapping[str, Confirmed]:
+class _ConfirmedHop(NamedTuple):
+    hop: str
+    batch: int
+    position: int
+    resend_through: int
+
+
+def read_confirmed(session: StoreSession, hops: Sequence[str]) -> Mapping[str, Confirmed]:
     """What a store knows of these hops, those that leave it or come after them, in one snapshot; none of which it knows nothing."""
-    with connection.cursor() as cursor:
-        cursor.execute(
-            """
-            select n.hop, c.through_batch, c.through_position, coalesce(h.resend_through, 0)
-            from unnest(%s::text[]) n (hop)
-            cross join lateral relaybox.newest_confirmation(n.hop, 'received') c
-            left join relaybox.hop_out h on h.hop = n.hop
-            """,
-            (list(hops),),
-        )
-        return {hop: Confirmed(*numbers) for hop, *numbers in cursor.fetchall()}
+    found = session.rows(
+        _ConfirmedHop,
+        """
+        select n.hop, c.through_batch as batch, c.through_position as position, coalesce(h.resend_through, 0) as resend_through
+        from unnest(%s::text[]) n (hop)
+        cross join lateral relaybox.newest_confirmation(n.hop, 'received') c
+        left join relaybox.hop_out h on h.hop = n.hop
+        """,
+        list(hops),
+    )
+    return {one.hop: Confirmed(one.batch, one.position, one.resend_through) for one in found}
 
 
-def _published(row: Any) -> PublishedBatch:
+class _PublishedRow(NamedTuple):
+    """A row of relaybox.arrival, and what receipts say of its batch."""
+
+    batch: int
+    plan_id: str
+    first_position: int
+    last_position: int
+    slice_count: int
+    receipt_count: int
+    receipt_rows: int
+    source_system_identifier: int
+    source_timeline: int
+
+
+def _published(row: _PublishedRow) -> PublishedBatch:
     return PublishedBatch(
         batch=row.batch,
         plan_id=UUID(str(row.plan_id)),
@@ -241,7 +290,25 @@ def _published(row: Any) -> PublishedBatch:
     )
 
 
-def _planned(row: Any) -> PlannedBatch:
+class _PlannedRow(NamedTuple):
+    """What a proof reads of a row of relaybox.batch."""
+
+    batch: int
+    plan_id: str
+    topics: list[str] | None
+    lower: str | None
+    upper: str | None
+    reads_after: int
+    reads_through: int
+    first_position: int
+    last_position: int
+    slices: list[list[int]]
+    adopted: bool
+    system_identifier: int
+    timeline: int
+
+
+def _planned(row: _PlannedRow) -> PlannedBatch:
     return PlannedBatch(
         batch=row.batch,
         plan_id=UUID(str(row.plan_id)),

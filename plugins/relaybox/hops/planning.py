@@ -7,21 +7,20 @@ came back without a warning: that flush makes every row of the batch durable fir
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
-from psycopg2.extras import Json, NamedTupleCursor
+from psycopg2.extras import Json
 
 from relaybox import errors
-from relaybox.failpoints import reach
 from relaybox.hops.batches import Batch, Bucket, Cut, Slice, bucket_seqs, cut_batch, cut_log
 from relaybox.hops.continuity import lost_batches, lost_generation, lost_log, lost_plan
-from relaybox.stores.connections import commit_durably, one_row, store_errors
 
 if TYPE_CHECKING:
-    from psycopg2.extensions import connection as Connection
+    from datetime import datetime
 
     from relaybox.routes import Hop
+    from relaybox.stores.sessions import StoreSession
 
 SKIP_EMPTY_PAIR_TRANSACTIONS = 10_000
 """An empty pair wider than this is skipped for good, so that polls of a busy outbox stay cheap."""
@@ -89,8 +88,71 @@ class _Pair:
     seqs: str | None = None
 
 
+class _Head(NamedTuple):
+    """Where a hop stands at its source (lock_hop.sql): its newest batch, and from where the next one reads."""
+
+    reads_log: int | None
+    topics: list[str]
+    batch: int
+    position: int
+    lower: str
+    received_batch: int
+    generation: int
+    anchor_seq: int
+    resend_through: int
+    system_identifier: int
+    timeline: int
+    next_xid: str
+
+
+class _Log(NamedTuple):
+    """The log that a hop reads, and how far it has read it; `ahead_from` and `ahead_to` are ranges that it has read beyond."""
+
+    published_position: int
+    reads_after: int
+    ahead_from: list[int]
+    ahead_to: list[int]
+
+
+class _Piece(NamedTuple):
+    """A piece of a hop's backlog."""
+
+    lower: str
+    upper: str
+    topics: list[str]
+    reads_after: int
+    last_seq: int
+    backlog_id: int
+    seqs: str
+
+
+class _LedgerRow(NamedTuple):
+    """A row of relaybox.batch, as psycopg2 gives it."""
+
+    hop: str
+    batch: int
+    plan_id: str
+    topics: list[str] | None
+    lower: str | None
+    upper: str | None
+    pair_last_seq: int | None
+    pair_exhausted: bool
+    reads_after: int
+    reads_through: int
+    first_position: int
+    last_position: int
+    row_count: int
+    slices: list[list[int]] | str
+    digests: list[str] | None
+    generation: int
+    system_identifier: int
+    timeline: int
+    next_xid: str
+    planned_at: datetime
+
+
 def plan_batch(
-    source: Connection, hop: Hop, arrived: Arrived, *, driver: Driver, rest: CountedRest | None = None
+    source: StoreSession, hop: Hop, arrived: Arrived, *, driver: Driver, rest: CountedRest | None = None
 ) -> Planned | None:
     """Plans the hop's next batch, or resumes the newest one if it has not arrived. Commits.
 
@@ -109,42 +171,40 @@ def plan_batch(
         NotDurable: COMMIT returned with a warning; nothing of the batch may be read.
         PlanRefused, StoreBusy, StoreUnreachable: a retry may help.
     """
-    with store_errors(hop.source.name, f"planning a batch of hop {hop.name}"):
-        try:
-            planned = _plan(source, hop, arrived, driver, rest)
-            commit_durably(source, "plan")
-        except BaseException:
-            if not source.closed:
-                source.rollback()
-            raise
+    source = source.doing(f"planning a batch of hop {hop.name}")
+    try:
+        planned = _plan(source, hop, arrived, driver, rest)
+        source.commit_durably("plan")
+    except BaseException:
+        if not source.closed:
+            source.rollback()
+        raise
     return planned
 
 
-def _plan(source: Connection, hop: Hop, arrived: Arrived, driver: Driver, counted: CountedRest | None) -> Planned | None:
-    reach("plan.begin", source)
-    with source.cursor(cursor_factory=NamedTupleCursor) as cursor:
-        cursor.execute("select * from relaybox.lock_hop(%s)", (hop.name,))
-        head = one_row(cursor)
-        reach("plan.locked", source)
-        _require_common_history(hop, head, arrived)
-        if head.resend_through and arrived.batch >= head.resend_through:
-            cursor.execute("select relaybox.end_resending(%s)", (hop.name,))
-        if head.batch > arrived.batch:
-            batch = read_batch(source, hop.name, arrived.batch + 1)
-            return Planned(batch, _begin_attempt(cursor, batch, driver), resumed=True)
-        if head.batch > head.received_batch:
-            raise errors.PlanRefused(f"hop {hop.name}: batch {head.batch} has arrived but is not confirmed yet.")
-        plan = _plan_log(cursor, hop, head) if head.reads_log is not None else _plan_outbox(cursor, hop, head, counted)
-        if plan is None:
-            return None
-        pair, cut, rest = plan
-        reach("plan.counted", source)
-        batch = _record(cursor, hop, pair, cut, head)
-        reach("plan.recorded", source)
-        return Planned(batch, _begin_attempt(cursor, batch, driver), resumed=False, rest=rest)
+def _plan(source: StoreSession, hop: Hop, arrived: Arrived, driver: Driver, counted: CountedRest | None) -> Planned | None:
+    source.reach("plan.begin")
+    head = source.row(_Head, "select * from relaybox.lock_hop(%s)", hop.name)
+    source.reach("plan.locked")
+    _require_common_history(hop, head, arrived)
+    if head.resend_through and arrived.batch >= head.resend_through:
+        source.call("relaybox.end_resending", hop.name)
+    if head.batch > arrived.batch:
+        batch = read_batch(source, hop.name, arrived.batch + 1)
+        return Planned(batch, _begin_attempt(source, batch, driver), resumed=True)
+    if head.batch > head.received_batch:
+        raise errors.PlanRefused(f"hop {hop.name}: batch {head.batch} has arrived but is not confirmed yet.")
+    plan = _plan_log(source, hop, head) if head.reads_log is not None else _plan_outbox(source, hop, head, counted)
+    if plan is None:
+        return None
+    pair, cut, rest = plan
+    source.reach("plan.counted")
+    batch = _record(source, hop, pair, cut, head)
+    source.reach("plan.recorded")
+    return Planned(batch, _begin_attempt(source, batch, driver), resumed=False, rest=rest)
 
 
-def _require_common_history(hop: Hop, head: Any, arrived: Arrived) -> None:
+def _require_common_history(hop: Hop, head: _Head, arrived: Arrived) -> None:
     if arrived.generation > head.generation:
         gap = lost_generation(hop, head.generation, arrived.generation)
     elif arrived.batch > head.batch:
@@ -156,16 +216,17 @@ def _require_common_history(hop: Hop, head: Any, arrived: Arrived) -> None:
     raise gap.as_error(hop, "Nothing was moved.")
 
 
-def _begin_attempt(cursor: Any, batch: Batch, driver: Driver) -> int:
-    cursor.execute(
+def _begin_attempt(source: StoreSession, batch: Batch, driver: Driver) -> int:
+    attempt = source.value(
         "select relaybox.record_attempt(%s, %s, relaybox.begin_attempt(%s), %s, %s)",
-        (batch.hop, batch.batch, batch.hop, driver.recorded_by, driver.application),
+        *(batch.hop, batch.batch, batch.hop, driver.recorded_by, driver.application),
     )
-    return int(one_row(cursor)[0])
+    return int(attempt)
 
 
-def _plan_log(cursor: Any, hop: Hop, head: Any) -> tuple[None, Cut, None] | None:
-    cursor.execute(
+def _plan_log(source: StoreSession, hop: Hop, head: _Head) -> tuple[None, Cut, None] | None:
+    log = source.row(
+        _Log,
         """
         select i.published_position, relaybox.log_read_through(h.hop) as reads_after,
             array(select lower(a) from unnest(h.read_ahead) a) as ahead_from,
@@ -174,9 +235,8 @@ def _plan_log(cursor: Any, hop: Hop, head: Any) -> tuple[None, Cut, None] | None
         join relaybox.hop_in i on i.hop_id = h.reads_log
         where h.hop = %s
         """,
-        (hop.name,),
+        hop.name,
     )
-    log = one_row(cursor)
     if log.published_position < log.reads_after:
         raise lost_log(hop, log.reads_after, log.published_position).as_error(hop, "Nothing was moved.")
     cut = cut_log(
@@ -190,42 +250,44 @@ def _plan_log(cursor: Any, hop: Hop, head: Any) -> tuple[None, Cut, None] | None
     return None if cut is None else (None, cut, None)
 
 
-def _plan_outbox(cursor: Any, hop: Hop, head: Any, counted: CountedRest | None) -> tuple[_Pair, Cut, CountedRest | None] | None:
+def _plan_outbox(
+    source: StoreSession, hop: Hop, head: _Head, counted: CountedRest | None
+) -> tuple[_Pair, Cut, CountedRest | None] | None:
     """The backlog comes first, piece by piece; a piece in which nothing is left is done with. Then a new pair up to this moment."""
-    while piece := _first_piece(cursor, hop):
-        if plan := _cut_pair(cursor, hop, head, piece, counted):
+    while piece := _first_piece(source, hop):
+        if plan := _cut_pair(source, hop, head, piece, counted):
             return plan
-        cursor.execute("select relaybox.end_backlog_piece(%s, %s)", (hop.name, piece.backlog_id))
+        source.call("relaybox.end_backlog_piece", hop.name, piece.backlog_id)
     # its own statement, after the lock: in the locking statement the snapshot could be older than the last one
-    cursor.execute("select pg_current_snapshot()::text as now")
-    pair = _Pair(head.lower, one_row(cursor).now, tuple(head.topics))
-    plan = _cut_pair(cursor, hop, head, pair, None)
+    now = source.value("select pg_current_snapshot()::text as now")
+    pair = _Pair(head.lower, now, tuple(head.topics))
+    plan = _cut_pair(source, hop, head, pair, None)
     if plan is None:
-        _skip_if_wide(cursor, hop.name, pair)
+        _skip_if_wide(source, hop.name, pair)
     return plan
 
 
-def _first_piece(cursor: Any, hop: Hop) -> _Pair | None:
-    cursor.execute(
+def _first_piece(source: StoreSession, hop: Hop) -> _Pair | None:
+    piece = source.row_if_any(
+        _Piece,
         """
         select lower, upper, topics, lower(seqs) - 1 as reads_after, upper(seqs) - 1 as last_seq, backlog_id, seqs
         from relaybox.backlog where hop = %s and state = 'routed' order by backlog_id limit 1
         """,
-        (hop.name,),
+        hop.name,
     )
-    piece = one_row(cursor)
     return piece and _Pair(**{**piece._asdict(), "topics": tuple(piece.topics)})
 
 
 def _cut_pair(
-    cursor: Any, hop: Hop, head: Any, pair: _Pair, counted: CountedRest | None
+    source: StoreSession, hop: Hop, head: _Head, pair: _Pair, counted: CountedRest | None
 ) -> tuple[_Pair, Cut, CountedRest | None] | None:
     width = bucket_seqs(hop.limits.batch_rows, hop.limits.slice_rows)
     wanted = (pair.lower, pair.upper, pair.topics, pair.reads_after, width)
     if counted and wanted == (counted.lower, counted.upper, counted.topics, counted.reads_after, counted.bucket_seqs):
         buckets, whole = list(counted.buckets), True
     else:
-        buckets, whole = _count_rows(cursor, hop, head, pair, width), pair.backlog_id is None
+        buckets, whole = _count_rows(source, hop, head, pair, width), pair.backlog_id is None
     cut = cut_batch(
         buckets,
         reads_after=pair.reads_after,
@@ -240,68 +302,64 @@ def _cut_pair(
     return replace(pair, last_seq=pair.last_seq or buckets[-1].last_seq), cut, rest
 
 
-def _count_rows(cursor: Any, hop: Hop, head: Any, pair: _Pair, width: int) -> list[Bucket]:
+def _count_rows(source: StoreSession, hop: Hop, head: _Head, pair: _Pair, width: int) -> list[Bucket]:
     if pair.backlog_id is None:
-        cursor.execute(
+        return source.rows(
+            Bucket,
             "select * from relaybox.outbox_buckets(%s, %s, %s, %s, %s)",
-            (pair.lower, pair.upper, list(pair.topics), width, head.anchor_seq),
+            *(pair.lower, pair.upper, list(pair.topics), width, head.anchor_seq),
         )
-    else:
-        cursor.execute(
-            "select * from relaybox.backlog_buckets(%s, %s, %s, %s, %s, %s)",
-            (pair.lower, pair.upper, list(pair.topics), pair.seqs, width, hop.limits.batch_rows + 1),
-        )
-    return [Bucket(*row) for row in cursor.fetchall()]
-
-
-def _skip_if_wide(cursor: Any, hop: str, pair: _Pair) -> None:
-    cursor.execute(
-        "select relaybox.skip_empty_pair(%s, %s) where pg_snapshot_xmax(%s)::text::numeric - pg_snapshot_xmin(%s)::text::numeric > %s",
-        (hop, pair.upper, pair.upper, pair.lower, SKIP_EMPTY_PAIR_TRANSACTIONS),
+    return source.rows(
+        Bucket,
+        "select * from relaybox.backlog_buckets(%s, %s, %s, %s, %s, %s)",
+        *(pair.lower, pair.upper, list(pair.topics), pair.seqs, width, hop.limits.batch_rows + 1),
     )
 
 
-def _record(cursor: Any, hop: Hop, pair: _Pair | None, cut: Cut, head: Any) -> Batch:
+def _skip_if_wide(source: StoreSession, hop: str, pair: _Pair) -> None:
+    source.execute(
+        "select relaybox.skip_empty_pair(%s, %s) where pg_snapshot_xmax(%s)::text::numeric - pg_snapshot_xmin(%s)::text::numeric > %s",
+        *(hop, pair.upper, pair.upper, pair.lower, SKIP_EMPTY_PAIR_TRANSACTIONS),
+    )
+
+
+def _record(source: StoreSession, hop: Hop, pair: _Pair | None, cut: Cut, head: _Head) -> Batch:
     slices = [[s.slice, s.first_read, s.last_read, s.first_position, s.row_count] for s in cut.slices]
     lower, upper, topics = (pair.lower, pair.upper, list(pair.topics)) if pair else (None, None, None)
     digests = None
     if hop.integrity == "checksum":
         # read before COMMIT, but never without it: the digests are durable with the rows, or neither is
-        cursor.execute("select relaybox.slice_digests(%s, %s, %s, %s, %s)", (head.reads_log, lower, upper, topics, Json(slices)))
-        (digests,) = one_row(cursor)
-    cursor.execute(
+        digests = source.call("relaybox.slice_digests", head.reads_log, lower, upper, topics, Json(slices))
+    recorded = source.row(
+        _LedgerRow,
         "select * from relaybox.record_batch(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
-        (
-            hop.name,
-            pair and pair.backlog_id,
-            lower,
-            upper,
-            pair and pair.last_seq,
-            cut.pair_exhausted,
-            cut.reads_after,
-            cut.reads_through,
-            cut.row_count,
-            Json(slices),
-            digests,
-            head.system_identifier,
-            head.timeline,
-            head.next_xid,
-        ),
+        hop.name,
+        pair and pair.backlog_id,
+        lower,
+        upper,
+        pair and pair.last_seq,
+        cut.pair_exhausted,
+        cut.reads_after,
+        cut.reads_through,
+        cut.row_count,
+        Json(slices),
+        digests,
+        head.system_identifier,
+        head.timeline,
+        head.next_xid,
     )
-    return _batch(one_row(cursor))
+    return _batch(recorded)
 
 
-def read_batch(source: Connection, hop: str, batch: int) -> Batch:
+def read_batch(source: StoreSession, hop: str, batch: int) -> Batch:
     """Reads one row of the batch ledger, in the caller's transaction. Raises HistoryLost when it is not there."""
-    with source.cursor(cursor_factory=NamedTupleCursor) as cursor:
-        cursor.execute("select * from relaybox.batch where hop = %s and batch = %s", (hop, batch))
-        row = one_row(cursor)
+    row = source.row_if_any(_LedgerRow, "select * from relaybox.batch where hop = %s and batch = %s", hop, batch)
     if row is None:
         raise errors.HistoryLost(f"hop {hop}: batch {batch} is not in the ledger of its source.")
     return _batch(row)
 
 
-def _batch(row: Any) -> Batch:
+def _batch(row: _LedgerRow) -> Batch:
     return Batch(
         hop=row.hop,
         batch=row.batch,

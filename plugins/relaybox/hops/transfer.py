@@ -14,22 +14,19 @@ from typing import TYPE_CHECKING
 
 from relaybox import errors
 from relaybox.events import emit, warn
-from relaybox.failpoints import reach
 from relaybox.hops.confirmations import confirm_arrived, confirm_received
 from relaybox.hops.copying import SliceCopied, copy_order
 from relaybox.hops.planning import CountedRest, Driver, Planned, plan_batch
 from relaybox.hops.publishing import ask_destination, begin_generation, make_log_segments, publish_batch
-from relaybox.stores.connections import commit, store_errors
 from relaybox.stores.schema import open_store
 from relaybox.streams.delivering import carry_senders, deliver_arrived
 from relaybox.streams.topics import carry_topics, find_unknown_topics
 
 if TYPE_CHECKING:
-    from psycopg2.extensions import connection as Connection
-
     from relaybox.hops.planning import Arrived
     from relaybox.hops.runners import SliceRunner
     from relaybox.routes import Hop
+    from relaybox.stores.sessions import StoreSession
 
 POLL_SECONDS = 0.2
 LINGER_PAUSE_SECONDS = 0.25
@@ -110,8 +107,8 @@ class _Run:
 
     hop: Hop
     runner: SliceRunner
-    source: Connection
-    destination: Connection
+    source: StoreSession
+    destination: StoreSession
     recorded_by: str
     progress: Callable[[Progress], None]
     summary: TransferSummary
@@ -257,20 +254,19 @@ class _Run:
 
     def _prepare_source(self) -> None:
         """Makes outbox segments ahead, so that producers never meet the overflow. Commits."""
-        with store_errors(self.hop.source.name, "making outbox segments"), self.source.cursor() as cursor:
-            cursor.execute("select relaybox.ensure_outbox_segments()")
-            reach("outbox_segments.made", self.source)
-            commit(self.source, "outbox_segments")
+        source = self.source.doing("making outbox segments")
+        source.call("relaybox.ensure_outbox_segments")
+        source.reach("outbox_segments.made")
+        source.commit("outbox_segments")
 
     def _confirm(self) -> Arrived:
         return confirm_arrived(self.source, self.destination, self.hop, recorded_by=self.recorded_by)
 
     def _end_transactions(self) -> None:
         """A failed statement left its session in an aborted transaction, where every question would fail as well."""
-        for store, session in ((self.hop.source, self.source), (self.hop.destination, self.destination)):
+        for session in (self.source, self.destination):
             if not session.closed:
-                with store_errors(store.name, f"running hop {self.hop.name}"):
-                    session.rollback()
+                session.doing(f"running hop {self.hop.name}").rollback()
 
     def _superseded(self, planned: Planned) -> bool:
         return self._ask_source("select attempt from relaybox.hop_out where hop = %s") != planned.attempt
@@ -290,8 +286,7 @@ class _Run:
 
     def _ask_source(self, query: str) -> object:
         """One value from the source, in a short transaction of its own."""
-        with store_errors(self.hop.source.name, f"running hop {self.hop.name}"), self.source.cursor() as cursor:
-            cursor.execute(query, (self.hop.name,))
-            row = cursor.fetchone()
-            self.source.rollback()
-        return None if row is None else row[0]
+        source = self.source.doing(f"running hop {self.hop.name}")
+        answer: object = source.value(query, self.hop.name)
+        source.rollback()
+        return answer

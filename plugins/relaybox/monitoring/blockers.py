@@ -6,9 +6,10 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from psycopg2.extras import NamedTupleCursor
+if TYPE_CHECKING:
+    from relaybox.stores.sessions import StoreSession
 
 QUERY_CHARACTERS = 400
 
@@ -75,21 +76,41 @@ class StoreBlockers:
     standby_waits_since: datetime | None
 
 
-def read_blockers(connection: Any, *, open_for_seconds: float) -> StoreBlockers:
+class _StandbyWaits(NamedTuple):
+    waiting_count: int
+    since: datetime | None
+
+
+class _WaitRow(NamedTuple):
+    """A session that waits, and one of those that it waits for."""
+
+    waiting_pid: int
+    session: str
+    pid: int | None
+    who: str
+    state: str
+    began_at: datetime
+    age_seconds: float
+    query: str
+    prepared_as: str | None
+
+    @property
+    def blocker(self) -> Blocker:
+        return Blocker(self.pid, self.who, self.state, self.began_at, self.age_seconds, self.query, self.prepared_as)
+
+
+def read_blockers(session: StoreSession, *, open_for_seconds: float) -> StoreBlockers:
     """Asks a store, in the caller's transaction.
 
     Args:
-        connection: a session of a role that may see the others (`pg_read_all_stats`), else their statements are hidden.
+        session: of a role that may see the others (`pg_read_all_stats`), else their statements are hidden.
         open_for_seconds: what lasts for less is no news.
     """
     asked = {"seconds": open_for_seconds, "characters": QUERY_CHARACTERS}
-    with connection.cursor(cursor_factory=NamedTupleCursor) as cursor:
-        cursor.execute(_SENDERS, asked)
-        senders = tuple(_blocker(row) for row in cursor.fetchall())
-        cursor.execute(_WAITS, asked)
-        waits = tuple(_waits(cursor.fetchall()))
-        cursor.execute(_STANDBY_WAITS, asked)
-        return StoreBlockers(senders, waits, *cursor.fetchone())
+    senders = session.rows(Blocker, _SENDERS, asked)
+    waits = _waits(session.rows(_WaitRow, _WAITS, asked))
+    standby_waits = session.row(_StandbyWaits, _STANDBY_WAITS, asked)
+    return StoreBlockers(tuple(senders), tuple(waits), standby_waits.waiting_count, standby_waits.since)
 
 
 # An insert locks the outbox in ROW EXCLUSIVE until its transaction ends; a prepared one keeps its locks without a backend.
@@ -139,18 +160,14 @@ _WAITS = """
 
 
 _STANDBY_WAITS = """
-    select count(*), min(a.query_start)
+    select count(*) as waiting_count, min(a.query_start) as since
     from pg_stat_activity a
     where a.datname = current_database() and a.wait_event = 'SyncRep'
         and a.query_start <= clock_timestamp() - make_interval(secs => %(seconds)s)
 """
 
 
-def _blocker(row: Any) -> Blocker:
-    return Blocker(row.pid, row.who, row.state, row.began_at, row.age_seconds, row.query, row.prepared_as)
-
-
-def _waits(rows: list[Any]) -> Iterator[Wait]:
-    sessions: dict[int, str] = {row.waiting_pid: row.session for row in rows}
+def _waits(rows: list[_WaitRow]) -> Iterator[Wait]:
+    sessions = {row.waiting_pid: row.session for row in rows}
     for pid, session in sessions.items():
-        yield Wait(session, tuple(_blocker(row) for row in rows if row.waiting_pid == pid))
+        yield Wait(session, tuple(row.blocker for row in rows if row.waiting_pid == pid))

@@ -6,16 +6,19 @@ published at the destination.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from relaybox import errors
-from relaybox.stores.schema import store_cursor
+from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Store
+    from relaybox.stores.sessions import StoreSession
+
+Answer = TypeVar("Answer")
 
 NEWEST_BATCHES = 5_000
 """So many of a hop's newest batches, and confirmations, are looked at: ledgers have no index on times, and need none."""
@@ -97,23 +100,20 @@ def read_flow(hop: Hop, *, window: timedelta, moved_by: str | None = None) -> Ho
     now = datetime.now(UTC)
     step = window / INTERVALS
     first = datetime.fromtimestamp((now.timestamp() // step.total_seconds() + 1) * step.total_seconds(), UTC) - window
-    asked = {"hop": hop.name, "newest": NEWEST_BATCHES, "shown": SHOWN_BATCHES, "moved_by": moved_by}
+    asked: dict[str, object] = {"hop": hop.name, "newest": NEWEST_BATCHES, "shown": SHOWN_BATCHES, "moved_by": moved_by}
     asked |= {"first": first, "step": step.total_seconds()}
     failed: list[errors.RelayboxError] = []
-    sending = _ask(hop.source, {"intervals": _PLANNED, "batches": _BATCHES}, asked, failed)
-    numbers = [row.batch for row in sending["batches"]]
+    sending = _ask(hop, hop.source, lambda source: _read_sending(source, asked), _Sending([], []), failed)
+    asked["batches"] = [row.batch for row in sending.batches]
     receiving = _ask(
-        hop.destination,
-        {"intervals": _PUBLISHED, "arrivals": _ARRIVALS, "receipts": _RECEIPTS},
-        asked | {"batches": numbers},
-        failed,
+        hop, hop.destination, lambda destination: _read_receiving(destination, asked), _Receiving([], [], []), failed
     )
     return HopFlow(
         hop=hop,
         measured_at=now,
         interval_seconds=step.total_seconds(),
-        intervals=_intervals(first, step, sending["intervals"], receiving["intervals"]),
-        batches=tuple(_batches(sending["batches"], receiving["arrivals"], receiving["receipts"])),
+        intervals=_intervals(first, step, sending.intervals, receiving.intervals),
+        batches=tuple(_batches(sending.batches, receiving.arrivals, receiving.receipts)),
         errors=tuple(failed),
     )
 
@@ -172,25 +172,87 @@ _RECEIPTS = """
 """
 
 
+class _PlannedInterval(NamedTuple):
+    """Interval number `number`, and what was planned in it."""
+
+    number: int
+    row_count: int
+
+
+class _PublishedInterval(NamedTuple):
+    number: int
+    row_count: int
+    delay_seconds: float | None
+
+
+class _PlannedBatch(NamedTuple):
+    """A batch as its source knows it."""
+
+    batch: int
+    row_count: int
+    slice_count: int
+    planned_at: datetime
+    received_at: datetime | None
+    processed_at: datetime | None
+    settled_at: datetime | None
+    moved_by: str | None
+    application: str | None
+
+
+class _Arrival(NamedTuple):
+    batch: int
+    published_at: datetime
+
+
+class _Receipts(NamedTuple):
+    """When the slices of a batch were copied, in order."""
+
+    batch: int
+    copied_at: list[datetime]
+
+
+class _Sending(NamedTuple):
+    """What the source of a hop answered."""
+
+    intervals: list[_PlannedInterval]
+    batches: list[_PlannedBatch]
+
+
+class _Receiving(NamedTuple):
+    """What the destination of a hop answered."""
+
+    intervals: list[_PublishedInterval]
+    arrivals: list[_Arrival]
+    receipts: list[_Receipts]
+
+
+def _read_sending(source: StoreSession, asked: Mapping[str, object]) -> _Sending:
+    return _Sending(source.rows(_PlannedInterval, _PLANNED, asked), source.rows(_PlannedBatch, _BATCHES, asked))
+
+
+def _read_receiving(destination: StoreSession, asked: Mapping[str, object]) -> _Receiving:
+    return _Receiving(
+        destination.rows(_PublishedInterval, _PUBLISHED, asked),
+        destination.rows(_Arrival, _ARRIVALS, asked),
+        destination.rows(_Receipts, _RECEIPTS, asked),
+    )
+
+
 def _ask(
-    store: Store, queries: Mapping[str, str], arguments: Mapping[str, Any], failed: list[errors.RelayboxError]
-) -> dict[str, list[Any]]:
-    """The rows of each query, none of any if the store does not answer: then its error is added to `failed`."""
-    answers: dict[str, list[Any]] = {name: [] for name in queries}
+    hop: Hop, store: Store, read: Callable[[StoreSession], Answer], otherwise: Answer, failed: list[errors.RelayboxError]
+) -> Answer:
+    """What the store answers; `otherwise`, and its error added to `failed`, if it does not."""
     try:
-        with store_cursor(
-            store, f"reading the ledger of hop {arguments['hop']}", application_name="relaybox flow", named=True
-        ) as cursor:
-            for name, query in queries.items():
-                cursor.execute(query, arguments)
-                answers[name] = cursor.fetchall()
+        with store_session(store, f"reading the ledger of hop {hop.name}", application_name="relaybox flow") as session:
+            return read(session)
     except errors.RelayboxError as error:
         failed.append(error)
-        return {name: [] for name in queries}
-    return answers
+        return otherwise
 
 
-def _intervals(first: datetime, step: timedelta, planned: Sequence[Any], published: Sequence[Any]) -> tuple[Interval, ...]:
+def _intervals(
+    first: datetime, step: timedelta, planned: Sequence[_PlannedInterval], published: Sequence[_PublishedInterval]
+) -> tuple[Interval, ...]:
     plans = {row.number: row.row_count for row in planned}
     arrivals = {row.number: row for row in published}
     return tuple(
@@ -204,7 +266,7 @@ def _intervals(first: datetime, step: timedelta, planned: Sequence[Any], publish
     )
 
 
-def _batches(planned: Sequence[Any], arrivals: Sequence[Any], receipts: Sequence[Any]) -> list[BatchTimes]:
+def _batches(planned: Sequence[_PlannedBatch], arrivals: Sequence[_Arrival], receipts: Sequence[_Receipts]) -> list[BatchTimes]:
     published = {row.batch: row.published_at for row in arrivals}
     copied = {row.batch: tuple(row.copied_at) for row in receipts}
     return [

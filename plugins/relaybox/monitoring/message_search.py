@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
 from relaybox import errors
-from relaybox.stores.schema import store_cursor
+from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
     from relaybox.routes import Route, Store
@@ -56,7 +56,7 @@ def find_messages(routes: Sequence[Route], sender: str, index: int) -> tuple[UUI
     Raises:
         StoreUnreachable, StoreUnusable, StoreNotInitialised: a first store of the routes, or the one after it, can't be asked.
     """
-    asked = {"sender": sender, "index": index, "newest": NEWEST_SEQS, "limit": MOST_FOUND}
+    asked: dict[str, object] = {"sender": sender, "index": index, "newest": NEWEST_SEQS, "limit": MOST_FOUND}
     found: list[UUID] = []
     for route in routes:
         first = route.hops[0]
@@ -75,7 +75,6 @@ def require_messages(routes: Sequence[Route], sender: str, index: int) -> tuple[
     )
 
 
-def _ask(store: Store, query: str, arguments: dict[str, Any]) -> list[UUID]:
-    with store_cursor(store, "looking for a message by its index", application_name="relaybox where") as cursor:
-        cursor.execute(query, arguments)
-        return [UUID(str(row[0])) for row in cursor.fetchall()]
+def _ask(store: Store, query: str, arguments: dict[str, object]) -> list[UUID]:
+    with store_session(store, "looking for a message by its index", application_name="relaybox where") as session:
+        return [UUID(str(message_id)) for message_id in session.values(query, arguments)]

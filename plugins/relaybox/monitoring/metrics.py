@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from relaybox import errors
 from relaybox.proofs.reliability import is_no_reading, show_ratio
-from relaybox.stores.schema import store_cursor
+from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -116,11 +116,11 @@ def read_signals(routes: Routes) -> dict[str, tuple[Sample, ...]]:
 
 def _ask(store: Store) -> tuple[Sample, ...] | None:
     try:
-        with store_cursor(store, "reading its signals", application_name="relaybox metrics") as cursor:
-            cursor.execute("select metric, labels, value from relaybox.signals()")
-            return tuple(Sample(metric, {"store": store.name, **labels}, value) for metric, labels, value in cursor.fetchall())
+        with store_session(store, "reading its signals", application_name="relaybox metrics") as session:
+            samples = session.rows(Sample, "select metric, labels, value from relaybox.signals()")
     except errors.RelayboxError:
         return None  # relaybox_store_up and relaybox_hop_error tell
+    return tuple(replace(sample, labels={"store": store.name, **sample.labels}) for sample in samples)
 
 
 def collect(status: Status, signals: Mapping[str, tuple[Sample, ...]]) -> list[Sample]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
 from relaybox.monitoring.blockers import StoreBlockers, read_blockers
@@ -13,7 +13,7 @@ from relaybox.monitoring.status import Status, read_status
 from relaybox.retention.detaching import DetachedLog, list_detached_logs
 from relaybox.stores.inquiries import ask_each
 from relaybox.stores.left_behind import LeftBehind, list_left_behind
-from relaybox.stores.schema import store_cursor
+from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
     from relaybox.routes import Routes, Store
@@ -22,7 +22,7 @@ RATE_SECONDS = 300
 """Rates are of the last five minutes."""
 
 _RATES = """
-    select i.hop, coalesce(sum(a.row_count), 0)::double precision / %(seconds)s
+    select i.hop, coalesce(sum(a.row_count), 0)::double precision / %(seconds)s as rate
     from relaybox.hop_in i
     left join relaybox.arrival a
         on a.hop_id = i.hop_id and a.batch > i.published_batch - 5000
@@ -43,6 +43,11 @@ class Overview:
     status: Status
     rates: Mapping[str, float]
     findings: tuple[Finding, ...]
+
+
+class _HopRate(NamedTuple):
+    hop: str
+    rate: float
 
 
 @dataclass(frozen=True)
@@ -80,10 +85,9 @@ def read_overview(routes: Routes, *, open_for_seconds: float = OPEN_SECONDS) -> 
 def _look(store: Store, routes: Routes, open_for_seconds: float) -> _Looked | None:
     """None: the store stopped answering after its status was read; the next look will say so."""
     try:
-        with store_cursor(store, "looking for what holds messages up", application_name="relaybox overview") as cursor:
-            cursor.execute(_RATES, {"seconds": RATE_SECONDS})
-            rates = dict(cursor.fetchall())
-            detached, left_behind = list_detached_logs(cursor, store), list_left_behind(cursor, store, routes)
-            return _Looked(read_blockers(cursor.connection, open_for_seconds=open_for_seconds), rates, detached, left_behind)
+        with store_session(store, "looking for what holds messages up", application_name="relaybox overview") as session:
+            rates = dict(session.rows(_HopRate, _RATES, {"seconds": RATE_SECONDS}))
+            detached, left_behind = list_detached_logs(session), list_left_behind(session, store, routes)
+            return _Looked(read_blockers(session, open_for_seconds=open_for_seconds), rates, detached, left_behind)
     except errors.RelayboxError:
         return None

@@ -10,19 +10,17 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, TypeVar
 from uuid import UUID
 
-from psycopg2.extras import NamedTupleCursor
-
 from relaybox import errors
-from relaybox.stores.connections import store_errors
 from relaybox.stores.schema import open_store
 
 if TYPE_CHECKING:
-    from psycopg2.extensions import connection as Connection
-
     from relaybox.routes import Hop, Route, Store
+    from relaybox.stores.sessions import StoreSession
+
+Row = TypeVar("Row")
 
 
 class Place(StrEnum):
@@ -175,8 +173,76 @@ def _unknown(stores: _Stores, message_id: UUID, routes: Sequence[Route]) -> erro
 
 
 def _begins(stores: _Stores, store: Store) -> int:
-    (row,) = stores.rows(store, "reading where the outbox begins", "select first_kept_seq from relaybox.store")
-    return int(row.first_kept_seq)
+    (begins,) = stores.rows(_OutboxBegin, store, "reading where the outbox begins", "select first_kept_seq from relaybox.store")
+    return begins.first_kept_seq
+
+
+class _OutboxBegin(NamedTuple):
+    first_kept_seq: int
+
+
+@dataclass(frozen=True)
+class _SentRow:
+    """A Sent, with its transaction as text."""
+
+    seq: int
+    xid: str
+    topic: str
+    sender: str
+    epoch: int
+    index: int | None
+    sent_at: datetime
+    committed_at: datetime | None
+
+
+class _Reading(NamedTuple):
+    """What the source of a hop says about a message that it reads (trace_reading.sql); without a plan only its state."""
+
+    state: str
+    batch: int
+    slice: int
+    position: int
+    planned_at: datetime | None
+    received_at: datetime | None
+    received_by: str | None
+    processed_at: datetime | None
+    processed_by: str | None
+    settled_at: datetime | None
+    settled_by: str | None
+    moved_by: str | None
+    application: str | None
+
+
+class _Arrival(NamedTuple):
+    """What the destination of a hop says about a position (trace_arrival.sql)."""
+
+    copied_at: datetime | None
+    published_at: datetime | None
+    message_id: str | None
+    is_kept: bool
+    is_detached: bool
+
+
+class _AwaitedFields(TypedDict):
+    """An Awaited as JSON."""
+
+    sender: str
+    epoch: int
+    first_index: int
+    last_index: int
+
+
+class _DeliveryRow(NamedTuple):
+    """A Delivered as trace_delivery.sql gives it."""
+
+    stream: str
+    delivery_order: str
+    fate: str
+    place: int | None
+    duplicate_of: int | None
+    reason: str | None
+    decided_at: datetime | None
+    waits_for: list[_AwaitedFields] | None
 
 
 class _Stores:
@@ -184,25 +250,23 @@ class _Stores:
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
-        self._open: dict[str, Connection] = {}
+        self._open: dict[str, StoreSession] = {}
 
-    def rows(self, store: Store, doing: str, query: str, *arguments: object) -> list[Any]:
+    def rows(self, of: type[Row], store: Store, activity: str, query: str, *arguments: object) -> list[Row]:
         """Rows of one statement, in a short transaction of its own."""
-        connection: Any = self._session(store)
-        with store_errors(store.name, doing), connection.cursor(cursor_factory=NamedTupleCursor) as cursor:
-            cursor.execute(query, arguments)
-            rows = list(cursor.fetchall())
-            connection.rollback()
+        session = self._session(store).doing(activity)
+        rows = session.rows(of, query, *arguments)
+        session.rollback()
         return rows
 
-    def _session(self, store: Store) -> Connection:
+    def _session(self, store: Store) -> StoreSession:
         if store.name not in self._open:
             self._open[store.name] = self._stack.enter_context(closing(open_store(store, application_name="relaybox where")))
         return self._open[store.name]
 
 
 def _find(stores: _Stores, store: Store, message_id: UUID) -> Iterator[Sent]:
-    for row in stores.rows(store, "looking for a message", "select * from relaybox.trace_sent(%s)", str(message_id)):
+    for row in stores.rows(_SentRow, store, "looking for a message", "select * from relaybox.trace_sent(%s)", str(message_id)):
         yield Sent(store.name, row.seq, int(row.xid), row.topic, row.sender, row.epoch, row.index, row.sent_at, row.committed_at)
 
 
@@ -231,12 +295,18 @@ _UNPLANNED = {
 
 def _trace_hop(stores: _Stores, hop: Hop, reads: int, message_id: UUID) -> HopTrace:
     (reading,) = stores.rows(
-        hop.source, f"reading the ledger of hop {hop.name}", "select * from relaybox.trace_reading(%s, %s)", hop.name, reads
+        _Reading,
+        hop.source,
+        f"reading the ledger of hop {hop.name}",
+        "select * from relaybox.trace_reading(%s, %s)",
+        hop.name,
+        reads,
     )
     if reading.state != "planned":
         place = _UNPLANNED[reading.state]
         return HopTrace(hop.name, hop.source.name, hop.destination.name, place)
     arrivals = stores.rows(
+        _Arrival,
         hop.destination,
         f"looking into the log of hop {hop.name}",
         "select * from relaybox.trace_arrival(%s, %s, %s, %s)",
@@ -274,6 +344,7 @@ def _trace_hop(stores: _Stores, hop: Hop, reads: int, message_id: UUID) -> HopTr
 
 def _trace_delivery(stores: _Stores, hop: Hop, position: int) -> Delivered | None:
     rows = stores.rows(
+        _DeliveryRow,
         hop.destination,
         f"asking what stream {hop.stream} made of a message",
         "select * from relaybox.trace_delivery(%s, %s)",
@@ -286,7 +357,7 @@ def _trace_delivery(stores: _Stores, hop: Hop, position: int) -> Delivered | Non
     return Delivered(**{**row._asdict(), "fate": Fate(row.fate), "waits_for": awaited})
 
 
-def _place(reading: Any, arrival: Any, *, found: bool) -> Place:
+def _place(reading: _Reading, arrival: _Arrival, *, found: bool) -> Place:
     if not arrival.is_kept:
         return Place.DETACHED if arrival.is_detached else Place.DROPPED
     if arrival.published_at is None and arrival.copied_at is None:

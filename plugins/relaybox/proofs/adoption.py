@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-from uuid import UUID
+from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox.proofs.defects import Defect, DefectKind, Row
-from relaybox.proofs.reading import SliceRead, read_rows
+from relaybox.proofs.reading import SliceRead, fetch_rows, read_rows
 
 if TYPE_CHECKING:
     from relaybox.hops.ledgers import PlannedBatch
+    from relaybox.stores.sessions import StoreSession
 
 
 @dataclass(frozen=True)
@@ -32,45 +32,43 @@ class Adopted:
 NOTHING_ADOPTED = Adopted(0, (), ())
 
 
-def read_at_destination(log_id: int, planned: Sequence[PlannedBatch], *, of_log: bool) -> Callable[[Any], list[Row]]:
+def read_at_destination(log_id: int, planned: Sequence[PlannedBatch], *, of_log: bool) -> Callable[[StoreSession], list[Row]]:
     """The question for the rows of all adopted batches; `of_log`: of a hop that reads a log (adopted_rows.sql)."""
 
-    def ask(connection: Any) -> list[Row]:
+    def ask(session: StoreSession) -> list[Row]:
         spans = [(batch.first_position, batch.last_position) for batch in planned if batch.adopted]
         if not of_log:
-            return [row for first, last in spans for row in read_rows(SliceRead.of_log(log_id, first, last))(connection)]
-        with connection.cursor() as cursor:
-            return [row for first, last in spans for row in _rows_of_log(cursor, log_id, first, last)]
+            return [row for first, last in spans for row in read_rows(SliceRead.of_log(log_id, first, last))(session)]
+        query = "select * from relaybox.adopted_rows(%s, %s, %s)"
+        return [row for first, last in spans for row in fetch_rows(session, query, log_id, first, last)]
 
     return ask
 
 
-def _rows_of_log(cursor: Any, log_id: int, first: int, last: int) -> Iterator[Row]:
-    cursor.execute("select * from relaybox.adopted_rows(%s, %s, %s)", (log_id, first, last))
-    for position, message_id, sender, message_hash in cursor.fetchall():
-        yield Row(position, UUID(message_id), sender, message_hash)
+class _Hash(NamedTuple):
+    position: int
+    message_hash: str
 
 
 def read_at_source(
     hop: str, rows: Sequence[Row], reads: Sequence[int | None]
-) -> Callable[[Any], tuple[Mapping[int, set[str]], set[int]]]:
+) -> Callable[[StoreSession], tuple[Mapping[int, set[str]], set[int]]]:
     """The question for the hashes of these messages as the source has them, by position, and for the listed ghosts.
 
     An id that was sent repeatedly has a hash for each of its messages.
     `reads`: where each stands in the log that the hop reads; None: the source lost it, or the hop reads the outbox.
     """
 
-    def ask(connection: Any) -> tuple[Mapping[int, set[str]], set[int]]:
+    def ask(session: StoreSession) -> tuple[Mapping[int, set[str]], set[int]]:
         hashes: dict[int, set[str]] = defaultdict(set)
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "select position, message_hash from relaybox.adopted_content(%s, %s, %s::uuid[], %s::bigint[])",
-                (hop, [row.position for row in rows], [str(row.message_id) for row in rows], list(reads)),
-            )
-            for position, message_hash in cursor.fetchall():
-                hashes[position].add(message_hash)
-            cursor.execute('select "position" from relaybox.ghost where hop = %s', (hop,))
-            return hashes, {position for (position,) in cursor.fetchall()}
+        found = session.rows(
+            _Hash,
+            "select position, message_hash from relaybox.adopted_content(%s, %s, %s::uuid[], %s::bigint[])",
+            *(hop, [row.position for row in rows], [str(row.message_id) for row in rows], list(reads)),
+        )
+        for position, message_hash in found:
+            hashes[position].add(message_hash)
+        return hashes, set(session.values('select "position" from relaybox.ghost where hop = %s', hop))
 
     return ask
 

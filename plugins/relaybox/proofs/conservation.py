@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from relaybox import errors
@@ -15,6 +15,7 @@ from relaybox.proofs.defects import Defect, DefectKind
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop
+    from relaybox.stores.sessions import StoreSession
 
 LAST_SEQ = 9223372036854775806
 
@@ -77,34 +78,37 @@ class Conservation:
 NOTHING_SENT = Conservation((), (), ())
 
 
-def read_conservation(connection: Any, hop: str) -> Conservation:
+class _Unaccounted(NamedTuple):
+    message_id: str
+    sender: str
+    place_count: int
+
+
+def read_conservation(session: StoreSession, hop: str) -> Conservation:
     """Accounts for all that the outbox keeps, and names what breaks the law; the rows are read again only for that."""
-    with connection.cursor() as cursor:
-        cursor.execute("set transaction isolation level repeatable read")
-        cursor.execute("select * from relaybox.account_for_outbox(%s, 0, %s)", (hop, LAST_SEQ))
-        account = tuple(TopicAccount(*row) for row in cursor.fetchall())
-        broken: dict[DefectKind, list[Defect]] = {DefectKind.UNBATCHED: [], DefectKind.DOUBLED: []}
-        if any(topic.is_broken for topic in account):
-            cursor.execute(
-                "select message_id, sender, place_count from relaybox.unaccounted_messages(%s, 0, %s)", (hop, LAST_SEQ)
-            )
-            for message_id, sender, place_count in cursor.fetchall():
-                kind = DefectKind.DOUBLED if place_count else DefectKind.UNBATCHED
-                broken[kind].append(Defect(kind, UUID(message_id), sender, None, None))
-    return Conservation(account, tuple(broken[DefectKind.UNBATCHED]), tuple(broken[DefectKind.DOUBLED]))
+    session.execute("set transaction isolation level repeatable read")
+    account = session.rows(TopicAccount, "select * from relaybox.account_for_outbox(%s, 0, %s)", hop, LAST_SEQ)
+    broken: dict[DefectKind, list[Defect]] = {DefectKind.UNBATCHED: [], DefectKind.DOUBLED: []}
+    if any(topic.is_broken for topic in account):
+        query = "select message_id, sender, place_count from relaybox.unaccounted_messages(%s, 0, %s)"
+        for message_id, sender, place_count in session.rows(_Unaccounted, query, hop, LAST_SEQ):
+            kind = DefectKind.DOUBLED if place_count else DefectKind.UNBATCHED
+            broken[kind].append(Defect(kind, UUID(message_id), sender, None, None))
+    return Conservation(tuple(account), tuple(broken[DefectKind.UNBATCHED]), tuple(broken[DefectKind.DOUBLED]))
 
 
-def read_account(cursor: Any, hop: Hop) -> tuple[TopicAccount, ...]:
+def read_account(session: StoreSession, hop: Hop) -> tuple[TopicAccount, ...]:
     """Accounts for the newest messages of the outbox that a first hop reads, by topic. One statement in the caller's transaction."""
-    cursor.execute(
+    account = session.rows(
+        TopicAccount,
         """
         select a.*
         from relaybox.outbox_seq q
         cross join lateral relaybox.account_for_outbox(%s, greatest(q.last_value - %s, 0), q.last_value) a
         """,
-        (hop.name, ACCOUNT_SEQS),
+        *(hop.name, ACCOUNT_SEQS),
     )
-    return tuple(TopicAccount(*row) for row in cursor.fetchall())
+    return tuple(account)
 
 
 def find_broken(hop: Hop, account: tuple[TopicAccount, ...]) -> Iterator[errors.ConservationBroken]:

@@ -7,19 +7,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 from uuid import UUID
 
 import psycopg2
 
 from relaybox.proofs.defects import Row
-from relaybox.stores.connections import store_errors
 from relaybox.stores.schema import open_store
 
 if TYPE_CHECKING:
-    from psycopg2.extensions import connection as Connection
-
     from relaybox.routes import Store
+    from relaybox.stores.sessions import StoreSession
 
 Answer = TypeVar("Answer")
 
@@ -33,7 +31,7 @@ class Sessions:
     def __init__(self, stores: Collection[Store], *, application_name: str) -> None:
         self._stores, self._application_name = tuple(dict.fromkeys(stores)), application_name  # a local hop names its store twice
         self._threads = {store.name: ThreadPoolExecutor(1, thread_name_prefix=f"relaybox-{store.name}") for store in self._stores}
-        self._connections: dict[str, Connection] = {}
+        self._sessions: dict[str, StoreSession] = {}
 
     def __enter__(self) -> Self:
         try:
@@ -47,37 +45,36 @@ class Sessions:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._close(cancel=kind is not None)
 
-    def ask(self, store: Store, doing: str, question: Callable[[Any], Answer]) -> Future[Answer]:
+    def ask(self, store: Store, doing: str, question: Callable[[StoreSession], Answer]) -> Future[Answer]:
         """Has a question answered in a short transaction of its own.
 
         Args:
             store: whom to ask.
             doing: for the message of an error: `store hub: while <doing>: ...`.
-            question: gets the store's connection; runs in the store's thread.
+            question: gets the store's session; runs in the store's thread.
         """
         return self._threads[store.name].submit(self._answer, store, doing, question)
 
     def _open(self, store: Store) -> None:
-        self._connections[store.name] = open_store(store, application_name=self._application_name)
+        self._sessions[store.name] = open_store(store, application_name=self._application_name)
 
-    def _answer(self, store: Store, doing: str, question: Callable[[Any], Answer]) -> Answer:
-        connection = self._connections[store.name]
-        with store_errors(store.name, doing):
-            answer = question(connection)
-            connection.rollback()
+    def _answer(self, store: Store, doing: str, question: Callable[[StoreSession], Answer]) -> Answer:
+        session = self._sessions[store.name].doing(doing)
+        answer = question(session)
+        session.rollback()
         return answer
 
     def _close(self, *, cancel: bool) -> None:
         for threads in self._threads.values():
             threads.shutdown(wait=False, cancel_futures=cancel)
         if cancel:
-            for connection in list(self._connections.values()):
+            for session in list(self._sessions.values()):
                 with suppress(psycopg2.Error):  # a broken session runs nothing that could be cancelled
-                    connection.cancel()
+                    session.connection.cancel()
         for threads in self._threads.values():
             threads.shutdown(wait=True)
-        for connection in self._connections.values():
-            connection.close()
+        for session in self._sessions.values():
+            session.close()
 
 
 @dataclass(frozen=True)
@@ -137,23 +134,26 @@ _ROWS = """
 """
 
 
-def read_digest(read: SliceRead) -> Callable[[Any], Digest]:
+def read_digest(read: SliceRead) -> Callable[[StoreSession], Digest]:
     """The question for a slice's digest."""
-
-    def ask(connection: Any) -> Digest:
-        with connection.cursor() as cursor:
-            cursor.execute(_DIGEST, read.arguments())
-            return Digest(*cursor.fetchone())
-
-    return ask
+    return lambda session: session.row(Digest, _DIGEST, *read.arguments())
 
 
-def read_rows(read: SliceRead) -> Callable[[Any], list[Row]]:
+def read_rows(read: SliceRead) -> Callable[[StoreSession], list[Row]]:
     """The question for a slice's rows: position, identity and content hash, no payload."""
+    return lambda session: fetch_rows(session, _ROWS, *read.arguments())
 
-    def ask(connection: Any) -> list[Row]:
-        with connection.cursor() as cursor:
-            cursor.execute(_ROWS, read.arguments())
-            return [Row(position, UUID(message_id), sender, hash_) for position, message_id, sender, hash_ in cursor.fetchall()]
 
-    return ask
+class _RowOfText(NamedTuple):
+    """A Row as a store gives it."""
+
+    position: int
+    message_id: str
+    sender: str
+    message_hash: str
+
+
+def fetch_rows(session: StoreSession, query: str, *arguments: object) -> list[Row]:
+    """The rows of a query for position, message_id, sender and message_hash."""
+    found = session.rows(_RowOfText, query, *arguments)
+    return [Row(row.position, UUID(row.message_id), row.sender, row.message_hash) for row in found]

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from relaybox.proofs.reading import Sessions
     from relaybox.routes import Route, Store
+    from relaybox.stores.sessions import StoreSession
+
+Value = TypeVar("Value")
 
 VIOLATIONS: Mapping[str, str] = {
     "places_not_dense": "places are 1, 2, 3 ...",
@@ -82,32 +85,40 @@ def prove_streams(sessions: Sessions, route: Route) -> list[StreamProof]:
     return _compare_all(sessions, stores, proofs)
 
 
-def _check(store: Store, route: Route) -> Callable[[Any], StreamProof | None]:
-    def ask(connection: Any) -> StreamProof | None:
-        with connection.cursor() as cursor:
-            cursor.execute(
-                """
-                select s.delivery_order, s.first_kept_place, s.last_place,
-                    (select count(*) from relaybox.held h where h.stream_id = s.stream_id)
-                    + (select coalesce(sum(i.published_position - l.decided_position), 0)
-                        from relaybox.stream_log l join relaybox.hop_in i using (hop_id) where l.stream_id = s.stream_id)
-                    + (select coalesce(sum(w.waiting_count), 0) from relaybox.held_senders(s.stream) w),
-                    coalesce((
-                        select jsonb_object_agg(c.kind, jsonb_build_array(c.violation_count, c.examples))
-                        from (
-                            select * from relaybox.check_stream(s.stream)
-                            union all
-                            select * from relaybox.check_decisions(s.stream)
-                        ) c
-                    ), '{}')
-                from relaybox.stream s where s.stream = %s
-                """,
-                (route.stream,),
-            )
-            row = cursor.fetchone()
-        if row is None:
+class _Checked(NamedTuple):
+    """A stream as its store checked it; `found` are a count and examples for each kind of violation."""
+
+    delivery_order: str
+    first_kept_place: int
+    last_place: int
+    waiting_count: int
+    found: dict[str, tuple[int, list[str]]]
+
+
+_CHECK = """
+    select s.delivery_order, s.first_kept_place, s.last_place,
+        (select count(*) from relaybox.held h where h.stream_id = s.stream_id)
+        + (select coalesce(sum(i.published_position - l.decided_position), 0)
+            from relaybox.stream_log l join relaybox.hop_in i using (hop_id) where l.stream_id = s.stream_id)
+        + (select coalesce(sum(w.waiting_count), 0) from relaybox.held_senders(s.stream) w) as waiting_count,
+        coalesce((
+            select jsonb_object_agg(c.kind, jsonb_build_array(c.violation_count, c.examples))
+            from (
+                select * from relaybox.check_stream(s.stream)
+                union all
+                select * from relaybox.check_decisions(s.stream)
+            ) c
+        ), '{}') as found
+    from relaybox.stream s where s.stream = %s
+"""
+
+
+def _check(store: Store, route: Route) -> Callable[[StoreSession], StreamProof | None]:
+    def ask(session: StoreSession) -> StreamProof | None:
+        checked = session.row_if_any(_Checked, _CHECK, route.stream)
+        if checked is None:
             return None
-        order, first_kept_place, last_place, waiting_count, found = row
+        order, first_kept_place, last_place, waiting_count, found = checked
         violations = {kind: Violation(count, tuple(examples)) for kind, (count, examples) in sorted(found.items())}
         return StreamProof(store.name, route.stream, order, first_kept_place, last_place, int(waiting_count), violations)
 
@@ -145,31 +156,30 @@ def _compare(
 
 
 def _both(
-    sessions: Sessions, stores: tuple[Store, Store], doing: str, ask: Callable[[Any], dict[int, Any]]
-) -> tuple[dict[int, Any], dict[int, Any]]:
+    sessions: Sessions, stores: tuple[Store, Store], doing: str, ask: Callable[[StoreSession], dict[int, Value]]
+) -> tuple[dict[int, Value], dict[int, Value]]:
     first, second = (sessions.ask(store, doing, ask) for store in stores)
     return first.result(), second.result()
 
 
-def _digests(stream: str, first: int, through: int) -> Callable[[Any], dict[int, Any]]:
-    def ask(connection: Any) -> dict[int, Any]:
-        with connection.cursor() as cursor:
-            cursor.execute("select block, digest from relaybox.stream_digests(%s, %s, %s)", (stream, first, through))
-            return dict(cursor.fetchall())
-
-    return ask
+class _BlockDigest(NamedTuple):
+    block: int
+    digest: str
 
 
-def _positions(stream: str, block: int, first: int, through: int) -> Callable[[Any], dict[int, Any]]:
-    def ask(connection: Any) -> dict[int, Any]:
-        with connection.cursor() as cursor:
-            cursor.execute(
-                """
-                select p.place, p.position from relaybox.stream s, relaybox.stream_places(s.stream_id, %s) p
-                where s.stream = %s and (p.place - 1) / %s = %s and p.place >= %s
-                """,
-                (through, stream, BLOCK_PLACES, block, first),
-            )
-            return dict(cursor.fetchall())
+def _digests(stream: str, first: int, through: int) -> Callable[[StoreSession], dict[int, str]]:
+    query = "select block, digest from relaybox.stream_digests(%s, %s, %s)"
+    return lambda session: dict(session.rows(_BlockDigest, query, stream, first, through))
 
-    return ask
+
+class _PlacePosition(NamedTuple):
+    place: int
+    position: int
+
+
+def _positions(stream: str, block: int, first: int, through: int) -> Callable[[StoreSession], dict[int, int]]:
+    query = """
+        select p.place, p.position from relaybox.stream s, relaybox.stream_places(s.stream_id, %s) p
+        where s.stream = %s and (p.place - 1) / %s = %s and p.place >= %s
+    """
+    return lambda session: dict(session.rows(_PlacePosition, query, through, stream, BLOCK_PLACES, block, first))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from relaybox import errors
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from relaybox.proofs.comparison_runners import ComparisonRunner
     from relaybox.proofs.reading import Pair
     from relaybox.routes import Hop, Route
+    from relaybox.stores.sessions import StoreSession
 
 MAX_STRANGERS_NAMED = 10_000
 """Rows of a log beyond everything that was planned: all are counted, so many are named."""
@@ -131,7 +132,7 @@ def _ask_findings(sessions: Sessions, route: Route, legs: Sequence[Leg], whole: 
     conservation = sessions.ask(
         route.path[0],
         f"accounting for the outbox of hop {first_hop}",
-        lambda connection: read_conservation(connection, first_hop),
+        lambda session: read_conservation(session, first_hop),
     )
     return _Findings(
         repeated={**repeated, whole.name: repeated[legs[-1].name]},
@@ -143,13 +144,13 @@ def _ask_findings(sessions: Sessions, route: Route, legs: Sequence[Leg], whole: 
 def _read_confirmed(sessions: Sessions, route: Route, hop: Hop) -> Mapping[str, Confirmed]:
     later = [other.name for other in route.hops if other.number >= hop.number]
     doing = f"reading what is confirmed of hop {hop.name}"
-    return sessions.ask(hop.source, doing, lambda connection: read_confirmed(connection, later)).result()
+    return sessions.ask(hop.source, doing, lambda session: read_confirmed(session, later)).result()
 
 
 def _read_ledgers(sessions: Sessions, hop: Hop, confirmed: Mapping[str, Confirmed]) -> Ledgers:
     doing = f"reading the ledger of hop {hop.name}"
-    destination = sessions.ask(hop.destination, doing, lambda connection: read_destination(connection, hop.name)).result()
-    source = sessions.ask(hop.source, doing, lambda connection: read_source(connection, hop.name)).result()
+    destination = sessions.ask(hop.destination, doing, lambda session: read_destination(session, hop.name)).result()
+    source = sessions.ask(hop.source, doing, lambda session: read_source(session, hop.name)).result()
     if source is None or destination is None:
         store, way = (hop.source, "leave") if source is None else (hop.destination, "arrive in")
         raise errors.UnknownHop(f"hop {hop.name} does not {way} store {store.name}.", next_step="Run: relaybox init")
@@ -251,55 +252,68 @@ def _disordered(defects: Iterable[Defect]) -> tuple[str, ...]:
     return tuple(sorted({defect.sender for defect in defects if defect.kind is DefectKind.MISPLACED}))
 
 
-def _repeated(leg: Leg) -> Callable[[Any], Repeated]:
-    def ask(connection: Any) -> Repeated:
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "select message_id, sender, copies from relaybox.repeated_messages(%s, %s)", (leg.log_id, leg.highest_position)
-            )
-            rows = cursor.fetchall()
+class _RepeatedRow(NamedTuple):
+    """A message id that stands in a log more than once, and the positions of its copies."""
+
+    message_id: str
+    sender: str
+    copies: list[int]
+
+
+def _repeated(leg: Leg) -> Callable[[StoreSession], Repeated]:
+    def ask(session: StoreSession) -> Repeated:
+        rows = session.rows(
+            _RepeatedRow,
+            "select message_id, sender, copies from relaybox.repeated_messages(%s, %s)",
+            *(leg.log_id, leg.highest_position),
+        )
         return Repeated(
-            ids=frozenset(UUID(message_id) for message_id, _, _ in rows),
+            ids=frozenset(UUID(row.message_id) for row in rows),
             copies=tuple(
-                Defect(DefectKind.DOUBLED, UUID(message_id), sender, None, position)
-                for message_id, sender, copies in rows
-                for position in copies
+                Defect(DefectKind.DOUBLED, UUID(row.message_id), row.sender, None, position)
+                for row in rows
+                for position in row.copies
             ),
         )
 
     return ask
 
 
-def _count_senders(leg: Leg) -> Callable[[Any], int]:
-    def ask(connection: Any) -> int:
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "select count(distinct l.sender) from relaybox.log l where l.hop_id = %s and l.position <= %s",
-                (leg.log_id, leg.through_position),
-            )
-            return int(cursor.fetchone()[0])
-
-    return ask
+def _count_senders(leg: Leg) -> Callable[[StoreSession], int]:
+    return lambda session: int(
+        session.value(
+            "select count(distinct l.sender) from relaybox.log l where l.hop_id = %s and l.position <= %s",
+            *(leg.log_id, leg.through_position),
+        )
+    )
 
 
-def _beyond(leg: Leg) -> Callable[[Any], tuple[int, list[Defect]]]:
+class _Stranger(NamedTuple):
+    """A row that no batch put there; `row_count` is how many there are, named or not."""
+
+    message_id: str
+    sender: str
+    position: int
+    row_count: int
+
+
+def _beyond(leg: Leg) -> Callable[[StoreSession], tuple[int, list[Defect]]]:
     """Rows that no batch put there: before position 1, or after the last one planned. Staged rows of an open batch are none.
 
     Only among the positions seen before the source's ledger was read: what came later may be of a later batch.
     """
 
-    def ask(connection: Any) -> tuple[int, list[Defect]]:
-        with connection.cursor() as cursor:
-            cursor.execute(
-                """
-                select l.message_id, l.sender, l.position, count(*) over () from relaybox.log l
-                where l.hop_id = %s and (l.position < 1 or l.position > %s) and l.position <= %s
-                order by l.position limit %s
-                """,
-                (leg.log_id, leg.planned_position, leg.highest_position, MAX_STRANGERS_NAMED),
-            )
-            rows = cursor.fetchall()
-        strangers = [Defect(DefectKind.UNEXPECTED, UUID(row[0]), row[1], None, row[2]) for row in rows]
-        return (rows[0][3] if rows else 0), strangers
+    def ask(session: StoreSession) -> tuple[int, list[Defect]]:
+        rows = session.rows(
+            _Stranger,
+            """
+            select l.message_id, l.sender, l.position, count(*) over () as row_count from relaybox.log l
+            where l.hop_id = %s and (l.position < 1 or l.position > %s) and l.position <= %s
+            order by l.position limit %s
+            """,
+            *(leg.log_id, leg.planned_position, leg.highest_position, MAX_STRANGERS_NAMED),
+        )
+        strangers = [Defect(DefectKind.UNEXPECTED, UUID(row.message_id), row.sender, None, row.position) for row in rows]
+        return (rows[0].row_count if rows else 0), strangers
 
     return ask

@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg2
 
-from relaybox.stores.connections import one_row
+if TYPE_CHECKING:
+    from psycopg2.extensions import cursor as Cursor
+
+    from relaybox.stores.sessions import StoreSession
 
 _LOCK_ATTEMPTS, _LOCK_MILLISECONDS, _LOCK_PAUSE_SECONDS = 20, 200, 0.3
 
 
-def take_anchor(cursor: Any) -> tuple[int, str]:
-    """The last seq that anybody took, and a snapshot, at a moment when no open transaction had written to the outbox."""
-    _lock_outbox(cursor)
-    cursor.execute("select relaybox.last_outbox_seq() as seq, pg_current_snapshot()::text as lower")
-    anchor = one_row(cursor)
-    cursor.execute("rollback to savepoint anchor")  # producers go on
+class Anchor(NamedTuple):
+    """The last seq that anybody took, and a snapshot of the same moment."""
+
+    seq: int
+    lower: str
+
+
+def take_anchor(source: StoreSession) -> Anchor:
+    """The anchor of a moment when no open transaction had written to the outbox."""
+    with source.cursor() as cursor:
+        _lock_outbox(cursor)
+    anchor = source.row(Anchor, "select relaybox.last_outbox_seq() as seq, pg_current_snapshot()::text as lower")
+    source.execute("rollback to savepoint anchor")  # producers go on
     # what is written from here on names its own transaction again, not a part of it (record_anchor.sql)
-    cursor.execute("release savepoint anchor")
-    cursor.execute("select relaybox.record_anchor(%s)", (anchor.seq,))
-    return anchor.seq, anchor.lower
+    source.execute("release savepoint anchor")
+    source.call("relaybox.record_anchor", anchor.seq)
+    return anchor
 
 
-def _lock_outbox(cursor: Any) -> None:
+def _lock_outbox(cursor: Cursor) -> None:
     """Waits for open writers, but never so long that producers, who queue behind this lock, would notice."""
     cursor.execute("set local lock_timeout = %s", (f"{_LOCK_MILLISECONDS}ms",))
     for attempt in range(1, _LOCK_ATTEMPTS + 1):

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from relaybox import errors
 from relaybox.events import emit
-from relaybox.failpoints import reach
-from relaybox.hops.continuity import find_gaps, lost_batches, published_end, unfinished_reanchor
+from relaybox.hops.continuity import Succession, find_gaps, lost_batches, published_end, unfinished_reanchor
 from relaybox.hops.publishing import ask_destination
-from relaybox.stores.connections import commit_durably, one_row
-from relaybox.stores.schema import open_store, store_cursor
+from relaybox.stores.fingerprints import ClusterFingerprint, read_fingerprint
+from relaybox.stores.schema import open_store, store_session
 
 if TYPE_CHECKING:
     from relaybox.hops.planning import Arrived
     from relaybox.routes import Hop, Routes, Store
+    from relaybox.stores.sessions import StoreSession
 
 
 @dataclass(frozen=True)
@@ -49,16 +49,15 @@ def attest_store(store: Store, routes: Routes, *, recorded_by: str, reason: str)
     """
     hops = [hop for hop in routes.hops if hop.source == store]
     arrivals = {hop: _ask(hop) for hop in hops}
-    with store_cursor(store, "attesting the store", application_name="relaybox attest", named=True) as cursor:
-        cursor.execute("select relaybox.require_writable_primary()")
-        cursor.execute("set local synchronous_commit = on")
-        cursor.execute("select * from relaybox.cluster_fingerprint()")
-        here = one_row(cursor)
-        changed = [_check(cursor, store, hop, arrivals[hop], here) for hop in hops]
+    with store_session(store, "attesting the store", application_name="relaybox attest") as session:
+        session.call("relaybox.require_writable_primary")
+        session.execute("set local synchronous_commit = on")
+        here = read_fingerprint(session)
+        changed = [_check(session, hop, arrivals[hop], here) for hop in hops]
         if any(changed):
-            _record(cursor, [hop.name for hop in hops], here, recorded_by, reason)
-            reach("attest.recorded", cursor.connection)
-            commit_durably(cursor.connection, "attest")
+            _record(session, [hop.name for hop in hops], here, recorded_by, reason)
+            session.reach("attest.recorded")
+            session.commit_durably("attest")
     attested = Attested(store.name, here.system_identifier, here.timeline, tuple(hop.name for hop in hops), any(changed))
     emit(
         "store_attested", store=store.name, system_identifier=here.system_identifier, timeline=here.timeline, changed=any(changed)
@@ -71,12 +70,11 @@ def _ask(hop: Hop) -> Arrived:
         return ask_destination(session, hop)
 
 
-def _check(cursor: Any, store: Store, hop: Hop, arrived: Arrived, here: Any) -> bool:
+def _check(session: StoreSession, hop: Hop, arrived: Arrived, here: ClusterFingerprint) -> bool:
     """Raises unless the hop's ledger goes on here; tells whether its fingerprint differs."""
-    cursor.execute("select * from relaybox.succession(%s, %s)", (hop.name, arrived.batch))
-    ledger = one_row(cursor)
+    ledger = session.row_if_any(Succession, "select * from relaybox.succession(%s, %s)", hop.name, arrived.batch)
     if ledger is None:
-        raise errors.UnknownHop(f"hop {hop.name} does not leave store {store.name}.", next_step="Run: relaybox init")
+        raise errors.UnknownHop(f"hop {hop.name} does not leave store {session.store}.", next_step="Run: relaybox init")
     published = published_end(arrived)
     gap = next((gap for gap in find_gaps(hop, ledger, here, published) if not gap.may_be_attested), None)
     if gap is None and ledger.resend_through <= arrived.batch < ledger.received_batch:
@@ -84,12 +82,12 @@ def _check(cursor: Any, store: Store, hop: Hop, arrived: Arrived, here: Any) -> 
     if gap is None and arrived.generation < ledger.generation:
         gap = unfinished_reanchor(hop, ledger.generation, arrived.generation)
     if gap is not None:
-        raise gap.as_error(hop, f"Nothing was recorded for store {store.name}.")
-    return bool((here.system_identifier, here.timeline) != (ledger.system_identifier, ledger.timeline))
+        raise gap.as_error(hop, f"Nothing was recorded for store {session.store}.")
+    return (here.system_identifier, here.timeline) != (ledger.system_identifier, ledger.timeline)
 
 
-def _record(cursor: Any, hops: list[str], here: Any, recorded_by: str, reason: str) -> None:
-    cursor.execute(
+def _record(session: StoreSession, hops: list[str], here: ClusterFingerprint, recorded_by: str, reason: str) -> None:
+    session.execute(
         """
         insert into relaybox.attestation (
             attested_by, reason, from_system_identifier, from_timeline, system_identifier, timeline
@@ -98,11 +96,11 @@ def _record(cursor: Any, hops: list[str], here: Any, recorded_by: str, reason: s
         where h.hop = any(%s) and (h.system_identifier, h.timeline) <> (%s, %s)
         order by h.hop limit 1
         """,
-        (recorded_by, reason, here.system_identifier, here.timeline, hops, here.system_identifier, here.timeline),
+        *(recorded_by, reason, here.system_identifier, here.timeline, hops, here.system_identifier, here.timeline),
     )
     # a hop that relaybox.yaml no longer names was not checked, and stays stopped
-    cursor.execute(
+    session.execute(
         "update relaybox.hop_out set system_identifier = %s, timeline = %s where hop = any(%s)",
-        (here.system_identifier, here.timeline, hops),
+        *(here.system_identifier, here.timeline, hops),
     )
-    cursor.execute("update relaybox.store set system_identifier = %s, timeline = %s", (here.system_identifier, here.timeline))
+    session.execute("update relaybox.store set system_identifier = %s, timeline = %s", here.system_identifier, here.timeline)

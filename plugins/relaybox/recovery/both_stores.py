@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from psycopg2.extensions import connection as Connection
-
     from relaybox.hops.planning import Arrived
     from relaybox.routes import Hop, Routes
+    from relaybox.stores.sessions import StoreSession
+
+
+class HopRow(NamedTuple):
+    """What reanchoring reads of a hop's row of `hop_out`; `reads_log` None: the hop reads the outbox, from the snapshot `lower` on."""
+
+    reads_log: int | None
+    generation: int
+    position: int
+    lower: str | None
+    compacted_batch: int
+    compacted_position: int
+    compacted_plan_id: str | None
+    numbering: int
+    system_identifier: int
+    timeline: int
 
 
 @dataclass(frozen=True)
@@ -18,18 +32,17 @@ class BothStores:
 
     Attributes:
         routes: all of them: the hops before this one are asked what they still bring.
-        cursor: of the source, in the transaction that holds the hop's row; rows are named tuples.
-        head: that row of `hop_out`.
+        source: in the transaction that holds the hop's row.
+        head: that row.
         arrived: how far the destination is.
         recorded_by: who reanchors, and `reason`, why: for the ledger of generations.
     """
 
     hop: Hop
     routes: Routes
-    source: Connection
-    destination: Connection
-    cursor: Any
-    head: Any
+    source: StoreSession
+    destination: StoreSession
+    head: HopRow
     arrived: Arrived
     recorded_by: str
     reason: str

@@ -7,14 +7,16 @@ positions. What the destination has stays where it is; what else the log holds i
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
 from relaybox.recovery.upstream import Unfound, require_nothing_to_come
-from relaybox.stores.connections import one_row
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from relaybox.routes import Hop, Routes
+    from relaybox.stores.sessions import StoreSession
 
 
 @dataclass(frozen=True)
@@ -26,48 +28,53 @@ class SearchedLog:
     read_ahead: str
 
 
-def match_log(cursor: Any, hop: Hop, routes: Routes, common: int) -> SearchedLog:
+class _Ghosts(NamedTuple):
+    """Messages of which nothing was found; None instead of empty lists."""
+
+    message_ids: list[str] | None
+    sent_at: list[datetime] | None
+
+
+def match_log(source: StoreSession, hop: Hop, routes: Routes, common: int) -> SearchedLog:
     """Finds what was delivered (temporary table relaybox_adopted) in the log that the hop reads, wherever it stands there.
 
     Raises:
         HistoryLost: some of what is not there may still come from a store further up; or retention has dropped a part of the log.
         StoreBusy: some of it arrived while it was looked for; or a prepared transaction at the origin may still commit it.
     """
-    cursor.execute("select * from relaybox.match_adopted(%s, %s)", (hop.name, common))
-    searched = SearchedLog(*one_row(cursor))
-    cursor.execute(
-        "select array_agg(message_id::text) as message_ids, array_agg(sent_at) as sent_at from relaybox_adopted where is_ghost"
+    searched = source.row(SearchedLog, "select * from relaybox.match_adopted(%s, %s)", hop.name, common)
+    ghosts = source.row(
+        _Ghosts,
+        "select array_agg(message_id::text) as message_ids, array_agg(sent_at) as sent_at from relaybox_adopted where is_ghost",
     )
-    unfound = one_row(cursor)
-    if unfound.message_ids:
-        require_nothing_to_come(hop, routes, Unfound(unfound.message_ids, unfound.sent_at))
-        _require_not_arrived_meanwhile(cursor, hop, searched)
+    if ghosts.message_ids and ghosts.sent_at:
+        require_nothing_to_come(hop, routes, Unfound(ghosts.message_ids, ghosts.sent_at))
+        _require_not_arrived_meanwhile(source, hop, searched)
     return searched
 
 
-def _require_not_arrived_meanwhile(cursor: Any, hop: Hop, searched: SearchedLog) -> None:
+def _require_not_arrived_meanwhile(source: StoreSession, hop: Hop, searched: SearchedLog) -> None:
     """What came into the log since it was searched is asked last: nothing passes between the questions."""
-    cursor.execute(
+    message_count = source.value(
         """
-        select count(*) as message_count
+        select count(*)
         from relaybox.hop_out h
         join relaybox.log l on l.hop_id = h.reads_log and l.position > %s
         join relaybox_adopted a on a.message_id = l.message_id and a.sent_at = l.sent_at and a.is_ghost
         where h.hop = %s
         """,
-        (searched.searched_through, hop.name),
+        *(searched.searched_through, hop.name),
     )
-    if message_count := one_row(cursor).message_count:
+    if message_count:
         raise errors.StoreBusy(
             f"hop {hop.name}: {message_count} messages that it had delivered arrived at {hop.source.name} again at this moment.",
             next_step="Repeat this.",
         )
 
 
-def adopt_reads(cursor: Any, hop: Hop, common: int, searched: SearchedLog) -> int:
+def adopt_reads(source: StoreSession, hop: Hop, common: int, searched: SearchedLog) -> int:
     """Writes down which positions of the log the adopted batches have; returns how many messages of it are still to be sent."""
-    cursor.execute(
-        "select relaybox.adopt_reads(%s, %s, %s, %s, %s) as unread_count",
-        (hop.name, common, searched.read_through, searched.searched_through, searched.read_ahead),
+    unread_count = source.call(
+        "relaybox.adopt_reads", hop.name, common, searched.read_through, searched.searched_through, searched.read_ahead
     )
-    return int(one_row(cursor).unread_count)
+    return int(unread_count)

@@ -6,7 +6,7 @@ ghosts. What was not delivered comes first in the new generation; new pairs of s
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from psycopg2 import sql
 from psycopg2.extras import execute_values
@@ -16,16 +16,43 @@ from relaybox.recovery.anchoring import take_anchor
 from relaybox.recovery.common_ledger import count_unpublished, position_of
 from relaybox.recovery.log_adoption import adopt_reads, match_log
 from relaybox.recovery.reanchored import Ghost, Reanchored
-from relaybox.stores.connections import one_row, store_errors
 from relaybox.stores.pipe import pipe_copy
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from relaybox.recovery.both_stores import BothStores
+    from relaybox.stores.fingerprints import ClusterFingerprint
 
 _COPY_SECONDS = 3600.0
 
 
-def begin_new_generation(stores: BothStores, common: int, here: Any, *, loss: Literal["source", "both"] = "source") -> Reanchored:
+class _Kept(NamedTuple):
+    """From where on a destination keeps a log, and the last batch that is gone from its ledger."""
+
+    first_kept_position: int
+    compacted_batch: int
+
+
+class _Backlog(NamedTuple):
+    adopted_seqs: str
+    undelivered_count: int
+
+
+class _Arrival(NamedTuple):
+    """A batch as the destination published it."""
+
+    batch: int
+    plan_id: str
+    first_position: int
+    last_position: int
+    row_count: int
+    published_at: datetime
+
+
+def begin_new_generation(
+    stores: BothStores, common: int, here: ClusterFingerprint, *, loss: Literal["source", "both"] = "source"
+) -> Reanchored:
     """Adopts what was delivered, makes the rest the hop's backlog, and writes both down; the caller commits.
 
     Args:
@@ -42,25 +69,23 @@ def begin_new_generation(stores: BothStores, common: int, here: Any, *, loss: Li
     common_position = position_of(stores, common)
     _require_adoptable(stores, common, common_position)
     _fetch_adopted(stores, common_position)
-    reading = match_log(stores.cursor, stores.hop, stores.routes, common) if stores.head.reads_log is not None else None
+    reading = match_log(stores.source, stores.hop, stores.routes, common) if stores.head.reads_log is not None else None
     anchor_seq, lower, adopted_seqs, undelivered_count = _outbox_part(stores, common)
     ghosts = _ghosts(stores)
     _forget_after(stores, common)
     _adopt(stores, common, generation, here)
-    stores.cursor.execute(
+    stores.source.execute(
         """
         update relaybox.hop_out
         set generation = %s, batch = %s, position = %s, resend_through = 0, anchor_seq = %s, lower = %s,
             system_identifier = %s, timeline = %s, attempt = attempt + 1, numbering = (select numbering from relaybox.numbering)
         where hop = %s
         """,
-        (
-            *(generation, stores.arrived.batch, stores.arrived.position, anchor_seq, lower),
-            *(here.system_identifier, here.timeline, stores.hop.name),
-        ),
+        *(generation, stores.arrived.batch, stores.arrived.position, anchor_seq, lower),
+        *(here.system_identifier, here.timeline, stores.hop.name),
     )
     if reading is not None:
-        undelivered_count = adopt_reads(stores.cursor, stores.hop, common, reading)
+        undelivered_count = adopt_reads(stores.source, stores.hop, common, reading)
     found = Reanchored(
         hop=stores.hop.name,
         loss=loss,
@@ -81,29 +106,26 @@ def forget_what_was_delivered(stores: BothStores) -> int:
 
     Returns the common batch, none: what an outbox has beside those is undelivered, whatever this ledger says.
     """
-    stores.cursor.execute(
-        "select first_kept_seq > 1 and %s > %s as is_dropped from relaybox.store",
-        (stores.head.position, stores.arrived.position),
+    is_dropped = stores.source.value(
+        "select first_kept_seq > 1 and %s > %s from relaybox.store", stores.head.position, stores.arrived.position
     )
-    if one_row(stores.cursor).is_dropped:
+    if is_dropped:
         raise errors.HistoryLost(
             f"hop {stores.hop.name}: {stores.hop.destination.name} lost batches after batch {stores.arrived.batch} of which "
             f"{stores.hop.source.name} has no plan, and retention at {stores.hop.source.name} may have dropped messages of them.",
             next_step=f"Restore {stores.hop.destination.name} to a later time.",
         )
-    stores.cursor.execute("update relaybox.generation set adopted_seqs = '{}' where hop = %s", (stores.hop.name,))
+    stores.source.execute("update relaybox.generation set adopted_seqs = '{}' where hop = %s", stores.hop.name)
     return 0
 
 
 def _require_adoptable(stores: BothStores, common: int, common_position: int) -> None:
     """What is adopted must still be at the destination, and the ledgers must meet where both still begin."""
-    with store_errors(stores.hop.destination.name, f"asking what is kept of hop {stores.hop.name}"):
-        with stores.destination.cursor() as cursor:
-            cursor.execute(
-                "select first_kept_position, compacted_batch from relaybox.hop_in where hop_id = %s", (stores.arrived.log_id,)
-            )
-            first_kept, compacted = one_row(cursor)
-        stores.destination.rollback()
+    destination = stores.destination.doing(f"asking what is kept of hop {stores.hop.name}")
+    first_kept, compacted = destination.row(
+        _Kept, "select first_kept_position, compacted_batch from relaybox.hop_in where hop_id = %s", stores.arrived.log_id
+    )
+    destination.rollback()
     if stores.arrived.batch < stores.head.compacted_batch:
         raise errors.HistoryLost(
             f"hop {stores.hop.name}: {stores.hop.destination.name} lost batches {stores.arrived.batch + 1} to "
@@ -122,7 +144,7 @@ def _require_adoptable(stores: BothStores, common: int, common_position: int) ->
 
 def _fetch_adopted(stores: BothStores, common_position: int) -> None:
     """What the destination has beyond the common ledger, as a temporary table; a ghost until it is found here."""
-    stores.cursor.execute(
+    stores.source.execute(
         """
         create temporary table relaybox_adopted (
             "position" bigint, message_id uuid, sender text, topic text, sent_at timestamptz, is_ghost boolean default true,
@@ -134,107 +156,109 @@ def _fetch_adopted(stores: BothStores, common_position: int) -> None:
     rows = sql.SQL("copy (select {} from relaybox.log where hop_id = {} and position > {} and position <= {}) to stdout").format(
         columns, sql.Literal(stores.arrived.log_id), sql.Literal(common_position), sql.Literal(stores.arrived.position)
     )
-    pipe_copy(
-        stores.destination,
-        rows,
-        stores.source,
-        sql.SQL("copy relaybox_adopted ({}) from stdin").format(columns),
-        timeout_seconds=_COPY_SECONDS,
-    )
+    with stores.source.translating():
+        pipe_copy(
+            stores.destination.connection,
+            rows,
+            stores.source.connection,
+            sql.SQL("copy relaybox_adopted ({}) from stdin").format(columns),
+            timeout_seconds=_COPY_SECONDS,
+        )
     stores.destination.rollback()
-    stores.cursor.execute("create index on relaybox_adopted (message_id)")
-    stores.cursor.execute("analyze relaybox_adopted")
+    stores.source.execute("create index on relaybox_adopted (message_id)")
+    stores.source.execute("analyze relaybox_adopted")
 
 
 def _outbox_part(stores: BothStores, common: int) -> tuple[int, str | None, str, int]:
     """Anchor, first lower snapshot, seqs that the destination has, and the count of undelivered messages, which are the backlog now."""
     if stores.head.reads_log is not None:
         return 0, None, "{}", 0
-    anchor_seq, lower = take_anchor(stores.cursor)
-    stores.cursor.execute(
+    anchor_seq, lower = take_anchor(stores.source)
+    stores.source.execute(
         """
         update relaybox_adopted a set is_ghost = false
         from relaybox.outbox o where o.message_id = a.message_id and o.sent_at = a.sent_at
         """
     )
-    stores.cursor.execute("select * from relaybox.rebuild_backlog(%s, %s, %s, %s)", (stores.hop.name, common, anchor_seq, lower))
-    backlog = one_row(stores.cursor)
+    backlog = stores.source.row(
+        _Backlog, "select * from relaybox.rebuild_backlog(%s, %s, %s, %s)", stores.hop.name, common, anchor_seq, lower
+    )
     return anchor_seq, lower, backlog.adopted_seqs, backlog.undelivered_count
 
 
 def _ghosts(stores: BothStores) -> tuple[Ghost, ...]:
-    stores.cursor.execute(
-        'select "position", message_id::text, sender, topic from relaybox_adopted where is_ghost order by "position"'
+    return tuple(
+        stores.source.rows(
+            Ghost, 'select "position", message_id::text, sender, topic from relaybox_adopted where is_ghost order by "position"'
+        )
     )
-    return tuple(Ghost(*row) for row in stores.cursor.fetchall())
 
 
 def _forget_after(stores: BothStores, common: int) -> None:
     """Plans that the destination never published, or published otherwise, are void; their rows count as undelivered."""
-    stores.cursor.execute("delete from relaybox.batch where hop = %s and batch > %s", (stores.hop.name, common))
-    stores.cursor.execute("delete from relaybox.confirmation where hop = %s and through_batch > %s", (stores.hop.name, common))
+    stores.source.execute("delete from relaybox.batch where hop = %s and batch > %s", stores.hop.name, common)
+    stores.source.execute("delete from relaybox.confirmation where hop = %s and through_batch > %s", stores.hop.name, common)
 
 
-def _adopt(stores: BothStores, common: int, generation: int, here: Any) -> None:
+def _adopt(stores: BothStores, common: int, generation: int, here: ClusterFingerprint) -> None:
     """Writes the destination's arrivals beyond the common ledger into this one, confirmed as received."""
-    with store_errors(stores.hop.destination.name, f"reading the arrivals of hop {stores.hop.name}"):
-        with stores.destination.cursor() as cursor:
-            cursor.execute(
-                """
-                select batch, plan_id::text, first_position, last_position, row_count, published_at
-                from relaybox.arrival where hop_id = %s and batch > %s order by batch
-                """,
-                (stores.arrived.log_id, common),
-            )
-            arrivals = cursor.fetchall()
-        stores.destination.rollback()
-    execute_values(
-        stores.cursor,
+    destination = stores.destination.doing(f"reading the arrivals of hop {stores.hop.name}")
+    arrivals = destination.rows(
+        _Arrival,
         """
-        insert into relaybox.batch (
-            hop, batch, plan_id, pair_exhausted, reads_after, reads_through, first_position, last_position, row_count, slices,
-            system_identifier, timeline, next_xid, generation, adopted
-        ) values %s
+        select batch, plan_id::text, first_position, last_position, row_count, published_at
+        from relaybox.arrival where hop_id = %s and batch > %s order by batch
         """,
-        [
-            (
-                *(stores.hop.name, batch, plan_id, True),
-                *(0, 0),  # of a log: adopt_reads.sql
-                *(first, last, row_count, "[]", here.system_identifier, here.timeline, here.next_xid, generation, True),
-            )
-            for batch, plan_id, first, last, row_count, _ in arrivals
-        ],
+        *(stores.arrived.log_id, common),
     )
+    destination.rollback()
+    with stores.source.cursor() as cursor:
+        execute_values(
+            cursor,
+            """
+            insert into relaybox.batch (
+                hop, batch, plan_id, pair_exhausted, reads_after, reads_through, first_position, last_position, row_count, slices,
+                system_identifier, timeline, next_xid, generation, adopted
+            ) values %s
+            """,
+            [
+                (
+                    *(stores.hop.name, one.batch, one.plan_id, True),
+                    *(0, 0),  # of a log: adopt_reads.sql
+                    *(one.first_position, one.last_position, one.row_count, "[]"),
+                    *(here.system_identifier, here.timeline, here.next_xid, generation, True),
+                )
+                for one in arrivals
+            ],
+        )
     if arrivals:
-        batch, _, _, last, _, published_at = arrivals[-1]
-        stores.cursor.execute(
+        newest = arrivals[-1]
+        stores.source.execute(
             """
             insert into relaybox.confirmation (hop, state, through_position, through_batch, happened_at, recorded_by)
             values (%s, 'received', %s, %s, %s, 'reanchor')
             """,
-            (stores.hop.name, last, batch, published_at),
+            *(stores.hop.name, newest.last_position, newest.batch, newest.published_at),
         )
 
 
 def _record(stores: BothStores, found: Reanchored, anchor_seq: int, adopted_seqs: str) -> None:
-    stores.cursor.execute(
+    stores.source.execute(
         """
         insert into relaybox.generation (
             hop, generation, begun_by, reason, adopted_from, adopted_through, anchor_seq, adopted_seqs, undelivered_count, ghost_count
         ) values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
         """,
-        (
-            *(found.hop, found.generation, stores.recorded_by, stores.reason, found.common_batch + 1, found.arrived_batch),
-            *(anchor_seq, adopted_seqs, found.undelivered_count, len(found.ghosts)),
-        ),
+        *(found.hop, found.generation, stores.recorded_by, stores.reason, found.common_batch + 1, found.arrived_batch),
+        *(anchor_seq, adopted_seqs, found.undelivered_count, len(found.ghosts)),
     )
-    stores.cursor.execute(
-        'delete from relaybox.ghost where hop = %s and "position" > %s', (found.hop, position_of(stores, found.common_batch))
+    stores.source.execute(
+        'delete from relaybox.ghost where hop = %s and "position" > %s', found.hop, position_of(stores, found.common_batch)
     )
-    stores.cursor.execute(
+    stores.source.execute(
         """
         insert into relaybox.ghost (hop, "position", generation, message_id, sender, topic, sent_at)
         select %s, a.position, %s, a.message_id, a.sender, a.topic, a.sent_at from relaybox_adopted a where a.is_ghost
         """,
-        (found.hop, found.generation),
+        *(found.hop, found.generation),
     )

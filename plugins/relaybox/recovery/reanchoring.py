@@ -12,16 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
-
-from psycopg2.extras import NamedTupleCursor
+from typing import TYPE_CHECKING
 
 from relaybox import errors
 from relaybox.events import emit
-from relaybox.failpoints import reach
 from relaybox.hops.continuity import HistoryGap, find_gap, lost_batches, published_end
 from relaybox.hops.publishing import ask_destination, begin_generation
-from relaybox.recovery.both_stores import BothStores
+from relaybox.recovery.both_stores import BothStores, HopRow
 from relaybox.recovery.common_ledger import (
     find_common_batch,
     has_lost_adopted_batches,
@@ -31,14 +28,13 @@ from relaybox.recovery.common_ledger import (
 )
 from relaybox.recovery.new_generation import begin_new_generation, forget_what_was_delivered
 from relaybox.recovery.resending import resend
-from relaybox.stores.connections import commit_durably, one_row, store_errors
+from relaybox.stores.fingerprints import read_fingerprint
 from relaybox.stores.schema import open_store
 
 if TYPE_CHECKING:
-    from psycopg2.extensions import connection as Connection
-
     from relaybox.recovery.reanchored import Reanchored
     from relaybox.routes import Hop, Routes
+    from relaybox.stores.sessions import StoreSession
 
 
 def reanchor_hop(hop: Hop, routes: Routes, *, recorded_by: str, reason: str, dry_run: bool) -> Reanchored:
@@ -61,20 +57,20 @@ def reanchor_hop(hop: Hop, routes: Routes, *, recorded_by: str, reason: str, dry
     """
     name = f"relaybox {hop.name} reanchor"
     with (
-        closing(open_store(hop.source, application_name=name)) as source,
+        closing(open_store(hop.source, application_name=name)) as opened,
         closing(open_store(hop.destination, application_name=name)) as destination,
     ):
         arrived = ask_destination(destination, hop)
-        with store_errors(hop.source.name, f"reanchoring hop {hop.name}"):
-            gap = find_gap(source, hop, published_end(arrived))
-        with store_errors(hop.source.name, f"reanchoring hop {hop.name}"), _transaction(source, hop) as (cursor, head):
-            found = _compare(BothStores(hop, routes, source, destination, cursor, head, arrived, recorded_by, reason))
+        source = opened.doing(f"reanchoring hop {hop.name}")
+        gap = find_gap(source, hop, published_end(arrived))
+        with _transaction(source, hop) as head:
+            found = _compare(BothStores(hop, routes, source, destination, head, arrived, recorded_by, reason))
             found = _name_cause(hop, found, gap)
             if dry_run or found.loss == "nobody":
                 source.rollback()
                 return found
-            reach("reanchor.recorded", source)
-            commit_durably(source, "reanchor")
+            source.reach("reanchor.recorded")
+            source.commit_durably("reanchor")
         if found.loss in ("source", "both"):
             begin_generation(destination, hop, log_id=arrived.log_id, generation=found.generation)
     emit(
@@ -94,17 +90,15 @@ def reanchor_hop(hop: Hop, routes: Routes, *, recorded_by: str, reason: str, dry
 
 
 @contextmanager
-def _transaction(source: Connection, hop: Hop) -> Iterator[tuple[Any, Any]]:
+def _transaction(source: StoreSession, hop: Hop) -> Iterator[HopRow]:
     """A transaction that holds the hop's row; rolled back unless it was committed."""
     try:
-        with source.cursor(cursor_factory=NamedTupleCursor) as cursor:
-            cursor.execute("select relaybox.require_writable_primary()")
-            cursor.execute("set local synchronous_commit = on")
-            cursor.execute("select * from relaybox.hop_out where hop = %s for update", (hop.name,))
-            head = one_row(cursor)
-            if head is None:
-                raise errors.UnknownHop(f"hop {hop.name} does not leave store {hop.source.name}.", next_step="Run: relaybox init")
-            yield cursor, head
+        source.call("relaybox.require_writable_primary")
+        source.execute("set local synchronous_commit = on")
+        head = source.row_if_any(HopRow, "select * from relaybox.hop_out where hop = %s for update", hop.name)
+        if head is None:
+            raise errors.UnknownHop(f"hop {hop.name} does not leave store {hop.source.name}.", next_step="Run: relaybox init")
+        yield head
     finally:
         if not source.closed:
             source.rollback()
@@ -121,8 +115,7 @@ def _name_cause(hop: Hop, found: Reanchored, gap: HistoryGap | None) -> Reanchor
 
 def _compare(stores: BothStores) -> Reanchored:
     common = find_common_batch(stores)
-    stores.cursor.execute("select * from relaybox.cluster_fingerprint()")
-    here = one_row(stores.cursor)
+    here = read_fingerprint(stores.source)
     moved = (
         (here.system_identifier, here.timeline) != (stores.head.system_identifier, stores.head.timeline)
         or is_reloaded(stores)

@@ -18,8 +18,7 @@ from relaybox.events import emit
 from relaybox.hops.transfer import Progress, transfer_hop
 from relaybox.proofs.verification import verify_route
 from relaybox.recovery.reanchoring import reanchor_hop
-from relaybox.stores.connections import one_row
-from relaybox.stores.schema import initialise_store, store_cursor
+from relaybox.stores.schema import initialise_store, store_session
 
 if TYPE_CHECKING:
     from relaybox.hops.runners import SliceRunner
@@ -173,10 +172,8 @@ _DROPPED = """
 
 def _ask(store: Store, hop: Hop, query: str, *arguments: int) -> int:
     """A number that a store knows of a hop; 0 when it does not know the hop."""
-    with store_cursor(store, f"looking at hop {hop.name}", application_name=f"relaybox {hop.name} rebuild") as cursor:
-        cursor.execute(query, (hop.name, *arguments))
-        row = one_row(cursor)
-    return 0 if row is None or row[0] is None else int(row[0])
+    with store_session(store, f"looking at hop {hop.name}", application_name=f"relaybox {hop.name} rebuild") as session:
+        return int(session.value(query, hop.name, *arguments) or 0)
 
 
 def _losses(routes: Routes, store: Store, hops: Sequence[HopToRebuild]) -> Iterator[str]:

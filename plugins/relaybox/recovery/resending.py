@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from relaybox import errors
 from relaybox.recovery.reanchored import Reanchored
-from relaybox.stores.connections import one_row
 
 if TYPE_CHECKING:
     from relaybox.recovery.both_stores import BothStores
@@ -18,19 +17,15 @@ def resend(stores: BothStores, common: int) -> Reanchored:
     Raises:
         HistoryLost: retention has dropped messages of them at the source.
     """
-    stores.cursor.execute(
-        """
-        select coalesce((select c.through_batch from relaybox.newest_confirmation(%s, 'received') c), 0) as received
-        """,
-        (stores.hop.name,),
+    received = stores.source.value(
+        "select coalesce((select c.through_batch from relaybox.newest_confirmation(%s, 'received') c), 0)", stores.hop.name
     )
-    received = one_row(stores.cursor).received
     if received <= stores.arrived.batch:
         return Reanchored(stores.hop.name, "nobody", stores.head.generation, common, stores.arrived.batch)
     _require_kept(stores, stores.arrived.batch + 1, received)
-    stores.cursor.execute(
+    stores.source.execute(
         "update relaybox.hop_out set resend_through = %s, resend_after = %s where hop = %s",
-        (received, stores.arrived.batch, stores.hop.name),
+        *(received, stores.arrived.batch, stores.hop.name),
     )
     return Reanchored(
         stores.hop.name,
@@ -44,7 +39,7 @@ def resend(stores: BothStores, common: int) -> Reanchored:
 
 def _require_kept(stores: BothStores, first: int, last: int) -> None:
     """What is sent again must still be here: retention may have dropped it."""
-    stores.cursor.execute(
+    is_kept = stores.source.value(
         """
         select count(*) = %s - %s + 1 and coalesce(bool_and(not exists (
             select from relaybox.batch_slices(b.slices) s where s.first_read < kept.first_read
@@ -53,9 +48,9 @@ def _require_kept(stores: BothStores, first: int, last: int) -> None:
         cross join lateral relaybox.first_kept_read(b.hop) kept (first_read)
         where b.hop = %s and b.batch between %s and %s
         """,
-        (last, first, stores.hop.name, first, last),
+        *(last, first, stores.hop.name, first, last),
     )
-    if not one_row(stores.cursor).is_kept:
+    if not is_kept:
         raise errors.HistoryLost(
             f"hop {stores.hop.name}: {stores.hop.destination.name} lost batches {first} to {last}, and retention has dropped messages "
             f"of them at {stores.hop.source.name}.",

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from relaybox import errors
-from relaybox.stores.connections import one_row
-from relaybox.stores.schema import store_cursor
+from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
     from relaybox.routes import Store
+    from relaybox.stores.sessions import StoreSession
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,13 @@ def restore_subscriptions(
     """
     wanted = [one for one in _checked(saved) if one["store"] == store.name and one["replay_of"] is None]
     restored = []
-    with store_cursor(store, "restoring subscriptions", application_name="relaybox rebuild") as cursor:
-        cursor.execute("select subscription from relaybox.subscriptions")
-        known = {name for (name,) in cursor.fetchall()}
+    with store_session(store, "restoring subscriptions", application_name="relaybox rebuild") as session:
+        known = set(session.values("select subscription from relaybox.subscriptions"))
         for one in wanted:
             if one["subscription"] not in known:
-                doubt = doubts.get(one["stream"]) or _moved(cursor, one)
-                restored.append(_restore(cursor, one, doubt))
-        cursor.connection.commit()
+                doubt = doubts.get(one["stream"]) or _moved(session, one)
+                restored.append(_restore(session, one, doubt))
+        session.commit()
     return restored
 
 
@@ -82,28 +81,26 @@ def _checked(saved: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
     return saved
 
 
-def _moved(cursor: Any, one: Mapping[str, Any]) -> str | None:
+def _moved(session: StoreSession, one: Mapping[str, Any]) -> str | None:
     """Why the places of a subscription are not those that were saved; None when they are."""
     if one["done_place"] == 0:
         return None
-    cursor.execute("select message_id::text from relaybox.read_stream(%s, %s, 1)", (one["stream"], one["done_place"] - 1))
-    row = one_row(cursor)
-    if row is not None and row[0] == one["done_message_id"]:
+    message_id = session.value(
+        "select message_id::text from relaybox.read_stream(%s, %s, 1)", one["stream"], one["done_place"] - 1
+    )
+    if message_id is not None and message_id == one["done_message_id"]:
         return None
     return f"another message stands at place {one['done_place']} than when it was saved"
 
 
-def _restore(cursor: Any, one: Mapping[str, Any], doubt: str | None) -> RestoredSubscription:
-    cursor.execute(
-        "select relaybox.subscribe(%s, %s, 'earliest', %s, %s, %s, %s, %s, %s, %s)",
-        (
-            *(one["subscription"], one["topic"] or one["stream"], one["lanes"], one["lane_by"], one["nack_limit"]),
-            *(one["crash_limit"], one["hold_sender"], one["retry_seconds"], one["lease_seconds"]),
-        ),
+def _restore(session: StoreSession, one: Mapping[str, Any], doubt: str | None) -> RestoredSubscription:
+    first_place = session.call(
+        "relaybox.subscribe",
+        *(one["subscription"], one["topic"] or one["stream"], "earliest", one["lanes"], one["lane_by"], one["nack_limit"]),
+        *(one["crash_limit"], one["hold_sender"], one["retry_seconds"], one["lease_seconds"]),
     )
-    (first_place,) = one_row(cursor)
     if doubt is None:
         for lane, done_place in enumerate(one["lane_places"], start=1):
-            cursor.execute("select relaybox.restore_cursor(%s, %s, %s)", (one["subscription"], lane, done_place))
+            session.call("relaybox.restore_cursor", one["subscription"], lane, done_place)
         first_place = max(first_place, min(one["lane_places"]) + 1)
     return RestoredSubscription(one["subscription"], one["stream"], first_place, doubt, tuple(one["dead_letter_places"]))

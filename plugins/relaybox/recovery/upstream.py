@@ -10,21 +10,17 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
-
-from psycopg2.extras import NamedTupleCursor
+from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
 from relaybox.hops.continuity import find_gap, lost_batches, published_end
 from relaybox.hops.publishing import ask_destination
-from relaybox.stores.connections import one_row, store_errors
 from relaybox.stores.schema import open_store
 
 if TYPE_CHECKING:
-    from psycopg2.extensions import connection as Connection
-
     from relaybox.hops.planning import Arrived
     from relaybox.routes import Hop, Routes
+    from relaybox.stores.sessions import StoreSession
 
 
 @dataclass(frozen=True)
@@ -44,15 +40,15 @@ def require_nothing_to_come(hop: Hop, routes: Routes, unfound: Unfound) -> None:
     """
     for upstream in _hops_before(hop, routes):
         with (
-            closing(open_store(upstream.source, application_name=f"relaybox {hop.name} reanchor")) as source,
+            closing(open_store(upstream.source, application_name=f"relaybox {hop.name} reanchor")) as opened,
             closing(open_store(upstream.destination, application_name=f"relaybox {hop.name} reanchor")) as destination,
         ):
-            received = _received_batch(source, upstream)
+            received = _received_batch(opened, upstream)
             arrived = ask_destination(destination, upstream)
-            with store_errors(upstream.source.name, f"asking whether hop {upstream.name} goes on"):
-                _require_one_history(hop, upstream, source, arrived, received)
-                to_come = _to_come(source, upstream, arrived, unfound)
-                source.rollback()
+            source = opened.doing(f"asking whether hop {upstream.name} goes on")
+            _require_one_history(hop, upstream, source, arrived, received)
+            to_come = _to_come(source, upstream, arrived, unfound)
+            source.rollback()
         if to_come:
             raise errors.HistoryLost(
                 f"hop {hop.name}: of the {len(unfound.message_ids)} messages that {hop.destination.name} has and {hop.source.name} has "
@@ -65,17 +61,16 @@ def _hops_before(hop: Hop, routes: Routes) -> Sequence[Hop]:
     return [other for other in routes.route(hop.route).hops if other.number < hop.number]
 
 
-def _received_batch(source: Connection, hop: Hop) -> int:
-    with store_errors(hop.source.name, f"reading the confirmations of hop {hop.name}"), source.cursor() as cursor:
-        cursor.execute(
-            "select coalesce((select c.through_batch from relaybox.newest_confirmation(%s, 'received') c), 0)", (hop.name,)
-        )
-        (received,) = one_row(cursor)
-        source.rollback()
+def _received_batch(source: StoreSession, hop: Hop) -> int:
+    source = source.doing(f"reading the confirmations of hop {hop.name}")
+    received = source.value(
+        "select coalesce((select c.through_batch from relaybox.newest_confirmation(%s, 'received') c), 0)", hop.name
+    )
+    source.rollback()
     return int(received)
 
 
-def _require_one_history(hop: Hop, upstream: Hop, source: Connection, arrived: Arrived, received: int) -> None:
+def _require_one_history(hop: Hop, upstream: Hop, source: StoreSession, arrived: Arrived, received: int) -> None:
     gap = find_gap(source, upstream, published_end(arrived))
     if gap is None and arrived.batch < received:
         gap = lost_batches(upstream, received, arrived.batch)
@@ -90,22 +85,24 @@ def _require_one_history(hop: Hop, upstream: Hop, source: Connection, arrived: A
         )
 
 
-def _to_come(source: Connection, hop: Hop, arrived: Arrived, unfound: Unfound) -> int:
+def _to_come(source: StoreSession, hop: Hop, arrived: Arrived, unfound: Unfound) -> int:
     """How many of the messages the source of a hop has, that have not arrived at its destination."""
-    with source.cursor(cursor_factory=NamedTupleCursor) as cursor:
-        if hop.upstream is None:
-            _require_nothing_prepared(cursor, hop)
-        query = _IN_OUTBOX if hop.upstream is None else _IN_LOG
-        cursor.execute(
-            query,
-            {"hop": hop.name, "batch": arrived.batch, "ids": list(unfound.message_ids), "sent_at": list(unfound.sent_at)},
-        )
-        return int(one_row(cursor).message_count)
+    if hop.upstream is None:
+        _require_nothing_prepared(source, hop)
+    message_count = source.value(
+        _IN_OUTBOX if hop.upstream is None else _IN_LOG,
+        {"hop": hop.name, "batch": arrived.batch, "ids": list(unfound.message_ids), "sent_at": list(unfound.sent_at)},
+    )
+    return int(message_count)
 
 
-def _require_nothing_prepared(cursor: Any, hop: Hop) -> None:
-    cursor.execute(_PREPARED)
-    prepared = one_row(cursor)
+class _Prepared(NamedTuple):
+    gid: str
+    prepared: datetime
+
+
+def _require_nothing_prepared(source: StoreSession, hop: Hop) -> None:
+    prepared = source.row_if_any(_Prepared, _PREPARED)
     if prepared is not None:
         raise errors.StoreBusy(
             f"store {hop.source.name}: prepared transaction {prepared.gid} has sent messages since {prepared.prepared} and is not "

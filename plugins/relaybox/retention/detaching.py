@@ -8,25 +8,23 @@ and why it needs no other lock, is docs/decisions/0008-detached-segments.md. Eac
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
-
-from psycopg2.extras import NamedTupleCursor
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from relaybox import errors
 from relaybox.events import emit
-from relaybox.failpoints import reach
-from relaybox.retention.segments import PATIENCE_SECONDS, PAUSE_SECONDS
-from relaybox.stores.connections import one_row, store_errors
+from relaybox.retention.segments import PATIENCE_SECONDS, PAUSE_SECONDS, DropAnswer
 from relaybox.stores.log_rows import RowsDigest
-from relaybox.stores.schema import open_store
+from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from decimal import Decimal
 
     from relaybox.routes import Store
+    from relaybox.stores.sessions import StoreSession
 
 SUPERSEDED = "Nothing was lost: another run is at it, or was. See: relaybox retention --dry-run"
 
@@ -116,10 +114,40 @@ class StoreDetached:
     removed: tuple[str, ...]
 
 
+class _Line(NamedTuple):
+    """A row of relaybox.detached_segment; `hop` where it was asked for, `staging` the table that rows are copied back to."""
+
+    first: int
+    last: int
+    segment: str
+    state: str
+    attempt: int
+    directory: str
+    row_count: int
+    hash_sum: Decimal
+    for_whom: list[str]
+    hop: str = ""
+    staging: str = ""
+
+
+class _Log(NamedTuple):
+    hop_id: int
+    hop: str
+
+
+class _Strays(NamedTuple):
+    """Directories of a detached segment that nobody needs any more."""
+
+    hop_id: int
+    first: int
+    attempt: int
+    directories: list[str]
+
+
 def has_detach_work(store: Store) -> bool:
     """Whether a run of `detach_segments` would find something: it costs a JVM. Changes nothing."""
-    with _session(store, "looking for what may be detached") as (_, cursor):
-        cursor.execute(
+    with _session(store, "looking for what may be detached") as session:
+        found = session.value(
             """
             select exists (
                     select from relaybox.hop_in i cross join lateral relaybox.detachable_segments(i.hop_id)
@@ -128,43 +156,43 @@ def has_detach_work(store: Store) -> bool:
                 or exists (
                     select from relaybox.detached_segment d
                     where strays <> '{}' or d.state = 'released' and d.removed_at is null
-                ) as found
+                )
             """
         )
-        return bool(one_row(cursor).found)
+        return bool(found)
 
 
 def list_detached(store: Store, hop: str | None = None) -> list[DetachedSegment]:
     """The segments whose rows are in files only, of one log if asked for; newest first, as they are attached. UnknownHop."""
-    with _session(store, "listing what is detached") as (_, cursor):
+    with _session(store, "listing what is detached") as session:
         if hop is not None:
-            _log_id(cursor, store, hop)
-        cursor.execute(
+            _log_id(session, hop)
+        lines = session.rows(
+            _Line,
             """
             select i.hop, d.* from relaybox.detached_segment d join relaybox.hop_in i on i.hop_id = d.hop_id
             where d.state = 'detached' and i.hop = coalesce(%s, i.hop) order by i.hop, d.first desc
             """,
-            (hop,),
+            hop,
         )
-        return [_segment(row.hop, row) for row in cursor.fetchall()]
+        return [_segment(line.hop, line) for line in lines]
 
 
-def list_detached_logs(cursor: Any, store: Store) -> list[DetachedLog]:
-    """The logs of a store of which segments are in files only, by hop. In the transaction of the cursor, which gives tuples."""
-    cursor.execute(
+def list_detached_logs(session: StoreSession) -> list[DetachedLog]:
+    """The logs of a store of which segments are in files only, by hop. In the session's transaction."""
+    logs = session.rows(
+        DetachedLog,
         """
-        select i.hop, count(*), sum(d.row_count)::bigint, min(d.moved_at), array(
+        select i.hop, count(*) as segment_count, sum(d.row_count)::bigint as message_count, min(d.moved_at) as since, array(
             select distinct w.name from relaybox.detached_segment n cross join lateral unnest(n.for_whom) w (name)
             where n.hop_id = i.hop_id and n.state = 'detached' order by w.name
-        )
+        ) as for_whom
         from relaybox.detached_segment d join relaybox.hop_in i on i.hop_id = d.hop_id
         where d.state = 'detached' group by i.hop_id, i.hop order by i.hop
-        """
+        """,
+        store=session.store,
     )
-    return [
-        DetachedLog(store.name, hop, segment_count, message_count, since, tuple(names))
-        for hop, segment_count, message_count, since, names in cursor.fetchall()
-    ]
+    return [replace(log, for_whom=tuple(log.for_whom)) for log in logs]
 
 
 def detach_segments(
@@ -178,20 +206,20 @@ def detach_segments(
     """
     segments: list[DetachedSegment] = []
     kept: dict[str, str] = {}
-    with _session(store, "detaching what only stopped consumers need") as (session, cursor):
-        cursor.execute("select hop_id, hop from relaybox.hop_in where stopped_consumer = 'detach' order by hop")
-        for log_id, hop in cursor.fetchall():
-            while (line := _begin_detach(cursor, log_id, recorded_by)) is not None:
-                reach("detach.begun", session)
+    with _session(store, "detaching what only stopped consumers need") as session:
+        logs = session.rows(_Log, "select hop_id, hop from relaybox.hop_in where stopped_consumer = 'detach' order by hop")
+        for log_id, hop in logs:
+            while (line := _begin_detach(session, log_id, recorded_by)) is not None:
+                session.reach("detach.begun")
                 _write_checked(archive, session, store, hop, line)
-                answer = _drop_detached(cursor, log_id, recorded_by, line, patience_seconds)
+                answer = _drop_detached(session, log_id, recorded_by, line, patience_seconds)
                 if answer.outcome != "detached":
                     kept[hop] = _reason(answer)
                     break
                 segments.append(_segment(hop, line, state="detached"))
                 emit("segment_detached", **_where(store, hop, line))
-                reach("detach.detached", session)
-        removed = tuple(_remove_files(archive, cursor))
+                session.reach("detach.detached")
+        removed = tuple(_remove_files(archive, session))
     return StoreDetached(store.name, tuple(segments), kept, removed)
 
 
@@ -220,77 +248,72 @@ def attach_segments(
         SliceSuperseded: another run attached it.
         FilesFailed, StoreUnreachable, StoreBusy: what was attached stays so; run it again.
     """
-    with _session(store, f"attaching what was detached of {hop}") as (session, cursor):
-        log_id = _log_id(cursor, store, hop)
+    with _session(store, f"attaching what was detached of {hop}") as session:
+        log_id = _log_id(session, hop)
         done = 0
-        while done != count and (line := _begin_attach(cursor, log_id, recorded_by)) is not None:
-            reach("attach.begun", session)
+        while done != count and (line := _begin_attach(session, log_id, recorded_by)) is not None:
+            session.reach("attach.begun")
             archive.copy_back(Part(store.service, line.staging, line.first, line.last, line.directory))
-            reach("attach.copied", session)
-            cursor.execute(
-                "select relaybox.finish_attach(%s, %s, %s, %s) as outcome", (log_id, line.first, line.attempt, recorded_by)
-            )
-            if one_row(cursor).outcome != "attached":
+            session.reach("attach.copied")
+            if session.call("relaybox.finish_attach", log_id, line.first, line.attempt, recorded_by) != "attached":
                 raise errors.SliceSuperseded(
                     f"store {store.name}: another run attaches positions {line.first} to {line.last} of {hop}.",
                     next_step=SUPERSEDED,
                 )
-            reach("attach.attached", session)
+            session.reach("attach.attached")
             emit("segment_attached", **_where(store, hop, line))
             if remove:
                 archive.remove(line.directory)
-                cursor.execute(
+                session.execute(
                     "update relaybox.detached_segment set removed_at = clock_timestamp()"
                     " where hop_id = %s and first = %s and state = 'attached' and directory = %s",
-                    (log_id, line.first, line.directory),
+                    *(log_id, line.first, line.directory),
                 )
             done += 1
             yield _segment(hop, line, state="attached")
 
 
 @contextmanager
-def _session(store: Store, doing: str) -> Iterator[tuple[Any, Any]]:
+def _session(store: Store, activity: str) -> Iterator[StoreSession]:
     """Each step is one statement and its COMMIT: nobody ever waits for this process."""
-    with closing(open_store(store, application_name="relaybox detach")) as session, store_errors(store.name, doing):
-        session.autocommit = True
-        with session.cursor(cursor_factory=NamedTupleCursor) as cursor:
-            yield session, cursor
+    with store_session(store, activity, application_name="relaybox detach") as session:
+        session.connection.autocommit = True
+        yield session
 
 
-def _segment(hop: str, line: Any, *, state: str | None = None) -> DetachedSegment:
+def _segment(hop: str, line: _Line, *, state: str | None = None) -> DetachedSegment:
     return DetachedSegment(hop, line.first, line.last, state or line.state, line.directory, line.row_count, tuple(line.for_whom))
 
 
-def _where(store: Store, hop: str, line: Any) -> dict[str, object]:
+def _where(store: Store, hop: str, line: _Line) -> dict[str, object]:
     """What an event tells of a segment."""
     positions = f"{line.first}-{line.last}"
     return {"store": store.name, "hop": hop, "positions": positions, "rows": line.row_count, "directory": line.directory}
 
 
-def _log_id(cursor: Any, store: Store, hop: str) -> int:
-    cursor.execute("select hop_id, hop from relaybox.hop_in order by hop")
-    known = {row.hop: row.hop_id for row in cursor.fetchall()}
+def _log_id(session: StoreSession, hop: str) -> int:
+    logs = session.rows(_Log, "select hop_id, hop from relaybox.hop_in order by hop")
+    known = {log.hop: log.hop_id for log in logs}
     if hop not in known:
         raise errors.UnknownHop(
-            f"hop {hop} does not arrive in store {store.name}.", next_step=f"Arriving there: {', '.join(known) or 'none'}."
+            f"hop {hop} does not arrive in store {session.store}.", next_step=f"Arriving there: {', '.join(known) or 'none'}."
         )
-    return int(known[hop])
+    return known[hop]
 
 
-def _begin_detach(cursor: Any, log_id: int, recorded_by: str) -> Any:
-    cursor.execute("select * from relaybox.begin_detach(%s, %s)", (log_id, recorded_by))
-    return one_row(cursor)
+def _begin_detach(session: StoreSession, log_id: int, recorded_by: str) -> _Line | None:
+    return session.row_if_any(_Line, "select * from relaybox.begin_detach(%s, %s)", log_id, recorded_by)
 
 
-def _begin_attach(cursor: Any, log_id: int, recorded_by: str) -> Any:
-    cursor.execute("select (b.made).*, b.staging from relaybox.begin_attach(%s, %s) b", (log_id, recorded_by))
-    return one_row(cursor)
+def _begin_attach(session: StoreSession, log_id: int, recorded_by: str) -> _Line | None:
+    query = "select (b.made).*, b.staging from relaybox.begin_attach(%s, %s) b"
+    return session.row_if_any(_Line, query, log_id, recorded_by)
 
 
-def _write_checked(archive: SegmentArchive, session: Any, store: Store, hop: str, line: Any) -> None:
+def _write_checked(archive: SegmentArchive, session: StoreSession, store: Store, hop: str, line: _Line) -> None:
     part = Part(store.service, line.segment, line.first, line.last, line.directory)
     archive.write(part)
-    reach("detach.written", session)
+    session.reach("detach.written")
     found = archive.digest(part.directory)
     if found != RowsDigest(line.row_count, int(line.hash_sum)):
         raise errors.ContentDiffers(
@@ -298,47 +321,48 @@ def _write_checked(archive: SegmentArchive, session: Any, store: Store, hop: str
             f"the store has {line.row_count} rows with hash sum {line.hash_sum}. The segment stays where it is.",
             next_step="Every executor of Spark must see the same files under detach_to.",
         )
-    reach("detach.checked", session)
+    session.reach("detach.checked")
 
 
-def _drop_detached(cursor: Any, log_id: int, recorded_by: str, line: Any, patience_seconds: float) -> Any:
+def _drop_detached(session: StoreSession, log_id: int, recorded_by: str, line: _Line, patience_seconds: float) -> DropAnswer:
     """The last answer of relaybox.drop_oldest_segment; a table that sessions hold is tried again for a while."""
     deadline = time.monotonic() + patience_seconds
     while True:
-        cursor.execute(
-            "select * from relaybox.drop_oldest_segment(%s, %s, %s, %s)", (log_id, recorded_by, line.first, line.attempt)
+        answer = session.row(
+            DropAnswer,
+            "select * from relaybox.drop_oldest_segment(%s, %s, %s, %s)",
+            *(log_id, recorded_by, line.first, line.attempt),
         )
-        answer = one_row(cursor)
         if answer.outcome != "busy" or time.monotonic() >= deadline:
             return answer
         time.sleep(PAUSE_SECONDS)
 
 
-def _reason(answer: Any) -> str:
+def _reason(answer: DropAnswer) -> str:
     """Why a segment was not detached."""
     return str(answer.holder or ("another run that detaches it" if answer.outcome == "superseded" else "a session"))
 
 
-def _remove_files(archive: SegmentArchive, cursor: Any) -> Iterator[str]:
+def _remove_files(archive: SegmentArchive, session: StoreSession) -> Iterator[str]:
     """Of attempts that came to nothing, and of segments that nobody needs any more."""
-    cursor.execute(
+    lines = session.rows(
+        _Strays,
         """
         select d.hop_id, d.first, d.attempt, d.strays || case when d.state = 'released' and d.removed_at is null
             then array[d.directory] else '{}' end as directories
         from relaybox.detached_segment d where d.strays <> '{}' or d.state = 'released' and d.removed_at is null
         order by d.hop_id, d.first
-        """
+        """,
     )
-    for line in cursor.fetchall():
-        directories: Sequence[str] = line.directories
-        for directory in directories:
+    for line in lines:
+        for directory in line.directories:
             archive.remove(directory)
             yield directory
-        cursor.execute(
+        session.execute(
             """
             update relaybox.detached_segment
             set strays = '{}', removed_at = case when state = 'released' then clock_timestamp() else removed_at end
             where hop_id = %s and first = %s and attempt = %s
             """,
-            (line.hop_id, line.first, line.attempt),
+            *(line.hop_id, line.first, line.attempt),
         )

@@ -7,20 +7,19 @@ messages are kept until an operator gives them up. That is done here, in the sto
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox.errors import ConfigurationError
 from relaybox.events import emit
-from relaybox.stores.connections import one_row, store_errors
 from relaybox.stores.left_behind import LeftBehind, list_left_behind
-from relaybox.stores.schema import open_store, store_cursor
+from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from relaybox.routes import Hop, Routes, Store
+    from relaybox.stores.sessions import StoreSession
 
 
 @dataclass(frozen=True)
@@ -53,22 +52,35 @@ def find_left_behind(routes: Routes) -> tuple[Backlog, ...]:
 
 
 def _backlogs(store: Store, routes: Routes) -> Iterator[Backlog]:
-    with store_cursor(store, "asking which hops leave it", application_name="relaybox retire") as cursor:
-        yield from read_backlogs(cursor, store, routes)
+    with store_session(store, "asking which hops leave it", application_name="relaybox retire") as session:
+        yield from read_backlogs(session, store, routes)
 
 
-def read_backlogs(cursor: Any, store: Store, routes: Routes) -> Iterator[Backlog]:
+class _NotMoved(NamedTuple):
+    unsettled_count: int
+    waiting_count: int
+    oldest_sent_at: datetime | None
+
+
+def read_backlogs(session: StoreSession, store: Store, routes: Routes) -> Iterator[Backlog]:
     """The hops that leave a store and are of no route in the file, with what they have not moved; a retired hop has nothing that waits.
 
-    Runs in the transaction of the cursor, which gives tuples.
+    Runs in the session's transaction.
     """
-    for hop in list_left_behind(cursor, store, routes):
-        cursor.execute(
-            "select planned_position - settled_position, waiting_count, oldest_sent_at from relaybox.sending_state(%s)",
-            (hop.hop,),
-        )
-        unsettled_count, waiting_count, oldest_sent_at = one_row(cursor) if hop.retired_at is None else (0, 0, None)
-        yield Backlog(**vars(hop), unsettled_count=unsettled_count, waiting_count=waiting_count, oldest_sent_at=oldest_sent_at)
+    for hop in list_left_behind(session, store, routes):
+        not_moved = _read_not_moved(session, hop.hop) if hop.retired_at is None else _NotMoved(0, 0, None)
+        yield Backlog(**vars(hop), **not_moved._asdict())
+
+
+def _read_not_moved(session: StoreSession, hop: str) -> _NotMoved:
+    return session.row(
+        _NotMoved,
+        """
+        select planned_position - settled_position as unsettled_count, waiting_count, oldest_sent_at
+        from relaybox.sending_state(%s)
+        """,
+        hop,
+    )
 
 
 def choose_left_behind(name: str, left_behind: Sequence[Backlog], routes: Routes) -> tuple[Backlog, ...]:
@@ -108,14 +120,9 @@ def retire_hop(store: Store, hop: str, *, reason: str, recorded_by: str) -> bool
         UnknownHop: the hop does not leave the store.
         StoreUnreachable, StoreUnusable, StoreNotInitialised: nothing was changed.
     """
-    with (
-        closing(open_store(store, application_name="relaybox retire")) as session,
-        store_errors(store.name, f"retiring hop {hop}"),
-    ):
-        session.autocommit = True
-        with session.cursor() as cursor:
-            cursor.execute("select relaybox.retire_hop(%s, %s, %s)", (hop, reason, recorded_by))
-            (retired,) = one_row(cursor)
+    with store_session(store, f"retiring hop {hop}", application_name="relaybox retire") as session:
+        session.connection.autocommit = True
+        retired = session.call("relaybox.retire_hop", hop, reason, recorded_by)
     if retired:
         emit("hop_retired", hop=hop, store=store.name, reason=reason)
     return bool(retired)
@@ -140,9 +147,11 @@ def find_unrouted(hop: Hop) -> tuple[UnroutedBacklog, ...]:
     Raises:
         StoreUnreachable, StoreUnusable, StoreNotInitialised: nothing is known.
     """
-    with store_cursor(hop.source, f"asking what hop {hop.name} left in the outbox", application_name="relaybox retire") as cursor:
-        cursor.execute("select topic, message_count, first_sent_at from relaybox.unrouted_backlog(%s)", (hop.name,))
-        return tuple(UnroutedBacklog(hop.name, hop.source.name, *row) for row in cursor.fetchall())
+    with store_session(
+        hop.source, f"asking what hop {hop.name} left in the outbox", application_name="relaybox retire"
+    ) as source:
+        query = "select topic, message_count, first_sent_at from relaybox.unrouted_backlog(%s)"
+        return tuple(source.rows(UnroutedBacklog, query, hop.name, hop=hop.name, store=hop.source.name))
 
 
 def retire_topic(hop: Hop, topic: str, *, reason: str, recorded_by: str) -> bool:
@@ -163,14 +172,9 @@ def retire_topic(hop: Hop, topic: str, *, reason: str, recorded_by: str) -> bool
         HopChanged: the hop moves the topic.
         UnknownHop, StoreUnreachable, StoreUnusable, StoreNotInitialised: nothing was changed.
     """
-    with (
-        closing(open_store(hop.source, application_name="relaybox retire")) as session,
-        store_errors(hop.source.name, f"retiring topic {topic} of hop {hop.name}"),
-    ):
-        session.autocommit = True
-        with session.cursor() as cursor:
-            cursor.execute("select relaybox.retire_topics(%s, %s, %s, %s)", (hop.name, [topic], reason, recorded_by))
-            (piece_count,) = one_row(cursor)
+    with store_session(hop.source, f"retiring topic {topic} of hop {hop.name}", application_name="relaybox retire") as source:
+        source.connection.autocommit = True
+        piece_count = source.call("relaybox.retire_topics", hop.name, [topic], reason, recorded_by)
     if piece_count:
         emit("topic_retired", hop=hop.name, store=hop.source.name, topic=topic, reason=reason)
     return bool(piece_count)

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 import psycopg2
-from psycopg2.extras import NamedTupleCursor
 
 from relaybox.events import emit
-from relaybox.failpoints import reach
-from relaybox.stores.connections import one_row, store_errors
-from relaybox.stores.schema import open_store, store_cursor
+from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
     from relaybox.routes import Store
+    from relaybox.stores.sessions import StoreSession
 
 PATIENCE_SECONDS = 30.0
 """So long a table that sessions hold is tried again; then retention leaves it for its next run."""
@@ -155,39 +152,57 @@ def read_retention(store: Store) -> StoreRetention:
     Raises:
         StoreUnreachable, StoreUnusable, StoreNotInitialised: see relaybox.errors.
     """
-    with store_cursor(store, "asking what is kept, and for whom", application_name="relaybox retention", named=True) as cursor:
-        cursor.execute("set transaction isolation level repeatable read read only")
-        tables = tuple(_table(cursor, log_id, hop) for log_id, hop in _tables(cursor))
+    with store_session(store, "asking what is kept, and for whom", application_name="relaybox retention") as session:
+        session.execute("set transaction isolation level repeatable read read only")
+        tables = tuple(_table(session, log_id, hop) for log_id, hop in _tables(session))
     return StoreRetention(store.name, tables)
 
 
-def _tables(cursor: Any) -> Sequence[tuple[int | None, str | None]]:
-    cursor.execute("select hop_id, hop from relaybox.hop_in order by hop")
-    return [(None, None), *(tuple(row) for row in cursor.fetchall())]
+class _Table(NamedTuple):
+    """The outbox (both None), or the log of a hop that arrives in the store."""
+
+    hop_id: int | None
+    hop: str | None
 
 
-def _table(cursor: Any, log_id: int | None, hop: str | None) -> TableRetention:
-    cursor.execute(
+def _tables(session: StoreSession) -> list[_Table]:
+    return [_Table(None, None), *session.rows(_Table, "select hop_id, hop from relaybox.hop_in order by hop")]
+
+
+class _Unmoved(NamedTuple):
+    """A message of a topic that no hop reads."""
+
+    seq: int
+    topic: str
+
+
+def _table(session: StoreSession, log_id: int | None, hop: str | None) -> TableRetention:
+    segments = session.rows(
+        Segment,
         """
-        select s.segment::text, s.first, s.last, pg_total_relation_size(s.segment)
+        select s.segment::text as name, s.first, s.last, pg_total_relation_size(s.segment) as size_bytes
         from relaybox.segments() s where s.hop_id is not distinct from %s order by s.first
         """,
-        (log_id,),
+        log_id,
     )
-    segments = tuple(Segment(*row) for row in cursor.fetchall())
-    cursor.execute(
-        "select kind, holder, needs_from, since, policy, detachable from relaybox.holders(%s) order by needs_from, kind, holder",
-        (log_id,),
+    holders = session.rows(
+        Holder,
+        """
+        select kind, holder as name, needs_from, since, policy as stopped_consumer, detachable
+        from relaybox.holders(%s) order by needs_from, kind, holder
+        """,
+        log_id,
     )
-    found = TableRetention(hop, segments, tuple(Holder(*row) for row in cursor.fetchall()))
+    found = TableRetention(hop, tuple(segments), tuple(holders))
     if log_id is not None or not found.droppable:
         return found
-    cursor.execute(
+    unmoved = session.rows(
+        _Unmoved,
         "select q.seq, o.topic from relaybox.unmoved_seq(%s, %s) q (seq) join relaybox.outbox o on o.seq = q.seq",
-        (found.droppable[0].first - 1, found.droppable[-1].last),
+        *(found.droppable[0].first - 1, found.droppable[-1].last),
     )
-    unrouted = tuple(Holder("unrouted", f"topic {row.topic}", row.seq, None, None) for row in cursor.fetchall())
-    return TableRetention(hop, segments, (*unrouted, *found.holders))
+    unrouted = (Holder("unrouted", f"topic {one.topic}", one.seq, None, None) for one in unmoved)
+    return TableRetention(hop, found.segments, (*unrouted, *found.holders))
 
 
 def retain_store(
@@ -210,18 +225,14 @@ def retain_store(
     Raises:
         StoreUnreachable, StoreUnusable, StoreNotInitialised: what was dropped stays so; run it again.
     """
-    with (
-        closing(open_store(store, application_name="relaybox retention")) as session,
-        store_errors(store.name, "dropping what nobody needs"),
-    ):
+    with store_session(store, "dropping what nobody needs", application_name="relaybox retention") as session:
         # each drop is one statement and its COMMIT: nobody ever waits for this process
-        session.autocommit = True
-        with session.cursor(cursor_factory=NamedTupleCursor) as cursor:
-            retained = [
-                _retained(hop, list(_drop_segments(session, cursor, log_id, recorded_by, patience_seconds)))
-                for log_id, hop in _tables(cursor)
-            ]
-            compacted_count, released_count = _compact_ledgers(session, cursor, recorded_by)
+        session.connection.autocommit = True
+        retained = [
+            _retained(hop, list(_drop_segments(session, log_id, recorded_by, patience_seconds)))
+            for log_id, hop in _tables(session)
+        ]
+        compacted_count, released_count = _compact_ledgers(session, recorded_by)
     done = StoreRetained(store.name, tuple(retained), compacted_count, released_count)
     for table in done.tables:
         emit(
@@ -236,20 +247,35 @@ def retain_store(
     return done
 
 
-def _retained(hop: str | None, answers: Sequence[Any]) -> TableRetained:
+class DropAnswer(NamedTuple):
+    """What drop_oldest_segment.sql did with the oldest segment of a table: dropped, detached, or why not.
+
+    Attributes:
+        outcome: dropped, detached, superseded, kept, busy or none.
+        bytes: of a dropped segment.
+        holder, needs_from: as of TableRetained.
+    """
+
+    outcome: str
+    holder: str | None
+    bytes: int
+    needs_from: int | None
+
+
+def _retained(hop: str | None, answers: Sequence[DropAnswer]) -> TableRetained:
     *gone, last = answers
-    return TableRetained(hop, len(gone), sum(one.bytes for one in gone), last.outcome, last.holder, last.needs_from)
+    outcome = cast("Literal['kept', 'busy', 'none']", last.outcome)
+    return TableRetained(hop, len(gone), sum(one.bytes for one in gone), outcome, last.holder, last.needs_from)
 
 
-def _drop_segments(session: Any, cursor: Any, log_id: int | None, recorded_by: str, patience_seconds: float) -> Iterator[Any]:
+def _drop_segments(session: StoreSession, log_id: int | None, recorded_by: str, patience_seconds: float) -> Iterator[DropAnswer]:
     """The answers of relaybox.drop_oldest_segment: those that dropped one, and the last."""
     deadline = time.monotonic() + patience_seconds
     while True:
-        reach("retention.begin", session)
-        cursor.execute("select * from relaybox.drop_oldest_segment(%s, %s)", (log_id, recorded_by))
-        answer = one_row(cursor)
+        session.reach("retention.begin")
+        answer = session.row(DropAnswer, "select * from relaybox.drop_oldest_segment(%s, %s)", log_id, recorded_by)
         if answer.outcome == "dropped":
-            reach("retention.dropped", session)
+            session.reach("retention.dropped")
             deadline = time.monotonic() + patience_seconds
             yield answer
         elif answer.outcome == "busy" and time.monotonic() < deadline:
@@ -259,26 +285,26 @@ def _drop_segments(session: Any, cursor: Any, log_id: int | None, recorded_by: s
             return
 
 
-def _compact_ledgers(session: Any, cursor: Any, recorded_by: str) -> tuple[int, int]:
+def _compact_ledgers(session: StoreSession, recorded_by: str) -> tuple[int, int]:
     """How many batches were forgotten, and how many detached segments let go, hop by hop."""
     batches = released = 0
-    cursor.execute("select hop from relaybox.hop_out order by hop")
-    for (hop,) in cursor.fetchall():
-        batches += _count(cursor, "select relaybox.compact_hop_ledgers(%s)", hop)
-        reach("retention.compacted", session)
-    cursor.execute("select hop_id from relaybox.hop_in order by hop_id")
-    for (log_id,) in cursor.fetchall():
+    for hop in session.values("select hop from relaybox.hop_out order by hop"):
+        batches += _count(session, "select relaybox.compact_hop_ledgers(%s)", hop)
+        session.reach("retention.compacted")
+    for log_id in session.values("select hop_id from relaybox.hop_in order by hop_id"):
         # in this order: what is let go no longer needs its ledgers
-        released += _count(cursor, "select relaybox.release_detached(%s, %s)", log_id, recorded_by)
-        batches += _count(cursor, "select relaybox.compact_log_ledgers(%s)", log_id)
-        reach("retention.compacted", session)
+        released += _count(session, "select relaybox.release_detached(%s, %s)", log_id, recorded_by)
+        batches += _count(session, "select relaybox.compact_log_ledgers(%s)", log_id)
+        session.reach("retention.compacted")
     return batches, released
 
 
-def _count(cursor: Any, call: str, *arguments: object) -> int:
+def _count(session: StoreSession, call: str, *arguments: object) -> int:
     """What the call counted; 0 where the hop is busy: it is left for the next run, and nothing depends on it."""
-    try:
-        cursor.execute(call, arguments)
-    except psycopg2.errors.LockNotAvailable:
-        return 0
-    return int(one_row(cursor)[0])
+    with session.cursor() as cursor:
+        try:
+            cursor.execute(call, arguments)
+        except psycopg2.errors.LockNotAvailable:
+            return 0
+        ((count,),) = cursor.fetchall()
+    return int(count)

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from relaybox import errors
 from relaybox.spark.failures import SPARK_ERRORS, failure_line
-from relaybox.stores.connections import connect, store_errors, translate
+from relaybox.stores.connections import connect, translate
 from relaybox.stores.log_rows import (
     BIGINT,
     BYTEA,
@@ -37,6 +37,7 @@ from relaybox.stores.log_rows import (
     read_rows,
 )
 from relaybox.stores.pipe import PIPE_BYTES, CopySender
+from relaybox.stores.sessions import StoreSession
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -242,13 +243,11 @@ def _copier(part: Part) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.Reco
     def copy(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in from_arrow(batch))
         query = sql.SQL("copy relaybox.{} ({}) from stdin (format binary)").format(sql.Identifier(part.table), COLUMN_LIST)
-        with (
-            closing(connect(part.service, application_name="relaybox attach")) as session,
-            store_errors(part.service, f"copying into {part.table}"),
-            session.cursor() as cursor,
-        ):
-            cursor.copy_expert(query, CopyFile(rows), size=PIPE_BYTES)
-            row_count = cursor.rowcount
+        connection = connect(part.service, application_name="relaybox attach")
+        with closing(StoreSession(connection, part.service, f"copying into {part.table}")) as session:
+            with session.cursor() as cursor:
+                cursor.copy_expert(query, CopyFile(rows), size=PIPE_BYTES)
+                row_count = cursor.rowcount
             session.commit()
         yield pa.RecordBatch.from_pydict({"row_count": [row_count]})
 

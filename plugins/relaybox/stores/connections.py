@@ -256,11 +256,6 @@ def translate(error: psycopg2.Error, *, store: str, doing: str) -> errors.Relayb
     )
 
 
-def one_row(cursor: Any) -> Any:
-    """The row of a statement that always gives one; None only where the caller asks for a row that may not exist."""
-    return cursor.fetchone()
-
-
 def commit(connection: Connection, step: str) -> None:
     """Commits a step of the protocol; its failpoints are before and after."""
     reach(f"{step}.committing", connection)

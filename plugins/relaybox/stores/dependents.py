@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from relaybox.stores.sessions import StoreSession
 
 
 @dataclass(frozen=True)
@@ -46,18 +49,17 @@ with target as (
     left join pg_rewrite w on d.classid = 'pg_rewrite'::regclass and w.oid = d.objid
 )
 select
-    case when c.relkind = 'v' then 'view' when p.oid is not null then 'function' else f.catalogue::regclass::text end,
-    case when c.relkind = 'v' or p.oid is not null then (pg_identify_object(f.catalogue, f.object, 0)).identity else '' end,
-    pg_describe_object(f.catalogue, f.object, f.part), coalesce(c.relowner, p.proowner)::regrole::text
+    case when c.relkind = 'v' then 'view' when p.oid is not null then 'function' else f.catalogue::regclass::text end as kind,
+    case when c.relkind = 'v' or p.oid is not null then (pg_identify_object(f.catalogue, f.object, 0)).identity else '' end as identity,
+    pg_describe_object(f.catalogue, f.object, f.part) as description, coalesce(c.relowner, p.proowner)::regrole::text as owner
 from found f
 left join pg_class c on f.catalogue = 'pg_class'::regclass and c.oid = f.object
 left join pg_proc p on f.catalogue = 'pg_proc'::regclass and p.oid = f.object
 where (f.catalogue, f.object) not in (select n.catalogue, n.object from wanted n)
-order by 3
+order by description
 """
 
 
-def list_dependents(cursor: Any, kind: str, identity: str) -> list[Dependent]:
+def list_dependents(session: StoreSession, kind: str, identity: str) -> list[Dependent]:
     """The objects that depend on a function or view directly, triggers and rules on a view included, by description."""
-    cursor.execute(_DEPENDENTS, {"kind": kind, "identity": identity})
-    return [Dependent(*row) for row in cursor.fetchall()]
+    return session.rows(Dependent, _DEPENDENTS, {"kind": kind, "identity": identity})

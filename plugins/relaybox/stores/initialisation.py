@@ -12,15 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import psycopg2
 
 from relaybox import errors
 from relaybox.failpoints import reach
-from relaybox.stores.connections import commit, connect, one_row, store_errors
+from relaybox.stores.connections import connect
 from relaybox.stores.init_locks import COMMAND_ROW, init_is_held, lock_init
 from relaybox.stores.schema import SEGMENT_ROWS, StoreInitialised, apply_routes, apply_schema, init_transaction, initialise_store
+from relaybox.stores.sessions import StoreSession
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Routes, Store
@@ -102,55 +103,66 @@ def check_store(store: Store, routes: Routes, segment_rows: int = SEGMENT_ROWS) 
     Raises:
         as initialise_store().
     """
-    with init_transaction(store) as (connection, cursor):
-        applied = apply_schema(cursor, store, segment_rows)
+    with init_transaction(store) as session:
+        applied = apply_schema(session, store, segment_rows)
         arriving = [hop for hop in routes.hops if hop.destination == store]
-        changing = tuple(hop for hop in arriving if _changes_rules(cursor, hop))
-        held_names = _held_hops(cursor)
-        apply_routes(cursor, store, routes, applied)
-        connection.rollback()
+        changing = tuple(hop for hop in arriving if _changes_rules(session, hop))
+        held_names = _held_hops(session)
+        apply_routes(session, store, routes, applied)
+        session.rollback()
     return StoreCheck(changing, tuple(hop for hop in arriving if hop.name in held_names))
 
 
-def _changes_rules(cursor: Any, hop: Hop) -> bool:
-    cursor.execute(
-        "select relaybox.stream_rules_differ(%s, %s, %s, %s, %s)",
-        (hop.name, hop.stream, hop.origin.name, hop.order, hop.message_id_window),
+def _changes_rules(session: StoreSession, hop: Hop) -> bool:
+    return bool(
+        session.call("relaybox.stream_rules_differ", hop.name, hop.stream, hop.origin.name, hop.order, hop.message_id_window)
     )
-    return bool(one_row(cursor)[0])
 
 
-def _held_hops(cursor: Any) -> set[str]:
-    cursor.execute(
-        """
-        select i.hop from relaybox.stream s join relaybox.stream_log l using (stream_id) join relaybox.hop_in i using (hop_id)
-        where s.rules_pending
-        """
+def _held_hops(session: StoreSession) -> set[str]:
+    return set(
+        session.values(
+            """
+            select i.hop from relaybox.stream s join relaybox.stream_log l using (stream_id) join relaybox.hop_in i using (hop_id)
+            where s.rules_pending
+            """
+        )
     )
-    return {hop for (hop,) in cursor.fetchall()}
+
+
+class _Backend(NamedTuple):
+    pid: int
+    started_at: str
+    is_this: bool
 
 
 def _lock(store: Store, locks: ExitStack, sessions: dict[tuple[int, str], str]) -> None:
     """Keeps other inits away from a store until `locks` ends; two names of one database are refused."""
     connection = locks.enter_context(closing(connect(store.service, application_name="relaybox init")))
-    with store_errors(store.name, "waiting for another init"), connection.cursor() as cursor:
-        cursor.execute(
-            "select pid, backend_start::text, pid = pg_backend_pid() from pg_stat_activity where datname = current_database()"
-        )
-        for pid, started, is_this in cursor.fetchall():
-            if (pid, started) in sessions:
-                raise errors.ConfigurationError(
-                    f"stores {sessions[pid, started]} and {store.name} are one database.",
-                    next_step="Correct the service file, or have the routes name one store.",
-                )
-            if is_this:
-                this = (pid, started)
-        cursor.execute("set local idle_in_transaction_session_timeout = 0")
-        cursor.execute("select set_config('lock_timeout', %s, true)", (f"{_OTHER_INIT_SECONDS}s",))
-        try:
-            lock_init(cursor, COMMAND_ROW)
-        except psycopg2.errors.LockNotAvailable:
-            raise init_is_held(connection, store.name, _OTHER_INIT_SECONDS) from None
+    session = StoreSession(connection, store.name, "waiting for another init")
+    backends = session.rows(
+        _Backend,
+        """
+        select pid, backend_start::text as started_at, pid = pg_backend_pid() as is_this
+        from pg_stat_activity where datname = current_database()
+        """,
+    )
+    for pid, started_at, is_this in backends:
+        if (pid, started_at) in sessions:
+            raise errors.ConfigurationError(
+                f"stores {sessions[pid, started_at]} and {store.name} are one database.",
+                next_step="Correct the service file, or have the routes name one store.",
+            )
+        if is_this:
+            this = (pid, started_at)
+    session.execute("set local idle_in_transaction_session_timeout = 0")
+    session.value("select set_config('lock_timeout', %s, true)", f"{_OTHER_INIT_SECONDS}s")
+    try:
+        lock_init(session, COMMAND_ROW)
+    except errors.StoreBusy as error:
+        if isinstance(error.__cause__, psycopg2.errors.LockNotAvailable):
+            raise init_is_held(session, _OTHER_INIT_SECONDS) from None
+        raise
     sessions[this] = store.name
 
 
@@ -176,14 +188,14 @@ def _hold(stores: Sequence[Store], checks: Mapping[str, StoreCheck], failures: _
 
 
 def _hold_streams(store: Store, hops: Sequence[Hop], segment_rows: int) -> None:
-    with init_transaction(store) as (connection, cursor):
-        apply_schema(cursor, store, segment_rows)
+    with init_transaction(store) as session:
+        apply_schema(session, store, segment_rows)
         for hop in hops:
-            cursor.execute("select relaybox.hold_stream(%s)", (hop.name,))
-        commit(connection, "init_hold")
+            session.call("relaybox.hold_stream", hop.name)
+        session.commit("init_hold")
 
 
 def _release_streams(store: Store) -> None:
-    with init_transaction(store) as (connection, cursor):
-        cursor.execute("update relaybox.stream set rules_pending = false where rules_pending")
-        commit(connection, "init_hold")
+    with init_transaction(store) as session:
+        session.execute("update relaybox.stream set rules_pending = false where rules_pending")
+        session.commit("init_hold")

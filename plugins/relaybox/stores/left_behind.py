@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from relaybox.routes import Routes, Store
+    from relaybox.stores.sessions import StoreSession
 
 
 @dataclass(frozen=True)
@@ -28,17 +29,17 @@ class LeftBehind:
     retired_reason: str | None
 
 
-def list_left_behind(cursor: Any, store: Store, routes: Routes) -> list[LeftBehind]:
+def list_left_behind(session: StoreSession, store: Store, routes: Routes) -> list[LeftBehind]:
     """The hops that leave a store and are of no route in the file, retired ones included, by name.
 
-    Looks at the store's list of hops and at no message. Runs in the transaction of the cursor, which gives tuples.
+    Looks at the store's list of hops and at no message. Runs in the session's transaction.
     """
-    known = [hop.name for hop in routes.hops if hop.source == store]
-    cursor.execute(
+    return session.rows(
+        LeftBehind,
         """
         select h.hop, h.destination, h.retired_at, h.retired_by, h.retired_reason
         from relaybox.hop_out h where h.hop <> all(%s) order by h.hop
         """,
-        (known,),
+        [hop.name for hop in routes.hops if hop.source == store],
+        store=store.name,
     )
-    return [LeftBehind(hop, store.name, destination, *retired) for hop, destination, *retired in cursor.fetchall()]

@@ -10,18 +10,19 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg2
 from psycopg2 import sql
 
 from relaybox import errors
-from relaybox.stores.connections import one_row
 from relaybox.stores.dependents import Dependent, list_dependents
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from relaybox.stores.sessions import StoreSession
 
 _CANT_REPLACE = ("42P13", "42P16")
 """invalid_function_definition, invalid_table_definition: other parameters, another result, other columns."""
@@ -64,27 +65,52 @@ def read_files(directory: Path) -> tuple[SqlFile, ...]:
     )
 
 
-def renew_functions(cursor: Any, store: str, directory: Path) -> bool:
-    """Applies the files that changed since the last init, in the cursor's transaction; tells whether there was any.
+def renew_functions(session: StoreSession, directory: Path) -> bool:
+    """Applies the files that changed since the last init, in the session's transaction; tells whether there was any.
 
     Raises:
         ObjectsInTheWay: something that is not ours depends on an object that must be dropped; all of it is named.
     """
     files = {file.key: file for file in read_files(directory)}
     grants = (directory / "grants.sql").read_text()
-    renewal = _Renewal(cursor, store, files)
+    renewal = _Renewal(session, files)
     renewal.recognise()
     renewal.due.extend(key for key, file in files.items() if renewal.digest_of(key) != file.digest)
     gone = [key for key in renewal.installed if key not in files]
     if not (renewal.due or gone or renewal.grants_differ(grants)):
         return False
-    cursor.execute("set local check_function_bodies = off")  # they refer to each other; the files' order says nothing
+    session.execute("set local check_function_bodies = off")  # they refer to each other; the files' order says nothing
     renewal.make_all()
     renewal.drop_superseded(gone)
     renewal.refuse_obstacles()
     renewal.make_all()  # what had to go with something superseded
     renewal.grant(grants)
     return True
+
+
+class _InstalledRow(NamedTuple):
+    """A row of relaybox.installed_object."""
+
+    kind: str
+    name: str
+    identity: str
+    digest: str
+
+
+class _Version(NamedTuple):
+    identity: str
+    version: str
+
+
+class _Right(NamedTuple):
+    """On an object of ours, or on a column of it."""
+
+    kind: str
+    name: str
+    privilege: str
+    column: str | None
+    grantee: str
+    with_grant_option: bool
 
 
 @dataclass
@@ -96,64 +122,63 @@ class _Renewal:
         due: the files still to be applied, in this order.
         superseded: what no file makes any more; dropped when all files are applied.
         obstacles: why an object must be dropped, and what of others depends on it.
-        rights: those on dropped objects, as (kind, name, privilege, column, grantee, with grant option).
+        rights: those on dropped objects.
     """
 
-    cursor: Any
-    store: str
+    session: StoreSession
     files: dict[Key, SqlFile]
     installed: dict[Key, _Installed] = field(default_factory=dict)
     due: deque[Key] = field(default_factory=deque)
     superseded: list[tuple[Key, str]] = field(default_factory=list)
     obstacles: dict[str, Sequence[Dependent]] = field(default_factory=dict)
-    rights: list[tuple[str, str, str, str | None, str, bool]] = field(default_factory=list)
+    rights: list[_Right] = field(default_factory=list)
 
     def recognise(self) -> None:
         """Reads which objects are ours; in a store that has no record yet: those that have the name of a file."""
-        self.cursor.execute("select exists (select from relaybox.installed_object)")
-        if not one_row(self.cursor)[0]:
+        if not self.session.value("select exists (select from relaybox.installed_object)"):
             for key in self.files:
                 for identity in self._versions(key):
                     self._record(key, _Installed(identity, "unknown"))
-        self.cursor.execute(
+        records = self.session.rows(
+            _InstalledRow,
             """
             select o.kind, o.name, o.identity, o.digest from relaybox.installed_object o
             where case o.kind when 'view' then to_regclass(o.identity)::oid else to_regprocedure(o.identity)::oid end is not null
-            """
+            """,
         )
-        self.installed = {(kind, name): _Installed(identity, digest) for kind, name, identity, digest in self.cursor.fetchall()}
+        self.installed = {(one.kind, one.name): _Installed(one.identity, one.digest) for one in records}
 
     def digest_of(self, key: Key) -> str | None:
         """Of the file that made the object; None when it is missing."""
         return self.installed[key].digest if key in self.installed else None
 
     def grants_differ(self, text: str) -> bool:
-        self.cursor.execute("select grants_digest is distinct from %s from relaybox.store", (_digest(text),))
-        return bool(one_row(self.cursor)[0])
+        return bool(self.session.value("select grants_digest is distinct from %s from relaybox.store", _digest(text)))
 
     def make_all(self) -> None:
         """Applies every file that is due, and those whose objects had to go with another one."""
         while self.due:
             try:
                 self._make(self.files[self.due.popleft()])
-            except psycopg2.Error:
+            except errors.RelayboxError:
                 self.refuse_obstacles()  # what could not be dropped is the reason
                 raise
 
     def _make(self, file: SqlFile) -> None:
         before = self._versions(file.key)
-        self.cursor.execute("savepoint one_file")
+        self.session.execute("savepoint one_file")
         try:
-            self.cursor.execute(file.text)
-        except psycopg2.Error as error:
-            if error.pgcode not in _CANT_REPLACE or file.key not in self.installed:
+            self.session.execute(file.text)
+        except errors.StoreFailed as error:
+            cause = error.__cause__
+            if not isinstance(cause, psycopg2.Error) or cause.pgcode not in _CANT_REPLACE or file.key not in self.installed:
                 raise
-            self.cursor.execute("rollback to savepoint one_file")
+            self.session.execute("rollback to savepoint one_file")
             changed = "columns" if file.kind == "view" else "parameters or result"
             if not self._drop(file.key, self.installed[file.key].identity, f"whose {changed} changed"):
                 return
-            self.cursor.execute(file.text)
-        self.cursor.execute("release savepoint one_file")
+            self.session.execute(file.text)
+        self.session.execute("release savepoint one_file")
         (identity,) = (name for name, version in self._versions(file.key).items() if before.get(name) != version)
         former = self.installed.get(file.key)
         if former is not None and former.identity != identity:
@@ -163,33 +188,16 @@ class _Renewal:
     def _versions(self, key: Key) -> dict[str, str]:
         """The objects of this kind and name: identity, and what differs after each `create or replace`."""
         kind, name = key
-        if kind == "view":
-            self.cursor.execute(
-                """
-                select (pg_identify_object('pg_class'::regclass, c.oid, 0)).identity, w.oid || ' ' || w.ctid
-                from pg_class c join pg_rewrite w on w.ev_class = c.oid and w.rulename = '_RETURN'
-                where c.relnamespace = 'relaybox'::regnamespace and c.relkind = 'v' and c.relname = %s
-                """,
-                (name,),
-            )
-        else:
-            self.cursor.execute(
-                """
-                select (pg_identify_object('pg_proc'::regclass, p.oid, 0)).identity, p.oid || ' ' || p.ctid
-                from pg_proc p where p.pronamespace = 'relaybox'::regnamespace and p.proname = %s
-                """,
-                (name,),
-            )
-        return dict(self.cursor.fetchall())
+        return dict(self.session.rows(_Version, _VIEW_VERSIONS if kind == "view" else _FUNCTION_VERSIONS, name))
 
     def _record(self, key: Key, made: _Installed) -> None:
         self.installed[key] = made
-        self.cursor.execute(
+        self.session.execute(
             """
             insert into relaybox.installed_object as o (identity, kind, name, digest) values (%s, %s, %s, %s)
             on conflict (identity) do update set digest = excluded.digest, installed_at = clock_timestamp()
             """,
-            (made.identity, *key, made.digest),
+            *(made.identity, *key, made.digest),
         )
 
     def drop_superseded(self, gone: Sequence[Key]) -> None:
@@ -209,8 +217,8 @@ class _Renewal:
             return False
         for (kind, name), one in found:
             self._keep_rights(kind, name, one)
-            self.cursor.execute(sql.SQL(f"drop {kind} {{}}").format(sql.SQL(one)))
-            self.cursor.execute("delete from relaybox.installed_object where identity = %s", (one,))
+            self.session.execute(sql.SQL(f"drop {kind} {{}}").format(sql.SQL(one)))
+            self.session.execute("delete from relaybox.installed_object where identity = %s", one)
         self.superseded = [one for one in self.superseded if one not in found]
         self._make_again([other for other, _ in found if other != key])
         return True
@@ -220,7 +228,7 @@ class _Renewal:
         ours = {installed.identity: other for other, installed in self.installed.items()}
         ours |= {superseded: other for other, superseded in self.superseded}
         order: list[tuple[Key, str]] = []
-        for dependent in list_dependents(self.cursor, key[0], identity):
+        for dependent in list_dependents(self.session, key[0], identity):
             other = ours.get(dependent.identity)
             if other is None:
                 foreign.append(dependent)
@@ -234,9 +242,11 @@ class _Renewal:
         self.due.extend(key for key in reversed(keys) if key in self.files and key not in self.due)
 
     def _keep_rights(self, kind: str, name: str, identity: str) -> None:
-        self.cursor.execute(
+        self.rights += self.session.rows(
+            _Right,
             """
-            select %(kind)s, %(name)s, a.privilege_type, null, a.grantee::regrole::text, a.is_grantable
+            select %(kind)s as kind, %(name)s as name, a.privilege_type as privilege, null as "column", a.grantee::regrole::text as grantee,
+                a.is_grantable as with_grant_option
             from pg_proc p, aclexplode(p.proacl) a
             where %(kind)s = 'function' and p.oid = to_regprocedure(%(identity)s) and a.grantee not in (0, p.proowner)
             union all
@@ -250,7 +260,6 @@ class _Renewal:
             """,
             {"kind": kind, "name": name, "identity": identity},
         )
-        self.rights += self.cursor.fetchall()
 
     def refuse_obstacles(self) -> None:
         """Raises ObjectsInTheWay if something could not be dropped."""
@@ -259,14 +268,14 @@ class _Renewal:
                 f"It must drop {what}. On it depend: {'; '.join(map(str, foreign))}." for what, foreign in self.obstacles.items()
             )
             raise errors.ObjectsInTheWay(
-                f"store {self.store}: init changed nothing. {found}",
+                f"store {self.session.store}: init changed nothing. {found}",
                 next_step="Drop or change these objects, run: relaybox init. Then make them again.",
             )
 
     def grant(self, text: str) -> None:
         """Applies grants.sql, and gives again the rights on what was dropped, where an object of that name has been made."""
-        self.cursor.execute(text)
-        self.cursor.execute("update relaybox.store set grants_digest = %s", (_digest(text),))
+        self.session.execute(text)
+        self.session.execute("update relaybox.store set grants_digest = %s", _digest(text))
         for kind, name, privilege, column, grantee, with_grant_option in self.rights:
             if (kind, name) in self.installed and (column is None or self._has_column(name, column)):
                 statement = sql.SQL("grant {} {} on {} to {} {}").format(
@@ -276,14 +285,27 @@ class _Renewal:
                     sql.SQL(grantee),
                     sql.SQL("with grant option" if with_grant_option else ""),
                 )
-                self.cursor.execute(statement)
+                self.session.execute(statement)
 
     def _has_column(self, view: str, column: str) -> bool:
-        self.cursor.execute(
-            "select exists (select from pg_attribute where attrelid = to_regclass(format('relaybox.%%I', %s::text)) and attname = %s)",
-            (view, column),
+        return bool(
+            self.session.value(
+                "select exists (select from pg_attribute where attrelid = to_regclass(format('relaybox.%%I', %s::text)) and attname = %s)",
+                *(view, column),
+            )
         )
-        return bool(one_row(self.cursor)[0])
+
+
+_VIEW_VERSIONS = """
+    select (pg_identify_object('pg_class'::regclass, c.oid, 0)).identity, w.oid || ' ' || w.ctid as version
+    from pg_class c join pg_rewrite w on w.ev_class = c.oid and w.rulename = '_RETURN'
+    where c.relnamespace = 'relaybox'::regnamespace and c.relkind = 'v' and c.relname = %s
+"""
+
+_FUNCTION_VERSIONS = """
+    select (pg_identify_object('pg_proc'::regclass, p.oid, 0)).identity, p.oid || ' ' || p.ctid as version
+    from pg_proc p where p.pronamespace = 'relaybox'::regnamespace and p.proname = %s
+"""
 
 
 def _digest(text: str) -> str:

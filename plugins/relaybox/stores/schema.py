@@ -11,21 +11,18 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg2
-from psycopg2.extras import NamedTupleCursor
 
 from relaybox import errors
-from relaybox.failpoints import reach
-from relaybox.stores.connections import LOCK_TIMEOUT_SECONDS, commit, connect, one_row, store_errors
+from relaybox.stores.connections import LOCK_TIMEOUT_SECONDS, connect
 from relaybox.stores.init_locks import TRANSACTION_ROW, lock_init, schema_is_held
 from relaybox.stores.left_behind import list_left_behind
 from relaybox.stores.renewal import renew_functions
+from relaybox.stores.sessions import StoreSession
 
 if TYPE_CHECKING:
-    from psycopg2.extensions import connection as Connection
-
     from relaybox.routes import Hop, Retention, Routes, Store
 
 SEGMENT_ROWS = 1_000_000
@@ -80,7 +77,7 @@ def read_migrations() -> tuple[Migration, ...]:
     return tuple(Migration(int(path.stem.split("_", 1)[0]), path.stem.split("_", 1)[1], path) for path in paths)
 
 
-def open_store(store: Store, *, application_name: str, **options: Any) -> Connection:
+def open_store(store: Store, *, application_name: str) -> StoreSession:
     """Connects to a store and checks that its schema is the one this code was written for.
 
     Raises:
@@ -88,38 +85,37 @@ def open_store(store: Store, *, application_name: str, **options: Any) -> Connec
         SchemaTooNew: made by a newer Relaybox.
         StoreUnreachable, StoreUnusable: no connection.
     """
-    connection = connect(store.service, application_name=application_name, **options)
+    session = _connect(store, application_name)
     try:
-        _require_version(connection, store.name)
+        _require_version(session)
     except BaseException:
-        connection.close()
+        session.close()
         raise
-    return connection
+    return session
 
 
 @contextmanager
-def store_cursor(store: Store, doing: str, *, application_name: str, named: bool = False) -> Iterator[Any]:
-    """A cursor of a session of its own, both closed at the end; what is not committed by then is rolled back.
+def store_session(store: Store, activity: str, *, application_name: str) -> Iterator[StoreSession]:
+    """A session that is closed at the end of the block; what is not committed by then is rolled back.
 
     Args:
         store: the store.
-        doing: for its errors, which are told as `store hub: while <doing>: ...`.
+        activity: for its errors, which are told as `store hub: while <activity>: ...`.
         application_name: as the server's views show the session.
-        named: rows are named tuples.
 
     Raises:
         as open_store(), and what the store's errors mean (stores.connections).
     """
-    with (
-        closing(open_store(store, application_name=application_name)) as connection,
-        store_errors(store.name, doing),
-        connection.cursor(cursor_factory=NamedTupleCursor if named else None) as cursor,
-    ):
-        yield cursor
+    with closing(open_store(store, application_name=application_name)) as session:
+        yield session.doing(activity)
 
 
-def _require_version(connection: Connection, store: str) -> None:
-    found, known = _applied_version(connection, store), read_migrations()[-1].number
+def _connect(store: Store, application_name: str) -> StoreSession:
+    return StoreSession(connect(store.service, application_name=application_name), store.name)
+
+
+def _require_version(session: StoreSession) -> None:
+    store, found, known = session.store, _applied_version(session), read_migrations()[-1].number
     if found == known:
         return
     if found > known:
@@ -131,15 +127,13 @@ def _require_version(connection: Connection, store: str) -> None:
     raise errors.StoreNotInitialised(f"store {store}: {what}.", next_step="Run: relaybox init")
 
 
-def _applied_version(connection: Connection, store: str) -> int:
+def _applied_version(session: StoreSession) -> int:
     """The newest applied migration, 0 for a database without the schema; in a short transaction of its own."""
-    with store_errors(store, "reading the schema version"), connection.cursor() as cursor:
-        cursor.execute("select to_regclass('relaybox.migration') is not null")
-        version = 0
-        if one_row(cursor)[0]:
-            cursor.execute("select coalesce(max(number), 0) from relaybox.migration")
-            version = int(one_row(cursor)[0])
-        connection.rollback()
+    session = session.doing("reading the schema version")
+    version = 0
+    if session.value("select to_regclass('relaybox.migration') is not null"):
+        version = int(session.value("select coalesce(max(number), 0) from relaybox.migration"))
+    session.rollback()
     return version
 
 
@@ -158,11 +152,11 @@ def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMEN
         ObjectsInTheWay: something that is not ours depends on a function or view that must be dropped.
         HopChanged: a registered hop got another path or was retired, or a stream that delivered already got another order.
     """
-    with init_transaction(store) as (connection, cursor):
-        applied = apply_schema(cursor, store, segment_rows)
-        done = apply_routes(cursor, store, routes, applied)
-        reach("init.applied", connection)
-        commit(connection, "init")
+    with init_transaction(store) as session:
+        applied = apply_schema(session, store, segment_rows)
+        done = apply_routes(session, store, routes, applied)
+        session.reach("init.applied")
+        session.commit("init")
     return done
 
 
@@ -177,57 +171,58 @@ class SchemaApplied:
 
 
 @contextmanager
-def init_transaction(store: Store) -> Iterator[tuple[Connection, Any]]:
+def init_transaction(store: Store) -> Iterator[StoreSession]:
     """A transaction of an init that holds the store's lock; rolled back unless the block commits.
 
     Raises:
         StoreUnusable, SchemaTooNew: as initialise_store(); the block is not entered.
         StoreBusy: another session holds what the block wants to change; it is named.
     """
-    with closing(connect(store.service, application_name="relaybox init")) as connection:
-        _require_usable(connection, store.name)
-        if _applied_version(connection, store.name) > read_migrations()[-1].number:
-            _require_version(connection, store.name)
-        with store_errors(store.name, "initialising the store"), connection.cursor() as cursor:
-            lock_init(cursor, TRANSACTION_ROW)
-            try:
-                yield connection, cursor
-            except psycopg2.errors.LockNotAvailable:
-                raise schema_is_held(connection, store.name, LOCK_TIMEOUT_SECONDS) from None
+    with closing(_connect(store, "relaybox init")) as opened:
+        _require_usable(opened)
+        if _applied_version(opened) > read_migrations()[-1].number:
+            _require_version(opened)
+        session = opened.doing("initialising the store")
+        lock_init(session, TRANSACTION_ROW)
+        try:
+            yield session
+        except errors.StoreBusy as error:
+            if isinstance(error.__cause__, psycopg2.errors.LockNotAvailable):
+                raise schema_is_held(session, LOCK_TIMEOUT_SECONDS) from None
+            raise
 
 
-def apply_schema(cursor: Any, store: Store, segment_rows: int = SEGMENT_ROWS) -> SchemaApplied:
-    """Roles, migrations, functions, views and grants, in the cursor's transaction."""
-    cursor.execute("create schema if not exists relaybox")
-    before = _public_rights(cursor)
-    roles = tuple(_create_roles(cursor))
-    migrations = tuple(_apply_migrations(cursor))
-    _name_store(cursor, store, segment_rows)
-    renewed = renew_functions(cursor, store.name, sql_directory())
-    _record_cluster(cursor)
+def apply_schema(session: StoreSession, store: Store, segment_rows: int = SEGMENT_ROWS) -> SchemaApplied:
+    """Roles, migrations, functions, views and grants, in the session's transaction."""
+    session.execute("create schema if not exists relaybox")
+    before = _public_rights(session)
+    roles = tuple(_create_roles(session))
+    migrations = tuple(_apply_migrations(session))
+    _name_store(session, store, segment_rows)
+    renewed = renew_functions(session, sql_directory())
+    _record_cluster(session)
     return SchemaApplied(roles, migrations, renewed, before)
 
 
-def _public_rights(cursor: Any) -> tuple[str, ...]:
+def _public_rights(session: StoreSession) -> tuple[str, ...]:
     """As relaybox.public_rights(), which a database without the schema has not."""
-    cursor.execute(
-        "select r.name from unnest(array['CONNECT', 'TEMPORARY']) r (name) "
-        "where has_database_privilege('public', current_database(), r.name)"
+    return tuple(
+        session.values(
+            "select r.name from unnest(array['CONNECT', 'TEMPORARY']) r (name) "
+            "where has_database_privilege('public', current_database(), r.name)"
+        )
     )
-    return tuple(name for (name,) in cursor.fetchall())
 
 
-def apply_routes(cursor: Any, store: Store, routes: Routes, applied: SchemaApplied) -> StoreInitialised:
+def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: SchemaApplied) -> StoreInitialised:
     """Segments and hops, in the transaction in which the schema was applied. Streams that an earlier init held are free again."""
-    cursor.execute("select relaybox.ensure_outbox_segments()")
-    segments = tuple(one_row(cursor)[0])
-    hops = dict(_register_hops(cursor, store, routes))
-    cursor.execute("update relaybox.stream set rules_pending = false where rules_pending")
-    left_behind = tuple(one.hop for one in list_left_behind(cursor, store, routes) if one.retired_at is None)
-    cursor.execute("select relaybox.bind_senders(%s)", (store.bind_senders,))
-    binding = ("switched on" if store.bind_senders else "switched off") if one_row(cursor)[0] else "unchanged"
-    cursor.execute("select relaybox.public_rights()")
-    public = tuple(one_row(cursor)[0])
+    segments = tuple(session.call("relaybox.ensure_outbox_segments"))
+    hops = dict(_register_hops(session, store, routes))
+    session.execute("update relaybox.stream set rules_pending = false where rules_pending")
+    left_behind = tuple(one.hop for one in list_left_behind(session, store, routes) if one.retired_at is None)
+    is_switched = session.call("relaybox.bind_senders", store.bind_senders)
+    binding = ("switched on" if store.bind_senders else "switched off") if is_switched else "unchanged"
+    public = tuple(session.call("relaybox.public_rights"))
     revoked = tuple(right for right in applied.public_rights_before if right not in public)
     return StoreInitialised(
         store.name,
@@ -243,14 +238,22 @@ def apply_routes(cursor: Any, store: Store, routes: Routes, applied: SchemaAppli
     )
 
 
-def _require_usable(connection: Connection, store: str) -> None:
-    with store_errors(store, "checking the server"), connection.cursor() as cursor:
-        cursor.execute(
-            "select pg_is_in_recovery(), current_setting('server_encoding'), current_setting('fsync'), "
-            "current_setting('full_page_writes'), current_setting('server_version_num')::integer"
-        )
-        standby, encoding, fsync, full_page_writes, version = one_row(cursor)
-        connection.rollback()
+class _Server(NamedTuple):
+    is_standby: bool
+    encoding: str
+    fsync: str
+    full_page_writes: str
+    version: int
+
+
+def _require_usable(session: StoreSession) -> None:
+    session = session.doing("checking the server")
+    standby, encoding, fsync, full_page_writes, version = session.row(
+        _Server,
+        "select pg_is_in_recovery() as is_standby, current_setting('server_encoding') as encoding, current_setting('fsync') as fsync, "
+        "current_setting('full_page_writes') as full_page_writes, current_setting('server_version_num')::integer as version",
+    )
+    session.rollback()
     problems = {
         "it is a standby; Relaybox needs the primary. Point its libpq service to the primary.": standby,
         f"its encoding is {encoding}; create the database with encoding UTF8.": encoding != "UTF8",
@@ -261,48 +264,43 @@ def _require_usable(connection: Connection, store: str) -> None:
     }
     found = [problem for problem, holds in problems.items() if holds]
     if found:
-        raise errors.StoreUnusable(f"store {store}: {' '.join(found)}", next_step="Then run: relaybox init")
+        raise errors.StoreUnusable(f"store {session.store}: {' '.join(found)}", next_step="Then run: relaybox init")
 
 
-def _create_roles(cursor: Any) -> Iterator[str]:
+def _create_roles(session: StoreSession) -> Iterator[str]:
     for role in ROLES:
-        cursor.execute("select from pg_roles where rolname = %s", (role,))
-        if one_row(cursor) is None:
+        if not session.value("select exists (select from pg_roles where rolname = %s)", role):
             # roles belong to the cluster: another store of it may be making the same one now
-            cursor.execute(
+            session.execute(
                 f"do $$ begin create role {role} nologin; exception when duplicate_object or unique_violation then null; end $$"
             )
             yield role
 
 
-def _apply_migrations(cursor: Any) -> Iterator[str]:
-    cursor.execute("select to_regclass('relaybox.migration') is not null")
-    applied: set[int] = set()
-    if one_row(cursor)[0]:
-        cursor.execute("select number from relaybox.migration")
-        applied = {number for (number,) in cursor.fetchall()}
+def _apply_migrations(session: StoreSession) -> Iterator[str]:
+    is_made = session.value("select to_regclass('relaybox.migration') is not null")
+    applied: set[int] = set(session.values("select number from relaybox.migration") if is_made else ())
     for migration in read_migrations():
         if migration.number not in applied:
-            cursor.execute(migration.path.read_text())
-            cursor.execute("insert into relaybox.migration (number, name) values (%s, %s)", (migration.number, migration.name))
+            session.execute(migration.path.read_text())
+            session.execute("insert into relaybox.migration (number, name) values (%s, %s)", migration.number, migration.name)
             yield f"{migration.number:04d} {migration.name}"
 
 
-def _name_store(cursor: Any, store: Store, segment_rows: int) -> None:
-    cursor.execute("select store from relaybox.store")
-    row = one_row(cursor)
-    if row is None:
-        cursor.execute("insert into relaybox.store (store, segment_rows) values (%s, %s)", (store.name, segment_rows))
-    elif row[0] != store.name:
+def _name_store(session: StoreSession, store: Store, segment_rows: int) -> None:
+    name = session.value("select store from relaybox.store")
+    if name is None:
+        session.execute("insert into relaybox.store (store, segment_rows) values (%s, %s)", store.name, segment_rows)
+    elif name != store.name:
         raise errors.ConfigurationError(
-            f"store {store.name}: the database behind service {store.service} is already store {row[0]}.",
+            f"store {store.name}: the database behind service {store.service} is already store {name}.",
             next_step="Correct the service file or the name in relaybox.yaml.",
         )
 
 
-def _record_cluster(cursor: Any) -> None:
+def _record_cluster(session: StoreSession) -> None:
     """Whose transaction numbers the outbox carries; later only reanchor and attest change it."""
-    cursor.execute(
+    session.execute(
         """
         update relaybox.store set system_identifier = f.system_identifier, timeline = f.timeline
         from relaybox.cluster_fingerprint() f where store.system_identifier is null
@@ -310,85 +308,72 @@ def _record_cluster(cursor: Any) -> None:
     )
 
 
-def _register_hops(cursor: Any, store: Store, routes: Routes) -> Iterator[tuple[str, str]]:
+def _register_hops(session: StoreSession, store: Store, routes: Routes) -> Iterator[tuple[str, str]]:
     for hop in routes.hops:
         if hop.destination == store:
-            yield f"{hop.name} in", _register_hop_in(cursor, hop)
+            yield f"{hop.name} in", _register_hop_in(session, hop)
     for hop in routes.hops:
         if hop.source == store:
-            yield f"{hop.name} out", _register_hop_out(cursor, hop)
+            yield f"{hop.name} out", _register_hop_out(session, hop)
 
 
-def _register_hop_in(cursor: Any, hop: Hop) -> str:
-    cursor.execute("select registered from relaybox.register_hop_in(%s, %s)", (hop.name, hop.source.name))
-    registered = one_row(cursor)[0]
-    cursor.execute(
-        "select relaybox.register_stream(%s, %s, %s, %s, %s, %s, %s)",
-        (
-            *(hop.name, hop.stream, hop.origin.name, hop.order, hop.message_id_window),
-            *(hop.limits.holdback_rows, hop.limits.fragments),
-        ),
+def _register_hop_in(session: StoreSession, hop: Hop) -> str:
+    registered = session.value("select registered from relaybox.register_hop_in(%s, %s)", hop.name, hop.source.name)
+    stream = session.call(
+        "relaybox.register_stream",
+        *(hop.name, hop.stream, hop.origin.name, hop.order, hop.message_id_window),
+        *(hop.limits.holdback_rows, hop.limits.fragments),
     )
-    stream = str(one_row(cursor)[0])
-    kept = _keep_log(cursor, hop.name, hop.log_retention)
-    cursor.execute(
-        "update relaybox.stream set topics_by_subscription = %s where stream = %s", (hop.topics_by_subscription, hop.stream)
+    kept = _keep_log(session, hop.name, hop.log_retention)
+    session.execute(
+        "update relaybox.stream set topics_by_subscription = %s where stream = %s", hop.topics_by_subscription, hop.stream
     )
-    cursor.execute("select relaybox.register_topics(%s, %s)", (hop.stream, list(hop.topics)))
-    return "registered" if registered else "changed" if kept else stream
+    session.call("relaybox.register_topics", hop.stream, list(hop.topics))
+    return "registered" if registered else "changed" if kept else str(stream)
 
 
-def _register_hop_out(cursor: Any, hop: Hop) -> str:
-    cursor.execute("select relaybox.keep_subscribed_topics(%s, %s, %s)", (hop.name, list(hop.topics), hop.topics_by_subscription))
-    topics = {*hop.topics, *(one_row(cursor)[0] or ())}
-    cursor.execute(
-        "select relaybox.register_hop_out(%s, %s, %s, %s, %s, %s)",
-        (
-            hop.name,
-            hop.destination.name,
-            hop.upstream,
-            sorted(topics) if topics > set(hop.topics) else list(hop.topics),
-            hop.policy,
-            list(hop.processed_by) or None,
-        ),
+def _register_hop_out(session: StoreSession, hop: Hop) -> str:
+    subscribed = session.call("relaybox.keep_subscribed_topics", hop.name, list(hop.topics), hop.topics_by_subscription)
+    topics = {*hop.topics, *(subscribed or ())}
+    registered = session.call(
+        "relaybox.register_hop_out",
+        hop.name,
+        hop.destination.name,
+        hop.upstream,
+        sorted(topics) if topics > set(hop.topics) else list(hop.topics),
+        hop.policy,
+        list(hop.processed_by) or None,
     )
-    registered = str(one_row(cursor)[0])
-    kept = _keep_outbox(cursor, hop.name, hop.outbox_retention)
-    return "changed" if kept and registered == "unchanged" else registered
+    kept = _keep_outbox(session, hop.name, hop.outbox_retention)
+    return "changed" if kept and registered == "unchanged" else str(registered)
 
 
-def _keep_outbox(cursor: Any, hop: str, retention: Retention) -> bool:
+def _keep_outbox(session: StoreSession, hop: str, retention: Retention) -> bool:
     """Writes down how long what a hop reads is kept; tells whether that is new."""
-    cursor.execute(
+    kept = (retention.replay_window_seconds, retention.stopped_consumer)
+    changed = session.execute(
         """
         update relaybox.hop_out set replay_window_seconds = %s, stopped_consumer = %s
         where hop = %s and (replay_window_seconds, stopped_consumer) is distinct from (%s::bigint, %s)
         """,
-        (*(kept := (retention.replay_window_seconds, retention.stopped_consumer)), hop, *kept),
+        *(*kept, hop, *kept),
     )
-    return bool(cursor.rowcount)
+    return changed > 0
 
 
-def _keep_log(cursor: Any, hop: str, retention: Retention) -> bool:
+def _keep_log(session: StoreSession, hop: str, retention: Retention) -> bool:
     """The same of a hop's log, which may be detached too."""
-    cursor.execute(
+    kept = (
+        *(retention.replay_window_seconds, retention.stopped_consumer),
+        *(retention.detach_after_seconds, retention.detach_to),
+    )
+    changed = session.execute(
         """
         update relaybox.hop_in
         set replay_window_seconds = %s, stopped_consumer = %s, detach_after_seconds = %s, detach_to = %s
         where hop = %s and (replay_window_seconds, stopped_consumer, detach_after_seconds, detach_to)
             is distinct from (%s::bigint, %s, %s::bigint, %s)
         """,
-        (
-            *(
-                kept := (
-                    retention.replay_window_seconds,
-                    retention.stopped_consumer,
-                    retention.detach_after_seconds,
-                    retention.detach_to,
-                )
-            ),
-            hop,
-            *kept,
-        ),
+        *(*kept, hop, *kept),
     )
-    return bool(cursor.rowcount)
+    return changed > 0

@@ -6,22 +6,45 @@ by anyone, and every store that has the same log decides alike.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from psycopg2.extras import NamedTupleCursor
+from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
 from relaybox.events import emit
-from relaybox.failpoints import reach
-from relaybox.stores.connections import commit_durably, one_row, store_errors
 
 if TYPE_CHECKING:
-    from psycopg2.extensions import connection as Connection
-
     from relaybox.routes import Hop
+    from relaybox.stores.sessions import StoreSession
 
 
-def carry_senders(source: Connection, destination: Connection, hop: Hop, *, log_id: int) -> None:
+class _SendersSeen(NamedTuple):
+    """Up to which of the origin's snapshots a destination knows the declarations of senders."""
+
+    origin: str
+    senders_seen: str | None
+
+
+class _NewSenders(NamedTuple):
+    """Declarations made since then, as text of JSON."""
+
+    through: str
+    senders: str
+    has_news: bool
+
+
+class _Decision(NamedTuple):
+    """What a store decided about one batch; without a batch there was none to decide about."""
+
+    batch: int | None
+    row_count: int
+    delivered_count: int
+    duplicate_count: int
+    set_aside_count: int
+    held_after: int
+    last_place: int
+    in_order: bool
+
+
+def carry_senders(source: StoreSession, destination: StoreSession, hop: Hop, *, log_id: int) -> None:
     """Copies the declarations of senders that the source knows and the destination doesn't. Commits; idempotent.
 
     Called when a batch is planned and before it is published: whoever sent one of its messages had declared itself before.
@@ -31,29 +54,32 @@ def carry_senders(source: Connection, destination: Connection, hop: Hop, *, log_
         HistoryLost: the source declares a sender otherwise than it did before.
         NotDurable: COMMIT returned with a warning; run it again.
     """
-    with store_errors(hop.destination.name, f"asking which senders of hop {hop.name} are known"), destination.cursor() as cursor:
-        cursor.execute("select l.origin, l.senders_seen from relaybox.stream_log l where l.hop_id = %s", (log_id,))
-        row = one_row(cursor)
-    if row is None:
+    asking = destination.doing(f"asking which senders of hop {hop.name} are known")
+    known = asking.row_if_any(
+        _SendersSeen, "select l.origin, l.senders_seen from relaybox.stream_log l where l.hop_id = %s", log_id
+    )
+    if known is None:
         raise errors.UnknownHop(
             f"hop {hop.name} belongs to no stream in store {hop.destination.name}.", next_step="Run: relaybox init"
         )
-    origin, seen = row
-    with store_errors(hop.source.name, f"reading the senders of hop {hop.name}"), source.cursor() as cursor:
-        cursor.execute("select through, senders::text, senders <> '[]' from relaybox.senders_since(%s, %s)", (origin, seen))
-        through, senders, has_news = one_row(cursor)
-        source.rollback()
-    with store_errors(hop.destination.name, f"writing the senders of hop {hop.name}"), destination.cursor() as cursor:
-        if not has_news:
-            destination.rollback()
-            return
-        reach("senders.read", destination)
-        cursor.execute("select relaybox.remember_senders(%s, %s, %s)", (log_id, through, senders))
-        reach("senders.written", destination)
-        commit_durably(destination, "senders")
+    source = source.doing(f"reading the senders of hop {hop.name}")
+    through, senders, has_news = source.row(
+        _NewSenders,
+        "select through, senders::text, senders <> '[]' as has_news from relaybox.senders_since(%s, %s)",
+        *(known.origin, known.senders_seen),
+    )
+    source.rollback()
+    destination = destination.doing(f"writing the senders of hop {hop.name}")
+    if not has_news:
+        destination.rollback()
+        return
+    destination.reach("senders.read")
+    destination.call("relaybox.remember_senders", log_id, through, senders)
+    destination.reach("senders.written")
+    destination.commit_durably("senders")
 
 
-def deliver_arrived(destination: Connection, hop: Hop, *, log_id: int) -> None:
+def deliver_arrived(destination: StoreSession, hop: Hop, *, log_id: int) -> None:
     """Decides on every published batch of a hop that its stream has not decided on. Commits each decision; idempotent.
 
     Raises:
@@ -64,22 +90,19 @@ def deliver_arrived(destination: Connection, hop: Hop, *, log_id: int) -> None:
         pass
 
 
-def _has_work(destination: Connection, hop: Hop, log_id: int) -> bool:
-    with store_errors(hop.destination.name, f"asking what hop {hop.name} has to deliver"), destination.cursor() as cursor:
-        cursor.execute("select relaybox.stream_has_work(%s)", (log_id,))
-        (has_work,) = one_row(cursor)
-        destination.rollback()
+def _has_work(destination: StoreSession, hop: Hop, log_id: int) -> bool:
+    destination = destination.doing(f"asking what hop {hop.name} has to deliver")
+    has_work = destination.call("relaybox.stream_has_work", log_id)
+    destination.rollback()
     return bool(has_work)
 
 
-def _deliver_next(destination: Connection, hop: Hop, log_id: int) -> bool:
-    with store_errors(hop.destination.name, f"delivering what hop {hop.name} brought"):
-        reach("deliver.begin", destination)
-        with destination.cursor(cursor_factory=NamedTupleCursor) as cursor:
-            cursor.execute("select (d).* from (select relaybox.deliver_next(%s) as d) n", (log_id,))
-            decision = one_row(cursor)
-        reach("deliver.decided", destination)
-        commit_durably(destination, "deliver")
+def _deliver_next(destination: StoreSession, hop: Hop, log_id: int) -> bool:
+    destination = destination.doing(f"delivering what hop {hop.name} brought")
+    destination.reach("deliver.begin")
+    decision = destination.row(_Decision, "select (d).* from (select relaybox.deliver_next(%s) as d) n", log_id)
+    destination.reach("deliver.decided")
+    destination.commit_durably("deliver")
     if decision.batch is None:
         return False
     emit(

@@ -6,21 +6,19 @@ A message is held at each store by itself, so each store is asked, and each stor
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
-
-from psycopg2.extras import NamedTupleCursor
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from relaybox import errors
 from relaybox.events import emit
-from relaybox.stores.connections import commit_durably, store_errors
-from relaybox.stores.schema import open_store, store_cursor
+from relaybox.stores.schema import open_store, store_session
 
 if TYPE_CHECKING:
     from relaybox.routes import Route, Routes, Store
+    from relaybox.stores.sessions import StoreSession
 
 
 LAST_INDEX = 2**63 - 2
@@ -111,6 +109,59 @@ class Skipped:
     why_not: str = ""
 
 
+class _CauseFields(TypedDict):
+    """A Cause as JSON."""
+
+    sender: str
+    epoch: int
+    first_index: int
+    last_index: int
+    waiting_count: int
+    delivered_through: int | None
+    origin: str | None
+    first_waiting_index: int
+
+
+class _HeldSenderRow(NamedTuple):
+    """A HeldSender as held_senders.sql gives it: `missing` are pairs of a first and a last index."""
+
+    sender: str
+    epoch: int
+    origin: str
+    delivered_through: int
+    missing: list[tuple[int, int]]
+    held_count: int
+    first_held_index: int | None
+    held_since: datetime | None
+    stalled_after: int | None
+    stalled_reason: str | None
+    waiting_count: int
+    causes: list[_CauseFields]
+
+
+class SenderGap(NamedTuple):
+    """How far a sender is at a store (sender_gap.sql).
+
+    Attributes:
+        origin: the store that declared the sender.
+        first_held: the lowest index that is held; None: nothing is held.
+        skipped: ranges of indexes that were given up, both ends included.
+    """
+
+    epoch: int
+    origin: str
+    delivered_through: int
+    first_held: int | None
+    skipped: list[tuple[int, int]]
+
+
+class _SkippedGap(NamedTuple):
+    epoch: int
+    first_index: int
+    last_index: int
+    released: int
+
+
 def read_holdback(routes: Routes, chosen: Iterable[Route]) -> list[StoreHoldback]:
     """Asks every store of these routes, a stream shared by several of them once per store. Reads only."""
     found: dict[tuple[str, str], StoreHoldback] = {}
@@ -142,11 +193,10 @@ def _stores(route: Route) -> list[Store]:
 
 def _read_store(routes: Routes, route: Route, store: Store) -> StoreHoldback:
     try:
-        with store_cursor(
-            store, f"reading what stream {route.stream} holds back", application_name="relaybox holdback", named=True
-        ) as cursor:
-            cursor.execute("select * from relaybox.held_senders(%s)", (route.stream,))
-            rows: list[Any] = cursor.fetchall()
+        with store_session(
+            store, f"reading what stream {route.stream} holds back", application_name="relaybox holdback"
+        ) as session:
+            rows = session.rows(_HeldSenderRow, "select * from relaybox.held_senders(%s)", route.stream)
     except errors.RelayboxError as error:
         return StoreHoldback(route.name, route.stream, route.order, store.name, (), error)  # the other stores are shown
     waiting = {row.sender for row in rows if row.missing}
@@ -154,7 +204,7 @@ def _read_store(routes: Routes, route: Route, store: Store) -> StoreHoldback:
     return StoreHoldback(route.name, route.stream, route.order, store.name, senders)
 
 
-def _held_sender(row: Any, repairs: tuple[str, ...]) -> HeldSender:
+def _held_sender(row: _HeldSenderRow, repairs: tuple[str, ...]) -> HeldSender:
     return HeldSender(
         **{
             **row._asdict(),
@@ -165,7 +215,7 @@ def _held_sender(row: Any, repairs: tuple[str, ...]) -> HeldSender:
     )
 
 
-def _repairs(routes: Routes, route: Route, store: Store, row: Any, waiting: set[str]) -> Iterator[str]:
+def _repairs(routes: Routes, route: Route, store: Store, row: _HeldSenderRow, waiting: set[str]) -> Iterator[str]:
     if row.missing:
         yield _skip_command(_route_from(routes, route, store, row.origin), row.sender)
     if row.stalled_reason == "set_full":
@@ -180,12 +230,12 @@ def _repairs(routes: Routes, route: Route, store: Store, row: Any, waiting: set[
         yield _skip_command(sent_by, row.sender, through=row.first_held_index, held=True)
 
 
-def _may_come(cause: Mapping[str, Any], index: int) -> bool:
+def _may_come(cause: _CauseFields, index: int) -> bool:
     """Whether a sender is declared, and not farther behind an index than one may jump."""
     return cause["origin"] is not None and index - (cause["delivered_through"] or 0) <= FARTHEST_INDEX
 
 
-def _waits_in_vain(cause: Mapping[str, Any], first_held_index: int) -> bool:
+def _waits_in_vain(cause: _CauseFields, first_held_index: int | None) -> bool:
     """Whether a sender's first held message names what probably nobody sends."""
     return cause["first_waiting_index"] == first_held_index and not _may_come(cause, cause["first_index"])
 
@@ -195,7 +245,7 @@ def _skip_command(route: str, sender: str, *, through: int | None = None, held: 
     return f'relaybox skip {route} {shlex.quote(sender)}{limit}{" --held" * held} --reason "..."'
 
 
-def _route_from(routes: Routes, route: Route, store: Store, origin: str) -> str:
+def _route_from(routes: Routes, route: Route, store: Store, origin: str | None) -> str:
     """The route that brings this origin's messages of the stream to the store."""
     others = (one for one in routes.routes.values() if one.stream == route.stream and one.path[0].name == origin)
     return next((one.name for one in (route, *others) if one.path[0].name == origin and store in _stores(one)), route.name)
@@ -242,12 +292,12 @@ def skip_gap(
         raise errors.ConfigurationError(f"route {route.name} is not delivered in store {only.name}; it is in {names}.")
     order = _Order(route, sender, through, held, reason, recorded_by)
     done: list[Skipped] = []
-    states: list[tuple[str, Any]] = []
+    states: list[tuple[str, SenderGap | None]] = []
     for store in _stores(route):
-        with closing(open_store(store, application_name="relaybox skip")) as connection:
+        with closing(open_store(store, application_name="relaybox skip")) as session:
             if only in (None, store):
-                done.append(_skip_at(connection, store, order, states))
-            states.append((store.name, _read_gap(connection, store, order)))
+                done.append(_skip_at(session, order, states))
+            states.append((store.name, _read_gap(session, order)))
         if store == only:
             break
     if all(state is None for _, state in states):
@@ -270,57 +320,54 @@ class _Order:
     recorded_by: str
 
 
-def _read_gap(connection: Any, store: Store, order: _Order) -> Any:
-    doing = f"reading how far sender {order.sender} is"
-    with store_errors(store.name, doing), connection.cursor(cursor_factory=NamedTupleCursor) as cursor:
-        cursor.execute("select * from relaybox.sender_gap(%s, %s)", (order.route.stream, order.sender))
-        return cursor.fetchone()
+def _read_gap(session: StoreSession, order: _Order) -> SenderGap | None:
+    session = session.doing(f"reading how far sender {order.sender} is")
+    return session.row_if_any(SenderGap, "select * from relaybox.sender_gap(%s, %s)", order.route.stream, order.sender)
 
 
-def _skip_at(connection: Any, store: Store, order: _Order, earlier: Sequence[tuple[str, Any]]) -> Skipped:
-    state = _read_gap(connection, store, order)
-    connection.rollback()
+def _skip_at(session: StoreSession, order: _Order, earlier: Sequence[tuple[str, SenderGap | None]]) -> Skipped:
+    state = _read_gap(session, order)
+    session.rollback()
     planned = plan_skip(state, earlier, sender=order.sender, origin=order.route.path[0].name, through=order.through)
     if isinstance(planned, str):
-        return Skipped(store.name, why_not=planned)
+        return Skipped(session.store, why_not=planned)
     try:
-        return _skip_through(connection, store, order, planned)
+        return _skip_through(session, order, planned)
     except errors.NoSuchGap as error:
         if state is None:  # not even its declaration has come
-            return Skipped(store.name, why_not=str(error))
+            return Skipped(session.store, why_not=str(error))
         raise
 
 
-def _skip_through(connection: Any, store: Store, order: _Order, last_index: int) -> Skipped:
-    with (
-        store_errors(store.name, f"skipping a gap of sender {order.sender}"),
-        connection.cursor(cursor_factory=NamedTupleCursor) as cursor,
-    ):
-        cursor.execute(
-            "select * from relaybox.skip_gap(%s, %s, %s, %s, %s, %s)",
-            (order.route.stream, order.sender, last_index, order.reason, order.recorded_by, order.held),
-        )
-        row: Any = cursor.fetchone()
-        commit_durably(connection, "skip")
+def _skip_through(session: StoreSession, order: _Order, last_index: int) -> Skipped:
+    session = session.doing(f"skipping a gap of sender {order.sender}")
+    gap = session.row(
+        _SkippedGap,
+        "select * from relaybox.skip_gap(%s, %s, %s, %s, %s, %s)",
+        *(order.route.stream, order.sender, last_index, order.reason, order.recorded_by, order.held),
+    )
+    session.commit_durably("skip")
     emit(
         "gap_skipped",
         route=order.route.name,
-        store=store.name,
+        store=session.store,
         sender=order.sender,
-        epoch=row.epoch,
-        first_index=row.first_index,
-        last_index=row.last_index,
-        released=row.released,
+        epoch=gap.epoch,
+        first_index=gap.first_index,
+        last_index=gap.last_index,
+        released=gap.released,
     )
-    return Skipped(store.name, row.epoch, Gap(row.first_index, row.last_index), row.released)
+    return Skipped(session.store, gap.epoch, Gap(gap.first_index, gap.last_index), gap.released)
 
 
-def plan_skip(state: Any, earlier: Sequence[tuple[str, Any]], *, sender: str, origin: str, through: int | None) -> int | str:
+def plan_skip(
+    state: SenderGap | None, earlier: Sequence[tuple[str, SenderGap | None]], *, sender: str, origin: str, through: int | None
+) -> int | str:
     """The last index to give up at a store, or why nothing is to be given up there.
 
     Args:
-        state: the store's row of relaybox.sender_gap, None for a sender that it has not heard of.
-        earlier: names and rows of the stores before it on the way.
+        state: how far the sender is at the store, None for a sender that it has not heard of.
+        earlier: names and states of the stores before it on the way.
         sender: for the text.
         origin: where the route's messages are sent.
         through: the last index asked for.
@@ -347,7 +394,7 @@ def plan_skip(state: Any, earlier: Sequence[tuple[str, Any]], *, sender: str, or
     return last
 
 
-def _absent(state: Any) -> Iterator[tuple[int, int]]:
+def _absent(state: SenderGap) -> Iterator[tuple[int, int]]:
     """Index ranges that a store has not got, or gave up."""
     yield from state.skipped
     yield state.delivered_through + 1, LAST_INDEX if state.first_held is None else state.first_held - 1

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from psycopg2 import errors as postgres_errors
 
 from relaybox import errors
-from relaybox.stores.connections import one_row, store_errors
-from relaybox.stores.schema import open_store, store_cursor
+from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from psycopg2.extensions import connection as Connection
-
     from relaybox.routes import Store
 
 _LIST = """
@@ -65,13 +59,8 @@ def list_senders(store: Store) -> list[DeclaredSender]:
     Raises:
         StoreNotInitialised, StoreUnreachable, StoreUnusable: the store can't be asked.
     """
-    with store_cursor(store, "reading its senders", application_name="relaybox senders", named=True) as cursor:
-        cursor.execute(_LIST)
-        return [_sender(row) for row in cursor.fetchall()]
-
-
-def _sender(row: Any) -> DeclaredSender:
-    return DeclaredSender(**{**row._asdict(), "roles": tuple(row.roles)})
+    with store_session(store, "reading its senders", application_name="relaybox senders") as session:
+        return [replace(sender, roles=tuple(sender.roles)) for sender in session.rows(DeclaredSender, _LIST)]
 
 
 def declare_sender(store: Store, sender: str, kind: str) -> int:
@@ -80,7 +69,7 @@ def declare_sender(store: Store, sender: str, kind: str) -> int:
     Raises:
         SenderRefused: another kind than it is declared as, or none that can be declared.
     """
-    return int(_call(store, f"declaring sender {sender}", "select relaybox.declare_sender(%s, %s)", (sender, kind)))
+    return int(_call(store, f"declaring sender {sender}", "select relaybox.declare_sender(%s, %s)", sender, kind))
 
 
 def begin_epoch(store: Store, sender: str, kind: str | None = None) -> int:
@@ -89,7 +78,7 @@ def begin_epoch(store: Store, sender: str, kind: str | None = None) -> int:
     Raises:
         SenderRefused: the sender is not declared here.
     """
-    return int(_call(store, f"beginning an epoch of {sender}", "select relaybox.new_epoch(%s, %s)", (sender, kind)))
+    return int(_call(store, f"beginning an epoch of {sender}", "select relaybox.new_epoch(%s, %s)", sender, kind))
 
 
 def bind_sender(store: Store, sender: str, role: str) -> bool:
@@ -99,28 +88,26 @@ def bind_sender(store: Store, sender: str, role: str) -> bool:
         SenderRefused: no name of a sender.
         ConfigurationError: there is no such role.
     """
-    return bool(_call(store, f"binding sender {sender}", "select relaybox.bind_sender(%s, %s)", (sender, role)))
+    return bool(_call(store, f"binding sender {sender}", "select relaybox.bind_sender(%s, %s)", sender, role))
 
 
 def unbind_sender(store: Store, sender: str, role: str) -> bool:
     """Takes a binding back; whether there was one. Commits."""
-    return bool(_call(store, f"unbinding sender {sender}", "select relaybox.unbind_sender(%s, %s)", (sender, role)))
+    return bool(_call(store, f"unbinding sender {sender}", "select relaybox.unbind_sender(%s, %s)", sender, role))
 
 
-def _call(store: Store, doing: str, statement: str, arguments: Sequence[object]) -> Any:
-    with closing(open_store(store, application_name="relaybox senders")) as session, store_errors(store.name, doing):
-        try:
-            return _committed(session, statement, arguments)
-        except postgres_errors.UndefinedObject as error:
-            raise errors.ConfigurationError(
-                f"store {store.name}: while {doing}: {error.diag.message_primary}.", next_step=error.diag.message_hint or ""
-            ) from error
-
-
-def _committed(session: Connection, statement: str, arguments: Sequence[object]) -> Any:
-    with session.cursor() as cursor:
-        cursor.execute("set local synchronous_commit = on")
-        cursor.execute(statement, arguments)
-        answer = one_row(cursor)[0]
-    session.commit()
+def _call(store: Store, activity: str, statement: str, *arguments: str | None) -> Any:
+    """The value of one statement, committed."""
+    with store_session(store, activity, application_name="relaybox senders") as session:
+        session.execute("set local synchronous_commit = on")
+        with session.cursor() as cursor:
+            try:
+                cursor.execute(statement, arguments)
+            except postgres_errors.UndefinedObject as error:
+                raise errors.ConfigurationError(
+                    f"store {store.name}: while {activity}: {error.diag.message_primary}.",
+                    next_step=error.diag.message_hint or "",
+                ) from error
+            ((answer,),) = cursor.fetchall()
+        session.commit()
     return answer

@@ -4,38 +4,33 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
 from relaybox.events import emit
-from relaybox.failpoints import reach
-from relaybox.stores.connections import commit, one_row, store_errors
 from relaybox.stores.schema import open_store
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from psycopg2.extensions import connection as Connection
-
     from relaybox.routes import Hop
+    from relaybox.stores.sessions import StoreSession
 
 
-def carry_topics(source: Connection, destination: Connection, hop: Hop) -> None:
+def carry_topics(source: StoreSession, destination: StoreSession, hop: Hop) -> None:
     """Tells the source which topics were subscribed to at the destination. Commits; idempotent; nothing to do for most routes.
 
     Called by every transfer and confirmation of the hop, and by the look at a store's hops.
     """
     if not hop.topics_by_subscription:
         return
-    with store_errors(hop.destination.name, f"asking for the topics of hop {hop.name}"), destination.cursor() as cursor:
-        cursor.execute("select relaybox.topics_wanted(%s)", (hop.name,))
-        (wanted,) = one_row(cursor)
-        destination.rollback()
-    with store_errors(hop.source.name, f"adding topics to hop {hop.name}"), source.cursor() as cursor:
-        cursor.execute("select relaybox.add_topics(%s, %s)", (hop.name, wanted))
-        (added,) = one_row(cursor)
-        reach("topics.added", source)
-        commit(source, "topics")
+    destination = destination.doing(f"asking for the topics of hop {hop.name}")
+    wanted = destination.call("relaybox.topics_wanted", hop.name)
+    destination.rollback()
+    source = source.doing(f"adding topics to hop {hop.name}")
+    added = source.call("relaybox.add_topics", hop.name, wanted)
+    source.reach("topics.added")
+    source.commit("topics")
     if added:
         emit("topics_carried", hop=hop.name, added=added)
 
@@ -56,42 +51,45 @@ class UnknownTopics:
     first_sent_at: datetime | None
 
 
-def find_unknown_topics(connection: Connection, hop: Hop) -> errors.UnknownTopic | None:
+def find_unknown_topics(source: StoreSession, hop: Hop) -> errors.UnknownTopic | None:
     """The error of a hop whose file has topics that the source does not move yet; None while there are none. One look at one row.
 
-    Ends the transaction of the connection.
+    Ends the transaction of the session.
     """
-    topics = _read_unknown_topics(connection, hop)
+    topics = _read_unknown_topics(source, hop)
     return _unknown_topic_error(hop, topics) if topics else None
 
 
-def count_unknown_topics(connection: Connection, hop: Hop, *, newest: int) -> UnknownTopics | None:
+class _Unmoved(NamedTuple):
+    message_count: int
+    first_sent_at: datetime | None
+
+
+def count_unknown_topics(source: StoreSession, hop: Hop, *, newest: int) -> UnknownTopics | None:
     """The same, and how much waits: reads so many of the outbox's newest seqs, but only while there are such topics.
 
-    Ends the transaction of the connection.
+    Ends the transaction of the session.
     """
-    topics = _read_unknown_topics(connection, hop)
+    topics = _read_unknown_topics(source, hop)
     if not topics:
         return None
-    with store_errors(hop.source.name, f"counting what hop {hop.name} does not move"), connection.cursor() as cursor:
-        cursor.execute(_COUNT_UNMOVED, {"hop": hop.name, "topics": topics, "newest": newest})
-        message_count, first_sent_at = one_row(cursor)
-        connection.rollback()
-    return UnknownTopics(tuple(topics), _unknown_topic_error(hop, topics), message_count, first_sent_at)
+    source = source.doing(f"counting what hop {hop.name} does not move")
+    unmoved = source.row(_Unmoved, _COUNT_UNMOVED, {"hop": hop.name, "topics": topics, "newest": newest})
+    source.rollback()
+    return UnknownTopics(tuple(topics), _unknown_topic_error(hop, topics), unmoved.message_count, unmoved.first_sent_at)
 
 
-def _read_unknown_topics(connection: Connection, hop: Hop) -> list[str]:
-    with store_errors(hop.source.name, f"asking for the topics of hop {hop.name}"), connection.cursor() as cursor:
-        cursor.execute(
-            """
-            select array(select unnest(%s) except select unnest(h.topics) order by 1)
-            from relaybox.hop_out h where h.hop = %s and h.reads_log is null
-            """,
-            (list(hop.topics), hop.name),
-        )
-        unknown = [topic for (topics,) in cursor.fetchall() for topic in topics]
-        connection.rollback()
-    return unknown
+def _read_unknown_topics(source: StoreSession, hop: Hop) -> list[str]:
+    source = source.doing(f"asking for the topics of hop {hop.name}")
+    unknown = source.value(
+        """
+        select array(select unnest(%s) except select unnest(h.topics) order by 1)
+        from relaybox.hop_out h where h.hop = %s and h.reads_log is null
+        """,
+        *(list(hop.topics), hop.name),
+    )
+    source.rollback()
+    return unknown or []
 
 
 def _unknown_topic_error(hop: Hop, topics: list[str]) -> errors.UnknownTopic:
@@ -111,7 +109,7 @@ _COUNT_UNMOVED = """
         select a.seq from looked_at l cross join lateral relaybox.accounted_seqs(%(hop)s, l.after_seq, l.through_seq) a
         where a.state in ('delivered', 'planned', 'retired')
     )
-    select count(*), min(o.sent_at)
+    select count(*) as message_count, min(o.sent_at) as first_sent_at
     from looked_at l
     join relaybox.outbox o on o.seq > l.after_seq and o.seq <= l.through_seq
     where o.topic = any(%(topics)s) and not exists (select from done d where d.seq = o.seq)

@@ -76,7 +76,7 @@ def _warn_of_unknown_topics(store: Store, hops: Sequence[Hop]) -> None:
     """A hop that moves nothing of its new topics has no work: its own task does not run, and says nothing."""
     if not hops:
         return
-    with closing(open_store(store, application_name="relaybox look")) as connection:
+    with closing(open_store(store, application_name="relaybox look")) as session:
         for hop in hops:
-            if error := find_unknown_topics(connection, hop):
+            if error := find_unknown_topics(session, hop):
                 warn("topics_unknown", hop=hop.name, warning=str(error))

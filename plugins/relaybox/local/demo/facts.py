@@ -7,17 +7,15 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 from psycopg2 import sql
-from psycopg2.extras import NamedTupleCursor
 
-from relaybox.stores.connections import connect, store_errors
+from relaybox.stores.connections import connect
 from relaybox.stores.pipe import pipe_copy
+from relaybox.stores.sessions import StoreSession
 
 if TYPE_CHECKING:
-    from psycopg2.extensions import connection as Connection
-
     from relaybox.routes import Hop, Route, Store
 
 PIPE_SECONDS = 60.0
@@ -106,7 +104,9 @@ class DemoFacts:
 
 def read_facts(route: Route) -> DemoFacts:
     """Reads everything from a route whose messages have all arrived. Servers must track commit timestamps."""
-    sessions = {store.name: connect(store.service, application_name="relaybox demo") for store in route.path}
+    sessions = {
+        store.name: StoreSession(connect(store.service, application_name="relaybox demo"), store.name) for store in route.path
+    }
     try:
         return _Reader(route, sessions).read()
     finally:
@@ -114,15 +114,54 @@ def read_facts(route: Route) -> DemoFacts:
             session.close()
 
 
+class _Arrival(NamedTuple):
+    batch: int
+    published_at: datetime
+
+
+class _Planned(NamedTuple):
+    batch: int
+    row_count: int
+    last_position: int
+    planned_at: datetime
+
+
+class _SenderFacts(NamedTuple):
+    sender: str
+    received: int
+    unique: int
+    disordered: bool
+
+
+class _Latencies(NamedTuple):
+    """Percentiles are the 50th and the 99th, in seconds."""
+
+    message_count: int
+    percentiles: tuple[float, float]
+    steady_count: int
+    steady_percentiles: tuple[float, float] | None
+
+
+class _Plan(NamedTuple):
+    batch: int
+    planned_at: datetime
+
+
+class _Confirmation(NamedTuple):
+    state: str
+    happened_at: datetime
+    recorded_at: datetime
+    recorded_by: str
+
+
 class _Reader:
     """A session to each store, in autocommit."""
 
-    def __init__(self, route: Route, sessions: dict[str, Connection]) -> None:
+    def __init__(self, route: Route, sessions: dict[str, StoreSession]) -> None:
         self._route, self._sessions = route, sessions
         for session in sessions.values():
-            session.autocommit = True
-            with session.cursor() as cursor:
-                cursor.execute("set enable_seqscan = on; set work_mem = '64MB'")  # whole logs are read
+            session.connection.autocommit = True
+            session.execute("set enable_seqscan = on; set work_mem = '64MB'")  # whole logs are read
 
     def read(self) -> DemoFacts:
         hops = tuple(self._hop_times(hop) for hop in self._route.hops)
@@ -142,37 +181,31 @@ class _Reader:
             cascade=tuple(sorted(self._cascade(largest.last_position), key=lambda step: step.happened_at)),
         )
 
-    def _rows(self, store: Store, doing: str, query: str, *arguments: object) -> list[Any]:
-        session: Any = self._sessions[store.name]
-        with store_errors(store.name, doing), session.cursor(cursor_factory=NamedTupleCursor) as cursor:
-            cursor.execute(query, arguments)
-            return list(cursor.fetchall()) if cursor.description else []
+    def _at(self, store: Store, activity: str) -> StoreSession:
+        return self._sessions[store.name].doing(activity)
 
     def _hop_times(self, hop: Hop) -> HopTimes:
-        doing = f"reading the ledger of hop {hop.name}"
-        published = dict(
-            self._rows(
-                hop.destination,
-                doing,
-                """
-                select a.batch, a.published_at
-                from relaybox.hop_in i join relaybox.arrival a on a.hop_id = i.hop_id where i.hop = %s
-                """,
-                hop.name,
-            )
+        activity = f"reading the ledger of hop {hop.name}"
+        arrivals = self._at(hop.destination, activity).rows(
+            _Arrival,
+            """
+            select a.batch, a.published_at
+            from relaybox.hop_in i join relaybox.arrival a on a.hop_id = i.hop_id where i.hop = %s
+            """,
+            hop.name,
         )
-        planned = self._rows(
-            hop.source,
-            doing,
+        published = dict(arrivals)
+        planned = self._at(hop.source, activity).rows(
+            _Planned,
             "select batch, row_count, last_position, planned_at from relaybox.batch where hop = %s order by batch",
             hop.name,
         )
-        return HopTimes(hop.name, tuple(_batch_times(row, published) for row in planned if row.batch in published))
+        times = (BatchTimes(*one, published[one.batch]) for one in planned if one.batch in published)
+        return HopTimes(hop.name, tuple(times))
 
     def _log_facts(self, hop: Hop) -> LogFacts:
-        rows = self._rows(
-            hop.destination,
-            f"reading the log of hop {hop.name}",
+        rows = self._at(hop.destination, f"reading the log of hop {hop.name}").rows(
+            _SenderFacts,
             """
             select
                 sender, count(*) received, count(distinct message_id) as unique,
@@ -201,30 +234,29 @@ class _Reader:
     def _copy_commit_times(self) -> datetime:
         """Brings the commit time of every message to the last store; returns the first one."""
         first, last = self._route.path[0], self._route.path[-1]
-        doing = "copying commit times"
-        self._rows(last, doing, "create temporary table committed (message_id uuid, committed_at timestamptz)")
-        with store_errors(last.name, doing):
+        destination = self._at(last, "copying commit times")
+        destination.execute("create temporary table committed (message_id uuid, committed_at timestamptz)")
+        with destination.translating():
             pipe_copy(
-                self._sessions[first.name],
+                self._sessions[first.name].connection,
                 sql.SQL(
                     "copy (select message_id, pg_xact_commit_timestamp(xid::xid) from relaybox.outbox) to stdout (format binary)"
                 ),
-                self._sessions[last.name],
+                destination.connection,
                 sql.SQL("copy pg_temp.committed from stdin (format binary)"),
                 timeout_seconds=PIPE_SECONDS,
             )
-        self._rows(last, doing, "analyze pg_temp.committed")
-        first_committed_at: datetime = self._rows(last, doing, "select min(committed_at) from pg_temp.committed")[0][0]
+        destination.execute("analyze pg_temp.committed")
+        first_committed_at: datetime = destination.value("select min(committed_at) from pg_temp.committed")
         return first_committed_at
 
     def _latencies(self, *, steady_since: datetime) -> tuple[Latency, Latency | None]:
         """Over all messages, and over those that were committed after `steady_since`."""
-        (row,) = self._rows(
-            self._route.path[-1],
-            "measuring the time from commit to arrival",
+        row = self._at(self._route.path[-1], "measuring the time from commit to arrival").row(
+            _Latencies,
             """
             select
-                count(*), percentile_cont(array[0.5, 0.99]) within group (order by seconds) percentiles,
+                count(*) message_count, percentile_cont(array[0.5, 0.99]) within group (order by seconds) percentiles,
                 count(*) filter (where steady) steady_count,
                 percentile_cont(array[0.5, 0.99]) within group (order by seconds) filter (where steady) steady_percentiles
             from (
@@ -242,8 +274,8 @@ class _Reader:
             steady_since,
             self._route.hops[-1].name,
         )
-        steady = Latency(row.steady_count, *row.steady_percentiles) if row.steady_count else None
-        return Latency(row.count, *row.percentiles), steady
+        steady = Latency(row.steady_count, *row.steady_percentiles) if row.steady_percentiles else None
+        return Latency(row.message_count, *row.percentiles), steady
 
     def _cascade(self, position: int) -> Iterator[CascadeStep]:
         """What happened to the batch that ends at a position: hops keep positions, so it is the same message at all of them."""
@@ -252,9 +284,8 @@ class _Reader:
             yield from self._confirmed(hop, position)
 
     def _planned(self, hop: Hop, position: int) -> Iterator[CascadeStep]:
-        rows = self._rows(
-            hop.source,
-            "reading the plan of a batch",
+        rows = self._at(hop.source, "reading the plan of a batch").rows(
+            _Plan,
             "select batch, planned_at from relaybox.batch where hop = %s and last_position >= %s order by last_position limit 1",
             hop.name,
             position,
@@ -263,9 +294,8 @@ class _Reader:
             yield CascadeStep(row.planned_at, hop.source.name, f"planned as batch {row.batch} of {hop.name}", "")
 
     def _confirmed(self, hop: Hop, position: int) -> Iterator[CascadeStep]:
-        rows = self._rows(
-            hop.source,
-            "reading the confirmations of a batch",
+        rows = self._at(hop.source, "reading the confirmations of a batch").rows(
+            _Confirmation,
             """
             select distinct on (state) state, happened_at, recorded_at, recorded_by
             from relaybox.confirmation where hop = %s and through_position >= %s
@@ -278,7 +308,3 @@ class _Reader:
             if row.state == "received":
                 yield CascadeStep(row.happened_at, hop.destination.name, f"arrived, {hop.name}", "")
             yield CascadeStep(row.recorded_at, hop.source.name, f"{row.state}, {hop.name}", row.recorded_by)
-
-
-def _batch_times(planned: Any, published: dict[int, datetime]) -> BatchTimes:
-    return BatchTimes(planned.batch, planned.row_count, planned.last_position, planned.planned_at, published[planned.batch])

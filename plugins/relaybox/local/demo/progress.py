@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from relaybox.stores.connections import connect, store_errors
+from relaybox.stores.connections import connect
+from relaybox.stores.sessions import StoreSession
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Route, Store
@@ -29,36 +30,40 @@ class RouteProgress:
     settled: int
 
 
+class _Log(NamedTuple):
+    published_position: int
+    published_batch: int
+
+
 class ProgressReader:
     """Sessions to all stores of a route, for as long as it moves."""
 
     def __init__(self, route: Route) -> None:
         self._route = route
-        self._sessions: dict[str, Any] = {}
+        self._sessions: dict[str, StoreSession] = {}
 
     def read(self) -> RouteProgress:
         """Where the route is now; the stores are asked one after the other."""
         hops = {hop.name: self._hop(hop) for hop in self._route.hops}
-        (settled,) = self._value(
-            self._route.path[0],
+        settled = self._session(self._route.path[0]).value(
             "select coalesce(max(through_position), 0) from relaybox.confirmation where hop = %s and state = 'settled'",
-            self._route.hops[0],
+            self._route.hops[0].name,
         )
         return RouteProgress(hops, settled)
 
     def _hop(self, hop: Hop) -> HopProgress:
-        query = "select published_position, published_batch from relaybox.hop_in where hop = %s"
-        (driven,) = self._value(hop.source, "select relaybox.hop_is_driven(%s)", hop)
-        received, batch = self._value(hop.destination, query, hop)
-        return HopProgress(received, batch, driven)
+        driven = self._session(hop.source).call("relaybox.hop_is_driven", hop.name)
+        log = self._session(hop.destination).row(
+            _Log, "select published_position, published_batch from relaybox.hop_in where hop = %s", hop.name
+        )
+        return HopProgress(log.published_position, log.published_batch, driven)
 
-    def _value(self, store: Store, query: str, hop: Hop) -> Any:
+    def _session(self, store: Store) -> StoreSession:
         if store.name not in self._sessions:
-            self._sessions[store.name] = connect(store.service, application_name="relaybox demo")
-            self._sessions[store.name].autocommit = True
-        with store_errors(store.name, "asking how far its messages are"), self._sessions[store.name].cursor() as cursor:
-            cursor.execute(query, (hop.name,))
-            return cursor.fetchone()
+            connection = connect(store.service, application_name="relaybox demo")
+            connection.autocommit = True
+            self._sessions[store.name] = StoreSession(connection, store.name, "asking how far its messages are")
+        return self._sessions[store.name]
 
     def close(self) -> None:
         for session in self._sessions.values():

@@ -27,8 +27,9 @@ from relaybox.local.demo.flights import TOPIC, metadata
 from relaybox.local.processes import processes_in, wait_until_gone
 from relaybox.local.scratch import Abandoned, bytes_below, remove_abandoned, remove_scratch, scratch_removed, tell_of_older
 from relaybox.routes import Route, Routes, load_routes
-from relaybox.stores.connections import connect, store_errors
+from relaybox.stores.connections import connect
 from relaybox.stores.schema import initialise_store
+from relaybox.stores.sessions import StoreSession
 
 STORES = ("airline", "hub", "analytics")
 ROUTE = "flights"
@@ -206,16 +207,16 @@ def _make_airline(password: str) -> None:
     engine = open_engine("airline", "airline tables")
     metadata.create_all(engine)
     engine.dispose()
-    with closing(connect("airline", application_name="airline tables")) as connection, store_errors("airline", "making a role"):
+    connection = connect("airline", application_name="airline tables")
+    with closing(StoreSession(connection, "airline", "making a role")) as session:
         verifier = encrypt_password(password, APPLICATION, connection, "scram-sha-256")
-        with connection.cursor() as cursor:
-            cursor.execute(
-                sql.SQL("create role {} login password {} in role relaybox_producer").format(
-                    sql.Identifier(APPLICATION), sql.Literal(verifier)
-                )
+        session.execute(
+            sql.SQL("create role {} login password {} in role relaybox_producer").format(
+                sql.Identifier(APPLICATION), sql.Literal(verifier)
             )
-            cursor.execute(sql.SQL("grant insert on public.flight to {}").format(sql.Identifier(APPLICATION)))
-        connection.commit()
+        )
+        session.execute(sql.SQL("grant insert on public.flight to {}").format(sql.Identifier(APPLICATION)))
+        session.commit()
 
 
 def _prepare_airflow(home: Path, directory: Path, routes: Routes, metadata_cluster: Cluster) -> AirflowStandalone:
