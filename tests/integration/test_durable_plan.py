@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from relaybox import errors
-from relaybox.hops.planning import read_batch
+from relaybox.hops.batch_rows import read_batch
 from relaybox.hops.publishing import ask_destination, publish_batch
 from tests.patience import patience
 from tests.world import World, wait_until

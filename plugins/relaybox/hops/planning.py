@@ -13,12 +13,11 @@ from uuid import UUID
 from psycopg2.extras import Json
 
 from relaybox import errors
-from relaybox.hops.batches import Batch, Bucket, Cut, Slice, bucket_seqs, cut_batch, cut_log
+from relaybox.hops.batch_rows import BatchRow, as_batch, read_batch
+from relaybox.hops.batches import Batch, Bucket, Cut, bucket_seqs, cut_batch, cut_log
 from relaybox.hops.continuity import lost_batches, lost_generation, lost_log, lost_plan
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from relaybox.routes import Hop
     from relaybox.stores.sessions import StoreSession
 
@@ -124,31 +123,6 @@ class _Piece(NamedTuple):
     last_seq: int
     backlog_id: int
     seqs: str
-
-
-class _LedgerRow(NamedTuple):
-    """A row of relaybox.batch, as psycopg2 gives it."""
-
-    hop: str
-    batch: int
-    plan_id: str
-    topics: list[str] | None
-    lower: str | None
-    upper: str | None
-    pair_last_seq: int | None
-    pair_exhausted: bool
-    reads_after: int
-    reads_through: int
-    first_position: int
-    last_position: int
-    row_count: int
-    slices: list[list[int]] | str
-    digests: list[str] | None
-    generation: int
-    system_identifier: int
-    timeline: int
-    next_xid: str
-    planned_at: datetime
 
 
 def plan_batch(
@@ -331,7 +305,7 @@ def _record(source: StoreSession, hop: Hop, pair: _Pair | None, cut: Cut, head: 
         # read before COMMIT, but never without it: the digests are durable with the rows, or neither is
         digests = source.call("relaybox.slice_digests", head.reads_log, lower, upper, topics, Json(slices))
     recorded = source.row(
-        _LedgerRow,
+        BatchRow,
         "select * from relaybox.record_batch(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         hop.name,
         pair and pair.backlog_id,
@@ -348,31 +322,4 @@ def _record(source: StoreSession, hop: Hop, pair: _Pair | None, cut: Cut, head: 
         head.timeline,
         head.next_xid,
     )
-    return _batch(recorded)
-
-
-def read_batch(source: StoreSession, hop: str, batch: int) -> Batch:
-    """Reads one row of the batch ledger, in the caller's transaction. Raises HistoryLost when it is not there."""
-    row = source.row_if_any(_LedgerRow, "select * from relaybox.batch where hop = %s and batch = %s", hop, batch)
-    if row is None:
-        raise errors.HistoryLost(f"hop {hop}: batch {batch} is not in the ledger of its source.")
-    return _batch(row)
-
-
-def _batch(row: _LedgerRow) -> Batch:
-    return Batch(
-        hop=row.hop,
-        batch=row.batch,
-        plan_id=UUID(str(row.plan_id)),
-        topics=None if row.topics is None else tuple(row.topics),
-        lower=row.lower,
-        upper=row.upper,
-        first_position=row.first_position,
-        last_position=row.last_position,
-        row_count=row.row_count,
-        slices=tuple(Slice(*s) for s in row.slices),
-        digests=None if row.digests is None else tuple(row.digests),
-        generation=row.generation,
-        system_identifier=row.system_identifier,
-        timeline=row.timeline,
-    )
+    return as_batch(recorded)

@@ -5,31 +5,35 @@ A store that can't be asked hides nothing but itself: its hops are shown with wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypedDict, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from relaybox import errors
-from relaybox.hops.continuity import HistoryGap, PublishedEnd, find_gap
-from relaybox.proofs.conservation import TopicAccount, find_broken, read_account
+from relaybox.hops.continuity import HistoryGap
+from relaybox.monitoring.store_answers import (
+    ReceivingState,
+    SendingState,
+    StoreAnswer,
+    StreamState,
+    ask_continuity,
+    ask_receiving,
+    ask_sending,
+    ask_stores,
+)
+from relaybox.proofs.conservation import TopicAccount, find_broken
 from relaybox.proofs.reliability import Delivery, compose, measure_delivery
-from relaybox.retention.retiring import Backlog, read_backlogs
-from relaybox.stores.inquiries import ask_each
-from relaybox.stores.schema import store_session
-from relaybox.streams.topics import UnknownTopics, count_unknown_topics
+from relaybox.retention.retiring import Backlog
+from relaybox.streams.topics import UnknownTopics
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Route, Routes, Store
-    from relaybox.stores.sessions import StoreSession
 
 State = TypeVar("State")
-
-UNROUTED_SEQS = 1_000_000
-"""Unrouted topics are looked for among so many of an outbox's newest messages."""
 
 
 @dataclass(frozen=True)
@@ -182,81 +186,6 @@ class Status:
     errors: Mapping[str, errors.RelayboxError]
 
 
-class _SendingState(NamedTuple):
-    """How far a hop is, as its source knows it (sending_state.sql). Without its newest batch in the ledger, `planned_rows` is None."""
-
-    planned_batch: int
-    planned_position: int
-    planned_rows: int | None
-    planned_slices: int
-    planned_at: datetime
-    received_batch: int
-    received_position: int
-    processed_position: int | None
-    settled_position: int
-    waiting_count: int
-    oldest_sent_at: datetime | None
-    oldest_seconds: float | None
-    driven: bool
-    moved_by: str | None
-    application: str | None
-
-
-class _ReceivingState(NamedTuple):
-    """How far a hop is, as its destination knows it (receiving_state.sql); `due` is what the source had confirmed."""
-
-    generation: int
-    published_batch: int
-    published_plan_id: str | None
-    published_position: int
-    published_at: datetime | None
-    copied_slices: list[int]
-    copied_plan_ids: list[str]
-    due_received: int
-    due_unique: int
-
-
-class _StalledFields(TypedDict):
-    """A StalledSender as JSON."""
-
-    sender: str
-    epoch: int
-    reason: str
-
-
-class _StreamState(NamedTuple):
-    """A StreamStatus as stream_state.sql gives it."""
-
-    stream: str
-    delivery_order: str
-    last_place: int
-    decided_rows: int
-    undecided_rows: int
-    duplicate_count: int
-    set_aside_count: int
-    held_count: int
-    stalled: list[_StalledFields]
-
-
-class _Unrouted(NamedTuple):
-    topic: str
-    message_count: int
-    first_sent_at: datetime
-
-
-@dataclass(frozen=True)
-class _Asked(Generic[State]):
-    """What one store answered: a state per hop, or the error that it gave instead."""
-
-    states: Mapping[str, State]
-    streams: Mapping[str, StreamStatus] = field(default_factory=dict)
-    accounts: Mapping[str, tuple[TopicAccount, ...]] = field(default_factory=dict)
-    unknown_topics: Mapping[str, UnknownTopics] = field(default_factory=dict)
-    unrouted: tuple[_Unrouted, ...] = ()
-    left_behind: tuple[Backlog, ...] = ()
-    error: errors.RelayboxError | None = None
-
-
 def read_status(routes: Routes) -> Status:
     """Asks every store, side by side.
 
@@ -266,11 +195,11 @@ def read_status(routes: Routes) -> Status:
     Raises nothing for a store that does not answer: see `Status.errors`.
     """
     used = routes.used_stores
-    sending = _ask_all(used, partial(_ask_sending, routes=routes))
+    sending = ask_stores(used, partial(ask_sending, routes=routes))
     confirmed = {hop: state.received_batch for asked in sending.values() for hop, state in asked.states.items()}
-    receiving = _ask_all(used, partial(_ask_receiving, routes=routes, confirmed=confirmed))
+    receiving = ask_stores(used, partial(ask_receiving, routes=routes, confirmed=confirmed))
     published = {hop: state for asked in receiving.values() for hop, state in asked.states.items()}
-    continuing = _ask_all(used, partial(_ask_continuity, routes=routes, published=published))
+    continuing = ask_stores(used, partial(ask_continuity, routes=routes, published=published))
     hops = {
         hop.name: _hop_status(hop, sending[hop.source], receiving[hop.destination], continuing[hop.source]) for hop in routes.hops
     }
@@ -288,74 +217,12 @@ def read_status(routes: Routes) -> Status:
     )
 
 
-def _ask_all(stores: Iterable[Store], ask: Callable[[StoreSession, Store], _Asked[State]]) -> dict[Store, _Asked[State]]:
-    return ask_each(stores, partial(_ask, ask=ask), otherwise=lambda error: _Asked({}, error=error))
-
-
-def _ask(store: Store, *, ask: Callable[[StoreSession, Store], _Asked[State]]) -> _Asked[State]:
-    try:
-        with store_session(store, "reading how far its hops are", application_name="relaybox status") as session:
-            return ask(session, store)
-    except errors.RelayboxError as error:
-        return _Asked({}, error=error)  # shown in the rows of this store's hops; the others are not its business
-
-
-def _ask_sending(session: StoreSession, store: Store, *, routes: Routes) -> _Asked[_SendingState]:
-    hops = [hop for hop in routes.hops if hop.source == store]
-    states = {hop.name: session.row_if_any(_SendingState, "select * from relaybox.sending_state(%s)", hop.name) for hop in hops}
-    accounts = {hop.name: read_account(session, hop) for hop in hops if hop.upstream is None}
-    unrouted = session.rows(_Unrouted, "select * from relaybox.unrouted_topics(%s)", UNROUTED_SEQS)
-    left_behind = tuple(hop for hop in read_backlogs(session, store, routes) if hop.keeps_messages)
-    unknown = {hop.name: found for hop in hops if (found := count_unknown_topics(session, hop, newest=UNROUTED_SEQS))}
-    return replace(
-        _known(states, store), accounts=accounts, unrouted=tuple(unrouted), left_behind=left_behind, unknown_topics=unknown
-    )
-
-
-def _ask_receiving(
-    session: StoreSession, store: Store, *, routes: Routes, confirmed: Mapping[str, int]
-) -> _Asked[_ReceivingState]:
-    states = {
-        hop.name: session.row_if_any(
-            _ReceivingState, "select * from relaybox.receiving_state(%s, %s)", hop.name, confirmed.get(hop.name, 0)
-        )
-        for hop in routes.hops
-        if hop.destination == store
-    }
-    streams = {
-        hop: state
-        for hop in states
-        if (state := session.row_if_any(_StreamState, "select * from relaybox.stream_state(%s)", hop)) is not None
-    }
-    return replace(_known(states, store), streams={hop: _stream_status(state) for hop, state in streams.items()})
-
-
-def _ask_continuity(
-    session: StoreSession, store: Store, *, routes: Routes, published: Mapping[str, _ReceivingState]
-) -> _Asked[HistoryGap]:
-    ends = {
-        hop: PublishedEnd(state.generation, state.published_batch, state.published_plan_id, tuple(state.copied_plan_ids))
-        for hop in routes.hops
-        if hop.source == store and (state := published.get(hop.name)) is not None
-    }
-    gaps = {hop.name: find_gap(session, hop, end) for hop, end in ends.items()}
-    return _Asked({hop: gap for hop, gap in gaps.items() if gap is not None})
-
-
-def _stream_status(state: _StreamState) -> StreamStatus:
-    return StreamStatus(**{**state._asdict(), "stalled": tuple(StalledSender(**sender) for sender in state.stalled)})
-
-
-def _known(states: Mapping[str, State | None], store: Store) -> _Asked[State]:
-    strange = [hop for hop, state in states.items() if state is None]
-    error = None
-    if strange:
-        error = errors.UnknownHop(f"store {store.name}: it does not know {', '.join(strange)}.", next_step="Run: relaybox init")
-    return _Asked({hop: state for hop, state in states.items() if state is not None}, error=error)
+def _stream_status(state: StreamState | None) -> StreamStatus | None:
+    return state and StreamStatus(**{**state._asdict(), "stalled": tuple(StalledSender(**sender) for sender in state.stalled)})
 
 
 def _hop_status(
-    hop: Hop, source: _Asked[_SendingState], destination: _Asked[_ReceivingState], continuing: _Asked[HistoryGap]
+    hop: Hop, source: StoreAnswer[SendingState], destination: StoreAnswer[ReceivingState], continuing: StoreAnswer[HistoryGap]
 ) -> HopStatus:
     sending, receiving = source.states.get(hop.name), destination.states.get(hop.name)
     unknown = source.unknown_topics.get(hop.name)
@@ -375,7 +242,7 @@ def _hop_status(
         processed_through=sending and sending.processed_position,
         settled_through=sending and sending.settled_position,
         delivery=None if gap is not None and gap.store != hop.destination.name else _delivery(sending, receiving),
-        stream=destination.streams.get(hop.name),
+        stream=_stream_status(destination.streams.get(hop.name)),
         account=source.accounts.get(hop.name),
         errors=(
             *(asked.error for asked in (source, destination) if asked.error is not None),
@@ -388,7 +255,7 @@ def _hop_status(
     )
 
 
-def _lost_by_destination(hop: Hop, sending: _SendingState | None, receiving: _ReceivingState | None) -> HistoryGap | None:
+def _lost_by_destination(hop: Hop, sending: SendingState | None, receiving: ReceivingState | None) -> HistoryGap | None:
     if sending is None or receiving is None:
         return None
     if receiving.published_batch >= sending.received_batch and receiving.published_position >= sending.received_position:
@@ -402,7 +269,7 @@ def _lost_by_destination(hop: Hop, sending: _SendingState | None, receiving: _Re
     )
 
 
-def _lost_by_source(hop: Hop, sending: _SendingState | None) -> HistoryGap | None:
+def _lost_by_source(hop: Hop, sending: SendingState | None) -> HistoryGap | None:
     """Its newest batch is not in its ledger."""
     if sending is None or sending.planned_batch == 0 or sending.planned_rows is not None:
         return None
@@ -413,7 +280,7 @@ def _lost_by_source(hop: Hop, sending: _SendingState | None) -> HistoryGap | Non
     )
 
 
-def _last_batch(sending: _SendingState | None, receiving: _ReceivingState | None) -> LastBatch | None:
+def _last_batch(sending: SendingState | None, receiving: ReceivingState | None) -> LastBatch | None:
     if sending is None or sending.planned_rows is None:
         return None
     arrived = receiving if receiving is not None and receiving.published_batch == sending.planned_batch else None
@@ -427,7 +294,7 @@ def _last_batch(sending: _SendingState | None, receiving: _ReceivingState | None
     )
 
 
-def _open_batch(sending: _SendingState | None, receiving: _ReceivingState | None) -> OpenBatch | None:
+def _open_batch(sending: SendingState | None, receiving: ReceivingState | None) -> OpenBatch | None:
     if sending is None or receiving is None or sending.planned_rows is None or sending.planned_batch <= receiving.published_batch:
         return None
     copied = set(receiving.copied_slices)
@@ -435,7 +302,7 @@ def _open_batch(sending: _SendingState | None, receiving: _ReceivingState | None
     return OpenBatch(sending.planned_batch, sending.planned_rows, sending.planned_slices, missing)
 
 
-def _delivery(sending: _SendingState | None, receiving: _ReceivingState | None) -> Delivery | None:
+def _delivery(sending: SendingState | None, receiving: ReceivingState | None) -> Delivery | None:
     """R and UR of the confirmed batches; the destination may only ever hold fewer of them if it lost history."""
     if sending is None or receiving is None:
         return None
@@ -456,7 +323,7 @@ def _route_status(route: Route, hops: list[HopStatus]) -> RouteStatus:
     )
 
 
-def _unrouted(routes: Routes, asked: Mapping[Store, _Asked[_SendingState]]) -> Iterator[UnroutedTopic]:
+def _unrouted(routes: Routes, asked: Mapping[Store, StoreAnswer[SendingState]]) -> Iterator[UnroutedTopic]:
     for store, answer in asked.items():
         routed = sorted({topic for route in routes.routes.values() if route.path[0] == store for topic in route.topics})
         for topic, message_count, first_sent_at in answer.unrouted:

@@ -10,10 +10,11 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, TypedDict, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
 from relaybox import errors
+from relaybox.monitoring.trace_rows import DeliveryRow, HopArrival, HopReading, OutboxBegin, SentRow
 from relaybox.stores.schema import open_store
 
 if TYPE_CHECKING:
@@ -173,76 +174,8 @@ def _unknown(stores: _Stores, message_id: UUID, routes: Sequence[Route]) -> erro
 
 
 def _begins(stores: _Stores, store: Store) -> int:
-    (begins,) = stores.rows(_OutboxBegin, store, "reading where the outbox begins", "select first_kept_seq from relaybox.store")
+    (begins,) = stores.rows(OutboxBegin, store, "reading where the outbox begins", "select first_kept_seq from relaybox.store")
     return begins.first_kept_seq
-
-
-class _OutboxBegin(NamedTuple):
-    first_kept_seq: int
-
-
-@dataclass(frozen=True)
-class _SentRow:
-    """A Sent, with its transaction as text."""
-
-    seq: int
-    xid: str
-    topic: str
-    sender: str
-    epoch: int
-    index: int | None
-    sent_at: datetime
-    committed_at: datetime | None
-
-
-class _Reading(NamedTuple):
-    """What the source of a hop says about a message that it reads (trace_reading.sql); without a plan only its state."""
-
-    state: str
-    batch: int
-    slice: int
-    position: int
-    planned_at: datetime | None
-    received_at: datetime | None
-    received_by: str | None
-    processed_at: datetime | None
-    processed_by: str | None
-    settled_at: datetime | None
-    settled_by: str | None
-    moved_by: str | None
-    application: str | None
-
-
-class _Arrival(NamedTuple):
-    """What the destination of a hop says about a position (trace_arrival.sql)."""
-
-    copied_at: datetime | None
-    published_at: datetime | None
-    message_id: str | None
-    is_kept: bool
-    is_detached: bool
-
-
-class _AwaitedFields(TypedDict):
-    """An Awaited as JSON."""
-
-    sender: str
-    epoch: int
-    first_index: int
-    last_index: int
-
-
-class _DeliveryRow(NamedTuple):
-    """A Delivered as trace_delivery.sql gives it."""
-
-    stream: str
-    delivery_order: str
-    fate: str
-    place: int | None
-    duplicate_of: int | None
-    reason: str | None
-    decided_at: datetime | None
-    waits_for: list[_AwaitedFields] | None
 
 
 class _Stores:
@@ -266,7 +199,7 @@ class _Stores:
 
 
 def _find(stores: _Stores, store: Store, message_id: UUID) -> Iterator[Sent]:
-    for row in stores.rows(_SentRow, store, "looking for a message", "select * from relaybox.trace_sent(%s)", str(message_id)):
+    for row in stores.rows(SentRow, store, "looking for a message", "select * from relaybox.trace_sent(%s)", str(message_id)):
         yield Sent(store.name, row.seq, int(row.xid), row.topic, row.sender, row.epoch, row.index, row.sent_at, row.committed_at)
 
 
@@ -295,7 +228,7 @@ _UNPLANNED = {
 
 def _trace_hop(stores: _Stores, hop: Hop, reads: int, message_id: UUID) -> HopTrace:
     (reading,) = stores.rows(
-        _Reading,
+        HopReading,
         hop.source,
         f"reading the ledger of hop {hop.name}",
         "select * from relaybox.trace_reading(%s, %s)",
@@ -306,7 +239,7 @@ def _trace_hop(stores: _Stores, hop: Hop, reads: int, message_id: UUID) -> HopTr
         place = _UNPLANNED[reading.state]
         return HopTrace(hop.name, hop.source.name, hop.destination.name, place)
     arrivals = stores.rows(
-        _Arrival,
+        HopArrival,
         hop.destination,
         f"looking into the log of hop {hop.name}",
         "select * from relaybox.trace_arrival(%s, %s, %s, %s)",
@@ -344,7 +277,7 @@ def _trace_hop(stores: _Stores, hop: Hop, reads: int, message_id: UUID) -> HopTr
 
 def _trace_delivery(stores: _Stores, hop: Hop, position: int) -> Delivered | None:
     rows = stores.rows(
-        _DeliveryRow,
+        DeliveryRow,
         hop.destination,
         f"asking what stream {hop.stream} made of a message",
         "select * from relaybox.trace_delivery(%s, %s)",
@@ -357,7 +290,7 @@ def _trace_delivery(stores: _Stores, hop: Hop, position: int) -> Delivered | Non
     return Delivered(**{**row._asdict(), "fate": Fate(row.fate), "waits_for": awaited})
 
 
-def _place(reading: _Reading, arrival: _Arrival, *, found: bool) -> Place:
+def _place(reading: HopReading, arrival: HopArrival, *, found: bool) -> Place:
     if not arrival.is_kept:
         return Place.DETACHED if arrival.is_detached else Place.DROPPED
     if arrival.published_at is None and arrival.copied_at is None:

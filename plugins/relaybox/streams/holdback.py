@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 from relaybox import errors
 from relaybox.events import emit
 from relaybox.stores.schema import open_store, store_session
+from relaybox.streams.skip_plans import SenderGap, plan_skip
 
 if TYPE_CHECKING:
     from relaybox.routes import Route, Routes, Store
     from relaybox.stores.sessions import StoreSession
 
-
-LAST_INDEX = 2**63 - 2
 
 FARTHEST_INDEX = 1_000_000
 """An index is at most so far ahead of its position in the log."""
@@ -137,22 +136,6 @@ class _HeldSenderRow(NamedTuple):
     stalled_reason: str | None
     waiting_count: int
     causes: list[_CauseFields]
-
-
-class SenderGap(NamedTuple):
-    """How far a sender is at a store (sender_gap.sql).
-
-    Attributes:
-        origin: the store that declared the sender.
-        first_held: the lowest index that is held; None: nothing is held.
-        skipped: ranges of indexes that were given up, both ends included.
-    """
-
-    epoch: int
-    origin: str
-    delivered_through: int
-    first_held: int | None
-    skipped: list[tuple[int, int]]
 
 
 class _SkippedGap(NamedTuple):
@@ -358,43 +341,3 @@ def _skip_through(session: StoreSession, order: _Order, last_index: int) -> Skip
         released=gap.released,
     )
     return Skipped(session.store, gap.epoch, Gap(gap.first_index, gap.last_index), gap.released)
-
-
-def plan_skip(
-    state: SenderGap | None, earlier: Sequence[tuple[str, SenderGap | None]], *, sender: str, origin: str, through: int | None
-) -> int | str:
-    """The last index to give up at a store, or why nothing is to be given up there.
-
-    Args:
-        state: how far the sender is at the store, None for a sender that it has not heard of.
-        earlier: names and states of the stores before it on the way.
-        sender: for the text.
-        origin: where the route's messages are sent.
-        through: the last index asked for.
-    """
-    first = 1 if state is None else state.delivered_through + 1
-    first_held = None if state is None else state.first_held
-    if state is not None and state.origin != origin:
-        return f"sender {sender} sends at store {state.origin}; skip along a route from there"
-    given_up = (end for _, there in reversed(earlier) if there for begin, end in there.skipped if begin <= first <= end)
-    last = through or (next(given_up, None) if first_held is None else first_held - 1)
-    if last is None or last < first:
-        come = "nothing of it has come" if state is None else f"delivered through index {first - 1}"
-        waits = "none held" if first_held is None else f"index {first_held} waits for something else"
-        return f"no such gap: {come}, {waits}"
-    for store, there in reversed(earlier):
-        if there is None:
-            continue
-        if state is not None and there.epoch != state.epoch:
-            return f"epoch {there.epoch} of {sender}, which {store} has, is on its way"
-        end = next((end for begin, end in _absent(there) if begin <= first <= end), None)
-        if end is None:
-            return f"no such gap: index {first}, which {store} has, is on its way"
-        return min(last, end)
-    return last
-
-
-def _absent(state: SenderGap) -> Iterator[tuple[int, int]]:
-    """Index ranges that a store has not got, or gave up."""
-    yield from state.skipped
-    yield state.delivered_through + 1, LAST_INDEX if state.first_held is None else state.first_held - 1

@@ -1,0 +1,75 @@
+"""What the stores of a route say about one message: rows of trace_sent.sql and its neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple, TypedDict
+
+
+class OutboxBegin(NamedTuple):
+    first_kept_seq: int
+
+
+@dataclass(frozen=True)
+class SentRow:
+    """A Sent, with its transaction as text."""
+
+    seq: int
+    xid: str
+    topic: str
+    sender: str
+    epoch: int
+    index: int | None
+    sent_at: datetime
+    committed_at: datetime | None
+
+
+class HopReading(NamedTuple):
+    """What the source of a hop says about a message that it reads (trace_reading.sql); without a plan only its state."""
+
+    state: str
+    batch: int
+    slice: int
+    position: int
+    planned_at: datetime | None
+    received_at: datetime | None
+    received_by: str | None
+    processed_at: datetime | None
+    processed_by: str | None
+    settled_at: datetime | None
+    settled_by: str | None
+    moved_by: str | None
+    application: str | None
+
+
+class HopArrival(NamedTuple):
+    """What the destination of a hop says about a position (trace_arrival.sql)."""
+
+    copied_at: datetime | None
+    published_at: datetime | None
+    message_id: str | None
+    is_kept: bool
+    is_detached: bool
+
+
+class AwaitedFields(TypedDict):
+    """An Awaited as JSON."""
+
+    sender: str
+    epoch: int
+    first_index: int
+    last_index: int
+
+
+class DeliveryRow(NamedTuple):
+    """A Delivered as trace_delivery.sql gives it."""
+
+    stream: str
+    delivery_order: str
+    fate: str
+    place: int | None
+    duplicate_of: int | None
+    reason: str | None
+    decided_at: datetime | None
+    waits_for: list[AwaitedFields] | None
