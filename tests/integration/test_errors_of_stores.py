@@ -159,7 +159,7 @@ ALLOWED = {
     "airflow/page/mounted.py MountedPage.__call__ NoTurnError": "the request is answered with 503",
     "airflow/page/store_parameters.py read_store_parameters (AirflowNotFoundException, ConfigurationError)": "asking the store tells",
     "airflow/page/streams.py _read_store errors.RelayboxError": "recorded as a silent store, and said so on the page",
-    "cli/reports.py _prove suppress(ComparisonTooLarge)": "what is too large for threads is compared by Spark next",
+    "cli/proofs.py _prove suppress(ComparisonTooLarge)": "what is too large for threads is compared by Spark next",
     "consuming.py Consumer.__exit__ suppress(errors.RelayboxError)": "the body's error is the one to tell; the lease ends by itself",
     "consuming.py Consumer._close suppress(DBAPIError)": "a session that is broken is closed already",
     "consuming.py Consumer._refuse suppress(DBAPIError)": "a session that is broken has rolled back by itself",

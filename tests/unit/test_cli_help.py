@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+import typer
 
+from relaybox import cli
+from relaybox.cli.app import GROUPS, app
 from tests.cli import commands, invoke
 from tests.patience import patience
 
@@ -74,6 +80,25 @@ def test_help_lists_every_command_and_the_exit_codes() -> None:
     assert (
         "Exit codes: 0 fine; 1 verify found a defect, or reanchor or rebuild something to do; 2 usage or configuration" in help_
     )
+
+
+def test_the_groups_of_the_help_are_the_modules_of_the_commands() -> None:
+    """One to one: a panel of `relaybox --help` is a module of relaybox.cli; a group such as `senders` has a panel of its own."""
+    shown, defined = set(), set()
+    for command in typer.main.get_command(app).commands.values():
+        leaves = getattr(command, "commands", {"": command}).values()
+        modules = {inspect.unwrap(leaf.callback).__module__.removeprefix("relaybox.cli.") for leaf in leaves}
+        assert {command.rich_help_panel} == {module.replace("_", " ").capitalize() for module in modules}
+        shown.add(command.rich_help_panel)
+        defined |= modules
+    files = {path.stem for path in Path(cli.__file__).parent.glob("*.py") if ".command(" in path.read_text(encoding="utf-8")}
+    assert defined == files
+    assert re.findall(r"^╭─ (.+?) ─", invoke("--help").stdout, flags=re.MULTILINE)[1:] == list(dict.fromkeys(_panels()))
+    assert set(_panels()) == shown
+
+
+def _panels() -> list[str]:
+    return [group.__name__.rpartition(".")[2].replace("_", " ").capitalize() for group in GROUPS]
 
 
 def test_help_loads_no_driver_no_configuration_and_no_engine() -> None:

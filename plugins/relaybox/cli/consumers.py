@@ -1,35 +1,24 @@
-"""`relaybox subscriptions`, `consume`, `replay` and `dead-letters`: the commands, and what they do."""
+"""Commands of subscriptions: subscriptions, consume, replay."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from relaybox.cli.exits import CommandGroup, ExitCode, Failures, Settings
+from relaybox.cli.exits import ExitCode
 from relaybox.cli.options import AsJson, answer
+from relaybox.cli.subscription_options import AtStore, SubscriptionName, list_each, store_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from relaybox.consumers.subscriptions import DeadLetter, Subscribed
     from relaybox.consuming import Message, UnreadLane
-    from relaybox.routes import Routes, Store
 
-SubscriptionName = Annotated[str, typer.Argument(metavar="SUBSCRIPTION", help="The subscription's name.")]
-AtStore = Annotated[
-    str | None, typer.Option("--store", help="The store that has it. Default: the one that has.", show_default=False)
-]
-Reason = Annotated[str, typer.Option("--reason", help="Why; it is recorded.", show_default=False)]
-
-LISTED_CHARACTERS = 300
-"""Of each payload in the JSON of a list; `show` has the whole one."""
-
-dead_letters = typer.Typer(
-    cls=CommandGroup, help="List, show, redrive and drop messages that were set aside.", no_args_is_help=True
-)
+commands = typer.Typer()
 
 
+@commands.command()
 def subscriptions(
     context: typer.Context,
     store: Annotated[str | None, typer.Argument(metavar="[STORE]", help="Only this store.", show_default=False)] = None,
@@ -42,11 +31,13 @@ def subscriptions(
       relaybox subscriptions
       relaybox subscriptions analytics --json
     """
+    from relaybox.cli.terminal.consumers import show_subscriptions
     from relaybox.consumers.subscriptions import list_subscriptions
 
-    _list(context.obj, store, list_subscriptions, "subscriptions", _print_subscriptions, as_json=as_json)
+    list_each(context.obj, store, list_subscriptions, "subscriptions", show_subscriptions, as_json=as_json)
 
 
+@commands.command()
 def consume(
     context: typer.Context,
     subscription: SubscriptionName,
@@ -74,7 +65,7 @@ def consume(
     from relaybox.consumers.subscriptions import subscribe
     from relaybox.consuming import Consumer
 
-    at = _store_of(_routes(context), subscription, store, must_exist=source is None)
+    at = store_of(context.obj.load_routes(), subscription, store, must_exist=source is None)
     if source is not None:
         subscribe(at, subscription, source, start)
     most = min(100, count or 100)
@@ -89,6 +80,7 @@ def consume(
             raise typer.Exit(ExitCode.IN_FLIGHT)
 
 
+@commands.command()
 def replay(
     context: typer.Context,
     subscription: SubscriptionName,
@@ -126,7 +118,7 @@ def replay(
     from relaybox.consumers import subscriptions as steer
     from relaybox.monitoring import documents
 
-    at = _store_of(_routes(context), subscription, store)
+    at = store_of(context.obj.load_routes(), subscription, store)
     if cancel:
         if not reason:
             raise errors.ConfigurationError(
@@ -163,165 +155,6 @@ def replay(
     )
     if begun.dry_run:
         print('Nothing was changed. To do it, add: --reason "..."')
-
-
-@dead_letters.command("list")
-def list_(
-    context: typer.Context,
-    store: Annotated[str | None, typer.Argument(metavar="[STORE]", help="Only this store.", show_default=False)] = None,
-    subscription: Annotated[
-        str | None, typer.Option("--subscription", help="Only of this subscription.", show_default=False)
-    ] = None,
-    settled: Annotated[bool, typer.Option("--all", help="Those redriven and dropped too.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """List dead letters: of consumers, and of streams. With --json, of each payload the first 300 characters; `show` has all of it.
-
-    \b
-    Examples:
-      relaybox dead-letters list
-      relaybox dead-letters list analytics --subscription billing --all --json
-    """
-    from relaybox.consumers.subscriptions import OPEN_STATES, list_dead_letters
-
-    states = (*OPEN_STATES, "redriven", "dropped") if settled else OPEN_STATES
-    _list(
-        context.obj,
-        store,
-        lambda at: list_dead_letters(at, subscription=subscription, states=states, payload_characters=LISTED_CHARACTERS),
-        "dead_letters",
-        _print_letters,
-        as_json=as_json,
-    )
-
-
-@dead_letters.command()
-def show(
-    context: typer.Context,
-    store: Annotated[str, typer.Argument(metavar="STORE", help="The store that has it.")],
-    letter: Annotated[int, typer.Argument(metavar="LETTER", help="Its number, as in the list.")],
-    as_json: AsJson = False,
-) -> None:
-    """Show one dead letter with its message.
-
-    \b
-    Examples:
-      relaybox dead-letters show analytics 17
-    """
-    from dataclasses import asdict
-
-    from relaybox import errors
-    from relaybox.consumers.subscriptions import list_dead_letters
-    from relaybox.monitoring import documents
-
-    found = list_dead_letters(_routes(context).store(store), letter=letter)
-    if not found:
-        raise errors.DeadLetterNotOpen(f"store {store} has no dead letter {letter}.", next_step="See: relaybox dead-letters list")
-    if as_json:
-        documents.write(asdict(found[0]))
-        return
-    for name, value in asdict(found[0]).items():
-        print(f"{name:15} {'' if value is None else value}")
-
-
-@dead_letters.command()
-def redrive(
-    context: typer.Context,
-    subscription: SubscriptionName,
-    reason: Reason,
-    letter: Annotated[int | None, typer.Option("--letter", help="Only this one.", show_default=False)] = None,
-    store: AtStore = None,
-    as_json: AsJson = False,
-) -> None:
-    """Give dead letters to the subscription's consumers again, in the order of their places.
-
-    \b
-    Examples:
-      relaybox dead-letters redrive billing --reason "customer made"
-      relaybox dead-letters redrive billing --letter 17 --reason "fixed in 1.4"
-    """
-    from relaybox.consumers import subscriptions as steer
-
-    count = steer.redrive(_store_of(_routes(context), subscription, store), subscription, reason=reason, letter=letter)
-    answer(f"{subscription}: {count} redriven", {"subscription": subscription, "redriven": count}, as_json=as_json)
-
-
-@dead_letters.command()
-def drop(
-    context: typer.Context,
-    store: Annotated[str, typer.Argument(metavar="STORE", help="The store that has it.")],
-    letter: Annotated[int, typer.Argument(metavar="LETTER", help="Its number, as in the list.")],
-    reason: Reason,
-    as_json: AsJson = False,
-) -> None:
-    """Give up a dead letter; its message stays in the log.
-
-    \b
-    Examples:
-      relaybox dead-letters drop analytics 17 --reason "test data"
-    """
-    from relaybox.consumers import subscriptions as steer
-
-    steer.drop_dead_letter(_routes(context).store(store), letter, reason=reason)
-    answer(f"{store}: dead letter {letter} is dropped", {"store": store, "letter": letter, "dropped": True}, as_json=as_json)
-
-
-def _routes(context: typer.Context) -> Routes:
-    from relaybox.routes import load_routes
-
-    return load_routes(context.obj.config)
-
-
-def _store_of(routes: Routes, subscription: str, named: str | None, *, must_exist: bool = True) -> Store:
-    """The store that --store names, or the one that has the subscription."""
-    from relaybox import errors
-    from relaybox.consumers.subscriptions import find_subscription
-
-    if named is not None:
-        return routes.store(named)
-    if not must_exist:
-        raise errors.ConfigurationError("--subscribe needs --store.", next_step=f"Stores: {', '.join(routes.stores)}.")
-    return find_subscription(routes.stores.values(), subscription)
-
-
-def _list(
-    settings: Settings,
-    named: str | None,
-    read: Callable[[Store], list[Any]],
-    key: str,
-    show_rows: Callable[[list[Any]], None],
-    *,
-    as_json: bool,
-) -> None:
-    """Rows of every store or of one. A store that fails hides no other; its error is told at the end."""
-    from dataclasses import asdict
-
-    from relaybox.monitoring import documents
-    from relaybox.routes import load_routes
-
-    routes = load_routes(settings.config)
-    found: list[Any] = []
-    failures = Failures()
-    for one in [routes.store(named)] if named else routes.stores.values():
-        with failures.kept(one.name):
-            found += read(one)
-    if as_json:
-        documents.write({key: [asdict(row) for row in found], "errors": failures.document()})
-    else:
-        show_rows(found)
-    failures.end(debug=settings.debug)
-
-
-def _print_subscriptions(found: list[Subscribed]) -> None:
-    from relaybox.cli.show import show_subscriptions
-
-    show_subscriptions(found)
-
-
-def _print_letters(found: list[DeadLetter]) -> None:
-    from relaybox.cli.show import show_dead_letters
-
-    show_dead_letters(found)
 
 
 def _tell_unread(subscription: str, printed: int, unread: Sequence[UnreadLane]) -> None:

@@ -10,12 +10,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
 from relaybox import __version__, errors
 from relaybox.cli.options import AS_JSON
+
+if TYPE_CHECKING:
+    from relaybox.routes import Routes
 
 
 class ExitCode(IntEnum):
@@ -40,6 +43,12 @@ class Settings:
     def recorded_by(self) -> str:
         """Who runs this command, for the ledgers."""
         return f"{getpass.getuser()} with relaybox {__version__}"
+
+    def load_routes(self) -> Routes:
+        """The routes of the configuration; a ConfigurationError names every problem of the file."""
+        from relaybox.routes import load_routes
+
+        return load_routes(self.config)
 
 
 def exit_code(error: errors.RelayboxError) -> ExitCode:

@@ -19,7 +19,8 @@ class ListsByDefault(CommandGroup):
         return super().parse_args(ctx, args)
 
 
-senders = typer.Typer(
+commands = typer.Typer(
+    name="senders",
     cls=ListsByDefault,
     help="Show which senders number their messages themselves; declare them, begin epochs, bind them to database roles.",
     epilog="Examples: relaybox senders; relaybox senders airline --json; relaybox senders declare airline pump-7 gapless",
@@ -30,7 +31,7 @@ SenderName = Annotated[str, typer.Argument(metavar="SENDER", help="The sender, a
 RoleName = Annotated[str, typer.Argument(metavar="ROLE", help="The database role, or a group that roles inherit.")]
 
 
-@senders.command("list")
+@commands.command("list")
 def list_(
     context: typer.Context,
     store: Annotated[str | None, typer.Argument(metavar="[STORE]", help="Only this store.", show_default=False)] = None,
@@ -44,11 +45,10 @@ def list_(
       relaybox senders list airline --json
     """
     from relaybox.monitoring import documents
-    from relaybox.routes import load_routes
     from relaybox.streams.senders import DeclaredSender, list_senders
 
     settings: Settings = context.obj
-    routes = load_routes(settings.config)
+    routes = settings.load_routes()
     found: list[DeclaredSender] = []
     failures = Failures()
     for one in [routes.store(store)] if store else routes.stores.values():
@@ -57,13 +57,13 @@ def list_(
     if as_json:
         documents.write({**documents.senders_document(found), "errors": failures.document()})
     else:
-        from relaybox.cli.show import show_senders
+        from relaybox.cli.terminal.senders import show_senders
 
         show_senders(found)
     failures.end(debug=settings.debug)
 
 
-@senders.command()
+@commands.command()
 def declare(
     context: typer.Context,
     store: StoreName,
@@ -78,15 +78,14 @@ def declare(
       relaybox senders declare airline pump-7 gapless
       relaybox senders declare airline probe sparse --json
     """
-    from relaybox.routes import load_routes
     from relaybox.streams.senders import declare_sender
 
-    epoch = declare_sender(load_routes(context.obj.config).store(store), sender, kind)
+    epoch = declare_sender(context.obj.load_routes().store(store), sender, kind)
     document = {"store": store, "sender": sender, "kind": kind, "epoch": epoch}
     answer(f"{sender} of {store} is {kind} in epoch {epoch}", document, as_json=as_json)
 
 
-@senders.command("new-epoch")
+@commands.command("new-epoch")
 def new_epoch(
     context: typer.Context,
     store: StoreName,
@@ -101,15 +100,14 @@ def new_epoch(
       relaybox senders new-epoch airline pump-7
       relaybox senders new-epoch airline pump-7 --kind sparse
     """
-    from relaybox.routes import load_routes
     from relaybox.streams.senders import begin_epoch
 
-    epoch = begin_epoch(load_routes(context.obj.config).store(store), sender, kind)
+    epoch = begin_epoch(context.obj.load_routes().store(store), sender, kind)
     document = {"store": store, "sender": sender, "epoch": epoch}
     answer(f"{sender} of {store} begins epoch {epoch} with index 1", document, as_json=as_json)
 
 
-@senders.command()
+@commands.command()
 def bind(context: typer.Context, store: StoreName, sender: SenderName, role: RoleName, as_json: AsJson = False) -> None:
     """Let a database role send as a sender. Asked where relaybox.yaml says `bind_senders: true` for the store.
 
@@ -117,10 +115,9 @@ def bind(context: typer.Context, store: StoreName, sender: SenderName, role: Rol
     Examples:
       relaybox senders bind airline UA app_ua
     """
-    from relaybox.routes import load_routes
     from relaybox.streams.senders import bind_sender
 
-    at = load_routes(context.obj.config).store(store)
+    at = context.obj.load_routes().store(store)
     changed = bind_sender(at, sender, role)
     text = f"role {role} may send as {sender} of {store}{'' if changed else ' already'}"
     if not at.bind_senders:
@@ -129,7 +126,7 @@ def bind(context: typer.Context, store: StoreName, sender: SenderName, role: Rol
     answer(text, document, as_json=as_json)
 
 
-@senders.command()
+@commands.command()
 def unbind(context: typer.Context, store: StoreName, sender: SenderName, role: RoleName, as_json: AsJson = False) -> None:
     """Take back that a database role may send as a sender; holds from its next insert.
 
@@ -137,10 +134,9 @@ def unbind(context: typer.Context, store: StoreName, sender: SenderName, role: R
     Examples:
       relaybox senders unbind airline UA app_ua
     """
-    from relaybox.routes import load_routes
     from relaybox.streams.senders import unbind_sender
 
-    changed = unbind_sender(load_routes(context.obj.config).store(store), sender, role)
+    changed = unbind_sender(context.obj.load_routes().store(store), sender, role)
     text = f"role {role} {'may no longer' if changed else 'was not bound to'} {'send as ' if changed else ''}{sender} of {store}"
     document = {"store": store, "sender": sender, "role": role, "changed": changed}
     answer(text, document, as_json=as_json)

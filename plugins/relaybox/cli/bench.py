@@ -1,4 +1,4 @@
-"""`relaybox bench`: the group of commands; each benchmark is a module of relaybox.local.bench."""
+"""`relaybox bench`: each benchmark is a module of relaybox.local.bench."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import typer
 
 from relaybox.cli.exits import CommandGroup
 
-bench = typer.Typer(cls=CommandGroup, help="Measures, on clusters of its own.", no_args_is_help=True)
+commands = typer.Typer(name="bench", cls=CommandGroup, help="Measures, on clusters of its own.", no_args_is_help=True)
 
 Rounds = Annotated[int, typer.Option("--rounds", min=1, help="How often each contestant is measured.")]
 Copier = Annotated[str, typer.Option("--runner", help="Who copies the hop's slices: spark or threads.")]
 JsonPath = Annotated[Path | None, typer.Option("--json", help="Write every raw value to this file.", show_default=False)]
 
 
-@bench.command("hop")
+@commands.command("hop")
 def bench_hop(
     messages: Annotated[
         int, typer.Option("--messages", min=1, help="Messages that each contestant moves in each round.")
@@ -37,7 +37,7 @@ def bench_hop(
     run_bench(messages=messages, rounds=rounds, json_path=json_path, runner=runner)
 
 
-@bench.command("order")
+@commands.command("order")
 def bench_order(
     messages: Annotated[
         int, typer.Option("--messages", min=1000, help="Different messages that each contestant moves.")
@@ -60,7 +60,7 @@ def bench_order(
     run_bench_order(messages=messages, rounds=rounds, json_path=json_path, runner=runner)
 
 
-@bench.command("consume")
+@commands.command("consume")
 def bench_consume(
     messages: Annotated[int, typer.Option("--messages", min=1, help="Messages that each contestant reads.")] = 1_000_000,
     rounds: Rounds = 3,
@@ -78,7 +78,7 @@ def bench_consume(
     run_bench_consume(messages=messages, rounds=rounds, json_path=json_path)
 
 
-@bench.command("retention")
+@commands.command("retention")
 def bench_retention(
     messages: Annotated[int, typer.Option("--messages", min=1, help="Messages that go all the way.")] = 20_000_000,
     turns: Annotated[int, typer.Option("--turns", min=20, help="In so many turns; each fills a segment.")] = 100,
@@ -96,7 +96,7 @@ def bench_retention(
     run_bench_retention(messages=messages, turns=turns, json_path=json_path)
 
 
-@bench.command("latency")
+@commands.command("latency")
 def bench_latency(
     *,
     hops: Annotated[
@@ -132,7 +132,7 @@ def bench_latency(
     )
 
 
-@bench.command("page")
+@commands.command("page")
 def bench_page(
     *,
     looks: Annotated[

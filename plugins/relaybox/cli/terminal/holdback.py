@@ -1,4 +1,4 @@
-"""What streams deliver and hold back, on a terminal."""
+"""Who waits in a stream, for what."""
 
 from __future__ import annotations
 
@@ -7,55 +7,14 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from relaybox.cli.tables import new_table, open_console, show_count, show_time
-from relaybox.proofs.reliability import show_ratio
-from relaybox.proofs.stream_proofs import VIOLATIONS
+from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_time
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from relaybox.monitoring.status import Status
-    from relaybox.proofs.proof import RouteProof
     from relaybox.streams.holdback import Cause, Gap, HeldSender, StoreHoldback
+
 
 NAMED_GAPS = 5
 """So many gaps of a sender are named on a terminal; --json names all."""
-
-
-def show_streams(out: Console, status: Status) -> None:
-    """What each store delivers of the log that a hop brought; who stalled there."""
-    known = [(hop.hop, hop.stream) for hop in status.hops if hop.stream is not None]
-    if not known:
-        return
-    numbers = ("places", "duplicates", "held", "set aside", "UR")
-    rows = new_table("delivers", "order", *numbers, right=numbers)
-    for hop, stream in known:
-        counts = map(show_count, (stream.last_place, stream.duplicate_count, stream.held_count, stream.set_aside_count))
-        rows.add_row(hop.name, stream.delivery_order, *counts, show_ratio(stream.uniqueness) if stream.decided_rows else "-")
-    out.print()
-    out.print(rows)
-    for hop, stream in known:
-        if stream.undecided_rows:
-            out.print(f"{hop.name}: {stream.undecided_rows:,} messages are published and not decided on; the next transfer does")
-        for sender in stream.stalled:
-            name = escape(sender.sender)
-            out.print(f"{hop.name}: [red]sender {name} stalled: {sender.reason}[/]. See: relaybox holdback {hop.route}")
-
-
-def show_stream_proofs(out: Console, proof: RouteProof) -> None:
-    """A line per store, then every kind of violation with the rule that it breaks."""
-    for stream in proof.streams:
-        count = f"{stream.violation_count:,} violations"
-        begins = f" from {stream.first_kept_place:,} on" if stream.first_kept_place > 1 else ""
-        waits = f", {stream.waiting_count:,} messages wait" if stream.waiting_count else ""
-        out.print(
-            f"stream {stream.stream} at {stream.store}: order {stream.order}, {stream.last_place:,} places{begins}, "
-            f"{f'[red]{count}[/]' if stream.violation_count else count}{waits}"
-        )
-        for kind, violation in stream.violations.items():
-            out.print(f"  [red]{violation.count:,} {kind}[/]; the rule is: {VIOLATIONS[kind]}")
-            for example in violation.examples:
-                out.print(f"    {escape(example)}")
 
 
 def show_holdback(stores: Sequence[StoreHoldback]) -> None:

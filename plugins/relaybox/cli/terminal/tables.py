@@ -10,6 +10,9 @@ from rich.table import Table
 
 PIPED_WIDTH = 120
 
+NAMED_DEFECTS = 20
+"""So many defects of a hop are named on a terminal; --json names all."""
+
 
 def open_console(*, stderr: bool = False) -> Console:
     """A console; 120 columns where there is no terminal."""

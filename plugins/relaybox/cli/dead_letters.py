@@ -1,0 +1,125 @@
+"""`relaybox dead-letters`: messages that were set aside."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from relaybox.cli.exits import CommandGroup
+from relaybox.cli.options import AsJson, answer
+from relaybox.cli.subscription_options import AtStore, SubscriptionName, list_each, store_of
+
+Reason = Annotated[str, typer.Option("--reason", help="Why; it is recorded.", show_default=False)]
+
+LISTED_CHARACTERS = 300
+"""Of each payload in the JSON of a list; `show` has the whole one."""
+
+commands = typer.Typer(
+    name="dead-letters",
+    cls=CommandGroup,
+    help="List, show, redrive and drop messages that were set aside.",
+    no_args_is_help=True,
+)
+
+
+@commands.command("list")
+def list_(
+    context: typer.Context,
+    store: Annotated[str | None, typer.Argument(metavar="[STORE]", help="Only this store.", show_default=False)] = None,
+    subscription: Annotated[
+        str | None, typer.Option("--subscription", help="Only of this subscription.", show_default=False)
+    ] = None,
+    settled: Annotated[bool, typer.Option("--all", help="Those redriven and dropped too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List dead letters: of consumers, and of streams. With --json, of each payload the first 300 characters; `show` has all of it.
+
+    \b
+    Examples:
+      relaybox dead-letters list
+      relaybox dead-letters list analytics --subscription billing --all --json
+    """
+    from relaybox.cli.terminal.dead_letters import show_dead_letters
+    from relaybox.consumers.subscriptions import OPEN_STATES, list_dead_letters
+
+    states = (*OPEN_STATES, "redriven", "dropped") if settled else OPEN_STATES
+    list_each(
+        context.obj,
+        store,
+        lambda at: list_dead_letters(at, subscription=subscription, states=states, payload_characters=LISTED_CHARACTERS),
+        "dead_letters",
+        show_dead_letters,
+        as_json=as_json,
+    )
+
+
+@commands.command()
+def show(
+    context: typer.Context,
+    store: Annotated[str, typer.Argument(metavar="STORE", help="The store that has it.")],
+    letter: Annotated[int, typer.Argument(metavar="LETTER", help="Its number, as in the list.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show one dead letter with its message.
+
+    \b
+    Examples:
+      relaybox dead-letters show analytics 17
+    """
+    from dataclasses import asdict
+
+    from relaybox import errors
+    from relaybox.consumers.subscriptions import list_dead_letters
+    from relaybox.monitoring import documents
+
+    found = list_dead_letters(context.obj.load_routes().store(store), letter=letter)
+    if not found:
+        raise errors.DeadLetterNotOpen(f"store {store} has no dead letter {letter}.", next_step="See: relaybox dead-letters list")
+    if as_json:
+        documents.write(asdict(found[0]))
+        return
+    for name, value in asdict(found[0]).items():
+        print(f"{name:15} {'' if value is None else value}")
+
+
+@commands.command()
+def redrive(
+    context: typer.Context,
+    subscription: SubscriptionName,
+    reason: Reason,
+    letter: Annotated[int | None, typer.Option("--letter", help="Only this one.", show_default=False)] = None,
+    store: AtStore = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give dead letters to the subscription's consumers again, in the order of their places.
+
+    \b
+    Examples:
+      relaybox dead-letters redrive billing --reason "customer made"
+      relaybox dead-letters redrive billing --letter 17 --reason "fixed in 1.4"
+    """
+    from relaybox.consumers import subscriptions as steer
+
+    count = steer.redrive(store_of(context.obj.load_routes(), subscription, store), subscription, reason=reason, letter=letter)
+    answer(f"{subscription}: {count} redriven", {"subscription": subscription, "redriven": count}, as_json=as_json)
+
+
+@commands.command()
+def drop(
+    context: typer.Context,
+    store: Annotated[str, typer.Argument(metavar="STORE", help="The store that has it.")],
+    letter: Annotated[int, typer.Argument(metavar="LETTER", help="Its number, as in the list.")],
+    reason: Reason,
+    as_json: AsJson = False,
+) -> None:
+    """Give up a dead letter; its message stays in the log.
+
+    \b
+    Examples:
+      relaybox dead-letters drop analytics 17 --reason "test data"
+    """
+    from relaybox.consumers import subscriptions as steer
+
+    steer.drop_dead_letter(context.obj.load_routes().store(store), letter, reason=reason)
+    answer(f"{store}: dead letter {letter} is dropped", {"store": store, "letter": letter, "dropped": True}, as_json=as_json)

@@ -1,0 +1,23 @@
+"""The command that shows it all: demo."""
+
+from __future__ import annotations
+
+import typer
+
+commands = typer.Typer()
+
+
+@commands.command()
+def demo(context: typer.Context) -> None:
+    """Move 336,776 real messages over two hops with Airflow and Spark, on clusters made for it.
+
+    Stays up until Ctrl-C; DEMO_EXIT=1 ends it after verify.
+
+    \b
+    Examples:
+      relaybox demo
+      DEMO_EXIT=1 relaybox demo
+    """
+    from relaybox.local.demo.run import run_demo
+
+    raise typer.Exit(run_demo())

@@ -1,0 +1,107 @@
+"""Commands for what streams hold back: who waits for what, and giving up a gap."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from relaybox.cli.exits import Settings, end
+from relaybox.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from relaybox.streams.holdback import Skipped
+
+commands = typer.Typer()
+
+
+@commands.command()
+def holdback(
+    context: typer.Context,
+    route: Annotated[str | None, typer.Argument(metavar="[ROUTE]", help="Only this route.", show_default=False)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show, store by store, who waits for what and since when; and the command that gives up what never comes.
+
+    A message is held while one that goes before it is missing: an earlier one of its sender (fifo, causal), or one that its
+    clock names (causal). A stalled sender holds more than its limit: what it sends next waits in the log.
+
+    \b
+    Examples:
+      relaybox holdback
+      relaybox holdback flights --json
+    """
+    from relaybox.cli.terminal.holdback import show_holdback
+    from relaybox.monitoring import documents
+    from relaybox.streams.holdback import read_holdback
+
+    settings: Settings = context.obj
+    routes = settings.load_routes()
+    found = read_holdback(routes, list(routes.routes.values()) if route is None else [routes.route(route)])
+    if as_json:
+        documents.write(documents.holdback_document(found))
+    else:
+        show_holdback(found)
+    failed = {str(one.error): one.error for one in found if one.error is not None}
+    end(failed.values(), debug=settings.debug)
+
+
+@commands.command()
+def skip(
+    context: typer.Context,
+    route: Annotated[str, typer.Argument(metavar="ROUTE", help="The route that brings the sender's messages.")],
+    sender: Annotated[str, typer.Argument(metavar="SENDER", help="The sender with the gap.")],
+    *,
+    reason: Annotated[str, typer.Option("--reason", help="Why; it is recorded.", show_default=False)],
+    through: Annotated[
+        int | None,
+        typer.Option(
+            "--through", min=1, help="Up to this index. Default: all before the first that is held.", show_default=False
+        ),
+    ] = None,
+    held: Annotated[
+        bool, typer.Option("--held", help="Set aside the sender's next message, --through, which waits for what its clock names.")
+    ] = False,
+    store: Annotated[str | None, typer.Option("--store", help="Only at this store.", show_default=False)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Give up the first gap of a sender: its messages will never come. What waited for them is delivered.
+
+    At every store of the route that has the gap. Messages on their way to a store are no gap there, and can't be skipped; what
+    comes after all is set aside with reason index_skipped. Can be repeated.
+
+    \b
+    Examples:
+      relaybox skip flights pump-7 --reason "lost by hand, ticket 4711"
+      relaybox skip flights pump-7 --through 120 --store hub --reason "ticket 4711"
+      relaybox skip flights pump-7 --through 121 --held --reason "its clock names a sender that does not exist"
+    """
+    from dataclasses import asdict
+
+    from relaybox.monitoring import documents
+    from relaybox.streams.holdback import skip_gap
+
+    settings: Settings = context.obj
+    routes = settings.load_routes()
+    done = skip_gap(
+        routes.route(route),
+        sender,
+        reason=reason,
+        recorded_by=settings.recorded_by,
+        through=through,
+        held=held,
+        only=None if store is None else routes.store(store),
+    )
+    if as_json:
+        documents.write({"route": route, "sender": sender, "stores": [asdict(one) for one in done]})
+        return
+    for one in done:
+        print(f"{one.store}: {_said(one, sender)}")
+
+
+def _said(done: Skipped, sender: str) -> str:
+    if done.gap is None:
+        return f"nothing skipped; {done.why_not}"
+    first, last = done.gap.first_index, done.gap.last_index
+    what = f"index {first}" if first == last else f"indexes {first} to {last}"
+    return f"{what} of {sender}, epoch {done.epoch}, given up; {done.released:,} messages released"

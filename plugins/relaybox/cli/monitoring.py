@@ -1,0 +1,121 @@
+"""Commands that tell how hops, stores and messages are: status, where, metrics."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
+
+import typer
+
+from relaybox.cli.exits import ExitCode, Settings, exit_code, tell, worst
+from relaybox.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from relaybox.monitoring.status import Status
+
+commands = typer.Typer()
+
+
+@commands.command()
+def status(context: typer.Context, as_json: AsJson = False) -> None:
+    """Show every hop: sent, received, lag, last batch, settled, R, UR and delivery mode; per route the product.
+
+    A store that does not answer hides no other hop; the exit code tells.
+
+    \b
+    Examples:
+      relaybox status
+      relaybox --config /etc/relaybox.yaml status --json
+    """
+    from relaybox.cli.terminal.monitoring import show_status
+    from relaybox.monitoring import documents
+    from relaybox.monitoring.status import read_status
+
+    settings: Settings = context.obj
+    found = read_status(settings.load_routes())
+    if as_json:
+        documents.write(documents.status_document(found))
+    else:
+        show_status(found)
+    raise typer.Exit(_tell_problems(found, debug=settings.debug))
+
+
+def _tell_problems(status: Status, *, debug: bool) -> ExitCode:
+    found = {str(error): error for hop in status.hops for error in hop.errors}
+    for error in found.values():
+        tell(error, debug=debug)
+    for topic in status.unrouted:
+        print(
+            f"warning: store {topic.store}: {topic.message_count} messages of topic {topic.topic}, which no hop reads, "
+            f"the oldest from {topic.first_sent_at:%Y-%m-%d %H:%M:%S}. {topic.next_step}",
+            file=sys.stderr,
+        )
+    for hop in status.left_behind:
+        print(
+            f"warning: hop {hop.hop} is in no route of relaybox.yaml: {hop.store} keeps {hop.waiting_count} messages that no batch has and "
+            f"{hop.unsettled_count} that are not settled. To move them, bring the route back and run: relaybox init. "
+            f"To give them up: relaybox retire {hop.hop}",
+            file=sys.stderr,
+        )
+    waiting = [*status.unrouted, *status.left_behind]
+    return worst([*map(exit_code, found.values()), *(ExitCode.CONFIGURATION for _ in waiting)])
+
+
+@commands.command()
+def where(
+    context: typer.Context,
+    message_id: Annotated[UUID, typer.Argument(metavar="MESSAGE_ID", help="The message's id, a uuid.")],
+    route: Annotated[str | None, typer.Option("--route", help="Only along this route.", show_default=False)] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the whole way of one message: outbox, and at each hop batch, slice, position, arrival and confirmations.
+
+    \b
+    Examples:
+      relaybox where 01a1fc57-61bd-7659-92d2-53639fb0a769
+      relaybox where 01a1fc57-61bd-7659-92d2-53639fb0a769 --route flights --json
+    """
+    from relaybox.cli.terminal.monitoring import show_traces
+    from relaybox.monitoring import documents
+    from relaybox.monitoring.tracing import trace_message
+
+    settings: Settings = context.obj
+    routes = settings.load_routes()
+    traces = trace_message(list(routes.routes.values()) if route is None else [routes.route(route)], message_id)
+    if as_json:
+        documents.write(documents.traces_document(traces))
+    else:
+        show_traces(traces)
+
+
+@commands.command()
+def metrics(context: typer.Context, as_json: AsJson = False) -> None:
+    """Write how all hops and stores are, for a monitoring system: OpenMetrics text.
+
+    docs/alerts.yml has the alarms, docs/grafana-dashboard.json the pictures. A store that does not answer is a metric too.
+
+    \b
+    Examples:
+      relaybox metrics
+      relaybox metrics | grep relaybox_hop_lag
+    """
+    from relaybox.monitoring import documents
+    from relaybox.monitoring.metrics import collect, read_signals, render
+    from relaybox.monitoring.status import read_status
+
+    settings: Settings = context.obj
+    routes = settings.load_routes()
+    found, signals = read_status(routes), read_signals(routes)
+    if not as_json:
+        sys.stdout.write(render(found, signals))
+        return
+    documents.write(
+        {
+            "measured_at": found.measured_at.isoformat(),
+            "samples": [
+                {"metric": sample.metric, "labels": dict(sample.labels), "value": float(sample.value)}
+                for sample in collect(found, signals)
+            ],
+        }
+    )

@@ -1,0 +1,179 @@
+"""Commands for the engineer on call after a store lost history: reanchor a hop, attest a store, rebuild one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from relaybox.cli.exits import ExitCode, Settings
+from relaybox.cli.options import AsJson, answer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from relaybox.recovery.rebuilding import Rebuild
+    from relaybox.routes import Routes, Store
+
+commands = typer.Typer()
+
+
+@commands.command()
+def reanchor(
+    context: typer.Context,
+    hop: Annotated[str, typer.Argument(metavar="HOP", help="The hop that stopped, as in flights/1.")],
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="Do it, and record why. Without it: only tell.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let a hop go on after one of its stores lost history: a restore, a failover with a lost tail, a dump and reload.
+
+    Compares both stores. What the destination lost is sent again, to the same positions. What the source lost stays where it
+    is and is listed (ghosts); what was not delivered comes first. Without --reason nothing is changed, and the exit code is 1 if
+    something is to be done.
+
+    \b
+    Examples:
+      relaybox reanchor flights/1
+      relaybox reanchor flights/1 --reason "airline restored to 03:10, ticket 4711"
+    """
+    from relaybox.cli.terminal.recovery import show_reanchored
+    from relaybox.monitoring import documents
+    from relaybox.recovery.reanchoring import reanchor_hop
+
+    settings: Settings = context.obj
+    routes = settings.load_routes()
+    found = reanchor_hop(routes.hop(hop), routes, recorded_by=settings.recorded_by, reason=reason or "", dry_run=not reason)
+    done = bool(reason) and found.loss != "nobody"
+    if as_json:
+        documents.write({**asdict(found), "done": done})
+    else:
+        show_reanchored(found, done=done)
+        if not done and found.may_be_attested:
+            source = routes.hop(hop).source.name
+            print(f'If {source} lost nothing (a promotion, pg_upgrade), do not reanchor: relaybox attest {source} --reason "..."')
+        if not done and found.loss != "nobody":
+            print(f'Nothing was changed. To do it: relaybox reanchor {hop} --reason "..."')
+        elif done:
+            print(f"Now run: relaybox transfer {hop}")
+    if not done and found.loss != "nobody":
+        raise typer.Exit(ExitCode.DEFECT_FOUND)
+
+
+@commands.command()
+def attest(
+    context: typer.Context,
+    store: Annotated[str, typer.Argument(metavar="STORE", help="The store whose cluster was promoted or upgraded.")],
+    reason: Annotated[str, typer.Option("--reason", help="Why; it is recorded.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Say that a store lost nothing although its cluster is another one now: a promotion without loss, pg_upgrade.
+
+    The word is checked: transaction numbers and both stores' ledgers must go on where they were.
+
+    \b
+    Examples:
+      relaybox attest hub --reason "promoted, the old primary had no unsent WAL"
+    """
+    from relaybox.recovery.attesting import attest_store
+
+    settings: Settings = context.obj
+    routes = settings.load_routes()
+    attested = attest_store(routes.store(store), routes, recorded_by=settings.recorded_by, reason=reason)
+    what = "recorded" if attested.changed else "known already"
+    hops = f"hops {', '.join(attested.hops)} go on" if attested.hops else "it has no hops"
+    text = f"{store}: cluster {attested.system_identifier} on timeline {attested.timeline}, {what}; {hops}"
+    answer(text, asdict(attested), as_json=as_json)
+
+
+@commands.command()
+def rebuild(
+    context: typer.Context,
+    store: Annotated[str, typer.Argument(metavar="STORE", help="The store that was lost; its service leads to a new database.")],
+    *,
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="Do it, and record why. Without it: only tell.", show_default=False)
+    ] = None,
+    subscriptions: Annotated[
+        Path | None,
+        typer.Option(
+            "--subscriptions", help="Make these anew: what `relaybox subscriptions --json` had saved.", show_default=False
+        ),
+    ] = None,
+    accept_losses: Annotated[bool, typer.Option("--accept-losses", help="Go on although no other store has its outbox.")] = False,
+    threads: Annotated[int, typer.Option("--threads", min=1, max=64, help="Slices at a time.")] = 2,
+    as_json: AsJson = False,
+) -> None:
+    """Bring a lost store back from its neighbours: every log the same, position by position, and so every stream.
+
+    Upstream stores send their batches again; stores further down get nothing twice. Ends with a proof of every route of the
+    store. Run it again if it was interrupted. Cursors of consumers were in the store: save them with `relaybox subscriptions`.
+    Without --reason nothing is changed, and the exit code is 1 if something is to be brought back.
+
+    \b
+    Examples:
+      relaybox rebuild analytics
+      relaybox rebuild analytics --reason "disk died, ticket 4711" --subscriptions subscriptions.json
+    """
+    from relaybox.cli.terminal.recovery import show_rebuild
+    from relaybox.monitoring import documents
+    from relaybox.recovery.rebuilding import look_at_store
+    from relaybox.recovery.restoring import restore_subscriptions
+
+    settings: Settings = context.obj
+    routes = settings.load_routes()
+    lost = routes.store(store)
+    saved = [] if subscriptions is None else _saved_subscriptions(subscriptions)
+    if reason:
+        found = _rebuild(settings, routes, lost, reason, accept_losses=accept_losses, threads=threads, as_json=as_json)
+        restored = restore_subscriptions(lost, saved, found.doubts)
+    else:
+        found, restored = look_at_store(routes, lost), []
+    if as_json:
+        documents.write({**asdict(found), "is_needed": found.is_needed, "subscriptions": [asdict(one) for one in restored]})
+    else:
+        show_rebuild(found, restored)
+        if not reason:
+            print(_next_step(found))
+    if "defects" in (found.verdicts or {}).values() or (not reason and found.is_needed):
+        raise typer.Exit(ExitCode.DEFECT_FOUND)
+
+
+def _next_step(found: Rebuild) -> str:
+    if not found.is_needed and not found.losses:
+        return "Nothing is lost; nothing is to be done."
+    return f'Nothing was changed. To do it: relaybox rebuild {found.store} --reason "..."'
+
+
+def _rebuild(
+    settings: Settings, routes: Routes, store: Store, reason: str, *, accept_losses: bool, threads: int, as_json: bool
+) -> Rebuild:
+    from relaybox.cli.terminal.transfer import transfer_bar
+    from relaybox.hops.runners import ThreadRunner
+    from relaybox.recovery.rebuilding import rebuild_store
+
+    runner, recorded_by = ThreadRunner(threads), settings.recorded_by
+    if as_json:
+        return rebuild_store(routes, store, runner, recorded_by=recorded_by, reason=reason, accept_losses=accept_losses)
+    return rebuild_store(
+        *(routes, store, runner), recorded_by=recorded_by, reason=reason, accept_losses=accept_losses, show_progress=transfer_bar
+    )
+
+
+def _saved_subscriptions(path: Path) -> Sequence[Mapping[str, Any]]:
+    from relaybox import errors
+
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise errors.ConfigurationError(f"{path}: can't be read as JSON ({error}).", next_step="Check the path.") from None
+    found = document.get("subscriptions") if isinstance(document, dict) else None
+    if not isinstance(found, list):
+        raise errors.ConfigurationError(
+            f"{path}: it has no list `subscriptions`.", next_step="Give what `relaybox subscriptions --json` had written."
+        )
+    return found

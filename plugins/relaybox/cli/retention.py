@@ -1,0 +1,280 @@
+"""Commands for what is kept: dropping and detaching what nobody needs, attaching it again, retiring hops and topics."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from relaybox.cli.exits import Failures, Settings
+from relaybox.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from relaybox.monitoring.documents import Document
+    from relaybox.retention.detaching import DetachedSegment, SegmentArchive, StoreDetached
+    from relaybox.retention.segments import StoreRetained, StoreRetention
+    from relaybox.routes import Routes, Store
+
+commands = typer.Typer()
+
+
+@commands.command()
+def retention(
+    context: typer.Context,
+    stores: Annotated[
+        list[str] | None, typer.Argument(metavar="[STORE]...", help="Only these stores.", show_default=False)
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what is kept, for whom, and what would go.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Drop what nobody needs any more: whole segments of outboxes and logs, never rows.
+
+    A segment goes when every hop has settled it, every subscription acknowledged it, nothing in it is held or an open dead
+    letter, and it is older than the replay window of relaybox.yaml; without a window everything is kept. The newest one stays.
+    Of a route with stopped_consumer: detach, what only stopped subscriptions need is then put into files by Spark.
+    Can be interrupted, repeated, and run twice at once; what sessions hold is left for the next run.
+
+    \b
+    Examples:
+      relaybox retention --dry-run
+      relaybox retention hub analytics
+      relaybox retention --json
+    """
+    settings: Settings = context.obj
+    routes = settings.load_routes()
+    chosen = [routes.store(name) for name in stores or ()] or routes.used_stores
+    failures = Failures()
+    (_tell_kept if dry_run else _retain)(settings, chosen, failures, as_json=as_json)
+    failures.end(debug=settings.debug)
+
+
+def _tell_kept(settings: Settings, stores: Sequence[Store], failures: Failures, *, as_json: bool) -> None:
+    from relaybox.cli.terminal.retention import show_kept
+    from relaybox.retention.segments import read_retention
+
+    _each(stores, read_retention, show_kept, _kept_document, failures, as_json=as_json)
+
+
+def _retain(settings: Settings, stores: Sequence[Store], failures: Failures, *, as_json: bool) -> None:
+    """Drops and detaches, store by store. One that fails stops none of the others; the exit code is the worst one's."""
+    from relaybox.cli.terminal.retention import show_retained
+
+    with ExitStack() as spark:
+        retaining = _Retaining(settings.recorded_by, spark, failures)
+        _each(stores, retaining.retain, show_retained, _retained_document, failures, as_json=as_json)
+
+
+class _Retaining:
+    """Drops, then detaches if there is anything to detach: Spark starts once for all stores, or not at all."""
+
+    def __init__(self, recorded_by: str, spark: ExitStack, failures: Failures) -> None:
+        self._recorded_by, self._spark, self._failures = recorded_by, spark, failures
+        self._archive: SegmentArchive | None = None
+
+    def retain(self, store: Store) -> tuple[StoreRetained, StoreDetached | None]:
+        from relaybox.cli.spark import spark_archive
+        from relaybox.retention.detaching import detach_segments, has_detach_work
+        from relaybox.retention.segments import retain_store
+
+        dropped = retain_store(store, recorded_by=self._recorded_by)
+        if not has_detach_work(store):
+            return dropped, None
+        detached = None
+        with self._failures.kept(store.name):  # what was dropped is told first
+            self._archive = self._archive or self._spark.enter_context(spark_archive("relaybox retention"))
+            detached = detach_segments(store, self._archive, recorded_by=self._recorded_by)
+        return dropped, detached
+
+
+def _each(
+    stores: Sequence[Store],
+    do: Callable[[Store], Any],
+    show: Callable[[Any], None],
+    document: Callable[[Any], Document],
+    failures: Failures,
+    *,
+    as_json: bool,
+) -> None:
+    from relaybox.monitoring import documents
+
+    done = []
+    for store in stores:
+        with failures.kept(store.name):
+            done.append(do(store))
+            if not as_json:
+                show(done[-1])
+    if as_json:
+        documents.write({"stores": [document(one) for one in done], "errors": failures.document()})
+
+
+def _retained_document(done: tuple[StoreRetained, StoreDetached | None]) -> Document:
+    dropped, detached = done
+    return {**asdict(dropped), "dropped_bytes": dropped.dropped_bytes, "detached": asdict(detached) if detached else None}
+
+
+def _kept_document(found: StoreRetention) -> Document:
+    return {
+        "store": found.store,
+        "tables": [
+            {
+                **asdict(table),
+                "name": table.name,
+                "size_bytes": table.size_bytes,
+                "droppable": [asdict(segment) for segment in table.droppable],
+                "detachable": [asdict(segment) for segment in table.detachable],
+                "detachable_for": table.detachable_for,
+            }
+            for table in found.tables
+        ],
+    }
+
+
+@commands.command()
+def attach(
+    context: typer.Context,
+    store: Annotated[str, typer.Argument(metavar="STORE", help="The store of the log.")],
+    hop: Annotated[str, typer.Argument(metavar="HOP", help="The hop that filled the log, as in flights/1.")],
+    segments: Annotated[
+        int | None, typer.Option("--segments", min=1, help="Only so many, the newest first. Default: all.", show_default=False)
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the files of what is back.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would come back.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bring detached messages back into a log, with Spark: position by position the same, then their consumers read on.
+
+    Detached is what only stopped subscriptions need (stopped_consumer: detach). Count and content are checked before anybody can
+    read it. It stays for detach_after_seconds at least. The files stay until the segment goes again, unless --remove is given.
+    Can be interrupted, repeated, and run twice at once.
+
+    \b
+    Examples:
+      relaybox attach hub flights/1 --dry-run
+      relaybox attach hub flights/1
+      relaybox attach hub flights/1 --segments 2 --remove --json
+    """
+    from relaybox.cli.spark import spark_archive
+    from relaybox.cli.terminal.retention import show_attached, show_attaching
+    from relaybox.retention.detaching import attach_segments, list_detached
+
+    settings: Settings = context.obj
+    at = settings.load_routes().store(store)
+    found = list_detached(at, hop)[:segments]
+    if dry_run or not found:
+        if as_json:
+            _write_attached(at, found)
+        else:
+            show_attached(at, found)
+        return
+    done: list[DetachedSegment] = []
+    try:
+        with spark_archive(f"relaybox attach {hop}") as archive:
+            for segment in attach_segments(at, hop, archive, recorded_by=settings.recorded_by, count=segments, remove=remove):
+                done.append(segment)
+                if not as_json:
+                    show_attaching(at, segment)
+    finally:
+        if as_json:
+            _write_attached(at, done)
+
+
+def _write_attached(store: Store, segments: Sequence[DetachedSegment]) -> None:
+    from relaybox.monitoring import documents
+
+    documents.write({"store": store.name, "segments": [asdict(segment) for segment in segments]})
+
+
+@commands.command()
+def retire(
+    context: typer.Context,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[HOP|ROUTE]", help="What was taken out of relaybox.yaml.", show_default=False)
+    ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            "--topic", help="Only this topic: one that was taken out of a route, or that no route has had.", show_default=False
+        ),
+    ] = None,
+    reason: Annotated[
+        str | None, typer.Option("--reason", help="Do it, and record why. Without it: only tell.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Discard the undelivered backlog of removed routes and topics, so that it is not kept for ever.
+
+    A route that is removed from the file stops, and its messages are kept. A topic that is removed from a route stays in the
+    outbox, as far as it was not planned. With --reason this command gives them up and records why. What arrived at a destination
+    is not touched. Without a name: every hop that a store knows and the file has not. A retired hop never comes back; a new route
+    needs a new name. A topic may come back: it goes on with what commits after it was retired.
+
+    \b
+    Examples:
+      relaybox retire
+      relaybox retire bookings
+      relaybox retire bookings --reason "replaced by reservations, ticket 4711"
+      relaybox retire flights --topic cargo
+      relaybox retire flights --topic cargo --reason "cargo is sent by its own system now"
+    """
+    from relaybox import errors
+
+    settings: Settings = context.obj
+    routes = settings.load_routes()
+    if topic is not None:
+        _retire_topic(settings, routes, name, topic, reason=reason, as_json=as_json)
+        return
+    if reason and name is None:
+        raise errors.ConfigurationError(
+            "a reason, and nothing to retire.", next_step="Name a hop or a route: relaybox retire --help"
+        )
+    _retire_hops(settings, routes, name, reason=reason, as_json=as_json)
+
+
+def _retire_hops(settings: Settings, routes: Routes, name: str | None, *, reason: str | None, as_json: bool) -> None:
+    """Tells what hops left behind; with a reason that says something, retires those that are named."""
+    from relaybox.cli.terminal.retention import show_left_behind, show_next_retention, show_unrouted
+    from relaybox.monitoring import documents
+    from relaybox.retention.retiring import choose_left_behind, find_left_behind, retire_hop
+
+    found = find_left_behind(routes)
+    chosen = found if name is None else choose_left_behind(name, found, routes)
+    if reason:
+        for hop in chosen:
+            retire_hop(routes.store(hop.store), hop.hop, reason=reason, recorded_by=settings.recorded_by)
+        chosen = choose_left_behind(name or "", find_left_behind(routes), routes)
+    if as_json:
+        documents.write({"hops": [asdict(hop) for hop in chosen]})
+        return
+    show_left_behind(chosen, routes)
+    if name is None:
+        show_unrouted(routes)
+    if reason:
+        show_next_retention()
+
+
+def _retire_topic(settings: Settings, routes: Routes, name: str | None, topic: str, *, reason: str | None, as_json: bool) -> None:
+    """The same of one topic that was taken out of a route of the file."""
+    from relaybox import errors
+    from relaybox.cli.terminal.retention import show_next_retention, show_topic_left_behind
+    from relaybox.monitoring import documents
+    from relaybox.retention.retiring import find_unrouted, retire_topic
+
+    if name is None:
+        raise errors.ConfigurationError("a topic, and no route.", next_step="Name the route: relaybox retire ROUTE --topic TOPIC")
+    hop = routes.route(name.partition("/")[0]).hops[0]
+    if topic in hop.topics:
+        raise errors.ConfigurationError(
+            f"{hop.name} moves topic {topic}.", next_step=f"Take it out of the route in {routes.path} and run: relaybox init"
+        )
+    found = tuple(one for one in find_unrouted(hop) if one.topic == topic)
+    retired = bool(reason) and retire_topic(hop, topic, reason=reason or "", recorded_by=settings.recorded_by)
+    if as_json:
+        documents.write({"topics": [{**asdict(one), "retired": retired} for one in found]})
+        return
+    show_topic_left_behind(hop, topic, found, retired=retired)
+    if retired:
+        show_next_retention()

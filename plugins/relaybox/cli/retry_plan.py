@@ -1,0 +1,105 @@
+"""The command that works out how often to try: plan-retries."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from relaybox.cli.exits import Settings
+from relaybox.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from relaybox.hops.retry_plan import MeasuredFailures, RetryPlan
+    from relaybox.monitoring.documents import Document
+    from relaybox.routes import Retries, Route
+
+commands = typer.Typer()
+
+
+@commands.command("plan-retries")
+def plan_retries(
+    context: typer.Context,
+    route: Annotated[
+        str | None, typer.Argument(metavar="[ROUTE]", help="Take its delays, and its measured failure rate.", show_default=False)
+    ] = None,
+    *,
+    target: Annotated[str, typer.Option("--target", help="How reliable the whole is to be: 0.99999.", show_default=False)],
+    failure_rate: Annotated[
+        str | None,
+        typer.Option("--failure-rate", help="How often one try fails: 0.1. Default: measured on ROUTE.", show_default=False),
+    ] = None,
+    outage_seconds: Annotated[float, typer.Option("--outage-seconds", min=0, help="The longest outage to outlast.")] = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """Work out attempts and delays for a target reliability: R_n = 1 - (1 - R)^(n + 1) for n retries.
+
+    Only transient errors are retried, so only they count. In an outage tries fail together: --outage-seconds says how long
+    the delays must last.
+
+    \b
+    Examples:
+      relaybox plan-retries --failure-rate 0.1 --target 0.99999
+      relaybox plan-retries flights --target 0.999999 --outage-seconds 600
+    """
+    from relaybox.cli.terminal.retry_plan import show_retry_plan
+    from relaybox.hops import retry_plan
+    from relaybox.monitoring import documents
+    from relaybox.routes import Retries
+    from relaybox.routes.rules import RetriesRules
+
+    settings: Settings = context.obj
+    planned_for = settings.load_routes().route(route) if route else None
+    measured = _measure(planned_for) if failure_rate is None else None
+    rate = measured.failure_rate if measured else _ratio("--failure-rate", str(failure_rate))
+    retries = planned_for.retries if planned_for else Retries(**RetriesRules().model_dump())
+    plan = retry_plan.plan_retries(
+        failure_rate=rate, target=_ratio("--target", target), outage_seconds=outage_seconds, retries=retries
+    )
+    if as_json:
+        documents.write(_document(plan, measured, retries))
+    else:
+        show_retry_plan(plan, measured, retries, route)
+
+
+def _measure(route: Route | None) -> MeasuredFailures:
+    from relaybox.errors import ConfigurationError
+    from relaybox.hops.failure_rates import measure_failures
+
+    if route is None:
+        raise ConfigurationError(
+            "plan-retries needs a failure rate.", next_step="Give --failure-rate, or a ROUTE to measure it on."
+        )
+    return measure_failures(route)
+
+
+def _ratio(option: str, text: str) -> Fraction:
+    """Read exactly: 0.99999999999 stays what it is. `10%` and `1/3` are read too."""
+    from relaybox.errors import ConfigurationError
+
+    try:
+        return Fraction(text.removesuffix("%")) / 100 if text.endswith("%") else Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        raise ConfigurationError(
+            f"plan-retries: {option} is {text!r}, it must be a number such as 0.1, 10% or 1/10.",
+            next_step="Run: relaybox plan-retries --help",
+        ) from None
+
+
+def _document(plan: RetryPlan, measured: MeasuredFailures | None, retries: Retries) -> Document:
+    from relaybox.proofs.reliability import show_ratio
+
+    return {
+        "failure_rate": float(plan.failure_rate),
+        "measured": measured and asdict(measured),
+        "target": float(plan.target),
+        "outage_seconds": plan.outage_seconds,
+        "attempts": plan.attempts,
+        "reliability": show_ratio(plan.reliability, digits=15),
+        "delays": [asdict(delay) for delay in plan.delays],
+        "waits_at_least_seconds": plan.waits_at_least_seconds,
+        "waits_at_most_seconds": plan.waits_at_most_seconds,
+        "retries": {**asdict(retries), "attempts": plan.attempts},
+    }

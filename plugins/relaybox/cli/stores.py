@@ -1,0 +1,65 @@
+"""Commands of a store's schema, and of this installation: init, version."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from relaybox.cli.exits import Failures, Settings
+from relaybox.cli.options import AsJson, answer
+
+commands = typer.Typer()
+
+
+@commands.command()
+def init(
+    context: typer.Context,
+    stores: Annotated[
+        list[str] | None, typer.Argument(metavar="[STORE]...", help="Only these stores.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make or upgrade the schema of every store, and register its hops. All stores are checked before one is changed.
+
+    Can be run at any time, again and again; an init that was interrupted is finished by the next one.
+
+    \b
+    Examples:
+      relaybox init
+      relaybox init hub analytics
+    """
+    from dataclasses import asdict
+
+    from relaybox.cli.terminal.stores import show_initialised
+    from relaybox.monitoring import documents
+    from relaybox.stores.initialisation import initialise_stores
+
+    settings: Settings = context.obj
+    routes = settings.load_routes()
+    outcome = initialise_stores([routes.store(name) for name in dict.fromkeys(stores or routes.stores)], routes)
+    failures = Failures(dict(outcome.failures))
+    if as_json:
+        documents.write(
+            {"stores": [{**asdict(store), "changed": store.changed} for store in outcome.stores], "errors": failures.document()}
+        )
+    else:
+        show_initialised(outcome.stores)
+        if failures.by_store and not outcome.stores:
+            print("no store was changed")
+    failures.end(debug=settings.debug)
+
+
+@commands.command()
+def version(as_json: AsJson = False) -> None:
+    """Show the version, and the schema version that stores must have.
+
+    \b
+    Examples:
+      relaybox version
+    """
+    from relaybox import __version__
+    from relaybox.stores.schema import read_migrations
+
+    schema = read_migrations()[-1].number
+    answer(f"relaybox {__version__}, schema {schema}", {"version": __version__, "schema": schema}, as_json=as_json)

@@ -1,0 +1,58 @@
+"""Arguments of commands of subscriptions, and the stores that they mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from relaybox.cli.exits import Failures, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from relaybox.routes import Routes, Store
+
+SubscriptionName = Annotated[str, typer.Argument(metavar="SUBSCRIPTION", help="The subscription's name.")]
+AtStore = Annotated[
+    str | None, typer.Option("--store", help="The store that has it. Default: the one that has.", show_default=False)
+]
+
+
+def store_of(routes: Routes, subscription: str, named: str | None, *, must_exist: bool = True) -> Store:
+    """The store that --store names, or the one that has the subscription."""
+    from relaybox import errors
+    from relaybox.consumers.subscriptions import find_subscription
+
+    if named is not None:
+        return routes.store(named)
+    if not must_exist:
+        raise errors.ConfigurationError("--subscribe needs --store.", next_step=f"Stores: {', '.join(routes.stores)}.")
+    return find_subscription(routes.stores.values(), subscription)
+
+
+def list_each(
+    settings: Settings,
+    named: str | None,
+    read: Callable[[Store], list[Any]],
+    key: str,
+    show_rows: Callable[[list[Any]], None],
+    *,
+    as_json: bool,
+) -> None:
+    """Rows of every store or of one. A store that fails hides no other; its error is told at the end."""
+    from dataclasses import asdict
+
+    from relaybox.monitoring import documents
+
+    routes = settings.load_routes()
+    found: list[Any] = []
+    failures = Failures()
+    for one in [routes.store(named)] if named else routes.stores.values():
+        with failures.kept(one.name):
+            found += read(one)
+    if as_json:
+        documents.write({key: [asdict(row) for row in found], "errors": failures.document()})
+    else:
+        show_rows(found)
+    failures.end(debug=settings.debug)

@@ -1,0 +1,31 @@
+"""Dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from relaybox.cli.terminal.tables import new_table, open_console, show_time
+
+if TYPE_CHECKING:
+    from relaybox.consumers.subscriptions import DeadLetter
+
+
+def show_dead_letters(found: Sequence[DeadLetter]) -> None:
+    table = new_table(
+        "store", "letter", "of", "place", "sender", "attempts", "last", "reason", "state", right=("letter", "place", "attempts")
+    )
+    for one in found:
+        reason = escape(f"{one.reason}: {one.detail}" if one.detail else one.reason)
+        table.add_row(
+            *(
+                one.store,
+                str(one.letter),
+                one.subscription or f"stream {one.stream}",
+                "-" if one.place is None else str(one.place),
+            ),
+            *(one.sender or "-", str(one.attempts), show_time(one.last_at), reason, one.state),
+        )
+    open_console().print(table if found else "No dead letters.")

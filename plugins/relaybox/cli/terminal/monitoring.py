@@ -1,0 +1,134 @@
+"""How hops and messages are, on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+
+from relaybox.cli.terminal.rates import show_rates
+from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_seconds, show_time
+from relaybox.monitoring.spark_pages import application_address
+from relaybox.monitoring.way import moments
+from relaybox.proofs.reliability import show_ratio
+
+if TYPE_CHECKING:
+    from relaybox.monitoring.status import HopStatus, LastBatch, OpenBatch, Status
+    from relaybox.monitoring.tracing import Trace
+    from relaybox.monitoring.way import Moment
+
+
+def show_status(status: Status) -> None:
+    """Numbers of each hop and products of each route, then where each hop goes and what it did last. Fits 80 columns."""
+    numbers = ("sent", "received", "lag", "settled", "R", "UR")
+    measured = new_table("hop", "sent", "received", "lag", "settled", "R", "UR", "mode", right=numbers)
+    for hop in status.hops:
+        counts = (show_count(hop.sent), show_count(hop.received), _lag(hop), show_count(hop.settled_through))
+        measured.add_row(hop.hop.name, *counts, *show_rates(hop.delivery, hop.received))
+    for route in status.routes:
+        counts = (show_count(route.sent), show_count(route.received), "", "")
+        measured.add_row(f"[bold]{route.route.name}[/]", *counts, *show_rates(route.delivery, route.received))
+    moves = new_table("hop", "way", "last batch")
+    for hop in status.hops:
+        moves.add_row(hop.hop.name, f"{hop.hop.source.name} -> {hop.hop.destination.name}", _last_batch(hop, status.measured_at))
+    console = open_console()
+    console.print(measured)
+    console.print()
+    console.print(moves)
+    _show_streams(console, status)
+    _show_accounts(console, status)
+    for hop in status.hops:
+        if hop.processed_through is not None:
+            names = ", ".join(hop.hop.processed_by)
+            console.print(f"{hop.hop.name}: processed by {names} through position {hop.processed_through:,}")
+        if hop.last_batch is not None and hop.last_batch.application is not None:
+            console.print(f"{hop.hop.name}: batch {hop.last_batch.batch:,} is copied{_driver(hop.last_batch)}")
+        if hop.open_batch is not None and hop.history_gap is None:
+            console.print(_open_batch(hop, hop.open_batch))
+
+
+def _show_streams(out: Console, status: Status) -> None:
+    """What each store delivers of the log that a hop brought; who stalled there."""
+    known = [(hop.hop, hop.stream) for hop in status.hops if hop.stream is not None]
+    if not known:
+        return
+    numbers = ("places", "duplicates", "held", "set aside", "UR")
+    rows = new_table("delivers", "order", *numbers, right=numbers)
+    for hop, stream in known:
+        counts = map(show_count, (stream.last_place, stream.duplicate_count, stream.held_count, stream.set_aside_count))
+        rows.add_row(hop.name, stream.delivery_order, *counts, show_ratio(stream.uniqueness) if stream.decided_rows else "-")
+    out.print()
+    out.print(rows)
+    for hop, stream in known:
+        if stream.undecided_rows:
+            out.print(f"{hop.name}: {stream.undecided_rows:,} messages are published and not decided on; the next transfer does")
+        for sender in stream.stalled:
+            name = escape(sender.sender)
+            out.print(f"{hop.name}: [red]sender {name} stalled: {sender.reason}[/]. See: relaybox holdback {hop.route}")
+
+
+def _show_accounts(console: Console, status: Status) -> None:
+    """What is neither delivered nor on its way: only where there is some of it."""
+    for hop in status.hops:
+        for topic in hop.account or ():
+            if topic.unrouted_count or topic.retired_count:
+                console.print(
+                    f"{hop.hop.name}: topic {topic.topic}: {topic.unrouted_count:,} messages are unrouted, since their topic was taken "
+                    f"from the route before they were planned; {topic.retired_count:,} are given up on record"
+                )
+
+
+def _open_batch(hop: HopStatus, batch: OpenBatch) -> str:
+    missing = ", ".join(map(str, batch.missing_slices)) or "none, only to be published"
+    resume = "A transfer is at it." if hop.driven else f"Resume it with: relaybox transfer {hop.hop.name}"
+    return f"{hop.hop.name}: batch {batch.batch} is open, slices to copy: {missing} of {batch.slice_count}. {resume}"
+
+
+def _lag(hop: HopStatus) -> str:
+    if not hop.lag_messages:
+        return show_count(hop.lag_messages)
+    age = "" if hop.lag_seconds is None else f", {show_seconds(hop.lag_seconds)}"
+    return f"[yellow]{hop.lag_messages:,}{age}[/]"
+
+
+def _last_batch(hop: HopStatus, now: datetime) -> str:
+    last = hop.last_batch
+    if hop.errors:
+        return "[red]see the error below[/]"
+    if last is None:
+        return "none yet"
+    moment, what = (last.published_at, "published") if last.published_at else (last.planned_at, "planned")
+    age = max(0.0, (now - moment).total_seconds())
+    running = ", [cyan]a transfer is running[/]" if hop.driven else ""
+    return f"{last.batch:,}: {last.row_count:,} rows, {what} {show_seconds(age)} ago{running}"
+
+
+def show_traces(traces: Sequence[Trace]) -> None:
+    """The way of a message in the order of time, confirmations coming back included; what lasts comes last."""
+    console = open_console()
+    for trace in traces:
+        console.print(
+            f"[bold]{trace.message_id}[/]  route {trace.route}  topic {trace.sent.topic}  sender {escape(trace.sent.sender)}"
+        )
+        table = new_table("when", "where", "what")
+        for moment in moments(trace):
+            table.add_row(show_time(moment.at), moment.store, _told(moment))
+        console.print(table)
+
+
+def _told(moment: Moment) -> str:
+    recorded = "" if moment.recorded_by is None else f", recorded by {escape(moment.recorded_by)}"
+    what = f"{escape(moment.what)}{_driver(moment)}{recorded}"
+    return f"[red]{what}[/]" if moment.is_wrong else what
+
+
+def _driver(moved: Moment | LastBatch) -> str:
+    """` by somebody, Spark application local-1 (its address)`, as far as it is known."""
+    if moved.moved_by is None:
+        return ""
+    spark = "" if moved.application is None else f", Spark application {escape(moved.application)}"
+    address = application_address(moved.application)
+    return f" by {escape(moved.moved_by)}{spark}{'' if address is None else f' ({escape(address)})'}"

@@ -1,0 +1,69 @@
+"""What was lost, and what is brought back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from relaybox.cli.terminal.tables import NAMED_DEFECTS, new_table, open_console, show_count
+
+if TYPE_CHECKING:
+    from relaybox.recovery.reanchored import Reanchored
+    from relaybox.recovery.rebuilding import Rebuild
+    from relaybox.recovery.restoring import RestoredSubscription
+
+
+def show_reanchored(found: Reanchored, *, done: bool) -> None:
+    """What a reanchoring found, and did or would do."""
+    console = open_console()
+    will = "" if done else "would be "
+    console.print(
+        f"[bold]{found.hop}[/] batch {found.common_batch} is the last that both stores know; {found.arrived_batch} have arrived"
+    )
+    if found.cause is not None:
+        console.print(f"{found.cause}.")
+    if found.loss == "nobody":
+        console.print("Nobody lost history; nothing is to be done.")
+    elif found.loss == "destination":
+        console.print(f"The destination lost history: {will}sent again: {found.resend_count:,} batches, to the same positions")
+    else:
+        if found.loss == "both":
+            console.print("Both stores lost history: the destination lost batches of which the source has no plan")
+        lost = "Everything that arrived is in the ledger of the source" if found.may_be_attested else "The source lost history"
+        console.print(f"{lost}: {will}adopted: {found.adopted_count:,} messages, {len(found.ghosts):,} of them ghosts")
+        console.print(f"  {will}delivered first in generation {found.generation}: {found.undelivered_count:,} messages")
+        if found.removed_count:
+            console.print(
+                f"  {will}removed: {found.removed_count:,} messages of slices that were copied and never published; "
+                "what the source still has of them comes again"
+            )
+        for ghost in found.ghosts[:NAMED_DEFECTS]:
+            console.print(f"  ghost: {ghost.message_id} of {ghost.sender}, topic {ghost.topic}, at position {ghost.position}")
+        if len(found.ghosts) > NAMED_DEFECTS:
+            console.print(f"  and {len(found.ghosts) - NAMED_DEFECTS:,} more; --json names all")
+
+
+def show_rebuild(found: Rebuild, restored: Sequence[RestoredSubscription]) -> None:
+    """What a rebuild would bring back, or did; then what it can't."""
+    console = open_console()
+    table = new_table("hop", "with", "messages", "known here", "what is done", right=("messages", "known here"))
+    for hop in found.hops:
+        what = "sent again, to the same positions" if hop.arrives else "adopted; nothing is sent there twice"
+        if hop.known_count >= hop.message_count:
+            what = "nothing"
+        table.add_row(hop.hop, hop.other_store, show_count(hop.message_count), show_count(hop.known_count), what)
+    console.print(table)
+    for loss in found.losses:
+        console.print(f"[red]lost[/]: {loss}")
+    for stream, doubt in found.doubts.items():
+        console.print(f"[yellow]stream {stream}[/]: its places may differ from the lost ones ({doubt})")
+    for one in restored:
+        where = f"goes on at place {one.first_place:,}" if one.doubt is None else f"starts at the beginning: {one.doubt}"
+        console.print(f"subscription {one.subscription}: {where}")
+        if one.dead_letter_places:
+            places = ", ".join(map(str, one.dead_letter_places[:NAMED_DEFECTS]))
+            console.print(f"  its {len(one.dead_letter_places):,} dead letters are lost; their messages are at places {places}")
+    if found.verdicts is not None:
+        console.print(f"{found.store}: {found.moved_count:,} messages came in {found.duration_seconds:.1f} s")
+        for route, verdict in found.verdicts.items():
+            console.print(f"route {route}: {verdict}")

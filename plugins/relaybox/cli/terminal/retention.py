@@ -1,0 +1,170 @@
+"""What is kept, for whom; what went, and what came back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_seconds, show_time
+from relaybox.retention.retiring import find_unrouted
+
+if TYPE_CHECKING:
+    from relaybox.retention.detaching import DetachedSegment, StoreDetached
+    from relaybox.retention.retiring import Backlog, UnroutedBacklog
+    from relaybox.retention.segments import Holder, StoreRetained, StoreRetention, TableRetained, TableRetention
+    from relaybox.routes import Hop, Routes, Store
+
+
+def show_kept(found: StoreRetention) -> None:
+    console = open_console()
+    table = new_table("kept in", "segments", "MB", "would go", "from", "first needed by", right=("segments", "MB", "would go"))
+    for one in found.tables:
+        table.add_row(
+            f"{found.store}: {one.name}",
+            show_count(len(one.segments)),
+            f"{one.size_bytes / 1e6:,.1f}",
+            show_count(len(one.droppable)),
+            f"{one.segments[0].first:,}" if one.segments else "-",
+            _first_needed(one),
+        )
+    console.print(table)
+    for one in found.tables:
+        if one.detachable:
+            size = sum(segment.size_bytes for segment in one.detachable) / 1e6
+            console.print(
+                f"  {one.name}: {len(one.detachable):,} segments, {size:,.1f} MB, would be detached for {', '.join(one.detachable_for)}"
+            )
+        for holder in one.holders:
+            if holder.since is not None:
+                who = _name(holder.kind, holder.name)
+                console.print(f"  {one.name}: {who} needs what is from {holder.needs_from:,} on, {_age(holder)}")
+
+
+def _first_needed(table: TableRetention) -> str:
+    if not table.holders:
+        return "nobody"
+    first = table.holders[0]
+    return _needs(first.kind, first.name, first.needs_from)
+
+
+def _needs(kind: str, name: str, needs_from: int) -> str:
+    if kind == "window" and needs_from == 0:
+        return f"{name}: no replay window is set, everything is kept"
+    return f"{_name(kind, name)}, from {needs_from:,}"
+
+
+def _name(kind: str, name: str) -> str:
+    return {"window": f"replay window of {name}", "newest": "the newest segment stays"}.get(kind, f"{kind} {name}")
+
+
+def _age(holder: Holder) -> str:
+    since = holder.since or datetime.now(UTC)
+    return f"for {show_seconds(max(0.0, (datetime.now(UTC) - since).total_seconds()))}"
+
+
+def show_retained(done: tuple[StoreRetained, StoreDetached | None]) -> None:
+    dropped, detached = done
+    _show_dropped(dropped)
+    if detached is None:
+        return
+    for segment in detached.segments:
+        print(
+            f"{detached.store}: log of {segment.hop}: detached {_described(segment)}, which only {', '.join(segment.for_whom)} needs; "
+            f"back by: relaybox attach {detached.store} {segment.hop}"
+        )
+    for hop, holder in detached.kept.items():
+        print(f"{detached.store}: log of {hop}: the next was not detached: {holder}; the next run tries again")
+    if detached.removed:
+        print(f"{detached.store}: files of {len(detached.removed):,} detached segments removed: nobody needs them")
+
+
+def _show_dropped(done: StoreRetained) -> None:
+    for table in done.tables:
+        what = f"{table.dropped_count:,} segments dropped, {table.dropped_bytes / 1e6:,.1f} MB"
+        why = {
+            "kept": f"the next is kept: {_kept_by(table)}",
+            "busy": f"the next is in use by {table.holder or 'a session'}; the next run tries again",
+            "none": "no segment is left",
+        }[table.outcome]
+        print(f"{done.store}: {table.name}: {what}; {why}")
+    if done.compacted_count:
+        print(f"{done.store}: ledgers: {done.compacted_count:,} batches removed of which no message is kept")
+    if done.released_count:
+        print(f"{done.store}: {done.released_count:,} detached segments are needed by nobody any more")
+
+
+def _kept_by(table: TableRetained) -> str:
+    """In the words of the dry run."""
+    holder = table.holder or ""
+    if table.needs_from is None:
+        return holder
+    kind, _, name = holder.partition(" ")
+    return _needs(kind, name, table.needs_from)
+
+
+def _described(segment: DetachedSegment) -> str:
+    return f"positions {segment.first:,} to {segment.last:,}, {segment.row_count:,} messages, {segment.directory}"
+
+
+def show_attached(store: Store, segments: Sequence[DetachedSegment]) -> None:
+    """What `attach` would bring back."""
+    for segment in segments:
+        print(f"{store.name}: log of {segment.hop}: would come back {_described(segment)}")
+    if not segments:
+        print(f"{store.name}: nothing is detached there")
+
+
+def show_attaching(store: Store, segment: DetachedSegment) -> None:
+    print(f"{store.name}: log of {segment.hop}: back are {_described(segment)}")
+
+
+def show_left_behind(hops: Sequence[Backlog], routes: Routes) -> None:
+    if not hops:
+        print("no hop was left behind: relaybox.yaml has all that its stores know")
+        return
+    numbers = ("not settled", "waiting")
+    table = new_table("hop", "way", *numbers, "oldest not arrived", "retired", right=numbers)
+    for hop in hops:
+        table.add_row(
+            hop.hop,
+            f"{hop.store} → {hop.destination}",
+            show_count(hop.unsettled_count),
+            show_count(hop.waiting_count),
+            show_time(hop.oldest_sent_at),
+            f"{show_time(hop.retired_at)} by {hop.retired_by}: {hop.retired_reason}" if hop.retired_at else "no",
+        )
+    open_console().print(table)
+    for kept in sorted({_name_to_retire(hop, routes) for hop in hops if hop.retired_at is None}):
+        print(f'Kept until: relaybox retire {kept} --reason "..."')
+
+
+def _name_to_retire(hop: Backlog, routes: Routes) -> str:
+    """The route; of a route that has only become shorter, the hop."""
+    route = hop.hop.rpartition("/")[0]
+    return hop.hop if route in routes.routes else route
+
+
+def show_unrouted(routes: Routes) -> None:
+    """What routes of the file left of topics that were taken from them, and what no hop of their origins ever had."""
+    for route in routes.routes.values():
+        for one in find_unrouted(route.hops[0]):
+            print(
+                f"{one.hop}: {one.store} keeps {one.message_count:,} messages of topic {one.topic}, which the hop has not. "
+                f'Kept until: relaybox retire {route.name} --topic {one.topic} --reason "..."'
+            )
+
+
+def show_topic_left_behind(hop: Hop, topic: str, found: Sequence[UnroutedBacklog], *, retired: bool) -> None:
+    """What a topic that was taken out of a route left in the outbox."""
+    for one in found:
+        print(
+            f"{one.hop}: {one.store} keeps {one.message_count:,} messages of topic {topic}, the oldest from {show_time(one.first_sent_at)}"
+            + (": given up" if retired else f'. Kept until: relaybox retire {hop.route} --topic {topic} --reason "..."')
+        )
+    if not found:
+        print(f"{hop.name}: {hop.source.name} keeps no message of topic {topic} that this hop left there")
+
+
+def show_next_retention() -> None:
+    print("What nobody else needs goes with the next: relaybox retention")

@@ -1,0 +1,37 @@
+"""How often to try, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relaybox.hops.retry_plan import reliability_of
+from relaybox.proofs.reliability import show_ratio
+
+if TYPE_CHECKING:
+    from relaybox.hops.retry_plan import MeasuredFailures, RetryPlan
+    from relaybox.routes import Retries
+
+
+def show_retry_plan(plan: RetryPlan, measured: MeasuredFailures | None, retries: Retries, route: str | None) -> None:
+    if measured:
+        print(f"route {route}: {measured.failures} of {measured.attempts} attempts at batches failed.{_at_most(measured)}")
+    print(
+        f"One try succeeds with {show_ratio(1 - plan.failure_rate)}; the target is {show_ratio(plan.target, digits=15).rstrip('0')}."
+    )
+    print(
+        f"{plan.attempts} attempts, the first included, give {show_ratio(plan.reliability, digits=15)}: 1 - (1 - R)^{plan.attempts}."
+    )
+    for number, delay in enumerate(plan.delays, start=2):
+        print(f"  before try {number}: {delay.at_least_seconds:g} to {delay.at_most_seconds:g} s")
+    print(f"An outage of {plan.waits_at_least_seconds:g} s is outlasted.")
+    if route:
+        now = show_ratio(reliability_of(plan.failure_rate, retries.attempts), digits=15)
+        print(f"relaybox.yaml has attempts: {retries.attempts}, which give {now}.")
+    print(
+        f"retries: {{attempts: {plan.attempts}, delay_seconds: {retries.delay_seconds}, backoff: {retries.backoff:g}, "
+        f"max_delay_seconds: {retries.max_delay_seconds}}}"
+    )
+
+
+def _at_most(measured: MeasuredFailures) -> str:
+    return "" if measured.failures else f" So at most {float(measured.failure_rate):.3g} do, with 95 % certainty."

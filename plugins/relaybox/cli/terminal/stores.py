@@ -1,0 +1,43 @@
+"""What init did."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from relaybox.cli.terminal.tables import open_console
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from relaybox.stores.schema import StoreInitialised
+
+
+def show_initialised(stores: Sequence[StoreInitialised]) -> None:
+    """What init did, store by store."""
+    console = open_console()
+    for store in stores:
+        for hop in store.left_behind:
+            console.print(
+                f"{store.store}: {hop} is in no route any more; what it has not moved is kept, see: relaybox retire {hop}"
+            )
+        if store.public_rights:
+            console.print(
+                f"{store.store}: every login of the server has {' and '.join(store.public_rights)} on the database; "
+                "what ends that: docs/operations.md, Roles in a store"
+            )
+        if not store.changed:
+            console.print(f"{store.store}: up to date")
+            continue
+        console.print(f"{store.store}:")
+        done = {
+            "migrations": ", ".join(store.migrations),
+            "functions": "renewed" if store.functions_renewed else "",
+            "roles": ", ".join(store.roles_created),
+            "segments": ", ".join(store.segments_made),
+            "hops": ", ".join(f"{hop} {what}" for hop, what in store.hops.items() if what != "unchanged"),
+            "rights": f"{' and '.join(store.public_rights_revoked)} revoked from PUBLIC" if store.public_rights_revoked else "",
+            "binding of senders to roles": "" if store.sender_binding == "unchanged" else store.sender_binding,
+        }
+        for what, text in done.items():
+            if text:
+                console.print(f"  {what}: {text}")

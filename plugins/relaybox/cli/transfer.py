@@ -1,0 +1,108 @@
+"""Commands that move messages and confirmations here, without Airflow: transfer, confirm."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from relaybox.cli.exits import ExitCode, Settings
+from relaybox.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from relaybox.hops.transfer import Progress, TransferSummary
+    from relaybox.routes import Hop, Route, Routes
+
+commands = typer.Typer()
+
+
+@commands.command()
+def transfer(
+    context: typer.Context,
+    hop: Annotated[str, typer.Argument(metavar="HOP", help="The hop, as in flights/1.")],
+    threads: Annotated[int, typer.Option("--threads", min=1, max=64, help="Slices copied side by side.")] = 2,
+    linger_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--linger-seconds", min=0, help="Wait so long for more. Default: limits.linger_seconds.", show_default=False
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run one hop until nothing is left to move, here, without Airflow and without Spark.
+
+    Can be interrupted and repeated: a batch that was begun is resumed.
+
+    \b
+    Examples:
+      relaybox transfer flights/1
+      relaybox transfer flights/1 --threads 4 --linger-seconds 60
+    """
+    from dataclasses import asdict
+
+    from relaybox.cli.terminal.transfer import show_transfer, transfer_bar
+    from relaybox.monitoring import documents
+
+    settings: Settings = context.obj
+    moved = settings.load_routes().hop(hop)
+    linger = moved.limits.linger_seconds if linger_seconds is None else linger_seconds
+    if as_json:
+        summary = _transfer(settings, moved, threads, linger)
+        documents.write({**asdict(summary), "rows_per_second": summary.rows_per_second})
+    else:
+        with transfer_bar(moved) as progress:
+            summary = _transfer(settings, moved, threads, linger, progress)
+        show_transfer(summary)
+    if summary.waiting_for_init is not None:
+        print(f"warning: {summary.waiting_for_init}", file=sys.stderr)
+        raise typer.Exit(ExitCode.CONFIGURATION)
+
+
+def _transfer(
+    settings: Settings, hop: Hop, threads: int, linger_seconds: float, progress: Callable[[Progress], None] = lambda _: None
+) -> TransferSummary:
+    from relaybox.hops.runners import ThreadRunner
+    from relaybox.hops.transfer import transfer_hop
+
+    return transfer_hop(
+        hop, ThreadRunner(threads), recorded_by=settings.recorded_by, linger_seconds=linger_seconds, progress=progress
+    )
+
+
+@commands.command()
+def confirm(
+    context: typer.Context,
+    route: Annotated[str, typer.Argument(metavar="ROUTE|HOP", help="A route, its last hop first; or one hop.")],
+    as_json: AsJson = False,
+) -> None:
+    """Bring confirmations back: received, processed and settled, store by store, without Airflow.
+
+    \b
+    Examples:
+      relaybox confirm flights
+      relaybox confirm flights/2
+    """
+    from dataclasses import asdict
+
+    from relaybox.cli.terminal.transfer import show_settled
+    from relaybox.hops.confirmations import settle_hop
+    from relaybox.monitoring import documents
+
+    settings: Settings = context.obj
+    of, hops = _hops_to_settle(settings.load_routes(), route)
+    settled = [settle_hop(of, hop, recorded_by=settings.recorded_by) for hop in hops]
+    if as_json:
+        documents.write({"hops": [asdict(hop) for hop in settled]})
+    else:
+        show_settled(settled)
+
+
+def _hops_to_settle(routes: Routes, name: str) -> tuple[Route, list[Hop]]:
+    if "/" in name:
+        hop = routes.hop(name)
+        return routes.route(hop.route), [hop]
+    route = routes.route(name)
+    return route, list(reversed(route.hops))
