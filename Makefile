@@ -117,6 +117,10 @@ format: $(INSTALLED) ## Rewrite Python files in the project's format
 schema: $(INSTALLED) ## Write sql/schema.sql anew after a migration
 	UPDATE_SCHEMA=1 $(BIN)/pytest --quiet tests/integration/test_schema.py
 
+.PHONY: json-reference
+json-reference: $(INSTALLED) ## Write docs/json.md anew after a change of a JSON answer
+	UPDATE_JSON_REFERENCE=1 $(BIN)/pytest --quiet tests/airflow/test_json_reference.py
+
 .PHONY: bench
 bench: $(INSTALLED) ## Compare a hop with psql copy and with logical replication (2,000,000 messages)
 	$(BIN)/relaybox bench hop --messages 2000000 $(ARGS)

@@ -12,9 +12,13 @@ from typing import Any
 
 import pytest
 import typer
+from pydantic import ValidationError
 from typer.testing import CliRunner
 
 from relaybox.cli.app import app
+from relaybox.documents.answers import ANSWERS
+from relaybox.documents.document import Document
+from relaybox.documents.errors import ErrorDocument
 from tests.patience import patience
 
 
@@ -22,14 +26,33 @@ from tests.patience import patience
 class Run:
     """What a command left behind."""
 
+    arguments: tuple[str, ...]
     exit_code: int
     stdout: str
     stderr: str
 
     @property
     def document(self) -> Any:
-        """The one JSON document on stdout."""
-        return json.loads(self.stdout)
+        """The one JSON document on stdout, which is one that docs/json.md gives this command."""
+        wrong = []
+        for model in (*answers_of(self.arguments), ErrorDocument):
+            try:
+                model.model_validate_json(self.stdout)
+            except ValidationError as error:
+                wrong.append(str(error))
+            else:
+                return json.loads(self.stdout)
+        pytest.fail(f"{self.arguments} wrote no document of its own: {self.stdout}\n{'; '.join(wrong)}")
+
+
+def answers_of(arguments: tuple[str, ...]) -> tuple[type[Document], ...]:
+    """The documents that the command may answer with; `senders` alone lists."""
+    named = next(name for name in arguments if any(name == command.split()[0] for command in ANSWERS))
+    own = {command: models for command, models in ANSWERS.items() if command.split()[0] == named}
+    of_group = {
+        command: models for command, models in own.items() if command.split()[-1] in arguments[arguments.index(named) + 1 :]
+    }
+    return next(iter((of_group or own).values()))
 
 
 def invoke(*arguments: str) -> Run:
@@ -40,7 +63,7 @@ def invoke(*arguments: str) -> Run:
             command.main(args=arguments, prog_name="relaybox")
         sys.stdout.flush()
         sys.stderr.flush()
-        return Run(int(ended.value.code or 0), stdout.getvalue().decode(), stderr.getvalue().decode())
+        return Run(arguments, int(ended.value.code or 0), stdout.getvalue().decode(), stderr.getvalue().decode())
 
 
 @functools.cache
@@ -63,7 +86,7 @@ def run(*arguments: str) -> Run:
     """Runs a command as a process of its own to its end."""
     process = start(*arguments)
     stdout, stderr = process.communicate(timeout=patience(120))
-    return Run(process.returncode, stdout, stderr)
+    return Run(arguments, process.returncode, stdout, stderr)
 
 
 def commands() -> dict[tuple[str, ...], set[str]]:

@@ -33,8 +33,9 @@ def subscriptions(
     """
     from relaybox.cli.terminal.consumers import show_subscriptions
     from relaybox.consumers.subscriptions import list_subscriptions
+    from relaybox.documents.consumers import SubscriptionsDocument
 
-    list_each(context.obj, store, list_subscriptions, "subscriptions", show_subscriptions, as_json=as_json)
+    list_each(context.obj, store, list_subscriptions, show_subscriptions, SubscriptionsDocument.of, as_json=as_json)
 
 
 @commands.command()
@@ -112,11 +113,10 @@ def replay(
       relaybox replay billing --from 1000 --through 2000 --second-cursor --reason "compare"
       relaybox replay billing --cancel --reason "wrong month"
     """
-    from dataclasses import asdict
-
     from relaybox import errors
     from relaybox.consumers import subscriptions as steer
-    from relaybox.monitoring import documents
+    from relaybox.documents.consumers import CancelledReplayDocument, ReplayDocument
+    from relaybox.documents.document import write
 
     at = store_of(context.obj.load_routes(), subscription, store)
     if cancel:
@@ -125,7 +125,8 @@ def replay(
                 "replay --cancel needs --reason.", next_step=f'Run: relaybox replay {subscription} --cancel --reason "..."'
             )
         steer.cancel_replay(at, subscription, reason=reason)
-        answer(f"{subscription}: the replay is cancelled", {"subscription": subscription, "cancelled": True}, as_json=as_json)
+        cancelled = CancelledReplayDocument(subscription=subscription, cancelled=True)
+        answer(f"{subscription}: the replay is cancelled", cancelled, as_json=as_json)
         return
     if start is None:
         raise errors.ConfigurationError("replay needs --from, or --cancel.", next_step="Run: relaybox replay --help")
@@ -140,7 +141,7 @@ def replay(
         dry_run=not reason,
     )
     if as_json:
-        documents.write(asdict(begun))
+        write(ReplayDocument.model_validate(begun))
         return
     if begun.is_empty:
         reach = "through" if second_cursor else f"on: {subscription} is done through"
@@ -171,11 +172,9 @@ def _tell_unread(subscription: str, printed: int, unread: Sequence[UnreadLane]) 
 
 def _print_message(message: Message) -> None:
     """One JSON line, written out before the message is acknowledged."""
-    import base64
     import json
-    from dataclasses import fields
 
-    document = {field.name: getattr(message, field.name) for field in fields(message)}
-    if message.payload_bytes is not None:
-        document["payload_bytes"] = base64.b64encode(message.payload_bytes).decode()
-    print(json.dumps(document, default=str, ensure_ascii=False), flush=True)
+    from relaybox.documents.consumers import MessageDocument
+
+    document = MessageDocument.model_validate(message).model_dump(mode="json")
+    print(json.dumps(document, ensure_ascii=False), flush=True)

@@ -42,14 +42,15 @@ def list_(
     """
     from relaybox.cli.terminal.dead_letters import show_dead_letters
     from relaybox.consumers.subscriptions import OPEN_STATES, list_dead_letters
+    from relaybox.documents.dead_letters import DeadLettersDocument
 
     states = (*OPEN_STATES, "redriven", "dropped") if settled else OPEN_STATES
     list_each(
         context.obj,
         store,
         lambda at: list_dead_letters(at, subscription=subscription, states=states, payload_characters=LISTED_CHARACTERS),
-        "dead_letters",
         show_dead_letters,
+        DeadLettersDocument.of,
         as_json=as_json,
     )
 
@@ -71,13 +72,14 @@ def show(
 
     from relaybox import errors
     from relaybox.consumers.subscriptions import list_dead_letters
-    from relaybox.monitoring import documents
+    from relaybox.documents.dead_letters import DeadLetterDocument
+    from relaybox.documents.document import write
 
     found = list_dead_letters(context.obj.load_routes().store(store), letter=letter)
     if not found:
         raise errors.DeadLetterNotOpen(f"store {store} has no dead letter {letter}.", next_step="See: relaybox dead-letters list")
     if as_json:
-        documents.write(asdict(found[0]))
+        write(DeadLetterDocument.model_validate(found[0]))
         return
     for name, value in asdict(found[0]).items():
         print(f"{name:15} {'' if value is None else value}")
@@ -100,9 +102,10 @@ def redrive(
       relaybox dead-letters redrive billing --letter 17 --reason "fixed in 1.4"
     """
     from relaybox.consumers import subscriptions as steer
+    from relaybox.documents.dead_letters import RedrivenDocument
 
     count = steer.redrive(store_of(context.obj.load_routes(), subscription, store), subscription, reason=reason, letter=letter)
-    answer(f"{subscription}: {count} redriven", {"subscription": subscription, "redriven": count}, as_json=as_json)
+    answer(f"{subscription}: {count} redriven", RedrivenDocument(subscription=subscription, redriven=count), as_json=as_json)
 
 
 @commands.command()
@@ -120,6 +123,8 @@ def drop(
       relaybox dead-letters drop analytics 17 --reason "test data"
     """
     from relaybox.consumers import subscriptions as steer
+    from relaybox.documents.dead_letters import DroppedDocument
 
     steer.drop_dead_letter(context.obj.load_routes().store(store), letter, reason=reason)
-    answer(f"{store}: dead letter {letter} is dropped", {"store": store, "letter": letter, "dropped": True}, as_json=as_json)
+    dropped = DroppedDocument(store=store, letter=letter, dropped=True)
+    answer(f"{store}: dead letter {letter} is dropped", dropped, as_json=as_json)

@@ -118,16 +118,14 @@ class CommandGroup(typer.core.TyperGroup):
 
 def _write_document(error: errors.RelayboxError) -> None:
     """The only document of a command that failed: which error, what it says, what to do, whether a retry may help."""
-    from relaybox.monitoring import documents
+    from relaybox.documents.document import write
+    from relaybox.documents.errors import ErrorDocument, Failure
 
-    documents.write(
-        {
-            "error": {
-                "kind": type(error).__name__,
-                "message": Exception.__str__(error),
-                "next_step": error.next_step,
-                "retry_may_help": isinstance(error, errors.Transient),
-                "exit_code": int(exit_code(error)),
-            }
-        }
+    failure = Failure(
+        kind=type(error).__name__,
+        message=Exception.__str__(error),
+        next_step=error.next_step,
+        retry_may_help=isinstance(error, errors.Transient),
+        exit_code=exit_code(error),
     )
+    write(ErrorDocument(error=failure))

@@ -32,14 +32,15 @@ def holdback(
       relaybox holdback flights --json
     """
     from relaybox.cli.terminal.holdback import show_holdback
-    from relaybox.monitoring import documents
+    from relaybox.documents.document import write
+    from relaybox.documents.holdback import HoldbackDocument
     from relaybox.streams.holdback import read_holdback
 
     settings: Settings = context.obj
     routes = settings.load_routes()
     found = read_holdback(routes, list(routes.routes.values()) if route is None else [routes.route(route)])
     if as_json:
-        documents.write(documents.holdback_document(found))
+        write(HoldbackDocument.of(found))
     else:
         show_holdback(found)
     failed = {str(one.error): one.error for one in found if one.error is not None}
@@ -76,9 +77,8 @@ def skip(
       relaybox skip flights pump-7 --through 120 --store hub --reason "ticket 4711"
       relaybox skip flights pump-7 --through 121 --held --reason "its clock names a sender that does not exist"
     """
-    from dataclasses import asdict
-
-    from relaybox.monitoring import documents
+    from relaybox.documents.document import write
+    from relaybox.documents.holdback import SkipDocument, StoreSkip
     from relaybox.streams.holdback import skip_gap
 
     settings: Settings = context.obj
@@ -93,7 +93,7 @@ def skip(
         only=None if store is None else routes.store(store),
     )
     if as_json:
-        documents.write({"route": route, "sender": sender, "stores": [asdict(one) for one in done]})
+        write(SkipDocument(route=route, sender=sender, stores=[StoreSkip.model_validate(one) for one in done]))
         return
     for one in done:
         print(f"{one.store}: {_said(one, sender)}")

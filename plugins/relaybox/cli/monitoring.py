@@ -29,13 +29,14 @@ def status(context: typer.Context, as_json: AsJson = False) -> None:
       relaybox --config /etc/relaybox.yaml status --json
     """
     from relaybox.cli.terminal.monitoring import show_status
-    from relaybox.monitoring import documents
+    from relaybox.documents.document import write
+    from relaybox.documents.status import StatusDocument
     from relaybox.monitoring.status import read_status
 
     settings: Settings = context.obj
     found = read_status(settings.load_routes())
     if as_json:
-        documents.write(documents.status_document(found))
+        write(StatusDocument.of(found))
     else:
         show_status(found)
     raise typer.Exit(_tell_problems(found, debug=settings.debug))
@@ -77,14 +78,15 @@ def where(
       relaybox where 01a1fc57-61bd-7659-92d2-53639fb0a769 --route flights --json
     """
     from relaybox.cli.terminal.monitoring import show_traces
-    from relaybox.monitoring import documents
+    from relaybox.documents.document import write
+    from relaybox.documents.traces import TracesDocument
     from relaybox.monitoring.tracing import trace_message
 
     settings: Settings = context.obj
     routes = settings.load_routes()
     traces = trace_message(list(routes.routes.values()) if route is None else [routes.route(route)], message_id)
     if as_json:
-        documents.write(documents.traces_document(traces))
+        write(TracesDocument.of(traces))
     else:
         show_traces(traces)
 
@@ -100,7 +102,8 @@ def metrics(context: typer.Context, as_json: AsJson = False) -> None:
       relaybox metrics
       relaybox metrics | grep relaybox_hop_lag
     """
-    from relaybox.monitoring import documents
+    from relaybox.documents.document import write
+    from relaybox.documents.metrics import MetricSample, MetricsDocument
     from relaybox.monitoring.metrics import collect, read_signals, render
     from relaybox.monitoring.status import read_status
 
@@ -110,12 +113,5 @@ def metrics(context: typer.Context, as_json: AsJson = False) -> None:
     if not as_json:
         sys.stdout.write(render(found, signals))
         return
-    documents.write(
-        {
-            "measured_at": found.measured_at.isoformat(),
-            "samples": [
-                {"metric": sample.metric, "labels": dict(sample.labels), "value": float(sample.value)}
-                for sample in collect(found, signals)
-            ],
-        }
-    )
+    samples = [MetricSample.model_validate(sample) for sample in collect(found, signals)]
+    write(MetricsDocument(measured_at=found.measured_at, samples=samples))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from relaybox.documents.document import Document
 
 AS_JSON = "relaybox.as_json"
 """Where a command's context remembers that JSON was asked for: an error is then told as JSON too."""
@@ -18,11 +21,11 @@ def _remember(context: typer.Context, as_json: bool) -> bool:  # typer passes it
 AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON document to stdout.", callback=_remember)]
 
 
-def answer(text: str, document: dict[str, Any], *, as_json: bool) -> None:
+def answer(text: str, document: Document, *, as_json: bool) -> None:
     """Prints what was done: in words, or with --json as a document."""
     if not as_json:
         print(text)
         return
-    from relaybox.monitoring import documents
+    from relaybox.documents.document import write
 
-    documents.write(document)
+    write(document)

@@ -52,13 +52,14 @@ def verify(
       relaybox verify flights --runner spark
     """
     from relaybox.cli.terminal.proofs import show_proof, verify_bar
-    from relaybox.monitoring import documents
+    from relaybox.documents.document import write
+    from relaybox.documents.proofs import ProofDocument
 
     settings: Settings = context.obj
     proved = settings.load_routes().route(route)
     if as_json:
         proof = _prove(proved, runner)
-        documents.write(documents.proof_document(proof))
+        write(ProofDocument.of(proof))
     else:
         with verify_bar() as progress:
             proof = _prove(proved, runner, progress)

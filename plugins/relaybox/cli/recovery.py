@@ -42,7 +42,8 @@ def reanchor(
       relaybox reanchor flights/1 --reason "airline restored to 03:10, ticket 4711"
     """
     from relaybox.cli.terminal.recovery import show_reanchored
-    from relaybox.monitoring import documents
+    from relaybox.documents.document import write
+    from relaybox.documents.recovery import ReanchorDocument
     from relaybox.recovery.reanchoring import reanchor_hop
 
     settings: Settings = context.obj
@@ -50,7 +51,7 @@ def reanchor(
     found = reanchor_hop(routes.hop(hop), routes, recorded_by=settings.recorded_by, reason=reason or "", dry_run=not reason)
     done = bool(reason) and found.loss != "nobody"
     if as_json:
-        documents.write({**asdict(found), "done": done})
+        write(ReanchorDocument.model_validate({**asdict(found), "done": done}))
     else:
         show_reanchored(found, done=done)
         if not done and found.may_be_attested:
@@ -79,6 +80,7 @@ def attest(
     Examples:
       relaybox attest hub --reason "promoted, the old primary had no unsent WAL"
     """
+    from relaybox.documents.recovery import AttestDocument
     from relaybox.recovery.attesting import attest_store
 
     settings: Settings = context.obj
@@ -87,7 +89,7 @@ def attest(
     what = "recorded" if attested.changed else "known already"
     hops = f"hops {', '.join(attested.hops)} go on" if attested.hops else "it has no hops"
     text = f"{store}: cluster {attested.system_identifier} on timeline {attested.timeline}, {what}; {hops}"
-    answer(text, asdict(attested), as_json=as_json)
+    answer(text, AttestDocument.model_validate(attested), as_json=as_json)
 
 
 @commands.command()
@@ -120,7 +122,8 @@ def rebuild(
       relaybox rebuild analytics --reason "disk died, ticket 4711" --subscriptions subscriptions.json
     """
     from relaybox.cli.terminal.recovery import show_rebuild
-    from relaybox.monitoring import documents
+    from relaybox.documents.document import write
+    from relaybox.documents.recovery import RebuildDocument
     from relaybox.recovery.rebuilding import look_at_store
     from relaybox.recovery.restoring import restore_subscriptions
 
@@ -134,7 +137,8 @@ def rebuild(
     else:
         found, restored = look_at_store(routes, lost), []
     if as_json:
-        documents.write({**asdict(found), "is_needed": found.is_needed, "subscriptions": [asdict(one) for one in restored]})
+        members = {**asdict(found), "is_needed": found.is_needed, "subscriptions": [asdict(one) for one in restored]}
+        write(RebuildDocument.model_validate(members))
     else:
         show_rebuild(found, restored)
         if not reason:

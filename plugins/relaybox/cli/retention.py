@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -14,10 +13,11 @@ from relaybox.cli.options import AsJson
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from relaybox.monitoring.documents import Document
     from relaybox.retention.detaching import DetachedSegment, SegmentArchive, StoreDetached
-    from relaybox.retention.segments import StoreRetained, StoreRetention
+    from relaybox.retention.segments import StoreRetained
     from relaybox.routes import Routes, Store
+
+_Done = TypeVar("_Done")
 
 commands = typer.Typer()
 
@@ -54,18 +54,28 @@ def retention(
 
 def _tell_kept(settings: Settings, stores: Sequence[Store], failures: Failures, *, as_json: bool) -> None:
     from relaybox.cli.terminal.retention import show_kept
+    from relaybox.documents.document import write
+    from relaybox.documents.retention import KeptDocument, KeptStore
     from relaybox.retention.segments import read_retention
 
-    _each(stores, read_retention, show_kept, _kept_document, failures, as_json=as_json)
+    done = _each(stores, read_retention, None if as_json else show_kept, failures)
+    if as_json:
+        kept = [KeptStore.model_validate(one) for one in done]
+        write(KeptDocument(stores=kept, errors=failures.document()))
 
 
 def _retain(settings: Settings, stores: Sequence[Store], failures: Failures, *, as_json: bool) -> None:
     """Drops and detaches, store by store. One that fails stops none of the others; the exit code is the worst one's."""
     from relaybox.cli.terminal.retention import show_retained
+    from relaybox.documents.document import write
+    from relaybox.documents.retention import RetainedStore, RetentionDocument
 
     with ExitStack() as spark:
         retaining = _Retaining(settings.recorded_by, spark, failures)
-        _each(stores, retaining.retain, show_retained, _retained_document, failures, as_json=as_json)
+        done = _each(stores, retaining.retain, None if as_json else show_retained, failures)
+    if as_json:
+        retained = [RetainedStore.of(dropped, detached) for dropped, detached in done]
+        write(RetentionDocument(stores=retained, errors=failures.document()))
 
 
 class _Retaining:
@@ -91,46 +101,16 @@ class _Retaining:
 
 
 def _each(
-    stores: Sequence[Store],
-    do: Callable[[Store], Any],
-    show: Callable[[Any], None],
-    document: Callable[[Any], Document],
-    failures: Failures,
-    *,
-    as_json: bool,
-) -> None:
-    from relaybox.monitoring import documents
-
+    stores: Sequence[Store], do: Callable[[Store], _Done], show: Callable[[_Done], None] | None, failures: Failures
+) -> list[_Done]:
+    """What was done at each store that did not fail; shown at once, store by store."""
     done = []
     for store in stores:
         with failures.kept(store.name):
             done.append(do(store))
-            if not as_json:
+            if show is not None:
                 show(done[-1])
-    if as_json:
-        documents.write({"stores": [document(one) for one in done], "errors": failures.document()})
-
-
-def _retained_document(done: tuple[StoreRetained, StoreDetached | None]) -> Document:
-    dropped, detached = done
-    return {**asdict(dropped), "dropped_bytes": dropped.dropped_bytes, "detached": asdict(detached) if detached else None}
-
-
-def _kept_document(found: StoreRetention) -> Document:
-    return {
-        "store": found.store,
-        "tables": [
-            {
-                **asdict(table),
-                "name": table.name,
-                "size_bytes": table.size_bytes,
-                "droppable": [asdict(segment) for segment in table.droppable],
-                "detachable": [asdict(segment) for segment in table.detachable],
-                "detachable_for": table.detachable_for,
-            }
-            for table in found.tables
-        ],
-    }
+    return done
 
 
 @commands.command()
@@ -183,9 +163,10 @@ def attach(
 
 
 def _write_attached(store: Store, segments: Sequence[DetachedSegment]) -> None:
-    from relaybox.monitoring import documents
+    from relaybox.documents.document import write
+    from relaybox.documents.retention import AttachDocument, DetachedSegmentDocument
 
-    documents.write({"store": store.name, "segments": [asdict(segment) for segment in segments]})
+    write(AttachDocument(store=store.name, segments=[DetachedSegmentDocument.model_validate(segment) for segment in segments]))
 
 
 @commands.command()
@@ -237,7 +218,9 @@ def retire(
 def _retire_hops(settings: Settings, routes: Routes, name: str | None, *, reason: str | None, as_json: bool) -> None:
     """Tells what hops left behind; with a reason that says something, retires those that are named."""
     from relaybox.cli.terminal.retention import show_left_behind, show_next_retention, show_unrouted
-    from relaybox.monitoring import documents
+    from relaybox.documents.document import write
+    from relaybox.documents.retention import RetireDocument
+    from relaybox.documents.status import LeftBehindHop
     from relaybox.retention.retiring import choose_left_behind, find_left_behind, retire_hop
 
     found = find_left_behind(routes)
@@ -247,7 +230,7 @@ def _retire_hops(settings: Settings, routes: Routes, name: str | None, *, reason
             retire_hop(routes.store(hop.store), hop.hop, reason=reason, recorded_by=settings.recorded_by)
         chosen = choose_left_behind(name or "", find_left_behind(routes), routes)
     if as_json:
-        documents.write({"hops": [asdict(hop) for hop in chosen]})
+        write(RetireDocument(hops=[LeftBehindHop.model_validate(hop) for hop in chosen]))
         return
     show_left_behind(chosen, routes)
     if name is None:
@@ -260,7 +243,8 @@ def _retire_topic(settings: Settings, routes: Routes, name: str | None, topic: s
     """The same of one topic that was taken out of a route of the file."""
     from relaybox import errors
     from relaybox.cli.terminal.retention import show_next_retention, show_topic_left_behind
-    from relaybox.monitoring import documents
+    from relaybox.documents.document import write
+    from relaybox.documents.retention import RetireTopicDocument
     from relaybox.retention.retiring import find_unrouted, retire_topic
 
     if name is None:
@@ -273,7 +257,7 @@ def _retire_topic(settings: Settings, routes: Routes, name: str | None, topic: s
     found = tuple(one for one in find_unrouted(hop) if one.topic == topic)
     retired = bool(reason) and retire_topic(hop, topic, reason=reason or "", recorded_by=settings.recorded_by)
     if as_json:
-        documents.write({"topics": [{**asdict(one), "retired": retired} for one in found]})
+        write(RetireTopicDocument.of(found, retired=retired))
         return
     show_topic_left_behind(hop, topic, found, retired=retired)
     if retired:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,8 +11,8 @@ from relaybox.cli.exits import Settings
 from relaybox.cli.options import AsJson
 
 if TYPE_CHECKING:
+    from relaybox.documents.retry_plan import RetryPlanDocument
     from relaybox.hops.retry_plan import MeasuredFailures, RetryPlan
-    from relaybox.monitoring.documents import Document
     from relaybox.routes import Retries, Route
 
 commands = typer.Typer()
@@ -45,8 +44,8 @@ def plan_retries(
       relaybox plan-retries flights --target 0.999999 --outage-seconds 600
     """
     from relaybox.cli.terminal.retry_plan import show_retry_plan
+    from relaybox.documents.document import write
     from relaybox.hops import retry_plan
-    from relaybox.monitoring import documents
     from relaybox.routes import Retries
     from relaybox.routes.rules import RetriesRules
 
@@ -59,7 +58,7 @@ def plan_retries(
         failure_rate=rate, target=_ratio("--target", target), outage_seconds=outage_seconds, retries=retries
     )
     if as_json:
-        documents.write(_document(plan, measured, retries))
+        write(_document(plan, measured, retries))
     else:
         show_retry_plan(plan, measured, retries, route)
 
@@ -88,18 +87,19 @@ def _ratio(option: str, text: str) -> Fraction:
         ) from None
 
 
-def _document(plan: RetryPlan, measured: MeasuredFailures | None, retries: Retries) -> Document:
+def _document(plan: RetryPlan, measured: MeasuredFailures | None, retries: Retries) -> RetryPlanDocument:
+    from relaybox.documents import retry_plan as documents
     from relaybox.proofs.reliability import show_ratio
 
-    return {
-        "failure_rate": float(plan.failure_rate),
-        "measured": measured and asdict(measured),
-        "target": float(plan.target),
-        "outage_seconds": plan.outage_seconds,
-        "attempts": plan.attempts,
-        "reliability": show_ratio(plan.reliability, digits=15),
-        "delays": [asdict(delay) for delay in plan.delays],
-        "waits_at_least_seconds": plan.waits_at_least_seconds,
-        "waits_at_most_seconds": plan.waits_at_most_seconds,
-        "retries": {**asdict(retries), "attempts": plan.attempts},
-    }
+    return documents.RetryPlanDocument(
+        failure_rate=float(plan.failure_rate),
+        measured=None if measured is None else documents.MeasuredFailuresDocument.model_validate(measured),
+        target=float(plan.target),
+        outage_seconds=plan.outage_seconds,
+        attempts=plan.attempts,
+        reliability=show_ratio(plan.reliability, digits=15),
+        delays=[documents.DelayDocument.model_validate(delay) for delay in plan.delays],
+        waits_at_least_seconds=plan.waits_at_least_seconds,
+        waits_at_most_seconds=plan.waits_at_most_seconds,
+        retries=documents.RetriesDocument.model_validate(retries).model_copy(update={"attempts": plan.attempts}),
+    )

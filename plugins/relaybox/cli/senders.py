@@ -44,7 +44,8 @@ def list_(
       relaybox senders
       relaybox senders list airline --json
     """
-    from relaybox.monitoring import documents
+    from relaybox.documents.document import write
+    from relaybox.documents.senders import SendersDocument
     from relaybox.streams.senders import DeclaredSender, list_senders
 
     settings: Settings = context.obj
@@ -55,7 +56,7 @@ def list_(
         with failures.kept(one.name):
             found += list_senders(one)
     if as_json:
-        documents.write({**documents.senders_document(found), "errors": failures.document()})
+        write(SendersDocument.of(found, failures.document()))
     else:
         from relaybox.cli.terminal.senders import show_senders
 
@@ -78,10 +79,11 @@ def declare(
       relaybox senders declare airline pump-7 gapless
       relaybox senders declare airline probe sparse --json
     """
+    from relaybox.documents.senders import DeclaredDocument
     from relaybox.streams.senders import declare_sender
 
     epoch = declare_sender(context.obj.load_routes().store(store), sender, kind)
-    document = {"store": store, "sender": sender, "kind": kind, "epoch": epoch}
+    document = DeclaredDocument(store=store, sender=sender, kind=kind, epoch=epoch)
     answer(f"{sender} of {store} is {kind} in epoch {epoch}", document, as_json=as_json)
 
 
@@ -100,10 +102,11 @@ def new_epoch(
       relaybox senders new-epoch airline pump-7
       relaybox senders new-epoch airline pump-7 --kind sparse
     """
+    from relaybox.documents.senders import NewEpochDocument
     from relaybox.streams.senders import begin_epoch
 
     epoch = begin_epoch(context.obj.load_routes().store(store), sender, kind)
-    document = {"store": store, "sender": sender, "epoch": epoch}
+    document = NewEpochDocument(store=store, sender=sender, epoch=epoch)
     answer(f"{sender} of {store} begins epoch {epoch} with index 1", document, as_json=as_json)
 
 
@@ -115,6 +118,7 @@ def bind(context: typer.Context, store: StoreName, sender: SenderName, role: Rol
     Examples:
       relaybox senders bind airline UA app_ua
     """
+    from relaybox.documents.senders import BoundDocument
     from relaybox.streams.senders import bind_sender
 
     at = context.obj.load_routes().store(store)
@@ -122,7 +126,7 @@ def bind(context: typer.Context, store: StoreName, sender: SenderName, role: Rol
     text = f"role {role} may send as {sender} of {store}{'' if changed else ' already'}"
     if not at.bind_senders:
         text += f". Nobody is asked yet: set stores.{store}.bind_senders to true and run relaybox init"
-    document = {"store": store, "sender": sender, "role": role, "changed": changed, "asked": at.bind_senders}
+    document = BoundDocument(store=store, sender=sender, role=role, changed=changed, asked=at.bind_senders)
     answer(text, document, as_json=as_json)
 
 
@@ -134,9 +138,10 @@ def unbind(context: typer.Context, store: StoreName, sender: SenderName, role: R
     Examples:
       relaybox senders unbind airline UA app_ua
     """
+    from relaybox.documents.senders import UnboundDocument
     from relaybox.streams.senders import unbind_sender
 
     changed = unbind_sender(context.obj.load_routes().store(store), sender, role)
     text = f"role {role} {'may no longer' if changed else 'was not bound to'} {'send as ' if changed else ''}{sender} of {store}"
-    document = {"store": store, "sender": sender, "role": role, "changed": changed}
+    document = UnboundDocument(store=store, sender=sender, role=role, changed=changed)
     answer(text, document, as_json=as_json)

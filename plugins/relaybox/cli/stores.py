@@ -29,10 +29,9 @@ def init(
       relaybox init
       relaybox init hub analytics
     """
-    from dataclasses import asdict
-
     from relaybox.cli.terminal.stores import show_initialised
-    from relaybox.monitoring import documents
+    from relaybox.documents.document import write
+    from relaybox.documents.stores import InitDocument, InitialisedStore
     from relaybox.stores.initialisation import initialise_stores
 
     settings: Settings = context.obj
@@ -40,9 +39,8 @@ def init(
     outcome = initialise_stores([routes.store(name) for name in dict.fromkeys(stores or routes.stores)], routes)
     failures = Failures(dict(outcome.failures))
     if as_json:
-        documents.write(
-            {"stores": [{**asdict(store), "changed": store.changed} for store in outcome.stores], "errors": failures.document()}
-        )
+        done = [InitialisedStore.model_validate(store) for store in outcome.stores]
+        write(InitDocument(stores=done, errors=failures.document()))
     else:
         show_initialised(outcome.stores)
         if failures.by_store and not outcome.stores:
@@ -59,7 +57,8 @@ def version(as_json: AsJson = False) -> None:
       relaybox version
     """
     from relaybox import __version__
+    from relaybox.documents.stores import VersionDocument
     from relaybox.stores.schema import read_migrations
 
     schema = read_migrations()[-1].number
-    answer(f"relaybox {__version__}, schema {schema}", {"version": __version__, "schema": schema}, as_json=as_json)
+    answer(f"relaybox {__version__}, schema {schema}", VersionDocument(version=__version__, schema=schema), as_json=as_json)

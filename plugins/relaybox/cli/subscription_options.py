@@ -11,6 +11,7 @@ from relaybox.cli.exits import Failures, Settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from relaybox.documents.document import Document
     from relaybox.routes import Routes, Store
 
 SubscriptionName = Annotated[str, typer.Argument(metavar="SUBSCRIPTION", help="The subscription's name.")]
@@ -35,15 +36,13 @@ def list_each(
     settings: Settings,
     named: str | None,
     read: Callable[[Store], list[Any]],
-    key: str,
     show_rows: Callable[[list[Any]], None],
+    document: Callable[[list[Any], dict[str, str]], Document],
     *,
     as_json: bool,
 ) -> None:
     """Rows of every store or of one. A store that fails hides no other; its error is told at the end."""
-    from dataclasses import asdict
-
-    from relaybox.monitoring import documents
+    from relaybox.documents.document import write
 
     routes = settings.load_routes()
     found: list[Any] = []
@@ -52,7 +51,7 @@ def list_each(
         with failures.kept(one.name):
             found += read(one)
     if as_json:
-        documents.write({key: [asdict(row) for row in found], "errors": failures.document()})
+        write(document(found, failures.document()))
     else:
         show_rows(found)
     failures.end(debug=settings.debug)

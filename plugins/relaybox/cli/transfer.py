@@ -41,17 +41,16 @@ def transfer(
       relaybox transfer flights/1
       relaybox transfer flights/1 --threads 4 --linger-seconds 60
     """
-    from dataclasses import asdict
-
     from relaybox.cli.terminal.transfer import show_transfer, transfer_bar
-    from relaybox.monitoring import documents
+    from relaybox.documents.document import write
+    from relaybox.documents.transfer import TransferDocument
 
     settings: Settings = context.obj
     moved = settings.load_routes().hop(hop)
     linger = moved.limits.linger_seconds if linger_seconds is None else linger_seconds
     if as_json:
         summary = _transfer(settings, moved, threads, linger)
-        documents.write({**asdict(summary), "rows_per_second": summary.rows_per_second})
+        write(TransferDocument.model_validate(summary))
     else:
         with transfer_bar(moved) as progress:
             summary = _transfer(settings, moved, threads, linger, progress)
@@ -85,17 +84,16 @@ def confirm(
       relaybox confirm flights
       relaybox confirm flights/2
     """
-    from dataclasses import asdict
-
     from relaybox.cli.terminal.transfer import show_settled
+    from relaybox.documents.document import write
+    from relaybox.documents.transfer import ConfirmDocument, SettledHop
     from relaybox.hops.confirmations import settle_hop
-    from relaybox.monitoring import documents
 
     settings: Settings = context.obj
     of, hops = _hops_to_settle(settings.load_routes(), route)
     settled = [settle_hop(of, hop, recorded_by=settings.recorded_by) for hop in hops]
     if as_json:
-        documents.write({"hops": [asdict(hop) for hop in settled]})
+        write(ConfirmDocument(hops=[SettledHop.model_validate(hop) for hop in settled]))
     else:
         show_settled(settled)
 

@@ -37,7 +37,7 @@ from relaybox.monitoring.runbooks import read_runbooks
 from relaybox.monitoring.spark_pages import application_address
 from relaybox.monitoring.way import moments
 
-pages = APIRouter(default_response_class=HTMLResponse)
+pages = APIRouter(default_response_class=HTMLResponse, include_in_schema=False)
 
 SHOWN_BACKLOGS = 20
 """The oldest; a forecast asks two stores."""

@@ -12,11 +12,12 @@ from relaybox.airflow.naming import redrive_dag_id, replay_dag_id, skip_dag_id
 from relaybox.airflow.order_params import SUBSCRIPTION_PATTERN, arrival_stores
 from relaybox.airflow.page.access import RightsDep
 from relaybox.airflow.page.airflow_api import AirflowApi, AirflowApiDep
-from relaybox.airflow.page.documents import Document
+from relaybox.airflow.page.documents import REFUSALS
 from relaybox.airflow.page.named_hops import GatheringDep
 from relaybox.airflow.page.plain_text import NOT_PLAIN, is_plain
 from relaybox.airflow.page.threads import in_page_thread
 from relaybox.consumers import subscriptions
+from relaybox.documents.page import CountedReplayDocument, StartedRunDocument
 from relaybox.errors import ConfigurationError
 from relaybox.routes import Route, Store
 
@@ -24,7 +25,7 @@ Kind = Literal["replay", "redrive", "skip"]
 
 _DAG_IDS = {"replay": replay_dag_id, "redrive": redrive_dag_id, "skip": skip_dag_id}
 
-orders = APIRouter(prefix="/api/routes/{route}")
+orders = APIRouter(prefix="/api/routes/{route}", responses=REFUSALS)
 
 
 def dag_of(kind: Kind, route: Route) -> str:
@@ -107,7 +108,9 @@ ReadableRoute = Annotated[Route, Depends(_readable_route)]
 
 
 @orders.post("/replay/count")
-async def count_replay(route: Annotated[Route, Depends(Orderable("replay"))], order: Range, gathering: GatheringDep) -> Document:
+async def count_replay(
+    route: Annotated[Route, Depends(Orderable("replay"))], order: Range, gathering: GatheringDep
+) -> CountedReplayDocument:
     """Counts what a replay would read. Changes nothing, and starts no run."""
     store = _store(route, order.store)
     counted = await gathering.ask(lambda: _count(route, store, order))
@@ -117,14 +120,14 @@ async def count_replay(route: Annotated[Route, Depends(Orderable("replay"))], or
         if counted.message_count
         else "No message was delivered there."
     )
-    return {
-        "said": f"{said} Nothing was changed.",
-        "first_place": counted.first_place,
-        "last_place": counted.last_place,
-        "message_count": counted.message_count,
-        "byte_count": counted.byte_count,
-        "estimated_seconds": counted.estimated_seconds,
-    }
+    return CountedReplayDocument(
+        said=f"{said} Nothing was changed.",
+        first_place=counted.first_place,
+        last_place=counted.last_place,
+        message_count=counted.message_count,
+        byte_count=counted.byte_count,
+        estimated_seconds=counted.estimated_seconds,
+    )
 
 
 def _count(route: Route, store: Store, order: Range) -> subscriptions.Replay:
@@ -135,30 +138,35 @@ def _count(route: Route, store: Store, order: Range) -> subscriptions.Replay:
 
 
 @orders.post("/replay", status_code=status.HTTP_201_CREATED)
-async def replay(route: Annotated[Route, Depends(Orderable("replay"))], order: Replay, airflow: AirflowApiDep) -> Document:
+async def replay(
+    route: Annotated[Route, Depends(Orderable("replay"))], order: Replay, airflow: AirflowApiDep
+) -> StartedRunDocument:
     """Starts a run that has a second cursor read a range again."""
     return await _start(airflow, "replay", route, order)
 
 
 @orders.post("/redrive", status_code=status.HTTP_201_CREATED)
-async def redrive(route: Annotated[Route, Depends(Orderable("redrive"))], order: Redrive, airflow: AirflowApiDep) -> Document:
-    """Starts a run that redrives dead letters once somebody has approved."""
+async def redrive(
+    route: Annotated[Route, Depends(Orderable("redrive"))], order: Redrive, airflow: AirflowApiDep
+) -> StartedRunDocument:
+    """Starts a run that redrives dead letters after an approval."""
     return await _start(airflow, "redrive", route, order)
 
 
 @orders.post("/skip", status_code=status.HTTP_201_CREATED)
-async def skip(route: Annotated[Route, Depends(Orderable("skip"))], order: Skip, airflow: AirflowApiDep) -> Document:
-    """Starts a run that gives up a gap once somebody has approved."""
+async def skip(route: Annotated[Route, Depends(Orderable("skip"))], order: Skip, airflow: AirflowApiDep) -> StartedRunDocument:
+    """Starts a run that gives up a gap after an approval."""
     return await _start(airflow, "skip", route, order)
 
 
-async def _start(airflow: AirflowApi, kind: Kind, route: Route, order: Replay | Redrive | Skip) -> Document:
+async def _start(airflow: AirflowApi, kind: Kind, route: Route, order: Replay | Redrive | Skip) -> StartedRunDocument:
     if not isinstance(order, Skip):
         _store(route, order.store)
     dag_id = dag_of(kind, route)
     run_id = await airflow.start_run(dag_id, f"From the Relaybox page: {order.reason}", order.model_dump(exclude_none=True))
     waits = "" if kind == "replay" else " It waits for an approval there, under Required Actions."
-    return {"said": f"Run {run_id} of the {kind} of {route.name} is started.{waits}", "dag_id": dag_id, "run_id": run_id}
+    said = f"Run {run_id} of the {kind} of {route.name} is started.{waits}"
+    return StartedRunDocument(said=said, dag_id=dag_id, run_id=run_id)
 
 
 def _store(route: Route, name: str) -> Store:

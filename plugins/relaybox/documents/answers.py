@@ -1,0 +1,54 @@
+"""Which document each command answers with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from relaybox.documents import (
+    consumers,
+    dead_letters,
+    holdback,
+    metrics,
+    proofs,
+    recovery,
+    retention,
+    retry_plan,
+    senders,
+    status,
+    stores,
+    traces,
+    transfer,
+)
+from relaybox.documents.document import Document
+
+ANSWERS: Mapping[str, tuple[type[Document], ...]] = {
+    "init": (stores.InitDocument,),
+    "version": (stores.VersionDocument,),
+    "transfer": (transfer.TransferDocument,),
+    "confirm": (transfer.ConfirmDocument,),
+    "status": (status.StatusDocument,),
+    "where": (traces.TracesDocument,),
+    "metrics": (metrics.MetricsDocument,),
+    "verify": (proofs.ProofDocument,),
+    "subscriptions": (consumers.SubscriptionsDocument,),
+    "replay": (consumers.ReplayDocument, consumers.CancelledReplayDocument),
+    "dead-letters list": (dead_letters.DeadLettersDocument,),
+    "dead-letters show": (dead_letters.DeadLetterDocument,),
+    "dead-letters redrive": (dead_letters.RedrivenDocument,),
+    "dead-letters drop": (dead_letters.DroppedDocument,),
+    "senders list": (senders.SendersDocument,),
+    "senders declare": (senders.DeclaredDocument,),
+    "senders new-epoch": (senders.NewEpochDocument,),
+    "senders bind": (senders.BoundDocument,),
+    "senders unbind": (senders.UnboundDocument,),
+    "holdback": (holdback.HoldbackDocument,),
+    "skip": (holdback.SkipDocument,),
+    "retention": (retention.RetentionDocument, retention.KeptDocument),
+    "attach": (retention.AttachDocument,),
+    "retire": (retention.RetireDocument, retention.RetireTopicDocument),
+    "reanchor": (recovery.ReanchorDocument,),
+    "attest": (recovery.AttestDocument,),
+    "rebuild": (recovery.RebuildDocument,),
+    "plan-retries": (retry_plan.RetryPlanDocument,),
+}
+"""By command that takes --json; several where the answer depends on its options."""

@@ -1,0 +1,116 @@
+"""Answers of `relaybox subscriptions`, `consume` and `replay`."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
+
+from pydantic import PlainSerializer, WithJsonSchema
+
+from relaybox.documents.document import Document, Time
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from relaybox.consumers.subscriptions import Subscribed
+
+
+class SubscriptionDocument(Document):
+    """One subscription; places are those of its slowest lane, of all topics of the stream."""
+
+    store: str
+    subscription: str
+    stream: str
+    topic: str | None
+    lanes: int
+    replay_of: str | None
+    done_place: int
+    last_place: int
+    places_behind: int
+    replaying: bool
+    leased_lanes: int
+    dead_letters: int
+    moved_at: Time
+    lane_by: str
+    nack_limit: int
+    crash_limit: int
+    hold_sender: bool
+    retry_seconds: int
+    lease_seconds: int
+    lane_places: list[int]
+    """How far each lane is done, in their order."""
+    done_message_id: str | None
+    """Of the message at `done_place`; null where there is none, or where it is no longer kept."""
+    dead_letter_places: list[int]
+    """Of the dead letters that need a decision."""
+    detached_places: int
+    """Places that it has not read and that are in files: `relaybox attach` brings them back."""
+
+
+class SubscriptionsDocument(Document):
+    """The answer of `relaybox subscriptions`."""
+
+    subscriptions: list[SubscriptionDocument]
+    errors: dict[str, str]
+    """By store."""
+
+    @classmethod
+    def of(cls, subscriptions: Sequence[Subscribed], errors: dict[str, str]) -> SubscriptionsDocument:
+        return cls(subscriptions=[SubscriptionDocument.model_validate(one) for one in subscriptions], errors=errors)
+
+
+class ReplayDocument(Document):
+    """The answer of `relaybox replay`: counts are estimates where a topic is filtered."""
+
+    store: str
+    replayed_as: str | None
+    """The subscription, or the name of its second cursor; null: nothing was begun, since the range is empty."""
+    first_place: int
+    last_place: int
+    message_count: int
+    byte_count: int
+    estimated_seconds: float
+    dry_run: bool
+
+
+class CancelledReplayDocument(Document):
+    """The answer of `relaybox replay --cancel`."""
+
+    subscription: str
+    cancelled: bool
+
+
+def _base64(payload: bytes | None) -> str | None:
+    return None if payload is None else b64encode(payload).decode()
+
+
+class MessageDocument(Document):
+    """A line of `relaybox consume`: one message as it was sent, with its place in the stream."""
+
+    place: int
+    lane: int
+    token: str
+    """Which fetch gave the message."""
+    replayed: bool
+    """It was acknowledged before, and is read again in a replay."""
+    attempt: int
+    hop: str
+    position: int
+    message_id: UUID
+    """The same in every store and every replay."""
+    topic: str
+    sender: str
+    epoch: int
+    index: int
+    key: str | None
+    payload: str | None
+    payload_bytes: Annotated[
+        bytes | None,
+        PlainSerializer(_base64, return_type=str | None, when_used="json"),
+        WithJsonSchema({"anyOf": [{"type": "string", "contentEncoding": "base64"}, {"type": "null"}]}),
+    ]
+    """In base64."""
+    headers: dict[str, Any] | None
+    clock: dict[str, Any] | None
+    sent_at: Time

@@ -1,0 +1,44 @@
+"""Answers of `relaybox init` and `relaybox version`."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from relaybox.documents.document import Document
+
+
+class InitialisedStore(Document):
+    """What init did to one store. Empty lists: it was up to date."""
+
+    store: str
+    migrations: list[str]
+    functions_renewed: bool
+    roles_created: list[str]
+    segments_made: list[str]
+    hops: dict[str, str]
+    """By hop and direction, as in `flights/1 out`: registered, changed or unchanged."""
+    sender_binding: str
+    """To database roles: switched on, switched off or unchanged."""
+    left_behind: list[str]
+    """Hops that leave the store and that relaybox.yaml no longer contains, unless they are retired."""
+    public_rights: list[str]
+    """What every login may do in the database without a grant."""
+    public_rights_revoked: list[str]
+    """Those of them that this init revoked from PUBLIC."""
+    changed: bool
+
+
+class InitDocument(Document):
+    """The answer of `relaybox init`."""
+
+    stores: list[InitialisedStore]
+    errors: dict[str, str]
+    """By store."""
+
+
+class VersionDocument(Document):
+    """The answer of `relaybox version`."""
+
+    version: str
+    schema_version: int = Field(alias="schema")
+    """The schema version that stores must have."""
