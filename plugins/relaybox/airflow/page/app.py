@@ -10,12 +10,13 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
-from relaybox import errors
+from relaybox import __version__, errors
 from relaybox.airflow.page.access import may_see_the_page, refuse_other_origins
 from relaybox.airflow.page.api import api
 from relaybox.airflow.page.bodies import BodyRefusedError
 from relaybox.airflow.page.gathered import Gathering
 from relaybox.airflow.page.html import error_page, pages
+from relaybox.airflow.page.openapi import openapi
 from relaybox.airflow.page.orders import orders
 from relaybox.airflow.page.plain_text import printable, refuse_odd_text
 from relaybox.airflow.page.threads import busy
@@ -41,7 +42,8 @@ def build_app() -> FastAPI:
     """The whole app. It is mounted in Airflow's, whose auth manager it asks."""
     app = FastAPI(
         title="Relaybox",
-        docs_url=None,
+        version=__version__,
+        docs_url=None,  # FastAPI's own routes ask nobody for a login: relaybox.airflow.page.openapi has these
         redoc_url=None,
         openapi_url=None,
         dependencies=[Depends(may_see_the_page), Depends(refuse_other_origins), Depends(refuse_odd_text)],
@@ -50,6 +52,7 @@ def build_app() -> FastAPI:
     app.include_router(api)
     app.include_router(orders)
     app.include_router(pages)
+    app.include_router(openapi)
     app.add_exception_handler(errors.RelayboxError, _say_in_plain_words)
     app.add_exception_handler(HTTPException, _refuse)
     app.add_exception_handler(RequestValidationError, _name_fields)

@@ -58,7 +58,7 @@ async def show_map(request: Request, gathering: GatheringDep, rights: RightsDep,
 
 
 def _draw_map_page(request: Request, seen: Seen, rights: Rights, wanted: MapFilter) -> Response:
-    base = _base(request)
+    base = base_of(request)
     every = (
         DrawnHop(hop, seen.health(hop), seen.overview.rates.get(hop.hop.name), f"{base}/hops/{hop.hop.name}") for hop in seen.hops
     )
@@ -71,7 +71,9 @@ def _draw_map_page(request: Request, seen: Seen, rights: Rights, wanted: MapFilt
     ]
     silent, is_matrix = frozenset(seen.overview.status.errors), is_too_large_to_draw(drawn)
     drawing = draw_matrix(drawn, silent, partial(_between, base)) if is_matrix else draw_map(drawn, silent)
-    return _page(request, "map.html", seen=seen, drawing=drawing, drawn=drawn, routes=routes, filter=wanted, is_matrix=is_matrix)
+    return show_page(
+        request, "map.html", seen=seen, drawing=drawing, drawn=drawn, routes=routes, filter=wanted, is_matrix=is_matrix
+    )
 
 
 def _between(base: str, source: str, destination: str) -> str:
@@ -94,7 +96,7 @@ async def show_hop(
     if measured is None:
         raise busy()
     return await in_page_thread(
-        lambda: _page(
+        lambda: show_page(
             request,
             "hop.html",
             seen=seen,
@@ -128,7 +130,7 @@ async def show_stuck(request: Request, gathering: GatheringDep, rights: RightsDe
     async with without_turn():
         flows = await asyncio.gather(*(gathering.flow(hop.hop, window=timedelta(hours=1)) for hop in late[:SHOWN_BACKLOGS]))
     return await in_page_thread(
-        lambda: _page(
+        lambda: show_page(
             request,
             "stuck.html",
             seen=seen,
@@ -146,7 +148,7 @@ async def show_stuck(request: Request, gathering: GatheringDep, rights: RightsDe
 async def show_streams(request: Request, gathering: GatheringDep, rights: RightsDep) -> Response:
     detached = [finding for finding in (await gathering.overview(rights)).findings if finding.kind == "messages_detached"]
     streams = await gathering.streams(rights)
-    return await in_page_thread(lambda: _page(request, "streams.html", seen=streams, detached=detached))
+    return await in_page_thread(lambda: show_page(request, "streams.html", seen=streams, detached=detached))
 
 
 @pages.get("/order/{kind}/{route}")
@@ -164,7 +166,7 @@ async def show_order(
 ) -> Response:
     """The form of a replay, a redrive or a skip, filled in as the link says."""
     stores = list(arrival_stores(route))
-    return _page(
+    return show_page(
         request,
         "order.html",
         kind=kind,
@@ -186,12 +188,12 @@ async def show_order(
 async def show_where(request: Request, gathering: GatheringDep, rights: RightsDep, wanted: WantedDep) -> Response:
     found = await search(gathering, rights, wanted) if wanted.asked else []
     traces = [(trace, moments(trace)) for each in found for trace in each]
-    return await in_page_thread(lambda: _page(request, "where.html", wanted=wanted, traces=traces))
+    return await in_page_thread(lambda: show_page(request, "where.html", wanted=wanted, traces=traces))
 
 
 @pages.get("/runbooks")
 async def show_runbooks(request: Request) -> Response:
-    return await in_page_thread(lambda: _page(request, "runbooks.html", runbooks=read_runbooks().values()))
+    return await in_page_thread(lambda: show_page(request, "runbooks.html", runbooks=read_runbooks().values()))
 
 
 @pages.get("/runbooks/{name}")
@@ -199,7 +201,7 @@ async def show_runbook(request: Request, name: str) -> Response:
     runbook = (await in_page_thread(read_runbooks)).get(name)
     if runbook is None:
         raise HTTPException(status.HTTP_404_NOT_FOUND, "There is no such runbook.")
-    return await in_page_thread(lambda: _page(request, "runbook.html", runbook=runbook, body=render_runbook(runbook.text)))
+    return await in_page_thread(lambda: show_page(request, "runbook.html", runbook=runbook, body=render_runbook(runbook.text)))
 
 
 @pages.get("/of-dag")
@@ -209,8 +211,8 @@ async def show_hop_of_dag(
     """The tab that every DAG has in Airflow: a DAG of Relaybox leads to its hop."""
     for hop in (await gathering.routes()).hops:
         if dag in (transfer_dag_id(hop), confirm_dag_id(hop)) and await in_page_thread(rights.may_read, hop):
-            return RedirectResponse(f"{_base(request)}/hops/{hop.name}", status.HTTP_303_SEE_OTHER)
-    return _page(request, "message.html", said="This DAG moves no messages of Relaybox.")
+            return RedirectResponse(f"{base_of(request)}/hops/{hop.name}", status.HTTP_303_SEE_OTHER)
+    return show_page(request, "message.html", said="This DAG moves no messages of Relaybox.")
 
 
 @pages.get("/static/{name}")
@@ -222,23 +224,24 @@ async def show_static(name: str) -> Response:
 
 def error_page(request: Request, said: str, code: int) -> Response:
     """A page that says what is wrong."""
-    return _page(request, "message.html", code, said=said)
+    return show_page(request, "message.html", code, said=said)
 
 
-def _page(request: Request, template: str, code: int = status.HTTP_200_OK, **shown: Any) -> Response:
+def show_page(request: Request, template: str, code: int = status.HTTP_200_OK, **shown: Any) -> Response:
+    """A template, filled in."""
     content = (
-        _templates().get_template(template).render(base=_base(request), airflow=_airflow_root(request), here=template, **shown)
+        _templates().get_template(template).render(base=base_of(request), airflow=_airflow_root(request), here=template, **shown)
     )
     return HTMLResponse(content, code)
 
 
-def _base(request: Request) -> str:
+def base_of(request: Request) -> str:
     """The path at which the page is mounted; behind a proxy it may have more before it."""
     return str(request.scope.get("root_path", "")).rstrip("/")
 
 
 def _airflow_root(request: Request) -> str:
-    return _base(request).removesuffix(PREFIX)
+    return base_of(request).removesuffix(PREFIX)
 
 
 @cache
