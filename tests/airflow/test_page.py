@@ -237,7 +237,7 @@ def test_a_statement_of_an_application_is_escaped_and_shown_to_operators_only(
     page: PageServer, connected: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may hold anything, a customer's data or a script."""
-    monkeypatch.setattr("relaybox.monitoring.overview.read_overview.__kwdefaults__", {"open_for_seconds": 0.0})
+    monkeypatch.setattr("relaybox.monitoring.overview.start_overview.__kwdefaults__", {"open_for_seconds": 0.0})
     with connected.session() as producer:
         insert(producer, "kept back")
         with producer.cursor() as cursor:

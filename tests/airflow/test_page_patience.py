@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ from fastapi import HTTPException
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
-from relaybox.airflow.page import kept_answers
+from relaybox.airflow.page import gathered, kept_answers
 from relaybox.airflow.page.kept_answers import KeptAnswer
 from relaybox.airflow.page.turns import Turns, without_turn
 from relaybox.local.bench.unwell_link import UnwellLink
@@ -30,6 +31,7 @@ from relaybox.local.processes import descendants
 from tests.airflow.page_client import ORIGIN, PageServer, token_of
 from tests.airflow.test_operators import change_connection
 from tests.patience import patience
+from tests.services import add_route
 from tests.world import World, wait_until
 
 LOOKS = 50
@@ -157,6 +159,62 @@ def test_a_store_that_falls_silent_hides_no_other_and_comes_back(page: PageServe
     wait_until(lambda: health() == ["ok", "ok"], "hub is asked again", deadline_seconds=60)
 
 
+def test_a_silent_store_delays_nothing_but_its_own_rows(
+    page: PageServer, connected: World, link: UnwellLink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long it may take: its rows are shown as they were, and as old as they are, and all others are new."""
+    add_route(connected.path, "salaries", topics=["salaries"], path=["airline", "analytics"])
+    connected.initialise()
+    client = page.client("viewer")
+
+    def status() -> dict[str, Any]:
+        return {hop["hop"]: hop for hop in client.get("/relaybox/api/status").json()["hops"]}
+
+    def health() -> dict[str, str]:
+        return {name: hop["health"] for name, hop in status().items()}
+
+    everything_is_well = {"flights/1": "ok", "flights/2": "ok", "salaries/1": "ok"}
+    wait_until(lambda: health() == everything_is_well, "every store has answered", deadline_seconds=60)
+    monkeypatch.setattr(kept_answers, "KEPT_SECONDS", 3600.0)
+    wait_until(lambda: not asking_threads(), "no look is under way", deadline_seconds=60)
+    monkeypatch.setattr(kept_answers, "KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(gathered, "LOOK_SECONDS", 3600.0)
+    silent_since = time.monotonic()
+    link.change("silent")
+    connected.send("one", topic="salaries")
+    wait_until(lambda: health() == {**everything_is_well, "salaries/1": "busy"}, "the other hop is read", deadline_seconds=60)
+    connected.send("two", topic="salaries")
+    wait_until(lambda: status()["salaries/1"]["lag_messages"] == 2, "and read again", deadline_seconds=60)
+    silent_seconds = time.monotonic() - silent_since
+    assert client.get("/relaybox/api/status").json()["age_seconds"] >= silent_seconds
+    assert client.get("/relaybox/api/streams").json()["silent"] == ["hub"]
+    assert client.get("/relaybox/stuck").status_code == 200
+    page.page.state.gathering.forget()
+    wait_until(
+        lambda: health() == {"flights/1": "silent", "flights/2": "silent", "salaries/1": "busy"},
+        "a page that has never seen it shows the others",
+        deadline_seconds=60,
+    )
+    link.change("healthy")
+    wait_until(lambda: health() == {**everything_is_well, "salaries/1": "busy"}, "it is asked again", deadline_seconds=60)
+
+
+def test_each_store_is_asked_in_one_session(page: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A look at everything, and one at the streams of the stores that have some."""
+    client, connect, opened = page.client("viewer"), psycopg2.connect, Counter[str]()
+
+    def counted(**parameters: Any) -> Any:
+        opened[str(parameters["port"])] += 1
+        return connect(**parameters)
+
+    monkeypatch.setattr(psycopg2, "connect", counted)
+    monkeypatch.setattr(kept_answers, "KEPT_SECONDS", 3600.0)
+    assert [hop["health"] for hop in client.get("/relaybox/api/status").json()["hops"]] == ["ok", "ok"]
+    assert list(opened.values()) == [1, 1, 1]
+    assert client.get("/relaybox/api/streams").json()["silent"] == []
+    assert sorted(opened.values()) == [1, 2, 2]
+
+
 def test_a_store_that_refuses_connections_is_asked_once_per_look(
     page: PageServer, link: UnwellLink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,6 +238,11 @@ def test_a_store_that_refuses_connections_is_asked_once_per_look(
     assert refused == [str(link.port)]
 
 
+def asking_threads() -> list[str]:
+    """Those of looks, and of the stores that they ask."""
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith(("relaybox-look", "relaybox-ask-"))]
+
+
 def test_looks_that_do_not_come_back_leave_no_thread(page: PageServer, link: UnwellLink) -> None:
     """Each ends by itself: its socket is cut."""
     client = page.client("viewer")
@@ -187,11 +250,7 @@ def test_looks_that_do_not_come_back_leave_no_thread(page: PageServer, link: Unw
     link.change("silent")
     page.page.state.gathering.forget()
     client.get("/relaybox/api/status")
-    wait_until(
-        lambda: not [thread for thread in threading.enumerate() if thread.name.startswith(("relaybox-look", "relaybox-ask-"))],
-        "no thread asks any more",
-        deadline_seconds=60,
-    )
+    wait_until(lambda: not asking_threads(), "no thread asks any more", deadline_seconds=60)
 
 
 def test_an_answer_is_asked_for_once_and_shown_with_its_age_while_the_next_is_late(monkeypatch: pytest.MonkeyPatch) -> None:

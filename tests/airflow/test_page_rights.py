@@ -40,7 +40,7 @@ class SomeHops:
 @pytest.fixture
 def page(page: PageServer, connected: World, monkeypatch: pytest.MonkeyPatch) -> PageServer:
     """Over a store that two routes leave; every open transaction is shown."""
-    monkeypatch.setattr("relaybox.monitoring.overview.read_overview.__kwdefaults__", {"open_for_seconds": 0.0})
+    monkeypatch.setattr("relaybox.monitoring.overview.start_overview.__kwdefaults__", {"open_for_seconds": 0.0})
     add_route(connected.path, "salaries", topics=["salaries"], path=["airline", "hub"])
     connected.initialise()
     return page

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
 from relaybox.monitoring.blockers import StoreBlockers, read_blockers
 from relaybox.monitoring.findings import OPEN_SECONDS, Finding, find_blockers
-from relaybox.monitoring.status import Status, read_status
+from relaybox.monitoring.status import HopStatus, Status, hop_status, status_of
+from relaybox.monitoring.store_readings import StoreReading, start_reading
 from relaybox.retention.detaching import DetachedLog, list_detached_logs
-from relaybox.stores.inquiries import ask_each
 from relaybox.stores.left_behind import LeftBehind, list_left_behind
+from relaybox.stores.readings import Readings
 from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
@@ -51,7 +52,9 @@ class _HopRate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Looked:
+class StoreLook:
+    """What else one store said."""
+
     blockers: StoreBlockers
     rates: Mapping[str, float]
     detached: Sequence[DetachedLog]
@@ -59,16 +62,30 @@ class _Looked:
 
 
 def read_overview(routes: Routes, *, open_for_seconds: float = OPEN_SECONDS) -> Overview:
-    """Asks every store, side by side. Raises nothing for a store that does not answer: it is a finding.
+    """Asks every store, side by side, each in one session. Raises nothing for a store that does not answer: it is a finding.
 
     Args:
         routes: what relaybox.yaml says.
         open_for_seconds: how long a transaction must have been open to be shown.
     """
-    status = read_status(routes)
-    answering = [store for store in routes.used_stores if store.name not in status.errors]
-    looks = ask_each(answering, lambda store: _look(store, routes, open_for_seconds), otherwise=lambda _: None)
-    seen = {store.name: look for store, look in looks.items() if look is not None}
+    readings = start_overview(routes, routes.used_stores, open_for_seconds=open_for_seconds)
+    readings.wait()
+    said = {store.name: reading for store, reading in readings.answers.items()}
+    hops = {hop.name: hop_status(hop, said[hop.source.name], said[hop.destination.name]) for hop in routes.hops}
+    return overview_of(routes, hops, said)
+
+
+def start_overview(
+    routes: Routes, stores: Iterable[Store], *, open_for_seconds: float = OPEN_SECONDS
+) -> Readings[StoreReading[StoreLook]]:
+    """Begins to ask these stores for their part of it, and of the hops between them."""
+    return start_reading(routes, stores, lambda store: _look(store, routes, open_for_seconds))
+
+
+def overview_of(routes: Routes, hops: Mapping[str, HopStatus], said: Mapping[str, StoreReading[StoreLook]]) -> Overview:
+    """All of it, from the status of each hop and what each store said, by their names."""
+    status = status_of(routes, hops, said)
+    seen = {store: reading.seen for store, reading in said.items() if reading.error is None and reading.seen is not None}
     return Overview(
         status=status,
         rates={hop: rate for look in seen.values() for hop, rate in look.rates.items()},
@@ -82,12 +99,12 @@ def read_overview(routes: Routes, *, open_for_seconds: float = OPEN_SECONDS) -> 
     )
 
 
-def _look(store: Store, routes: Routes, open_for_seconds: float) -> _Looked | None:
+def _look(store: Store, routes: Routes, open_for_seconds: float) -> StoreLook | None:
     """None: the store stopped answering after its status was read; the next look will say so."""
     try:
         with store_session(store, "looking for what holds messages up", application_name="relaybox overview") as session:
             rates = dict(session.rows(_HopRate, _RATES, {"seconds": RATE_SECONDS}))
             detached, left_behind = list_detached_logs(session), list_left_behind(session, store, routes)
-            return _Looked(read_blockers(session, open_for_seconds=open_for_seconds), rates, detached, left_behind)
+            return StoreLook(read_blockers(session, open_for_seconds=open_for_seconds), rates, detached, left_behind)
     except errors.RelayboxError:
         return None

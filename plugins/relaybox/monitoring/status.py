@@ -10,30 +10,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from fractions import Fraction
-from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from relaybox import errors
 from relaybox.hops.continuity import HistoryGap
-from relaybox.monitoring.store_answers import (
-    ReceivingState,
-    SendingState,
-    StoreAnswer,
-    StreamState,
-    ask_continuity,
-    ask_receiving,
-    ask_sending,
-    ask_stores,
-)
+from relaybox.monitoring.store_answers import ReceivingState, SendingState, StreamState
+from relaybox.monitoring.store_readings import StoreReading, start_reading
 from relaybox.proofs.conservation import TopicAccount, find_broken
 from relaybox.proofs.reliability import Delivery, compose, measure_delivery
 from relaybox.retention.retiring import Backlog
 from relaybox.streams.topics import UnknownTopics
 
 if TYPE_CHECKING:
-    from relaybox.routes import Hop, Route, Routes, Store
-
-State = TypeVar("State")
+    from relaybox.routes import Hop, Route, Routes
+    from relaybox.stores.readings import Readings
 
 
 @dataclass(frozen=True)
@@ -187,33 +177,26 @@ class Status:
 
 
 def read_status(routes: Routes) -> Status:
-    """Asks every store, side by side.
-
-    Sources are asked before destinations, so that a batch confirmed there is published here; and once more after them, so that a batch
-    published there is planned here. Else history was lost.
+    """Asks every store, side by side, each in one session.
 
     Raises nothing for a store that does not answer: see `Status.errors`.
     """
-    used = routes.used_stores
-    sending = ask_stores(used, partial(ask_sending, routes=routes))
-    confirmed = {hop: state.received_batch for asked in sending.values() for hop, state in asked.states.items()}
-    receiving = ask_stores(used, partial(ask_receiving, routes=routes, confirmed=confirmed))
-    published = {hop: state for asked in receiving.values() for hop, state in asked.states.items()}
-    continuing = ask_stores(used, partial(ask_continuity, routes=routes, published=published))
-    hops = {
-        hop.name: _hop_status(hop, sending[hop.source], receiving[hop.destination], continuing[hop.source]) for hop in routes.hops
-    }
+    readings: Readings[StoreReading[None]] = start_reading(routes, routes.used_stores, lambda _: None)
+    readings.wait()
+    said = {store.name: reading for store, reading in readings.answers.items()}
+    hops = {hop.name: hop_status(hop, said[hop.source.name], said[hop.destination.name]) for hop in routes.hops}
+    return status_of(routes, hops, said)
+
+
+def status_of(routes: Routes, hops: Mapping[str, HopStatus], said: Mapping[str, StoreReading[Any]]) -> Status:
+    """All of it, from the status of each hop and what each store said, by their names."""
     return Status(
         measured_at=datetime.now(UTC),
-        hops=tuple(hops.values()),
+        hops=tuple(hops[hop.name] for hop in routes.hops),
         routes=tuple(_route_status(route, [hops[hop.name] for hop in route.hops]) for route in routes.routes.values()),
-        unrouted=tuple(_unrouted(routes, sending)),
-        left_behind=tuple(hop for asked in sending.values() for hop in asked.left_behind),
-        errors={
-            store.name: error
-            for store in used
-            if (error := sending[store].error or receiving[store].error or continuing[store].error) is not None
-        },
+        unrouted=tuple(_unrouted(routes, said)),
+        left_behind=tuple(hop for reading in said.values() for hop in reading.sending.left_behind),
+        errors={store: reading.error for store, reading in said.items() if reading.error is not None},
     )
 
 
@@ -221,9 +204,9 @@ def _stream_status(state: StreamState | None) -> StreamStatus | None:
     return state and StreamStatus(**{**state._asdict(), "stalled": tuple(StalledSender(**sender) for sender in state.stalled)})
 
 
-def _hop_status(
-    hop: Hop, source: StoreAnswer[SendingState], destination: StoreAnswer[ReceivingState], continuing: StoreAnswer[HistoryGap]
-) -> HopStatus:
+def hop_status(hop: Hop, from_source: StoreReading[Any], from_destination: StoreReading[Any]) -> HopStatus:
+    """How far a hop is, from what its two stores said in one reading."""
+    source, destination, continuing = from_source.sending, from_destination.receiving, from_source.continuing
     sending, receiving = source.states.get(hop.name), destination.states.get(hop.name)
     unknown = source.unknown_topics.get(hop.name)
     gap = _lost_by_destination(hop, sending, receiving) or continuing.states.get(hop.name) or _lost_by_source(hop, sending)
@@ -323,9 +306,9 @@ def _route_status(route: Route, hops: list[HopStatus]) -> RouteStatus:
     )
 
 
-def _unrouted(routes: Routes, asked: Mapping[Store, StoreAnswer[SendingState]]) -> Iterator[UnroutedTopic]:
-    for store, answer in asked.items():
-        routed = sorted({topic for route in routes.routes.values() if route.path[0] == store for topic in route.topics})
-        for topic, message_count, first_sent_at in answer.unrouted:
-            nearest = None if topic in routed else next(iter(get_close_matches(topic, routed, n=1)), None)
-            yield UnroutedTopic(store.name, topic, message_count, first_sent_at, nearest, routed_in_file=topic in routed)
+def _unrouted(routes: Routes, said: Mapping[str, StoreReading[Any]]) -> Iterator[UnroutedTopic]:
+    for store, reading in said.items():
+        routed = sorted({topic for route in routes.routes.values() if route.path[0].name == store for topic in route.topics})
+        for found in reading.sending.unrouted:
+            nearest = None if found.topic in routed else next(iter(get_close_matches(found.topic, routed, n=1)), None)
+            yield UnroutedTopic(store, *found, nearest, routed_in_file=found.topic in routed)

@@ -1,22 +1,18 @@
 """What each store answers when it is asked how far its hops are: rows of sending_state.sql, receiving_state.sql and stream_state.sql.
 
-A store that does not answer gives its error, and hides no other store.
+Who asks which store when is decided in relaybox.monitoring.store_readings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypedDict, TypeVar
 
 from relaybox import errors
-from relaybox.hops.continuity import HistoryGap, PublishedEnd, find_gap
 from relaybox.proofs.conservation import TopicAccount, read_account
 from relaybox.retention.retiring import Backlog, read_backlogs
-from relaybox.stores.inquiries import ask_each
-from relaybox.stores.schema import store_session
 from relaybox.streams.topics import UnknownTopics, count_unknown_topics
 
 if TYPE_CHECKING:
@@ -104,21 +100,6 @@ class StoreAnswer(Generic[State]):
     error: errors.RelayboxError | None = None
 
 
-def ask_stores(
-    stores: Iterable[Store], ask: Callable[[StoreSession, Store], StoreAnswer[State]]
-) -> dict[Store, StoreAnswer[State]]:
-    """Asks each store in a session of its own, side by side."""
-    return ask_each(stores, partial(_ask, ask=ask), otherwise=lambda error: StoreAnswer({}, error=error))
-
-
-def _ask(store: Store, *, ask: Callable[[StoreSession, Store], StoreAnswer[State]]) -> StoreAnswer[State]:
-    try:
-        with store_session(store, "reading how far its hops are", application_name="relaybox status") as session:
-            return ask(session, store)
-    except errors.RelayboxError as error:
-        return StoreAnswer({}, error=error)  # shown in the rows of this store's hops; the others are not its business
-
-
 def ask_sending(session: StoreSession, store: Store, *, routes: Routes) -> StoreAnswer[SendingState]:
     """How far the hops are that leave a store, and what its outbox keeps beside them."""
     hops = [hop for hop in routes.hops if hop.source == store]
@@ -128,43 +109,12 @@ def ask_sending(session: StoreSession, store: Store, *, routes: Routes) -> Store
     left_behind = tuple(hop for hop in read_backlogs(session, store, routes) if hop.keeps_messages)
     unknown = {hop.name: found for hop in hops if (found := count_unknown_topics(session, hop, newest=UNROUTED_SEQS))}
     return replace(
-        _known(states, store), accounts=accounts, unrouted=tuple(unrouted), left_behind=left_behind, unknown_topics=unknown
+        known_hops(states, store), accounts=accounts, unrouted=tuple(unrouted), left_behind=left_behind, unknown_topics=unknown
     )
 
 
-def ask_receiving(
-    session: StoreSession, store: Store, *, routes: Routes, confirmed: Mapping[str, int]
-) -> StoreAnswer[ReceivingState]:
-    """How far the hops are that arrive in a store, and what it made of them. `confirmed`: the newest confirmed batch of each."""
-    states = {
-        hop.name: session.row_if_any(
-            ReceivingState, "select * from relaybox.receiving_state(%s, %s)", hop.name, confirmed.get(hop.name, 0)
-        )
-        for hop in routes.hops
-        if hop.destination == store
-    }
-    streams = {
-        hop: state
-        for hop in states
-        if (state := session.row_if_any(StreamState, "select * from relaybox.stream_state(%s)", hop)) is not None
-    }
-    return replace(_known(states, store), streams=streams)
-
-
-def ask_continuity(
-    session: StoreSession, store: Store, *, routes: Routes, published: Mapping[str, ReceivingState]
-) -> StoreAnswer[HistoryGap]:
-    """Which hops that leave a store contradict what was published of them."""
-    ends = {
-        hop: PublishedEnd(state.generation, state.published_batch, state.published_plan_id, tuple(state.copied_plan_ids))
-        for hop in routes.hops
-        if hop.source == store and (state := published.get(hop.name)) is not None
-    }
-    gaps = {hop.name: find_gap(session, hop, end) for hop, end in ends.items()}
-    return StoreAnswer({hop: gap for hop, gap in gaps.items() if gap is not None})
-
-
-def _known(states: Mapping[str, State | None], store: Store) -> StoreAnswer[State]:
+def known_hops(states: Mapping[str, State | None], store: Store) -> StoreAnswer[State]:
+    """What a store answered of hops; one that it does not know is an error."""
     strange = [hop for hop, state in states.items() if state is None]
     error = None
     if strange:

@@ -31,7 +31,8 @@ SHORTEST_CONNECT_SECONDS = 2
 CONNECTING_AT_ONCE = 4
 """Per service and process. What hangs before there is a socket, as in a name server, can't be cut: it may hang in so many threads."""
 
-_CUT_GRACE_SECONDS = 0.5
+CUT_GRACE_SECONDS = 0.5
+"""So long a thread whose session was cut has to end by itself."""
 
 _Answer = TypeVar("_Answer")
 
@@ -61,9 +62,11 @@ class Inquiry:
     def seconds_left(self) -> float:
         return max(0.0, self._deadline - time.monotonic())
 
-    def of_one_store(self) -> Inquiry:
-        """A part of it with a deadline of its own, counted from now."""
-        return Inquiry(self.parameters, self.seconds, self.silent)
+    def of_one_store(self, *, times: int = 1) -> Inquiry:
+        """A part of it with a deadline of its own, counted from now: `times` its seconds, for who waits for others in between."""
+        part = Inquiry(self.parameters, self.seconds, self.silent)
+        part._deadline = time.monotonic() + times * self.seconds
+        return part
 
     @contextmanager
     def connecting(self, service: str) -> Iterator[Mapping[str, Any]]:
@@ -85,7 +88,10 @@ class Inquiry:
         if not slots.acquire(blocking=False):
             raise errors.StoreUnreachable(f"store {service}: {CONNECTING_AT_ONCE} earlier attempts to connect have not ended.")
         try:
-            yield {**self.parameters[service], "connect_timeout": max(SHORTEST_CONNECT_SECONDS, int(self.seconds_left))}
+            yield {
+                **self.parameters[service],
+                "connect_timeout": max(SHORTEST_CONNECT_SECONDS, int(min(self.seconds, self.seconds_left))),
+            }
         finally:
             slots.release()
 
@@ -142,13 +148,13 @@ def current_inquiry() -> Inquiry | None:
     return _inquiry.get()
 
 
-def start_asking(inquiry: Inquiry, ask: Callable[[], _Answer], *, name: str) -> Future[_Answer]:
-    """Calls `ask` in a thread of its own that works for this inquiry; the process may end without it."""
+def start_asking(inquiry: Inquiry | None, ask: Callable[[], _Answer], *, name: str) -> Future[_Answer]:
+    """Calls `ask` in a thread of its own that works for this inquiry, or for none; the process may end without it."""
     answer: Future[_Answer] = Future()
 
     def run() -> None:
         try:
-            answer.set_result(inquiry.answer(ask))
+            answer.set_result(ask() if inquiry is None else inquiry.answer(ask))
         except BaseException as error:  # noqa: BLE001  # handed to whoever waits for the answer
             answer.set_exception(error)
 
@@ -175,7 +181,7 @@ def ask_each(
     answers = {store: start_asking(part, partial(ask, store), name=f"ask-{store.name}") for store, part in parts.items()}
     wait(answers.values(), timeout=inquiry.seconds)
     late = [store for store, answer in answers.items() if not answer.done()]
-    wait([answers[store] for store in late], timeout=_CUT_GRACE_SECONDS if late else 0)  # their sessions are cut now
+    wait([answers[store] for store in late], timeout=CUT_GRACE_SECONDS if late else 0)  # their sessions are cut now
     for store in late:
         inquiry.silent[store.service] = parts[store].late(store.service)
     return {

@@ -6,8 +6,9 @@ transaction, so a store is either as before or fully up to date.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -94,9 +95,30 @@ def open_store(store: Store, *, application_name: str) -> StoreSession:
     return session
 
 
+_shared: ContextVar[Mapping[str, StoreSession] | None] = ContextVar("relaybox_shared_sessions", default=None)
+
+
+@contextmanager
+def one_session(store: Store, activity: str, *, application_name: str) -> Iterator[StoreSession]:
+    """Within the block all that this thread asks of the store by store_session() is asked in this one session.
+
+    Each statement is a transaction: nothing is held open while the thread waits for something else.
+
+    Raises:
+        as store_session().
+    """
+    with store_session(store, activity, application_name=application_name) as session:
+        session.connection.autocommit = True
+        token = _shared.set({**(_shared.get() or {}), store.service: session})
+        try:
+            yield session
+        finally:
+            _shared.reset(token)
+
+
 @contextmanager
 def store_session(store: Store, activity: str, *, application_name: str) -> Iterator[StoreSession]:
-    """A session that is closed at the end of the block; what is not committed by then is rolled back.
+    """A session that is closed at the end of the block; what is not committed by then is rolled back. See one_session().
 
     Args:
         store: the store.
@@ -106,6 +128,10 @@ def store_session(store: Store, activity: str, *, application_name: str) -> Iter
     Raises:
         as open_store(), and what the store's errors mean (stores.connections).
     """
+    shared = (_shared.get() or {}).get(store.service)
+    if shared is not None:
+        yield shared.doing(activity)
+        return
     with closing(open_store(store, application_name=application_name)) as session:
         yield session.doing(activity)
 

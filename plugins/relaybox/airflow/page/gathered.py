@@ -5,10 +5,10 @@ The stores are asked in the background, for all users at once. Requests wait for
 
 from __future__ import annotations
 
+import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
@@ -19,40 +19,30 @@ from sqlalchemy.exc import SQLAlchemyError
 from relaybox.airflow.deployment import read_routes, route_file
 from relaybox.airflow.page.access import Rights
 from relaybox.airflow.page.kept_answers import KeptAnswer
+from relaybox.airflow.page.looks import Look, Looks
 from relaybox.airflow.page.paused_dags import read_paused_dags
 from relaybox.airflow.page.store_parameters import read_store_parameters
-from relaybox.airflow.page.streams import AllStreams, SeenStreams, read_all_streams
+from relaybox.airflow.page.streams import AllStreams, SeenStreams, StoreStreams, arrival_stores, read_store_streams
 from relaybox.airflow.page.threads import answered, in_page_thread
+from relaybox.airflow.page.turns import without_turn
 from relaybox.airflow.page.visible import Seen, see
-from relaybox.errors import RelayboxError, StoreUnreachable
 from relaybox.monitoring.flow import HopFlow, read_flow
-from relaybox.monitoring.overview import Overview, read_overview
-from relaybox.routes import Hop, Route, Routes
+from relaybox.routes import Hop, Route, Routes, Store
 from relaybox.stores.inquiries import Inquiry, current_inquiry, start_asking
 
-LOOK_SECONDS = 5.0
-"""For each store to answer in each step of a look; what takes longer is shown as silent."""
+LOOK_SECONDS = 10.0
+"""For each store to answer in a look; what takes longer is shown as silent."""
 
 ASK_SECONDS = 6.0
 """For what one request asks: its way through the queue, and all answers."""
+
+FIRST_STREAMS_SECONDS = 2.0
+"""So long a page waits for a store that has not said yet what its streams hold back; then it shows the others."""
 
 ASKERS = 8
 KEPT_FLOWS = 200
 
 _Answer = TypeVar("_Answer")
-
-
-@dataclass(frozen=True)
-class Look:
-    """One look at all stores: what they said, how they were reached, and who did not answer."""
-
-    overview: Overview
-    parameters: Mapping[str, Mapping[str, str]]
-    silent: Mapping[str, RelayboxError]
-
-    def inquiry(self, seconds: float) -> Inquiry:
-        """For further questions: stores that were silent are not waited for again."""
-        return Inquiry(self.parameters, seconds, dict(self.silent))
 
 
 class Gathering:
@@ -62,7 +52,8 @@ class Gathering:
         self._file: tuple[tuple[object, ...], Routes] | None = None
         self._askers = ThreadPoolExecutor(ASKERS, thread_name_prefix="relaybox-asker")
         self._look = KeptAnswer(self._start_look)
-        self._streams: KeptAnswer[AllStreams] = KeptAnswer(lambda: self._submit(lambda: read_all_streams(self.read_routes())))
+        self._looks = Looks()
+        self._streams: dict[Store, KeptAnswer[StoreStreams | None]] = {}
         self._paused = KeptAnswer(lambda: self._askers.submit(read_paused_dags))
         self._flows: dict[tuple[Hop, timedelta, str | None], KeptAnswer[HopFlow]] = {}
         self._flows_lock = threading.Lock()
@@ -86,17 +77,43 @@ class Gathering:
     async def overview(self, rights: Rights) -> Seen:
         """What all stores say, at most two seconds old unless the next look is late."""
         look = await self._look.get()
-        return await in_page_thread(see, look.answer.overview, rights, age_seconds=look.age_seconds)
+        return await in_page_thread(see, look.answer.overview, rights, measured_at=look.answer.measured_at)
 
     async def streams(self, rights: Rights) -> SeenStreams:
         """What streams hold back, who reads them, and what was set aside."""
         await self._look.get()
-        everything = await self._streams.get()
-        return await in_page_thread(everything.answer.seen_by, rights)
+        routes = await self.routes()
+        stores = arrival_stores(routes.routes.values())
+        async with without_turn():
+            answers = await asyncio.gather(*map(self._streams_of, stores))
+        everything = AllStreams.of(routes, dict(zip(stores, answers, strict=True)))
+        return await in_page_thread(everything.seen_by, rights)
+
+    async def _streams_of(self, store: Store) -> StoreStreams | None:
+        """None: the store did not answer, or not in time; the others are shown."""
+        kept = self._streams.setdefault(
+            store, KeptAnswer(lambda: self._submit(lambda: read_store_streams(self.read_routes(), store)))
+        )
+        try:
+            return (await kept.get(first_seconds=FIRST_STREAMS_SECONDS)).answer
+        except HTTPException:
+            return None
 
     async def flow(self, hop: Hop, *, window: timedelta, moved_by: str | None = None) -> HopFlow:
         """A hop over time."""
         await self._look.get()
+        return await self._flow(hop, window, moved_by)
+
+    async def flows(self, hops: Sequence[Hop], *, window: timedelta) -> list[HopFlow | None]:
+        """Several hops over time; None for one that touches a store that is late: the others don't wait for it."""
+        look = (await self._look.get()).answer
+        async with without_turn():
+            return await asyncio.gather(*(self._prompt_flow(look, hop, window) for hop in hops))
+
+    async def _prompt_flow(self, look: Look, hop: Hop, window: timedelta) -> HopFlow | None:
+        return None if look.touches_late_store(hop) else await self._flow(hop, window, None)
+
+    async def _flow(self, hop: Hop, window: timedelta, moved_by: str | None) -> HopFlow:
         key = (hop, window, moved_by)
         with self._flows_lock:
             if key not in self._flows and len(self._flows) >= KEPT_FLOWS:
@@ -141,8 +158,11 @@ class Gathering:
         """Everything is asked for anew: something was changed."""
         with self._flows_lock:
             self._flows.clear()
-        for kept in (self._look, self._streams, self._paused):
+        for kept in self._streams.values():
             kept.forget()
+        self._looks = Looks()
+        self._look.forget()
+        self._paused.forget()
 
     def _start_look(self) -> Future[Look]:
         return start_asking(Inquiry({}, LOOK_SECONDS), self._look_at_stores, name="look")
@@ -152,13 +172,7 @@ class Gathering:
         inquiry = current_inquiry()
         assert inquiry is not None  # noqa: S101  # it was started with one
         inquiry.parameters = read_store_parameters(routes.used_stores)
-        overview = read_overview(routes)
-        silent = {
-            routes.store(store).service: error
-            for store, error in overview.status.errors.items()
-            if isinstance(error, StoreUnreachable)
-        }
-        self._newest = Look(overview, inquiry.parameters, silent)
+        self._newest = self._looks.look(routes)
         return self._newest
 
     def _inquiry(self) -> Inquiry:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from functools import cache, partial
 from importlib import resources
@@ -30,7 +29,6 @@ from relaybox.airflow.page.orders import Kind, ReadableRoute, dag_of
 from relaybox.airflow.page.search import WantedDep, search
 from relaybox.airflow.page.threads import busy, in_page_thread
 from relaybox.airflow.page.timeline import draw_timeline
-from relaybox.airflow.page.turns import without_turn
 from relaybox.airflow.page.visible import Seen, explained_by_pause, forecast
 from relaybox.monitoring.findings import plain_words
 from relaybox.monitoring.runbooks import read_runbooks
@@ -127,8 +125,7 @@ async def show_stuck(request: Request, gathering: GatheringDep, rights: RightsDe
     streams = await gathering.streams(rights)
     stopped = {hop.hop.name for hop in seen.hops if paused.get(transfer_dag_id(hop.hop)) or paused.get(confirm_dag_id(hop.hop))}
     late = sorted((hop for hop in seen.hops if hop.lag_messages), key=lambda hop: -(hop.lag_seconds or 0.0))
-    async with without_turn():
-        flows = await asyncio.gather(*(gathering.flow(hop.hop, window=timedelta(hours=1)) for hop in late[:SHOWN_BACKLOGS]))
+    flows = await gathering.flows([hop.hop for hop in late[:SHOWN_BACKLOGS]], window=timedelta(hours=1))
     return await in_page_thread(
         lambda: show_page(
             request,
@@ -136,7 +133,7 @@ async def show_stuck(request: Request, gathering: GatheringDep, rights: RightsDe
             seen=seen,
             findings=(*(one for one in seen.findings if not explained_by_pause(one, stopped)), *streams.findings),
             paused=[hop for hop in seen.hops if hop.hop.name in stopped],
-            draining=[(hop, forecast(hop, flow)) for hop, flow in zip(late, flows, strict=False)],
+            draining=[(hop, None if flow is None else forecast(hop, flow)) for hop, flow in zip(late, flows, strict=False)],
             more=len(late) - len(flows),
             may_run={hop.hop.name: rights.may_run(hop.hop) for hop in seen.hops},
             may_pause={hop.hop.name: rights.may_pause(hop.hop) for hop in seen.hops},

@@ -41,27 +41,31 @@ class KeptAnswer(Generic[_Answer]):
         self._asked: tuple[float, Future[_Answer]] | None = None
         self._kept: tuple[float, _Answer] | None = None
 
-    async def get(self) -> Aged[_Answer]:
+    async def get(self, *, first_seconds: float | None = None) -> Aged[_Answer]:
         """The newest answer: at most two seconds old, or older if the next one has not come.
+
+        Args:
+            first_seconds: how long to wait where there is no answer yet.
 
         Raises:
             HTTPException: 503, there is no answer yet.
             What the asking raised.
         """
+        first_seconds = FIRST_ANSWER_SECONDS if first_seconds is None else first_seconds
         with self._lock:
             kept = self._take_over()
             if kept is not None and time.monotonic() - kept[0] <= KEPT_SECONDS:
                 return _aged(kept)
             asked = self._ask()
         try:
-            await answered(asked, FIRST_ANSWER_SECONDS if kept is None else NEXT_ANSWER_SECONDS, keep=True)
+            await answered(asked, first_seconds if kept is None else NEXT_ANSWER_SECONDS, keep=True)
         except HTTPException:
             if kept is None:
                 raise
             return _aged(kept)
         with self._lock:
             newest = self._take_over()
-        return await self.get() if newest is None else _aged(newest)
+        return await self.get(first_seconds=first_seconds) if newest is None else _aged(newest)
 
     def forget(self) -> None:
         """Answers that were asked for before this moment are not shown any more."""

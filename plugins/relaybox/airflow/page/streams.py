@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING
 
 from relaybox import errors
 from relaybox.consumers.subscriptions import DeadLetter, Subscribed, list_dead_letters, list_subscriptions
 from relaybox.monitoring.findings import Finding, find_dead_letters, find_held
-from relaybox.stores.inquiries import ask_each
+from relaybox.stores.schema import one_session
 from relaybox.streams.holdback import Gap, StoreHoldback, read_store_holdback
 
 if TYPE_CHECKING:
@@ -58,6 +57,18 @@ class AllStreams:
     letters: Sequence[DeadLetter]
     silent: frozenset[str]
 
+    @classmethod
+    def of(cls, routes: Routes, said: Mapping[Store, StoreStreams | None]) -> AllStreams:
+        """Of what each store said; None: nothing."""
+        answers = [answer for answer in said.values() if answer is not None]
+        return cls(
+            everything=routes,
+            holdbacks=[here for answer in answers for here in answer.holdbacks],
+            subscriptions=[one for answer in answers for one in answer.subscriptions],
+            letters=[letter for answer in answers for letter in answer.letters],
+            silent=frozenset(store.name for store, answer in said.items() if answer is None),
+        )
+
     def seen_by(self, rights: Rights) -> SeenStreams:
         """Of the routes all of whose hops the user may read."""
         routes = [route for route in self.everything.routes.values() if all(rights.may_read(hop) for hop in route.hops)]
@@ -66,7 +77,7 @@ class AllStreams:
         runnable = visible - {
             route.stream for route in self.everything.routes.values() if not all(rights.may_run(hop) for hop in route.hops)
         }
-        stores = {store.name for store in _arrival_stores(routes)}
+        stores = {store.name for store in arrival_stores(routes)}
         return SeenStreams(
             holdbacks=tuple(
                 _without_routes(here, hidden) for here in self.holdbacks if here.error is None and here.stream in visible
@@ -80,37 +91,24 @@ class AllStreams:
         )
 
 
-def read_all_streams(routes: Routes) -> AllStreams:
-    """Asks the stores where routes arrive, each once and all side by side."""
-    asked = ask_each(
-        _arrival_stores(list(routes.routes.values())),
-        partial(_read_store, routes),
-        otherwise=lambda _: _StoreStreams((), (), (), is_silent=True),
-    )
-    return AllStreams(
-        everything=routes,
-        holdbacks=[here for answer in asked.values() for here in answer.holdbacks],
-        subscriptions=[one for answer in asked.values() for one in answer.subscriptions],
-        letters=[letter for answer in asked.values() for letter in answer.letters],
-        silent=frozenset(store.name for store, answer in asked.items() if answer.is_silent),
-    )
-
-
 @dataclass(frozen=True)
-class _StoreStreams:
+class StoreStreams:
+    """What one store said of all its streams."""
+
     holdbacks: Sequence[StoreHoldback]
     subscriptions: Sequence[Subscribed]
     letters: Sequence[DeadLetter]
-    is_silent: bool
 
 
-def _read_store(routes: Routes, store: Store) -> _StoreStreams:
+def read_store_streams(routes: Routes, store: Store) -> StoreStreams | None:
+    """Asks a store, in one session. None: it does not answer, and the page says so."""
     try:
-        holdbacks = read_store_holdback(routes, store)
-        letters = list_dead_letters(store, limit=SHOWN_LETTERS, payload_characters=PREVIEW_CHARACTERS + 1)
-        return _StoreStreams(holdbacks, list_subscriptions(store), letters, is_silent=False)
+        with one_session(store, "reading its streams", application_name="relaybox streams"):
+            holdbacks = read_store_holdback(routes, store)
+            letters = list_dead_letters(store, limit=SHOWN_LETTERS, payload_characters=PREVIEW_CHARACTERS + 1)
+            return StoreStreams(holdbacks, list_subscriptions(store), letters)
     except errors.RelayboxError:
-        return _StoreStreams((), (), (), is_silent=True)  # said so on the page
+        return None
 
 
 def _without_routes(here: StoreHoldback, hidden: Sequence[str]) -> StoreHoldback:
@@ -125,7 +123,8 @@ def _without_routes(here: StoreHoldback, hidden: Sequence[str]) -> StoreHoldback
     )
 
 
-def _arrival_stores(routes: Sequence[Route]) -> list[Store]:
+def arrival_stores(routes: Iterable[Route]) -> list[Store]:
+    """The stores where these routes arrive: those that have their streams."""
     return list(dict.fromkeys(hop.destination for route in routes for hop in route.hops))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -63,9 +64,17 @@ def explained_by_pause(finding: Finding, paused_hops: set[str]) -> bool:
     return finding.kind in _OF_A_PAUSE and finding.hop in paused_hops
 
 
-def see(overview: Overview, rights: Rights, *, age_seconds: float = 0.0) -> Seen:
-    """Asks for the user's rights on each hop; may take as long as Airflow's auth manager takes."""
+def see(overview: Overview, rights: Rights, *, measured_at: Mapping[str, float]) -> Seen:
+    """Asks for the user's rights on each hop; may take as long as Airflow's auth manager takes.
+
+    Args:
+        overview: what the stores said.
+        rights: the user's.
+        measured_at: when they were asked for each hop. The oldest number that is shown tells the age; a silent hop shows none.
+    """
     hops = tuple(hop for hop in overview.status.hops if rights.may_read(hop.hop))
+    shown = [measured_at[hop.hop.name] for hop in hops if hop.lag_messages is not None and hop.hop.name in measured_at]
+    age_seconds = time.monotonic() - min(shown) if shown else 0.0
     return Seen(overview, hops, tuple(_findings(overview, hops, rights)), age_seconds)
 
 
