@@ -74,6 +74,22 @@ def test_a_slice_of_a_log_is_read_along_its_primary_key_from_one_segment(busy: W
     assert scans(nodes) == {("Index Scan", "log_1_s000001_pkey")}
 
 
+def test_a_run_of_places_is_one_range_scan_and_a_list_of_positions_a_lookup_each(busy: World) -> None:
+    """read_delivery_run is inlined, and opens the segments of one of its two ways."""
+    run = plan_nodes(busy, "hub", "select * from relaybox.read_delivery_run(1, 15001, 15100, 1, 1, null)")
+    assert {scan for scan in scans(run) if scan[1]} == {("Index Scan", "log_1_s000001_pkey")}
+    listed = plan_nodes(busy, "hub", "select * from relaybox.read_delivery_run(1, 1, 3, 1, 7, '{7,5,6}')")
+    assert {kind for kind, _ in scans(listed)} == {"Index Scan", "Function Scan", "Subquery Scan"}
+    assert {node.get("Function Name") for node in listed} == {None, "unnest"}
+
+
+def test_the_runs_between_two_places_are_found_by_an_index(busy: World) -> None:
+    """list_delivery_runs is inlined, and looks at no run beyond the last place that is asked for."""
+    nodes = plan_nodes(busy, "hub", "select r.first_place, r.positions from relaybox.list_delivery_runs(1, 100, 200) r")
+    assert {index for _, index in scans(nodes) if index} == {"delivery_pkey"}
+    assert not any(node["Node Type"] == "Sort" for node in nodes)
+
+
 def test_the_rest_of_a_capped_pair_is_walked_and_stops(busy: World) -> None:
     """backlog_buckets goes along the primary key under a limit: a giant backlog is never counted twice."""
     nodes = plan_nodes(

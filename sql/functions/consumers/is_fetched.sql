@@ -5,8 +5,7 @@ as $$
     select case when c.redrive_place is null
         then place_ <> all(relaybox.set_aside_places(known, place_ - 1, place_)) and exists (
             select from relaybox.message_at(known.stream_id, place_) m
-            where (known.topic is null or m.topic = known.topic)
-                and (known.lanes = 1 or relaybox.lane_of(known.lane_by, known.lanes, m.sender, m.key) = c.lane)
+            where relaybox.takes_message(known.topic, known.lanes, known.lane_by, c.lane, m.topic, m.sender, m.key)
         )
         else exists (
             select from relaybox.dead_letter d

@@ -1,6 +1,6 @@
 -- What consumers of a stream read: the messages after a place, in the order of their places. Reads only, asks for no subscription.
--- Runs with its owner's rights. Plans are fixed here, since consumers' sessions have the settings that they have:
--- a run of positions is one range scan in order, a list of positions a lookup each. After 0 or null: from the first kept.
+-- Runs with its owner's rights. Plans are fixed here, since consumers' sessions have the settings that they have. After 0 or null: from
+-- the first kept.
 -- Never fewer messages than there are, in silence. Locks the stream's logs in ACCESS SHARE mode if there is something to read. Raises
 -- RB032 for an unknown stream, RB034 for a place that is no longer kept, RB036 for no max_count, RB038 for a place that is detached,
 -- 40001 if the snapshot is older than a drop, RB012 if a message is missing.
@@ -17,15 +17,14 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
 set work_mem = '64MB'
+set plan_cache_mode = force_generic_plan -- as in fetch
 as $$
 declare
     source relaybox.stream;
     log_ids integer[];
     log_id integer;
-    run record;
+    delivery_run record;
     through bigint;
-    first bigint;
-    last bigint;
     run_count bigint;
     found_count bigint := 0;
 begin
@@ -45,35 +44,16 @@ begin
         return;
     end if;
     through := least(source.last_place, after_place + max_count);
-    for run in
-        select d.first_place, d.last_place, d.hop_id, i.hop, d.first_position, d.positions
-        from relaybox.delivery d
-        join relaybox.hop_in i on i.hop_id = d.hop_id
-        where d.stream_id = source.stream_id and d.last_place > after_place
-        order by d.last_place
-    loop
-        exit when run.first_place > through;
-        first := greatest(run.first_place, after_place + 1) - run.first_place;
-        last := least(run.last_place, through) - run.first_place;
-        if run.positions is null then
-            return query
-            select
-                l.position - run.first_position + run.first_place, run.hop, l.position, l.message_id, l.topic, l.sender, l.epoch, l.index,
-                l.key, l.payload, l.payload_bytes, l.headers, l.clock, l.sent_at
-            from relaybox.log l
-            where l.hop_id = run.hop_id and l.position >= run.first_position + first and l.position <= run.first_position + last
-            order by l.position;
-            get diagnostics run_count = row_count;
-        else
-            return query
-            select
-                run.first_place + first + u.n - 1, run.hop, l.position, l.message_id, l.topic, l.sender, l.epoch, l.index,
-                l.key, l.payload, l.payload_bytes, l.headers, l.clock, l.sent_at
-            from unnest(run.positions[first + 1:last + 1]) with ordinality u (wanted, n)
-            join relaybox.log l on l.hop_id = run.hop_id and l.position = u.wanted
-            order by u.n;
-            get diagnostics run_count = row_count;
-        end if;
+    for delivery_run in select r.* from relaybox.list_delivery_runs(source.stream_id, after_place, through) r loop
+        return query
+        select
+            m.place, delivery_run.hop, m.position, m.message_id, m.topic, m.sender, m.epoch, m.index, m.key, m.payload, m.payload_bytes,
+            m.headers, m.clock, m.sent_at
+        from relaybox.read_delivery_run(
+            delivery_run.hop_id, delivery_run.first_place, delivery_run.last_place, delivery_run.run_place, delivery_run.first_position,
+            delivery_run.positions
+        ) m;
+        get diagnostics run_count = row_count;
         found_count := found_count + run_count;
     end loop;
     if found_count < through - after_place then

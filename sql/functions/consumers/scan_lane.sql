@@ -11,54 +11,31 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
 declare
-    excluded bigint[] := relaybox.set_aside_places(known, after_place, bound_place);
-    run record;
-    first bigint;
-    last bigint;
-    found_here bigint;
-    last_here bigint;
+    set_aside_places bigint[] := relaybox.set_aside_places(known, after_place, bound_place);
+    delivery_run record;
+    run_row_count bigint;
+    run_last_place bigint;
 begin
     through_place := greatest(after_place, bound_place);
     row_count := 0;
-    if known.lanes = 1 and known.topic is null and excluded = '{}' then
+    if known.lanes = 1 and known.topic is null and set_aside_places = '{}' then
         through_place := greatest(after_place, least(bound_place, after_place + max_count));
         row_count := through_place - after_place;
         return;
     end if;
-    for run in
-        select d.first_place, d.last_place, d.hop_id, d.first_position, d.positions
-        from relaybox.delivery d
-        where d.stream_id = known.stream_id and d.last_place > after_place
-        order by d.last_place
-    loop
-        exit when run.first_place > bound_place;
-        first := greatest(run.first_place, after_place + 1) - run.first_place;
-        last := least(run.last_place, bound_place) - run.first_place;
-        if run.positions is null then
-            select count(*), max(lane_row.place) into found_here, last_here from (
-                select run.first_place + l.position - run.first_position as place
-                from relaybox.log l
-                where l.hop_id = run.hop_id and l.position >= run.first_position + first and l.position <= run.first_position + last
-                    and (known.topic is null or l.topic = known.topic)
-                    and (known.lanes = 1 or relaybox.lane_of(known.lane_by, known.lanes, l.sender, l.key) = lane_)
-                    and run.first_place + l.position - run.first_position <> all(excluded)
-                order by l.position
-                limit max_count - row_count
-            ) lane_row;
-        else
-            select count(*), max(lane_row.place) into found_here, last_here from (
-                select run.first_place + first + u.n - 1 as place
-                from unnest(run.positions[first + 1:last + 1]) with ordinality u (wanted, n)
-                join relaybox.log l on l.hop_id = run.hop_id and l.position = u.wanted
-                where (known.topic is null or l.topic = known.topic)
-                    and (known.lanes = 1 or relaybox.lane_of(known.lane_by, known.lanes, l.sender, l.key) = lane_)
-                    and run.first_place + first + u.n - 1 <> all(excluded)
-                order by u.n
-                limit max_count - row_count
-            ) lane_row;
-        end if;
-        row_count := row_count + found_here;
-        through_place := case when found_here > 0 then last_here else through_place end;
+    for delivery_run in select r.* from relaybox.list_delivery_runs(known.stream_id, after_place, bound_place) r loop
+        select count(*), max(lane_message.place) into run_row_count, run_last_place from (
+            select m.place
+            from relaybox.read_delivery_run(
+                delivery_run.hop_id, delivery_run.first_place, delivery_run.last_place, delivery_run.run_place, delivery_run.first_position,
+                delivery_run.positions
+            ) m
+            where relaybox.takes_message(known.topic, known.lanes, known.lane_by, lane_, m.topic, m.sender, m.key)
+                and m.place <> all(set_aside_places)
+            limit max_count - row_count
+        ) lane_message;
+        row_count := row_count + run_row_count;
+        through_place := case when run_row_count > 0 then run_last_place else through_place end;
         exit when row_count >= max_count;
     end loop;
 end
