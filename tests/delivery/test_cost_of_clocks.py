@@ -17,7 +17,7 @@ from tests.world import World
 SIZE = 500 if int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "0")) >= 200 else 40
 
 READ = """
-select coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) from pg_stat_xact_all_tables where relid = 'pg_temp.cause'::regclass
+select coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) from pg_stat_xact_all_tables where relid = 'pg_temp.unmet_cause'::regclass
 """
 
 

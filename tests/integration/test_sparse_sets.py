@@ -126,7 +126,7 @@ def test_the_copies_of_a_batch_are_compared_without_a_look_at_all_of_them_for_ea
             duplicates = cursor.fetchone()[0]
             cursor.execute(
                 "select coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0) from pg_stat_xact_all_tables "
-                "where relid = 'pg_temp.repeated'::regclass"
+                "where relid = 'pg_temp.repeated_index'::regclass"
             )
             read = cursor.fetchone()[0]
             session.commit()

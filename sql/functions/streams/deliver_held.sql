@@ -16,9 +16,9 @@ begin
     end if;
     update relaybox.decision d set
         delivered_count = d.delivered_count + placed, last_place = here.last_place + placed,
-        duplicate_count = d.duplicate_count + (select count(*) from pg_temp.judged j where j.verdict = 'duplicate'),
-        duplicates = d.duplicates || (select array_agg(j.position order by j.position) from pg_temp.judged j where j.verdict = 'duplicate'),
-        set_aside_count = d.set_aside_count + (select count(*) from pg_temp.judged j where j.verdict <> 'duplicate')
+        duplicate_count = d.duplicate_count + (select count(*) from pg_temp.classified j where j.outcome = 'duplicate'),
+        duplicates = d.duplicates || (select array_agg(j.position order by j.position) from pg_temp.classified j where j.outcome = 'duplicate'),
+        set_aside_count = d.set_aside_count + (select count(*) from pg_temp.classified j where j.outcome <> 'duplicate')
     where d.hop_id = input.hop_id and d.batch = input.decided_batch;
     perform relaybox.settle_senders(here, input.hop_id, input.decided_position + 1, input.decided_position);
     update relaybox.decision d set

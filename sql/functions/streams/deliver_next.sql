@@ -9,12 +9,9 @@ declare
     here relaybox.stream;
     input relaybox.stream_log;
     batch relaybox.arrival;
-    decided relaybox.decision;
+    needs_look boolean;
     is_in_order boolean;
-    has_judged boolean;
-    ends bigint;
-    placed bigint;
-    counted record;
+    delivered_count bigint;
 begin
     perform relaybox.require_writable_primary();
     set local synchronous_commit = on;
@@ -32,42 +29,22 @@ begin
         end if;
         return null;
     end if;
-    ends := here.taken + batch.row_count;
-    is_in_order := not coalesce(batch.has_own_indexes, true) and here.message_id_window = 0 and here.delivery_order <> 'causal'
-        and not here.recheck;
-    has_judged := not is_in_order;
-    if has_judged then
+    needs_look := coalesce(batch.has_own_indexes, true) or here.message_id_window > 0 or here.delivery_order = 'causal' or here.recheck;
+    is_in_order := true;
+    if needs_look then
         perform relaybox.judge_batch(here, input, batch.batch, batch.first_position, batch.last_position);
-        is_in_order := not here.recheck and not exists (select from pg_temp.batch_sender where not in_order);
+        is_in_order := not here.recheck and not exists (select from pg_temp.decision_sender d where not d.is_in_order);
     end if;
     if is_in_order then
         perform relaybox.append_run(here, log_id, batch.first_position, batch.last_position);
-        placed := batch.row_count;
-        if has_judged then
-            perform relaybox.settle_senders(here, log_id, batch.first_position, batch.last_position);
-        end if;
-        select 0::bigint as duplicate_count, 0::bigint as set_aside_count, null::bigint[] as duplicates into counted;
+        delivered_count := batch.row_count;
     else
-        placed := relaybox.place_messages(here, log_id, batch.first_position, batch.last_position);
-        select count(*) filter (where j.verdict = 'duplicate') as duplicate_count,
-            count(*) filter (where j.verdict is not null and j.verdict <> 'duplicate') as set_aside_count,
-            array_agg(j.position order by j.position) filter (where j.verdict = 'duplicate') as duplicates
-        into counted from pg_temp.judged j;
+        delivered_count := relaybox.place_messages(here, log_id, batch.first_position, batch.last_position);
         perform relaybox.set_aside_judged(here);
+    end if;
+    if needs_look then
         perform relaybox.settle_senders(here, log_id, batch.first_position, batch.last_position);
     end if;
-    update relaybox.stream s set taken = ends, last_place = here.last_place + placed, recheck = false where s.stream_id = here.stream_id;
-    update relaybox.stream_log l set decided_batch = batch.batch, decided_position = batch.last_position where l.hop_id = log_id;
-    insert into relaybox.decision (
-        hop_id, batch, first_taken, row_count, duplicate_count, set_aside_count, delivered_count, held_after, last_place, duplicates, in_order,
-        resolved_position, decided_at
-    )
-    values (
-        log_id, batch.batch, here.taken + 1, batch.row_count, counted.duplicate_count, counted.set_aside_count, placed,
-        (select count(*) from relaybox.held h where h.stream_id = here.stream_id), here.last_place + placed, counted.duplicates, is_in_order,
-        relaybox.resolved_position(log_id), relaybox.delivery_time(here.stream_id)
-    )
-    returning * into decided;
-    return decided;
+    return relaybox.record_decision(here, batch, is_in_order, delivered_count);
 end
 $$;

@@ -1,4 +1,4 @@
--- What the clocks of pg_temp.clocked ask for and has not been delivered. Each sender that is named is looked up once.
+-- What the clocks of pg_temp.causal_message ask for and has not been delivered. Each sender that is named is looked up once.
 -- Of an epoch that ended without a message nothing is known but its end.
 create or replace function relaybox.find_causes(here relaybox.stream) returns void
 language sql volatile
@@ -6,46 +6,46 @@ set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
-    insert into pg_temp.named (sender, epoch, sender_id, watermark, skipped, fenced_at)
-    select n.sender, n.epoch, s.sender_id, s.watermark, s.skipped, coalesce(f.fenced_at, case when s.sender_id is null then (
-        select min(b.taken) from pg_temp.clocked b
+    insert into pg_temp.named_sender (sender, epoch, sender_id, watermark, skipped, ended_at_seq)
+    select n.sender, n.epoch, s.sender_id, s.watermark, s.skipped, coalesce(f.ended_at_seq, case when s.sender_id is null then (
+        select min(b.arrival_seq) from pg_temp.causal_message b
         join relaybox.sender_state o on o.sender_id = b.sender_id and o.begun_at is null
         where b.sender = n.sender and b.epoch > n.epoch
     ) end)
     from (
         select distinct e.sender, e.epoch
-        from pg_temp.clocked c
+        from pg_temp.causal_message c
         cross join lateral (
             select m.clock from relaybox.log m where m.hop_id = c.hop_id and m.position = c.position offset 0
         ) l
         cross join relaybox.clock_entries(l.clock) e
-        where c.verdict is null and e.sender <> c.sender
+        where c.outcome is null and e.sender <> c.sender
     ) n
     left join lateral (
         select o.sender_id, o.watermark, o.skipped from relaybox.sender_state o
         where o.stream_id = here.stream_id and o.sender = n.sender and o.epoch = n.epoch
         offset 0
     ) s on true
-    left join pg_temp.fence f on f.sender_id = s.sender_id
+    left join pg_temp.epoch_end f on f.sender_id = s.sender_id
     where not exists (
         select from relaybox.sender_state o
         where o.stream_id = here.stream_id and o.sender = n.sender and o.epoch > n.epoch and o.begun_at is not null
         offset 0
     );
-    insert into pg_temp.cause (taken, sender_id, index, fenced_at, for_taken)
-    select a.taken, a.sender_id, a.index, a.fenced_at, d.taken
+    insert into pg_temp.unmet_cause (arrival_seq, cause_sender_id, cause_index, ended_at_seq, cause_seq)
+    select a.arrival_seq, a.sender_id, a.index, a.ended_at_seq, d.arrival_seq
     from (
-        select c.taken, n.sender_id, n.fenced_at, n.watermark,
+        select c.arrival_seq, n.sender_id, n.ended_at_seq, n.watermark,
             case when n.skipped @> e.index then relaybox.index_to_wait_for(n.skipped, e.index) else e.index end as index
-        from pg_temp.clocked c
+        from pg_temp.causal_message c
         cross join lateral (
             select m.clock from relaybox.log m where m.hop_id = c.hop_id and m.position = c.position offset 0
         ) l
         cross join relaybox.clock_entries(l.clock) e
-        join pg_temp.named n on n.sender = e.sender and n.epoch = e.epoch
-        where c.verdict is null and e.sender <> c.sender
+        join pg_temp.named_sender n on n.sender = e.sender and n.epoch = e.epoch
+        where c.outcome is null and e.sender <> c.sender
         offset 0
     ) a
-    left join pg_temp.clocked d on d.sender_id = a.sender_id and d.index = a.index
+    left join pg_temp.causal_message d on d.sender_id = a.sender_id and d.index = a.index
     where (a.watermark >= a.index) is not true
 $$;

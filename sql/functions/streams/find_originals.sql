@@ -1,6 +1,6 @@
--- Looks through the log from a position on, where the senders' indexes lay, for the first copy of each repeated index: each row
--- once, and only where one can be. Without statistics of temporary tables the planner would look at all that is repeated for each
--- row; as it is set here, it can only join by hashes of the whole key.
+-- Looks through the log from a position on, where the senders' indexes are, for the first copy of each index that came again: each
+-- message once, and only where one can be. Without statistics of temporary tables the planner would look at all repeated indexes for
+-- each message; as it is set here, it can only join by hashes of the whole key.
 create or replace function relaybox.find_originals(from_position bigint) returns void
 language sql volatile
 set work_mem = '64MB'
@@ -9,9 +9,14 @@ set enable_nestloop = off
 set enable_mergejoin = off
 set enable_hashjoin = on
 as $$
-    with lay as materialized (
-        select w.hop_id, s.sender_id, s.sender, s.epoch, greatest(min(r.first_position), from_position) as first_position, max(r.last_position) as last_position
-        from (select distinct d.hop_id, d.sender_id from pg_temp.repeated d where d.original is null) w
+    with sought as (
+        select distinct r.hop_id, r.sender_id from pg_temp.repeated_index r where r.original_position is null
+    ), sender_range as materialized (
+        -- from where to where in the log a sender's indexes are, of which one is sought
+        select
+            w.hop_id, s.sender_id, s.sender, s.epoch, greatest(min(r.first_position), from_position) as first_position,
+            max(r.last_position) as last_position
+        from sought w
         join relaybox.sender_state s on s.sender_id = w.sender_id
         cross join lateral (
             select i.first_index, i.last_index, i.first_position, i.last_position from relaybox.index_range i where i.sender_id = w.sender_id
@@ -20,25 +25,26 @@ as $$
             offset 0
         ) r
         where r.last_position >= from_position and (
-            select d.index from pg_temp.repeated d
-            where d.sender_id = w.sender_id and d.index >= r.first_index and d.index <= r.last_index and d.original is null
+            select d.index from pg_temp.repeated_index d
+            where d.sender_id = w.sender_id and d.index >= r.first_index and d.index <= r.last_index and d.original_position is null
             order by d.index limit 1
         ) is not null
         group by w.hop_id, s.sender_id
-    ), stretch as materialized (
-        select p.hop_id, unnest(range_agg(int8range(p.first_position, p.last_position, '[]'))) as positions from lay p group by p.hop_id
+    ), log_range as materialized (
+        -- the same for all senders, so that no message is read twice
+        select g.hop_id, unnest(range_agg(int8range(g.first_position, g.last_position, '[]'))) as positions from sender_range g group by g.hop_id
     )
-    insert into pg_temp.repeated (hop_id, sender_id, index, original)
+    insert into pg_temp.repeated_index (hop_id, sender_id, index, original_position)
     select d.hop_id, d.sender_id, d.index, min(l.position)
-    from stretch t
+    from log_range t
     cross join lateral (
         select m.hop_id, m.position, m.sender, m.epoch, m.index from relaybox.log m
         where m.hop_id = t.hop_id and m.position >= lower(t.positions) and m.position < upper(t.positions)
         offset 0
     ) l
-    join lay p on p.hop_id = l.hop_id and p.sender = l.sender and p.epoch = l.epoch
-        and p.first_position <= l.position and p.last_position >= l.position
-    join pg_temp.repeated d on d.hop_id = p.hop_id and d.sender_id = p.sender_id and d.index = l.index and d.original is null
+    join sender_range g on g.hop_id = l.hop_id and g.sender = l.sender and g.epoch = l.epoch
+        and g.first_position <= l.position and g.last_position >= l.position
+    join pg_temp.repeated_index d on d.hop_id = g.hop_id and d.sender_id = g.sender_id and d.index = l.index and d.original_position is null
     where not exists (
         -- what a stream refused is no original, unless its index is done with
         select from relaybox.dead_letter x
@@ -47,5 +53,5 @@ as $$
         offset 0
     )
     group by d.hop_id, d.sender_id, d.index
-    on conflict (sender_id, index) do update set original = excluded.original
+    on conflict (sender_id, index) do update set original_position = excluded.original_position
 $$;

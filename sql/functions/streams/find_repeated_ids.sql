@@ -3,7 +3,7 @@ create or replace function relaybox.find_repeated_ids(log_id integer, first_posi
 language sql volatile
 set work_mem = '64MB'
 as $$
-    insert into pg_temp.id_again ("position", original)
+    insert into pg_temp.repeated_id ("position", original_position)
     select l.position, min(o.position)
     from relaybox.log l
     join relaybox.log o on o.hop_id = log_id and o.message_id = l.message_id
@@ -11,7 +11,7 @@ as $$
         and o.position < l.position and o.position >= l.position - within
     where l.hop_id = log_id and l.position >= first_position and l.position <= last_position
     group by l.position;
-    update pg_temp.batch_sender b set ascending = false, in_order = false
-    from relaybox.log l join pg_temp.id_again i on i.position = l.position
+    update pg_temp.decision_sender b set is_ascending = false, is_in_order = false
+    from relaybox.log l join pg_temp.repeated_id i on i.position = l.position
     where l.hop_id = log_id and l.sender = b.sender and l.epoch = b.epoch;
 $$;

@@ -3,13 +3,13 @@
 create or replace function relaybox.judge_batch_senders(here relaybox.stream, input relaybox.stream_log) returns void
 language sql volatile
 as $$
-    update pg_temp.batch_sender b set
+    update pg_temp.decision_sender b set
         sender_id = k.sender_id, kind = coalesce(k.state_kind, k.declared_kind), declared_at = k.declared_at,
-        first_declared_at = k.first_declared_at, of_another_store = k.of_another_store, has_begun = k.has_begun,
-        watermark = coalesce(k.watermark, 0), given_up = coalesce(k.given_up, '{}'), waits = k.stalled_after is not null,
-        in_order = k.stalled_after is null and coalesce(case
+        first_declared_at = k.first_declared_at, is_of_another_store = k.is_of_another_store, has_begun = k.has_begun,
+        watermark = coalesce(k.watermark, 0), given_up = coalesce(k.given_up, '{}'), is_stalled = k.stalled_after is not null,
+        is_in_order = k.stalled_after is null and coalesce(case
             when b.epoch = 0 then k.first_declared_at is null and here.delivery_order <> 'causal'
-            when not b.ascending or b.reads_after is not null or k.epochs > 1 or k.of_another_store or here.delivery_order = 'causal' then false
+            when not b.is_ascending or b.resumes_after is not null or k.epochs > 1 or k.is_of_another_store or here.delivery_order = 'causal' then false
             when not k.has_begun and b.first_sent_at < k.declared_at then false
             when k.sender_id is null then
                 k.declared_kind = 'gapless' and not k.has_other_epoch and b.first_index = 1
@@ -24,7 +24,7 @@ as $$
             exists (
                 select from relaybox.sender_state o
                 where o.stream_id = here.stream_id and o.sender = g.sender and o.origin <> input.origin and o.begun_at is not null
-            ) as of_another_store,
+            ) as is_of_another_store,
             not exists (
                 select from relaybox.sender_state o
                 where o.stream_id = here.stream_id and o.sender = g.sender and o.epoch > g.epoch
@@ -34,7 +34,7 @@ as $$
                 where o.stream_id = here.stream_id and o.sender = g.sender and o.epoch <> g.epoch
             ) as has_other_epoch,
             count(*) filter (where g.epoch > 0) over (partition by g.sender) as epochs
-        from pg_temp.batch_sender g
+        from pg_temp.decision_sender g
         left join relaybox.sender_state s
             on s.stream_id = here.stream_id and s.sender = g.sender and s.epoch = g.epoch and s.origin = input.origin
         left join (

@@ -1,5 +1,6 @@
 -- Causal order: a message waits for its sender's earlier ones (judge_rows) and for all that its clock says was delivered to the
--- sender. Sets t and ordinal of the judged rows; sets aside what can't be waited for.
+-- sender. Sets release_seq and release_rank of the classified messages; sets aside
+-- what can't be waited for.
 -- The cost grows with the entries of the clocks, however long the chains of causes are: each is looked up once, and followed once.
 create or replace function relaybox.judge_clocks(here relaybox.stream) returns void
 language plpgsql volatile
@@ -13,7 +14,7 @@ begin
     while relaybox.rank_clocked() loop
         exit when not relaybox.set_aside_circles();
     end loop;
-    update pg_temp.judged j set t = nullif(c.t, 9223372036854775807), ordinal = c.ordinal, verdict = c.verdict
-    from pg_temp.clocked c where j.counts and j.taken = c.taken;
+    update pg_temp.classified j set release_seq = nullif(c.release_seq, 9223372036854775807), release_rank = c.release_rank, outcome = c.outcome
+    from pg_temp.causal_message c where j.is_indexed and j.arrival_seq = c.arrival_seq;
 end
 $$;

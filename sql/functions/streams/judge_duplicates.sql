@@ -9,28 +9,29 @@ set enable_mergejoin = off
 set enable_hashjoin = on
 as $$
 begin
-    if exists (select from pg_temp.judged where verdict = 'duplicate' and original is null) then
-        insert into pg_temp.repeated (hop_id, sender_id, index)
-        select distinct j.hop_id, j.sender_id, j.index from pg_temp.judged j where j.verdict = 'duplicate' and j.original is null;
+    if exists (select from pg_temp.classified where outcome = 'duplicate' and original_position is null) then
+        insert into pg_temp.repeated_index (hop_id, sender_id, index)
+        select distinct j.hop_id, j.sender_id, j.index from pg_temp.classified j where j.outcome = 'duplicate' and j.original_position is null;
         -- most copies come soon after their original: the whole log is looked through for the others only
         perform relaybox.find_originals(first_position - 20000);
-        if exists (select from pg_temp.repeated where original is null) then
+        if exists (select from pg_temp.repeated_index where original_position is null) then
             perform relaybox.find_originals(1);
         end if;
-        update pg_temp.judged j set original = o.original
-        from pg_temp.repeated o
-        where o.sender_id = j.sender_id and o.index = j.index and o.original <> j.position
-            and j.verdict = 'duplicate' and j.original is null;
+        update pg_temp.classified j set original_position = o.original_position
+        from pg_temp.repeated_index o
+        where o.sender_id = j.sender_id and o.index = j.index and o.original_position <> j.position
+            and j.outcome = 'duplicate' and j.original_position is null;
     end if;
     -- two lookups per duplicate
     with other as materialized (
-        select d.taken
-        from pg_temp.judged d
+        select d.arrival_seq
+        from pg_temp.classified d
         cross join lateral (select m.* from relaybox.log m where m.hop_id = d.hop_id and m.position = d.position offset 0) l
-        cross join lateral (select m.* from relaybox.log m where m.hop_id = d.hop_id and m.position = d.original offset 0) o
-        where d.verdict = 'duplicate'
+        cross join lateral (select m.* from relaybox.log m where m.hop_id = d.hop_id and m.position = d.original_position offset 0) o
+        where d.outcome = 'duplicate'
             and (l.topic, l.key, l.payload, l.payload_bytes) is distinct from (o.topic, o.key, o.payload, o.payload_bytes)
     )
-    update pg_temp.judged j set verdict = 'other_content' where j.taken in (select o.taken from other o) and j.verdict = 'duplicate';
+    update pg_temp.classified j set outcome = 'other_content'
+    where j.arrival_seq in (select o.arrival_seq from other o) and j.outcome = 'duplicate';
 end
 $$;

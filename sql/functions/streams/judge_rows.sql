@@ -1,6 +1,6 @@
--- The rows that need a look, each with its verdict: null (may be delivered), duplicate, or why it is set aside; and for an order
--- that waits for a sender's earlier indexes, the arrival number t at which they are all there.
--- One sort of all rows by (sender, index, arrival); what came first of an index stands first.
+-- Classifies the messages that need a look: outcome null (may be delivered), duplicate, or why it is set aside; and for an order
+-- that waits for a sender's earlier indexes, the arrival number at which they are all there. One sort of all rows by (sender, index,
+-- arrival); what came first of an index stands first.
 create or replace function relaybox.judge_rows(here relaybox.stream, input relaybox.stream_log, first_position bigint, last_position bigint)
 returns void
 language plpgsql volatile
@@ -11,134 +11,73 @@ set jit = off
 as $$
 declare
     waits_for_earlier boolean := here.delivery_order in ('fifo', 'causal');
-    shift bigint := here.taken - first_position + 1;
-    has_ids boolean := exists (select from pg_temp.id_again);
-    has_seen boolean := exists (select from pg_temp.seen_again);
+    is_causal boolean := here.delivery_order = 'causal';
+    seq_shift bigint := here.taken - first_position + 1;
+    has_repeated_ids boolean := exists (select from pg_temp.repeated_id);
+    has_seen boolean := exists (select from pg_temp.already_seen);
     has_skips boolean := exists (select from relaybox.sender_state s where s.stream_id = here.stream_id and s.skipped <> '{}');
-    has_stalled boolean := exists (select from pg_temp.batch_sender where reads_after is not null);
-    has_fences boolean;
+    has_resumed boolean := exists (select from pg_temp.decision_sender where resumes_after is not null);
+    has_ended boolean;
 begin
-    -- from its first acceptable message on, a higher epoch fences the lower ones
-    if exists (
-        select from pg_temp.batch_sender b join relaybox.sender_state s on s.stream_id = here.stream_id and s.sender = b.sender
-        where b.epoch > 0 and not b.in_order and (s.epoch <> b.epoch)
-    ) then
-        insert into pg_temp.fence (sender_id, fenced_at)
-        select low.sender_id, min(high.begins)
-        from relaybox.sender_state low
-        join (
-            select s.sender, s.epoch, coalesce(s.begun_at, (
-                select shift + min(l.position)
-                from relaybox.log l
-                join pg_temp.batch_sender b on b.sender = l.sender and b.epoch = l.epoch
-                where l.hop_id = input.hop_id and l.position >= first_position and l.position <= last_position
-                    and l.sender = s.sender and l.epoch = s.epoch and l.sent_at >= b.declared_at and not b.of_another_store
-                    and not (b.kind = 'sparse' and waits_for_earlier)
-                    and not (b.kind = 'gapless' and l.index > greatest(l.position, upper(b.given_up) - 1) + 1000000)
-                    and not (b.kind = 'gapless' and b.given_up @> l.index)
-            )) as begins
-            from relaybox.sender_state s
-            where s.stream_id = here.stream_id and exists (select from pg_temp.batch_sender b where b.sender = s.sender and not b.in_order)
-        ) high on high.sender = low.sender and high.epoch > low.epoch and high.begins is not null
-        where low.stream_id = here.stream_id and exists (select from pg_temp.batch_sender b where b.sender = low.sender)
-        group by low.sender_id;
-    end if;
-    has_fences := exists (select from pg_temp.fence);
-    insert into pg_temp.judged (taken, hop_id, "position", sender_id, epoch, index, is_new, verdict, original, counts, t, ordinal)
-    select
-        c.taken, c.hop_id, c.position, c.sender_id, c.epoch, c.index, c.is_new,
-        case when c.chain is null then c.verdict when c.is_given_up then 'index_skipped' when c.is_again then 'duplicate' end,
-        case when c.chain is null then c.original when not c.is_past then c.first_of_index end,
-        c.chain is not null and not c.is_again and not c.is_given_up,
-        case
-            when c.chain is null then case when c.verdict is null then c.taken end
-            when c.is_again or c.is_given_up then null
-            when not waits_for_earlier then c.taken
-            when has_fences then least(
-                case when c.chain_whole then c.chain_taken end, (select f.fenced_at from pg_temp.fence f where f.sender_id = c.sender_id)
-            )
-            when c.chain_whole then c.chain_taken
-        end,
-        case when waits_for_earlier then c.index end
-    from (
-        select d.*,
-            max(case when not d.is_again then d.taken end) over earlier as chain_taken,
+    perform relaybox.find_epoch_ends(here, input, first_position, last_position);
+    has_ended := exists (select from pg_temp.epoch_end);
+    with looked_at as (
+        select a.*
+        from relaybox.list_arrived(
+            input.hop_id, first_position, last_position, seq_shift, waits_for_earlier, is_causal, has_repeated_ids, has_ended
+        ) a
+        union all
+        select r.* from relaybox.list_resumed(input.hop_id, first_position) r where has_resumed
+        union all
+        select h.* from relaybox.list_held(here.stream_id, is_causal or here.recheck) h
+    ), chained as (
+        -- chain: the sender, where the index is one of its own and not refused
+        select l.*, case when l.outcome is null and l.epoch > 0 then l.sender_id end as chain from looked_at l
+    ), compared as (
+        select c.*,
+            c.chain is not null and (
+                c.index <= c.watermark
+                or has_seen and exists (
+                    select from pg_temp.already_seen a where a.sender_id = c.chain and a.chunk = c.index >> 12 and a.indexes @> c.index
+                )
+                -- beyond the watermark nothing is given up: it was set aside before its turn
+                or has_skips and c.is_new and relaybox.is_skipped(c.chain, c.index, c.index + 1)
+            ) as is_past,
+            lag(c.index) over (partition by c.chain order by c.index, c.arrival_seq) as previous_index,
+            first_value(c.position) over (partition by c.chain, c.index order by c.arrival_seq) as first_position_of_index
+        from chained c
+    ), repeated as (
+        select c.*, c.is_past or c.chain is not null and coalesce(c.previous_index = c.index, false) as is_repeated from compared c
+    ), followed as (
+        select r.*,
+            max(case when not r.is_repeated then r.arrival_seq end) over earlier as last_earlier_seq,
             bool_and(
                 -- what comes again says nothing of what is missing before it
-                d.index <= greatest(d.previous_index, d.watermark) + 1
-                or has_skips and relaybox.is_skipped(d.chain, greatest(d.previous_index, d.watermark) + 1, d.index)
-            ) over earlier as chain_whole
-        from (
-            select e.*,
-                e.is_past or e.chain is not null and coalesce(e.previous_index = e.index, false) as is_again
-            from (
-                select r.*,
-                    r.chain is not null and (
-                        r.index <= r.watermark
-                        or has_seen and exists (
-                            select from pg_temp.seen_again a where a.sender_id = r.chain and a.chunk = r.index >> 12 and a.indexes @> r.index
-                        )
-                        -- beyond the watermark nothing is given up: it was set aside before its turn
-                        or has_skips and r.is_new and relaybox.is_skipped(r.chain, r.index, r.index + 1)
-                    ) as is_past,
-                    lag(r.index) over (partition by r.chain order by r.index, r.taken) as previous_index,
-                    first_value(r.position) over (partition by r.chain, r.index order by r.taken) as first_of_index
-                from (
-                    select q.*, case when q.verdict is null and q.epoch > 0 then q.sender_id end as chain
-                    from (
-                        select
-                            shift + l.position as taken, l.hop_id, l.position, b.sender_id, l.epoch, l.index, true as is_new, b.watermark,
-                            b.given_up @> l.index as is_given_up,
-                            case when has_ids then (select i.original from pg_temp.id_again i where i.position = l.position) end as original,
-                            case
-                                when has_ids and exists (select from pg_temp.id_again i where i.position = l.position) then 'duplicate'
-                                when b.epoch = 0 and here.delivery_order = 'causal' then 'sender_not_gapless'
-                                when b.epoch = 0 then case when b.first_declared_at <= l.sent_at then 'index_missing' end
-                                when coalesce(b.first_declared_at > l.sent_at, true) then 'sender_not_declared'
-                                when coalesce(b.declared_at > l.sent_at, true) then 'epoch_not_begun'
-                                when b.of_another_store then 'sender_of_another_store'
-                                when has_fences and shift + l.position > (select f.fenced_at from pg_temp.fence f where f.sender_id = b.sender_id)
-                                    then 'epoch_fenced'
-                                when b.kind = 'sparse' and waits_for_earlier then 'sender_not_gapless'
-                                when b.kind = 'gapless' and l.index > greatest(l.position, coalesce(upper(b.given_up) - 1, 0)) + 1000000
-                                    then 'index_too_far'
-                            end as verdict
-                        from relaybox.log l
-                        join pg_temp.batch_sender b on b.sender = l.sender and b.epoch = l.epoch
-                        where l.hop_id = input.hop_id and l.position >= first_position and l.position <= last_position
-                            and not b.in_order and not b.waits
-                        union all
-                        select
-                            k.first_taken + l.position - a.first_position, l.hop_id, l.position, b.sender_id, l.epoch, l.index, true, b.watermark, b.given_up @> l.index,
-                            (select i.original from pg_temp.id_again i where i.position = l.position),
-                            case
-                                when exists (select from pg_temp.id_again i where i.position = l.position) then 'duplicate'
-                                when coalesce(b.declared_at > l.sent_at, true) then 'epoch_not_begun'
-                                when k.first_taken + l.position - a.first_position
-                                    > (select f.fenced_at from pg_temp.fence f where f.sender_id = b.sender_id) then 'epoch_fenced'
-                                when b.kind = 'gapless' and l.index > greatest(l.position, coalesce(upper(b.given_up) - 1, 0)) + 1000000
-                                    then 'index_too_far'
-                            end
-                        from pg_temp.batch_sender b
-                        join relaybox.log l on l.hop_id = input.hop_id and l.position > b.reads_after and l.position < first_position
-                            and l.sender = b.sender and l.epoch = b.epoch
-                        join relaybox.arrival a on a.hop_id = input.hop_id and a.first_position <= l.position and a.last_position >= l.position
-                        join relaybox.decision k on k.hop_id = input.hop_id and k.batch = a.batch
-                        where has_stalled and b.reads_after is not null
-                        union all
-                        select h.taken, h.hop_id, h.position, h.sender_id, s.epoch, h.index, false, s.watermark, s.skipped @> h.index, null, null
-                        from relaybox.held h
-                        join relaybox.sender_state s on s.sender_id = h.sender_id
-                        where h.stream_id = here.stream_id and (
-                            here.delivery_order = 'causal' or here.recheck
-                            or exists (select from pg_temp.fence f where f.sender_id = h.sender_id)
-                            or exists (select from pg_temp.batch_sender b where b.sender_id = h.sender_id and not b.in_order)
-                        )
-                    ) q
-                ) r
-            ) e
-        ) d
-        window earlier as (partition by d.chain order by d.index, d.taken)
-    ) c;
+                r.index <= greatest(r.previous_index, r.watermark) + 1
+                or has_skips and relaybox.is_skipped(r.chain, greatest(r.previous_index, r.watermark) + 1, r.index)
+            ) over earlier as has_all_earlier
+        from repeated r
+        window earlier as (partition by r.chain order by r.index, r.arrival_seq)
+    )
+    insert into pg_temp.classified (
+        arrival_seq, hop_id, "position", sender_id, epoch, index, is_new, outcome, original_position, is_indexed, release_seq, release_rank
+    )
+    select
+        f.arrival_seq, f.hop_id, f.position, f.sender_id, f.epoch, f.index, f.is_new,
+        case when f.chain is null then f.outcome when f.is_given_up then 'index_skipped' when f.is_repeated then 'duplicate' end,
+        case when f.chain is null then f.original_position when not f.is_past then f.first_position_of_index end,
+        f.chain is not null and not f.is_repeated and not f.is_given_up,
+        case
+            when f.chain is null then case when f.outcome is null then f.arrival_seq end
+            when f.is_repeated or f.is_given_up then null
+            when not waits_for_earlier then f.arrival_seq
+            when has_ended then least(
+                case when f.has_all_earlier then f.last_earlier_seq end,
+                (select e.ended_at_seq from pg_temp.epoch_end e where e.sender_id = f.sender_id)
+            )
+            when f.has_all_earlier then f.last_earlier_seq
+        end,
+        case when waits_for_earlier then f.index end
+    from followed f;
 end
 $$;

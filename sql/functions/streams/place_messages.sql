@@ -1,5 +1,5 @@
--- Appends to a stream what may be delivered now: the judged rows with a t and no verdict, among the rows of the batch that needed
--- no look, by arrival. Places come a thousand to a row of relaybox.delivery, or as runs where positions follow each other.
+-- Appends to a stream what may be delivered now, list_released() says what. Places come a thousand to a row of relaybox.delivery, or as
+-- runs where positions follow each other.
 create or replace function relaybox.place_messages(here relaybox.stream, log_id integer, first_position bigint, last_position bigint)
 returns bigint
 language plpgsql volatile
@@ -7,26 +7,16 @@ set work_mem = '256MB'
 set jit = off
 as $$
 declare
-    placed bigint;
     has_several_logs boolean := (select count(*) > 1 from relaybox.stream_log l where l.stream_id = here.stream_id);
-    has_clean boolean := exists (select from pg_temp.batch_sender where in_order);
+    has_in_order boolean := exists (select from pg_temp.decision_sender where is_in_order);
+    placed_count bigint;
 begin
-    with ready as (
-        select j.hop_id, j.position, j.t, j.epoch, j.ordinal, j.taken
-        from pg_temp.judged j where j.verdict is null and j.t is not null
-        union all
-        select log_id, p, here.taken + p - first_position + 1, 0, 0, 0
-        from generate_series(first_position, last_position) p
-        where has_clean
-            and not exists (select from pg_temp.judged j where j.hop_id = log_id and j.position = p)
-            and p not in (
-                select l.position from relaybox.log l join pg_temp.batch_sender b on b.sender = l.sender and b.epoch = l.epoch and b.waits
-                where l.hop_id = log_id and l.position >= first_position and l.position <= last_position
-            )
-    ), numbered as (
+    with numbered as (
         select r.hop_id, r.position,
-            row_number() over (order by r.t, case when here.delivery_order = 'causal' then 0 else r.epoch end, r.ordinal, r.taken) as n
-        from ready r
+            row_number() over (
+                order by r.release_seq, case when here.delivery_order = 'causal' then 0 else r.epoch end, r.release_rank, r.arrival_seq
+            ) as n
+        from relaybox.list_released(log_id, first_position, last_position, here.taken + 1, has_in_order) r
     ), islands as (
         -- a row of relaybox.delivery names one log, and most streams have but one
         select n.*, 0 as island from numbered n where not has_several_logs
@@ -57,8 +47,8 @@ begin
         case when bool_and(j.is_run) then null else min(j.positions) end
     from joined j
     group by j.piece;
-    select coalesce(max(d.last_place), here.last_place) - here.last_place into placed
+    select coalesce(max(d.last_place), here.last_place) - here.last_place into placed_count
     from relaybox.delivery d where d.stream_id = here.stream_id and d.last_place > here.last_place;
-    return placed;
+    return placed_count;
 end
 $$;

@@ -1,6 +1,6 @@
--- Sets ordinal in pg_temp.clocked: after all that a message waits for and that is let through at the same moment; what was set aside
--- hands on what is before it. From the messages that wait for nothing on, each wait is followed once.
--- Returns whether some are left that wait for themselves; pg_temp.wait then has their waits, and else nothing.
+-- Sets release_rank in pg_temp.causal_message: after all that a message waits for and that is released at the same moment; what was set
+-- aside hands on what is before it. From the messages that wait for nothing on, each wait is followed once.
+-- Returns whether some are left that wait for themselves; pg_temp.release_order then has their waits, and else nothing.
 create or replace function relaybox.rank_clocked() returns boolean
 language plpgsql volatile
 set enable_seqscan = off
@@ -8,49 +8,44 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
 declare
-    ordinals bigint[];
+    ranks bigint[];
     steps integer[];
     wait_counts integer[];
+    earlier_nodes integer[];
+    later_nodes integer[];
     first_edge integer[];
-    waiting integer[];
     ready integer[];
     ready_count integer;
     done_count integer := 0;
     node integer;
     later integer;
 begin
-    delete from pg_temp.wait;
-    insert into pg_temp.wait (taken, for_taken, by_clock) select w.taken, w.for_taken, w.by_clock from relaybox.waits_at_once() w;
+    delete from pg_temp.release_order;
+    insert into pg_temp.release_order (arrival_seq, follows_seq, is_by_clock) select w.arrival_seq, w.follows_seq, w.is_by_clock from relaybox.waits_at_once() w;
     -- the sum of a clock grows along every chain of causes; what was set aside stands nowhere itself
     select
-        array_agg(case when c.verdict is null then least(9000000000000000000, c.index + c.clock_sum)::bigint else 0 end order by c.node),
-        array_agg((c.verdict is null)::integer order by c.node)
-    into ordinals, steps
-    from pg_temp.clocked c;
+        array_agg(case when c.outcome is null then least(9000000000000000000, c.index + c.clock_sum)::bigint else 0 end order by c.node),
+        array_agg((c.outcome is null)::integer order by c.node)
+    into ranks, steps
+    from pg_temp.causal_message c;
     wait_counts := array(
-        select (select count(*) from pg_temp.wait w where w.taken = c.taken)::integer from pg_temp.clocked c order by c.node
+        select (select count(*) from pg_temp.release_order w where w.arrival_seq = c.arrival_seq)::integer
+        from pg_temp.causal_message c order by c.node
     );
-    -- the messages that wait for each: from first_edge[node] to before first_edge[node + 1]
-    select array_agg(l.node order by d.node) into waiting
-    from pg_temp.wait w
-    join pg_temp.clocked d on d.taken = w.for_taken
-    join pg_temp.clocked l on l.taken = w.taken;
-    select array_agg(n.before order by n.node) into first_edge
-    from (
-        select e.node, 1 + coalesce(sum(e.edge_count) over (order by e.node rows between unbounded preceding and 1 preceding), 0)::integer as before
-        from (
-            select c.node, (select count(*) from pg_temp.wait w where w.for_taken = c.taken) as edge_count from pg_temp.clocked c
-        ) e
-    ) n;
-    first_edge := first_edge || coalesce(cardinality(waiting), 0) + 1;
+    -- an edge leads from a message to one that follows it
+    select array_agg(earlier.node order by earlier.node), array_agg(waiting.node order by earlier.node) into earlier_nodes, later_nodes
+    from pg_temp.release_order w
+    join pg_temp.causal_message earlier on earlier.arrival_seq = w.follows_seq
+    join pg_temp.causal_message waiting on waiting.arrival_seq = w.arrival_seq;
+    first_edge := relaybox.edge_starts(cardinality(ranks), earlier_nodes);
     ready := array(select o.node::integer from unnest(wait_counts) with ordinality o (wait_count, node) where o.wait_count = 0);
     ready_count := cardinality(ready);
     while done_count < ready_count loop
         done_count := done_count + 1;
         node := ready[done_count];
         for edge in first_edge[node] .. first_edge[node + 1] - 1 loop
-            later := waiting[edge];
-            ordinals[later] := greatest(ordinals[later], ordinals[node] + steps[later]);
+            later := later_nodes[edge];
+            ranks[later] := greatest(ranks[later], ranks[node] + steps[later]);
             wait_counts[later] := wait_counts[later] - 1;
             if wait_counts[later] = 0 then
                 ready_count := ready_count + 1;
@@ -58,10 +53,10 @@ begin
             end if;
         end loop;
     end loop;
-    update pg_temp.clocked c set ordinal = n.ordinal from unnest(ordinals) with ordinality n (ordinal, node) where c.node = n.node;
-    delete from pg_temp.wait w
-    using unnest(ready) r (node) join pg_temp.clocked c on c.node = r.node
-    where w.taken = c.taken;
-    return exists (select from pg_temp.wait);
+    update pg_temp.causal_message c set release_rank = n.rank from unnest(ranks) with ordinality n (rank, node) where c.node = n.node;
+    delete from pg_temp.release_order w
+    using unnest(ready) r (node) join pg_temp.causal_message c on c.node = r.node
+    where w.arrival_seq = c.arrival_seq;
+    return exists (select from pg_temp.release_order);
 end
 $$;

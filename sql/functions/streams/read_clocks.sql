@@ -1,13 +1,15 @@
--- Copies the judged messages whose indexes count to pg_temp.clocked, with what their clocks add up to; a clock that can't be read sets
--- its message aside, by the message alone, whatever is delivered meanwhile.
+-- Copies the classified messages whose indexes are done with to pg_temp.causal_message, with what their clocks add up to; a clock that
+-- can't be read sets its message aside, by the message alone, whatever is delivered meanwhile.
 create or replace function relaybox.read_clocks(here relaybox.stream) returns void
 language sql volatile
 as $$
-    insert into pg_temp.clocked (taken, node, hop_id, "position", sender_id, sender, epoch, index, t, verdict, clock_sum, ordinal)
+    insert into pg_temp.causal_message (
+        arrival_seq, node, hop_id, "position", sender_id, sender, epoch, index, release_seq, outcome, clock_sum, release_rank
+    )
     select
-        j.taken, row_number() over (order by j.sender_id, j.index), j.hop_id, j.position, j.sender_id, s.sender, s.epoch, j.index, coalesce(j.t, 9223372036854775807),
-        coalesce(j.verdict, case when not v.is_valid then 'clock_invalid' end), v.clock_sum, 0
-    from pg_temp.judged j
+        j.arrival_seq, row_number() over (order by j.sender_id, j.index), j.hop_id, j.position, j.sender_id, s.sender, s.epoch, j.index,
+        coalesce(j.release_seq, 9223372036854775807), coalesce(j.outcome, case when not v.is_valid then 'clock_invalid' end), v.clock_sum, 0
+    from pg_temp.classified j
     join relaybox.sender_state s on s.sender_id = j.sender_id
     cross join lateral (
         select m.clock from relaybox.log m where m.hop_id = j.hop_id and m.position = j.position offset 0
@@ -19,5 +21,5 @@ as $$
         from (select relaybox.clock_is_valid(l.clock, s.sender, s.epoch, j.index) as is_valid offset 0) c
         offset 0
     ) v
-    where j.counts
+    where j.is_indexed
 $$;

@@ -13,19 +13,19 @@ begin
         update relaybox.sender_state s set watermark = j.last_index
         from (
             select j.sender_id, min(j.index) as first_index, max(j.index) as last_index, count(*) as row_count
-            from pg_temp.judged j where j.counts group by j.sender_id
+            from pg_temp.classified j where j.is_indexed group by j.sender_id
         ) j
         where s.sender_id = j.sender_id and s.seen_beyond = 0 and j.first_index = s.watermark + 1
             and j.last_index - j.first_index + 1 = j.row_count
         returning s.sender_id
     )
-    insert into pg_temp.remembered select w.sender_id from whole w;
+    insert into pg_temp.sender_without_gap select w.sender_id from whole w;
     insert into relaybox.seen as n (sender_id, chunk, indexes, fragments)
     select g.sender_id, g.chunk, g.indexes, (select count(*) from unnest(g.indexes))
     from (
         select j.sender_id, j.index >> 12 as chunk, range_agg(int8range(j.index, j.index + 1)) as indexes
-        from pg_temp.judged j
-        where j.counts and not exists (select from pg_temp.remembered r where r.sender_id = j.sender_id)
+        from pg_temp.classified j
+        where j.is_indexed and not exists (select from pg_temp.sender_without_gap r where r.sender_id = j.sender_id)
         group by j.sender_id, j.index >> 12
     ) g
     on conflict (sender_id, chunk) do update set
@@ -33,8 +33,8 @@ begin
     for one in
         select s.sender_id, s.watermark from relaybox.sender_state s
         where s.sender_id in (
-            select j.sender_id from pg_temp.judged j where j.counts
-            except select r.sender_id from pg_temp.remembered r
+            select j.sender_id from pg_temp.classified j where j.is_indexed
+            except select r.sender_id from pg_temp.sender_without_gap r
         )
     loop
         next_index := one.watermark + 1;

@@ -3,6 +3,6 @@ create or replace function relaybox.set_aside_judged(here relaybox.stream) retur
 language sql volatile
 as $$
     insert into relaybox.dead_letter (stream_id, hop_id, "position", reason)
-    select here.stream_id, j.hop_id, j.position, j.verdict from pg_temp.judged j
-    where j.verdict is not null and j.verdict <> 'duplicate'
+    select here.stream_id, j.hop_id, j.position, j.outcome from pg_temp.classified j
+    where j.outcome is not null and j.outcome <> 'duplicate'
 $$;

@@ -1,5 +1,5 @@
--- Sets t in pg_temp.clocked: as late as the latest cause and the sender's own earlier messages, the largest number for never.
--- The end of an epoch lets go what waited in it. Latest first, from each message on to those that wait for it: what is set so is
+-- Sets release_seq in pg_temp.causal_message: as late as the latest cause and the sender's own earlier messages, the largest number for
+-- never. The end of an epoch lets go what waited in it. Latest first, from each message on to those that wait for it: what is set so is
 -- hardly ever set again, so that each cause is followed about once. In arrays: rows would leave a dead version per change.
 create or replace function relaybox.spread_times() returns void
 language plpgsql volatile
@@ -9,70 +9,65 @@ set enable_mergejoin = off
 as $$
 declare
     never constant bigint := 9223372036854775807;
-    times bigint[];
-    fences bigint[];
-    own_next boolean[];
+    release_seqs bigint[];
+    epoch_ends bigint[];
+    has_next_of_sender boolean[];
+    cause_nodes integer[];
+    waiting_nodes integer[];
+    latest_releases bigint[];
     first_edge integer[];
-    waiting integer[];
-    caps bigint[];
-    latest_first integer[];
     stack integer[] := '{}';
     depth integer;
     node integer;
     later integer;
-    found bigint;
+    found_seq bigint;
 begin
-    if not exists (select from pg_temp.cause) then
+    if not exists (select from pg_temp.unmet_cause) then
         return;
     end if;
-    select array_agg(least(greatest(c.t, u.bound), f.fenced_at) order by c.node), array_agg(f.fenced_at order by c.node)
-    into times, fences
-    from pg_temp.clocked c
+    select array_agg(least(greatest(c.release_seq, u.unknown_until), e.ended_at_seq) order by c.node), array_agg(e.ended_at_seq order by c.node)
+    into release_seqs, epoch_ends
+    from pg_temp.causal_message c
     left join (
-        select x.taken, max(coalesce(x.fenced_at, never)) as bound from pg_temp.cause x where x.for_taken is null group by x.taken
-    ) u on u.taken = c.taken
-    left join pg_temp.fence f on f.sender_id = c.sender_id;
-    own_next := array(select lead(c.sender_id) over (order by c.node) is not distinct from c.sender_id from pg_temp.clocked c order by c.node);
-    -- the messages that wait for each: from first_edge[node] to before first_edge[node + 1]
-    select array_agg(w.node order by d.node), array_agg(x.fenced_at order by d.node) into waiting, caps
-    from pg_temp.cause x
-    join pg_temp.clocked d on d.taken = x.for_taken
-    join pg_temp.clocked w on w.taken = x.taken;
-    select array_agg(n.before order by n.node) into first_edge
-    from (
-        select e.node, 1 + coalesce(sum(e.edge_count) over (order by e.node rows between unbounded preceding and 1 preceding), 0)::integer as before
-        from (
-            select c.node, (select count(*) from pg_temp.cause x where x.for_taken = c.taken) as edge_count from pg_temp.clocked c
-        ) e
-    ) n;
-    first_edge := first_edge || coalesce(cardinality(waiting), 0) + 1;
-    latest_first := array(select o.node::integer from unnest(times) with ordinality o (t, node) order by o.t desc);
-    foreach node in array latest_first loop
-        depth := 1;
-        stack[1] := node;
-        while depth > 0 loop
-            node := stack[depth];
-            depth := depth - 1;
-            if own_next[node] then
-                later := node + 1;
-                found := least(times[node], fences[later]);
-                if found > times[later] then
-                    times[later] := found;
-                    depth := depth + 1;
-                    stack[depth] := later;
-                end if;
+        select x.arrival_seq, max(coalesce(x.ended_at_seq, never)) as unknown_until
+        from pg_temp.unmet_cause x where x.cause_seq is null group by x.arrival_seq
+    ) u on u.arrival_seq = c.arrival_seq
+    left join pg_temp.epoch_end e on e.sender_id = c.sender_id;
+    has_next_of_sender := array(
+        select lead(c.sender_id) over (order by c.node) is not distinct from c.sender_id from pg_temp.causal_message c order by c.node
+    );
+    -- an edge leads from a message to one that waits for it, at the latest until the named epoch ends
+    select array_agg(cause.node order by cause.node), array_agg(waiting.node order by cause.node), array_agg(x.ended_at_seq order by cause.node)
+    into cause_nodes, waiting_nodes, latest_releases
+    from pg_temp.unmet_cause x
+    join pg_temp.causal_message cause on cause.arrival_seq = x.cause_seq
+    join pg_temp.causal_message waiting on waiting.arrival_seq = x.arrival_seq;
+    first_edge := relaybox.edge_starts(cardinality(release_seqs), cause_nodes);
+    stack := array(select o.node::integer from unnest(release_seqs) with ordinality o (release_seq, node) order by o.release_seq);
+    depth := cardinality(stack);
+    while depth > 0 loop
+        node := stack[depth];
+        depth := depth - 1;
+        if has_next_of_sender[node] then
+            later := node + 1;
+            found_seq := least(release_seqs[node], epoch_ends[later]);
+            if found_seq > release_seqs[later] then
+                release_seqs[later] := found_seq;
+                depth := depth + 1;
+                stack[depth] := later;
             end if;
-            for edge in first_edge[node] .. first_edge[node + 1] - 1 loop
-                later := waiting[edge];
-                found := least(times[node], caps[edge], fences[later]);
-                if found > times[later] then
-                    times[later] := found;
-                    depth := depth + 1;
-                    stack[depth] := later;
-                end if;
-            end loop;
+        end if;
+        for edge in first_edge[node] .. first_edge[node + 1] - 1 loop
+            later := waiting_nodes[edge];
+            found_seq := least(release_seqs[node], latest_releases[edge], epoch_ends[later]);
+            if found_seq > release_seqs[later] then
+                release_seqs[later] := found_seq;
+                depth := depth + 1;
+                stack[depth] := later;
+            end if;
         end loop;
     end loop;
-    update pg_temp.clocked c set t = n.t from unnest(times) with ordinality n (t, node) where c.node = n.node and c.t <> n.t;
+    update pg_temp.causal_message c set release_seq = n.release_seq
+    from unnest(release_seqs) with ordinality n (release_seq, node) where c.node = n.node and c.release_seq <> n.release_seq;
 end
 $$;

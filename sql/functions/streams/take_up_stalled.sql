@@ -10,7 +10,7 @@ begin
         where s.stream_id = here.stream_id and s.origin = input.origin and s.stalled_after is not null and (
             s.stalled_reason = 'set_full' and s.fragment_count <= here.fragments
             or s.stalled_reason = 'holdback_full' and (here.recheck or exists (
-                select from pg_temp.batch_sender b
+                select from pg_temp.decision_sender b
                 where b.sender = s.sender and b.epoch = s.epoch and b.first_index <= s.watermark + 1
             ))
             -- in causal order others may have let go what was held
@@ -19,14 +19,14 @@ begin
             )
             -- the epoch ends: now or never
             or exists (
-                select from pg_temp.batch_sender b
+                select from pg_temp.decision_sender b
                 join relaybox.sender d on d.origin = s.origin and d.sender = b.sender and d.epoch = b.epoch
                 where b.sender = s.sender and b.epoch > s.epoch
             )
         )
     loop
         update relaybox.sender_state set stalled_after = null, stalled_reason = null where sender_id = stalled.sender_id;
-        insert into pg_temp.batch_sender as b (sender, epoch, first_index, last_index, ascending, reads_after)
+        insert into pg_temp.decision_sender as b (sender, epoch, first_index, last_index, is_ascending, resumes_after)
         select l.sender, l.epoch, min(l.index), max(l.index), false, stalled.stalled_after
         from relaybox.log l
         where l.hop_id = input.hop_id and l.position > stalled.stalled_after and l.position < before_position
@@ -34,7 +34,7 @@ begin
         group by l.sender, l.epoch
         on conflict (sender, epoch) do update set
             first_index = least(b.first_index, excluded.first_index), last_index = greatest(b.last_index, excluded.last_index),
-            ascending = false, reads_after = excluded.reads_after;
+            is_ascending = false, resumes_after = excluded.resumes_after;
     end loop;
 end
 $$;

@@ -1,0 +1,19 @@
+-- The held messages that may go now: all of the stream, or those of senders that the batch brings out of order or whose epoch ends.
+-- Inlined in judge_rows().
+create or replace function relaybox.list_held(stream_id_ integer, is_every boolean)
+returns table (
+    arrival_seq bigint, hop_id integer, "position" bigint, sender_id integer, epoch integer, index bigint, is_new boolean, watermark bigint,
+    is_given_up boolean, original_position bigint, outcome text
+)
+language sql stable
+as $$
+    select
+        h.taken, h.hop_id, h.position, h.sender_id, s.epoch, h.index, false, s.watermark, s.skipped @> h.index, null::bigint, null::text
+    from relaybox.held h
+    join relaybox.sender_state s on s.sender_id = h.sender_id
+    where h.stream_id = stream_id_ and (
+        is_every
+        or exists (select from pg_temp.epoch_end e where e.sender_id = h.sender_id)
+        or exists (select from pg_temp.decision_sender b where b.sender_id = h.sender_id and not b.is_in_order)
+    )
+$$;

@@ -1,0 +1,36 @@
+-- Records what was decided on a batch, and that its stream and its log have come so far. Caller: deliver_next, which has written all else.
+create or replace function relaybox.record_decision(
+    stream relaybox.stream, batch_ relaybox.arrival, is_in_order boolean, delivered_count_ bigint
+)
+returns relaybox.decision
+language plpgsql volatile
+as $$
+declare
+    outcomes record;
+    recorded relaybox.decision;
+begin
+    if is_in_order then
+        select 0::bigint as duplicate_count, 0::bigint as set_aside_count, null::bigint[] as duplicates into outcomes;
+    else
+        select count(*) filter (where j.outcome = 'duplicate') as duplicate_count,
+            count(*) filter (where j.outcome is not null and j.outcome <> 'duplicate') as set_aside_count,
+            array_agg(j.position order by j.position) filter (where j.outcome = 'duplicate') as duplicates
+        into outcomes from pg_temp.classified j;
+    end if;
+    update relaybox.stream s
+    set taken = stream.taken + batch_.row_count, last_place = stream.last_place + delivered_count_, recheck = false
+    where s.stream_id = stream.stream_id;
+    update relaybox.stream_log l set decided_batch = batch_.batch, decided_position = batch_.last_position where l.hop_id = batch_.hop_id;
+    insert into relaybox.decision (
+        hop_id, batch, first_taken, row_count, duplicate_count, set_aside_count, delivered_count, held_after, last_place, duplicates, in_order,
+        resolved_position, decided_at
+    )
+    values (
+        batch_.hop_id, batch_.batch, stream.taken + 1, batch_.row_count, outcomes.duplicate_count, outcomes.set_aside_count, delivered_count_,
+        (select count(*) from relaybox.held h where h.stream_id = stream.stream_id), stream.last_place + delivered_count_,
+        outcomes.duplicates, is_in_order, relaybox.resolved_position(batch_.hop_id), relaybox.delivery_time(stream.stream_id)
+    )
+    returning * into recorded;
+    return recorded;
+end
+$$;
