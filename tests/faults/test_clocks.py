@@ -51,7 +51,7 @@ TIMES_OF_CONSUMERS |= {
     "finish_attach.sql": "a step of the clock has what came back detached again early or late: nothing is lost"
 }
 REPLAY_WINDOWS = dict.fromkeys(
-    ("log_holders.sql", "outbox_holders.sql"),
+    ("list_subscription_holders.sql", "outbox_holders.sql", "replay_window_from.sql"),
     "the replay window is a span of time: a step of the clock keeps longer, or less long, what every hop and consumer is done with",
 )
 

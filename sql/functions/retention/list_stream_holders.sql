@@ -1,0 +1,33 @@
+-- What the stream of a log still needs of it, and what always stays. Inlined in log_holders(), which says what each kind is.
+create or replace function relaybox.list_stream_holders(log_id integer)
+returns table (kind text, holder text, needs_from bigint, since timestamptz)
+language sql stable
+as $$
+    with own_log as (
+        select i.hop, i.published_position, l.origin, l.decided_position, l.decided_batch, s.stream_id, s.last_place
+        from relaybox.hop_in i
+        left join relaybox.stream_log l on l.hop_id = i.hop_id
+        left join relaybox.stream s on s.stream_id = l.stream_id
+        where i.hop_id = log_id
+    )
+    select 'newest', o.hop, least(o.published_position, relaybox.first_position_after(o.stream_id, log_id, o.last_place - 1)), null::timestamptz
+    from own_log o
+    union all
+    select 'undecided', o.hop, coalesce(o.decided_position, 0) + 1, (
+        select a.published_at from relaybox.arrival a where a.hop_id = log_id and a.batch > coalesce(o.decided_batch, 0) order by a.batch limit 1
+    )
+    from own_log o where o.decided_position is distinct from o.published_position
+    union all
+    (
+        select 'held', e.sender, h.position, h.held_at
+        from relaybox.held h join relaybox.sender_state e on e.sender_id = h.sender_id
+        where h.hop_id = log_id order by h.position limit 1
+    )
+    union all
+    (
+        select 'stalled', e.sender, e.stalled_after + 1, e.moved_at
+        from own_log o
+        join relaybox.sender_state e on e.stream_id = o.stream_id and e.origin = o.origin and e.stalled_after is not null
+        order by e.stalled_after limit 1
+    )
+$$;
