@@ -71,7 +71,7 @@ test-faults: $(INSTALLED) ## Strike every step with every fault; writes docs/rel
 .PHONY: test-clocks
 test-clocks: $(INSTALLED) chromium $(SPARK_CLASSES) ## Run the tests at other times and in German (ARGS="--at 04:10 --german --busy 2" for the whole suite, or --help)
 	@locale -a | grep -qix 'de_DE.utf-\?8' || { echo 'No locale de_DE.UTF-8. Run: localedef -i de_DE -f UTF-8 de_DE.UTF-8' >&2; exit 2; }
-	$(BIN)/python -m tests.clocks --third "$(SYSTEMS)" --third "$(CRASHES)" $(ARGS)
+	$(BIN)/python -m tests.support.clocks --third "$(SYSTEMS)" --third "$(CRASHES)" $(ARGS)
 
 .PHONY: test-airflow-actions
 test-airflow-actions: $(INSTALLED) ## Do everything to a transfer that Airflow can, in every state (ARGS="-k clear")
@@ -145,7 +145,7 @@ chromium: $(INSTALLED)
 
 # Spark's JVMs start in two thirds of the time with it.
 $(SPARK_CLASSES): $(INSTALLED)
-	$(BIN)/python -m tests.spark.shared_classes $@
+	$(BIN)/python -m tests.support.shared_classes $@
 
 # uv comes first and from the same lock; it also builds the sdists of the lock with locked build tools.
 $(INSTALLED): $(LOCK) pyproject.toml

@@ -15,15 +15,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from relaybox.local.clusters import Cluster, write_service_file
-from tests.administration import administer_all, copy_database
-from tests.backups import Backups
-from tests.clocks import shift_servers
-from tests.disposal import discard
-from tests.memory import fast_temporary_directory, remove_left_directories
-from tests.patience import patience
-from tests.spark.shared_classes import share_classes
-from tests.stores import read_clusters, running_clusters
-from tests.world import World, routes_file
+from tests.support.administration import administer_all, copy_database
+from tests.support.backups import Backups
+from tests.support.clocks import shift_servers
+from tests.support.disposal import discard
+from tests.support.memory import fast_temporary_directory, remove_left_directories
+from tests.support.patience import patience
+from tests.support.shared_classes import share_classes
+from tests.support.stores import read_clusters, running_clusters
+from tests.support.world import World, routes_file
 
 # How long an example takes says how busy the machine is.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

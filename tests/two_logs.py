@@ -7,7 +7,7 @@ import yaml
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.stores.schema import initialise_store
-from tests.world import STORES, World
+from tests.support.world import STORES, World
 
 
 def fill_two_logs(world: World, *, segment_rows: int = 10_000) -> None:

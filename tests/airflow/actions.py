@@ -19,7 +19,7 @@ from relaybox.proofs.reliability import PERFECT
 from relaybox.proofs.verification import verify_route
 from tests.airflow.action_cells import CELLS
 from tests.airflow.system import ARRIVE_SECONDS, System, running_system
-from tests.world import wait_until
+from tests.support.world import wait_until
 
 DAG_ID = "relaybox_transfer__flights_1"
 HOLDS = {"planning": "plan.begin", "copying": "slice.piping", "confirming": "confirm.begin"}

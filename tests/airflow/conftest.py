@@ -13,7 +13,7 @@ import pytest
 
 from relaybox.local.scratch import make_scratch, remove_scratch
 from tests.airflow.page_client import PageServer, page_server
-from tests.world import World
+from tests.support.world import World
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

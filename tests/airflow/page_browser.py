@@ -12,8 +12,8 @@ from playwright.sync_api import FrameLocator, Locator, Page, expect, sync_playwr
 
 from relaybox.local.chromium import find_chromium, launch_arguments
 from tests.airflow.conftest import REPOSITORY
-from tests.patience import patience
-from tests.world import wait_until
+from tests.support.patience import patience
+from tests.support.world import wait_until
 
 PATIENCE_MILLISECONDS = 60_000
 

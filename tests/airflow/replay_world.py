@@ -14,7 +14,7 @@ from relaybox.consuming import Consumer
 from relaybox.local.demo.flights import message_of, read_flights
 
 if TYPE_CHECKING:
-    from tests.world import World
+    from tests.support.world import World
 
 STORE, SUBSCRIPTION = "analytics", "billing"
 DAYS = ("2026-07-01", "2026-07-02", "2026-07-03", "2026-07-04", "2026-07-05")

@@ -25,8 +25,8 @@ from relaybox.local.airflow_standalone import AirflowStandalone
 from relaybox.local.clusters import Cluster, write_service_file
 from relaybox.local.processes import descendants, spawn
 from tests.airflow.conftest import REPOSITORY, connection_fields
-from tests.patience import patience
-from tests.world import STORES, World, routes_file, wait_until
+from tests.support.patience import patience
+from tests.support.world import STORES, World, routes_file, wait_until
 
 ROUTE = {
     "runner": "spark",

@@ -19,7 +19,7 @@ from airflow.timetables.base import TimeRestriction
 from pendulum import UTC, DateTime
 
 from tests.airflow.conftest import REPOSITORY
-from tests.world import routes_file
+from tests.support.world import routes_file
 
 RETRIES = {"attempts": 3, "delay_seconds": 7, "backoff": 3.0, "max_delay_seconds": 60}
 HOP_DAG_IDS = {f"relaybox_{kind}__flights_{hop}" for kind in ("transfer", "confirm") for hop in (1, 2)}

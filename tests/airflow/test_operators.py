@@ -37,9 +37,9 @@ from relaybox.proofs.verification import verify_route
 from relaybox.routes import Hop
 from relaybox.stores.schema import open_store
 from tests.airflow.conftest import REPOSITORY
-from tests.patience import patience
-from tests.spark.connect_server import connect_server
-from tests.world import World, routes_file, wait_until
+from tests.airflow.connect_server import connect_server
+from tests.support.patience import patience
+from tests.support.world import World, routes_file, wait_until
 
 SPARK_SUBMIT = """\
 #!/bin/sh

@@ -15,8 +15,8 @@ from relaybox.airflow.approvals import cell
 from relaybox.airflow.dags.orders import build_redrive_dags, build_skip_dags
 from relaybox.airflow.dags.replay import build_replay_dags
 from relaybox.consuming import Consumer
-from tests.streams import deliver, fetch
-from tests.world import World
+from tests.support.streams import deliver, fetch
+from tests.support.world import World
 
 STORE = "hub"
 

@@ -20,8 +20,8 @@ from relaybox.proofs.verification import verify_route
 from tests.airflow.page_browser import page_browser
 from tests.airflow.replay_world import DAYS, STORE, SUBSCRIPTION, deliver_days, live_traffic, places_of_days, reading
 from tests.airflow.system import ARRIVE_SECONDS, System, running_system
-from tests.patience import patience
-from tests.world import World, wait_until
+from tests.support.patience import patience
+from tests.support.world import World, wait_until
 
 REPLAY_DAG, REDRIVE_DAG = "relaybox_replay__flights", "relaybox_redrive__flights"
 RETRIES = {"attempts": 6, "delay_seconds": 1, "backoff": 1.0, "max_delay_seconds": 1}

@@ -16,9 +16,9 @@ from relaybox.airflow.page.gathered import Gathering
 from relaybox.monitoring import findings
 from tests.airflow.page_client import ORIGIN, PageServer, register_dags, token_of
 from tests.airflow.test_operators import change_connection
-from tests.breaking import copy_first_slices
-from tests.services import add_route
-from tests.world import World, insert, routes_file
+from tests.support.breaking import copy_first_slices
+from tests.support.services import add_route
+from tests.support.world import World, insert, routes_file
 
 PATH_VALUES = {"route": "flights", "number": "1", "name": None, "kind": "replay"}
 """What stands in a path; `name` differs by route."""

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 
 from tests.airflow.page_client import PageServer
 from tests.airflow.test_page import every_route
-from tests.services import add_route
-from tests.world import World
+from tests.support.services import add_route
+from tests.support.world import World
 
 
 @pytest.fixture

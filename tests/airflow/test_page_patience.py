@@ -30,9 +30,9 @@ from relaybox.local.clusters import Cluster
 from relaybox.local.processes import descendants
 from tests.airflow.page_client import ORIGIN, PageServer, token_of
 from tests.airflow.test_operators import change_connection
-from tests.patience import patience
-from tests.services import add_route
-from tests.world import World, wait_until
+from tests.support.patience import patience
+from tests.support.services import add_route
+from tests.support.world import World, wait_until
 
 LOOKS = 50
 SAMPLES = 25

@@ -11,8 +11,8 @@ import pytest
 from relaybox.airflow.page import access
 from relaybox.routes import Hop
 from tests.airflow.page_client import PageServer
-from tests.services import add_route
-from tests.world import World, insert
+from tests.support.services import add_route
+from tests.support.world import World, insert
 
 
 class SomeHops:

@@ -34,8 +34,8 @@ from tests.airflow.system import (
     is_driver,
     running_system,
 )
-from tests.patience import patience
-from tests.world import wait_until
+from tests.support.patience import patience
+from tests.support.world import wait_until
 
 FIRST_COUNT, SECOND_COUNT = 50_000, 20_000
 DAG_IDS = [f"relaybox_{kind}__flights_{number}" for kind in ("transfer", "confirm") for number in (1, 2)]

@@ -18,7 +18,7 @@ import pytest
 from relaybox.airflow.service_file import service_file
 from relaybox.errors import ConfigurationError
 from relaybox.routes import Store
-from tests.world import World
+from tests.support.world import World
 
 HUB = Store(name="hub", service="hub", connection="relaybox_hub")
 FIELDS = {

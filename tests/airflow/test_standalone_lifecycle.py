@@ -14,8 +14,8 @@ from relaybox.errors import StackFailed
 from relaybox.local.airflow_standalone import AirflowStandalone
 from relaybox.local.clusters import Cluster
 from relaybox.local.processes import descendants, is_alive, working_directory
-from tests.patience import patience
-from tests.world import wait_until
+from tests.support.patience import patience
+from tests.support.world import wait_until
 
 METADATA = "lifecycle_metadata"
 DAG = """

@@ -16,8 +16,8 @@ from airflow.triggers.shared_stream import SharedStreamManager
 from relaybox.airflow.triggers import HopWorkTrigger
 from relaybox.local.clusters import find_free_port
 from relaybox.stores.schema import open_store
-from tests.patience import patience
-from tests.world import STORES, World, wait_until
+from tests.support.patience import patience
+from tests.support.world import STORES, World, wait_until
 
 POLL_SECONDS = 0.05
 SILENCE_SECONDS = 20 * POLL_SECONDS

@@ -18,7 +18,7 @@ import psycopg2
 from relaybox.local.clusters import create_cluster, write_service_file
 from relaybox.routes import load_routes
 from relaybox.stores.schema import initialise_store
-from tests.world import STORES, routes_file
+from tests.support.world import STORES, routes_file
 
 SESSIONS, ROUNDS, SECONDS = 4, 5, 3.0
 

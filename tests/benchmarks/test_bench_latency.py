@@ -18,7 +18,7 @@ from relaybox.local.bench.latency_report import HopCountFigures, LatencyReport, 
 from relaybox.local.bench.stores import DESTINATION, SOURCE, BenchStores
 from relaybox.local.processes import tree_cpu_seconds
 from relaybox.routes import Hop
-from tests.world import wait_until
+from tests.support.world import wait_until
 
 DELAY_SECONDS = 1.0
 

@@ -16,7 +16,7 @@ import yaml
 
 from relaybox.outbox import CausalSender
 from tests.delivery.outcomes import decide_again, read_outcome, wanted
-from tests.world import STORES, World
+from tests.support.world import STORES, World
 
 SIZES = range(3, 17) if int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "0")) >= 200 else (3, 8, 16)
 ROUNDS = 4

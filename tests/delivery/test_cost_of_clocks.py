@@ -12,7 +12,7 @@ import pytest
 from tests.delivery.brute import Declaration, Row
 from tests.delivery.histories import LOGS, History
 from tests.delivery.stored import StoredStream
-from tests.world import World
+from tests.support.world import World
 
 SIZE = 500 if int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "0")) >= 200 else 40
 

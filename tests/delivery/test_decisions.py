@@ -15,7 +15,7 @@ from tests.delivery.brute import Row, Stream, dependencies
 from tests.delivery.histories import History, histories
 from tests.delivery.outcomes import Outcome, Places, wanted
 from tests.delivery.stored import StoredStream
-from tests.world import World
+from tests.support.world import World
 
 EXAMPLES = int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "60"))
 ORDERS = ("none", "fifo", "causal", "total")

@@ -18,7 +18,7 @@ from relaybox.failpoints import FAILPOINTS
 from tests.delivery.outcomes import decide_again, read_outcome, wanted
 from tests.delivery.producing import Producers
 from tests.delivery.stored import FORGET
-from tests.world import World
+from tests.support.world import World
 
 EXAMPLES = max(2, int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "0")) // 36)
 """Of each order, or pair of orders. The first one is always the simplest: hardly anything happens in it."""

@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from tests.faults.places import Clusters, administer, running_clusters
 from tests.faults.report import Row, write_report
 from tests.faults.sections import SECTIONS, Job, Plan
-from tests.memory import fast_temporary_directory
+from tests.support.memory import fast_temporary_directory
 
 EXAMPLES = """
 Examples:

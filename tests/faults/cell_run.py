@@ -21,8 +21,8 @@ from tests.faults.history import read_history
 from tests.faults.places import STORES, Clusters, Place, SetUp, fresh_place
 from tests.faults.stores import UNDISTURBED
 from tests.faults.workload import ACKNOWLEDGED, Workload
-from tests.patience import Deadline
-from tests.world import wait_until
+from tests.support.patience import Deadline
+from tests.support.world import wait_until
 
 BATCH_ROWS = 24
 MESSAGES_PER_TRANSACTION = 3.2

@@ -23,8 +23,8 @@ from tests.faults.changes import BOTH, CHANGES
 from tests.faults.drivers import Driver, Mission, driver
 from tests.faults.lives import in_lives
 from tests.faults.restores import RESTORES, Databases
-from tests.patience import patience
-from tests.world import STORES, World, wait_until
+from tests.support.patience import patience
+from tests.support.world import STORES, World, wait_until
 
 BATCH_ROWS = 5
 MESSAGES = 12

@@ -14,7 +14,7 @@ from tests.faults.conservation import Breach
 from tests.faults.places import LAYOUTS, Clusters, Place, fresh_place
 from tests.faults.restores import Databases
 from tests.faults.stores import UNDISTURBED
-from tests.world import World
+from tests.support.world import World
 
 BATCH_ROWS = 5
 

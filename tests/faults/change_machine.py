@@ -22,8 +22,6 @@ from relaybox.hops.transfer import transfer_hop
 from relaybox.proofs.verification import verify_route
 from relaybox.retention.segments import retain_store
 from relaybox.routes import Hop, Routes
-from tests.breaking import Stopped
-from tests.disposal import discard
 from tests.faults.changes import BOTH, CHANGES, REFUSED, RouteFile, initialise, initialise_and_die, initialise_each, tables_of
 from tests.faults.conservation import Breach, Conservation, Remembered, Sent
 from tests.faults.hop_machine import DyingAfter
@@ -31,7 +29,9 @@ from tests.faults.lives import Life, hops
 from tests.faults.restores import RESTORES, Copy, is_comparable, repair_route, restore, take_copy
 from tests.faults.settings import SIMPLE, Setting, reset_all, set_for_database, set_for_role
 from tests.faults.stores import UNDISTURBED
-from tests.world import STORES, insert
+from tests.support.breaking import Stopped
+from tests.support.disposal import discard
+from tests.support.world import STORES, insert
 
 LOGS = (("flights/1", "hub"), ("flights/2", "analytics"))
 SEGMENT_ROWS = 4

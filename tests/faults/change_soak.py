@@ -20,8 +20,8 @@ from tests.faults.change_machine import INIT_STATEMENTS, ChangeMachine
 from tests.faults.changes import BOTH, CHANGES
 from tests.faults.restores import RESTORES, Databases
 from tests.faults.settings import SIMPLE, set_for_database, set_for_role
-from tests.patience import patience
-from tests.world import STORES, World
+from tests.support.patience import patience
+from tests.support.world import STORES, World
 
 BATCH_ROWS = 100
 PAUSE_SECONDS = 0.02

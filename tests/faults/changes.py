@@ -18,7 +18,7 @@ from relaybox.stores.initialisation import initialise_stores
 from relaybox.stores.schema import initialise_store
 from tests.faults.drivers import forked
 from tests.faults.stores import UNDISTURBED
-from tests.world import STORES
+from tests.support.world import STORES
 
 BOTH = ("flights", "weather")
 

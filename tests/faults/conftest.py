@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.places import Clusters, running_clusters
-from tests.memory import fast_temporary_directory
+from tests.support.memory import fast_temporary_directory
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tests.world import World
+from tests.support.world import World
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from relaybox.recovery.attesting import attest_store
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.routes import load_routes
 from relaybox.stores import connections
-from tests.patience import patience
-from tests.world import wait_until
+from tests.support.patience import patience
+from tests.support.world import wait_until
 
 IDLE_IN_TRANSACTION_SECONDS = 1
 LOCK_TIMEOUT_SECONDS = 2

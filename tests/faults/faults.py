@@ -13,7 +13,7 @@ import psycopg2
 
 from tests.faults.drivers import Driver, Outcome
 from tests.faults.places import Place
-from tests.world import wait_until
+from tests.support.world import wait_until
 
 STREAM_BYTES = 1500
 """A stream breaks after so many more bytes: in the middle of a COPY of the smallest batches."""

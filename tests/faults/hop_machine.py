@@ -25,9 +25,9 @@ from relaybox.hops.transfer import transfer_hop
 from relaybox.proofs.verification import verify_route
 from relaybox.routes import Hop
 from relaybox.stores.schema import initialise_store
-from tests.breaking import FirstSlices, Stopped
 from tests.faults.lives import Life, any_one, hops
-from tests.world import insert, routes_file
+from tests.support.breaking import FirstSlices, Stopped
+from tests.support.world import insert, routes_file
 
 TOPICS = ("flights", "weather")
 OPEN_TRANSACTIONS = 3

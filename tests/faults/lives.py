@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine
 
-from tests.world import World
+from tests.support.world import World
 
 any_one = st.integers(0, 1000)
 """Chooses from a list that has grown to any length, by the remainder."""

@@ -22,7 +22,7 @@ from psycopg2 import sql
 from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import cursor as Cursor
 
-from tests.world import wait_until
+from tests.support.world import wait_until
 
 _real_connect = psycopg2.connect
 

@@ -16,7 +16,7 @@ from tests.faults.pairs import Pair
 from tests.faults.places import Clusters, Place
 from tests.faults.restores import Databases
 from tests.faults.setting_cells import SettingCell, preset, strike_midway
-from tests.world import World, wait_until
+from tests.support.world import World, wait_until
 
 
 def run_pair(pair: Pair, sides: Clusters, directory: Path, *, batch_rows: int = BATCH_ROWS) -> CellResult:

@@ -17,11 +17,11 @@ from relaybox.environment import environment
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
 from relaybox.routes import Hop, Route, Routes, load_routes
 from relaybox.stores.schema import initialise_store
-from tests.disposal import discard
 from tests.faults.drivers import Mission
 from tests.faults.proxy import Proxy
 from tests.faults.stores import UNDISTURBED
-from tests.logins import make_logins_cheap
+from tests.support.disposal import discard
+from tests.support.logins import make_logins_cheap
 
 STORES = ("airline", "hub", "analytics")
 

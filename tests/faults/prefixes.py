@@ -26,7 +26,7 @@ from tests.faults.delivery import (
 from tests.faults.recorded_run import DATABASE, Moment, Recording
 from tests.faults.repairs import Repair, repair, unlisted_ghosts
 from tests.faults.wal_copies import ask, lsn_text, recover, recovered_through
-from tests.world import STORES, World
+from tests.support.world import STORES, World
 
 LONGEST_RECORD_BYTES = 64 * 1024
 LOOKS_BACK_MOMENTS = 8

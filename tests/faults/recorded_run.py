@@ -15,7 +15,7 @@ import psycopg2
 
 from relaybox.local.clusters import create_cluster, write_service_file
 from tests.faults.wal_copies import WAL_SETTINGS, Base, ask, take_base
-from tests.world import STORES, World, insert, routes_file
+from tests.support.world import STORES, World, insert, routes_file
 
 DATABASE = "store"
 SENDERS = ("UA", "AA", "DL")

@@ -10,7 +10,7 @@ from relaybox.recovery.attesting import attest_store
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.routes import Hop
 from tests.faults.delivery import Delivered
-from tests.world import World
+from tests.support.world import World
 
 BY = "the operator of a test"
 

@@ -18,7 +18,7 @@ from relaybox.recovery.attesting import attest_store
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.routes import Hop, Route, Routes
 from tests.faults.stores import UNDISTURBED
-from tests.world import STORES
+from tests.support.world import STORES
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import psycopg2
 
 from relaybox.local.clusters import Cluster
-from tests.world import wait_until
+from tests.support.world import wait_until
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,8 @@ from tests.faults.history import read_history
 from tests.faults.places import LAYOUTS, STORES, Place, fresh_place, running_clusters
 from tests.faults.stores import UNDISTURBED
 from tests.faults.workload import Manners, Workload
-from tests.patience import Deadline
-from tests.world import World, wait_until
+from tests.support.patience import Deadline
+from tests.support.world import World, wait_until
 
 BATCH_ROWS = 1000
 LOAD = Manners(pause_seconds=0.02, rereads=False)

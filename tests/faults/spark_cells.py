@@ -32,10 +32,10 @@ from tests.faults.checker import check, read_stores, reliability
 from tests.faults.drivers import drive
 from tests.faults.history import read_history
 from tests.faults.places import Clusters, Place, fresh_place, running_clusters
-from tests.faults.spark_session import START_SECONDS, Pause, parent, spark_application, spark_session
 from tests.faults.workload import Manners, Workload
-from tests.patience import Deadline
-from tests.world import wait_until
+from tests.support.patience import Deadline
+from tests.support.spark_session import START_SECONDS, Pause, parent, spark_application, spark_session
+from tests.support.world import wait_until
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -19,7 +19,7 @@ from tests.faults.changes import BOTH, CHANGES
 from tests.faults.lives import in_lives, lives_of
 from tests.faults.restores import RESTORES, Databases, restore
 from tests.faults.stores import UNDISTURBED
-from tests.world import World
+from tests.support.world import World
 
 EXAMPLES = int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "4"))
 STEPS = 25

@@ -9,7 +9,7 @@ import pytest
 from tests.faults.checker import check, read_stores, reliability
 from tests.faults.history import History, read_history
 from tests.faults.workload import Manners, Workload
-from tests.world import World, wait_until
+from tests.support.world import World, wait_until
 
 
 def run(world: World, directory: Path) -> History:

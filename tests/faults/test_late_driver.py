@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import patience
-from tests.world import World, wait_until
+from tests.support.patience import patience
+from tests.support.world import World, wait_until
 
 
 def test_an_old_answer_is_no_lost_history(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

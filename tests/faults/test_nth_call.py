@@ -17,9 +17,9 @@ from relaybox.hops.confirmations import settle_hop
 from relaybox.hops.transfer import transfer_hop
 from relaybox.proofs.verification import verify_route
 from relaybox.routes import Route
-from tests.breaking import FirstSlices
 from tests.faults.nth_call import FAULTS, Call, Fault, Run
-from tests.world import World
+from tests.support.breaking import FirstSlices
+from tests.support.world import World
 
 EVERY_FAULT = int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "0")) >= 200
 """Every call with every fault (make test-faults); otherwise every call with one fault in turn, every COMMIT with the lost answers."""

@@ -13,8 +13,8 @@ import pytest
 from relaybox.local.clusters import Cluster
 from tests.faults.places import Clusters
 from tests.faults.proxy import Proxy
-from tests.patience import patience
-from tests.world import wait_until
+from tests.support.patience import patience
+from tests.support.world import wait_until
 
 
 @pytest.fixture

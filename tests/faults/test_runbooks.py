@@ -16,12 +16,12 @@ from relaybox.local.clusters import Cluster, create_cluster, installed_postgres_
 from relaybox.local.processes import server_account
 from relaybox.stores.schema import initialise_store
 from tests.faults.delivery import doubled, not_dense, read_delivered, undelivered
-from tests.faults.runbooks import RUNBOOKS, run_blocks
 from tests.faults.wal_copies import ask
-from tests.memory import fast_temporary_directory
-from tests.patience import patience
-from tests.standby import base_backup, start_standby
-from tests.world import World, routes_file, wait_until
+from tests.support.memory import fast_temporary_directory
+from tests.support.patience import patience
+from tests.support.runbooks import RUNBOOKS, run_blocks
+from tests.support.standby import base_backup, start_standby
+from tests.support.world import World, routes_file, wait_until
 
 DATABASE = "store"
 SETTINGS = {"shared_buffers": "16MB", "max_connections": "40", "recovery_init_sync_method": "syncfs"}

@@ -14,7 +14,7 @@ import pytest
 
 from tests.faults.places import Clusters
 from tests.faults.spark_cells import CELLS, SparkCell, run_cell
-from tests.faults.spark_session import spark_session
+from tests.support.spark_session import spark_session
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -11,7 +11,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.faults.hop_machine import HopMachine
 from tests.faults.lives import in_lives, lives_of
-from tests.world import World
+from tests.support.world import World
 
 EXAMPLES = int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "25"))
 STEPS = 30

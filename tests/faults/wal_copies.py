@@ -12,7 +12,7 @@ from typing import Any
 import psycopg2
 
 from relaybox.local.clusters import Cluster, find_free_port
-from tests.world import wait_until
+from tests.support.world import wait_until
 
 WAL_SETTINGS = {
     "wal_keep_size": "4GB",  # all WAL since the base stays in pg_wal

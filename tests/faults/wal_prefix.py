@@ -20,8 +20,8 @@ from typing import Any
 
 from tests.faults.prefixes import Outcome, choose_prefixes, others_at, try_prefix
 from tests.faults.recorded_run import Recording, record_run
-from tests.memory import fast_temporary_directory
-from tests.world import STORES
+from tests.support.memory import fast_temporary_directory
+from tests.support.world import STORES
 
 PREFIXES_PER_MOMENT = 6
 ROUNDS = 8

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import psycopg2
 
 from tests.faults.history import Acknowledgements, ClientLog
-from tests.patience import patience
+from tests.support.patience import patience
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection

@@ -23,7 +23,7 @@ from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.retention.segments import retain_store
 from relaybox.routes import Hop, Route, Routes, load_routes
 from relaybox.stores.schema import initialise_store
-from tests.administration import administer, copy_database
+from tests.support.administration import administer, copy_database
 
 PATH = ("origin", "first", "second", "last")
 

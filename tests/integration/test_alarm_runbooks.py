@@ -17,10 +17,10 @@ from relaybox.hops.transfer import transfer_hop
 from relaybox.local.clusters import postgres_binaries
 from relaybox.monitoring.metrics import collect, read_signals
 from relaybox.monitoring.status import read_status
-from tests.cli import run
-from tests.faults.runbooks import RUNBOOKS, read_blocks, run_blocks
-from tests.streams import STORE, ack, deliver
-from tests.world import STORES, World, insert, wait_until
+from tests.support.cli import run
+from tests.support.runbooks import RUNBOOKS, read_blocks, run_blocks
+from tests.support.streams import STORE, ack, deliver
+from tests.support.world import STORES, World, insert, wait_until
 
 ALARMS = yaml.safe_load((Path(__file__).parents[2] / "docs/alerts.yml").read_text(encoding="utf-8"))["groups"][0]["rules"]
 

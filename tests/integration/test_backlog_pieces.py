@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tests.world import World, insert
+from tests.support.world import World, insert
 
 TOPICS = "abc"
 CHANGES = (

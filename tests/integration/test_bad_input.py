@@ -11,12 +11,12 @@ import psycopg2
 import pytest
 
 from relaybox.local.clusters import Cluster
-from tests.cli import Run, invoke, run, start
-from tests.memory import fast_temporary_directory
-from tests.patience import patience
-from tests.services import break_service, read_service
-from tests.standby import start_standby
-from tests.world import World, insert, routes_file, wait_until
+from tests.support.cli import Run, invoke, run, start
+from tests.support.memory import fast_temporary_directory
+from tests.support.patience import patience
+from tests.support.services import break_service, read_service
+from tests.support.standby import start_standby
+from tests.support.world import World, insert, routes_file, wait_until
 
 MESSAGE_ID = "01a1fc57-61bd-7659-92d2-53639fb0a769"
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from tests.world import World, routes_file
+from tests.support.world import World, routes_file
 
 STORE, LOG, STREAM, NEXT_HOP = "hub", 1, "flights", "flights/2"
 SEGMENT_ROWS = 5

@@ -15,14 +15,14 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from relaybox.local import clusters
-from tests.clocks import PLACES, SHIFTED, Place, chosen_runs, parse, shift_servers, surroundings
-from tests.patience import patience
-from tests.world import World
+from tests.support.clocks import PLACES, SHIFTED, Place, chosen_runs, parse, shift_servers, surroundings
+from tests.support.patience import patience
+from tests.support.world import World
 
 ROOT = Path(__file__).parents[2]
 ASK = """
 import sys
-from tests.cli import invoke
+from tests.support.cli import invoke
 for command in (["init"], ["where", sys.argv[1]], ["where", sys.argv[1], "--json"], ["confirm", "nothing/1"]):
     run = invoke(*command)
     print(run.exit_code, run.stdout, run.stderr)
@@ -124,7 +124,7 @@ def test_a_run_elsewhere_is_as_red_as_its_tests(tmp_path: Path, environment: dic
     probe = tmp_path / "test_probe.py"
     probe.write_text(PROBE, encoding="utf-8")
     options = ["--at", "2027-10-31 01:00:00", "--zone", "Europe/Berlin", "--german", "--busy", "2"]
-    exit_code, output = followed([sys.executable, "-m", "tests.clocks", *options, str(probe)], environment)
+    exit_code, output = followed([sys.executable, "-m", "tests.support.clocks", *options, str(probe)], environment)
     assert exit_code == code, output
     assert f"== at the place asked for: {said}, after " in output
     assert "tests | " in output

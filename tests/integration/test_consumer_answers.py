@@ -8,8 +8,8 @@ from typing import Any
 import psycopg2
 import pytest
 
-from tests.streams import STORE, ack, deliver, fetch, nack, places, token
-from tests.world import World
+from tests.support.streams import STORE, ack, deliver, fetch, nack, places, token
+from tests.support.world import World
 
 
 @pytest.fixture

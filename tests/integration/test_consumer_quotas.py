@@ -11,9 +11,9 @@ from typing import Any
 import psycopg2
 import pytest
 
-from tests.patience import patience
-from tests.streams import STORE, deliver
-from tests.world import World
+from tests.support.patience import patience
+from tests.support.streams import STORE, deliver
+from tests.support.world import World
 
 SHOP, OTHER, TEAM, DEPUTY = ROLES = ("quota_shop", "quota_other", "quota_team", "quota_deputy")
 LIVE = "select count(*), coalesce(sum(lanes), 0) from relaybox.subscriptions where subscribed_by = %s"

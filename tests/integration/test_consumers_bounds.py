@@ -10,9 +10,9 @@ import psycopg2
 import pytest
 
 from relaybox.consumers.replays import second_cursor
-from tests.patience import patience
-from tests.streams import STORE, deliver, fetch, places
-from tests.world import World, wait_until
+from tests.support.patience import patience
+from tests.support.streams import STORE, deliver, fetch, places
+from tests.support.world import World, wait_until
 
 LOCK_WAITS = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tests.cli import Run, invoke
-from tests.world import World
+from tests.support.cli import Run, invoke
+from tests.support.world import World
 
 
 @pytest.fixture

@@ -16,12 +16,12 @@ from sqlalchemy.orm import Session
 
 from relaybox import errors
 from relaybox.consuming import Consumer, Message
-from tests.patience import patience
-from tests.services import break_service
-from tests.streams import STORE, deliver
-from tests.world import World, wait_until
+from tests.support.patience import patience
+from tests.support.services import break_service
+from tests.support.streams import STORE, deliver
+from tests.support.world import World, wait_until
 
-PROGRAM = Path(__file__).parents[1] / "consumer_program.py"
+PROGRAM = Path(__file__).parents[1] / "support" / "consumer_program.py"
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from tests.integration.test_g6_chosen_order import declare, send_numbered
-from tests.world import STORES, World
+from tests.support.world import STORES, World
 
 MIGRATION = Path(__file__).parents[2] / "sql" / "migrations" / "0035_delivery_times.sql"
 FIRST_PLACE = "select relaybox.start_place(1, (clock_timestamp() + interval %s)::text)"

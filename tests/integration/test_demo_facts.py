@@ -9,7 +9,7 @@ import pytest
 from relaybox.local.demo.airline import Fate, Transaction, carry_out, open_engine
 from relaybox.local.demo.facts import DemoFacts, read_facts
 from relaybox.local.demo.flights import Row, metadata, read_flights
-from tests.world import World
+from tests.support.world import World
 
 FLIGHTS = read_flights(("HA", "OO"))
 

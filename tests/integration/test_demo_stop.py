@@ -12,8 +12,8 @@ import pytest
 
 from relaybox.local.demo.stack import _own_directory
 from relaybox.local.processes import descendants, is_alive, wait_until_gone
-from tests.patience import patience
-from tests.world import wait_until
+from tests.support.patience import patience
+from tests.support.world import wait_until
 
 DEMO = (
     "import sys, pathlib; from relaybox.local.demo.run import run_demo; sys.exit(run_demo(directory=pathlib.Path(sys.argv[1])))"

@@ -11,8 +11,8 @@ import psycopg2
 import pytest
 
 from relaybox.local.clusters import Cluster, create_cluster, postgres_program, write_service_file
-from tests.cli import invoke
-from tests.world import STORES, World, routes_file
+from tests.support.cli import invoke
+from tests.support.world import STORES, World, routes_file
 
 DOCKER = Path(__file__).resolve().parents[2] / "docker"
 LOGINS = ("relaybox", "relaybox_page", "relaybox_triggerer")

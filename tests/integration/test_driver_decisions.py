@@ -16,8 +16,8 @@ from relaybox.hops.planning import Driver, plan_batch, read_batch
 from relaybox.hops.publishing import ask_destination, make_log_segments
 from relaybox.hops.transfer import transfer_hop
 from relaybox.stores.connections import connect
-from tests.patience import patience
-from tests.world import World, wait_until
+from tests.support.patience import patience
+from tests.support.world import World, wait_until
 
 
 def test_g11_a_plan_is_refused_where_the_two_stores_contradict_each_other(world: World) -> None:

@@ -12,8 +12,8 @@ import pytest
 from relaybox import errors
 from relaybox.hops.batch_rows import read_batch
 from relaybox.hops.publishing import ask_destination, publish_batch
-from tests.patience import patience
-from tests.world import World, wait_until
+from tests.support.patience import patience
+from tests.support.world import World, wait_until
 
 WAITING = "select pid from pg_stat_activity where wait_event = 'SyncRep' and application_name like '%% driver'"
 

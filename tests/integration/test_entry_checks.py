@@ -8,7 +8,7 @@ from typing import Any
 import psycopg2
 import pytest
 
-from tests.world import World
+from tests.support.world import World
 
 PUBLISH = (
     "relaybox.publish_batch(1, 1, {batch}, '{plan_id}', {first_position}, {last_position}, 1, {system_identifier}, {timeline})"

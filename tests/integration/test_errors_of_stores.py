@@ -20,9 +20,9 @@ from relaybox.hops.copying import CopyOrder, SliceCopied, copy_slice
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
 from relaybox.stores.connections import connect, translate
-from tests.breaking import copy_first_slices
-from tests.patience import patience
-from tests.world import World, wait_until
+from tests.support.breaking import copy_first_slices
+from tests.support.patience import patience
+from tests.support.world import World, wait_until
 
 RETRIED_CLASSES = {
     "08": "connection exception",

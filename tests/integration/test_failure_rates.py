@@ -9,8 +9,8 @@ from relaybox.hops.failure_rates import measure_failures
 from relaybox.hops.retry_plan import MeasuredFailures
 from relaybox.hops.runners import BatchTooLarge, ThreadRunner
 from relaybox.hops.transfer import transfer_hop
-from tests.cli import invoke
-from tests.world import World
+from tests.support.cli import invoke
+from tests.support.world import World
 
 
 def fail(world: World) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg2
 import pytest
 
-from tests.streams import STORE, deliver, fetch, nack
-from tests.world import World
+from tests.support.streams import STORE, deliver, fetch, nack
+from tests.support.world import World
 
 DELIVERED = (
     (1, "flights", False),

@@ -11,8 +11,8 @@ import pytest
 
 from relaybox.local.binaries import postgres_binaries
 from relaybox.local.processes import server_account
-from tests.faults.runbooks import RUNBOOKS, run_blocks
-from tests.memory import fast_temporary_directory
+from tests.support.memory import fast_temporary_directory
+from tests.support.runbooks import RUNBOOKS, run_blocks
 
 PAGE = (RUNBOOKS / "../first-hop.md").resolve()
 

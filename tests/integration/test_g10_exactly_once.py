@@ -15,9 +15,9 @@ from sqlalchemy import text
 
 from relaybox.consuming import Consumer
 from relaybox.failpoints import CONSUMER_FAILPOINTS
-from tests.patience import Deadline
-from tests.streams import STORE, deliver, places
-from tests.world import World, wait_until
+from tests.support.patience import Deadline
+from tests.support.streams import STORE, deliver, places
+from tests.support.world import World, wait_until
 
 KILLS = int(os.environ.get("RELAYBOX_KILLS", "20"))
 STEPS = [step for step in CONSUMER_FAILPOINTS if step != "consume.refused"]

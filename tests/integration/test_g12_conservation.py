@@ -11,8 +11,8 @@ from relaybox.hops.planning import Arrived, Driver, plan_batch
 from relaybox.hops.transfer import Progress
 from relaybox.retention.segments import retain_store
 from relaybox.stores.schema import open_store
-from tests.cli import invoke
-from tests.world import STORES, World, insert
+from tests.support.cli import invoke
+from tests.support.world import STORES, World, insert
 
 NOTHING_ARRIVED = Arrived(log_id=1, generation=1, batch=0, position=0, plan_id=None, copied_plan_ids=())
 SMALL_BATCHES = {"batch_rows": 100, "slice_rows": 50}

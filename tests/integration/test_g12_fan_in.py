@@ -10,10 +10,10 @@ import yaml
 
 from relaybox.local.clusters import Cluster
 from relaybox.proofs.verification import verify_route
-from tests.disposal import discard
 from tests.faults.restores import Databases, repair_route, restore, take_copy
-from tests.orders import Sent, keeps_causal
-from tests.world import World
+from tests.support.disposal import discard
+from tests.support.orders import Sent, keeps_causal
+from tests.support.world import World
 
 ROUTES = {"from_airline": ("a", "airline"), "from_analytics": ("b", "analytics")}
 """Route -> its sender, and where that one sends; all messages go to hub."""

@@ -11,9 +11,9 @@ from relaybox.proofs.verification import verify_route
 from relaybox.recovery.attesting import attest_store
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.retention.segments import retain_store
-from tests.backups import Backups
 from tests.integration.test_reanchor import another_cluster
-from tests.world import STORES, World
+from tests.support.backups import Backups
+from tests.support.world import STORES, World
 
 SHIFT = 1_000_000
 """So many transactions more than this cluster will use for long had the one that the outbox came from."""

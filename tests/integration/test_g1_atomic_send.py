@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg2
 import pytest
 
-from tests.world import World, insert
+from tests.support.world import World, insert
 
 
 def test_g1_committed_messages_arrive_and_rolled_back_ones_never(world: World) -> None:

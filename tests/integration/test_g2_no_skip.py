@@ -14,9 +14,9 @@ from relaybox.hops.batches import Bucket
 from relaybox.hops.confirmations import confirm_arrived
 from relaybox.hops.publishing import ask_destination
 from relaybox.hops.transfer import Progress
-from tests.breaking import transfer_until
-from tests.patience import patience
-from tests.world import World, insert, wait_until
+from tests.support.breaking import transfer_until
+from tests.support.patience import patience
+from tests.support.world import World, insert, wait_until
 
 
 def ledger(world: World) -> list[tuple[Any, ...]]:

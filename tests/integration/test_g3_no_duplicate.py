@@ -21,8 +21,8 @@ from relaybox.hops.publishing import ask_destination, make_log_segments, publish
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.stores.connections import connect
-from tests.patience import patience
-from tests.world import World, wait_until
+from tests.support.patience import patience
+from tests.support.world import World, wait_until
 
 
 class Stopped(Exception):

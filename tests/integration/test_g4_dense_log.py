@@ -8,7 +8,7 @@ import pytest
 from relaybox import errors
 from relaybox.hops.copying import copy_slice
 from tests.integration.test_g3_no_duplicate import planned_batch, publish
-from tests.world import World, insert
+from tests.support.world import World, insert
 
 
 def test_g4_positions_stay_dense_over_batches_segments_and_hops(world: World) -> None:

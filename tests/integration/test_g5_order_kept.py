@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tests.world import World, insert
+from tests.support.world import World, insert
 
 
 @pytest.mark.parametrize("batch_rows", [16, 10_000])

@@ -9,8 +9,8 @@ import pytest
 
 from relaybox import errors
 from relaybox.hops.confirmations import settle_hop
-from tests.cli import invoke
-from tests.world import World
+from tests.support.cli import invoke
+from tests.support.world import World
 
 
 def declare(world: World, *senders: str, kind: str = "gapless") -> None:

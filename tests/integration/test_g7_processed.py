@@ -14,9 +14,9 @@ import pytest
 from relaybox import errors
 from relaybox.failpoints import PROCESSING_FAILPOINTS
 from relaybox.hops.confirmations import settle_hop
-from tests.cli import invoke
-from tests.patience import patience
-from tests.world import World
+from tests.support.cli import invoke
+from tests.support.patience import patience
+from tests.support.world import World
 
 CONFIRM = """
 from relaybox.hops.confirmations import settle_hop

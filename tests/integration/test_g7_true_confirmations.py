@@ -12,7 +12,7 @@ from relaybox.hops import transfer
 from relaybox.hops.confirmations import settle_hop
 from relaybox.hops.planning import Arrived, Driver, plan_batch
 from relaybox.hops.publishing import ask_destination
-from tests.world import World
+from tests.support.world import World
 
 
 def confirmations(world: World, store: str = "airline") -> list[tuple[Any, ...]]:

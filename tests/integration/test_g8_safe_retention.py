@@ -22,9 +22,9 @@ from relaybox.proofs.reliability import PERFECT
 from relaybox.proofs.verification import verify_route
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.retention.segments import TableRetained, read_retention, retain_store
-from tests.cli import invoke
-from tests.patience import patience
-from tests.world import STORES, World, insert, wait_until
+from tests.support.cli import invoke
+from tests.support.patience import patience
+from tests.support.world import STORES, World, insert, wait_until
 
 pytestmark = pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import psycopg2
 import pytest
 
-from tests.streams import STORE, ack, deliver, fetch, places
-from tests.world import World, wait_until
+from tests.support.streams import STORE, ack, deliver, fetch, places
+from tests.support.world import World, wait_until
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from relaybox.hops.copying import CopyOrder, copy_order, copy_slice, session_nam
 from relaybox.hops.planning import Driver, Planned, plan_batch
 from relaybox.hops.publishing import ask_destination, make_log_segments, publish_batch
 from relaybox.stores.connections import commit_durably, connect
-from tests.breaking import copy_first_slices
-from tests.patience import patience
-from tests.world import World, insert, wait_until
+from tests.support.breaking import copy_first_slices
+from tests.support.patience import patience
+from tests.support.world import World, insert, wait_until
 
 
 @pytest.fixture

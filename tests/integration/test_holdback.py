@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli import Run, invoke
 from tests.integration.test_g6_chosen_order import declare, reasons, send_numbered, stream
-from tests.services import break_service
-from tests.world import World
+from tests.support.cli import Run, invoke
+from tests.support.services import break_service
+from tests.support.world import World
 
 SENDER_KEYS = {
     "sender", "epoch", "origin", "delivered_through", "missing", "held_count", "first_held_index", "held_since", "stalled_after",

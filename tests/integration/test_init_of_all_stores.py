@@ -17,10 +17,10 @@ from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.routes import load_routes
 from relaybox.stores import initialisation, schema
-from tests.cli import invoke, start
-from tests.patience import patience
-from tests.services import break_service, read_service
-from tests.world import STORES, World, routes_file, wait_until
+from tests.support.cli import invoke, start
+from tests.support.patience import patience
+from tests.support.services import break_service, read_service
+from tests.support.world import STORES, World, routes_file, wait_until
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import yaml
 from psycopg2.extras import NamedTupleCursor
 
 from relaybox.outbox import CausalSender, put
-from tests.orders import Sent, keeps_causal, keeps_fifo, keeps_total
-from tests.world import STORES, World
+from tests.support.orders import Sent, keeps_causal, keeps_fifo, keeps_total
+from tests.support.world import STORES, World
 
 
 def follow(world: World, routes: Mapping[str, Mapping[str, object]]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
 from relaybox.stores.schema import initialise_store
-from tests.world import STORES, World, routes_file
+from tests.support.world import STORES, World, routes_file
 
 EXAMPLES = int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "0"))
 SPARSE_ROUNDS, SPARSE_ROWS = (10, 1_000_000) if EXAMPLES >= 2000 else (5, 10_000)

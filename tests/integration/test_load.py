@@ -15,8 +15,8 @@ from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.routes import load_routes
 from relaybox.stores.schema import initialise_store
-from tests.patience import patience
-from tests.world import World, insert
+from tests.support.patience import patience
+from tests.support.world import World, insert
 
 OPEN_WRITERS = 500
 BACKLOG_ROWS = int(os.environ.get("RELAYBOX_TEST_BACKLOG_ROWS", "200000"))

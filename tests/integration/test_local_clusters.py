@@ -27,7 +27,7 @@ from relaybox.local.clusters import (
     write_service_file,
 )
 from relaybox.local.processes import is_alive, processes_in, wait_until_gone
-from tests.patience import patience
+from tests.support.patience import patience
 
 SERVER_IN_A_PROCESS = """
 import pathlib, sys

@@ -18,9 +18,9 @@ from relaybox.proofs.verification import verify_route
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.routes import Store
 from relaybox.stores import schema
-from tests.breaking import copy_first_slices
-from tests.cli import invoke
-from tests.world import World, routes_file, wait_until
+from tests.support.breaking import copy_first_slices
+from tests.support.cli import invoke
+from tests.support.world import World, routes_file, wait_until
 
 
 def local_world(directory: Path, monkeypatch: pytest.MonkeyPatch, *further: str, **route: object) -> World:

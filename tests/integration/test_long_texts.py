@@ -6,8 +6,8 @@ import psycopg2
 import pytest
 
 from relaybox.consumers.subscriptions import list_dead_letters
-from tests.streams import STORE, deliver, nack
-from tests.world import World
+from tests.support.streams import STORE, deliver, nack
+from tests.support.world import World
 
 LONG = "repeat('x', 10000000)"
 MEGABYTE = 1024 * 1024

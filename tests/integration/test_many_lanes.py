@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from relaybox.consumers.subscriptions import LISTING
-from tests.streams import STORE, deliver
-from tests.world import World
+from tests.support.streams import STORE, deliver
+from tests.support.world import World
 
 OTHERS = 313
 LANES = 64

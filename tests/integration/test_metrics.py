@@ -10,9 +10,9 @@ from typing import Any
 from relaybox.monitoring.metrics import METRICS, collect, read_signals, render
 from relaybox.monitoring.status import read_status
 from relaybox.proofs.reliability import Delivery
-from tests.cli import invoke
-from tests.streams import STORE, ack, deliver
-from tests.world import World, wait_until
+from tests.support.cli import invoke
+from tests.support.streams import STORE, ack, deliver
+from tests.support.world import World, wait_until
 
 AGED_SECONDS = 0.3
 _SAMPLE = re.compile(r'^([a-z_]+)\{((?:[a-z_]+="(?:[^"\\\n]|\\[\\n"])*",?)*)\} (-?[0-9.e+-]+)$')

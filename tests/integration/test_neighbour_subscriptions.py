@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.streams import deliver
+from tests.support.streams import deliver
+from tests.support.world import World
 from tests.two_logs import fill_two_logs
-from tests.world import World
 
 STORE = "hub"
 LOOKS = """

@@ -13,8 +13,8 @@ from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.retention.segments import retain_store
 from relaybox.stores.schema import initialise_store
-from tests.breaking import transfer_until
-from tests.world import STORES, World, insert
+from tests.support.breaking import transfer_until
+from tests.support.world import STORES, World, insert
 
 ROUTES = {
     "flights": {"topics": ["flights"], "order": "fifo"},

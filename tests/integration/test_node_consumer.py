@@ -10,8 +10,8 @@ from pathlib import Path
 
 import playwright
 
-from tests.patience import patience
-from tests.world import World
+from tests.support.patience import patience
+from tests.support.world import World
 
 PROGRAM = Path(__file__).parents[2] / "docs" / "examples" / "consume.js"
 PACKAGES = Path(__file__).parents[1] / "node"

@@ -9,9 +9,9 @@ from typing import Any
 import psycopg2
 import pytest
 
-from tests.cli import invoke
-from tests.services import read_service
-from tests.world import World
+from tests.support.cli import invoke
+from tests.support.services import read_service
+from tests.support.world import World
 
 STORE = "analytics"
 ROLES = ("relaybox_consumer", "relaybox_reader")

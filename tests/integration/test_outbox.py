@@ -15,7 +15,7 @@ from sqlalchemy import text as sql_text
 from sqlalchemy.orm import Session
 
 from relaybox.outbox import CausalSender, put
-from tests.world import World
+from tests.support.world import World
 
 COLUMNS = "message_id, topic, sender, epoch, index, key, headers, payload, payload_bytes, clock"
 

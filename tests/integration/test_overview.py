@@ -19,10 +19,10 @@ from relaybox.monitoring.blockers import Blocker
 from relaybox.monitoring.findings import Finding
 from relaybox.monitoring.flow import INTERVALS, read_flow
 from relaybox.monitoring.overview import read_overview
-from tests.breaking import copy_first_slices
-from tests.patience import patience
-from tests.services import add_route, break_service, read_service
-from tests.world import World, insert, routes_file, wait_until
+from tests.support.breaking import copy_first_slices
+from tests.support.patience import patience
+from tests.support.services import add_route, break_service, read_service
+from tests.support.world import World, insert, routes_file, wait_until
 
 
 def found(world: World) -> dict[str, Finding]:

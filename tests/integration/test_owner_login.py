@@ -10,8 +10,8 @@ import psycopg2
 import pytest
 
 from relaybox.local.clusters import write_service_file
-from tests.cli import invoke
-from tests.world import World, routes_file, wait_until
+from tests.support.cli import invoke
+from tests.support.world import World, routes_file, wait_until
 
 OLDEST = 'relaybox_store_oldest_transaction_seconds{store="airline"}'
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Any
 
-from tests.world import World
+from tests.support.world import World
 
 TRANSACTIONS = 40
 ROWS = """

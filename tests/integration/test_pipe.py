@@ -16,8 +16,8 @@ from relaybox import errors
 from relaybox.stores import pipe
 from relaybox.stores.connections import connect, store_errors
 from relaybox.stores.pipe import CopySender, SendingFailed, _abort, pipe_copy
-from tests.patience import patience
-from tests.world import World, wait_until
+from tests.support.patience import patience
+from tests.support.world import World, wait_until
 
 INTO = sql.SQL("copy numbers from stdin")
 

@@ -6,8 +6,8 @@ from contextlib import closing
 
 import psycopg2
 
-from tests.breaking import copy_first_slices, transfer_until
-from tests.world import World
+from tests.support.breaking import copy_first_slices, transfer_until
+from tests.support.world import World
 
 
 def has_work(world: World) -> tuple[bool, bool]:

@@ -13,7 +13,7 @@ from relaybox.errors import StoreFailed
 from relaybox.local.demo.airline import Fate, LateTransaction, Tally, Transaction, carry_out, open_engine
 from relaybox.local.demo.flights import metadata, read_flights
 from relaybox.local.demo.producers import Job, Producers
-from tests.world import World, wait_until
+from tests.support.world import World, wait_until
 
 FLIGHTS = read_flights(("OO",))
 

@@ -7,8 +7,8 @@ import subprocess
 from pathlib import Path
 
 from relaybox.local.clusters import postgres_binaries
-from tests.patience import patience
-from tests.world import World
+from tests.support.patience import patience
+from tests.support.world import World
 
 SCRIPT = Path(__file__).parents[2] / "docs" / "examples" / "consume.sql"
 

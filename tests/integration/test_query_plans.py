@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from relaybox.stores.connections import connect
-from tests.world import World
+from tests.support.world import World
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from tests.cli import invoke
-from tests.world import World
+from tests.support.cli import invoke
+from tests.support.world import World
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 

@@ -11,8 +11,8 @@ import psycopg2
 import pytest
 
 from relaybox.consumers.subscriptions import LISTING
-from tests.patience import patience
-from tests.world import World, wait_until
+from tests.support.patience import patience
+from tests.support.world import World, wait_until
 
 READS = {
     "log": "select position from relaybox.read_log('flights/1', %s)",

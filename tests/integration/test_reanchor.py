@@ -16,10 +16,10 @@ from relaybox.recovery.attesting import attest_store
 from relaybox.recovery.reanchored import Reanchored
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.retention.segments import retain_store
-from tests.backups import Backups
-from tests.breaking import copy_slices_but_the_first, transfer_until
-from tests.cli import invoke
-from tests.world import STORES, World, insert
+from tests.support.backups import Backups
+from tests.support.breaking import copy_slices_but_the_first, transfer_until
+from tests.support.cli import invoke
+from tests.support.world import STORES, World, insert
 
 
 def reanchor(world: World, hop: int = 0) -> Reanchored:

@@ -22,11 +22,11 @@ from relaybox.local.clusters import Cluster, postgres_binaries
 from relaybox.monitoring.tracing import Place, trace_message
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.recovery.rebuilding import look_at_store, rebuild_store
-from tests.backups import Backups
-from tests.cli import invoke
-from tests.faults.runbooks import run_blocks
-from tests.patience import patience
-from tests.world import World
+from tests.support.backups import Backups
+from tests.support.cli import invoke
+from tests.support.patience import patience
+from tests.support.runbooks import run_blocks
+from tests.support.world import World
 
 ROWS = int(os.environ.get("RELAYBOX_TEST_REBUILD_ROWS", "2000"))
 """Messages of the test that measures; issue 5 asks for two million."""

@@ -9,8 +9,8 @@ import pytest
 from relaybox import errors
 from relaybox.consumers.replays import ReplayOrder, ask_replay, carry_out_replay, read_progress, second_cursor
 from relaybox.consumers.subscriptions import cancel_replay
-from tests.streams import STORE, ack, deliver, fetch, places
-from tests.world import World
+from tests.support.streams import STORE, ack, deliver, fetch, places
+from tests.support.world import World
 
 CURSOR = "billing.replay"
 

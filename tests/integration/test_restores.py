@@ -13,9 +13,9 @@ from relaybox import errors
 from relaybox.local.clusters import Cluster
 from relaybox.proofs.verification import verify_route
 from relaybox.recovery.reanchoring import reanchor_hop
-from tests.disposal import discard
 from tests.integration.restores import PATH, Chain
-from tests.world import SMALL_SEGMENTS
+from tests.support.disposal import discard
+from tests.support.world import SMALL_SEGMENTS
 
 _numbers = itertools.count(1)
 

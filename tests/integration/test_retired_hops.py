@@ -10,8 +10,8 @@ from relaybox.monitoring.overview import read_overview
 from relaybox.retention.retiring import find_left_behind, retire_hop
 from relaybox.retention.segments import read_retention, retain_store
 from relaybox.routes import Routes, load_routes
-from tests.cli import invoke
-from tests.world import STORES, World, insert
+from tests.support.cli import invoke
+from tests.support.world import STORES, World, insert
 
 MOVED, WAITING = 45, 20
 

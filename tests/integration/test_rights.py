@@ -14,9 +14,9 @@ from relaybox.consumers.subscriptions import count_replay
 from relaybox.monitoring.flow import read_flow
 from relaybox.monitoring.message_search import find_messages
 from relaybox.monitoring.overview import read_overview
-from tests.cli import invoke
-from tests.services import break_service, read_service
-from tests.world import STORES, World, routes_file
+from tests.support.cli import invoke
+from tests.support.services import break_service, read_service
+from tests.support.world import STORES, World, routes_file
 
 WRITES = (
     "insert into relaybox.outbox (topic, sender, payload) values ('flights', 'UA', 'forged')",

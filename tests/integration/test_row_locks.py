@@ -10,9 +10,9 @@ from typing import Any
 import psycopg2
 import pytest
 
-from tests.breaking import transfer_until
-from tests.patience import patience
-from tests.world import World, wait_until
+from tests.support.breaking import transfer_until
+from tests.support.patience import patience
+from tests.support.world import World, wait_until
 
 REGISTER = "select relaybox.register_hop_out('{hop}', 'hub', {upstream}, {topics}, 'cascade')"
 PLAN_AGAIN = """

@@ -14,8 +14,8 @@ from relaybox import errors
 from relaybox.local.clusters import Cluster, postgres_binaries
 from relaybox.stores import schema
 from relaybox.stores.schema import initialise_store, open_store, read_migrations
-from tests.patience import patience
-from tests.world import World, routes_file
+from tests.support.patience import patience
+from tests.support.world import World, routes_file
 
 DUMP = Path(__file__).parents[2] / "sql" / "schema.sql"
 

@@ -20,9 +20,9 @@ from relaybox.local.bench.stores import bench_directory
 from relaybox.local.interrupts import ASKING, signals_interrupt
 from relaybox.local.processes import descendants, wait_until_gone
 from relaybox.local.scratch import PREFIX, make_scratch, remove_abandoned, remove_scratch, tell_of_older
-from tests.cli import start
-from tests.patience import patience
-from tests.world import wait_until
+from tests.support.cli import start
+from tests.support.patience import patience
+from tests.support.world import wait_until
 
 OWNER = """
 import pathlib, sys, time

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.patience import patience
-from tests.world import World, wait_until
+from tests.support.patience import patience
+from tests.support.world import World, wait_until
 
 ROWS = 10
 """Of a segment, in these stores."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from tests.patience import patience
-from tests.world import World, insert, wait_until
+from tests.support.patience import patience
+from tests.support.world import World, insert, wait_until
 
 OVERFLOW_ROWS = "select count(*) from relaybox.outbox_overflow"
 

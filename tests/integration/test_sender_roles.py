@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from relaybox.stores.schema import initialise_store
-from tests.world import World
+from tests.support.world import World
 
 INSERT = "insert into relaybox.outbox (topic, sender, payload) values ('flights', %s, %s) returning message_id"
 AS_BA, AS_UA = (

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import psycopg2
 import pytest
 
-from tests.patience import patience
-from tests.world import World, wait_until
+from tests.support.patience import patience
+from tests.support.world import World, wait_until
 
 READ = "select position, epoch, index, clock, payload from relaybox.read_log(%s)"
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli import invoke
-from tests.world import World
+from tests.support.cli import invoke
+from tests.support.world import World
 
 KEYS = {"store", "sender", "origin", "kind", "epoch", "declared_at", "declared_by", "last_index", "roles"}
 

@@ -9,7 +9,7 @@ import pytest
 
 from relaybox import errors
 from relaybox.stores.connections import connect, open_session
-from tests.world import STORES, World
+from tests.support.world import STORES, World
 
 ISOLATIONS = ("repeatable read", "serializable")
 

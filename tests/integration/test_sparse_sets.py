@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from relaybox.stores.schema import initialise_store
-from tests.world import World, routes_file
+from tests.support.world import World, routes_file
 
 BYTES_PER_FRAGMENT = {"close": 40, "scattered": 130}
 """At most, in relaybox.seen with its index and the room that a vacuum keeps for later; docs/ordering.md states it.

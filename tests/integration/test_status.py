@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.breaking import copy_first_slices, transfer_until
-from tests.cli import invoke
 from tests.integration.test_g6_chosen_order import declare, send_numbered
-from tests.services import add_route, break_service
-from tests.world import World, insert, routes_file
+from tests.support.breaking import copy_first_slices, transfer_until
+from tests.support.cli import invoke
+from tests.support.services import add_route, break_service
+from tests.support.world import World, insert, routes_file
 
 HOP_KEYS = {
     "hop", "route", "source", "destination", "reads", "topics", "sent", "received", "lag_messages", "lag_seconds", "driven",

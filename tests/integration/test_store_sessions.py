@@ -13,7 +13,7 @@ import pytest
 from relaybox import errors
 from relaybox.stores.sessions import StoreSession
 from tests.faults.library import CORE, name_of
-from tests.world import World
+from tests.support.world import World
 
 
 class Point(NamedTuple):

@@ -8,9 +8,9 @@ from typing import Any
 import psycopg2
 import pytest
 
-from tests.breaking import copy_first_slices
-from tests.streams import STORE, deliver
-from tests.world import World
+from tests.support.breaking import copy_first_slices
+from tests.support.streams import STORE, deliver
+from tests.support.world import World
 
 AGO = "now() - make_interval(secs => {})"
 HOUR = 3600.0

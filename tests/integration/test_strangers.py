@@ -10,9 +10,9 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from tests.cli import invoke
-from tests.services import read_service
-from tests.world import STORES, World
+from tests.support.cli import invoke
+from tests.support.services import read_service
+from tests.support.world import STORES, World
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 GUESSED_LOCKS = """

@@ -11,7 +11,7 @@ import yaml
 
 from relaybox import errors
 from relaybox.stores.schema import initialise_store
-from tests.world import World
+from tests.support.world import World
 
 CHAT: dict[str, dict[str, Any]] = {
     f"chat-{way}": {"topics": ["chat"], "path": path, "order": "causal", "stream": "chat"}

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import psycopg2
 import pytest
 
-from tests.streams import STORE, ack, deliver, fetch, nack, places, token
-from tests.world import World, wait_until
+from tests.support.streams import STORE, ack, deliver, fetch, nack, places, token
+from tests.support.world import World, wait_until
 
 
 @pytest.fixture

@@ -12,11 +12,11 @@ import pytest
 
 from relaybox import errors
 from relaybox.recovery.reanchoring import reanchor_hop
-from tests.breaking import transfer_until
-from tests.cli import Run, invoke
 from tests.integration.test_g6_chosen_order import declare, send_numbered
-from tests.tampering import HOP, SECTIONS, STATUS, TRANSFER, VERIFY, Tampering, tables
-from tests.world import World, routes_file
+from tests.support.breaking import transfer_until
+from tests.support.cli import Run, invoke
+from tests.support.tampering import HOP, SECTIONS, STATUS, TRANSFER, VERIFY, Tampering, tables
+from tests.support.world import World, routes_file
 
 PAGE = Path(__file__).parents[2] / "docs" / "tampering.md"
 MARK = "<!-- The rest is made by tests/integration/test_tampering.py. -->"

@@ -6,8 +6,8 @@ import psycopg2
 import pytest
 
 from relaybox.stores.schema import initialise_store
-from tests.cli import invoke
-from tests.world import World
+from tests.support.cli import invoke
+from tests.support.world import World
 
 
 def topics(world: World) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.breaking import copy_first_slices
-from tests.world import World
+from tests.support.breaking import copy_first_slices
+from tests.support.world import World
 
 UNMOVED = "select relaybox.unmoved_seq(%s, %s)"
 

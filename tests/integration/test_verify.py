@@ -10,9 +10,9 @@ from uuid import uuid4
 import pytest
 
 from relaybox.proofs.verification import verify_route
-from tests.breaking import copy_first_slices, transfer_until
-from tests.cli import invoke
-from tests.world import World, insert
+from tests.support.breaking import copy_first_slices, transfer_until
+from tests.support.cli import invoke
+from tests.support.world import World, insert
 
 LEG_KEYS = {
     "name", "source", "destination", "sent", "received", "in_flight", "batch_count", "slice_count", "reliability", "uniqueness",

@@ -10,10 +10,10 @@ from relaybox.proofs.proof import proof_line
 from relaybox.proofs.stream_proofs import VIOLATIONS
 from relaybox.proofs.verification import verify_route
 from relaybox.routes import load_routes
-from tests.cli import invoke
 from tests.integration.test_g6_chosen_order import declare, send_numbered, stream
 from tests.integration.test_holdback import send_caused, skip
-from tests.world import World
+from tests.support.cli import invoke
+from tests.support.world import World
 
 NONE = dict.fromkeys(VIOLATIONS, 0)
 

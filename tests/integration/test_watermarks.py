@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.breaking import copy_first_slices
-from tests.world import World
+from tests.support.breaking import copy_first_slices
+from tests.support.world import World
 
 ENDS = (2, 5, 9)
 """Last positions of the three batches that arrived."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.world import World
+from tests.support.world import World
 
 ROOT = Path(__file__).parents[2]
 

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.administration import administer_all
 from tests.mutants.mutants import (
     REPOSITORY,
     TIMEOUT_SECONDS,
@@ -32,6 +31,7 @@ from tests.mutants.mutants import (
 )
 from tests.mutants.sql_mutation import share
 from tests.mutants.workers import TEMPLATE, Worker, running_worker
+from tests.support.administration import administer_all
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

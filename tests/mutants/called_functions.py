@@ -17,7 +17,7 @@ import psycopg2
 import pytest
 
 from relaybox.local.clusters import Cluster
-from tests import disposal
+from tests.support import disposal
 
 _discard = disposal.discard
 _called: set[str] = set()

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from tests.mutants.mutants import REPOSITORY
 from tests.mutants.workers import Worker
-from tests.patience import slowness
+from tests.support.patience import slowness
 
 FUNCTIONS = REPOSITORY / "sql" / "functions"
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.patience import patience
+from tests.support.patience import patience
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]

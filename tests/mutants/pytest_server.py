@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import TextIO
 
-IMPORTED = ("hypothesis", "psycopg2.extras", "pytest", "yaml", "relaybox.cli", "tests.world", "tests.streams")
+IMPORTED = ("hypothesis", "psycopg2.extras", "pytest", "yaml", "relaybox.cli", "tests.support.world", "tests.support.streams")
 
 
 def main() -> int:

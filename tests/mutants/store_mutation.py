@@ -23,7 +23,7 @@ from tests.mutants.mutants import REPOSITORY, MutantsBrokenError, failed_in, giv
 from tests.mutants.python_bugs import MODULES, Bugs, PythonBug, list_bugs, source_of
 from tests.mutants.sql_mutation import share
 from tests.mutants.workers import HANGS, Worker, running_worker
-from tests.patience import slowness
+from tests.support.patience import slowness
 
 STATE = REPOSITORY / ".mutants"
 EQUIVALENTS = Path(__file__).with_name("equivalents.toml")

@@ -18,11 +18,11 @@ from pathlib import Path
 import psycopg2
 
 from relaybox.local.clusters import Cluster
-from tests import stores
-from tests.memory import fast_temporary_directory
 from tests.mutants.mutants import MutantsBrokenError, copied_environment, copy_repository
 from tests.mutants.sql_tokens import TokenMutant
-from tests.patience import patience
+from tests.support import stores
+from tests.support.memory import fast_temporary_directory
+from tests.support.patience import patience
 
 TEMPLATE = "template_store"
 HANGS = "a test that hangs"

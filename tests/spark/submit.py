@@ -9,7 +9,7 @@ from pathlib import Path
 
 from relaybox.local.java import find_java_home
 from relaybox.spark.driver_options import driver_java_options
-from tests.patience import patience
+from tests.support.patience import patience
 
 APPLICATIONS = Path(__file__).parents[2] / "spark_apps"
 

@@ -25,10 +25,10 @@ from relaybox.retention.detaching import Part, StoreDetached, attach_segments, d
 from relaybox.retention.segments import TableRetained, read_retention, retain_store
 from relaybox.spark.archive import SparkArchive
 from relaybox.stores.log_rows import RowsDigest
-from tests.cli import invoke
-from tests.faults.spark_session import spark_session
 from tests.spark.submit import spark_submit
-from tests.world import STORES, World
+from tests.support.cli import invoke
+from tests.support.spark_session import spark_session
+from tests.support.world import STORES, World
 
 LOG = "flights/1"
 

@@ -12,7 +12,7 @@ import pytest
 from relaybox import errors
 from relaybox.spark.application import exit_code
 from tests.spark.submit import spark_submit
-from tests.world import World
+from tests.support.world import World
 
 
 def test_spark_moves_a_hop_in_slices_and_logs_its_batches(world: World) -> None:

@@ -10,9 +10,9 @@ import pytest
 from relaybox.proofs.defects import DefectKind
 from relaybox.proofs.proof import read_proof
 from relaybox.proofs.verification import verify_route
-from tests.cli import invoke, run
 from tests.spark.submit import spark_submit
-from tests.world import World
+from tests.support.cli import invoke, run
+from tests.support.world import World
 
 DOUBLE = """
     insert into relaybox.log

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from relaybox.local.java import find_java_home
-from tests.patience import patience
+from tests.support.patience import patience
 
 JOB = """
 from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ import typer
 
 from relaybox import errors
 from relaybox.cli.exits import CommandGroup, ExitCode, Settings, exit_code, tell, worst
-from tests.cli import invoke
+from tests.support.cli import invoke
 
 LEAVES = [
     error

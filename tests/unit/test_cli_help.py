@@ -14,8 +14,8 @@ import typer
 from relaybox import cli
 from relaybox.cli.app import GROUPS, app
 from relaybox.documents.answers import ANSWERS
-from tests.cli import commands, invoke
-from tests.patience import patience
+from tests.support.cli import commands, invoke
+from tests.support.patience import patience
 
 COMMANDS = [
     ["init"],

@@ -13,7 +13,7 @@ from relaybox.hops.ledgers import Confirmed, Destination, PlannedBatch, Publishe
 from relaybox.proofs.comparisons import Ledgers, Leg, Piece, hop_leg, whole_leg
 from relaybox.proofs.reading import SliceRead, StoreRead
 from relaybox.routes import Route
-from tests.world import World, routes_file
+from tests.support.world import World, routes_file
 
 PLAN_1, PLAN_2 = UUID(int=1), UUID(int=2)
 OUTBOX_BATCHES = (

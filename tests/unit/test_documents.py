@@ -12,7 +12,7 @@ from relaybox import errors, routes
 from relaybox.proofs.stream_proofs import VIOLATIONS
 from relaybox.routes.rules import LimitsRules, RetentionRules, RetriesRules, RouteRules, StoreRules
 from relaybox.stores.connections import _OWN_CODES
-from tests.cli import commands
+from tests.support.cli import commands
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]

@@ -13,7 +13,7 @@ import pytest
 
 from relaybox.errors import ConfigurationError
 from relaybox.failpoints import FAILPOINTS, reach
-from tests.patience import patience
+from tests.support.patience import patience
 
 PROGRAM = """
 from relaybox.failpoints import reach

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from relaybox.local.processes import is_alive, wait_until_gone
-from tests.patience import patience
-from tests.world import wait_until
+from tests.support.patience import patience
+from tests.support.world import wait_until
 
 SPAWN = """
 import pathlib, sys, threading, time

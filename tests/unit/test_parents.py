@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from relaybox.local.processes import is_alive
-from tests.world import wait_until
+from tests.support.world import wait_until
 
 PARENT = """
 import signal, subprocess, sys, time

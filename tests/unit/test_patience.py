@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from tests import patience
-from tests.patience import MOST, Deadline
-from tests.world import wait_until
+from tests.support import patience
+from tests.support.patience import MOST, Deadline
+from tests.support.world import wait_until
 
 TESTS = Path(__file__).parents[1]
 BUSY = "while True: pass"

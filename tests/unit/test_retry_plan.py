@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from relaybox.errors import ConfigurationError
 from relaybox.hops.retry_plan import Delay, MeasuredFailures, RetryPlan, plan_retries, reliability_of
 from relaybox.routes import Retries
-from tests.cli import invoke
+from tests.support.cli import invoke
 
 RETRIES = Retries(attempts=5, delay_seconds=10, backoff=2.0, max_delay_seconds=60)
 

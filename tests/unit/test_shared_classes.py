@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.spark.shared_classes import OPTIONS, share_classes
+from tests.support.shared_classes import OPTIONS, share_classes
 
 
 def test_without_the_file_nothing_is_asked_of_a_jvm(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from relaybox.errors import StoreUnreachable
 from relaybox.routes import Store
 from relaybox.stores.inquiries import Inquiry
 from relaybox.stores.readings import Reader, Readings
-from tests.patience import Deadline, patience
+from tests.support.patience import Deadline, patience
 
 FIRST, SECOND, THIRD = (Store(name, service=name, connection=name) for name in ("first", "second", "third"))
 KEYS = {FIRST: ("said", "first"), SECOND: ("said", "second"), THIRD: ("said", "third")}

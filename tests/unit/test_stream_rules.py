@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from relaybox.errors import ConfigurationError
 from relaybox.routes import Routes, load_routes
-from tests.patience import patience
+from tests.support.patience import patience
 
 STORES = ("a", "b", "c")
 

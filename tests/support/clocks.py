@@ -1,4 +1,4 @@
-"""The suite by another clock, in another language, on a busy machine: `python -m tests.clocks [OPTIONS] [PYTEST ARGUMENTS]`.
+"""The suite by another clock, in another language, on a busy machine: `python -m tests.support.clocks [OPTIONS] [PYTEST ARGUMENTS]`.
 
 Without --at, --zone, --german and --place it goes to all places, one after another, with tests/unit, tests/integration and
 tests/airflow, or what the pytest arguments select. With one of them it goes to that place; without pytest arguments it then
@@ -107,7 +107,7 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     """The options, and what pytest gets."""
     listed = "\n".join(f"  {number}: {place.what}" for number, place in enumerate(PLACES))
     parser = argparse.ArgumentParser(
-        prog="python -m tests.clocks",
+        prog="python -m tests.support.clocks",
         usage="%(prog)s [OPTIONS] [PYTEST ARGUMENTS]",
         description=str(__doc__).replace("\b\n", ""),
         epilog=f"places:\n{listed}\n\nThe exit code is 0 if every test was green everywhere, else 1.",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from relaybox.local.processes import as_account, server_account
-from tests.patience import patience
+from tests.support.patience import patience
 
 RUNBOOKS = Path(__file__).parents[2] / "docs" / "runbooks"
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from relaybox.local.clusters import Cluster, create_cluster
-from tests.logins import make_logins_cheap
-from tests.world import STORES
+from tests.support.logins import make_logins_cheap
+from tests.support.world import STORES
 
 SETTINGS = {
     "max_prepared_transactions": "600",

@@ -16,7 +16,7 @@ from relaybox.local.clusters import find_free_port
 from relaybox.local.java import find_java_home
 from relaybox.parents import child_dies_with_parent
 from relaybox.spark.driver_options import driver_java_options
-from tests.world import wait_until
+from tests.support.world import wait_until
 
 START_SECONDS = 180.0
 

@@ -1,4 +1,4 @@
-/* The date of a process, CLOCK_SHIFT_SECONDS from the machine's: a library for LD_PRELOAD, built by tests/clocks.py.
+/* The date of a process, CLOCK_SHIFT_SECONDS from the machine's: a library for LD_PRELOAD, built by tests/support/clocks.py.
  *
  * Everything that says what time it is gets the shift added; everything that is told a time loses it again. Clocks without a date
  * (CLOCK_MONOTONIC) stay. Nothing is locked: Debian's libfaketime 0.9.10 takes a lock for each timed wait and answers EAGAIN when

@@ -18,7 +18,7 @@ from pyspark import SparkContext
 from relaybox.local.java import find_java_home
 from relaybox.local.processes import send_signal
 from relaybox.spark.application import spark_conf
-from tests.world import wait_until
+from tests.support.world import wait_until
 
 MASTER = "local-cluster[2,1,600]"
 """Two executors with one core each: two slices are copied at once."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 from relaybox.local.clusters import Cluster
-from tests.administration import administer
+from tests.support.administration import administer
 
 
 def discard(databases: Iterable[tuple[Cluster, str]]) -> None:

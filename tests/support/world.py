@@ -18,7 +18,7 @@ from relaybox.hops.transfer import TransferSummary, transfer_hop
 from relaybox.routes import Hop, Route, Routes, load_routes
 from relaybox.stores.schema import initialise_store
 from relaybox.stores.sessions import StoreSession
-from tests.patience import Deadline
+from tests.support.patience import Deadline
 
 STORES = ("airline", "hub", "analytics")
 
@@ -47,7 +47,7 @@ def wait_until(
     poll_seconds: float = 0.02,
     progress: Callable[[], object] = lambda: None,
 ) -> None:
-    """Polls a condition; fails with `what` after the deadline (tests.patience), which begins anew whenever `progress` changes.
+    """Polls a condition; fails with `what` after the deadline (tests.support.patience), which begins anew whenever `progress` changes.
 
     A condition that costs the asked one much is polled less often.
     """

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from relaybox.local.clusters import Cluster
-from tests.administration import administer, copy_database
-from tests.world import World
+from tests.support.administration import administer, copy_database
+from tests.support.world import World
 
 
 class Backups:

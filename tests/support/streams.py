@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.world import World
+from tests.support.world import World
 
 STORE = "hub"
 STREAM = "flights"

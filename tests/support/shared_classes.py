@@ -1,4 +1,4 @@
-"""Spark's classes, loaded once into a file that each JVM of the tests maps: `python -m tests.spark.shared_classes FILE`.
+"""Spark's classes, loaded once into a file that each JVM of the tests maps: `python -m tests.support.shared_classes FILE`.
 
 Loading classes is most of what a short Spark application does: with the file it takes 5.2 CPU seconds, without 7.5; the suite starts
 about 30 of them. A JVM that the file does not fit, of another version or class path, starts without it and says nothing.

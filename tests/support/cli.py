@@ -19,7 +19,7 @@ from relaybox.cli.app import app
 from relaybox.documents.answers import ANSWERS
 from relaybox.documents.document import Document
 from relaybox.documents.errors import ErrorDocument
-from tests.patience import patience
+from tests.support.patience import patience
 
 
 @dataclass(frozen=True)
