@@ -38,6 +38,7 @@ from relaybox.routes import Hop
 from relaybox.stores.schema import open_store
 from tests.airflow.conftest import REPOSITORY
 from tests.airflow.connect_server import connect_server
+from tests.airflow.connections import change_connection
 from tests.support.patience import patience
 from tests.support.world import World, routes_file, wait_until
 
@@ -707,8 +708,3 @@ def test_g7_the_confirm_tasks_settle_from_the_end_to_the_origin(connected: World
     assert (
         connected.value("airline", "select min(recorded_by) from relaybox.confirmation where state = 'settled'") == "a_dag a_run"
     )
-
-
-def change_connection(monkeypatch: pytest.MonkeyPatch, connection: str, **fields: object) -> None:
-    variable = f"AIRFLOW_CONN_{connection}"
-    monkeypatch.setenv(variable, json.dumps({**json.loads(os.environ[variable]), **fields}))

@@ -7,24 +7,18 @@ import re
 from typing import Any
 
 import pytest
-from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from relaybox.airflow.page.app import HEADERS
 from relaybox.airflow.page.gathered import Gathering
 from relaybox.monitoring import findings
+from tests.airflow.connections import change_connection
 from tests.airflow.page_client import ORIGIN, PageServer, register_dags, token_of
-from tests.airflow.test_operators import change_connection
+from tests.airflow.page_routes import every_route
 from tests.support.breaking import copy_first_slices
 from tests.support.services import add_route
 from tests.support.world import World, insert, routes_file
-
-PATH_VALUES = {"route": "flights", "number": "1", "name": None, "kind": "replay"}
-"""What stands in a path; `name` differs by route."""
-
-NAMES = {"/runbooks/{name}": "lossy-failover", "/static/{name}": "page.js"}
-QUERIES = {"/of-dag": "?dag=relaybox_transfer__flights_1", "/api/where": "?sender=UA&index=1"}
 
 
 @pytest.fixture
@@ -34,21 +28,6 @@ def page(page: PageServer, connected: World) -> PageServer:
     connected.transfer_all()
     connected.settle_all()
     return page
-
-
-def every_route(app: FastAPI) -> list[tuple[str, str]]:
-    """Method and path of every route of the page, found by itself: one that is added is tested from then on."""
-    found = [(method, route) for route in app.routes if isinstance(route, APIRoute) for method in sorted(route.methods)]
-    assert len(found) == len([route for route in app.routes if isinstance(route, APIRoute)])
-    assert len(found) > 10
-    return [(method, _filled(route.path)) for method, route in found]
-
-
-def _filled(path: str) -> str:
-    for name in re.findall(r"{(\w+)}", path):
-        assert name in PATH_VALUES, f"{path}: say in PATH_VALUES what stands for {name}"
-    values = {**PATH_VALUES, "name": NAMES.get(path)}
-    return f"/relaybox{path.format(**values)}{QUERIES.get(path, '')}"
 
 
 def test_the_page_has_no_route_but_those_that_are_walked(page: PageServer) -> None:

@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
 from tests.airflow.page_client import PageServer
-from tests.airflow.test_page import every_route
+from tests.airflow.page_routes import every_route
 from tests.support.services import add_route
 from tests.support.world import World
 

@@ -28,8 +28,8 @@ from relaybox.airflow.page.turns import Turns, without_turn
 from relaybox.local.bench.unwell_link import UnwellLink
 from relaybox.local.clusters import Cluster
 from relaybox.local.processes import descendants
+from tests.airflow.connections import change_connection
 from tests.airflow.page_client import ORIGIN, PageServer, token_of
-from tests.airflow.test_operators import change_connection
 from tests.support.patience import patience
 from tests.support.services import add_route
 from tests.support.world import World, wait_until

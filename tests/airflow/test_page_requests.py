@@ -11,7 +11,7 @@ from starlette.types import Message
 from relaybox.airflow.page import bodies
 from relaybox.airflow.page.mounted import MountedPage
 from tests.airflow.page_client import PageServer
-from tests.airflow.test_page import every_route
+from tests.airflow.page_routes import every_route
 
 TEXTS = ["\0", "a\0b", "\ufffd", "NaN", "1e400", "-1e400", "Infinity", "9" * 5000, "ñ" * 60, "%", "[", "\x1b", "' or 1=1 --"]
 NAMES = [

@@ -10,8 +10,8 @@ import pytest
 from tests.delivery.brute import TOO_FAR, Declaration, Row
 from tests.delivery.histories import LOGS, History
 from tests.delivery.stored import FORGET, StoredStream
-from tests.integration.test_g6_chosen_order import declare, reasons, send_numbered, stream
 from tests.support.cli import invoke
+from tests.support.senders import declare, reasons, send_numbered, stream
 from tests.support.world import STORES, World
 
 READERS = STORES[1:]

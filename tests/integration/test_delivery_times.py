@@ -8,7 +8,7 @@ import psycopg2
 import pytest
 import yaml
 
-from tests.integration.test_g6_chosen_order import declare, send_numbered
+from tests.support.senders import declare, send_numbered
 from tests.support.world import STORES, World
 
 MIGRATION = Path(__file__).parents[2] / "sql" / "migrations" / "0035_delivery_times.sql"

@@ -11,8 +11,7 @@ from relaybox.proofs.verification import verify_route
 from relaybox.recovery.attesting import attest_store
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.retention.segments import retain_store
-from tests.integration.test_reanchor import another_cluster
-from tests.support.backups import Backups
+from tests.support.backups import Backups, another_cluster
 from tests.support.world import STORES, World
 
 SHIFT = 1_000_000

@@ -7,7 +7,7 @@ import pytest
 
 from relaybox import errors
 from relaybox.hops.copying import copy_slice
-from tests.integration.test_g3_no_duplicate import planned_batch, publish
+from tests.integration.driver_steps import planned_batch, publish
 from tests.support.world import World, insert
 
 

@@ -10,35 +10,8 @@ import pytest
 from relaybox import errors
 from relaybox.hops.confirmations import settle_hop
 from tests.support.cli import invoke
+from tests.support.senders import declare, reasons, send_numbered, stream
 from tests.support.world import World
-
-
-def declare(world: World, *senders: str, kind: str = "gapless") -> None:
-    for sender in senders:
-        world.query("airline", "select relaybox.declare_sender(%s, %s)", sender, kind)
-
-
-def send_numbered(
-    world: World, sender: str, *numbers: int, epoch: int = 1, payload: str = "{sender}{index}", clock: str | None = None
-) -> None:
-    """One transaction per message, in the order given."""
-    for index in numbers:
-        world.query(
-            "airline",
-            "insert into relaybox.outbox (topic, sender, epoch, index, payload, clock) values ('flights', %s, %s, %s, %s, %s)",
-            *(sender, epoch, index, payload.format(sender=sender, index=index), clock),
-        )
-
-
-def stream(world: World, store: str = "hub") -> list[str]:
-    """Payloads in the order of places, which must be 1, 2, 3 ..."""
-    rows = world.query(store, "select place, payload from relaybox.read_stream('flights', 0, 1000000)")
-    assert [place for place, _ in rows] == list(range(1, len(rows) + 1))
-    return [payload for _, payload in rows]
-
-
-def reasons(world: World, store: str = "hub") -> list[tuple[int, str]]:
-    return world.query(store, "select position, reason from relaybox.dead_letter order by position")
 
 
 @pytest.fixture

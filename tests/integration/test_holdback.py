@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from typing import Any
 
 import pytest
 
-from tests.integration.test_g6_chosen_order import declare, reasons, send_numbered, stream
-from tests.support.cli import Run, invoke
+from tests.support.cli import invoke
+from tests.support.senders import declare, reasons, send_caused, send_numbered, skip, stream
 from tests.support.services import break_service
 from tests.support.world import World
 
@@ -33,25 +32,11 @@ def causal(world: World) -> World:
     return world
 
 
-def send_caused(world: World, sender: str, index: int, clock: dict[str, Any]) -> None:
-    world.query(
-        "airline",
-        "insert into relaybox.outbox (topic, sender, epoch, index, payload, clock) values ('flights', %s, 1, %s, %s, %s)",
-        *(sender, index, f"{sender}{index}", json.dumps(clock)),
-    )
-
-
 def held(store: str) -> list[dict[str, Any]]:
     answer = invoke("holdback", "flights", "--json")
     assert answer.exit_code == 0, answer.stderr
     (one,) = (one for one in answer.document["stores"] if one["store"] == store)
     return list(one["senders"])
-
-
-def skip(*arguments: str, reason: str = "lost by hand", exit_code: int = 0) -> Run:
-    done = invoke("skip", "flights", *arguments, "--reason", reason)
-    assert done.exit_code == exit_code, done.stderr
-    return done
 
 
 def skipped(world: World, store: str = "hub") -> list[tuple[Any, ...]]:

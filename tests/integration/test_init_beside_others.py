@@ -15,11 +15,8 @@ import pytest
 from relaybox import errors
 from relaybox.stores import schema
 from relaybox.stores.schema import StoreInitialised, initialise_store
-from tests.integration.test_owner_login import owned
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
-
-__all__ = ["owned"]  # a fixture
 
 STORE = "hub"
 OTHERS = """

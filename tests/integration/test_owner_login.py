@@ -2,36 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
-
 import psycopg2
-import pytest
 
-from relaybox.local.clusters import write_service_file
 from tests.support.cli import invoke
-from tests.support.world import World, routes_file, wait_until
+from tests.support.world import World, wait_until
 
 OLDEST = 'relaybox_store_oldest_transaction_seconds{store="airline"}'
-
-
-@pytest.fixture
-def owned(databases: Mapping[str, Mapping[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """Three empty databases whose owner `app_owner` is all that the service file knows; `administer_*` are the superuser's sections."""
-    services = {f"administer_{store}": parameters for store, parameters in databases.items()}
-    for store, parameters in databases.items():
-        services[store] = {**parameters, "user": "app_owner", "password": "secret"}
-    write_service_file(tmp_path / "services.conf", services)
-    monkeypatch.setenv("RELAYBOX_CONFIG", str(routes_file(tmp_path)))
-    world = World(tmp_path / "relaybox.yaml")
-    for store, parameters in databases.items():
-        world.query(f"administer_{store}", "create role app_owner login password 'secret' createrole")
-        world.query(f"administer_{store}", f"alter database {parameters['dbname']} owner to app_owner")
-    yield world
-    for store in databases:
-        world.query(f"administer_{store}", "drop owned by app_owner; reassign owned by app_owner to current_user")
-        world.query(f"administer_{store}", "drop role app_owner")
 
 
 def test_an_owner_that_is_no_superuser_does_everything(owned: World) -> None:

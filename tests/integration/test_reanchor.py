@@ -16,7 +16,7 @@ from relaybox.recovery.attesting import attest_store
 from relaybox.recovery.reanchored import Reanchored
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.retention.segments import retain_store
-from tests.support.backups import Backups
+from tests.support.backups import Backups, another_cluster
 from tests.support.breaking import copy_slices_but_the_first, transfer_until
 from tests.support.cli import invoke
 from tests.support.world import STORES, World, insert
@@ -30,11 +30,6 @@ def verify(world: World) -> RouteProof:
     proof = verify_route(world.route)
     assert proof.verdict == "delivered", [leg for leg in proof.hops if leg.defect_count]
     return proof
-
-
-def another_cluster(world: World, store: str = "airline") -> None:
-    """The ledger says that it was written by another cluster: what a promotion or a reload looks like."""
-    world.query(store, "update relaybox.hop_out set timeline = timeline + 1")
 
 
 def test_a_source_that_lost_its_tail_goes_on_and_its_ghosts_are_listed(world: World, backups: Backups) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.integration.test_g6_chosen_order import declare, send_numbered
 from tests.support.breaking import copy_first_slices, transfer_until
 from tests.support.cli import invoke
+from tests.support.senders import declare, send_numbered
 from tests.support.services import add_route, break_service
 from tests.support.world import World, insert, routes_file
 

@@ -10,9 +10,8 @@ from relaybox.proofs.proof import proof_line
 from relaybox.proofs.stream_proofs import VIOLATIONS
 from relaybox.proofs.verification import verify_route
 from relaybox.routes import load_routes
-from tests.integration.test_g6_chosen_order import declare, send_numbered, stream
-from tests.integration.test_holdback import send_caused, skip
 from tests.support.cli import invoke
+from tests.support.senders import declare, send_caused, send_numbered, skip, stream
 from tests.support.world import World
 
 NONE = dict.fromkeys(VIOLATIONS, 0)

@@ -11,10 +11,9 @@ from relaybox.errors import UnknownMessage
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.monitoring.message_search import find_messages, require_messages
-from tests.integration.test_g6_chosen_order import declare, send_numbered
-from tests.integration.test_holdback import send_caused
 from tests.support.breaking import copy_first_slices, transfer_until
 from tests.support.cli import invoke
+from tests.support.senders import declare, send_caused, send_numbered
 from tests.support.services import add_route
 from tests.support.world import World, insert
 
