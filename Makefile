@@ -36,6 +36,10 @@ venv: $(INSTALLED) ## Create .venv and install everything from requirements.lock
 demo: $(INSTALLED) ## Move 336,776 real messages over two hops (DEMO_EXIT=1 stops by itself)
 	$(BIN)/relaybox demo $(ARGS)
 
+.PHONY: check
+check: $(INSTALLED) ## Check what differs from the last commit, in under a minute (ARGS="--since main")
+	@$(BIN)/python -m tests.support.changed $(ARGS)
+
 .PHONY: test
 test: lint chromium $(SPARK_CLASSES) ## Lint, then run the tests (ARGS="-k name" selects)
 ifeq ($(strip $(ARGS)),)
@@ -100,13 +104,31 @@ mutants: $(INSTALLED) ## Break the code in every known way, one at a time, and e
 	$(BIN)/python -m tests.mutants.mutation --stores
 	$(BIN)/python -m tests.mutants.sql_mutation
 
-.PHONY: lint
-lint: $(INSTALLED) ## Check format, style, types, import rules and SQL
+# Each check is a target, which .pre-commit-config.yaml calls: the commands and their list stand here alone.
+LINTS := lint-format lint-style lint-types lint-imports lint-sql
+SQL ?= sql
+
+.PHONY: lint $(LINTS)
+lint: $(LINTS) ## Check format, style, types, import rules and SQL
+
+lint-format: $(INSTALLED)
 	$(BIN)/ruff format --check .
+
+lint-style: $(INSTALLED)
 	$(BIN)/ruff check .
+
+lint-types: $(INSTALLED)
 	$(BIN)/mypy
+
+lint-imports: $(INSTALLED)
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/sqlfluff lint --disable-progress-bar sql
+
+lint-sql: $(INSTALLED)
+	$(BIN)/sqlfluff lint --disable-progress-bar $(SQL)
+
+.PHONY: hooks
+hooks: $(INSTALLED) ## Have git run the checks of `make lint` before each commit
+	$(BIN)/pre-commit install
 
 .PHONY: format
 format: $(INSTALLED) ## Rewrite Python files in the project's format
