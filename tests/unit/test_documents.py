@@ -15,7 +15,8 @@ from relaybox.stores.connections import _OWN_CODES
 from tests.support.cli import commands
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+DOCUMENTS = [*(ROOT / page for page in PAGES), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def sources(folder: str) -> str:
@@ -57,6 +58,7 @@ def test_every_document_is_reached_from_the_readme() -> None:
             waiting += [
                 path.parent / link for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8"))
             ]
+    assert {path for path in DOCUMENTS if path.name != "CHANGELOG.md"} - reached == set()
     assert {path for path in (ROOT / "docs").rglob("*") if path.is_file()} - reached == set()
 
 
