@@ -9,9 +9,9 @@ from typing import Any
 import psycopg2
 import pytest
 
-from tests.integration.test_store_signals import put_back
+from tests.support.signals import put_back
+from tests.support.two_logs import fill_two_logs
 from tests.support.world import World
-from tests.two_logs import fill_two_logs
 
 DETACHES = """
 update relaybox.hop_in set stopped_consumer = 'detach', detach_after_seconds = 3600, detach_to = '/files/', replay_window_seconds = 0;

@@ -26,7 +26,7 @@ def test_g11_a_plan_is_refused_where_the_two_stores_contradict_each_other(world:
     world.send("a")
     world.transfer()
     world.send("b")
-    with world.session("airline") as source, world.session("hub") as destination:
+    with world.store_session("airline") as source, world.store_session("hub") as destination:
         arrived = ask_destination(destination, hop)
         for contradiction, says in (
             ({"generation": arrived.generation + 1}, f"hub in generation {arrived.generation + 1}: airline lost history"),
@@ -37,7 +37,7 @@ def test_g11_a_plan_is_refused_where_the_two_stores_contradict_each_other(world:
                 plan_batch(source, hop, replace(arrived, **contradiction), driver=Driver("test"))
         with pytest.raises(errors.HistoryLost, match="batch 2 is not in the ledger of its source"):
             read_batch(source, hop.name, 2)
-        with world.session("analytics") as another, pytest.raises(errors.UnknownHop, match="does not arrive in store"):
+        with world.store_session("analytics") as another, pytest.raises(errors.UnknownHop, match="does not arrive in store"):
             ask_destination(another, hop)
         assert plan_batch(source, hop, arrived, driver=Driver("test")) is not None
 
@@ -107,7 +107,7 @@ def test_g3_a_slice_that_another_driver_copied_meanwhile_is_found(world: World) 
     """Its rows wait for the other's, and are found copied: the report says so, of this slice, with its rows and seconds."""
     world.send("a", "b")
     hop = world.first_hop
-    with world.session("airline") as source, world.session("hub") as destination:
+    with world.store_session("airline") as source, world.store_session("hub") as destination:
         arrived = ask_destination(destination, hop)
         planned = plan_batch(source, hop, arrived, driver=Driver("test"))
         assert planned is not None
@@ -136,7 +136,7 @@ def test_an_older_attempt_at_a_hop_with_a_long_name_is_ended_by_its_session(worl
     """Its first 30 characters are in the name of the session, which nothing cuts: the store looks for the same."""
     world.send("a")
     hop = world.first_hop
-    with world.session("airline") as source, world.session("hub") as destination:
+    with world.store_session("airline") as source, world.store_session("hub") as destination:
         planned = plan_batch(source, hop, ask_destination(destination, hop), driver=Driver("test"))
     assert planned is not None
     order = copy_order(hop, planned.batch, attempt=10**5, log_id=1, reads_log=None)

@@ -130,7 +130,7 @@ def test_g2_a_counted_rest_is_used_for_its_own_pair_only(world: World) -> None:
     world.change_route(limits={"batch_rows": 60, "slice_rows": 25})
     world.send_many(250)
     hop = world.first_hop
-    with world.session() as source, world.session("hub") as destination:
+    with world.store_session() as source, world.store_session("hub") as destination:
         first = planning.plan_batch(source, hop, ask_destination(destination, hop), driver=driver)
         assert first is not None
         assert first.rest is not None

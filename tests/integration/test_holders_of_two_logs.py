@@ -10,9 +10,9 @@ import pytest
 
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
-from tests.integration.test_store_signals import put_back
+from tests.support.signals import put_back
+from tests.support.two_logs import fill_two_logs
 from tests.support.world import World
-from tests.two_logs import fill_two_logs
 
 HOLDERS = (
     "select holder, needs_from, round(extract(epoch from now() - since) / 3600) from relaybox.log_holders(%s) where kind = %s"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.support.streams import deliver
+from tests.support.two_logs import fill_two_logs
 from tests.support.world import World
-from tests.two_logs import fill_two_logs
 
 STORE = "hub"
 LOOKS = """

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.two_logs import fill_two_logs
 from tests.support.world import World
-from tests.two_logs import fill_two_logs
 
 ENDS = (3, 7, 8, 15, 21, 30)
 """The last places of the batches of `flights`; each says how far its log was resolved then, but the fourth: nothing was."""

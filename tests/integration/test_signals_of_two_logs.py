@@ -9,9 +9,9 @@ import pytest
 
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
-from tests.integration.test_store_signals import HOUR, put_back, signals
+from tests.support.signals import HOUR, put_back, signals
+from tests.support.two_logs import fill_two_logs
 from tests.support.world import World
-from tests.two_logs import fill_two_logs
 
 AGE, HELD = "relaybox_watermark_age_seconds", "relaybox_retention_held_seconds"
 HUB = "hub"

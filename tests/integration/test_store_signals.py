@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import psycopg2
 import pytest
 
 from tests.support.breaking import copy_first_slices
+from tests.support.signals import HOUR, put_back, signals
 from tests.support.streams import STORE, deliver
 from tests.support.world import World
-
-AGO = "now() - make_interval(secs => {})"
-HOUR = 3600.0
-
-
-def signals(world: World, store: str = STORE) -> dict[tuple[str, ...], float]:
-    """(metric, value of each label in the order of their names) -> value."""
-    rows: list[tuple[str, dict[str, Any], float]] = world.query(store, "select metric, labels, value from relaybox.signals()")
-    found = {(metric, *(labels[name] for name in sorted(labels))): value for metric, labels, value in rows}
-    assert len(found) == len(rows)
-    return found
-
-
-def put_back(world: World, column: str, hours: float, where: str = "true", *, store: str = STORE) -> None:
-    """Puts moments, `table.column`, so many hours back."""
-    table, column = column.split(".")
-    world.query(store, f"update relaybox.{table} set {column} = {AGO.format(hours * HOUR)} where {where}")
 
 
 def test_subscriptions_are_behind_by_what_their_lanes_have_not_done(world: World) -> None:

@@ -8,9 +8,9 @@ from typing import Any
 import psycopg2
 import pytest
 
-from tests.integration.test_store_signals import put_back
+from tests.support.signals import put_back
+from tests.support.two_logs import fill_two_logs
 from tests.support.world import World
-from tests.two_logs import fill_two_logs
 
 LOCKED = "lock table relaybox.log_{} in access exclusive mode"
 LETTER = """
