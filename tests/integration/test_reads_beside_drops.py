@@ -138,7 +138,7 @@ def test_subscriptions_are_listed_while_the_last_message_they_read_goes(small: W
     small.query("hub", "select relaybox.subscribe('billing', 'flights', '10')")
 
     def listed() -> Any:
-        return small.query("hub", f"select done_place, message_id is null from ({LISTING}) s")
+        return small.query("hub", f"select done_place, done_message_id is null from ({LISTING}) s")
 
     assert listed() == [(9, False)]
     with small.session("hub") as dropping, dropping.cursor() as cursor, ThreadPoolExecutor(1) as pool:
