@@ -1,6 +1,6 @@
 -- What consumers of a stream read: the messages after a place, in the order of their places. Reads only, asks for no subscription.
--- Runs with its owner's rights. Plans are fixed here, since consumers' sessions have the settings that they have. After 0 or null: from
--- the first kept.
+-- Runs with its owner's rights. Plans are fixed here, since consumers' sessions have the settings that they have; a generic one would
+-- lock the segments of all logs. After 0 or null: from the first kept.
 -- Never fewer messages than there are, in silence. Locks the stream's logs in ACCESS SHARE mode if there is something to read. Raises
 -- RB032 for an unknown stream, RB034 for a place that is no longer kept, RB036 for no max_count, RB038 for a place that is detached,
 -- 40001 if the snapshot is older than a drop, RB012 if a message is missing.
@@ -17,7 +17,6 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
 set work_mem = '64MB'
-set plan_cache_mode = force_generic_plan -- as in fetch
 as $$
 declare
     source relaybox.stream;
