@@ -2,6 +2,8 @@
 
 CREATE SCHEMA relaybox;
 
+COMMENT ON SCHEMA relaybox IS 'What producers, consumers and operators use of Relaybox. Functions: \df+ relaybox.*, tables and views: \d+ relaybox.*';
+
 CREATE TABLE relaybox.cursor (
     subscription_id integer NOT NULL,
     lane integer NOT NULL,
@@ -24,6 +26,28 @@ CREATE TABLE relaybox.cursor (
     CONSTRAINT a_lease_has_a_worker CHECK (((worker IS NULL) = (leased_until IS NULL))),
     CONSTRAINT done_is_not_beyond_fetched CHECK ((fetched_place >= done_place))
 );
+
+COMMENT ON TABLE relaybox.cursor IS 'Where each lane is: one row for each of its newest movements. The newest version counts: relaybox.lane_cursors.';
+
+COMMENT ON COLUMN relaybox.cursor.done_place IS 'every message of the lane up to it was acknowledged or set aside';
+
+COMMENT ON COLUMN relaybox.cursor.fetched_place IS 'beyond done_place: fetched, not acknowledged yet; fetching again gives the same';
+
+COMMENT ON COLUMN relaybox.cursor.redrive_place IS 'what is fetched now are redriven dead letters up to this place';
+
+COMMENT ON COLUMN relaybox.cursor.fetch_count IS 'how often that was fetched without a word';
+
+COMMENT ON COLUMN relaybox.cursor.suspect_place IS 'up to it fetches are small (suspect_rows): something there seems to kill its worker';
+
+COMMENT ON COLUMN relaybox.cursor.replay_place IS 'messages up to it were done before: they are read again';
+
+COMMENT ON COLUMN relaybox.cursor.rate_from IS 'since when the rows of a limited replay are saved up';
+
+COMMENT ON COLUMN relaybox.cursor.token IS 'of the newest fetch of the lane; fetch returns it, and ack, nack and release take it; null: none since the lane was put to a place';
+
+COMMENT ON COLUMN relaybox.cursor.fetched_in IS 'the transaction of that fetch: within it an acknowledgement needs no token';
+
+COMMENT ON COLUMN relaybox.cursor.first_fetched_at IS 'when what is fetched now was fetched first; a fetch that is cut smaller keeps it';
 
 CREATE TABLE relaybox.subscription (
     subscription_id integer NOT NULL,
@@ -52,6 +76,14 @@ CREATE TABLE relaybox.subscription (
     CONSTRAINT subscription_limits_positive CHECK (((first_place >= 1) AND (nack_limit >= 1) AND (crash_limit >= 1) AND (retry_seconds >= 0) AND (lease_seconds >= 1) AND (rows_per_second >= 1)))
 );
 
+COMMENT ON TABLE relaybox.subscription IS 'Every subscription, ended ones included. To read the open ones: relaybox.subscriptions.';
+
+COMMENT ON COLUMN relaybox.subscription.topic IS 'null: every topic of the stream';
+
+COMMENT ON COLUMN relaybox.subscription.lane_hash IS 'of a fixed text: another value means that this server would give senders other lanes';
+
+COMMENT ON COLUMN relaybox.subscription.through_place IS 'a second cursor, for a range: its last place';
+
 CREATE TABLE relaybox.stream (
     stream_id integer NOT NULL,
     stream text NOT NULL,
@@ -72,6 +104,20 @@ CREATE TABLE relaybox.stream (
     CONSTRAINT first_kept_place_positive CHECK ((first_kept_place >= 1)),
     CONSTRAINT stream_limits_positive CHECK (((message_id_window >= 0) AND (holdback_rows >= 1) AND (fragments >= 1)))
 );
+
+COMMENT ON TABLE relaybox.stream IS 'What this store delivers of a route: its order, its limits, and its last place.';
+
+COMMENT ON COLUMN relaybox.stream.taken IS 'rows of its logs that were decided on; the arrival number of the newest';
+
+COMMENT ON COLUMN relaybox.stream.last_place IS 'places 1 to this one are filled, and never change';
+
+COMMENT ON COLUMN relaybox.stream.recheck IS 'something besides a new batch may release what is held: an operator skipped a gap';
+
+COMMENT ON COLUMN relaybox.stream.topics_by_subscription IS 'subscribing to a topic that no stream of the store carries makes it one of this stream';
+
+COMMENT ON COLUMN relaybox.stream.dropped_place IS 'places up to it were dropped for good; those between it and first_kept_place are detached';
+
+COMMENT ON COLUMN relaybox.stream.rules_pending IS 'an init that changes the rules of the stream in all its stores began and has not ended here';
 
 CREATE TABLE relaybox.detached_segment (
     hop_id integer NOT NULL,
@@ -95,6 +141,16 @@ CREATE TABLE relaybox.detached_segment (
     CONSTRAINT needed_files_are_not_removed CHECK (((removed_at IS NULL) OR (state = ANY (ARRAY['attached'::text, 'released'::text]))))
 );
 
+COMMENT ON TABLE relaybox.detached_segment IS 'Segments of logs that were moved into files, and the directory of these files.';
+
+COMMENT ON COLUMN relaybox.detached_segment.state IS 'detaching: rows here, files being written; detached: rows in the files only; attached: rows here again; released: nobody needs the files';
+
+COMMENT ON COLUMN relaybox.detached_segment.attempt IS 'whoever detaches or attaches it; a higher number supersedes a lower one';
+
+COMMENT ON COLUMN relaybox.detached_segment.strays IS 'directories of attempts that came to nothing, until they are removed';
+
+COMMENT ON COLUMN relaybox.detached_segment.moved_at IS 'when it came into its state';
+
 CREATE TABLE relaybox.stream_log (
     hop_id integer NOT NULL,
     stream_id integer NOT NULL,
@@ -106,6 +162,14 @@ CREATE TABLE relaybox.stream_log (
     compacted_decided_at timestamp with time zone,
     compacted_place bigint
 );
+
+COMMENT ON TABLE relaybox.stream_log IS 'The logs that a stream reads, and the last decided position of each.';
+
+COMMENT ON COLUMN relaybox.stream_log.senders_seen IS 'the source''s snapshot through which its declarations of senders are here';
+
+COMMENT ON COLUMN relaybox.stream_log.compacted_duplicates IS 'duplicates that the removed decisions had counted';
+
+COMMENT ON COLUMN relaybox.stream_log.compacted_place IS 'of the decisions that are compacted: the last place; the newest one is of compacted_decided_at';
 
 CREATE TABLE relaybox.decision (
     hop_id integer NOT NULL,
@@ -123,6 +187,16 @@ CREATE TABLE relaybox.decision (
     resolved_position bigint
 );
 
+COMMENT ON TABLE relaybox.decision IS 'For each published batch: how many messages were delivered, held, set aside or found to be duplicates.';
+
+COMMENT ON COLUMN relaybox.decision.first_taken IS 'arrival number of the batch''s first row in its stream';
+
+COMMENT ON COLUMN relaybox.decision.delivered_count IS 'messages that this batch let through, those held before included';
+
+COMMENT ON COLUMN relaybox.decision.held_after IS 'messages of the stream in the holdback after this batch';
+
+COMMENT ON COLUMN relaybox.decision.resolved_position IS 'every message of the log up to it was delivered, dropped or set aside when this was decided: none was held or waited; null: not asked then';
+
 CREATE TABLE relaybox.arrival (
     hop_id integer NOT NULL,
     batch bigint NOT NULL,
@@ -137,6 +211,8 @@ CREATE TABLE relaybox.arrival (
     has_own_indexes boolean,
     CONSTRAINT arrival_positions_dense CHECK ((((last_position - first_position) + 1) = row_count))
 );
+
+COMMENT ON TABLE relaybox.arrival IS 'Destination ledger: the published batches. Consumers may read up to the last position.';
 
 CREATE TABLE relaybox.hop_in (
     hop_id integer NOT NULL,
@@ -160,6 +236,18 @@ CREATE TABLE relaybox.hop_in (
     CONSTRAINT replay_window_never_negative CHECK ((replay_window_seconds >= 0)),
     CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text, 'detach'::text])))
 );
+
+COMMENT ON TABLE relaybox.hop_in IS 'The hops that arrive in this store: the last published position of each log, and how long messages are kept.';
+
+COMMENT ON COLUMN relaybox.hop_in.replay_window_seconds IS 'a message stays for so long after it was delivered; null: for ever';
+
+COMMENT ON COLUMN relaybox.hop_in.first_kept_position IS 'segments of the log below it were dropped';
+
+COMMENT ON COLUMN relaybox.hop_in.compacted_batch IS 'arrivals, receipts and decisions up to it were removed: none of their messages is kept';
+
+COMMENT ON COLUMN relaybox.hop_in.detach_after_seconds IS 'so long a consumer must have stood still before what only it needs is detached';
+
+COMMENT ON COLUMN relaybox.hop_in.detach_to IS 'directory or URI, written and read by Spark';
 
 CREATE TABLE relaybox.batch (
     hop text NOT NULL,
@@ -191,6 +279,10 @@ CREATE TABLE relaybox.batch (
     CONSTRAINT pair_is_whole CHECK ((((lower IS NULL) = (upper IS NULL)) AND ((upper IS NULL) = (pair_last_seq IS NULL)))),
     CONSTRAINT pair_moves_forward CHECK (((pg_snapshot_xmin(upper) >= pg_snapshot_xmin(lower)) AND (pg_snapshot_xmax(upper) >= pg_snapshot_xmax(lower))))
 );
+
+COMMENT ON TABLE relaybox.batch IS 'Source ledger: the plan of each batch. A planned batch never changes.';
+
+COMMENT ON COLUMN relaybox.batch.xid IS 'of the planning transaction: equal to the row''s xmin unless the store was dumped and reloaded';
 
 CREATE TABLE relaybox.hop_out (
     hop text NOT NULL,
@@ -233,6 +325,32 @@ CREATE TABLE relaybox.hop_out (
     CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text])))
 );
 
+COMMENT ON TABLE relaybox.hop_out IS 'The hops that leave this store: what each one reads, its newest plan, and how it confirms.';
+
+COMMENT ON COLUMN relaybox.hop_out.lower IS 'snapshot from which the next pair starts; all that it sees above anchor_seq is in a batch or in a piece of the backlog';
+
+COMMENT ON COLUMN relaybox.hop_out.attempt IS 'newest driver of this hop; a higher number supersedes a lower one';
+
+COMMENT ON COLUMN relaybox.hop_out.anchor_seq IS 'pairs of this generation read above it; no transaction that wrote up to it was open';
+
+COMMENT ON COLUMN relaybox.hop_out.resend_through IS 'an operator said: batches up to this one may be sent again, the destination lost them';
+
+COMMENT ON COLUMN relaybox.hop_out.replay_window_seconds IS 'of a hop that reads the outbox: what it sent stays there for so long; null: for ever';
+
+COMMENT ON COLUMN relaybox.hop_out.compacted_batch IS 'plans and confirmations up to it were removed: none of their messages is kept';
+
+COMMENT ON COLUMN relaybox.hop_out.processed_by IS 'subscriptions at the destination, the last store of a route with policy processed; null: the hop asks none';
+
+COMMENT ON COLUMN relaybox.hop_out.resend_after IS 'while resend_through is set: the last batch that the destination still had';
+
+COMMENT ON COLUMN relaybox.hop_out.read_ahead IS 'a hop that reads a log: positions of it beyond the last one read which the destination has already; batches leave them out';
+
+COMMENT ON COLUMN relaybox.hop_out.compacted_read IS 'a hop that reads a log: the position of it through which the batches that are no longer in the ledger had read';
+
+COMMENT ON COLUMN relaybox.hop_out.numbering IS 'the one in which lower and the pairs above anchor_seq are; another one than the store''s: the hop is to be reanchored';
+
+COMMENT ON COLUMN relaybox.hop_out.subscribed_topics IS 'of topics: those that consumers asked for, and that the file does not name';
+
 CREATE TABLE relaybox.attempt (
     hop text NOT NULL,
     batch bigint NOT NULL,
@@ -241,6 +359,8 @@ CREATE TABLE relaybox.attempt (
     application text,
     began_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
+
+COMMENT ON TABLE relaybox.attempt IS 'Who tried to transfer which batch, and when it began.';
 
 CREATE TABLE relaybox.attestation (
     attested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
@@ -251,6 +371,8 @@ CREATE TABLE relaybox.attestation (
     system_identifier bigint NOT NULL,
     timeline integer NOT NULL
 );
+
+COMMENT ON TABLE relaybox.attestation IS 'Who stated that another cluster, or another timeline, is this store without any loss.';
 
 CREATE TABLE relaybox.backlog (
     hop text NOT NULL,
@@ -269,6 +391,12 @@ CREATE TABLE relaybox.backlog (
     CONSTRAINT backlog_state_is_known CHECK ((state = ANY (ARRAY['routed'::text, 'unrouted'::text, 'retired'::text]))),
     CONSTRAINT backlog_without_end_is_unrouted CHECK (((upper IS NOT NULL) OR (state = 'unrouted'::text)))
 );
+
+COMMENT ON TABLE relaybox.backlog IS 'pieces of the outbox that no batch of the hop has read: messages of these topics, in seqs, that upper sees and lower does not; disjoint';
+
+COMMENT ON COLUMN relaybox.backlog.upper IS 'null: whatever lower does not see, now and later';
+
+COMMENT ON COLUMN relaybox.backlog.state IS 'routed: the next batches read it, in the order of backlog_id; unrouted: its topics were taken from the hop, it is kept; retired: given up on record';
 
 ALTER TABLE relaybox.backlog ALTER COLUMN backlog_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox.backlog_backlog_id_seq
@@ -290,6 +418,8 @@ CREATE TABLE relaybox.confirmation (
     CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['received'::text, 'processed'::text, 'settled'::text])))
 );
 
+COMMENT ON TABLE relaybox.confirmation IS 'Source ledger: the last position of a hop that the stores further down the route received, processed or settled.';
+
 CREATE TABLE relaybox.consumer_action (
     action_id bigint NOT NULL,
     subscription text NOT NULL,
@@ -300,6 +430,22 @@ CREATE TABLE relaybox.consumer_action (
     done_by text DEFAULT SESSION_USER NOT NULL,
     CONSTRAINT action_is_known CHECK ((action = ANY (ARRAY['subscribe'::text, 'unsubscribe'::text, 'replay'::text, 'cancel_replay'::text, 'redrive'::text, 'drop'::text, 'fetch_one_at_a_time'::text])))
 );
+
+COMMENT ON TABLE relaybox.consumer_action IS 'What people and consumers did to subscriptions, written in the transaction that did it.';
+
+COMMENT ON COLUMN relaybox.consumer_action.action_id IS 'Number of the action.';
+
+COMMENT ON COLUMN relaybox.consumer_action.subscription IS 'The subscription; for a dead letter of a stream: the stream.';
+
+COMMENT ON COLUMN relaybox.consumer_action.action IS 'subscribe, unsubscribe, replay, cancel_replay, redrive, drop or fetch_one_at_a_time.';
+
+COMMENT ON COLUMN relaybox.consumer_action.detail IS 'The values of the action; on_behalf_of: the person for whom an operator''s login acted.';
+
+COMMENT ON COLUMN relaybox.consumer_action.reason IS 'Why, as given.';
+
+COMMENT ON COLUMN relaybox.consumer_action.done_at IS 'When.';
+
+COMMENT ON COLUMN relaybox.consumer_action.done_by IS 'The login.';
 
 ALTER TABLE relaybox.consumer_action ALTER COLUMN action_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox.consumer_action_action_id_seq
@@ -319,6 +465,14 @@ CREATE TABLE relaybox.consumer_quota (
     CONSTRAINT quota_not_negative CHECK (((subscriptions >= 0) AND (lanes >= 0))),
     CONSTRAINT topics_not_negative CHECK ((topics >= 0))
 );
+
+COMMENT ON TABLE relaybox.consumer_quota IS 'Database roles that have subscriptions, or a quota of their own.';
+
+COMMENT ON COLUMN relaybox.consumer_quota.subscriptions IS 'null: as relaybox.store says for every role';
+
+COMMENT ON COLUMN relaybox.consumer_quota.lanes IS 'null: as relaybox.store says for every role';
+
+COMMENT ON COLUMN relaybox.consumer_quota.topics IS 'null: as relaybox.store says for every role';
 
 CREATE TABLE relaybox.dead_letter (
     stream_id integer NOT NULL,
@@ -345,6 +499,18 @@ CREATE TABLE relaybox.dead_letter (
     CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'redriving'::text, 'redriven'::text, 'dropped'::text])))
 );
 
+COMMENT ON TABLE relaybox.dead_letter IS 'Messages that a stream or a subscription set aside. To read them: relaybox.dead_letters.';
+
+COMMENT ON COLUMN relaybox.dead_letter.reason IS 'the kind, one word: of a subscription refused (by nack), killed_its_worker or waits_behind; of a stream why it was not delivered';
+
+COMMENT ON COLUMN relaybox.dead_letter.detail IS 'in words: for refused, what the last nack gave as its reason';
+
+COMMENT ON COLUMN relaybox.dead_letter.first_at IS 'of a subscription: when the message was fetched first, as far as known, or set aside if it waits behind another; of a stream: when it was set aside';
+
+COMMENT ON COLUMN relaybox.dead_letter.acknowledged_before IS 'the consumer had acknowledged the message before a replay gave it again: the letter holds up no settling';
+
+COMMENT ON COLUMN relaybox.dead_letter.given_ahead IS 'redriven and acknowledged before the cursor of its lane came to its place: this pass of the cursor does not give it again';
+
 ALTER TABLE relaybox.dead_letter ALTER COLUMN dead_letter_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox.dead_letter_dead_letter_id_seq
     START WITH 1
@@ -370,6 +536,10 @@ CREATE TABLE relaybox.log (
     clock jsonb
 )
 PARTITION BY LIST (hop_id);
+
+COMMENT ON TABLE relaybox.log IS 'The messages that arrived, one partition for each hop, in segments. Also what is not published yet.';
+
+COMMENT ON COLUMN relaybox.log.epoch IS '0: the sender gave no index, and the first log numbered the message by its position';
 
 CREATE VIEW relaybox.dead_letters WITH (security_barrier='true') AS
  SELECT d.dead_letter_id AS letter,
@@ -405,6 +575,62 @@ CREATE VIEW relaybox.dead_letters WITH (security_barrier='true') AS
      LEFT JOIN relaybox.subscription n ON ((n.subscription_id = d.subscription_id)))
      LEFT JOIN relaybox.log l ON (((l.hop_id = d.hop_id) AND (l."position" = d."position"))));
 
+COMMENT ON VIEW relaybox.dead_letters IS 'Messages that a stream or a subscription of this store set aside. relaybox.redrive gives them again, relaybox.drop_dead_letter gives one up.';
+
+COMMENT ON COLUMN relaybox.dead_letters.letter IS 'Number of the dead letter, for redrive and drop_dead_letter.';
+
+COMMENT ON COLUMN relaybox.dead_letters.state IS 'open, redriving (given to consumers again), redriven (acknowledged then) or dropped (given up).';
+
+COMMENT ON COLUMN relaybox.dead_letters.stream IS 'The stream.';
+
+COMMENT ON COLUMN relaybox.dead_letters.subscription IS 'The subscription; null: the stream itself set the message aside.';
+
+COMMENT ON COLUMN relaybox.dead_letters.lane IS 'Lane of the subscription.';
+
+COMMENT ON COLUMN relaybox.dead_letters.place IS 'Place of the message in the stream; null: the stream itself set it aside.';
+
+COMMENT ON COLUMN relaybox.dead_letters.reason IS 'Kind, one word: refused, killed_its_worker or waits_behind; of a stream, why it did not deliver the message.';
+
+COMMENT ON COLUMN relaybox.dead_letters.detail IS 'In words; for refused, the reason that the last nack gave.';
+
+COMMENT ON COLUMN relaybox.dead_letters.attempts IS 'Number of deliveries that failed; 0: it waits behind another one.';
+
+COMMENT ON COLUMN relaybox.dead_letters.first_at IS 'When the message was fetched first, as far as known; if it waits behind another, or is the stream''s own: when it was set aside.';
+
+COMMENT ON COLUMN relaybox.dead_letters.last_at IS 'When it was refused or set aside last.';
+
+COMMENT ON COLUMN relaybox.dead_letters.last_by IS 'The worker that had it then, or the login.';
+
+COMMENT ON COLUMN relaybox.dead_letters.settled_at IS 'When it was redriven and acknowledged, or dropped.';
+
+COMMENT ON COLUMN relaybox.dead_letters.settled_by IS 'The login that dropped it; null: nobody did.';
+
+COMMENT ON COLUMN relaybox.dead_letters.settled_reason IS 'Why it was dropped.';
+
+COMMENT ON COLUMN relaybox.dead_letters.hop IS 'The hop in whose log the message is.';
+
+COMMENT ON COLUMN relaybox.dead_letters."position" IS 'Its number in that log.';
+
+COMMENT ON COLUMN relaybox.dead_letters.message_id IS 'Made by the producer or its store; the same in every store and replay; null when no longer kept.';
+
+COMMENT ON COLUMN relaybox.dead_letters.topic IS 'As sent; null when no longer kept.';
+
+COMMENT ON COLUMN relaybox.dead_letters.sender IS 'As sent; null when no longer kept.';
+
+COMMENT ON COLUMN relaybox.dead_letters.epoch IS 'Of the sender''s numbering; 0: the sender has none, and index is the position in the first log.';
+
+COMMENT ON COLUMN relaybox.dead_letters.index IS 'The sender''s number of the message.';
+
+COMMENT ON COLUMN relaybox.dead_letters.key IS 'As sent; may be null.';
+
+COMMENT ON COLUMN relaybox.dead_letters.payload IS 'As sent, if it is text.';
+
+COMMENT ON COLUMN relaybox.dead_letters.payload_bytes IS 'As sent, if it is bytes.';
+
+COMMENT ON COLUMN relaybox.dead_letters.headers IS 'As sent; may be null.';
+
+COMMENT ON COLUMN relaybox.dead_letters.sent_at IS 'When the row was inserted at the origin, by the clock of that server; null when no longer kept.';
+
 CREATE TABLE relaybox.delivery (
     stream_id integer NOT NULL,
     first_place bigint NOT NULL,
@@ -417,6 +643,8 @@ CREATE TABLE relaybox.delivery (
     CONSTRAINT delivery_not_empty CHECK (((first_place >= 1) AND (last_place >= first_place)))
 );
 
+COMMENT ON TABLE relaybox.delivery IS 'Runs of places in a stream, and the positions in the logs of the messages that have them.';
+
 CREATE TABLE relaybox.dropped_segment (
     dropped_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     segment text NOT NULL,
@@ -428,6 +656,10 @@ CREATE TABLE relaybox.dropped_segment (
     account jsonb
 );
 
+COMMENT ON TABLE relaybox.dropped_segment IS 'Segments that retention dropped: of the outbox (hop is null) or of the log of a hop.';
+
+COMMENT ON COLUMN relaybox.dropped_segment.account IS 'of an outbox segment: what its messages were, per hop and topic, when it went';
+
 CREATE TABLE relaybox.failed_attempt (
     subscription_id integer NOT NULL,
     lane integer NOT NULL,
@@ -438,6 +670,10 @@ CREATE TABLE relaybox.failed_attempt (
     last_by text NOT NULL,
     reason text NOT NULL
 );
+
+COMMENT ON TABLE relaybox.failed_attempt IS 'Messages that were refused and will be fetched again.';
+
+COMMENT ON COLUMN relaybox.failed_attempt.reason IS 'what the last nack gave; the detail of the dead letter that this may become';
 
 CREATE TABLE relaybox.generation (
     hop text NOT NULL,
@@ -453,6 +689,10 @@ CREATE TABLE relaybox.generation (
     adopted_seqs int8multirange DEFAULT '{}'::int8multirange NOT NULL
 );
 
+COMMENT ON TABLE relaybox.generation IS 'Each time a hop went on after lost history: who did it, why, and what was found then.';
+
+COMMENT ON COLUMN relaybox.generation.adopted_seqs IS 'rows of the outbox that the destination had, delivered by the ledger that was lost';
+
 CREATE TABLE relaybox.ghost (
     hop text NOT NULL,
     "position" bigint NOT NULL,
@@ -463,6 +703,8 @@ CREATE TABLE relaybox.ghost (
     sent_at timestamp with time zone NOT NULL
 );
 
+COMMENT ON TABLE relaybox.ghost IS 'Messages that a destination has and this store lost.';
+
 CREATE TABLE relaybox.held (
     hop_id integer NOT NULL,
     "position" bigint NOT NULL,
@@ -472,6 +714,8 @@ CREATE TABLE relaybox.held (
     taken bigint NOT NULL,
     held_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
+
+COMMENT ON TABLE relaybox.held IS 'Messages that wait for an earlier one of their sender, or for one that their clock names.';
 
 ALTER TABLE relaybox.hop_in ALTER COLUMN hop_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox.hop_in_hop_id_seq
@@ -499,6 +743,34 @@ CREATE VIEW relaybox.inbox WITH (security_barrier='true') AS
    FROM (relaybox.hop_in i
      JOIN relaybox.log l ON (((l.hop_id = i.hop_id) AND (l."position" <= i.published_position))));
 
+COMMENT ON VIEW relaybox.inbox IS 'Every published message of every log in this store, duplicates included. To read a stream in order, use relaybox.fetch or relaybox.read_stream.';
+
+COMMENT ON COLUMN relaybox.inbox.hop IS 'The hop whose log it is, such as flights/1.';
+
+COMMENT ON COLUMN relaybox.inbox."position" IS 'Number of the message in that log: 1, 2, 3 ... without a gap.';
+
+COMMENT ON COLUMN relaybox.inbox.message_id IS 'Made by the producer or its store; the same in every store and replay.';
+
+COMMENT ON COLUMN relaybox.inbox.topic IS 'As sent.';
+
+COMMENT ON COLUMN relaybox.inbox.sender IS 'As sent.';
+
+COMMENT ON COLUMN relaybox.inbox.epoch IS 'Of the sender''s numbering; 0: the sender has none, and index is the position in the first log.';
+
+COMMENT ON COLUMN relaybox.inbox.index IS 'The sender''s number of the message.';
+
+COMMENT ON COLUMN relaybox.inbox.key IS 'As sent; may be null.';
+
+COMMENT ON COLUMN relaybox.inbox.payload IS 'As sent, if it is text.';
+
+COMMENT ON COLUMN relaybox.inbox.payload_bytes IS 'As sent, if it is bytes.';
+
+COMMENT ON COLUMN relaybox.inbox.headers IS 'As sent; may be null.';
+
+COMMENT ON COLUMN relaybox.inbox.clock IS 'What the sender had received when it sent: {"sender": index} or {"sender": [epoch, index]}; may be null.';
+
+COMMENT ON COLUMN relaybox.inbox.sent_at IS 'When the row was inserted at the origin, by the clock of that server.';
+
 CREATE TABLE relaybox.index_range (
     sender_id integer NOT NULL,
     first_index bigint NOT NULL,
@@ -506,6 +778,8 @@ CREATE TABLE relaybox.index_range (
     first_position bigint NOT NULL,
     last_position bigint NOT NULL
 );
+
+COMMENT ON TABLE relaybox.index_range IS 'Runs of indexes of a sender, and the positions in the logs of the messages that have them.';
 
 CREATE TABLE relaybox.installed_object (
     identity text NOT NULL,
@@ -516,6 +790,10 @@ CREATE TABLE relaybox.installed_object (
     CONSTRAINT kind_of_object_is_known CHECK ((kind = ANY (ARRAY['function'::text, 'view'::text])))
 );
 
+COMMENT ON TABLE relaybox.installed_object IS 'the functions and views of this schema that are Relaybox''s; any other belongs to somebody else';
+
+COMMENT ON COLUMN relaybox.installed_object.digest IS 'of the file that made it: a file that did not change is not applied again';
+
 CREATE TABLE relaybox.stream_topic (
     stream_id integer NOT NULL,
     topic text NOT NULL,
@@ -523,12 +801,20 @@ CREATE TABLE relaybox.stream_topic (
     CONSTRAINT carried_by_is_known CHECK ((carried_by = ANY (ARRAY['file'::text, 'subscription'::text, 'nobody'::text])))
 );
 
+COMMENT ON TABLE relaybox.stream_topic IS 'The topics that a stream carries, or carried.';
+
+COMMENT ON COLUMN relaybox.stream_topic.carried_by IS 'file: a route names it; subscription: the store downstream asked for it (topics_by_subscription); nobody: the file named it once. What consumers of this store asked for: relaybox.topic_request';
+
 CREATE TABLE relaybox.topic_request (
     stream_id integer NOT NULL,
     topic text NOT NULL,
     requested_by text NOT NULL,
     requested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
+
+COMMENT ON TABLE relaybox.topic_request IS 'topics that consumers subscribed to where no stream of the store carried them (topics_by_subscription)';
+
+COMMENT ON COLUMN relaybox.topic_request.requested_by IS 'the login; the topic counts for its quota';
 
 CREATE VIEW relaybox.known_topics AS
  WITH requested AS (
@@ -552,10 +838,14 @@ UNION ALL
      LEFT JOIN relaybox.stream_topic t ON (((t.stream_id = r.stream_id) AND (t.topic = r.topic))))
   WHERE (t.topic IS NULL);
 
+COMMENT ON VIEW relaybox.known_topics IS 'The topics of each stream, with those that consumers of this store asked for.';
+
 CREATE TABLE relaybox.lane (
     subscription_id integer NOT NULL,
     lane integer NOT NULL
 );
+
+COMMENT ON TABLE relaybox.lane IS 'The lanes of open subscriptions. A fetch locks its row.';
 
 CREATE VIEW relaybox.lane_cursors AS
  SELECT l.subscription_id,
@@ -600,17 +890,23 @@ CREATE VIEW relaybox.lane_cursors AS
           ORDER BY c.version DESC
          LIMIT 1) newest);
 
+COMMENT ON VIEW relaybox.lane_cursors IS 'The newest cursor of each lane of each subscription.';
+
 CREATE TABLE relaybox.late_delivery (
     stream_id integer NOT NULL,
     delivered_at timestamp with time zone NOT NULL,
     after_place bigint NOT NULL
 );
 
+COMMENT ON TABLE relaybox.late_delivery IS 'places of a stream beyond after_place were delivered at delivered_at or later, also where the decision that they are counted with is older';
+
 CREATE TABLE relaybox.migration (
     number integer NOT NULL,
     name text NOT NULL,
     applied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
+
+COMMENT ON TABLE relaybox.migration IS 'The numbered files of sql/migrations that were applied to this store.';
 
 CREATE TABLE relaybox.numbering (
     only_row boolean DEFAULT true NOT NULL,
@@ -619,12 +915,18 @@ CREATE TABLE relaybox.numbering (
     CONSTRAINT numbering_has_one_row CHECK (only_row)
 );
 
+COMMENT ON TABLE relaybox.numbering IS 'one row, written by the transaction that it names: after a dump and reload another one has written it';
+
+COMMENT ON COLUMN relaybox.numbering.numbering IS 'counts the reloads that reanchor or init found';
+
 CREATE SEQUENCE relaybox.outbox_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
     NO MAXVALUE
     CACHE 1;
+
+COMMENT ON SEQUENCE relaybox.outbox_seq IS 'Numbers the rows of relaybox.outbox.';
 
 CREATE TABLE relaybox.outbox (
     seq bigint DEFAULT nextval('relaybox.outbox_seq'::regclass) NOT NULL,
@@ -654,6 +956,34 @@ CREATE TABLE relaybox.outbox (
 )
 PARTITION BY RANGE (seq);
 
+COMMENT ON TABLE relaybox.outbox IS 'Insert a message here, in the transaction of your own work: it is sent if that commits. Rows are never changed.';
+
+COMMENT ON COLUMN relaybox.outbox.seq IS 'Order of insertion, given by the store.';
+
+COMMENT ON COLUMN relaybox.outbox.xid IS 'The transaction that inserted the row, given by the store.';
+
+COMMENT ON COLUMN relaybox.outbox.message_id IS 'Optional; made if absent. Give it again when you repeat an insert whose outcome is unknown.';
+
+COMMENT ON COLUMN relaybox.outbox.index IS 'Optional, from 1: number of the message for a sender that numbers its messages itself, such as next_index() gives.';
+
+COMMENT ON COLUMN relaybox.outbox.sent_at IS 'When the row was inserted, given by the store.';
+
+COMMENT ON COLUMN relaybox.outbox.epoch IS 'Of the numbering, 1 if absent; sender_epoch() gives it.';
+
+COMMENT ON COLUMN relaybox.outbox.topic IS '1 to 48 of a-z 0-9 _ . - Routes choose messages by it.';
+
+COMMENT ON COLUMN relaybox.outbox.sender IS 'Who sends, 1 to 48 of A-Z a-z 0-9 _ . : -';
+
+COMMENT ON COLUMN relaybox.outbox.key IS 'Optional, at most 200 characters. Subscriptions with lane_by key keep the order of a key.';
+
+COMMENT ON COLUMN relaybox.outbox.headers IS 'Optional JSON object, at most 64 KiB.';
+
+COMMENT ON COLUMN relaybox.outbox.payload IS 'Text, at most 16 MiB. Exactly one of payload and payload_bytes.';
+
+COMMENT ON COLUMN relaybox.outbox.payload_bytes IS 'Bytes, at most 16 MiB. Exactly one of payload and payload_bytes.';
+
+COMMENT ON COLUMN relaybox.outbox.clock IS 'Optional JSON object, at most 64 KiB and 1,000 senders: what the sender had received when it sent, {"sender": index} or {"sender": [epoch, index]}.';
+
 CREATE TABLE relaybox.outbox_overflow (
     seq bigint DEFAULT nextval('relaybox.outbox_seq'::regclass) CONSTRAINT outbox_seq_not_null NOT NULL,
     xid xid8 DEFAULT pg_current_xact_id() CONSTRAINT outbox_xid_not_null NOT NULL,
@@ -681,6 +1011,8 @@ CREATE TABLE relaybox.outbox_overflow (
     CONSTRAINT topic_is_a_plain_name CHECK ((topic ~ '^[a-z0-9_.-]{1,48}$'::text))
 );
 
+COMMENT ON TABLE relaybox.outbox_overflow IS 'Rows of the outbox that no segment covers; the next ensure_outbox_segments() makes a segment of them.';
+
 CREATE TABLE relaybox.receipt (
     hop_id integer NOT NULL,
     batch bigint NOT NULL,
@@ -690,6 +1022,8 @@ CREATE TABLE relaybox.receipt (
     attempt bigint NOT NULL,
     copied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
+
+COMMENT ON TABLE relaybox.receipt IS 'Which slices of a batch are copied, written by the transaction that copied them.';
 
 CREATE TABLE relaybox.replay_range (
     replay_range_id bigint NOT NULL,
@@ -703,6 +1037,14 @@ CREATE TABLE relaybox.replay_range (
     CONSTRAINT replay_range_not_empty CHECK (((last_place >= first_place) AND (first_place >= 1))),
     CONSTRAINT somebody_asked_for_it CHECK ((cardinality(asked_by) >= 1))
 );
+
+COMMENT ON TABLE relaybox.replay_range IS 'Ranges that second cursors read, one after the other. To read them: relaybox.replay_ranges.';
+
+COMMENT ON COLUMN relaybox.replay_range.subscription_id IS 'the second cursor';
+
+COMMENT ON COLUMN relaybox.replay_range.asked_by IS 'whoever asked for it, and those who joined: a run of Airflow, how often it was cleared';
+
+COMMENT ON COLUMN relaybox.replay_range.done_at IS 'written when the cursor''s next range begins; of the newest range its lanes tell';
 
 ALTER TABLE relaybox.replay_range ALTER COLUMN replay_range_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox.replay_range_replay_range_id_seq
@@ -732,12 +1074,36 @@ CREATE VIEW relaybox.replay_ranges WITH (security_barrier='true') AS
           WHERE ((c.subscription_id = r.subscription_id) AND (r.done_at IS NULL))
          HAVING (min(c.done_place) >= r.last_place)) newest ON (true));
 
+COMMENT ON VIEW relaybox.replay_ranges IS 'Ranges that second cursors read, one after the other: replays with second_cursor, and backfills from Airflow.';
+
+COMMENT ON COLUMN relaybox.replay_ranges.replay IS 'Number of the range.';
+
+COMMENT ON COLUMN relaybox.replay_ranges.subscription IS 'The subscription that is replayed.';
+
+COMMENT ON COLUMN relaybox.replay_ranges.replayed_as IS 'The second cursor: the name to fetch from.';
+
+COMMENT ON COLUMN relaybox.replay_ranges.first_place IS 'First place of the range.';
+
+COMMENT ON COLUMN relaybox.replay_ranges.last_place IS 'Last place of the range.';
+
+COMMENT ON COLUMN relaybox.replay_ranges.asked_by IS 'Who asked for it, and those who joined: runs of Airflow, or logins.';
+
+COMMENT ON COLUMN relaybox.replay_ranges.reason IS 'Why.';
+
+COMMENT ON COLUMN relaybox.replay_ranges.begun_at IS 'When it was asked for.';
+
+COMMENT ON COLUMN relaybox.replay_ranges.ended_at IS 'When the second cursor was closed; null: it is open.';
+
+COMMENT ON COLUMN relaybox.replay_ranges.done_at IS 'When the whole range was acknowledged; null: not yet.';
+
 CREATE TABLE relaybox.seen (
     sender_id integer NOT NULL,
     chunk bigint NOT NULL,
     indexes int8multirange NOT NULL,
     fragments integer NOT NULL
 );
+
+COMMENT ON TABLE relaybox.seen IS 'Message ids of the newest messages of a stream, to find duplicates.';
 
 CREATE TABLE relaybox.sender (
     origin text NOT NULL,
@@ -752,11 +1118,15 @@ CREATE TABLE relaybox.sender (
     CONSTRAINT sender_is_a_plain_name CHECK ((sender ~ '^[A-Za-z0-9_.:-]{1,48}$'::text))
 );
 
+COMMENT ON TABLE relaybox.sender IS 'Senders that number their messages themselves, one row for each epoch; copied to every store that their routes reach.';
+
 CREATE TABLE relaybox.sender_counter (
     sender text NOT NULL,
     epoch integer NOT NULL,
     last_index bigint DEFAULT 0 NOT NULL
 );
+
+COMMENT ON TABLE relaybox.sender_counter IS 'The newest number that next_index() gave, for each declared sender of this store.';
 
 CREATE TABLE relaybox.sender_role (
     sender text NOT NULL,
@@ -764,6 +1134,16 @@ CREATE TABLE relaybox.sender_role (
     bound_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     bound_by text DEFAULT SESSION_USER NOT NULL
 );
+
+COMMENT ON TABLE relaybox.sender_role IS 'Which database roles may send as which sender, in a store with bind_senders: true. `relaybox senders bind` writes it.';
+
+COMMENT ON COLUMN relaybox.sender_role.sender IS 'The sender.';
+
+COMMENT ON COLUMN relaybox.sender_role.role_name IS 'The role that may send as this sender, itself or by membership.';
+
+COMMENT ON COLUMN relaybox.sender_role.bound_at IS 'When it was bound.';
+
+COMMENT ON COLUMN relaybox.sender_role.bound_by IS 'The login that bound it.';
 
 CREATE TABLE relaybox.sender_state (
     sender_id integer NOT NULL,
@@ -789,6 +1169,18 @@ CREATE TABLE relaybox.sender_state (
     CONSTRAINT stalled_for_a_reason CHECK (((stalled_after IS NULL) = (stalled_reason IS NULL)))
 );
 
+COMMENT ON TABLE relaybox.sender_state IS 'For each sender of a stream: its epoch, and which of its indexes were delivered.';
+
+COMMENT ON COLUMN relaybox.sender_state.watermark IS 'every index up to it was delivered, set aside or skipped';
+
+COMMENT ON COLUMN relaybox.sender_state.skipped IS 'indexes that an operator gave up';
+
+COMMENT ON COLUMN relaybox.sender_state.begun_at IS 'arrival number of its first accepted message; lower epochs are refused from there on';
+
+COMMENT ON COLUMN relaybox.sender_state.stalled_after IS 'messages of this sender beyond this position of its log wait there, undecided and unlisted';
+
+COMMENT ON COLUMN relaybox.sender_state.range_first_index IS 'with the other three: where in the log to look for the newest indexes';
+
 ALTER TABLE relaybox.sender_state ALTER COLUMN sender_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox.sender_state_sender_id_seq
     START WITH 1
@@ -810,6 +1202,8 @@ CREATE TABLE relaybox.skip (
     skipped_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     CONSTRAINT skip_not_empty CHECK (((last_index >= first_index) AND (btrim(reason) <> ''::text)))
 );
+
+COMMENT ON TABLE relaybox.skip IS 'Gaps of senders that an operator skipped: who did it, and why.';
 
 ALTER TABLE relaybox.skip ALTER COLUMN skip_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox.skip_skip_id_seq
@@ -839,6 +1233,14 @@ CREATE TABLE relaybox.store (
     CONSTRAINT store_has_one_row CHECK (only_row),
     CONSTRAINT topics_per_role_not_negative CHECK ((topics_per_role >= 0))
 );
+
+COMMENT ON TABLE relaybox.store IS 'One row: what this store is, its quotas, and the cluster whose transaction numbers its outbox has.';
+
+COMMENT ON COLUMN relaybox.store.first_kept_seq IS 'segments of the outbox below it were dropped';
+
+COMMENT ON COLUMN relaybox.store.anchor_seq IS 'no transaction that wrote up to it is open, and rows up to it may carry transaction numbers of another cluster';
+
+COMMENT ON COLUMN relaybox.store.system_identifier IS 'of the cluster in whose transaction numbers rows above anchor_seq are written';
 
 ALTER TABLE relaybox.stream ALTER COLUMN stream_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox.stream_stream_id_seq
@@ -901,6 +1303,60 @@ CREATE VIEW relaybox.subscriptions WITH (security_barrier='true') AS
            FROM relaybox.lane_cursors k
           WHERE (k.subscription_id = n.subscription_id)) c ON (true))
   WHERE (n.ended_at IS NULL);
+
+COMMENT ON VIEW relaybox.subscriptions IS 'The open subscriptions of this store, second cursors of replays included. For each lane: relaybox.lag.';
+
+COMMENT ON COLUMN relaybox.subscriptions.subscription IS 'Its name.';
+
+COMMENT ON COLUMN relaybox.subscriptions.stream IS 'The stream that it reads.';
+
+COMMENT ON COLUMN relaybox.subscriptions.topic IS 'The one topic that it reads; null: all of the stream.';
+
+COMMENT ON COLUMN relaybox.subscriptions.lanes IS 'Number of lanes.';
+
+COMMENT ON COLUMN relaybox.subscriptions.lane_by IS 'sender or key: what decides the lane of a message.';
+
+COMMENT ON COLUMN relaybox.subscriptions.first_place IS 'First place that it reads.';
+
+COMMENT ON COLUMN relaybox.subscriptions.through_place IS 'Last place that a second cursor reads; null: no end.';
+
+COMMENT ON COLUMN relaybox.subscriptions.replay_of IS 'The subscription that this second cursor replays; null: no second cursor.';
+
+COMMENT ON COLUMN relaybox.subscriptions.rows_per_second IS 'Limit of a replay; null: none.';
+
+COMMENT ON COLUMN relaybox.subscriptions.nack_limit IS 'Number of nacks after which a message becomes a dead letter.';
+
+COMMENT ON COLUMN relaybox.subscriptions.crash_limit IS 'Number of fetches without ack or nack after which messages are fetched in smaller pieces, to find the one that kills its worker.';
+
+COMMENT ON COLUMN relaybox.subscriptions.hold_sender IS 'True: later messages of a sender wait behind its dead letter.';
+
+COMMENT ON COLUMN relaybox.subscriptions.retry_seconds IS 'How long a lane waits after a nack.';
+
+COMMENT ON COLUMN relaybox.subscriptions.lease_seconds IS 'How long a fetch belongs to its worker.';
+
+COMMENT ON COLUMN relaybox.subscriptions.subscribed_at IS 'When it was made.';
+
+COMMENT ON COLUMN relaybox.subscriptions.subscribed_by IS 'The login that made it; counts for the quota of this login.';
+
+COMMENT ON COLUMN relaybox.subscriptions.done_place IS 'Every lane has acknowledged up to here.';
+
+COMMENT ON COLUMN relaybox.subscriptions.lane_places IS 'For each lane: acknowledged up to here.';
+
+COMMENT ON COLUMN relaybox.subscriptions.replaying IS 'True: a lane went back and has not come forward again.';
+
+COMMENT ON COLUMN relaybox.subscriptions.leased_lanes IS 'Number of lanes that a worker has now.';
+
+COMMENT ON COLUMN relaybox.subscriptions.moved_at IS 'When any lane moved last.';
+
+COMMENT ON COLUMN relaybox.subscriptions.last_place IS 'Newest place that it can read.';
+
+COMMENT ON COLUMN relaybox.subscriptions.places_behind IS 'Places between done_place and last_place.';
+
+COMMENT ON COLUMN relaybox.subscriptions.detached_places IS 'Of these, places whose messages are in detached files: relaybox attach brings them back.';
+
+COMMENT ON COLUMN relaybox.subscriptions.dead_letters IS 'Number of its open dead letters.';
+
+COMMENT ON COLUMN relaybox.subscriptions.dead_letter_places IS 'Their places.';
 
 ALTER TABLE ONLY relaybox.outbox ATTACH PARTITION relaybox.outbox_overflow DEFAULT;
 

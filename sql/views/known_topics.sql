@@ -14,3 +14,5 @@ select r.stream_id, r.topic, 'subscription' as carried_by
 from requested r
 left join relaybox.stream_topic t on t.stream_id = r.stream_id and t.topic = r.topic
 where t.topic is null;
+
+comment on view relaybox.known_topics is 'The topics of each stream, with those that consumers of this store asked for.';

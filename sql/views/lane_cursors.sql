@@ -12,3 +12,5 @@ cross join lateral (
     order by c.version desc
     limit 1
 ) newest;
+
+comment on view relaybox.lane_cursors is 'The newest cursor of each lane of each subscription.';

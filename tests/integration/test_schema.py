@@ -123,10 +123,10 @@ def test_the_schema_dump_in_the_repository_is_current(clusters: Mapping[str, Clu
 
 
 def dump_schema(cluster: Cluster, database: str) -> str:
-    """Tables, indexes and constraints of a store, without what differs between versions of pg_dump, and without segments."""
+    """Tables, views, indexes, constraints and their comments, without what differs between versions of pg_dump, and without segments."""
     parameters = cluster.parameters(database)
     command = [
-        str(postgres_binaries() / "pg_dump"), "--schema-only", "--no-owner", "--no-comments", "--no-privileges", "--schema=relaybox",
+        str(postgres_binaries() / "pg_dump"), "--schema-only", "--no-owner", "--no-privileges", "--schema=relaybox",
         "--exclude-table=relaybox.outbox_s0*", "--exclude-table=relaybox.log_*",
         f"--dbname=host={parameters['host']} port={parameters['port']} user={parameters['user']} dbname={database}",
     ]  # fmt: skip
@@ -146,5 +146,5 @@ def dump_schema(cluster: Cluster, database: str) -> str:
 
 
 def _without_functions(lines: list[str]) -> str:
-    statements = re.split(r";\n(?=CREATE|ALTER)", "\n".join(lines))
-    return ";\n\n".join(s for s in statements if not s.startswith("CREATE FUNCTION")).rstrip(";\n") + ";\n"
+    statements = re.split(r";\n(?=CREATE|ALTER|COMMENT)", "\n".join(lines))
+    return ";\n\n".join(s for s in statements if not s.startswith(("CREATE FUNCTION", "COMMENT ON FUNCTION"))).rstrip(";\n") + ";\n"

@@ -1,4 +1,4 @@
-"""The functions, views and grants of a store, made as their files in `sql/` say, beside whatever else is in the database.
+"""The functions, views, grants and comments of a store, made as their files in `sql/` say, beside whatever else is in the database.
 
 `create or replace` keeps the grants of an object and all that depends on it. Two kinds of objects only are dropped: those that an
 earlier init made and that no file makes any more, and those that cannot be replaced (other parameters, result or columns).
@@ -65,6 +65,11 @@ def read_files(directory: Path) -> tuple[SqlFile, ...]:
     )
 
 
+def _read_comments(directory: Path) -> str:
+    """Those on what migrations make; functions and views have theirs in their own files."""
+    return "\n".join(path.read_text() for path in sorted((directory / "comments").glob("*.sql")))
+
+
 def renew_functions(session: StoreSession, directory: Path) -> bool:
     """Applies the files that changed since the last init, in the session's transaction; tells whether there was any.
 
@@ -72,19 +77,22 @@ def renew_functions(session: StoreSession, directory: Path) -> bool:
         ObjectsInTheWay: something that is not ours depends on an object that must be dropped; all of it is named.
     """
     files = {file.key: file for file in read_files(directory)}
-    grants = (directory / "grants.sql").read_text()
+    grants, comments = (directory / "grants.sql").read_text(), _read_comments(directory)
     renewal = _Renewal(session, files)
     renewal.recognise()
     renewal.due.extend(key for key, file in files.items() if renewal.digest_of(key) != file.digest)
     gone = [key for key in renewal.installed if key not in files]
-    if not (renewal.due or gone or renewal.grants_differ(grants)):
+    do_texts_differ = renewal.digest_differs(_digest(grants + comments))
+    if not (renewal.due or gone or do_texts_differ):
         return False
+    if do_texts_differ:
+        session.execute(comments)  # they lock tables: before anything that a running transaction may wait for
     session.execute("set local check_function_bodies = off")  # they refer to each other; the files' order says nothing
     renewal.make_all()
     renewal.drop_superseded(gone)
     renewal.refuse_obstacles()
     renewal.make_all()  # what had to go with something superseded
-    renewal.grant(grants)
+    renewal.grant(grants, _digest(grants + comments))
     return True
 
 
@@ -152,8 +160,9 @@ class _Renewal:
         """Of the file that made the object; None when it is missing."""
         return self.installed[key].digest if key in self.installed else None
 
-    def grants_differ(self, text: str) -> bool:
-        return bool(self.session.value("select grants_digest is distinct from %s from relaybox.store", _digest(text)))
+    def digest_differs(self, digest: str) -> bool:
+        """From that of the grants and comments that were applied last."""
+        return bool(self.session.value("select grants_digest is distinct from %s from relaybox.store", digest))
 
     def make_all(self) -> None:
         """Applies every file that is due, and those whose objects had to go with another one."""
@@ -272,10 +281,10 @@ class _Renewal:
                 next_step="Drop or change these objects, run: relaybox init. Then make them again.",
             )
 
-    def grant(self, text: str) -> None:
+    def grant(self, text: str, digest: str) -> None:
         """Applies grants.sql, and gives again the rights on what was dropped, where an object of that name has been made."""
         self.session.execute(text)
-        self.session.execute("update relaybox.store set grants_digest = %s", _digest(text))
+        self.session.execute("update relaybox.store set grants_digest = %s", digest)
         for kind, name, privilege, column, grantee, with_grant_option in self.rights:
             if (kind, name) in self.installed and (column is None or self._has_column(name, column)):
                 statement = sql.SQL("grant {} {} on {} to {} {}").format(

@@ -14,3 +14,11 @@ begin
     return c.done_place;
 end
 $$;
+
+comment on function relaybox.ack(text, bigint, text) is
+'Acknowledges every message of a fetch up to a place. Commits with your transaction: with the effects of your work, or not at all.
+`subscription`: its name. `place`: of the last message that is done.
+`token`: as fetch returned it; null only in the transaction of the fetch.
+Returns the place up to which the lane is acknowledged.
+Errors: RB031 (not subscribed), RB033 (not part of this fetch, or no token), RB035 (fetched again since, or the lane is leased to
+another worker).';

@@ -37,3 +37,10 @@ begin
     return known.subscription;
 end
 $$;
+
+comment on function relaybox.cancel_replay(text, text) is
+'Ends a replay.
+`subscription`: the name of a second cursor, which is closed; or a subscription whose lanes went back, which go on from their earlier places.
+`reason`: recorded in relaybox.consumer_action.
+Returns the name that was given.
+Errors: RB031 (not subscribed), RB036 (no reason, or the subscription replays nothing).';

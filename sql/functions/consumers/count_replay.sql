@@ -10,3 +10,9 @@ set search_path = pg_catalog, relaybox, pg_temp
 as $$
     select * from relaybox.replay(subscription, start, 'counted', through, second_cursor => true, rows_per_second => rows_per_second, dry_run => true)
 $$;
+
+comment on function relaybox.count_replay(text, text, text, integer) is
+'Counts what a replay with a second cursor would read. For logins that may only read. Changes nothing.
+`subscription`: its name. `start`, `through`, `rows_per_second`: as in replay().
+Returns `replayed_as`, `first_place`, `last_place`, `message_count`, `byte_count`, `estimated_seconds`, as replay() does.
+Errors: RB031 (not subscribed), RB034 (no longer kept), RB036 (a value that is not allowed), RB038 (detached).';

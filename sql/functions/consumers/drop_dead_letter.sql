@@ -39,3 +39,8 @@ begin
     );
 end
 $$;
+
+comment on function relaybox.drop_dead_letter(bigint, text) is
+'Gives up an open dead letter, of a stream or of a subscription. Its message stays in the log. What waits behind it goes on.
+`letter`: one of relaybox.dead_letters. `reason`: recorded there and in relaybox.consumer_action.
+Errors: RB036 (no reason), RB037 (not open).';

@@ -63,3 +63,15 @@ begin
     end loop;
 end
 $$;
+
+comment on function relaybox.fetch(text, integer, bigint, text, integer, text) is
+'Returns the next messages of one free lane and leases them to a worker. No row: nothing is new, or all lanes are leased.
+What is fetched and not acknowledged comes again, the same rows.
+`subscription`: its name. `max_count`: greatest number of new messages (100).
+`acked_place`, `acked_token`: acknowledge an earlier fetch first, as ack() does; optional.
+`only_lane`: fetch from this lane; null: from any lane that is free.
+`worker`: the name of your process, the same after a restart; null: the session.
+Returns the message with the columns of relaybox.inbox, and: `place`, `lane`, `token` (for ack, nack and release; the same in all rows),
+`replayed` (acknowledged before, read again), `attempt` (1 for the first delivery).
+Errors: RB031 (not subscribed), RB033 (no token, or acked_place was not fetched), RB034 (no longer kept), RB035 (the token is old, or
+only_lane is leased to another worker), RB036 (a value that is not allowed), RB038 (detached).';

@@ -31,3 +31,10 @@ begin
     return changed;
 end
 $$;
+
+comment on function relaybox.fetch_one_at_a_time(text, text, bigint) is
+'Makes each fetch give one message, to find a message that kills workers that fetch, work and acknowledge in one transaction.
+`subscription`: its name. `reason`: recorded in relaybox.consumer_action.
+`place_count`: for the next places of each lane, 1 to 1,000,000 (1000). The newest request counts.
+Returns the number of lanes that it concerns; lanes with a committed fetch that is not acknowledged are left alone.
+Errors: RB031 (not subscribed), RB036 (no reason, or such a place_count is not allowed).';

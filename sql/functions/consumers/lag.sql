@@ -46,3 +46,11 @@ begin
     order by c.lane;
 end
 $$;
+
+comment on function relaybox.lag(text) is
+'Shows how far each lane of a subscription is behind its stream.
+`subscription`: its name.
+Returns for each `lane`: `done_place` (acknowledged up to here), `fetched_place`, `last_place` (of the stream), `places_behind` (of all lanes and
+topics), `waiting_since` (when the first message that is not acknowledged was delivered here), `worker` and `leased_until` (who has the
+lane), `replaying`, `failing` (messages with a nack that will come again), `dead_letters` (open ones), `moved_at` (last committed fetch or ack).
+Errors: RB031 (not subscribed).';

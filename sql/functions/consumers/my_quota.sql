@@ -8,3 +8,7 @@ set search_path = pg_catalog, relaybox, pg_temp
 as $$
     select session_user, c.* from relaybox.count_quota(session_user) c
 $$;
+
+comment on function relaybox.my_quota() is
+'Shows what the login of this session has in this store, and its quotas (null: none).
+Returns `role_name`, `subscriptions` of `subscription_quota`, `lanes` of `lane_quota`, `topics` that it asked for of `topic_quota`.';

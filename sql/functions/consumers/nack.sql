@@ -47,3 +47,12 @@ begin
     return is_set_aside;
 end
 $$;
+
+comment on function relaybox.nack(text, bigint, text, text) is
+'Refuses one fetched message. It comes again, with the messages after it, until it is refused nack_limit times: then it is a dead letter.
+Ends the fetch: acknowledge what is done before, fetch again afterwards.
+`subscription`: its name. `place`: of the message. `reason`: what is wrong with it, becomes the detail of the dead letter; long reasons are cut.
+`token`: as fetch returned it; null only in the transaction of the fetch.
+Returns true if the message is a dead letter now.
+Errors: RB031 (not subscribed), RB033 (not part of this fetch, or no token), RB035 (fetched again since), RB036 (no reason), RB038
+(detached since).';

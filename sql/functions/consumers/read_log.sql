@@ -41,3 +41,12 @@ begin
     end if;
 end
 $$;
+
+comment on function relaybox.read_log(text, bigint, integer) is
+'Reads published messages of the log of one hop, in log order, duplicates included. Changes nothing.
+`hop_name`: a hop that arrives in this store, such as flights/1.
+`after_position`: the log position of the last message that you have; 0 or null: from the first kept message.
+`max_count`: greatest number of messages.
+Returns the columns of relaybox.inbox without `hop`.
+Errors: RB004 (no such hop arrives here), RB012 (messages are missing from the log), RB034 (no longer kept), RB036 (no max_count),
+RB038 (detached), 40001 (the transaction began before segments were dropped: repeat it).';

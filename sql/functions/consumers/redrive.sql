@@ -49,3 +49,10 @@ begin
     return redriven;
 end
 $$;
+
+comment on function relaybox.redrive(text, text, bigint) is
+'Gives open dead letters of a subscription to its consumers again, before new messages, in the order of their places.
+`subscription`: its name. `reason`: recorded in relaybox.consumer_action.
+`letter`: one of relaybox.dead_letters; null: all open ones.
+Returns how many.
+Errors: RB031 (not subscribed), RB036 (no reason), RB037 (not open, waits behind another one, or the stream''s own).';

@@ -23,3 +23,9 @@ begin
     return true;
 end
 $$;
+
+comment on function relaybox.release(text, text) is
+'Gives a lane back before its lease ends, for a worker that stops. What was not acknowledged comes again at once, to any worker.
+`subscription`: its name. `token`: as fetch returned it; null only in the transaction of the fetch.
+Returns true if that fetch still had the lane.
+Errors: RB031 (not subscribed), RB033 (no token).';

@@ -78,3 +78,15 @@ begin
     ));
 end
 $$;
+
+comment on function relaybox.replay(text, text, text, text, boolean, integer, boolean) is
+'Reads messages again.
+`subscription`: its name.
+`start`: earliest, latest, a place, or a time. `through`: the end, in the same forms; only with second_cursor; null: the newest message.
+`reason`: recorded in relaybox.consumer_action.
+`second_cursor`: false: the lanes of the subscription go back to start and come forward again. True: a second subscription with a name of
+its own reads the range, and the first one goes on undisturbed. `rows_per_second`: limit of the replay; null: none.
+`dry_run`: true: only count, change nothing and lock nothing.
+Returns `replayed_as` (the name to fetch from; null: the range is empty, nothing was changed), `first_place`, `last_place`, `message_count`,
+`byte_count`, `estimated_seconds`.
+Errors: RB031 (not subscribed), RB034 (no longer kept), RB036 (no reason, or a value that is not allowed), RB038 (detached).';

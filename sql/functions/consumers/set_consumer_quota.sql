@@ -33,3 +33,9 @@ begin
     set subscriptions = excluded.subscriptions, lanes = excluded.lanes, topics = excluded.topics;
 end
 $$;
+
+comment on function relaybox.set_consumer_quota(integer, integer, name, integer) is
+'Sets how much a login may have in this store. For the owner of the store. What a login has already stays.
+`subscriptions`, `lanes`, `topics` (that it asked for): greatest numbers; null: for a login, as for every login; for every login, as before.
+`role_name`: the login; null: every login that has no quota of its own.
+Errors: RB036 (a negative number, or no such role).';

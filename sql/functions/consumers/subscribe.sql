@@ -78,3 +78,17 @@ begin
     return first_place_;
 end
 $$;
+
+comment on function relaybox.subscribe(text, text, text, integer, text, integer, integer, boolean, integer, integer) is
+'Makes a durable subscription. relaybox.fetch reads from it.
+`subscription`: its new name, 1 to 60 of a-z 0-9 _ . -
+`source`: a stream of this store, or a topic of one.
+`start`: earliest (default), latest, a place, or a time: the first message that was delivered here at that time or later.
+`lanes`: how many workers may read side by side, 1 (default) to 64.
+`lane_by`: sender (default) or key: messages with the same value have the same lane and keep their order.
+`nack_limit`, `crash_limit`: after this number of nacks, or of fetches without ack or nack, a message becomes a dead letter (5, 5).
+`hold_sender`: true: later messages of a sender wait behind its dead letter. Default: false.
+`retry_seconds`: how long a lane waits after a nack (0). `lease_seconds`: how long a fetch belongs to its worker (60).
+Returns the first place that the subscription reads.
+Errors: RB030 (the name is in use), RB032 (no such stream or topic), RB034 (the start is no longer kept), RB036 (a value that is not
+allowed), RB038 (the start is detached), RB039 (the quota of the login is used up).';

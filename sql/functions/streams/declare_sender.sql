@@ -29,3 +29,10 @@ begin
     return declared.epoch;
 end
 $$;
+
+comment on function relaybox.declare_sender(text, text) is
+'Declares that a sender numbers its messages itself. To declare the same again changes nothing.
+`sender`: its name, 1 to 48 of A-Z a-z 0-9 _ . : -
+`kind`: gapless (1, 2, 3 ... each once) or sparse (any numbers, also repeated).
+Returns the sender''s epoch, which its messages carry. The declaration is on disk before any other session can see it.
+Errors: RB021 (declared with another kind, or no such kind), RB023 (the sender is bound to another role).';

@@ -33,3 +33,10 @@ begin
     return counter_epoch + 1;
 end
 $$;
+
+comment on function relaybox.new_epoch(text, text) is
+'Begins a new epoch of a declared sender that lost its counter or changes its kind. Its first index is 1 again.
+Messages of lower epochs that arrive after one of the new epoch become dead letters.
+`sender`: its name. `kind`: gapless or sparse; null: as before.
+Returns the new epoch. next_index() of the sender waits until this transaction ends.
+Errors: RB021 (no such kind), RB022 (not declared in this store), RB023 (the sender is bound to another role).';

@@ -30,3 +30,9 @@ begin
     return given;
 end
 $$;
+
+comment on function relaybox.next_index(text) is
+'Returns the next number of a gapless sender: the value for column `index` of relaybox.outbox.
+`sender`: its name.
+The counter stays locked until the transaction ends: a rollback gives the number back, and other transactions of the sender wait.
+Errors: RB022 (not declared, or sparse), RB023 (the sender is bound to another role).';

@@ -15,3 +15,9 @@ begin
     return newest;
 end
 $$;
+
+comment on function relaybox.sender_epoch(text) is
+'Returns the newest epoch of a declared sender: the value for column `epoch` of relaybox.outbox.
+`sender`: its name.
+After next_index() it cannot change until the transaction ends.
+Errors: RB022 (not declared in this store: its messages carry no epoch).';
