@@ -75,12 +75,17 @@ def test_a_slice_of_a_log_is_read_along_its_primary_key_from_one_segment(busy: W
 
 
 def test_a_run_of_places_is_one_range_scan_and_a_list_of_positions_a_lookup_each(busy: World) -> None:
-    """read_delivery_run is inlined, and opens the segments of one of its two ways."""
-    run = plan_nodes(busy, "hub", "select * from relaybox.read_delivery_run(1, 15001, 15100, 1, 1, null)")
-    assert {scan for scan in scans(run) if scan[1]} == {("Index Scan", "log_1_s000001_pkey")}
-    listed = plan_nodes(busy, "hub", "select * from relaybox.read_delivery_run(1, 1, 3, 1, 7, '{7,5,6}')")
+    """read_position_range and read_position_list are inlined; read_delivery_run opens the segments of one of the two."""
+    run = plan_nodes(busy, "hub", "select * from relaybox.read_position_range(1, 15001, 15001, 15100)")
+    assert scans(run) == {("Index Scan", "log_1_s000001_pkey")}
+    assert not any(node["Node Type"] == "Sort" for node in run)
+    listed = plan_nodes(busy, "hub", "select * from relaybox.read_position_list(1, 1, '{7,5,6}')")
     assert {kind for kind, _ in scans(listed)} == {"Index Scan", "Function Scan", "Subquery Scan"}
     assert {node.get("Function Name") for node in listed} == {None, "unnest"}
+    either = plan_nodes(busy, "hub", "select * from relaybox.read_delivery_run(1, 15001, 15001, 15100, null)")
+    assert {scan for scan in scans(either) if scan[1]} == {("Index Scan", "log_1_s000001_pkey")}
+    either = plan_nodes(busy, "hub", "select * from relaybox.read_delivery_run(1, 1, null, null, '{7,5,6}')")
+    assert {node.get("Function Name") for node in either} == {None, "unnest"}
 
 
 def test_the_runs_between_two_places_are_found_by_an_index(busy: World) -> None:

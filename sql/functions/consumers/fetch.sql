@@ -23,7 +23,7 @@ as $$
 declare
     subscribed relaybox.subscription := relaybox.subscription_named("fetch".subscription);
     lane_cursor relaybox.cursor;
-    delivery_run record;
+    run record;
     set_aside_places bigint[];
     has_refused boolean;
 begin
@@ -45,21 +45,30 @@ begin
         select from relaybox.failed_attempt f where f.subscription_id = lane_cursor.subscription_id and f.lane = lane_cursor.lane
     );
     set_aside_places := relaybox.set_aside_places(subscribed, lane_cursor.done_place, lane_cursor.fetched_place);
-    for delivery_run in
+    for run in
         select r.* from relaybox.list_delivery_runs(subscribed.stream_id, lane_cursor.done_place, lane_cursor.fetched_place) r
     loop
-        return query
-        select
-            m.place, lane_cursor.lane, lane_cursor.token, m.place <= lane_cursor.replay_place,
-            lane_cursor.fetch_count + case when has_refused then relaybox.attempts_at(subscribed, m.place) else 0 end,
-            delivery_run.hop, m.position, m.message_id, m.topic, m.sender, m.epoch, m.index, m.key, m.payload, m.payload_bytes, m.headers,
-            m.clock, m.sent_at
-        from relaybox.read_delivery_run(
-            delivery_run.hop_id, delivery_run.first_place, delivery_run.last_place, delivery_run.run_place, delivery_run.first_position,
-            delivery_run.positions
-        ) m
-        where relaybox.takes_message(subscribed.topic, subscribed.lanes, subscribed.lane_by, lane_cursor.lane, m.topic, m.sender, m.key)
-            and m.place <> all(set_aside_places);
+        if run.positions is null then
+            return query
+            select
+                m.place, lane_cursor.lane, lane_cursor.token, m.place <= lane_cursor.replay_place,
+                lane_cursor.fetch_count + case when has_refused then relaybox.attempts_at(subscribed, m.place) else 0 end,
+                run.hop, m.position, m.message_id, m.topic, m.sender, m.epoch, m.index, m.key, m.payload, m.payload_bytes, m.headers,
+                m.clock, m.sent_at
+            from relaybox.read_position_range(run.hop_id, run.first_place, run.first_position, run.last_position) m
+            where relaybox.takes_message(subscribed.topic, subscribed.lanes, subscribed.lane_by, lane_cursor.lane, m.topic, m.sender, m.key)
+                and m.place <> all(set_aside_places);
+        else
+            return query
+            select
+                m.place, lane_cursor.lane, lane_cursor.token, m.place <= lane_cursor.replay_place,
+                lane_cursor.fetch_count + case when has_refused then relaybox.attempts_at(subscribed, m.place) else 0 end,
+                run.hop, m.position, m.message_id, m.topic, m.sender, m.epoch, m.index, m.key, m.payload, m.payload_bytes, m.headers,
+                m.clock, m.sent_at
+            from relaybox.read_position_list(run.hop_id, run.first_place, run.positions) m
+            where relaybox.takes_message(subscribed.topic, subscribed.lanes, subscribed.lane_by, lane_cursor.lane, m.topic, m.sender, m.key)
+                and m.place <> all(set_aside_places);
+        end if;
     end loop;
 end
 $$;

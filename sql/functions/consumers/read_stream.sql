@@ -22,7 +22,7 @@ declare
     source relaybox.stream;
     log_ids integer[];
     log_id integer;
-    delivery_run record;
+    run record;
     through bigint;
     run_count bigint;
     found_count bigint := 0;
@@ -43,15 +43,20 @@ begin
         return;
     end if;
     through := least(source.last_place, after_place + max_count);
-    for delivery_run in select r.* from relaybox.list_delivery_runs(source.stream_id, after_place, through) r loop
-        return query
-        select
-            m.place, delivery_run.hop, m.position, m.message_id, m.topic, m.sender, m.epoch, m.index, m.key, m.payload, m.payload_bytes,
-            m.headers, m.clock, m.sent_at
-        from relaybox.read_delivery_run(
-            delivery_run.hop_id, delivery_run.first_place, delivery_run.last_place, delivery_run.run_place, delivery_run.first_position,
-            delivery_run.positions
-        ) m;
+    for run in select r.* from relaybox.list_delivery_runs(source.stream_id, after_place, through) r loop
+        if run.positions is null then
+            return query
+            select
+                m.place, run.hop, m.position, m.message_id, m.topic, m.sender, m.epoch, m.index, m.key, m.payload, m.payload_bytes, m.headers,
+                m.clock, m.sent_at
+            from relaybox.read_position_range(run.hop_id, run.first_place, run.first_position, run.last_position) m;
+        else
+            return query
+            select
+                m.place, run.hop, m.position, m.message_id, m.topic, m.sender, m.epoch, m.index, m.key, m.payload, m.payload_bytes, m.headers,
+                m.clock, m.sent_at
+            from relaybox.read_position_list(run.hop_id, run.first_place, run.positions) m;
+        end if;
         get diagnostics run_count = row_count;
         found_count := found_count + run_count;
     end loop;

@@ -12,7 +12,7 @@ set enable_mergejoin = off
 as $$
 declare
     set_aside_places bigint[] := relaybox.set_aside_places(known, after_place, bound_place);
-    delivery_run record;
+    run record;
     run_row_count bigint;
     run_last_place bigint;
 begin
@@ -23,17 +23,22 @@ begin
         row_count := through_place - after_place;
         return;
     end if;
-    for delivery_run in select r.* from relaybox.list_delivery_runs(known.stream_id, after_place, bound_place) r loop
-        select count(*), max(lane_message.place) into run_row_count, run_last_place from (
-            select m.place
-            from relaybox.read_delivery_run(
-                delivery_run.hop_id, delivery_run.first_place, delivery_run.last_place, delivery_run.run_place, delivery_run.first_position,
-                delivery_run.positions
-            ) m
-            where relaybox.takes_message(known.topic, known.lanes, known.lane_by, lane_, m.topic, m.sender, m.key)
-                and m.place <> all(set_aside_places)
-            limit max_count - row_count
-        ) lane_message;
+    for run in select r.* from relaybox.list_delivery_runs(known.stream_id, after_place, bound_place) r loop
+        if run.positions is null then
+            select count(*), max(lane_message.place) into run_row_count, run_last_place from (
+                select m.place from relaybox.read_position_range(run.hop_id, run.first_place, run.first_position, run.last_position) m
+                where relaybox.takes_message(known.topic, known.lanes, known.lane_by, lane_, m.topic, m.sender, m.key)
+                    and m.place <> all(set_aside_places)
+                limit max_count - row_count
+            ) lane_message;
+        else
+            select count(*), max(lane_message.place) into run_row_count, run_last_place from (
+                select m.place from relaybox.read_position_list(run.hop_id, run.first_place, run.positions) m
+                where relaybox.takes_message(known.topic, known.lanes, known.lane_by, lane_, m.topic, m.sender, m.key)
+                    and m.place <> all(set_aside_places)
+                limit max_count - row_count
+            ) lane_message;
+        end if;
         row_count := row_count + run_row_count;
         through_place := case when run_row_count > 0 then run_last_place else through_place end;
         exit when row_count >= max_count;

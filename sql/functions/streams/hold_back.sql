@@ -32,8 +32,7 @@ begin
             known.subscription_id, c.lane, m.place, m.sender, 0,
             case when first_open[s.number] < m.place then 'open' else 'redriving' end, m.place <= c.replay_place
         from relaybox.read_delivery_run(
-            delivery_run.hop_id, delivery_run.first_place, delivery_run.last_place, delivery_run.run_place, delivery_run.first_position,
-            delivery_run.positions
+            delivery_run.hop_id, delivery_run.first_place, delivery_run.first_position, delivery_run.last_position, delivery_run.positions
         ) m
         cross join lateral array_position(senders, m.sender) as s (number)
         where s.number is not null and m.place > first_unsettled[s.number]

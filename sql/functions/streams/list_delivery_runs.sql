@@ -1,13 +1,16 @@
--- The runs of a stream's places between two of them, in order, each cut to what is asked for: read_delivery_run() reads one. Inlined.
--- run_place: where the whole run begins, with first_position or with the first one of positions.
+-- The runs of a stream's places between two of them, in order, each cut to what is asked for. Inlined. A run stands in its log either as a
+-- range of positions, which read_position_range() reads, or as a list of them, which read_position_list() reads: positions is null for a
+-- range, first_position and last_position are null for a list.
 create or replace function relaybox.list_delivery_runs(stream_id_ integer, after_place bigint, through_place bigint)
 returns table (
-    first_place bigint, last_place bigint, run_place bigint, hop_id integer, hop text, first_position bigint, positions bigint[]
+    hop_id integer, hop text, first_place bigint, first_position bigint, last_position bigint, positions bigint[]
 )
 language sql stable
 as $$
     select
-        greatest(d.first_place, after_place + 1), least(d.last_place, through_place), d.first_place, d.hop_id, i.hop, d.first_position, d.positions
+        d.hop_id, i.hop, greatest(d.first_place, after_place + 1), d.first_position + greatest(after_place + 1 - d.first_place, 0),
+        d.first_position + least(d.last_place, through_place) - d.first_place,
+        d.positions[greatest(after_place + 1 - d.first_place, 0) + 1:least(d.last_place, through_place) - d.first_place + 1]
     from relaybox.delivery d
     left join relaybox.hop_in i on i.hop_id = d.hop_id
     where d.stream_id = stream_id_ and d.last_place > after_place and d.last_place <= coalesce(
