@@ -163,7 +163,7 @@ def _plan(source: StoreSession, hop: Hop, arrived: Arrived, driver: Driver, coun
     _require_common_history(hop, head, arrived)
     if head.resend_through and arrived.batch >= head.resend_through:
         source.call("relaybox.end_resending", hop.name)
-    if head.batch > arrived.batch:
+    if head.batch > arrived.batch:  # planned before, and not published at the destination: copy it again
         batch = read_batch(source, hop.name, arrived.batch + 1)
         return Planned(batch, _begin_attempt(source, batch, driver), resumed=True)
     if head.batch > head.received_batch:

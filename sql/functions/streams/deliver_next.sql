@@ -29,6 +29,7 @@ begin
         end if;
         return null;
     end if;
+    -- recheck: an operator skipped a gap, so what is held is looked at again with this batch
     needs_look := coalesce(batch.has_own_indexes, true) or here.message_id_window > 0 or here.delivery_order = 'causal' or here.recheck;
     is_in_order := true;
     if needs_look then

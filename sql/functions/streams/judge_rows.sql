@@ -12,6 +12,7 @@ as $$
 declare
     waits_for_earlier boolean := here.delivery_order in ('fifo', 'causal');
     is_causal boolean := here.delivery_order = 'causal';
+    -- the arrival number of a position of this batch is position + seq_shift
     seq_shift bigint := here.taken - first_position + 1;
     has_repeated_ids boolean := exists (select from pg_temp.repeated_id);
     has_seen boolean := exists (select from pg_temp.already_seen);
@@ -37,6 +38,7 @@ begin
         select c.*,
             c.chain is not null and (
                 c.index <= c.watermark
+                -- seen indexes are kept in chunks of 4096
                 or has_seen and exists (
                     select from pg_temp.already_seen a where a.sender_id = c.chain and a.chunk = c.index >> 12 and a.indexes @> c.index
                 )

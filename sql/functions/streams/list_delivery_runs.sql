@@ -1,6 +1,6 @@
 -- The runs of a stream's places between two of them, in order, each cut to what is asked for. Inlined. A run stands in its log either as a
 -- range of positions, which read_position_range() reads, or as a list of them, which read_position_list() reads: positions is null for a
--- range, first_position and last_position are null for a list.
+-- range, and for a list last_position says nothing.
 create or replace function relaybox.list_delivery_runs(stream_id_ integer, after_place bigint, through_place bigint)
 returns table (
     hop_id integer, hop text, first_place bigint, first_position bigint, last_position bigint, positions bigint[]
