@@ -27,20 +27,24 @@ as $$
         join relaybox.sender_state s on s.stream_id = o.stream_id and s.origin = o.origin and s.stalled_after is not null
         join decided d on d.hop_id = o.hop_id and d.sender = s.sender and d.epoch = s.epoch and d.position > s.stalled_after
     ), fates as materialized (
-        select f.hop_id, f.position, count(*) as fate_count, string_agg(f.fate, ', ' order by f.fate) as fates
+        select f.hop_id, f.position, array_agg(f.fate) as fates -- in any order, which needs no sort of all positions
         from fate f left join own_log o on o.hop_id = f.hop_id
         where (f.position < o.first_kept_position) is not true
         group by f.hop_id, f.position
     )
     select 'position_lost', d.position, format('position %s of %s has no place and no reason for it', d.position, d.hop)
-    from decided d left join fates f on f.hop_id = d.hop_id and f.position = d.position where f.fate_count is null
+    from decided d left join fates f on f.hop_id = d.hop_id and f.position = d.position where f.fates is null
     union all
-    select 'position_decided_twice', f.position, format('position %s of %s: %s', f.position, o.hop, f.fates)
-    from fates f join own_log o on o.hop_id = f.hop_id where f.fate_count > 1
+    select 'position_decided_twice', f.position, format('position %s of %s: %s', f.position, o.hop, n.names)
+    from fates f join own_log o on o.hop_id = f.hop_id
+    cross join lateral (select string_agg(u.fate, ', ' order by u.fate) as names from unnest(f.fates) u (fate)) n
+    where cardinality(f.fates) > 1
     union all
-    select 'position_unknown', f.position, format('position %s of %s was never decided on: %s', f.position, coalesce(o.hop, 'log ' || f.hop_id), f.fates)
+    select 'position_unknown', f.position,
+        format('position %s of %s was never decided on: %s', f.position, coalesce(o.hop, 'log ' || f.hop_id), n.names)
     from fates f
     left join decided d on d.hop_id = f.hop_id and d.position = f.position
     left join own_log o on o.hop_id = f.hop_id
+    cross join lateral (select string_agg(u.fate, ', ' order by u.fate) as names from unnest(f.fates) u (fate)) n
     where d.position is null
 $$;

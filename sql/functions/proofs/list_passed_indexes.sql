@@ -12,7 +12,12 @@ as $$
         from relaybox.stream s
         join relaybox.stream_log o on o.stream_id = s.stream_id
         join relaybox.dead_letter d on d.hop_id = o.hop_id and d.subscription_id is null and starts_with(d.reason, 'clock_')
-        join relaybox.log l on l.hop_id = d.hop_id and l.position = d.position and l.position <= o.decided_position
+        -- a lookup each, since few are set aside: a join would read the whole log
+        cross join lateral (
+            select m.sender, m.epoch, m.index from relaybox.log m
+            where m.hop_id = d.hop_id and m.position = d.position and m.position <= o.decided_position
+            limit 1
+        ) l
         where s.stream = stream_name
     ) g
     group by g.sender, g.epoch
