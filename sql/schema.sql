@@ -903,10 +903,14 @@ COMMENT ON TABLE relaybox.late_delivery IS 'places of a stream beyond after_plac
 CREATE TABLE relaybox.migration (
     number integer NOT NULL,
     name text NOT NULL,
-    applied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+    applied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    phase text DEFAULT 'post'::text NOT NULL,
+    CONSTRAINT phase_is_known CHECK ((phase = ANY (ARRAY['pre'::text, 'post'::text])))
 );
 
 COMMENT ON TABLE relaybox.migration IS 'The numbered files of sql/migrations that were applied to this store.';
+
+COMMENT ON COLUMN relaybox.migration.phase IS 'pre: code of the previous version goes on beside it and after it; post: that code must have ended';
 
 CREATE TABLE relaybox.numbering (
     only_row boolean DEFAULT true NOT NULL,

@@ -1,3 +1,4 @@
+-- pre: adds only
 -- What was applied to this store, and what the store is.
 
 create table relaybox.migration (

@@ -1,3 +1,4 @@
+-- pre: adds only
 -- The outbox: producers append to it inside their own transactions and do nothing else.
 -- CACHE 1 keeps seq in insertion order across sessions: with a larger cache a third of all
 -- cause-and-effect pairs was inverted.

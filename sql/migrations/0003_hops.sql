@@ -1,3 +1,4 @@
+-- pre: adds only
 -- Each store keeps the hops that arrive in it (hop_in) and the hops that leave it (hop_out).
 
 create table relaybox.hop_in (

@@ -1,3 +1,4 @@
+-- pre: adds only
 -- Source ledger: a batch is planned once and never changes.
 -- (reads_after, reads_through] is a range of outbox.seq inside the pair (lower, upper],
 -- or, for a hop that reads a log, a range of positions in that log.

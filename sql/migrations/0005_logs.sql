@@ -1,3 +1,4 @@
+-- pre: adds only
 -- Destination: the log of each hop, and the ledgers that say what of it may be read.
 -- One partition per hop (made when the hop is registered), segments of positions below it.
 

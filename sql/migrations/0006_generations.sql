@@ -1,3 +1,4 @@
+-- post: columns change their meaning
 -- A hop whose source or destination lost history goes on in a new generation, or sends confirmed batches again.
 
 alter table relaybox.hop_out

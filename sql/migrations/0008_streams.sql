@@ -1,3 +1,4 @@
+-- post: positions of a stream replace those of a log
 -- Receiving is what happens to a store: logs stay as they arrived. Delivering is what it decides: a stream is the sequence
 -- of messages that consumers of a route read here, without duplicates, in the order that the route promises.
 

@@ -1,3 +1,4 @@
+-- post: the key of dead letters changes
 -- Consumers: durable subscriptions with lanes, each with a cursor and a lease; replays, dead letters of consumers, audit.
 
 -- Retention raises it before it drops what is below; nothing below it is promised any more.

@@ -1,3 +1,4 @@
+-- pre: adds only
 -- Retention: whole segments that nobody needs are dropped, and each table knows where what it still has begins.
 
 alter table relaybox.store add column first_kept_seq bigint not null default 1;

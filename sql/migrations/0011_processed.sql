@@ -1,3 +1,4 @@
+-- pre: allows more than before
 -- Policy `processed`: a hop settles only what named subscriptions at its destination have acknowledged.
 
 alter table relaybox.hop_out

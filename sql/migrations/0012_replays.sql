@@ -1,3 +1,4 @@
+-- pre: adds only
 -- Ranges that second cursors read one after the other: what backfills and people asked for.
 
 create table relaybox.replay_range (

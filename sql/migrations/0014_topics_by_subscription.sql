@@ -1,3 +1,4 @@
+-- pre: adds only
 -- Routes whose topics are those of the file and those that somebody subscribed to.
 alter table relaybox.stream add column topics_by_subscription boolean not null default false;
 

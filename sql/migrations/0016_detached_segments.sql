@@ -1,3 +1,4 @@
+-- pre: adds only, and allows more than before
 -- What only stopped consumers need: the oldest segments of a log go to files (`stopped_consumer: detach`), and come back when asked for.
 
 alter table relaybox.hop_in

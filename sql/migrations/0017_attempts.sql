@@ -1,3 +1,4 @@
+-- pre: adds only
 -- Source ledger, for people: who drove each attempt at a batch, and as which Spark application. Nothing of the protocol reads it.
 create table relaybox.attempt (
     hop text not null,

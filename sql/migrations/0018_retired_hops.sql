@@ -1,3 +1,4 @@
+-- pre: adds only
 -- Hops that relaybox.yaml no longer has, and that nobody waits for any more.
 alter table relaybox.hop_out
 add column retired_at timestamptz,

@@ -1,3 +1,4 @@
+-- post: what is undelivered moves to another table
 -- What a hop has read of its outbox, exactly: all that hop_out.lower sees, less the pieces of its backlog.
 
 create table relaybox.backlog (

@@ -1,3 +1,4 @@
+-- post: a column gets another name
 -- What `relaybox init` made of the files in sql/functions and sql/views: it drops nothing else.
 
 create table relaybox.installed_object (

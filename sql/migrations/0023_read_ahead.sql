@@ -1,3 +1,4 @@
+-- post: a constraint that plans rely on changes
 -- A hop that reads a log may find there, after a restore, messages that its destination has at other positions.
 alter table relaybox.hop_out
 add column read_ahead int8multirange not null default '{}',

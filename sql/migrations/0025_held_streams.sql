@@ -1,3 +1,4 @@
+-- pre: adds only
 -- An init that changes the rules of a stream in several stores: nothing is decided by either rules before it has ended.
 
 alter table relaybox.stream add column rules_pending boolean not null default false;

@@ -1,3 +1,4 @@
+-- pre: adds only
 -- Whether the outbox was loaded from a dump: then its rows carry transaction numbers of another cluster, or of another time of this one.
 
 create table relaybox.numbering (

@@ -1,3 +1,4 @@
+-- post: acknowledgements need tokens
 -- An acknowledgement proves that it belongs to the newest fetch of its lane; a dead letter knows whether its message was done before.
 
 alter table relaybox.cursor

@@ -1,3 +1,4 @@
+-- pre: adds only
 -- How many subscriptions and lanes a database role may have in this store. Roles are the database's, so their quotas stand here.
 
 alter table relaybox.store add column subscriptions_per_role integer not null default 100;

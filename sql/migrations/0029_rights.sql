@@ -1,3 +1,4 @@
+-- pre: adds only
 -- A store whose database holds nothing else is closed to logins without a grant, once: a right that is given back later stays.
 -- Where something else lives in the database, or another role owns it, `relaybox init` says which rights are open, and what ends them.
 

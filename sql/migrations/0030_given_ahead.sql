@@ -1,3 +1,4 @@
+-- pre: adds only
 -- A pass of a cursor gives each message once, also one that was set aside and redriven before the cursor came to its place.
 
 alter table relaybox.dead_letter add column given_ahead boolean not null default false;

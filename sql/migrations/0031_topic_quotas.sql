@@ -1,3 +1,4 @@
+-- pre: adds only
 -- How many topics a database role may have a stream carry by subscribing to them. They stay when its subscriptions end.
 
 alter table relaybox.store add column topics_per_role integer not null default 100;

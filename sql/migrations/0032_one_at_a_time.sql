@@ -1,3 +1,4 @@
+-- pre: allows more than before
 -- What people did to subscriptions: they also make fetches small, to find a message that kills its worker.
 
 alter table relaybox.consumer_action drop constraint action_is_known;

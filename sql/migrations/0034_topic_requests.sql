@@ -1,3 +1,4 @@
+-- post: a column goes
 -- What consumers ask for has rows of its own, which nobody else writes: a subscribe that does not commit stops neither hops nor init.
 
 create table relaybox.topic_request (

@@ -1,3 +1,4 @@
+-- post: delivery times are written by the new functions only
 -- The time of a delivery never goes back in the order of places, whatever the store's clock does: a time stands for one place.
 
 -- What is released without a new batch is counted with the newest decision, which is older.

@@ -1,3 +1,4 @@
+-- pre: adds only
 -- A message that kills its worker is set aside with the time when it was fetched first, not when it was set aside.
 
 alter table relaybox.cursor add column first_fetched_at timestamptz;

@@ -5,13 +5,17 @@ An advisory lock would do for every init, and could be held by every login that 
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
+import psycopg2
 from psycopg2 import sql
 
 from relaybox import errors
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from relaybox.stores.sessions import StoreSession
 
 COMMAND_ROW, TRANSACTION_ROW = 1, 2
@@ -37,6 +41,77 @@ def _lock_row(session: StoreSession, row: int) -> bool:
     if not session.value("select to_regclass('relaybox.migration') is not null"):
         return False
     return session.execute("select from relaybox.migration m where m.number = %s for update", row) > 0
+
+
+def lock_relations(session: StoreSession, names: Sequence[str]) -> None:
+    """Locks tables and views of ours, those that exist, before anything is changed: afterwards init waits for nobody.
+
+    All locks are taken within half of `deadlock_timeout`, or none. So nobody waits for init long enough to be ended as one part of
+    a deadlock, and nobody who is waiting behind init waits for what a long transaction holds. Between attempts others go on.
+    Runs before the transaction has changed anything. Raises StoreBusy after the session's `lock_timeout`.
+    """
+    found = session.values(
+        "select c.oid::regclass::text from unnest(%s::text[]) n (name) join pg_class c on c.oid = to_regclass(n.name)::oid "
+        "where c.relkind in ('r', 'p', 'v') "
+        "order by c.relkind <> 'v' or c.relname = 'lane_cursors', array_position(%s::text[], n.name), 1",
+        *(list(names), list(_ENTRANCES)),
+    )
+    if not found:
+        return
+    times = session.row(
+        _Times,
+        "select extract(epoch from current_setting('deadlock_timeout')::interval)::float8 / 2 as attempt_seconds, "
+        "extract(epoch from current_setting('lock_timeout')::interval)::float8 as patience_seconds",
+    )
+    ends = time.monotonic() + times.patience_seconds
+    session.execute("savepoint before_locks")
+    while not _lock_all(session, found, times.attempt_seconds, is_last=time.monotonic() > ends):
+        time.sleep(times.attempt_seconds)
+    session.value("select set_config('lock_timeout', %s, true)", f"{times.patience_seconds}s")
+
+
+_ENTRANCES = ("relaybox.subscription", "relaybox.hop_in", "relaybox.hop_out", "relaybox.stream")
+"""What consumers and drivers take first, after views that applications read. Who waits here holds nothing yet, and those who are past it can end."""
+
+
+class _Times(NamedTuple):
+    attempt_seconds: float
+    patience_seconds: float
+
+
+def _lock_all(session: StoreSession, names: Sequence[str], within_seconds: float, *, is_last: bool) -> bool:
+    ends = time.monotonic() + within_seconds
+    try:
+        for name in names:
+            rest = max(1, int((ends - time.monotonic()) * 1000))
+            session.value("select set_config('lock_timeout', %s, true)", f"{rest}ms")
+            session.execute(sql.SQL("lock table {} in access exclusive mode").format(sql.SQL(name)))
+    except errors.StoreBusy as error:
+        if is_last or not isinstance(error.__cause__, psycopg2.errors.LockNotAvailable):
+            raise
+        session.execute("rollback to savepoint before_locks")  # gives the locks back
+        return False
+    return True
+
+
+def refuse_older_code(session: StoreSession, migrations: Sequence[str]) -> None:
+    """Raises StoreBusy while sessions of Relaybox are open: the previous version cannot go on after these migrations."""
+    holders = session.rows(
+        _Holder,
+        """
+        select a.application_name as name, a.pid, a.usename as login, coalesce(a.state, 'active') as state,
+            to_char(a.backend_start at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS') as since
+        from pg_catalog.pg_stat_activity a
+        where a.datname = current_database() and a.application_name ~ '^relaybox ' and a.application_name <> 'relaybox init'
+        order by a.pid
+        """,
+    )
+    if holders:
+        raise errors.StoreBusy(
+            f"store {session.store}: the previous version cannot go on after migration {', '.join(migrations)}, and it has sessions: "
+            f"{', '.join(map(str, holders))}.",
+            next_step="Stop Airflow and the consumers of the previous version, then run: relaybox init",
+        )
 
 
 def init_is_held(session: StoreSession, waited_seconds: int) -> errors.StoreBusy:

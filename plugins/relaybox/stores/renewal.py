@@ -96,6 +96,15 @@ def renew_functions(session: StoreSession, directory: Path) -> bool:
     return True
 
 
+def changed_files(session: StoreSession, directory: Path) -> list[Key]:
+    """The functions and views that renew_functions() would make again, in a store that has a record of them."""
+    if session.value("select to_regclass('relaybox.installed_object') is null"):
+        return [file.key for file in read_files(directory)]
+    rows = session.rows(_InstalledRow, "select * from relaybox.installed_object")
+    made = {(one.kind, one.name): one.digest for one in rows}
+    return [file.key for file in read_files(directory) if made.get(file.key) != file.digest]
+
+
 class _InstalledRow(NamedTuple):
     """A row of relaybox.installed_object."""
 

@@ -6,6 +6,7 @@ transaction, so a store is either as before or fully up to date.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
@@ -18,9 +19,9 @@ import psycopg2
 
 from relaybox import errors
 from relaybox.stores.connections import LOCK_TIMEOUT_SECONDS, connect
-from relaybox.stores.init_locks import TRANSACTION_ROW, lock_init, schema_is_held
+from relaybox.stores.init_locks import TRANSACTION_ROW, lock_init, lock_relations, refuse_older_code, schema_is_held
 from relaybox.stores.left_behind import list_left_behind
-from relaybox.stores.renewal import renew_functions
+from relaybox.stores.renewal import changed_files, renew_functions
 from relaybox.stores.sessions import StoreSession
 
 if TYPE_CHECKING:
@@ -37,6 +38,18 @@ class Migration:
     number: int
     name: str
     path: Path
+
+    @property
+    def text(self) -> str:
+        return self.path.read_text()
+
+    @property
+    def phase(self) -> str:
+        """`pre` or `post`, as its first line says: whether code of the previous version may run beside it and after it, or not."""
+        first = self.text.split("\n", 1)[0]
+        if (found := re.fullmatch("-- (pre|post): .+", first)) is None:
+            raise ValueError(f"{self.path}: its first line must be `-- pre: WHY` or `-- post: WHY`, not: {first}")
+        return found[1]
 
 
 @dataclass(frozen=True)
@@ -140,25 +153,44 @@ def _connect(store: Store, application_name: str) -> StoreSession:
     return StoreSession(connect(store.service, application_name=application_name), store.name)
 
 
+class _Version(NamedTuple):
+    """Of a store's schema: its newest migration, and the newest one beside which older code may not run."""
+
+    newest: int
+    newest_post: int
+
+
 def _require_version(session: StoreSession) -> None:
     store, found, known = session.store, _applied_version(session), read_migrations()[-1].number
-    if found == known:
-        return
-    if found > known:
+    if found.newest_post <= known <= found.newest:
+        return  # a newer version's init came first: all that it added is `pre`
+    if found.newest > known:
         raise errors.SchemaTooNew(
-            f"store {store}: its schema is version {found}, this Relaybox knows version {known}.",
+            f"store {store}: its schema is version {found.newest}, this Relaybox knows version {known}.",
             next_step="Install the newer Relaybox here; it was used on this store already.",
         )
-    what = f"its schema is version {found}, this Relaybox needs version {known}" if found else "it has no relaybox schema"
+    what = (
+        f"its schema is version {found.newest}, this Relaybox needs version {known}"
+        if found.newest
+        else "it has no relaybox schema"
+    )
     raise errors.StoreNotInitialised(f"store {store}: {what}.", next_step="Run: relaybox init")
 
 
-def _applied_version(session: StoreSession) -> int:
-    """The newest applied migration, 0 for a database without the schema; in a short transaction of its own."""
+def _applied_version(session: StoreSession) -> _Version:
+    """Zeros for a database without the schema; in a short transaction of its own."""
     session = session.doing("reading the schema version")
-    version = 0
+    version = _Version(0, 0)
     if session.value("select to_regclass('relaybox.migration') is not null"):
-        version = int(session.value("select coalesce(max(number), 0) from relaybox.migration"))
+        # a migration that has no phase is of a store that has not been told yet
+        version = session.row(
+            _Version,
+            """
+            select coalesce(max(number), 0) as newest,
+                coalesce(max(number) filter (where coalesce(to_jsonb(m) ->> 'phase', 'post') = 'post'), 0) as newest_post
+            from relaybox.migration m
+            """,
+        )
     session.rollback()
     return version
 
@@ -206,7 +238,7 @@ def init_transaction(store: Store) -> Iterator[StoreSession]:
     """
     with closing(_connect(store, "relaybox init")) as opened:
         _require_usable(opened)
-        if _applied_version(opened) > read_migrations()[-1].number:
+        if _applied_version(opened).newest > read_migrations()[-1].number:
             _require_version(opened)
         session = opened.doing("initialising the store")
         lock_init(session, TRANSACTION_ROW)
@@ -220,6 +252,7 @@ def init_transaction(store: Store) -> Iterator[StoreSession]:
 
 def apply_schema(session: StoreSession, store: Store, segment_rows: int = SEGMENT_ROWS) -> SchemaApplied:
     """Roles, migrations, functions, views and grants, in the session's transaction."""
+    _make_way(session)
     session.execute("create schema if not exists relaybox")
     before = _public_rights(session)
     roles = tuple(_create_roles(session))
@@ -228,6 +261,24 @@ def apply_schema(session: StoreSession, store: Store, segment_rows: int = SEGMEN
     renewed = renew_functions(session, sql_directory())
     _record_cluster(session)
     return SchemaApplied(roles, migrations, renewed, before)
+
+
+def _make_way(session: StoreSession) -> None:
+    """Locks what is about to change, before anything does; a `post` migration waits until no older code is there."""
+    pending = list_pending(session)
+    if session.value("select to_regclass('relaybox.migration') is null"):
+        return
+    post = [f"{one.number:04d} {one.name}" for one in pending if one.phase == "post"]
+    if post:
+        refuse_older_code(session, post)
+    views = [f"relaybox.{name}" for kind, name in changed_files(session, sql_directory()) if kind == "view"]
+    texts = " ".join(one.text for one in pending)
+    named = sorted({*re.findall(r"relaybox\.[a-z_0-9]+", texts), *(_REGISTERED if pending else ()), *views})
+    lock_relations(session, named)
+
+
+_REGISTERED = ("relaybox.hop_in", "relaybox.hop_out", "relaybox.stream", "relaybox.subscription")
+"""What apply_routes() locks, and where consumers come in."""
 
 
 def _public_rights(session: StoreSession) -> tuple[str, ...]:
@@ -304,13 +355,21 @@ def _create_roles(session: StoreSession) -> Iterator[str]:
 
 
 def _apply_migrations(session: StoreSession) -> Iterator[str]:
+    pending = list_pending(session)
+    for migration in pending:
+        session.execute(migration.text)
+        session.execute("insert into relaybox.migration (number, name) values (%s, %s)", migration.number, migration.name)
+        yield f"{migration.number:04d} {migration.name} ({migration.phase})"
+    if pending:
+        harmless = [migration.number for migration in read_migrations() if migration.phase == "pre"]
+        session.execute("update relaybox.migration set phase = 'pre' where number = any(%s) and phase = 'post'", harmless)
+
+
+def list_pending(session: StoreSession) -> list[Migration]:
+    """The migrations that the store has not had."""
     is_made = session.value("select to_regclass('relaybox.migration') is not null")
     applied: set[int] = set(session.values("select number from relaybox.migration") if is_made else ())
-    for migration in read_migrations():
-        if migration.number not in applied:
-            session.execute(migration.path.read_text())
-            session.execute("insert into relaybox.migration (number, name) values (%s, %s)", migration.number, migration.name)
-            yield f"{migration.number:04d} {migration.name}"
+    return [migration for migration in read_migrations() if migration.number not in applied]
 
 
 def _name_store(session: StoreSession, store: Store, segment_rows: int) -> None:

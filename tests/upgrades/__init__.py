@@ -1,0 +1,1 @@
+"""Upgrades of stores that are at work, and of stores that earlier versions made."""
