@@ -147,4 +147,6 @@ def dump_schema(cluster: Cluster, database: str) -> str:
 
 def _without_functions(lines: list[str]) -> str:
     statements = re.split(r";\n(?=CREATE|ALTER|COMMENT)", "\n".join(lines))
-    return ";\n\n".join(s for s in statements if not s.startswith(("CREATE FUNCTION", "COMMENT ON FUNCTION"))).rstrip(";\n") + ";\n"
+    return (
+        ";\n\n".join(s for s in statements if not s.startswith(("CREATE FUNCTION", "COMMENT ON FUNCTION"))).rstrip(";\n") + ";\n"
+    )
