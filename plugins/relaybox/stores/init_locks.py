@@ -71,7 +71,7 @@ def lock_relations(session: StoreSession, names: Sequence[str]) -> None:
 
 
 _ENTRANCES = ("relaybox.subscription", "relaybox.hop_in", "relaybox.hop_out", "relaybox.stream")
-"""What consumers and drivers take first, after views that applications read. Who waits here holds nothing yet, and those who are past it can end."""
+"""What consumers and drivers take first, after views that applications read. Who waits here holds nothing yet; those past it can end."""
 
 
 class _Times(NamedTuple):
