@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from relaybox import errors
 from relaybox.consuming import Consumer
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
@@ -99,10 +100,13 @@ def _send(made: Traffic) -> Iterator[None]:
 
 
 def _drive(made: Traffic) -> Iterator[None]:
-    """Runs one after the other, each with new sessions: each asks which version the stores have."""
+    """Runs one after the other, each with new sessions: each asks which version the stores have. As Airflow does, it tries again."""
     while True:
-        made.world.transfer(linger_seconds=0.05, linger_at_most_seconds=0.3)
-        made.world.settle_all()
+        try:
+            made.world.transfer(linger_seconds=0.05, linger_at_most_seconds=0.3)
+            made.world.settle_all()
+        except errors.StoreBusy:  # on a busy machine init may hold its locks for longer than a driver waits
+            continue
         yield
 
 
