@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
-from tests.delivery.brute import Row, Stream, dependencies
-from tests.delivery.histories import History, histories
+from tests.delivery.brute import Declaration, Row, Stream, dependencies
+from tests.delivery.histories import LOGS, History, histories
 from tests.delivery.outcomes import Outcome, Places, wanted
 from tests.delivery.stored import StoredStream
 from tests.support.world import World
@@ -70,6 +70,32 @@ def test_limits_change_no_sequence(stored: StoredStream, order: str) -> None:
         run.check_ended()
 
     check()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("refused", [2_000_000, 1], ids=["too far", "before its declaration"])
+@pytest.mark.parametrize("unnumbered", [False, True], ids=["alone", "beside a message without an index"])
+def test_an_epoch_that_begins_with_a_refused_message_still_ends_the_one_before_it(
+    stored: StoredStream, order: str, refused: int, unnumbered: bool
+) -> None:
+    """Its first accepted message, which comes in order in a later batch, lets go what waited in the lower epoch."""
+    origin = LOGS[0].removesuffix("/1")
+    numbers = [(1, 1, 2.0), (1, 3, 2.0), (2, refused, 0.5 if refused == 1 else 2.0), (2, 1, 2.0)] + [(0, 5, 2.0)] * unnumbered
+    log = [
+        Row(LOGS[0], position, "A", epoch, index, sent_at, f"{epoch}.{index}.{sent_at}", ("same",))
+        for position, (epoch, index, sent_at) in enumerate(numbers, start=1)
+    ]
+    declared = tuple(Declaration(origin, "A", epoch, "gapless", declared_at=epoch - 1.0) for epoch in (1, 2))
+    brute = Stream(order, {LOGS[0]: origin})
+    brute.declare(*declared)
+    stored.begin(History(order, 0, {LOGS[0]: origin}, declared, {LOGS[0]: log}))
+    stored.carry(declared)
+    for batch in (log[:2], log[2:3], log[3:]):
+        stored.publish(LOGS[0], len(batch), knows_kind=True)
+        assert stored.decide(LOGS[0])
+        brute.take_all(batch)
+        assert stored.outcome() == wanted(brute)
+    stored.commit()
 
 
 def assert_causal(delivered: list[Row], brute: Stream) -> None:

@@ -10,9 +10,9 @@ as $$
         is_in_order = k.stalled_after is null and coalesce(case
             when b.epoch = 0 then k.first_declared_at is null and here.delivery_order <> 'causal'
             when not b.is_ascending or b.resumes_after is not null or k.epochs > 1 or k.is_of_another_store or here.delivery_order = 'causal' then false
-            when not k.has_begun and b.first_sent_at < k.declared_at then false
-            when k.sender_id is null then
-                k.declared_kind = 'gapless' and not k.has_other_epoch and b.first_index = 1
+            -- an epoch that begins ends the sender's lower ones: what waits in them is looked at
+            when not k.has_begun and (b.first_sent_at < k.declared_at or k.has_other_epoch) then false
+            when k.sender_id is null then k.declared_kind = 'gapless' and b.first_index = 1
             else k.state_kind = 'gapless' and k.is_newest and k.held_count = 0 and k.seen_beyond = 0
                 and b.first_index = k.watermark + 1 and not k.skipped && int8range(b.first_index, b.last_index, '[]')
         end, false)
