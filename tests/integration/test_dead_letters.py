@@ -119,6 +119,35 @@ def test_a_redriven_message_comes_again_and_counts_anew(twelve: World) -> None:
     assert fetch(twelve, 5) == []
 
 
+def test_redriven_letters_that_kill_their_worker_are_set_aside_one_by_one(twelve: World) -> None:
+    """A lane cuts a fetch to its first letter: those of the other lane, of another subscription, and an open one lie before it."""
+    twelve.query(STORE, "select relaybox.unsubscribe('billing')")
+    lanes = []
+    for subscription in ("audit", "billing"):
+        options = "lanes => 2, lane_by => 'key', nack_limit => 1, crash_limit => 2"
+        twelve.query(STORE, f"select relaybox.subscribe(%s, 'flights', {options})", subscription)
+        for lane in (1, 2):
+            own = places(fetch(twelve, 12, subscription, lane=lane))
+            lanes.append((own, lane))
+            for place in own:
+                fetch(twelve, 12, subscription, lane=lane)
+                nack(twelve, place, subscription=subscription, lane=lane)
+    own, lane = max(lanes)
+    twelve.query(STORE, "select relaybox.redrive('audit', 'why')")
+    twelve.query(STORE, "select relaybox.redrive('billing', 'why', letter) from relaybox.dead_letters where subscription = 'billing' and place <> %s", own[0])  # fmt: skip
+    for n, first in enumerate(own[1:], start=1):
+        together = own[n : n + 2]
+        for given in [[first]] * 2 if together == [first] else [together, together, [first], [first]]:
+            assert places(fetch(twelve, 2, lane=lane)) == given
+    assert fetch(twelve, 2, lane=lane) == []
+    killed = [
+        place
+        for place, reason, state in letters(twelve, "place, reason, state")
+        if (reason, state) == ("killed_its_worker", "open")
+    ]
+    assert killed == own[1:]
+
+
 def test_dead_letters_are_redriven_in_order_before_what_is_new(twelve: World) -> None:
     twelve.query(STORE, "update relaybox.subscription set nack_limit = 1")
     for place in (5, 2, 9):

@@ -77,3 +77,15 @@ def test_what_commits_after_a_hop_has_looked_is_work_whenever_it_began(world: Wo
             world.query("airline", "update relaybox.hop_out set lower = %s, anchor_seq = %s", frontier, anchor)
             seen = world.value("airline", "select pg_visible_in_snapshot(xid, %s) from relaybox.outbox", frontier)
             assert has_work(world) == (is_work and not seen, False), (xid - now, topic, anchor)
+
+
+def test_what_the_asking_transaction_has_sent_itself_is_no_work(world: World) -> None:
+    """No batch can hold it before it commits."""
+    asked = "select relaybox.hop_has_work('flights/1')"
+    with world.session() as session, session.cursor() as cursor:
+        cursor.execute("insert into relaybox.outbox (topic, sender, payload) values ('flights', 'UA', 'a')")
+        cursor.execute(asked)
+        assert cursor.fetchone() == (False,)
+        session.commit()
+        cursor.execute(asked)
+        assert cursor.fetchone() == (True,)
