@@ -127,6 +127,8 @@ def test_g7_only_subscriptions_that_live_and_read_the_whole_stream_process_it(lo
         ("topic = 'flights', ended_at = now()", (0, ["third"], [])),
     ):
         with undone(logs) as cursor:
+            cursor.execute(CURSOR, (30, 30, 0, 1, "third"))
+            assert read(cursor, "billing", "third") == 30
             cursor.execute(f"update relaybox.subscription set {change} where subscription = 'third'")
             cursor.execute(asked, (["billing", "third"],))
             assert cursor.fetchone() == told, change
