@@ -15,10 +15,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from relaybox.local.clusters import Cluster, write_service_file
+from tests.support import disposal
 from tests.support.administration import administer_all, copy_database
 from tests.support.backups import Backups
 from tests.support.clocks import shift_servers
-from tests.support.disposal import discard
 from tests.support.memory import fast_temporary_directory, remove_left_directories
 from tests.support.patience import patience
 from tests.support.shared_classes import share_classes
@@ -91,7 +91,7 @@ def databases(clusters: Mapping[str, Cluster], tmp_path: Path, monkeypatch: pyte
     name = _new_name()
     administer_all(clusters, f"create database {name}")
     yield _serve(clusters, name, tmp_path, monkeypatch)
-    discard((cluster, name) for cluster in clusters.values())
+    disposal.discard((cluster, name) for cluster in clusters.values())
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ def make_world(
             monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
             yield World(path)
         finally:
-            discard((cluster, name) for cluster in clusters.values())
+            disposal.discard((cluster, name) for cluster in clusters.values())
 
     return make
 
@@ -135,7 +135,7 @@ def make_template(
 
     yield make
     if names:
-        discard((cluster, name) for cluster in clusters.values() for name in names)
+        disposal.discard((cluster, name) for cluster in clusters.values() for name in names)
 
 
 @pytest.fixture

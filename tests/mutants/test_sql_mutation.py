@@ -15,6 +15,7 @@ from tests.mutants.calls import Calls, digests_of, learn_tests, read_calls, unle
 from tests.mutants.sql_mutation import AREAS, EQUIVALENTS, Trial, list_bugs, read_equivalents, try_area
 from tests.mutants.sql_tokens import mutate
 from tests.mutants.workers import TEMPLATE, Worker, worker_in
+from tests.support.administration import administer_all
 
 FUNCTION = """
 -- a <= b here, and for update there, is a comment
@@ -55,9 +56,9 @@ def test_each_token_that_decides_something_is_broken_once() -> None:
 
 @pytest.fixture
 def worker(clusters: Mapping[str, Cluster], template: str, tmp_path: Path) -> Iterator[Worker]:
-    """It breaks the stores of this run's own clusters for a moment."""
+    """It breaks the stores of this run's own clusters for a moment, and has a test imported, as the runs of the sampler have."""
     assert template == TEMPLATE
-    with worker_in(tmp_path, clusters) as worker:
+    with worker_in(tmp_path, clusters, ["tests/integration/test_pollers.py"]) as worker:
         yield worker
 
 
@@ -78,15 +79,26 @@ def test_a_bug_survives_exactly_where_no_test_notices(worker: Worker, tmp_path: 
     assert json.loads(state.read_text())["result"] == seeing, "the next run knows it already"
 
 
-def test_the_tests_of_a_function_are_learned_by_running_them(worker: Worker, tmp_path: Path) -> None:
+@pytest.fixture
+def counted(worker: Worker) -> Iterator[Worker]:
+    """It counts calls of functions."""
+    administer_all(worker.clusters, "alter system set track_functions = 'all'")
+    administer_all(worker.clusters, "select pg_reload_conf()")
+    yield worker
+    administer_all(worker.clusters, "alter system reset track_functions")
+    administer_all(worker.clusters, "select pg_reload_conf()")
+
+
+def test_the_tests_of_a_function_are_learned_by_running_them(counted: Worker, tmp_path: Path) -> None:
     """Each test with what it calls, on record for the next run; a test that changes is learned again, the others of its file are not."""
     file, learned = "tests/integration/test_pollers.py", tmp_path / "calls.jsonl"
     tests = [f"{file}::{name}" for name in digests_of(file)]
     asking = f"{file}::test_a_driver_of_the_hop_is_seen_in_its_own_database_only"
     assert unlearned_tests(learned, [file]) == {file: tests}
-    assert learn_tests(worker, [asking], learned, seconds=60.0) == 1
+    assert learn_tests(counted, [asking], learned, seconds=60.0) == 1
     assert unlearned_tests(learned, [file]) == {file: [test for test in tests if test != asking]}
     assert read_calls(learned).tests_of("hop_is_driven", 60.0) == [asking]
+    assert "hop_is_driven" in read_calls(learned).functions[asking], "counted, not only named in its file"
     learned.write_text(learned.read_text().replace(digests_of(file)[asking.partition("::")[2]], "another"))
     assert unlearned_tests(learned, [file]) == {file: tests}
 
