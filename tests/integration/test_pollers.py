@@ -20,6 +20,7 @@ def has_work(world: World) -> tuple[bool, bool]:
 
 def test_a_hop_has_work_until_its_last_batch_is_confirmed(world: World) -> None:
     """From the first commit on; a message of no topic of its own, and what is another's, is no work."""
+    world.query("hub", "select relaybox.register_hop_in('another/1', 'elsewhere')")
     assert has_work(world) == (False, False)
     world.send("another's", topic="invoices")
     assert has_work(world) == (False, False)
