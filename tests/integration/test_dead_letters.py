@@ -119,33 +119,53 @@ def test_a_redriven_message_comes_again_and_counts_anew(twelve: World) -> None:
     assert fetch(twelve, 5) == []
 
 
-def test_redriven_letters_that_kill_their_worker_are_set_aside_one_by_one(twelve: World) -> None:
-    """A lane cuts a fetch to its first letter: those of the other lane, of another subscription, and an open one lie before it."""
-    twelve.query(STORE, "select relaybox.unsubscribe('billing')")
+def redrive_in_lanes(world: World) -> tuple[int, list[int]]:
+    """A lane of `billing` and the places of its redriven letters; those of the other lane, of `audit`, and an open one lie before them."""
+    world.query(STORE, "select relaybox.unsubscribe('billing')")
     lanes = []
     for subscription in ("audit", "billing"):
         options = "lanes => 2, lane_by => 'key', nack_limit => 1, crash_limit => 2"
-        twelve.query(STORE, f"select relaybox.subscribe(%s, 'flights', {options})", subscription)
+        world.query(STORE, f"select relaybox.subscribe(%s, 'flights', {options})", subscription)
         for lane in (1, 2):
-            own = places(fetch(twelve, 12, subscription, lane=lane))
+            own = places(fetch(world, 12, subscription, lane=lane))
             lanes.append((own, lane))
             for place in own:
-                fetch(twelve, 12, subscription, lane=lane)
-                nack(twelve, place, subscription=subscription, lane=lane)
-    own, lane = max(lanes)
-    twelve.query(STORE, "select relaybox.redrive('audit', 'why')")
-    twelve.query(STORE, "select relaybox.redrive('billing', 'why', letter) from relaybox.dead_letters where subscription = 'billing' and place <> %s", own[0])  # fmt: skip
-    for n, first in enumerate(own[1:], start=1):
-        together = own[n : n + 2]
+                fetch(world, 12, subscription, lane=lane)
+                nack(world, place, subscription=subscription, lane=lane)
+    (first, *redriven), lane = max(lanes)
+    world.query(STORE, "select relaybox.redrive('audit', 'why')")
+    but_first = "from relaybox.dead_letters where subscription = 'billing' and place <> %s"
+    world.query(STORE, f"select relaybox.redrive('billing', 'why', letter) {but_first}", first)
+    return lane, redriven
+
+
+def test_redriven_letters_that_kill_their_worker_are_set_aside_one_by_one(twelve: World) -> None:
+    """A fetch is cut to the first letter of its own lane and subscription."""
+    lane, redriven = redrive_in_lanes(twelve)
+    for n, first in enumerate(redriven):
+        together = redriven[n : n + 2]
         for given in [[first]] * 2 if together == [first] else [together, together, [first], [first]]:
             assert places(fetch(twelve, 2, lane=lane)) == given
     assert fetch(twelve, 2, lane=lane) == []
     killed = [
         place
         for place, reason, state in letters(twelve, "place, reason, state")
-        if (reason, state) == ("killed_its_worker", "open")
+        if reason == "killed_its_worker" and state == "open"
     ]
-    assert killed == own[1:]
+    assert killed == redriven
+
+
+def test_redriven_letters_are_acknowledged_in_their_own_lane_only(twelve: World) -> None:
+    """Through a place, then the rest; neither those of the other lane nor those of another subscription."""
+    lane, redriven = redrive_in_lanes(twelve)
+    assert places(fetch(twelve, 12, lane=lane)) == redriven
+    done = "select subscription, place from relaybox.dead_letters where state = 'redriven' order by place"
+    for acked in (redriven[1], redriven[-1]):
+        ack(twelve, acked, lane=lane)
+        assert twelve.query(STORE, done) == [("billing", place) for place in redriven if place <= acked]
+    of_billing = "join relaybox.subscription s using (subscription_id) where s.subscription = 'billing' and s.ended_at is null"
+    leased = f"select c.redrive_place, c.worker from relaybox.lane_cursors c {of_billing} and c.lane = %s"
+    assert twelve.query(STORE, leased, lane) == [(None, None)], "nothing of this lane is left"
 
 
 def test_dead_letters_are_redriven_in_order_before_what_is_new(twelve: World) -> None:
