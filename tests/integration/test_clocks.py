@@ -36,7 +36,7 @@ def answers(place: Place, message: str) -> str:
     """What commands without a moment of their own say to somebody there."""
     asked = subprocess.run(
         [sys.executable, "-c", ASK, message],
-        env={**os.environ, **surroundings(place, Path()), "PYTHONPATH": str(ROOT)},
+        env={**os.environ, **surroundings(place, Path()), "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'plugins'}"},
         capture_output=True,
         text=True,
         timeout=patience(60),
