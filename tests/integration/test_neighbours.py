@@ -198,3 +198,18 @@ def test_a_piece_of_a_hop_s_backlog_is_ended_for_this_hop_only(world: World) -> 
     )
     world.query("airline", "select relaybox.end_backlog_piece('flights/1', 1)")
     assert world.query("airline", "select hop from relaybox.backlog") == [("ahead/1",)]
+
+
+def test_slices_that_were_copied_of_another_hop_are_none_of_this_one(world: World) -> None:
+    """Both stand before their first batch."""
+    write_routes(world, "flights", "ahead")
+    world.query(
+        "hub",
+        "insert into relaybox.receipt (hop_id, batch, slice, plan_id, row_count, attempt) "
+        "select i.hop_id, 1, 1, gen_random_uuid(), 5, 1 from relaybox.hop_in i where i.hop = 'ahead/1'",
+    )
+    copied = "select copied_slices, cardinality(copied_plan_ids) from relaybox.receiving_state(%s, 0)"
+    assert {hop: world.query("hub", copied, hop) for hop in ("flights/1", "ahead/1")} == {
+        "flights/1": [([], 0)],
+        "ahead/1": [([1], 1)],
+    }
