@@ -213,3 +213,23 @@ def test_slices_that_were_copied_of_another_hop_are_none_of_this_one(world: Worl
         "flights/1": [([], 0)],
         "ahead/1": [([1], 1)],
     }
+
+
+def test_a_message_is_traced_in_the_hop_that_is_asked_for(world: World) -> None:
+    """Although another one, which lies before it in the table, or behind it, does not move the topic."""
+    write_routes(world, "flights", "ahead")
+    world.send("a")
+    traced = "select state from relaybox.trace_reading(%s, 1)"
+    assert {hop: world.value("airline", traced, hop) for hop in ("flights/1", "ahead/1")} == {
+        "flights/1": "waiting",
+        "ahead/1": "unrouted",
+    }
+
+
+def test_what_a_hop_adopts_is_read_from_its_own_log(world: World) -> None:
+    """Another log has the same positions."""
+    write_routes(world, "flights", "ahead")
+    world.send("a", "b")
+    world.transfer()
+    rows = "select count(*) from relaybox.hop_in i, relaybox.adopted_rows(i.hop_id, 1, 9) where i.hop = %s"
+    assert {hop: world.value("hub", rows, hop) for hop in ("flights/1", "ahead/1")} == {"flights/1": 2, "ahead/1": 0}
