@@ -179,7 +179,7 @@ ALLOWED = {
     "local/binaries.py _reachable_copy OSError": "another process made the copy first; checked whose it is",
     "local/clusters.py Cluster._pid_file_lines FileNotFoundError": "no file is the answer: no server",
     "local/demo/run.py run_demo suppress(KeyboardInterrupt)": "Ctrl-C is how a demo ends",
-    "local/guard.py guard _AskedToEndError": "being asked to end is how a guard ends",
+    "local/guard.py _next_dead ChildProcessError": "nothing is left to bury",
     "local/guard.py _bury_dead ChildProcessError": "no child is the answer: none left",
     "local/java.py java_version (FileNotFoundError, NotADirectoryError, PermissionError)": "no Java here is an answer",
     "local/processes.py working_directory (FileNotFoundError, ProcessLookupError, PermissionError)": "a process that has gone",
