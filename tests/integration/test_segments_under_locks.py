@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
+from relaybox.routes import Routes, Store
+from relaybox.stores.initialisation import check_store
+from relaybox.stores.schema import initialise_store
 from tests.support.patience import patience
 from tests.support.world import World, insert, wait_until
 
@@ -59,3 +65,20 @@ def test_g1_a_producer_never_fails_because_its_segment_is_being_made(world: Worl
         producer.result(patience(30))
     world.transfer()
     assert world.payloads() == ["in time"]
+
+
+@pytest.mark.parametrize("init", [initialise_store, check_store])
+def test_init_holds_no_lock_on_the_outbox_while_it_waits_for_a_hop(world: World, init: Callable[[Store, Routes], object]) -> None:
+    """A planner holds its hop and then reads the outbox; init has rows of the overflow to move, and waits for the hop."""
+    jump(world, 200_000)
+    world.send("in the overflow")
+    with world.session() as planner, planner.cursor() as cursor, ThreadPoolExecutor(1) as pool:
+        cursor.execute("select from relaybox.hop_out for update")
+        done = pool.submit(init, world.routes.store("airline"), world.routes)
+        wait_until(lambda: world.value("airline", LOCK_WAITS) == 1, "init waits for the planner")
+        cursor.execute("set local lock_timeout = '100ms'")
+        cursor.execute("select count(*) from relaybox.outbox")
+        assert cursor.fetchall() == [(1,)]
+        planner.commit()
+        done.result(patience(30))
+    assert world.value("airline", OVERFLOW_ROWS) == (0 if init is initialise_store else 1)

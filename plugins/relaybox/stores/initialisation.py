@@ -4,7 +4,7 @@
 2. Each store is brought up to date in a transaction that is rolled back. An error in one of them ends the init: nothing has changed.
 3. Where the rules of a stream change, every store of it is held first: it decides nothing by either rules (stores.schema releases it).
    Otherwise an init that was killed between two stores could leave one that has delivered by the new rules and one by the old.
-4. Each store is brought up to date, in a transaction of its own.
+4. Each store is brought up to date, in a transaction of its own; a short one after it makes outbox segments.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def initialise_stores(stores: Sequence[Store], routes: Routes, *, segment_rows: 
 
 
 def check_store(store: Store, routes: Routes, segment_rows: int = SEGMENT_ROWS) -> StoreCheck:
-    """Does to a store what an init would do, and rolls it back.
+    """Does to a store what an init would do, and rolls it back. Outbox segments are left out: making them locks the outbox.
 
     Raises:
         as initialise_store().

@@ -1,7 +1,7 @@
 """The schema of a store: migrations, functions, views, grants from `sql/`, and the hops registered in it.
 
 Numbered migrations run once. A function or view is replaced whenever its file changed (stores.renewal). All of it is one
-transaction, so a store is either as before or fully up to date.
+transaction, so a store is either as before or fully up to date; outbox segments are made after it, as before each transfer.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -196,7 +196,9 @@ def _applied_version(session: StoreSession) -> _Version:
 
 
 def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMENT_ROWS) -> StoreInitialised:
-    """Brings one store up to date and registers the hops that arrive in it and leave it. One transaction; idempotent.
+    """Brings one store up to date and registers the hops that arrive in it and leave it. Idempotent.
+
+    One transaction; then a short one makes outbox segments. That locks the outbox, and a driver reads it while it holds its hop.
 
     Args:
         store: the store.
@@ -215,7 +217,10 @@ def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMEN
         done = apply_routes(session, store, routes, applied)
         session.reach("init.applied")
         session.commit("init")
-    return done
+        segments = tuple(session.call("relaybox.ensure_outbox_segments"))
+        session.reach("outbox_segments.made")
+        session.commit("outbox_segments")
+    return replace(done, segments_made=segments)
 
 
 @dataclass(frozen=True)
@@ -292,8 +297,7 @@ def _public_rights(session: StoreSession) -> tuple[str, ...]:
 
 
 def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: SchemaApplied) -> StoreInitialised:
-    """Segments and hops, in the transaction in which the schema was applied. Streams that an earlier init held are free again."""
-    segments = tuple(session.call("relaybox.ensure_outbox_segments"))
+    """Hops, in the transaction in which the schema was applied. Streams that an earlier init held are free again."""
     hops = dict(_register_hops(session, store, routes))
     session.execute("update relaybox.stream set rules_pending = false where rules_pending")
     left_behind = tuple(one.hop for one in list_left_behind(session, store, routes) if one.retired_at is None)
@@ -306,7 +310,7 @@ def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: S
         applied.migrations,
         applied.functions_renewed,
         applied.roles,
-        segments,
+        (),
         hops,
         binding,
         left_behind,
