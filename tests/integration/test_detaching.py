@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg2
 import pytest
 
+from tests.support.patience import patience
 from tests.support.signals import put_back
 from tests.support.two_logs import fill_two_logs
-from tests.support.world import World
+from tests.support.world import World, wait_until
 
 DETACHES = """
 update relaybox.hop_in set stopped_consumer = 'detach', detach_after_seconds = 3600, detach_to = '/files/', replay_window_seconds = 0;
@@ -26,6 +28,7 @@ KEPT = """
 select i.first_kept_position, s.first_kept_place, s.dropped_place
 from relaybox.hop_in i join relaybox.stream_log l using (hop_id) join relaybox.stream s using (stream_id) order by i.hop_id
 """
+LOCK_WAITS = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +72,8 @@ def begin_attach(world: World, log_id: int) -> tuple[int, int, str] | None:
     return rows[0] if rows else None
 
 
-def attach(world: World, log_id: int, *, leave_out: int = -1) -> str:
+def copy_back(world: World, log_id: int, *, leave_out: int = -1) -> tuple[int, int]:
+    """First position and attempt of what is ready for finish_attach()."""
     begun = begin_attach(world, log_id)
     assert begun
     first, attempt, staging = begun
@@ -77,7 +81,15 @@ def attach(world: World, log_id: int, *, leave_out: int = -1) -> str:
         "insert into relaybox.{} select * from public.saved where hop_id = %s and position between %s and %s and position <> %s"
     )
     world.query("hub", rows.format(staging), log_id, first, first + 9, leave_out)
+    return first, attempt
+
+
+def finish_attach(world: World, log_id: int, first: int, attempt: int) -> str:
     return str(world.value("hub", "select relaybox.finish_attach(%s, %s, %s, 'test')", log_id, first, attempt))
+
+
+def attach(world: World, log_id: int, *, leave_out: int = -1) -> str:
+    return finish_attach(world, log_id, *copy_back(world, log_id, leave_out=leave_out))
 
 
 def test_the_oldest_segment_that_only_stopped_consumers_need_is_what_leaves(logs: World) -> None:
@@ -137,8 +149,7 @@ def test_what_left_comes_back_from_its_newest_segment_on(logs: World) -> None:
     assert other is not None
     assert other[:2] == (0, 2)
     for log_id, begun in ((1, first), (1, (0, 1)), (1, (0, 3)), (2, (10, 3))):
-        outcome = logs.value("hub", "select relaybox.finish_attach(%s, %s, %s, 'test')", log_id, *begun[:2])
-        assert outcome == "superseded", (log_id, begun)
+        assert finish_attach(logs, log_id, *begun[:2]) == "superseded", (log_id, begun)
     with pytest.raises(
         psycopg2.Error, match=r"log of flights/1: .* has 9 rows with hash sum .*, detached were 10 rows"
     ) as refused:
@@ -170,3 +181,38 @@ def test_a_newer_segment_comes_back_before_an_older_one(logs: World) -> None:
     logs.query("hub", "update relaybox.hop_in set first_kept_position = 10 where hop_id = 1")
     assert attach(logs, 1) == "attached"
     assert logs.query("hub", KEPT)[0] == (1, 5, 4), "what is gone for good does not come back"
+
+
+def test_an_attach_whose_table_another_attach_drops_is_superseded(logs: World) -> None:
+    """The other attach has dropped the table, and commits while this one waits for it."""
+    detach(logs, 1)
+    first, attempt = copy_back(logs, 1)
+    with logs.session("hub") as other, other.cursor() as cursor, ThreadPoolExecutor(1) as pool:
+        cursor.execute("select (made).attempt from relaybox.begin_attach(1, 'other')")
+        assert cursor.fetchall() == [(attempt + 1,)]
+        finished = pool.submit(finish_attach, logs, 1, first, attempt)
+        wait_until(lambda: logs.value("hub", LOCK_WAITS) == 1, "finish_attach waits for the other attach")
+        other.commit()
+        assert finished.result(patience(30)) == "superseded"
+    assert attach(logs, 1) == "attached"
+
+
+def test_an_attach_that_begins_while_another_one_ends_goes_on_with_the_next_segment(logs: World) -> None:
+    """Both need the line of the ledger and the table, and wait for each other in one order. The files may be released meanwhile."""
+    assert [detach(logs, 1), detach(logs, 1)] == [0, 10]
+    first, attempt = copy_back(logs, 1)
+    with logs.session("hub") as driver, driver.cursor() as cursor, ThreadPoolExecutor(2) as pool:
+        cursor.execute("select from relaybox.hop_in i where i.hop_id = 1 for update")
+        finished = pool.submit(finish_attach, logs, 1, first, attempt)
+        wait_until(lambda: logs.value("hub", LOCK_WAITS) == 1, "finish_attach waits for the driver")
+        begun = pool.submit(begin_attach, logs, 1)
+        wait_until(lambda: logs.value("hub", LOCK_WAITS) == 2, "begin_attach waits for finish_attach")
+        # as release_detached() does while it holds the hop
+        cursor.execute("set local lock_timeout = '1s'")
+        cursor.execute("update relaybox.detached_segment set moved_by = 'driver' where hop_id = 1")
+        driver.commit()
+        assert finished.result(patience(30)) == "attached"
+        older = begun.result(patience(30))
+    assert older is not None
+    assert older[0] == 0
+    assert attach(logs, 1) == "attached"

@@ -1,6 +1,7 @@
 -- Makes what was copied back a segment of its log again, if it is row by row what was detached. outcome: attached; superseded: another
 -- attempt did it, or is at it. The consumers that stopped have detach_after_seconds from now on.
--- Locks the log, its hop and its stream, as drop_oldest_segment() does. Raises RB012 if the rows are not those that were detached.
+-- Locks the row of the ledger against other attempts (release_detached() may change it meanwhile), then the copied table; then the log,
+-- its hop and its stream, as drop_oldest_segment() does. Raises RB012 if the rows are not those that were detached.
 create or replace function relaybox.finish_attach(log_id integer, first_ bigint, attempt_ integer, recorded_by text) returns text
 language plpgsql volatile
 as $$
@@ -12,13 +13,17 @@ begin
     perform relaybox.require_writable_primary();
     perform set_config('synchronous_commit', 'local', true);
     select * into wanted from relaybox.detached_segment d
-    where d.hop_id = log_id and d.first = first_ and d.attempt = attempt_ and d.state = 'detached';
+    where d.hop_id = log_id and d.first = first_ and d.attempt = attempt_ and d.state = 'detached' for key share;
     staging := format('%s_attempt_%s', wanted.segment, attempt_);
     if to_regclass('relaybox.' || quote_ident(staging)) is null then
         return 'superseded';
     end if;
-    -- nobody writes there from here on
-    execute format('lock table relaybox.%I in access exclusive mode', staging);
+    begin
+        -- nobody writes there from here on
+        execute format('lock table relaybox.%I in access exclusive mode', staging);
+    exception when undefined_table then
+        return 'superseded'; -- the same attempt, run twice: the other run has attached it meanwhile
+    end;
     select * into copied from relaybox.log_digest(format('relaybox.%I', staging)::regclass, wanted.first, wanted.last);
     if (copied.row_count, copied.hash_sum) <> (wanted.row_count, wanted.hash_sum) then
         raise exception using errcode = 'RB012',
