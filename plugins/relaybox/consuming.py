@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import psycopg2
 import sqlalchemy
+from psycopg2.extensions import TRANSACTION_STATUS_INERROR
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
@@ -41,6 +42,10 @@ LOCK_TIMEOUT_SECONDS = 30
 IDLE_IN_TRANSACTION_SECONDS = 300
 
 Answer = TypeVar("Answer")
+
+_REFETCH_HELPS = (errors.StoreUnreachable, errors.StoreBusy, errors.LaneLost, errors.NotFetched)
+_FAULTS_OF_THE_SERVER = ("57", "58", "F0", "XX")
+"""Classes of SQLSTATE that are never the work's fault, among those that no retry mends."""
 
 _FETCH = """
 select
@@ -105,12 +110,21 @@ class UnreadLane:
     leased_until: datetime | None
 
 
+class _WorkFailed(Exception):
+    """The store refused what the handler did in it: `error` tells it, `reason` is for the dead letter."""
+
+    def __init__(self, error: errors.RelayboxError, reason: str) -> None:
+        super().__init__(str(error))
+        self.error, self.reason = error, reason
+
+
 class Consumer:
     """A worker of one subscription. Iterating gives its messages and acknowledges each when the next one is asked for.
 
     An exception in the loop's body refuses the message (it comes again, after nack_limit times it is a dead letter) and goes on to the
     caller; `run` goes on with the next message instead. `break` leaves the message unacknowledged; `stop` ends the loop after it.
-    Between messages a session that broke is opened anew, three times with growing pauses, and what was not committed comes again.
+    Work that fails only at COMMIT, or a failed statement that the body ignored, refuses the message too.
+    A session that broke refuses no message. It is opened anew, three times with growing pauses, and what was not committed comes again.
 
     Args:
         store: a libpq service name, or an engine of psycopg2; its sessions need the role relaybox_consumer.
@@ -150,6 +164,7 @@ class Consumer:
         self._connection: Connection | None = None
         self._current: Message | None = None
         self._refused: str | None = None
+        self._alone_through = 0  # through this place each message has its own transaction
         self.unread: tuple[UnreadLane, ...] = ()
 
     @property
@@ -167,14 +182,20 @@ class Consumer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Refuses the current message if the body failed on it, gives the lane back, closes the session."""
         current, self._current = self._current, None
-        if isinstance(error, Exception) and not isinstance(error, errors.Transient) and current is not None:
+        if current is None or (isinstance(error, Exception) and self._has_lost_session()):
+            pass  # the message comes again with the same worker, or when the lease ends; crash_limit finds one that breaks sessions
+        elif isinstance(error, Exception) and not isinstance(error, errors.Transient):
             with suppress(errors.RelayboxError):  # the body's error is the one to tell; the lease ends by itself
                 self._refuse(current, _reason(error))
-        elif current is not None:
+        else:
             self._release(current)
         self._close()
 
     def __iter__(self) -> Iterator[Message]:
+        return self._iterate(goes_on=False)
+
+    def _iterate(self, *, goes_on: bool) -> Iterator[Message]:
+        """Yields messages; where the store refuses the work on one, the message is refused, and the error raised unless it `goes_on`."""
         with self._graceful():
             fetched: list[Message] = []
             while not self._stop.is_set():
@@ -185,7 +206,7 @@ class Consumer:
                         return
                     self._stop.wait(self._poll_seconds)
                     continue
-                fetched = yield from self._hand_out(fetched)
+                fetched = yield from self._hand_out(fetched, goes_on=goes_on)
             if fetched:
                 self._release(fetched[0])
 
@@ -195,13 +216,16 @@ class Consumer:
         Raises:
             StoreUnreachable: the session broke, and could not be opened anew after all retries.
         """
-        for message in self:
+        for message in self._iterate(goes_on=True):
             try:
                 handle(self.connection, message)
+            except errors.Transient:  # no fault of the message: without a session it is not acknowledged, and comes again
+                if not self._has_lost_session():
+                    self._release(message)
+                self._close()
+                self._stop.wait(self._backoff_seconds)
             except Exception as error:  # noqa: BLE001  # whatever it is, it is the message's reason
-                if not _is_broken(error):
-                    self.refuse(_reason(error))
-                # a broken session is found by the acknowledgement, which opens a new one and gets the message again
+                self.refuse(_reason(error))
 
     def refuse(self, reason: str) -> None:
         """Refuses the current message when the loop goes on: its work is rolled back, and it comes again or is set aside."""
@@ -211,7 +235,9 @@ class Consumer:
         """Ends the loop after the current message, with all that was handled acknowledged. SIGTERM and SIGINT call it."""
         self._stop.set()
 
-    def _hand_out(self, fetched: list[Message]) -> Generator[Message, None, list[Message]]:
+    def _hand_out(  # noqa: C901  # one turn of the loop, with each way that it can end
+        self, fetched: list[Message], *, goes_on: bool
+    ) -> Generator[Message, None, list[Message]]:
         """Yields messages, and commits; returns what was fetched along with the last acknowledgement."""
         unacknowledged = 0
         for message in fetched:
@@ -221,24 +247,34 @@ class Consumer:
             self._current = None
             unacknowledged += 1
             is_last, stops = message is fetched[-1], self._stop.is_set()
-            reason = self._refusal()
-            if reason is None and unacknowledged < self._commit_every and not (is_last or stops):
+            reason, failure = self._refusal(), None
+            if self._has_lost_session():
+                self._prepare_fetched_again(message, "the session broke while the message was handled")
+                return []
+            is_due = is_last or stops or unacknowledged >= self._commit_every or message.place <= self._alone_through
+            if reason is None and not is_due and not self._is_aborted():
                 continue
+            following: list[Message] = []
             try:
-                if reason is not None:
-                    self._patiently(functools.partial(self._refuse, message, reason))
+                if reason is None:
+                    following = self._acknowledge(message, fetch=is_last and not stops)
+            except _WorkFailed as failed:
+                if unacknowledged > 1:  # the work on any of them may be at fault: they come again, one per transaction
+                    self._alone_through = message.place
+                    self._prepare_fetched_again(message, str(failed))
                     return []
-                following = self._acknowledge(message, fetch=is_last and not stops)
-            except (errors.StoreUnreachable, errors.StoreBusy, errors.LaneLost, errors.NotFetched) as error:
+                reason, failure = failed.reason, failed.error
+            except _REFETCH_HELPS as error:
                 # committed or not: the next fetch tells, since it begins after what was acknowledged
-                self._close()
-                emit(
-                    "consumer_fetches_anew",
-                    subscription=self.subscription,
-                    worker=self.worker,
-                    place=message.place,
-                    error=str(error),
-                )
+                self._prepare_fetched_again(message, str(error))
+                return []
+            if reason is not None:
+                try:
+                    self._patiently(functools.partial(self._refuse, message, reason))
+                except _REFETCH_HELPS as error:
+                    self._prepare_fetched_again(message, str(error))
+                if failure is not None and not goes_on:
+                    raise failure
                 return []
             unacknowledged = 0
             if stops and not is_last:
@@ -246,6 +282,31 @@ class Consumer:
             if stops or is_last:
                 return following
         return []
+
+    def _prepare_fetched_again(self, message: Message, cause: str) -> None:
+        """Closes the session, so that the next fetch has a new one and gets what was not committed again."""
+        self._close()
+        emit(
+            "consumer_fetches_anew",
+            subscription=self.subscription,
+            worker=self.worker,
+            place=message.place,
+            error=cause,
+        )
+
+    def _has_lost_session(self) -> bool:
+        """Whether there is no session, or a statement found it broken; asks the driver, not the server."""
+        connection = self._connection
+        if connection is None or connection.invalidated:
+            return True
+        session: Any = None if connection.closed else connection.connection.driver_connection
+        return session is not None and bool(session.closed)
+
+    def _is_aborted(self) -> bool:
+        """Whether a statement failed in the open transaction, so that it can't commit; asks the driver, not the server."""
+        connection = self.connection
+        session: Any = None if connection.closed else connection.connection.driver_connection
+        return session is not None and session.get_transaction_status() == TRANSACTION_STATUS_INERROR
 
     def _refusal(self) -> str | None:
         """The reason that was given for refusing the current message, once."""
@@ -290,13 +351,27 @@ class Consumer:
     def _acknowledge(self, message: Message, *, fetch: bool) -> list[Message]:
         """Acknowledges through a message and commits the handler's work with it; fetches what follows in the same round trip."""
         reach("consume.handled", None)
+        if self._is_aborted():
+            said = "a statement failed and the handler ignored it: the transaction is aborted and can't commit (25P02)"
+            raise _WorkFailed(
+                errors.StoreFailed(
+                    f"store {self._store}: subscription {self.subscription}, place {message.place}: {said}.",
+                    next_step="Let the handler raise the error, or roll back to a savepoint (connection.begin_nested()).",
+                ),
+                said,
+            )
         following: list[Message] = []
         if fetch:
             following = self._call_fetch(message)
         else:
             self._execute("select relaybox.ack(%s, %s, %s)", (self.subscription, message.place, message.token), "acknowledging")
         reach("consume.acknowledged", None)
-        self._commit()
+        try:
+            self._commit()
+        except errors.Terminal as error:
+            if (refusal := _refusal_at_commit(error)) is not None:
+                raise _WorkFailed(error, _reason(refusal)) from error
+            raise
         reach("consume.committed", None)
         return following
 
@@ -306,9 +381,7 @@ class Consumer:
         return [_message(row) for row in self._execute(_FETCH, arguments, "fetching").fetchall()]
 
     def _refuse(self, message: Message, reason: str) -> None:
-        if self._connection is not None:
-            with suppress(DBAPIError):  # a session that is broken has rolled back by itself
-                self._connection.rollback()
+        self._rollback()
         arguments = (self.subscription, message.place, reason, message.token)
         is_dead_letter = self._execute("select relaybox.nack(%s, %s, %s, %s)", arguments, "refusing a message").scalar()
         reach("consume.refused", None)
@@ -325,8 +398,7 @@ class Consumer:
     def _release(self, fetched: Message) -> None:
         """Gives the lane back; if that fails, its lease ends by itself."""
         with suppress(errors.RelayboxError):
-            if self._connection is not None:
-                self._connection.rollback()
+            self._rollback()
             self._execute("select relaybox.release(%s, %s)", (self.subscription, fetched.token), "releasing the lane")
             self._commit()
 
@@ -339,6 +411,14 @@ class Consumer:
     def _commit(self) -> None:
         with self._translated("committing"):
             self.connection.commit()
+
+    def _rollback(self) -> None:
+        """Takes back the handler's work; a session that broke has done so by itself, and the next statement opens another."""
+        if self._connection is not None:
+            try:
+                self._connection.rollback()
+            except DBAPIError:
+                self._close()
 
     @contextmanager
     def _translated(self, doing: str) -> Iterator[None]:
@@ -422,6 +502,10 @@ def _reason(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:1000]
 
 
-def _is_broken(error: Exception) -> bool:
-    """Whether it says that the session is gone, which is no fault of the message."""
-    return isinstance(error, errors.Transient) or (isinstance(error, DBAPIError) and error.connection_invalidated)
+def _refusal_at_commit(error: errors.RelayboxError) -> psycopg2.Error | None:
+    """What the store said at COMMIT, if the transaction's work is at fault: a deferred constraint or trigger."""
+    cause = error.__cause__
+    refusal = cause.orig if isinstance(cause, DBAPIError) else None
+    if not isinstance(refusal, psycopg2.Error) or refusal.pgcode is None or refusal.pgcode.startswith(_FAULTS_OF_THE_SERVER):
+        return None
+    return refusal
