@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.cli import invoke
 from tests.support.senders import declare, reasons, send_caused, send_numbered, skip, stream
-from tests.support.services import break_service
+from tests.support.services import break_service, read_service
 from tests.support.world import World
 
 SENDER_KEYS = {
@@ -164,7 +164,13 @@ def test_what_can_not_be_skipped_is_refused_with_the_reason(fifo: World) -> None
     send_numbered(fifo, "a", 1)
     fifo.transfer_all()
     assert "nothing with an index of its own has come from sender nobody" in skip("nobody", exit_code=5).stderr
+    through = skip("nobody", "--through", "3", "--json", exit_code=5)
+    assert through.document["error"]["kind"] == "NoSuchGap", "the stores after the first were asked too"
+    assert "nothing with an index of its own has come from sender nobody" in through.stderr
     assert "a gap is given up with a reason" in skip("a", reason=" ", exit_code=2).stderr
+    for index in (2**63 - 1, 10**22):
+        beyond = skip("a", "--through", str(index), "--json", exit_code=2)
+        assert f"index {index} is beyond 9223372036854775806, the last one" in beyond.document["error"]["message"]
     assert "is not delivered in store airline; it is in hub, analytics" in skip("a", "--store", "airline", exit_code=2).stderr
 
 
@@ -199,6 +205,32 @@ def test_a_store_that_does_not_answer_hides_no_other(fifo: World) -> None:
     first, second = answer.document["stores"]
     assert (first["senders"][0]["sender"], second["senders"]) == ("a", [])
     assert "analytics" in second["error"]
+
+
+def test_a_skip_says_what_it_gave_up_before_a_store_failed(fifo: World) -> None:
+    send_numbered(fifo, "a", 1, 4)
+    fifo.transfer_all()
+    port = read_service("analytics")["port"]
+    break_service("analytics", port="1")
+    told = skip("a", "--json", exit_code=4)
+    gap = {"first_index": 2, "last_index": 3}
+    assert told.document["stores"] == [{"store": "hub", "epoch": 1, "gap": gap, "released": 1, "why_not": ""}]
+    (error,) = told.document["errors"].items()
+    assert error[0] == "analytics"
+    assert f"error: {error[1]}" in told.stderr
+    shown = skip("a", exit_code=4)
+    assert shown.stdout.splitlines() == ["hub: nothing skipped; no such gap: delivered through index 4, none held"]
+    break_service("analytics", port=port)
+    assert "indexes 2 to 3 of a, epoch 1, given up" in skip("a").stdout
+    assert skipped(fifo) == skipped(fifo, "analytics") == [("a", 1, 2, 3, "lost by hand")]
+
+
+def test_a_skip_whose_first_store_fails_did_nothing(fifo: World) -> None:
+    send_numbered(fifo, "a", 1, 4)
+    fifo.transfer_all()
+    break_service("hub", port="1")
+    assert skip("a", "--json", exit_code=4).document["error"]["kind"] == "StoreUnreachable"
+    assert skipped(fifo, "analytics") == [], "what the store before it has, is not known"
 
 
 def test_a_message_that_waits_for_its_cause_is_set_aside_only_by_a_word_of_its_own(causal: World) -> None:

@@ -517,6 +517,14 @@ def test_transfer_status_attest_and_reanchor_say_the_same_of_one_situation(
         assert cause_told in in_one_line(attested.stderr)
 
 
+def test_attest_takes_no_empty_reason(world: World) -> None:
+    """Also where nothing changed and nothing would be recorded."""
+    for reason in ("", " "):
+        refused = invoke("attest", "airline", "--reason", reason, "--json")
+        assert (refused.exit_code, refused.document["error"]["kind"]) == (2, "ConfigurationError")
+        assert "a store is attested with a reason" in refused.stderr
+
+
 def test_attest_of_every_store_is_known(world: World) -> None:
     for store in world.route.path:
         assert not attest_store(store, world.routes, recorded_by="test", reason="nothing happened").changed

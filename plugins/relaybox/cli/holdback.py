@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from relaybox.cli.exits import Settings, end
+from relaybox.cli.exits import Failures, Settings, end
 from relaybox.cli.options import AsJson
 
 if TYPE_CHECKING:
@@ -92,11 +92,15 @@ def skip(
         held=held,
         only=None if store is None else routes.store(store),
     )
+    failures = Failures({one.store: one.error for one in done if one.error is not None})
+    told = [one for one in done if one.error is None]
     if as_json:
-        write(SkipDocument(route=route, sender=sender, stores=[StoreSkip.model_validate(one) for one in done]))
-        return
-    for one in done:
-        print(f"{one.store}: {_said(one, sender)}")
+        stores = [StoreSkip.model_validate(one) for one in told]
+        write(SkipDocument(route=route, sender=sender, stores=stores, errors=failures.document()))
+    else:
+        for one in told:
+            print(f"{one.store}: {_said(one, sender)}")
+    failures.end(debug=settings.debug)
 
 
 def _said(done: Skipped, sender: str) -> str:

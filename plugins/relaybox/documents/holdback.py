@@ -98,3 +98,5 @@ class SkipDocument(Document):
     route: str
     sender: str
     stores: list[StoreSkip]
+    errors: dict[str, str]
+    """By store. The stores after it were not asked."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypedDict
 from relaybox import errors
 from relaybox.events import emit
 from relaybox.stores.schema import open_store, store_session
-from relaybox.streams.skip_plans import SenderGap, plan_skip
+from relaybox.streams.skip_plans import LAST_INDEX, SenderGap, plan_skip
 
 if TYPE_CHECKING:
     from relaybox.routes import Route, Routes, Store
@@ -99,13 +99,19 @@ class StoreHoldback:
 
 @dataclass(frozen=True)
 class Skipped:
-    """What a skip did at one store; `gap` is None where there was no such gap, and `why_not` says what is there instead."""
+    """What a skip did at one store.
+
+    Attributes:
+        gap: None where there was no such gap; `why_not` says what is there instead.
+        error: the store failed; this is the last result then, and what is before it is done.
+    """
 
     store: str
     epoch: int | None = None
     gap: Gap | None = None
     released: int = 0
     why_not: str = ""
+    error: errors.RelayboxError | None = None
 
 
 class _CauseFields(TypedDict):
@@ -258,29 +264,30 @@ def skip_gap(
         held: `through` is the sender's next message, which is here and waits for what its clock names: it is set aside.
         only: not at the other stores.
 
+    Returns:
+        The results of the stores, in the order of the route. If a store fails after another one has a result, the last one has
+        the error: what was given up is always told.
+
     Raises:
-        ConfigurationError: no reason, or a store that is not the route's.
+        ConfigurationError: no reason, an index that no message can have, or a store that is not the route's.
         NoSuchGap: `through` reaches over messages that are there, or no store has heard of the sender.
         UnknownHop: the stream is not registered.
+        StoreUnreachable, StoreBusy: nothing was given up.
     """
-    if not reason.strip():
-        raise errors.ConfigurationError("a gap is given up with a reason.", next_step='Add: --reason "..."')
-    if held and through is None:
-        raise errors.ConfigurationError(
-            f"which held message of sender {sender} is to be set aside is not said.",
-            next_step=f"Add its index: --through N --held. See: relaybox holdback {route.name}",
-        )
-    if only is not None and only not in _stores(route):
-        names = ", ".join(store.name for store in _stores(route))
-        raise errors.ConfigurationError(f"route {route.name} is not delivered in store {only.name}; it is in {names}.")
     order = _Order(route, sender, through, held, reason, recorded_by)
+    _check(order, only)
     done: list[Skipped] = []
     states: list[tuple[str, SenderGap | None]] = []
     for store in _stores(route):
-        with closing(open_store(store, application_name="relaybox skip")) as session:
-            if only in (None, store):
-                done.append(_skip_at(session, order, states))
-            states.append((store.name, _read_gap(session, order)))
+        try:
+            with closing(open_store(store, application_name="relaybox skip")) as session:
+                if only in (None, store):
+                    done.append(_skip_at(session, order, states))
+                states.append((store.name, _read_gap(session, order)))
+        except errors.RelayboxError as error:
+            if not done:
+                raise
+            return [*done, Skipped(store.name, error=error)]  # the next ones give up only what this one misses
         if store == only:
             break
     if all(state is None for _, state in states):
@@ -303,6 +310,25 @@ class _Order:
     recorded_by: str
 
 
+def _check(order: _Order, only: Store | None) -> None:
+    """Raises ConfigurationError for an order that no store can carry out."""
+    if not order.reason.strip():
+        raise errors.ConfigurationError("a gap is given up with a reason.", next_step='Add: --reason "..."')
+    if order.through is not None and order.through > LAST_INDEX:
+        raise errors.ConfigurationError(
+            f"index {order.through} is beyond {LAST_INDEX}, the last one that a message can have.",
+            next_step=f"See: relaybox holdback {order.route.name}",
+        )
+    if order.held and order.through is None:
+        raise errors.ConfigurationError(
+            f"which held message of sender {order.sender} is to be set aside is not said.",
+            next_step=f"Add its index: --through N --held. See: relaybox holdback {order.route.name}",
+        )
+    if only is not None and only not in _stores(order.route):
+        names = ", ".join(store.name for store in _stores(order.route))
+        raise errors.ConfigurationError(f"route {order.route.name} is not delivered in store {only.name}; it is in {names}.")
+
+
 def _read_gap(session: StoreSession, order: _Order) -> SenderGap | None:
     session = session.doing(f"reading how far sender {order.sender} is")
     return session.row_if_any(SenderGap, "select * from relaybox.sender_gap(%s, %s)", order.route.stream, order.sender)
@@ -317,6 +343,7 @@ def _skip_at(session: StoreSession, order: _Order, earlier: Sequence[tuple[str, 
     try:
         return _skip_through(session, order, planned)
     except errors.NoSuchGap as error:
+        session.rollback()
         if state is None:  # not even its declaration has come
             return Skipped(session.store, why_not=str(error))
         raise

@@ -13,7 +13,7 @@ from relaybox.airflow.approvals import approver, cell, shown
 from relaybox.airflow.order_params import REASON, asker, given, person
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
-from relaybox.streams.holdback import StoreHoldback, read_holdback, skip_gap
+from relaybox.streams.holdback import Skipped, StoreHoldback, read_holdback, skip_gap
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -96,7 +96,14 @@ class SkipOperator(BaseOperator):
                 recorded_by=f"{person(context)}, approved by {approver(context)}: {asker(context)}",
                 through=int(shown(context)["through"]),
             )
-        for one in done:
-            if one.gap is None:
-                self.log.info("store %s: nothing given up; %s", one.store, one.why_not)
-        return [asdict(one) for one in done]
+            for one in done:
+                if one.error is not None:
+                    raise one.error
+                if one.gap is None:
+                    self.log.info("store %s: nothing given up; %s", one.store, one.why_not)
+        return [_returned(one) for one in done]
+
+
+def _returned(done: Skipped) -> dict[str, Any]:
+    """A result without an error, as JSON."""
+    return {name: value for name, value in asdict(done).items() if name != "error"}
