@@ -71,7 +71,9 @@ def dead_letters(world: World) -> list[tuple[int, str]]:
 @pytest.mark.parametrize("commit_every", [1, 3])
 @pytest.mark.parametrize("told", ["raised", "ignored", "as an error of its own", "by psycopg2"])
 def test_run_goes_on_when_its_session_breaks_inside_the_handler(ten: World, commit_every: int, told: str) -> None:
-    """However the handler tells it: no message is refused, each has its effect once."""
+    """However the handler tells it: no message is refused (one refusal would make a dead letter), each has its effect once."""
+    ten.query(STORE, "select relaybox.unsubscribe('billing', 'another nack_limit')")
+    ten.query(STORE, "select relaybox.subscribe('billing', 'flights', nack_limit => 1)")
     broken = set()
 
     def handle(connection: Connection, message: Message) -> None:
