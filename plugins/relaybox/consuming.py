@@ -164,6 +164,7 @@ class Consumer:
         self._connection: Connection | None = None
         self._current: Message | None = None
         self._refused: str | None = None
+        self._interrupted: str | None = None  # the transient error of the handler
         self._alone_through = 0  # through this place each message has its own transaction
         self.unread: tuple[UnreadLane, ...] = ()
 
@@ -219,7 +220,10 @@ class Consumer:
         for message in self._iterate(goes_on=True):
             try:
                 handle(self.connection, message)
-            except errors.Transient:  # no fault of the message: without a session it is not acknowledged, and comes again
+            except (
+                errors.Transient
+            ) as error:  # no fault of the message: without a session it is not acknowledged, and comes again
+                self._interrupted = str(error)
                 if not self._has_lost_session():
                     self._release(message)
                 self._close()
@@ -249,7 +253,8 @@ class Consumer:
             is_last, stops = message is fetched[-1], self._stop.is_set()
             reason, failure = self._refusal(), None
             if self._has_lost_session():
-                self._prepare_fetched_again(message, "the session broke while the message was handled")
+                cause, self._interrupted = self._interrupted or "the session broke while the message was handled", None
+                self._prepare_fetched_again(message, cause)
                 return []
             is_due = is_last or stops or unacknowledged >= self._commit_every or message.place <= self._alone_through
             if reason is None and not is_due and not self._is_aborted():

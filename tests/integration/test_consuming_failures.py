@@ -129,8 +129,9 @@ def test_break_on_a_broken_session_gives_the_lane_back(ten: World) -> None:
         assert next(iter(worker)).place == 1
 
 
-def test_run_does_not_acknowledge_a_message_whose_handler_needs_a_retry(ten: World) -> None:
-    """Another store was busy: the message was acknowledged, although its work was not done."""
+def test_run_does_not_acknowledge_a_message_whose_handler_needs_a_retry(ten: World, caplog: pytest.LogCaptureFixture) -> None:
+    """Another store was busy: the message was acknowledged, although its work was not done. The log says why it is fetched anew."""
+    caplog.set_level("INFO", logger="relaybox")
     busy = iter(range(2))
 
     def handle(connection: Connection, message: Message) -> None:
@@ -142,6 +143,8 @@ def test_run_does_not_acknowledge_a_message_whose_handler_needs_a_retry(ten: Wor
         worker.run(handle)
     assert effects(ten) == ALL
     assert failed_attempts(ten) == 0
+    told = [message for message in caplog.messages if message.startswith("consumer_fetches_anew ")]
+    assert [message.partition(" error=")[2] for message in told] == ['"another store: a lock"'] * 2
 
 
 @pytest.mark.parametrize("commit_every", [1, 3, 100])

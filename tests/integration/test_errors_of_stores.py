@@ -163,7 +163,7 @@ ALLOWED = {
     "cli/proofs.py _prove suppress(ComparisonTooLarge)": "what is too large for threads is compared by Spark next",
     "consuming.py Consumer.__exit__ suppress(errors.RelayboxError)": "the body's error is the one to tell; the lease ends by itself",
     "consuming.py Consumer._close suppress(DBAPIError)": "a session that is broken is closed already",
-    "consuming.py Consumer._refuse suppress(DBAPIError)": "a session that is broken has rolled back by itself",
+    "consuming.py Consumer._rollback DBAPIError": "a session that is broken has rolled back by itself, and is closed",
     "consuming.py Consumer._release suppress(errors.RelayboxError)": "the lease ends by itself",
     "local/bench/page.py _ApiServer._answers errors.StackFailed": "no answer is the answer: not up yet",
     "local/bench/unwell_link.py UnwellLink._accept OSError": "the listener was closed: the measurement is over",
