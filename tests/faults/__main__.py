@@ -15,9 +15,9 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from tests.faults.places import Clusters, administer, running_clusters
 from tests.faults.report import Row, write_report
 from tests.faults.sections import SECTIONS, Job, Plan
+from tests.faults.sites import Clusters, administer, running_clusters
 from tests.support.memory import fast_temporary_directory
 
 EXAMPLES = """

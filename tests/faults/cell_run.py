@@ -18,7 +18,7 @@ from tests.faults.checker import INVARIANTS, Violation, check, read_stores, reli
 from tests.faults.drivers import Outcome, drive, driver
 from tests.faults.faults import FAULTS, Fault, Scene
 from tests.faults.history import read_history
-from tests.faults.places import STORES, Clusters, Place, SetUp, fresh_place
+from tests.faults.sites import STORES, Clusters, SetUp, Site, fresh_site
 from tests.faults.stores import UNDISTURBED
 from tests.faults.workload import ACKNOWLEDGED, Workload
 from tests.support.patience import Deadline
@@ -82,7 +82,7 @@ def run_cell(
     batch_rows: int = BATCH_ROWS,
     seed: int = 1,
     set_up: SetUp | None = None,
-    examine: Callable[[Place], Iterable[str]] = lambda _: (),
+    examine: Callable[[Site], Iterable[str]] = lambda _: (),
 ) -> CellResult:
     """Runs a workload through the faults, one after another, each at a driver that finds what the last one left.
 
@@ -99,23 +99,23 @@ def run_cell(
     """
     started = time.monotonic()
     result = CellResult(name, seed)
-    with fresh_place(sides, kind, directory, batch_rows=batch_rows, set_up=set_up) as place:
-        _Run(place, batch_rows, result).through(strikes)
-        result.problems += examine(place)
+    with fresh_site(sides, kind, directory, batch_rows=batch_rows, set_up=set_up) as site:
+        _Run(site, batch_rows, result).through(strikes)
+        result.problems += examine(site)
     result.seconds = time.monotonic() - started
     return result
 
 
 @dataclass
 class _Run:
-    place: Place
+    site: Site
     batch_rows: int
     result: CellResult
     has_generations: bool = False
 
     def through(self, strikes: Sequence[Strike]) -> None:
-        history, hop = self.place.directory / "history", self.place.hop
-        with Workload(history, self.place.route.hops, seed=self.result.seed) as workload:
+        history, hop = self.site.directory / "history", self.site.hop
+        with Workload(history, self.site.route.hops, seed=self.result.seed) as workload:
             self._send(workload, batches=2)
             wait_until(lambda: workload.is_idle, "the first two batches are sent")
             self._move_everything()
@@ -140,10 +140,10 @@ class _Run:
         wait_until(lambda: workload.acknowledged_count > before, "the first of the transactions is committed")
 
     def _strike(self, strike: Strike, number: int, workload: Workload) -> None:
-        fault, hop, to_repair = strike.what, self.place.hop, repair(strike.failpoint)
+        fault, hop, to_repair = strike.what, self.site.hop, repair(strike.failpoint)
         if hop.upstream:
             self._take_over(hop.upstream)
-        if self.place.kind == "processed":
+        if self.site.kind == "processed":
             self._acknowledge_less_than_there_is(workload)
         if killed := killed_before(strike.failpoint):
             self._kill_driver_at(killed, number)
@@ -154,30 +154,30 @@ class _Run:
             _ask(hop.source.name, "select relaybox.declare_sender(%s, 'gapless')", f"declared-{number}")  # news to carry
         if strike.failpoint.startswith("topics."):
             _ask(hop.destination.name, "select relaybox.subscribe(%s, %s)", f"subscriber-{number}", f"topic-{number}")
-        mission = self.place.mission(hop.name, proxied=True, repair=to_repair)
-        files = self.place.directory / f"driver_{number}"
+        mission = self.site.mission(hop.name, proxied=True, repair=to_repair)
+        files = self.site.directory / f"driver_{number}"
         with driver(mission, f"{strike.failpoint}={fault.action}", files) as struck:
             if struck.wait_for_hit():
                 self.result.hits += 1
                 take_over = partial(self._take_over, hop.name, repairing=to_repair)
-                fault.strike(Scene(self.place, struck, strike.failpoint, take_over))
+                fault.strike(Scene(self.site, struck, strike.failpoint, take_over))
             else:
                 self.result.problems.append(f"{strike.failpoint} was never reached")
             self._note(struck.outcome(), killed=fault.action == "kill")
         if to_repair:
             self._take_over(hop.name, repairing=to_repair)
-        if self.place.kind == "processed":
+        if self.site.kind == "processed":
             looks = workload.look_count
             wait_until(lambda: workload.look_count > looks + 1, "the watcher looks at what the fault left")
 
     def _acknowledge_less_than_there_is(self, workload: Workload) -> None:
         """What there was is acknowledged and not settled; then more is published. The last COMMIT is one that nobody waited for."""
-        there_was = self._published(self.place.hop)
-        self._take_over(self.place.hop.name)
+        there_was = self._published(self.site.hop)
+        self._take_over(self.site.hop.name)
         self._acknowledge(workload, there_was)
 
     def _acknowledge(self, workload: Workload, through: int) -> None:
-        hop = self.place.hop
+        hop = self.site.hop
         workload.acknowledge(through)
         wait_until(
             lambda: _ask(hop.destination.name, ACKNOWLEDGED, list(hop.processed_by))[0] >= through,
@@ -185,8 +185,8 @@ class _Run:
         )
 
     def _kill_driver_at(self, failpoint: str, number: int) -> None:
-        files = self.place.directory / f"driver_before_{number}"
-        with driver(self.place.mission(self.place.hop.name), f"{failpoint}=kill", files) as killed:
+        files = self.site.directory / f"driver_before_{number}"
+        with driver(self.site.mission(self.site.hop.name), f"{failpoint}=kill", files) as killed:
             assert killed.wait_for_hit(), f"{failpoint} was never reached"
             killed.outcome()
 
@@ -202,14 +202,14 @@ class _Run:
 
     def _recover(self) -> None:
         healed = time.monotonic()
-        self._take_over(self.place.hop.name)
+        self._take_over(self.site.hop.name)
         self.result.recovery_seconds.append(time.monotonic() - healed)
 
     def _take_over(self, hop: str, *, repairing: str = "") -> Outcome:
         """What the orchestrator does: tries until a try succeeds."""
         deadline = Deadline(LIVENESS_SECONDS)
         while True:
-            outcome = drive(self.place.mission(hop, repair=repairing))
+            outcome = drive(self.site.mission(hop, repair=repairing))
             self.result.resumed += outcome.resumed_count
             if not outcome.error:
                 return outcome
@@ -217,18 +217,18 @@ class _Run:
             assert not deadline.is_over(), f"not within {deadline}: hop {hop} moves; {outcome.error}"
 
     def _move_everything(self) -> None:
-        for hop in self.place.route.hops:
+        for hop in self.site.route.hops:
             self._take_over(hop.name)
 
     def _settle_everything(self, workload: Workload) -> None:
-        if self.place.kind == "processed":
-            self._acknowledge(workload, self._published(self.place.hop))
-            self._take_over(self.place.hop.name)
+        if self.site.kind == "processed":
+            self._acknowledge(workload, self._published(self.site.hop))
+            self._take_over(self.site.hop.name)
         self._take_over("flights/1")
 
     def _lost_topics(self) -> set[str]:
         """Topics that the stream behind the first hop has, and that the hop does not know of."""
-        hop = self.place.route.hops[0]
+        hop = self.site.route.hops[0]
         (wanted,) = _ask(
             hop.destination.name, "select array_agg(distinct topic) from relaybox.known_topics where carried_by <> 'nobody'"
         )
@@ -239,7 +239,7 @@ class _Run:
         return _ask(hop.destination.name, "select published_position from relaybox.hop_in where hop = %s", hop.name)[0]
 
     def _wait_for_consumers(self, workload: Workload) -> None:
-        for hop in self.place.route.hops:
+        for hop in self.site.route.hops:
             published = self._published(hop)
             wait_until(
                 lambda name=hop.name, published=published: workload.seen_through(name) == published,
@@ -247,12 +247,12 @@ class _Run:
             )
 
     def _judge(self, history: Path) -> None:
-        stores, result = read_stores(self.place.routes.hops), self.result
+        stores, result = read_stores(self.site.routes.hops), self.result
         invariants = [name for name in INVARIANTS if not self.has_generations or name not in OF_ONE_GENERATION]
         result.violations = check(read_history(history), stores, invariants=invariants)
         measured = {one.hop: one for one in reliability(stores)}["flights"]
         result.messages = measured.sent
-        result.batches = len(stores.hop(self.place.hop.name).batches)
+        result.batches = len(stores.hop(self.site.hop.name).batches)
         if (measured.r, measured.ur) != (1.0, 1.0):
             result.problems.append(f"R is {measured.r}, UR is {measured.ur}")
         result.problems += unsettled(stores)

@@ -101,8 +101,8 @@ def killed_before(failpoint: str) -> str:
 
 def sides(failpoint: str) -> tuple[str, ...]:
     """The clusters in which the step works, as STEPS says: source, destination, or both."""
-    place = STEPS[failpoint].split(":")[0]
-    return ("source", "destination") if place == "both" else (place,)
+    site = STEPS[failpoint].split(":")[0]
+    return ("source", "destination") if site == "both" else (site,)
 
 
 def all_cells() -> tuple[Cell, ...]:

@@ -200,7 +200,7 @@ def _outbox_members(hop: HopState, rows: Sequence[OutboxRow]) -> Iterator[tuple[
             )
 
 
-def _place(row: OutboxRow | LogRow) -> int:
+def _log_position_of(row: OutboxRow | LogRow) -> int:
     """Where a hop reads a row: seq or position."""
     return row.seq if isinstance(row, OutboxRow) else row.position
 
@@ -369,10 +369,10 @@ def log_order(facts: Facts) -> Iterator[Finding]:
     for hop in facts.stores.hops:
         if hop.upstream is None:
             continue
-        upstream = {row.message.message_id: _place(row) for row in reversed(facts.input(hop))}
-        places = [upstream[row.message.message_id] for row in hop.log if row.message.message_id in upstream]
-        inverted = [f"{first} before {second}" for first, second in pairwise(places) if first > second]
-        yield from _found(inverted, f"{{}} places where {hop.name} leaves the order of {hop.upstream}")
+        upstream = {row.message.message_id: _log_position_of(row) for row in reversed(facts.input(hop))}
+        order = [upstream[row.message.message_id] for row in hop.log if row.message.message_id in upstream]
+        inverted = [f"{first} before {second}" for first, second in pairwise(order) if first > second]
+        yield from _found(inverted, f"{{}} times {hop.name} leaves the order of {hop.upstream}")
 
 
 # --- the ledger -----------------------------------------------------------------------------------------------------------
@@ -412,8 +412,12 @@ def _chain_faults(hop: HopState, before: BatchRow, batch: BatchRow) -> Iterator[
 def one_batch_each(facts: Facts) -> Iterator[Finding]:
     """Every row that a hop has to move is in exactly one batch, by snapshots evaluated here and not in Postgres."""
     for hop in facts.stores.hops:
-        batches = Counter(_place(row) for rows in facts.members[hop.name].values() for row in rows)
-        wrong = [f"{row.message.payload!r} in {batches[_place(row)]}" for row in facts.input(hop) if batches[_place(row)] != 1]
+        batches = Counter(_log_position_of(row) for rows in facts.members[hop.name].values() for row in rows)
+        wrong = [
+            f"{row.message.payload!r} in {batches[_log_position_of(row)]}"
+            for row in facts.input(hop)
+            if batches[_log_position_of(row)] != 1
+        ]
         yield from _found(wrong, f"{{}} rows are in no batch of {hop.name}, or in several")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.places import Clusters, running_clusters
+from tests.faults.sites import Clusters, running_clusters
 from tests.support.memory import fast_temporary_directory
 
 

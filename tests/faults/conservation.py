@@ -123,8 +123,8 @@ class Conservation:
             known = {*self.logs[hop].values(), *here, *self.excused[hop]}
             gone = [payload for payload in has if payload not in known]
             if gone:
-                place = next(iter(has.values()))
-                yield f"G8: {len(gone)} committed messages are gone from {place} and never came through {hop}: {gone[:5]}"
+                where = next(iter(has.values()))
+                yield f"G8: {len(gone)} committed messages are gone from {where} and never came through {hop}: {gone[:5]}"
             has = {payload: f"the log of {hop}" for payload in self.logs[hop].values() if payload not in here}
 
     def _out_of_order(self) -> Iterator[str]:

@@ -31,7 +31,7 @@ def overwritten(before: Delivered, now: Delivered) -> Iterator[str]:
     """What consumers have read is there for ever: a log only grows."""
     for hop, log in before.logs.items():
         if list(now.logs[hop][: len(log)]) != list(log):
-            yield f"{hop}: what was published is not there any more, or not in its place"
+            yield f"{hop}: what was published is not there any more, or not in its site"
 
 
 def undelivered(now: Delivered) -> Iterator[str]:

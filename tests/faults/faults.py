@@ -12,7 +12,7 @@ from typing import Any
 import psycopg2
 
 from tests.faults.drivers import Driver, Outcome
-from tests.faults.places import Place
+from tests.faults.sites import Site
 from tests.support.world import wait_until
 
 STREAM_BYTES = 1500
@@ -23,7 +23,7 @@ STREAM_BYTES = 1500
 class Scene:
     """What a fault finds: the driver has just reached the failpoint, and waits there if the fault asked for it."""
 
-    place: Place
+    site: Site
     driver: Driver
     failpoint: str
     take_over: Callable[[], Outcome]
@@ -48,7 +48,7 @@ def nothing_more(_: Scene) -> None:
 
 def crash_cluster(side: str, scene: Scene) -> None:
     """K4, K5: all of a cluster is killed, and stays down until the driver has ended."""
-    cluster = scene.place.sides.clusters[side]
+    cluster = scene.site.sides.clusters[side]
     cluster.kill()
     scene.release()
     scene.driver.outcome()
@@ -57,7 +57,7 @@ def crash_cluster(side: str, scene: Scene) -> None:
 
 def restart_cluster(side: str, scene: Scene) -> None:
     """K4, K5: all of a cluster is killed, and is back before the driver looks again."""
-    cluster = scene.place.sides.clusters[side]
+    cluster = scene.site.sides.clusters[side]
     cluster.kill()
     cluster.start()
     scene.release()
@@ -65,13 +65,13 @@ def restart_cluster(side: str, scene: Scene) -> None:
 
 def reset_connections(side: str, scene: Scene) -> None:
     """K6: every connection of the driver to one side is reset."""
-    scene.place.sides.proxies[side].reset()
+    scene.site.sides.proxies[side].reset()
     scene.release()
 
 
 def break_stream(side: str, scene: Scene) -> None:
     """K6: the connections to one side are reset some bytes later."""
-    proxy = scene.place.sides.proxies[side]
+    proxy = scene.site.sides.proxies[side]
     proxy.reset_after(STREAM_BYTES)
     scene.release()
     wait_until(proxy.has_reset.is_set, f"{STREAM_BYTES} more bytes pass on the side of the {side}")
@@ -79,7 +79,7 @@ def break_stream(side: str, scene: Scene) -> None:
 
 def swallow_packets(side: str, scene: Scene) -> None:
     """K7: nothing passes any more; the driver is given up, another one does the work; then the old one hears again."""
-    proxy = scene.place.sides.proxies[side]
+    proxy = scene.site.sides.proxies[side]
     proxy.black_hole()
     scene.release()
     scene.take_over()
@@ -88,7 +88,7 @@ def swallow_packets(side: str, scene: Scene) -> None:
 
 def swallow_answers(side: str, scene: Scene) -> None:
     """K7, one-sided: the server still does what the driver says, and the driver never hears of it until later."""
-    proxy = scene.place.sides.proxies[side]
+    proxy = scene.site.sides.proxies[side]
     proxy.black_hole("to_client")
     scene.release()
     scene.take_over()
@@ -97,7 +97,7 @@ def swallow_answers(side: str, scene: Scene) -> None:
 
 def cut_commit(side: str, scene: Scene) -> None:
     """K8: the COMMIT is done, and its answer never arrives."""
-    proxy = scene.place.sides.proxies[side]
+    proxy = scene.site.sides.proxies[side]
     proxy.cut_next_commit()
     scene.release()
     wait_until(proxy.commit_was_cut.is_set, f"a COMMIT at the {side} is cut")
@@ -118,24 +118,24 @@ def run_twice(scene: Scene) -> None:
 
 def terminate_backends(side: str, scene: Scene) -> None:
     """K10: an administrator ends the driver's sessions at one side."""
-    ended = scene.place.administer(side, f"select pg_terminate_backend(pid, 5000) {_OF_THE_DRIVER}", scene.place.database(side))
+    ended = scene.site.administer(side, f"select pg_terminate_backend(pid, 5000) {_OF_THE_DRIVER}", scene.site.database(side))
     assert ended, f"the driver has no session at the {side}"
     scene.release()
 
 
 def cancel_statement(side: str, table: str, scene: Scene) -> None:
     """K11: the driver's next statement is cancelled while it waits for a lock on `table`."""
-    place = scene.place
-    with _locked(place, side, table):
+    site = scene.site
+    with _locked(site, side, table):
         scene.release()
         waiting = f"select pg_cancel_backend(pid) {_OF_THE_DRIVER} and wait_event_type = 'Lock'"
-        wait_until(lambda: bool(place.administer(side, waiting, place.database(side))), f"the driver waits for {table}")
+        wait_until(lambda: bool(site.administer(side, waiting, site.database(side))), f"the driver waits for {table}")
 
 
 def cancel_copy(scene: Scene) -> None:
     """K11: the COPY that runs at the destination is cancelled; the source's has ended long ago when it has few rows."""
     running = f"select pg_cancel_backend(pid) {_OF_THE_DRIVER} and state = 'active' and query ilike 'copy%%'"
-    assert scene.place.administer("destination", running, scene.place.database("destination")), "no COPY runs at the destination"
+    assert scene.site.administer("destination", running, scene.site.database("destination")), "no COPY runs at the destination"
     scene.release()
 
 
@@ -143,8 +143,8 @@ _OF_THE_DRIVER = "from pg_stat_activity where datname = %s and application_name 
 
 
 @contextmanager
-def _locked(place: Place, side: str, table: str) -> Iterator[None]:
-    parameters = place.sides.clusters[side].parameters(place.database(side))
+def _locked(site: Site, side: str, table: str) -> Iterator[None]:
+    parameters = site.sides.clusters[side].parameters(site.database(side))
     with closing(psycopg2.connect(**parameters)) as connection, connection.cursor() as cursor:
         cursor.execute(f"lock table relaybox.{table} in access exclusive mode")
         yield

@@ -13,9 +13,9 @@ from tests.faults.changes import BOTH
 from tests.faults.drivers import Mission, Outcome, drive
 from tests.faults.faults import Scene
 from tests.faults.pairs import Pair
-from tests.faults.places import Clusters, Place
 from tests.faults.restores import Databases
 from tests.faults.setting_cells import SettingCell, preset, strike_midway
+from tests.faults.sites import Clusters, Site
 from tests.support.world import World, wait_until
 
 
@@ -37,14 +37,14 @@ def run_pair(pair: Pair, sides: Clusters, directory: Path, *, batch_rows: int = 
     return run_life(CellResult(str(pair), pair.seed), partial(_live_through, parts), sides, directory)
 
 
-def _live_through(parts: list[Strike | ChangeCell], world: World, databases: Databases, place: Place, result: CellResult) -> None:
+def _live_through(parts: list[Strike | ChangeCell], world: World, databases: Databases, site: Site, result: CellResult) -> None:
     with machine_in(world, databases) as machine:
         is_clean = True
         for number, part in enumerate(parts, 1):
-            files, cell = place.directory / f"driver_{number}", part if isinstance(part, ChangeCell) else None
+            files, cell = site.directory / f"driver_{number}", part if isinstance(part, ChangeCell) else None
             make_ready(machine, part.failpoint, cell, is_first=is_clean)
             if isinstance(part, Strike):
-                _strike(part, machine, place, files)
+                _strike(part, machine, site, files)
             else:
                 strike_with_change(part, machine, files)
             result.hits += 1
@@ -54,12 +54,12 @@ def _live_through(parts: list[Strike | ChangeCell], world: World, databases: Dat
         result.messages = len(machine.account.sent)
 
 
-def _strike(part: Strike, machine: ChangeMachine, place: Place, directory: Path) -> None:
+def _strike(part: Strike, machine: ChangeMachine, site: Site, directory: Path) -> None:
     fault = part.what
-    services = place.proxied_services_file
+    services = site.proxied_services_file
     with driver_at(machine, part.failpoint, fault.action, directory, services) as (struck, mission):
-        take_over = partial(_take_over, Mission(mission.routes, place.services_file, mission.hop))
-        fault.strike(Scene(place, struck, part.failpoint, take_over))
+        take_over = partial(_take_over, Mission(mission.routes, site.services_file, mission.hop))
+        fault.strike(Scene(site, struck, part.failpoint, take_over))
 
 
 def _take_over(mission: Mission) -> Outcome:

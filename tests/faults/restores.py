@@ -84,9 +84,9 @@ def is_comparable(copy: Copy, databases: Databases, stores: Sequence[str], hops:
     )
 
 
-def _value(place: tuple[Cluster, str], query: str, hop: str) -> int:
+def _value(site: tuple[Cluster, str], query: str, hop: str) -> int:
     """0 where the hop was not registered yet."""
-    with closing(_undisturbed(*place)) as connection, connection.cursor() as cursor:
+    with closing(_undisturbed(*site)) as connection, connection.cursor() as cursor:
         cursor.execute(query, (hop,))
         found = cursor.fetchone()
         return 0 if found is None else int(found[0])

@@ -13,8 +13,8 @@ from tests.faults.change_cells import change_cells, restore_cells
 from tests.faults.change_jobs import run_change_job
 from tests.faults.pair_run import run_pair
 from tests.faults.pairs import draw_pair
-from tests.faults.places import Clusters
 from tests.faults.setting_cells import all_setting_cells, run_setting_cell
+from tests.faults.sites import Clusters
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from relaybox.proofs.verification import verify_route
 from relaybox.retention.segments import read_retention
 from tests.faults.cell_run import BATCH_ROWS, CellResult, Strike, run_cell
 from tests.faults.faults import Fault, Scene
-from tests.faults.places import STORES, Clusters, Place, SetUp, administer
 from tests.faults.settings import AT_ONCE, DECISIVE, HARMLESS, PRESET, Setting, set_for_database, set_for_role, set_for_servers
+from tests.faults.sites import STORES, Clusters, SetUp, Site, administer
 from tests.faults.stores import UNDISTURBED
 
 CONDITIONS = {
@@ -93,22 +93,22 @@ def run_setting_cell(
     )
 
 
-def _reports_and_readers(place: Place) -> Iterator[str]:
+def _reports_and_readers(site: Site) -> Iterator[str]:
     """What looks at the stores sees them as they are: verify, status, metrics, retention, a consumer in Python."""
-    proof = verify_route(place.route)
+    proof = verify_route(site.route)
     if proof.verdict != "delivered":
         yield f"verify says {proof.verdict}"
-    status = read_status(place.routes)
+    status = read_status(site.routes)
     yield from (f"status says {error}" for hop in status.hops for error in hop.errors)
-    if signals := set(STORES) - read_signals(place.routes).keys():
+    if signals := set(STORES) - read_signals(site.routes).keys():
         yield f"no signals of {signals}"
-    for store in place.routes.stores.values():
+    for store in site.routes.stores.values():
         read_retention(store)
-    yield from _wrongly_consumed(place)
+    yield from _wrongly_consumed(site)
 
 
-def _wrongly_consumed(place: Place) -> Iterator[str]:
-    store, hop = STORES[-1], place.route.hops[-1]
+def _wrongly_consumed(site: Site) -> Iterator[str]:
+    store, hop = STORES[-1], site.route.hops[-1]
     with closing(psycopg2.connect(service=store, options=UNDISTURBED)) as session, session.cursor() as cursor:
         cursor.execute("select relaybox.subscribe('reader', 'flights')")
         cursor.execute("select message_id::text, payload, sent_at from relaybox.read_log(%s, 0, 1000000)", (hop.name,))
@@ -135,22 +135,22 @@ def preset(sides: Clusters) -> None:
 
 def _set_midway(cell: SettingCell, scene: Scene) -> None:
     for store in STORES:
-        set_for_role(scene.place.cluster_of(store), scene.place.databases[store], [cell.setting])
-    scene.place.undo.enter_context(set_for_servers(list(scene.place.sides.clusters.values()), [cell.setting]))
+        set_for_role(scene.site.cluster_of(store), scene.site.databases[store], [cell.setting])
+    scene.site.undo.enter_context(set_for_servers(list(scene.site.sides.clusters.values()), [cell.setting]))
     scene.release()
 
 
 def _in_every_store(settings: Sequence[Setting]) -> SetUp:
-    def act(place: Place, store: str) -> None:
-        set_for_role(place.cluster_of(store), place.databases[store], settings)
+    def act(site: Site, store: str) -> None:
+        set_for_role(site.cluster_of(store), site.databases[store], settings)
 
     return SetUp(before_init=act)
 
 
 def _at(side: str, settings: Sequence[Setting]) -> SetUp:
-    def act(place: Place, store: str) -> None:
-        if place.databases[store] == place.database(side):
-            set_for_database(place.cluster_of(store), place.databases[store], settings)
+    def act(site: Site, store: str) -> None:
+        if site.databases[store] == site.database(side):
+            set_for_database(site.cluster_of(store), site.databases[store], settings)
 
     return SetUp(after_init=act)
 

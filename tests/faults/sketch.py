@@ -111,11 +111,11 @@ class Sketch:
 
     def _send(self, opening: str, sender: str, count: str, undone_count: str | None, fate: str) -> None:
         messages, rows = [], []
-        for place in range(int(count)):
+        for number in range(int(count)):
             self._numbers[sender] += 1
             self._seq += 1
             payload = f"{sender}{self._numbers[sender]}"
-            undone = place < int(undone_count or 0)
+            undone = number < int(undone_count or 0)
             messages.append(Tried(payload, self._acknowledged, undone))
             if not undone:
                 rows.append(OutboxRow(self._seq, self._xid, None, message_of(payload)))

@@ -27,7 +27,7 @@ from tests.faults.checker import check, read_stores, reliability
 from tests.faults.drivers import Mission, Outcome, drive, driver
 from tests.faults.faults import FAULTS, Scene
 from tests.faults.history import read_history
-from tests.faults.places import LAYOUTS, STORES, Place, fresh_place, running_clusters
+from tests.faults.sites import LAYOUTS, STORES, Site, fresh_site, running_clusters
 from tests.faults.stores import UNDISTURBED
 from tests.faults.workload import Manners, Workload
 from tests.support.patience import Deadline
@@ -110,34 +110,34 @@ def soak(minutes: float, *, seed: int, directory: Path, fault_every_seconds: flo
     ]
     with (
         running_clusters(directory, segment_rows=100_000) as sides,
-        fresh_place(sides, "outbox", directory / "soak", batch_rows=BATCH_ROWS) as place,
+        fresh_site(sides, "outbox", directory / "soak", batch_rows=BATCH_ROWS) as site,
     ):
-        history = place.directory / "history"
-        with Workload(history, place.route.hops, seed=seed, manners=LOAD) as workload:
+        history = site.directory / "history"
+        with Workload(history, site.route.hops, seed=seed, manners=LOAD) as workload:
             workload.send(KEPT_BUSY)
             started = time.monotonic()
             quiet = min(60.0, minutes * 60 / 5)
-            result.rate_without_faults = _rate(place, lambda: _keep_moving(place, quiet))
-            result.sizes.append(_sizes(place, started))
+            result.rate_without_faults = _rate(site, lambda: _keep_moving(site, quiet))
+            result.sizes.append(_sizes(site, started))
             strike_all = partial(
                 _strike_all,
-                place,
+                site,
                 cells,
                 chance,
                 started=started,
                 deadline=started + minutes * 60,
                 every_seconds=fault_every_seconds,
             )
-            result.rate_with_faults = _rate(place, partial(strike_all, result=result))
+            result.rate_with_faults = _rate(site, partial(strike_all, result=result))
             workload.stop_producers()
-            _move_to_the_end(place)
-            for hop in place.route.hops:
+            _move_to_the_end(site)
+            for hop in site.route.hops:
                 last = _count(hop.destination.name, "select published_position from relaybox.hop_in where hop = %s", hop.name)
                 wait_until(
                     lambda name=hop.name, last=last: workload.seen_through(name) == last, f"consumers of {hop.name} see {last}"
                 )
-        result.sizes.append(_sizes(place, started))
-        stores = read_stores(place.routes.hops)
+        result.sizes.append(_sizes(site, started))
+        stores = read_stores(site.routes.hops)
         result.violations = [str(violation) for violation in check(read_history(history), stores)]
         measured = {one.hop: one for one in reliability(stores)}["flights"]
         result.r, result.ur, result.messages = measured.r, measured.ur, measured.sent
@@ -147,32 +147,32 @@ def soak(minutes: float, *, seed: int, directory: Path, fault_every_seconds: flo
 def _soak_changes(directory: Path, *, seconds: float, seed: int) -> ChangeSoak:
     with (
         running_clusters(directory, segment_rows=CHANGING_SEGMENT_ROWS) as sides,
-        fresh_place(sides, "outbox", directory / "soak", batch_rows=BATCH_ROWS) as place,
+        fresh_site(sides, "outbox", directory / "soak", batch_rows=BATCH_ROWS) as site,
     ):
-        databases = {store: (sides.clusters[side], place.databases[store]) for store, side in LAYOUTS["outbox"].items()}
-        return soak_changes(World(place.routes_file, UNDISTURBED), databases, seconds=seconds, seed=seed)
+        databases = {store: (sides.clusters[side], site.databases[store]) for store, side in LAYOUTS["outbox"].items()}
+        return soak_changes(World(site.routes_file, UNDISTURBED), databases, seconds=seconds, seed=seed)
 
 
-def _rate(place: Place, work: Callable[[], None]) -> float:
+def _rate(site: Site, work: Callable[[], None]) -> float:
     """Messages a second that arrived at the end of the route while `work` went on."""
-    last = place.route.hops[-1]
+    last = site.route.hops[-1]
     question = "select published_position from relaybox.hop_in where hop = %s"
     before, started = _count(last.destination.name, question, last.name), time.monotonic()
     work()
-    for hop in place.route.hops:
-        _recover(place, hop.name)
+    for hop in site.route.hops:
+        _recover(site, hop.name)
     return (_count(last.destination.name, question, last.name) - before) / (time.monotonic() - started)
 
 
-def _keep_moving(place: Place, seconds: float) -> None:
+def _keep_moving(site: Site, seconds: float) -> None:
     ends_at = time.monotonic() + seconds
     while time.monotonic() < ends_at:
-        for hop in place.route.hops:
-            _recover(place, hop.name)
+        for hop in site.route.hops:
+            _recover(site, hop.name)
 
 
 def _strike_all(
-    place: Place, cells: list[Cell], chance: random.Random, *, started: float, deadline: float, every_seconds: float, result: Soak
+    site: Site, cells: list[Cell], chance: random.Random, *, started: float, deadline: float, every_seconds: float, result: Soak
 ) -> None:
     """Strikes in the middle of each interval and moves messages the rest of it."""
     for number in range(1, 1_000_000):
@@ -181,49 +181,49 @@ def _strike_all(
         interval_ends = min(deadline, time.monotonic() + every_seconds)
         cell = chance.choice(cells)
         at = time.monotonic()
-        if _strike(place, cell, number):
-            _recover(place, place.hop.name)
+        if _strike(site, cell, number):
+            _recover(site, site.hop.name)
             result.faults.append(Struck(str(cell), round(at - started, 1), round(time.monotonic() - at, 2)))
         else:
             result.violations.append(f"{cell} was never reached")
-        _keep_moving(place, interval_ends - time.monotonic())
-        result.sizes.append(_sizes(place, started))
+        _keep_moving(site, interval_ends - time.monotonic())
+        result.sizes.append(_sizes(site, started))
 
 
-def _strike(place: Place, cell: Cell, number: int) -> bool:
-    fault, files = FAULTS[cell.fault], place.directory / f"driver_{number}"
-    with driver(_mission(place, place.hop.name, proxied=True), f"{cell.failpoint}={fault.action}", files) as struck:
+def _strike(site: Site, cell: Cell, number: int) -> bool:
+    fault, files = FAULTS[cell.fault], site.directory / f"driver_{number}"
+    with driver(_mission(site, site.hop.name, proxied=True), f"{cell.failpoint}={fault.action}", files) as struck:
         if not struck.wait_for_hit():
             return False
-        fault.strike(Scene(place, struck, cell.failpoint, lambda: _recover(place, place.hop.name)))
+        fault.strike(Scene(site, struck, cell.failpoint, lambda: _recover(site, site.hop.name)))
         struck.outcome()
     return True
 
 
-def _recover(place: Place, hop: str) -> Outcome:
+def _recover(site: Site, hop: str) -> Outcome:
     """Tries until a try succeeds."""
     deadline = Deadline(2 * RECOVERY_SECONDS)
     while True:
-        outcome = drive(_mission(place, hop))
+        outcome = drive(_mission(site, hop))
         if not outcome.error:
             return outcome
         assert outcome.is_transient and not deadline.is_over(), outcome.error  # noqa: PT018
 
 
-def _move_to_the_end(place: Place) -> None:
+def _move_to_the_end(site: Site) -> None:
     """Nobody sends any more; the second time settles what the last hop has confirmed."""
-    for hop in (*place.route.hops, *place.route.hops):
-        outcome = drive(place.mission(hop.name))
+    for hop in (*site.route.hops, *site.route.hops):
+        outcome = drive(site.mission(hop.name))
         assert not outcome.error, outcome.error
 
 
-def _mission(place: Place, hop: str, *, proxied: bool = False) -> Mission:
+def _mission(site: Site, hop: str, *, proxied: bool = False) -> Mission:
     """Under a load that never ends, a driver ends by the clock."""
-    return replace(place.mission(hop, proxied=proxied), at_most_seconds=ROUND_SECONDS)
+    return replace(site.mission(hop, proxied=proxied), at_most_seconds=ROUND_SECONDS)
 
 
-def _sizes(place: Place, started: float) -> Sizes:
-    hop = place.hop
+def _sizes(site: Site, started: float) -> Sizes:
+    hop = site.hop
     batches = _count(hop.source.name, "select count(*) from relaybox.batch where hop = %s", hop.name)
     rows = _count(hop.source.name, "select count(*) from relaybox.confirmation where hop = %s and state = 'received'", hop.name)
     rows += _count(

@@ -31,7 +31,7 @@ from relaybox.spark.tasks import ContextSession
 from tests.faults.checker import check, read_stores, reliability
 from tests.faults.drivers import drive
 from tests.faults.history import read_history
-from tests.faults.places import Clusters, Place, fresh_place, running_clusters
+from tests.faults.sites import Clusters, Site, fresh_site, running_clusters
 from tests.faults.workload import Manners, Workload
 from tests.support.patience import Deadline
 from tests.support.spark_session import START_SECONDS, Pause, parent, spark_application, spark_session
@@ -118,41 +118,41 @@ def run_cell(cell: SparkCell, context: SparkContext, sides: Clusters, directory:
     """
     started = time.monotonic()
     result = SparkResult(cell)
-    with fresh_place(sides, "outbox", directory, batch_rows=messages // 2 // BATCHES_PER_ROUND) as place:
-        _cut_slices(place)
-        _Run(cell, context, place, messages, result).through()
+    with fresh_site(sides, "outbox", directory, batch_rows=messages // 2 // BATCHES_PER_ROUND) as site:
+        _cut_slices(site)
+        _Run(cell, context, site, messages, result).through()
     result.seconds = time.monotonic() - started
     return result
 
 
-def _cut_slices(place: Place) -> None:
-    content = yaml.safe_load(place.routes_file.read_text(encoding="utf-8"))
+def _cut_slices(site: Site) -> None:
+    content = yaml.safe_load(site.routes_file.read_text(encoding="utf-8"))
     limits = content["routes"]["flights"]["limits"]
     limits["slice_rows"] = limits["batch_rows"] // SLICES_PER_BATCH
-    place.routes_file.write_text(yaml.safe_dump(content), encoding="utf-8")
+    site.routes_file.write_text(yaml.safe_dump(content), encoding="utf-8")
 
 
 @dataclass
 class _Run:
     cell: SparkCell
     context: SparkContext
-    place: Place
+    site: Site
     messages: int
     result: SparkResult
 
     def through(self) -> None:
-        history = self.place.directory / "history"
+        history = self.site.directory / "history"
         manners = Manners(messages_at_most=max(6, self.messages // 300))
-        with Workload(history, self.place.route.hops, manners=manners) as workload:
+        with Workload(history, self.site.route.hops, manners=manners) as workload:
             self._send_half(workload)
-            pauses = [Pause(step, self.place.directory / f"pause_{n}") for n, step in enumerate(self.cell.failpoints)]
+            pauses = [Pause(step, self.site.directory / f"pause_{n}") for n, step in enumerate(self.cell.failpoints)]
             for pause in pauses:
                 self._strike(pause)
             self._send_half(workload)
             workload.stop_producers()
             for name in (HOP, "flights/2", HOP):
                 self._move(name)
-            for hop in self.place.route.hops:
+            for hop in self.site.route.hops:
                 last = self._published(hop.name)
                 wait_until(
                     partial(_has_seen, workload, hop.name, last), f"consumers of {hop.name} see {last}", deadline_seconds=60
@@ -177,7 +177,7 @@ class _Run:
 
     def _strike_session(self, pause: Pause) -> bool:
         """A driver in this process, slices on the executors."""
-        self.context.environment.update(pause.environment(), PGSERVICEFILE=str(self.place.services_file))
+        self.context.environment.update(pause.environment(), PGSERVICEFILE=str(self.site.services_file))
         runner = (
             RacingRunner(ContextSession(self.context)) if self.cell.fault == "race" else SparkRunner(ContextSession(self.context))
         )
@@ -186,7 +186,7 @@ class _Run:
             try:
                 hit = _wait_for_hit(pause, driver.done)
                 if hit:
-                    FAULTS[self.cell.fault](Scene(self.place, pause, driver))
+                    FAULTS[self.cell.fault](Scene(self.site, pause, driver))
             finally:
                 pause.release()
             if error := driver.result(LIVENESS_SECONDS):
@@ -208,18 +208,18 @@ class _Run:
                 os.kill(pid, signal.SIGSTOP)
             pause.release()
             self._move(HOP)
-            before = read_stores(self.place.routes.hops)
+            before = read_stores(self.site.routes.hops)
             for pid in frozen:
                 os.kill(pid, signal.SIGCONT)
             application.wait(LIVENESS_SECONDS)
-        if read_stores(self.place.routes.hops) != before:
+        if read_stores(self.site.routes.hops) != before:
             self.result.violations.append("an application that woke after a newer one had finished has written")
         return True
 
     @contextmanager
     def _application(self, pause: Pause) -> Iterator[subprocess.Popen[bytes]]:
         """spark-submit of the hop, waiting at the failpoint."""
-        environment = {"PGSERVICEFILE": str(self.place.services_file), "RELAYBOX_CONFIG": str(self.place.routes_file)}
+        environment = {"PGSERVICEFILE": str(self.site.services_file), "RELAYBOX_CONFIG": str(self.site.routes_file)}
         log = pause.directory.with_suffix(".log")
         with spark_application(["--hop", HOP], environment={**pause.environment(), **environment}, log=log) as application:
             hit = _wait_for_hit(pause, lambda: application.poll() is not None)
@@ -228,28 +228,28 @@ class _Run:
 
     def _drive(self, hop_name: str, runner: SliceRunner) -> RelayboxError | None:
         """One try of the orchestrator's."""
-        hop = self.place.routes.hop(hop_name)
+        hop = self.site.routes.hop(hop_name)
         try:
             transfer_hop(hop, runner, recorded_by="spark cell")
-            settle_hop(self.place.route, hop, recorded_by="spark cell")
+            settle_hop(self.site.route, hop, recorded_by="spark cell")
         except RelayboxError as error:
             return error
         return None
 
     def _move(self, hop_name: str) -> None:
         """Tries until a try succeeds."""
-        self.context.environment["PGSERVICEFILE"] = str(self.place.services_file)
+        self.context.environment["PGSERVICEFILE"] = str(self.site.services_file)
         deadline = Deadline(LIVENESS_SECONDS)
         while error := self._drive(hop_name, SparkRunner(ContextSession(self.context))):
             assert isinstance(error, Transient), f"a driver without a fault gave up for good: {error}"
             assert not deadline.is_over(), f"not within {deadline}: {error}"
 
     def _published(self, hop_name: str) -> int:
-        destination = self.place.routes.hop(hop_name).destination.service
+        destination = self.site.routes.hop(hop_name).destination.service
         return _ask(destination, "select published_position from relaybox.hop_in where hop = %s", hop_name)
 
     def _judge(self, history: Path) -> None:
-        stores = read_stores(self.place.routes.hops)
+        stores = read_stores(self.site.routes.hops)
         self.result.violations += [str(violation) for violation in check(read_history(history), stores)]
         for one in reliability(stores):
             self.result.messages = one.sent
@@ -258,7 +258,7 @@ class _Run:
         staged = (
             "select count(*) from relaybox.log l join relaybox.hop_in i using (hop_id) where l.position > i.published_position"
         )
-        for hop in self.place.route.hops:
+        for hop in self.site.route.hops:
             if count := _ask(hop.destination.service, staged):
                 self.result.violations.append(f"{count} staged rows are left at {hop.destination.name}")
 
@@ -274,7 +274,7 @@ class RacingRunner(SparkRunner):
 class Scene:
     """What a fault finds: Python workers that wait at the failpoint, and the driver that waits for them."""
 
-    place: Place
+    site: Site
     pause: Pause
     driver: Future[RelayboxError | None]
 
@@ -297,8 +297,8 @@ def kill_executor(scene: Scene) -> None:
 
 def crash_cluster(side: str, scene: Scene) -> None:
     """K4, K5: all of a cluster is killed and started again."""
-    scene.place.sides.clusters[side].kill()
-    scene.place.sides.clusters[side].start()
+    scene.site.sides.clusters[side].kill()
+    scene.site.sides.clusters[side].start()
 
 
 def race(scene: Scene) -> None:
@@ -313,7 +313,7 @@ def freeze_worker(scene: Scene) -> None:
     scene.pause.release()
     try:
         deadline = Deadline(LIVENESS_SECONDS)
-        while (outcome := drive(scene.place.mission(HOP))).error:
+        while (outcome := drive(scene.site.mission(HOP))).error:
             assert outcome.is_transient, outcome.error
             assert not deadline.is_over(), outcome.error
     finally:

@@ -1,7 +1,7 @@
 """Faults at every step: nothing is lost, doubled, reordered or confirmed too early (G2, G3, G4, G5, G7).
 
-At each step the driver is killed, and one more fault strikes after it in the same place; over all steps each fault has its turn.
-Every fault at every step, each in a place of its own: `make test-faults`.
+At each step the driver is killed, and one more fault strikes after it in the same site; over all steps each fault has its turn.
+Every fault at every step, each in a site of its own: `make test-faults`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import pytest
 from tests.faults.cell_run import Strike, run_cell
 from tests.faults.cells import Cell, all_cells
 from tests.faults.faults import FAULTS
-from tests.faults.places import Clusters
+from tests.faults.sites import Clusters
 
 
-def cells_by_place() -> list[list[Cell]]:
+def cells_by_site() -> list[list[Cell]]:
     """Each fault at one step at least, and two faults or more at each step that knows two: the kill of the driver is one of them.
 
-    A step has a place of its own; all steps of a kind of hop that only some routes have share one.
+    A step has a site of its own; all steps of a kind of hop that only some routes have share one.
     """
 
     def step(cell: Cell) -> tuple[str, str]:
@@ -44,13 +44,13 @@ def cells_by_place() -> list[list[Cell]]:
         left = [cell for cell in cells if step(cell) == key and cell not in taken]
         if left and len(taken) < 2:
             take(min(left, key=lambda cell: turns[cell.fault]))
-    places: dict[tuple[str, str], list[Cell]] = {}
+    sites: dict[tuple[str, str], list[Cell]] = {}
     for (failpoint, kind), taken in chosen.items():
-        places.setdefault((failpoint if kind in {"outbox", "log"} else "all", kind), []).extend(taken)
-    return list(places.values())
+        sites.setdefault((failpoint if kind in {"outbox", "log"} else "all", kind), []).extend(taken)
+    return list(sites.values())
 
 
-def place_of(cells: Sequence[Cell]) -> str:
+def site_of(cells: Sequence[Cell]) -> str:
     """The name of a test."""
     failpoints = {cell.failpoint for cell in cells}
     return f"{failpoints.pop() if len(failpoints) == 1 else 'all'}-{cells[0].kind}"
@@ -58,10 +58,10 @@ def place_of(cells: Sequence[Cell]) -> str:
 
 def test_each_fault_has_its_turn() -> None:
     """However failpoints come and go."""
-    assert {cell.fault for cells in cells_by_place() for cell in cells} == set(FAULTS)
+    assert {cell.fault for cells in cells_by_site() for cell in cells} == set(FAULTS)
 
 
-@pytest.mark.parametrize("cells", cells_by_place(), ids=place_of)
+@pytest.mark.parametrize("cells", cells_by_site(), ids=site_of)
 def test_faults_at(cells: Sequence[Cell], sides: Clusters, cell_directory: Path) -> None:
     """The failpoint is reached each time, the fault strikes, another driver recovers, and the checker finds nothing."""
     name = ", ".join(map(str, cells))

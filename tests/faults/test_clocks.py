@@ -19,7 +19,7 @@ SHOWN = {
 """Where a clock is read only to be shown, and what is shown."""
 
 SHOWN |= {
-    "append_run.sql": "when a run of places grew last",
+    "append_run.sql": "when a run of sites grew last",
     "begin_detach.sql": "when somebody began to detach a segment",
     "drop_dead_letter.sql": "when a letter was dropped",
     "drop_oldest_segment.sql": "when a segment was detached, or let go",
@@ -28,7 +28,7 @@ SHOWN |= {
     "move_cursor.sql": "when a cursor moved",
     "release_detached.sql": "when files were let go",
     "begin_pass.sql": "when a replay began",
-    "delivery_time.sql": "when a message was delivered, never before an earlier place",
+    "delivery_time.sql": "when a message was delivered, never before an earlier site",
     "require_quota.sql": "when a login's quota was asked for last",
     "retire_hop.sql": "when a hop was retired",
     "set_aside.sql": "when a message was set aside",

@@ -15,7 +15,7 @@ import pytest
 
 from tests.faults.cell_run import Strike, run_cell
 from tests.faults.faults import FAULTS, Fault, Scene
-from tests.faults.places import Clusters, running_clusters
+from tests.faults.sites import Clusters, running_clusters
 
 DISK_MEBIBYTES = 260
 
@@ -48,7 +48,7 @@ def fill_data(scene: Scene, ballast: Path) -> None:
 
 def fill_wal(scene: Scene, ballast: Path) -> None:
     """The server goes down for want of a WAL segment, and is started by hand once there is room."""
-    cluster = scene.place.sides.clusters["destination"]
+    cluster = scene.site.sides.clusters["destination"]
     occupy(ballast)
     with (
         closing(psycopg2.connect(**cluster.parameters())) as connection,

@@ -13,12 +13,12 @@ from relaybox.failpoints import KNOWN_FAILPOINTS
 from tests.faults.cells import STEPS, all_cells, sides
 from tests.faults.faults import FAULTS
 from tests.faults.library import CORE, LIBRARY, name_of
-from tests.faults.places import LAYOUTS
+from tests.faults.sites import LAYOUTS
 
 REPOSITORY = Path(__file__).parents[2]
 
 NOT_A_STEP = {
-    "stores/connections.py": "commit_durably and commit are the places where failpoints are reached",
+    "stores/connections.py": "commit_durably and commit are the sites where failpoints are reached",
     "stores/sessions.py": "a session commits as a step, or for a module that is named below",
     "consuming.py": "a consumer's transactions are her own; she has CONSUMER_FAILPOINTS, and is killed at each of them",
     "streams/senders.py": "an operator's declaration is one statement in one transaction",

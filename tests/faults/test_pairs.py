@@ -1,4 +1,4 @@
-"""Two faults, changes, restores or settings in a row, at random places: the second strikes the driver that recovers from the first."""
+"""Two faults, changes, restores or settings in a row, at random sites: the second strikes the driver that recovers from the first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.faults.pair_run import run_pair
 from tests.faults.pairs import Pair, Part, draw_pair
-from tests.faults.places import Clusters
+from tests.faults.sites import Clusters
 
 
 @pytest.mark.parametrize("pair", [draw_pair(seed) for seed in range(1, 9)], ids=str)

@@ -11,8 +11,8 @@ import psycopg2
 import pytest
 
 from relaybox.local.clusters import Cluster
-from tests.faults.places import Clusters
 from tests.faults.proxy import Proxy
+from tests.faults.sites import Clusters
 from tests.support.patience import patience
 from tests.support.world import wait_until
 

@@ -13,9 +13,9 @@ import psycopg2
 import pytest
 
 from tests.faults.cells import STEPS
-from tests.faults.places import Clusters, administer
 from tests.faults.setting_cells import CONDITIONS, FAILPOINTS, SettingCell, all_setting_cells, run_setting_cell, together
 from tests.faults.settings import AT_ONCE, DECISIVE, EXEMPT, HARMLESS, Setting, set_for_servers
+from tests.faults.sites import Clusters, administer
 
 SAMPLE = [
     *(cell for cell in together() if cell.condition in {"init", "midway"}),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults.places import Clusters
+from tests.faults.sites import Clusters
 from tests.faults.spark_cells import CELLS, SparkCell, run_cell
 from tests.support.spark_session import spark_session
 

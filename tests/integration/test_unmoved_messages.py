@@ -86,7 +86,7 @@ def test_a_hop_that_reads_a_log_moves_no_row_of_the_outbox_beside_it(sent: World
 
 def test_what_no_ledger_accounts_for_is_told_for_exactly_the_range_that_is_asked_for(sent: World) -> None:
     """The plan of seqs 1, 2, 3 and 5 is gone; 8 waits, and the others are not the hop's."""
-    unaccounted = "select seq, place_count from relaybox.unaccounted_messages('flights/1', %s, %s)"
+    unaccounted = "select seq, entry_count from relaybox.unaccounted_messages('flights/1', %s, %s)"
     assert sent.query("airline", unaccounted, 0, 8) == []
     sent.query("airline", "delete from relaybox.batch")
     found = {(0, 8): [1, 2, 3, 5], (1, 3): [2, 3], (2, 2): [], (3, 5): [5], (4, 5): [5], (5, 8): []}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.model.state import IDLE, SHOP, Driver, Sender, Server, State, Store
 
 
-def put(state: State, place: int, driver: Driver) -> State:
+def put(state: State, slot: int, driver: Driver) -> State:
     """Drivers are alike: their order says nothing."""
-    return state._replace(drivers=in_order([*state.drivers[:place], driver, *state.drivers[place + 1 :]]))
+    return state._replace(drivers=in_order([*state.drivers[:slot], driver, *state.drivers[slot + 1 :]]))
 
 
 def in_order(drivers: list[Driver]) -> tuple[Driver, ...]:
@@ -18,22 +18,22 @@ def with_sender(state: State, number: int, sender: Sender) -> State:
     return state._replace(senders=(*state.senders[:number], sender, *state.senders[number + 1 :]))
 
 
-def with_server(state: State, place: int, server: Server) -> State:
-    return state._replace(servers=(*state.servers[:place], server, *state.servers[place + 1 :]))
+def with_server(state: State, slot: int, server: Server) -> State:
+    return state._replace(servers=(*state.servers[:slot], server, *state.servers[slot + 1 :]))
 
 
-def commit(state: State, place: int, after: Store, *, durable: bool = True) -> State:
+def commit(state: State, slot: int, after: Store, *, durable: bool = True) -> State:
     """A durable commit flushes every commit before it; another one may be lost, with all that follow it."""
-    server = state.servers[place]
+    server = state.servers[slot]
     losable = () if durable else (*server.losable, server.now)
-    return with_server(state, place, server._replace(now=after, losable=losable))
+    return with_server(state, slot, server._replace(now=after, losable=losable))
 
 
-def restart(state: State, place: int, server: Server) -> State:
+def restart(state: State, slot: int, server: Server) -> State:
     """Sessions of the store end: open transactions are gone, half-done slices too. Drivers between two steps live on."""
-    after = with_server(state, place, server)
-    after = after._replace(drivers=in_order([IDLE if is_inside(driver, place) else driver for driver in state.drivers]))
-    if place != SHOP:
+    after = with_server(state, slot, server)
+    after = after._replace(drivers=in_order([IDLE if is_inside(driver, slot) else driver for driver in state.drivers]))
+    if slot != SHOP:
         return after
     # a seq that something durable names was logged before it: the sequence goes on behind it
     ledger = server.now.ledger
@@ -46,7 +46,7 @@ def restart(state: State, place: int, server: Server) -> State:
     )
 
 
-def is_inside(driver: Driver, place: int) -> bool:
+def is_inside(driver: Driver, slot: int) -> bool:
     """It is inside a transaction of this store."""
-    is_copying = driver.step in {"read", "guarded"} and place in {driver.hop - 1, driver.hop}
-    return is_copying or (driver.uncommitted is not None and place == driver.hop - 1)
+    is_copying = driver.step in {"read", "guarded"} and slot in {driver.hop - 1, driver.hop}
+    return is_copying or (driver.uncommitted is not None and slot == driver.hop - 1)

@@ -10,74 +10,74 @@ from tests.model.state import ALL_SEEN, IDLE, NOTHING_SEEN, SHOP, STORES, Batch,
 class Planning(Rules):
     """What a driver does in the source before anything is copied."""
 
-    def ask(self, state: State, place: int, hop: int) -> Step:
+    def ask(self, state: State, slot: int, hop: int) -> Step:
         """How far the destination is. The answer may be old when it is used."""
         arrivals = state.servers[hop].now.log.arrivals
-        remembered = state.drivers[place].remembered
+        remembered = state.drivers[slot].remembered
         if "snapshot_before_lock" in self.broken and hop == 1:
             remembered = self._snapshot(state)
         asked = Driver("asked", hop, len(arrivals), arrivals[-1][0] if arrivals else 0, remembered=remembered)
-        return f"a driver asks {STORES[hop]} how far hop {hop} is: batch {asked.number}", put(state, place, asked)
+        return f"a driver asks {STORES[hop]} how far hop {hop} is: batch {asked.number}", put(state, slot, asked)
 
-    def plan(self, state: State, place: int) -> Step:
+    def plan(self, state: State, slot: int) -> Step:
         """Under the lock of the hop: stop, resume the newest batch, confirm it, or plan the next one."""
-        driver = state.drivers[place]
+        driver = state.drivers[slot]
         hop, arrived = driver.hop, driver.number
         source, destination = state.servers[hop - 1], state.servers[hop].now.log.arrivals
         ledger = source.now.ledger
         if source.timeline != ledger.timeline and "no_fingerprint" not in self.broken:
-            return self.alarm(state, place, f"hop {hop}: {STORES[hop - 1]} is on another timeline")
+            return self.alarm(state, slot, f"hop {hop}: {STORES[hop - 1]} is on another timeline")
         if arrived < ledger.received and "stale_answer_believed" not in self.broken:
             arrived = len(destination)  # asked again, before anybody is alarmed
         if (arrived > len(ledger.batches) and "no_plan_id" not in self.broken) or arrived < ledger.received:
             return self.alarm(
-                state, place, f"hop {hop}: {len(ledger.batches)} batches planned, {ledger.received} received, {arrived} arrived"
+                state, slot, f"hop {hop}: {len(ledger.batches)} batches planned, {ledger.received} received, {arrived} arrived"
             )
         if not self.plans_ahead(ledger.received, len(ledger.batches)):
             if len(ledger.batches) > arrived:
-                return self._resume(state, place, arrived + 1)
+                return self._resume(state, slot, arrived + 1)
             if len(ledger.batches) > ledger.received:
-                return self._find_unconfirmed(state, place)
-        return self._plan_next(state, place, ledger.batches)
+                return self._find_unconfirmed(state, slot)
+        return self._plan_next(state, slot, ledger.batches)
 
-    def _find_unconfirmed(self, state: State, place: int) -> Step:
+    def _find_unconfirmed(self, state: State, slot: int) -> Step:
         """Another driver has published meanwhile: what the destination says now is confirmed, whatever it said before."""
-        hop = state.drivers[place].hop
+        hop = state.drivers[slot].hop
         arrivals = state.servers[hop].now.log.arrivals
         if not arrivals:
-            return f"a driver of hop {hop} finds nothing to confirm", put(state, place, IDLE)
+            return f"a driver of hop {hop} finds nothing to confirm", put(state, slot, IDLE)
         found = Driver("published", hop, len(arrivals), arrivals[-1][0])
-        return f"a driver of hop {hop} finds batch {found.number} published and not confirmed", put(state, place, found)
+        return f"a driver of hop {hop} finds batch {found.number} published and not confirmed", put(state, slot, found)
 
-    def _resume(self, state: State, place: int, number: int) -> Step:
-        driver = state.drivers[place]
+    def _resume(self, state: State, slot: int, number: int) -> Step:
+        driver = state.drivers[slot]
         store = state.servers[driver.hop - 1].now
         if "replan_instead_of_resume" in self.broken:
-            return self._plan_next(state, place, store.ledger.batches[:-1])
+            return self._plan_next(state, slot, store.ledger.batches[:-1])
         batch = store.ledger.batches[number - 1]
         resumed = Driver("planned", driver.hop, number, batch.plan, batch, remembered=driver.remembered)
         return (
             f"a driver of hop {driver.hop} resumes batch {number}",
-            commit(put(state, place, resumed), driver.hop - 1, store),
+            commit(put(state, slot, resumed), driver.hop - 1, store),
         )
 
-    def _plan_next(self, state: State, place: int, before: tuple[Batch, ...]) -> Step:
-        hop = state.drivers[place].hop
+    def _plan_next(self, state: State, slot: int, before: tuple[Batch, ...]) -> Step:
+        hop = state.drivers[slot].hop
         known = state.servers[hop - 1].now.ledger
-        batch, ledger = self._cut_outbox(state, place, before) if hop == 1 else (self._cut_log(state, before), known)
+        batch, ledger = self._cut_outbox(state, slot, before) if hop == 1 else (self._cut_log(state, before), known)
         if batch is None:
             if ledger == known:
-                return f"a driver of hop {hop} finds nothing to move", put(state, place, IDLE)
+                return f"a driver of hop {hop} finds nothing to move", put(state, slot, IDLE)
             label = f"a driver of hop {hop} finds nothing to move, and writes down how far it has looked"
-            return label, self.commit_ledger(put(state, place, IDLE), hop, ledger)
+            return label, self.commit_ledger(put(state, slot, IDLE), hop, ledger)
         ledger = ledger._replace(batches=(*before, batch))
         number = len(ledger.batches)
         planned = Driver("planned", hop, number, batch.plan, batch, remembered=batch.upper if self._remembers else None)
         counted = state._replace(plans=batch.plan)
         label = f"a driver of hop {hop} plans batch {number}: {_described(batch)}"
         if "read_before_ledger_commit" in self.broken:
-            return f"{label}, not committed yet", put(counted, place, planned._replace(uncommitted=ledger))
-        return label, self.commit_ledger(put(counted, place, planned), hop, ledger)
+            return f"{label}, not committed yet", put(counted, slot, planned._replace(uncommitted=ledger))
+        return label, self.commit_ledger(put(counted, slot, planned), hop, ledger)
 
     @property
     def _remembers(self) -> bool:
@@ -89,7 +89,7 @@ class Planning(Rules):
         after = store._replace(ledger=ledger, top_xid=max(store.top_xid, state.next_xid - 1 if hop == 1 else 0))
         return commit(state, hop - 1, after, durable="ledger_async" not in self.broken)
 
-    def _cut_outbox(self, state: State, place: int, before: tuple[Batch, ...]) -> tuple[Batch | None, Ledger]:
+    def _cut_outbox(self, state: State, slot: int, before: tuple[Batch, ...]) -> tuple[Batch | None, Ledger]:
         """Rows of the first routed piece that has any, or of a new pair; and the ledger without what is read or empty."""
         ledger, rows = state.servers[SHOP].now.ledger, state.servers[SHOP].now.rows
         for piece in ledger.pieces:
@@ -108,7 +108,7 @@ class Planning(Rules):
             ledger = ledger._replace(pieces=left)
             if "empty_piece_becomes_frontier" in self.broken and piece.upper == ALL_SEEN:
                 return None, ledger._replace(lower=ALL_SEEN)
-        return self._cut_new_pair(state, place, before, ledger)
+        return self._cut_new_pair(state, slot, before, ledger)
 
     def _members_of(self, rows: tuple[Row, ...], piece: Piece, ledger: Ledger) -> list[Row]:
         topics = piece.topics
@@ -116,8 +116,8 @@ class Planning(Rules):
             topics = "".join(topic for topic in topics if topic in ledger.topics)
         return self.members(rows, piece._replace(topics=topics))
 
-    def _cut_new_pair(self, state: State, place: int, before: tuple[Batch, ...], ledger: Ledger) -> tuple[Batch | None, Ledger]:
-        driver, newest = state.drivers[place], before[-1] if before else None
+    def _cut_new_pair(self, state: State, slot: int, before: tuple[Batch, ...], ledger: Ledger) -> tuple[Batch | None, Ledger]:
+        driver, newest = state.drivers[slot], before[-1] if before else None
         lower, upper, after = ledger.lower, self._snapshot(state), ledger.anchor
         if "replan_instead_of_resume" in self.broken and before != ledger.batches:
             lower = ledger.batches[-1].lower or NOTHING_SEEN

@@ -35,12 +35,12 @@ class Protocol(Changes):
             return
         yield from self._producers(state)
         seen: set[Driver] = set()
-        for place, driver in enumerate(state.drivers):
+        for slot, driver in enumerate(state.drivers):
             if driver not in seen:
                 seen.add(driver)
-                yield from self.driver_steps(state, place)
+                yield from self.driver_steps(state, slot)
                 if driver.step != "idle":
-                    yield f"a driver of hop {driver.hop} is killed ({driver.step})", put(state, place, IDLE)
+                    yield f"a driver of hop {driver.hop} is killed ({driver.step})", put(state, slot, IDLE)
         yield from self.settle(state)
         yield from self.operators(state)
         yield from self._faults(state)
@@ -79,61 +79,61 @@ class Protocol(Changes):
         is_durable = number < len(state.senders) - 1
         return commit(after, SHOP, shop._replace(rows=rows, top_xid=max(shop.top_xid, row.xid)), durable=is_durable)
 
-    def driver_steps(self, state: State, place: int) -> Iterator[Step]:
+    def driver_steps(self, state: State, slot: int) -> Iterator[Step]:
         """What one driver may do next."""
-        driver = state.drivers[place]
+        driver = state.drivers[slot]
         match driver.step:
             case "idle":
                 for hop in range(1, self.bounds.hops + 1):
-                    yield self.ask(state, place, hop)
+                    yield self.ask(state, slot, hop)
             case "asked":
                 # an uncommitted plan holds the lock of its hop
                 if not any(other.uncommitted and other.hop == driver.hop for other in state.drivers):
-                    yield self.plan(state, place)
+                    yield self.plan(state, slot)
             case "planned":
-                yield self.read(state, place)
+                yield self.read(state, slot)
             case "read":
-                yield from self.guard(state, place)
+                yield from self.guard(state, slot)
             case "guarded":
-                yield self.accept(state, place)
+                yield self.accept(state, slot)
             case "copied":
-                yield from self.finish_copy(state, place)
+                yield from self.finish_copy(state, slot)
             case "published":
-                yield self.confirm(state, place)
-        yield from self._steps_too_early(state, place)
+                yield self.confirm(state, slot)
+        yield from self._steps_too_early(state, slot)
 
-    def _steps_too_early(self, state: State, place: int) -> Iterator[Step]:
+    def _steps_too_early(self, state: State, slot: int) -> Iterator[Step]:
         """What only a broken protocol lets a driver do."""
-        step = state.drivers[place].step
+        step = state.drivers[slot].step
         if step == "planned" and "publish_without_receipts" in self.broken:
-            yield self.publish(state, place)
+            yield self.publish(state, slot)
         if step == "copied" and "confirm_before_publish" in self.broken:
-            yield self.confirm(state, place)
+            yield self.confirm(state, slot)
 
     def _faults(self, state: State) -> Iterator[Step]:
-        for place in self.bounds.fragile[: self.bounds.hops + 1]:
-            server = state.servers[place]
+        for slot in self.bounds.fragile[: self.bounds.hops + 1]:
+            server = state.servers[slot]
             if state.crashes:
                 for left in {server.now, *server.losable}:
                     crashed = server._replace(now=left, losable=())
                     lost = "" if left == server.now else " and loses what was not flushed"
-                    yield f"{STORES[place]} crashes{lost}", restart(state, place, crashed)._replace(crashes=state.crashes - 1)
+                    yield f"{STORES[slot]} crashes{lost}", restart(state, slot, crashed)._replace(crashes=state.crashes - 1)
             if state.failovers:
                 flushed = server.losable[0] if server.losable else server.now
                 if server.standby != flushed:
                     yield (
-                        f"the standby of {STORES[place]} catches up",
-                        with_server(state, place, server._replace(standby=flushed)),
+                        f"the standby of {STORES[slot]} catches up",
+                        with_server(state, slot, server._replace(standby=flushed)),
                     )
                 left = server.standby if state.failovers > 1 else None
                 promoted = Server(server.standby or Store(), (), left, server.timeline + 1, server.standby != server.now)
                 yield (
-                    f"{STORES[place]} fails over{' and loses the newest commits' if promoted.lost else ''}",
-                    restart(state, place, promoted)._replace(failovers=state.failovers - 1),
+                    f"{STORES[slot]} fails over{' and loses the newest commits' if promoted.lost else ''}",
+                    restart(state, slot, promoted)._replace(failovers=state.failovers - 1),
                 )
-                if place == SHOP and self.bounds.reloads:
+                if slot == SHOP and self.bounds.reloads:
                     reloaded = Server(server.now._replace(top_xid=0), (), left, server.timeline + 1)
                     yield (
                         "shop is dumped and reloaded into a fresh cluster",
-                        restart(state, place, reloaded)._replace(failovers=state.failovers - 1),
+                        restart(state, slot, reloaded)._replace(failovers=state.failovers - 1),
                     )

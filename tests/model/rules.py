@@ -78,9 +78,9 @@ class Rules:
         first = self.bounds.messages[0]
         return f"A{message + 1}" if message < first else f"B{message - first + 1}"
 
-    def alarm(self, state: State, place: int, text: str) -> Step:
+    def alarm(self, state: State, slot: int, text: str) -> Step:
         """A terminal error. Once a store lost history that is as it should be; before, it is a false alarm."""
-        stopped = put(state, place, IDLE)
+        stopped = put(state, slot, IDLE)
         has_failed_over = any(server.timeline > 1 for server in state.servers)
         return f"STOP: {text}", stopped if has_failed_over else stopped._replace(alarm=text)
 

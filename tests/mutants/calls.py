@@ -87,8 +87,8 @@ def unlearned_tests(path: Path, selected: Iterable[str]) -> dict[str, list[str]]
     known = {test.partition("[")[0] for test in read_calls(path).functions}
     found: list[str] = []
     for name in selected:
-        place = REPOSITORY / name
-        files = sorted(place.rglob("test_*.py")) if place.is_dir() else [place]
+        site = REPOSITORY / name
+        files = sorted(site.rglob("test_*.py")) if site.is_dir() else [site]
         found += [str(file.relative_to(REPOSITORY)) for file in files]
     tests = {
         file: [f"{file}::{test}" for test in digests_of(file) if f"{file}::{test}" not in known] for file in dict.fromkeys(found)

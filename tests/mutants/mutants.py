@@ -108,9 +108,9 @@ def require_under_test(repository: Path) -> None:
         text=True,
         check=True,
     )
-    for place in answer.stdout.split():
-        if not Path(place).resolve().is_relative_to(repository.resolve()):
-            raise MutantsBrokenError(f"under test is {place}, not the copy in {repository}.")
+    for site in answer.stdout.split():
+        if not Path(site).resolve().is_relative_to(repository.resolve()):
+            raise MutantsBrokenError(f"under test is {site}, not the copy in {repository}.")
 
 
 def give_new_time(path: Path) -> None:

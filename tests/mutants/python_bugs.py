@@ -54,7 +54,7 @@ class PythonBug:
         return hashlib.sha256(f"{self.name}\n{self.text}".encode()).hexdigest()
 
     @property
-    def place(self) -> tuple[str, str, str]:
+    def site(self) -> tuple[str, str, str]:
         """How equivalents.toml names it: it outlives other changes of the module."""
         return self.function, self.line, self.becomes
 
@@ -164,7 +164,7 @@ def _lines(position: object) -> range:
 
 
 def _first_difference(text: str, mutated: str) -> tuple[str, str]:
-    """The first line that differs, and the first that came in its place."""
+    """The first line that differs, and the first that came in its site."""
     lines = list(difflib.unified_diff(text.splitlines(), mutated.splitlines(), lineterm="", n=0))[2:]
     removed = next((line[1:].strip() for line in lines if line.startswith("-")), "")
     return removed, next((line[1:].strip() for line in lines if line.startswith("+")), "")

@@ -56,7 +56,7 @@ class Bug:
         return hashlib.sha256(f"{self.function.stem}\n{self.mutant.text}".encode()).hexdigest()
 
     @property
-    def place(self) -> tuple[str, str, str]:
+    def site(self) -> tuple[str, str, str]:
         """How equivalents.toml names it: it outlives other changes of the function."""
         return self.function.stem, self.mutant.line, self.mutant.becomes
 
@@ -75,7 +75,7 @@ class Trial:
 
     def try_bug(self, worker: Worker, bug: Bug) -> str:
         """SURVIVED, EQUIVALENT, NO_SQL, or the test that noticed."""
-        if bug.place in self.equivalents:
+        if bug.site in self.equivalents:
             return EQUIVALENT
         if bug.digest in self.caught:
             return self.caught[bug.digest]

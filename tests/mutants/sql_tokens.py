@@ -1,4 +1,4 @@
-"""Single-token bugs in a SQL function: every place where one could be, as the text of the function with that bug.
+"""Single-token bugs in a SQL function: every site where one could be, as the text of the function with that bug.
 
 Comments and refusals (`raise exception ...`) stay as they are: their words decide nothing.
 """

@@ -102,7 +102,7 @@ class Trial:
 
     def try_bug(self, worker: Worker, bug: PythonBug) -> str:
         """SURVIVED, EQUIVALENT, or what noticed."""
-        if bug.place in self.equivalents:
+        if bug.site in self.equivalents:
             return EQUIVALENT
         if bug.digest in self.caught:
             return self.caught[bug.digest]

@@ -41,12 +41,12 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("routes") / "relaybox.yaml"
 
 
-def places(section: Any) -> Iterator[tuple[Any, Any]]:
+def entries(section: Any) -> Iterator[tuple[Any, Any]]:
     """Every (container, key or index) of a document."""
     for key in section if isinstance(section, dict) else range(len(section)):
         yield section, key
         if isinstance(section[key], dict | list):
-            yield from places(section[key])
+            yield from entries(section[key])
 
 
 @st.composite
@@ -54,7 +54,7 @@ def damaged_documents(draw: st.DrawFn) -> Any:
     """The example with up to five of its values replaced, removed, renamed or added to."""
     document = copy.deepcopy(DOCUMENT)
     for _ in range(draw(st.integers(1, 5))):
-        section, key = draw(st.sampled_from(list(places(document)) or [({}, "x")]))
+        section, key = draw(st.sampled_from(list(entries(document)) or [({}, "x")]))
         match draw(st.sampled_from(["replace", "remove", "add"])):
             case "replace":
                 section[key] = draw(values)

@@ -60,7 +60,7 @@ class HopTraceDocument(Document):
     hop: str
     source: str
     destination: str
-    place: Place
+    stage: Place
     batch: int | None
     slice: int | None
     position: int | None

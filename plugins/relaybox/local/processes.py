@@ -99,7 +99,9 @@ def working_directory(pid: int) -> Path | None:
 def processes_in(directory: Path) -> list[int]:
     """Who works in a directory or below it, as a server does in its data directory; only root sees those of other users."""
     found = directory.resolve()
-    return [pid for pid in _all_pids() if (place := working_directory(pid)) and place.is_relative_to(found) and is_alive(pid)]
+    return [
+        pid for pid in _all_pids() if (cwd := working_directory(pid)) and cwd.is_relative_to(found) and is_alive(pid)
+    ]
 
 
 def children(pid: int) -> list[int]:

@@ -113,7 +113,7 @@ class HopTrace:
     hop: str
     source: str
     destination: str
-    place: Place
+    stage: Place
     batch: int | None = None
     slice: int | None = None
     position: int | None = None
@@ -212,7 +212,7 @@ def _follow(stores: _Stores, route: Route, sent: Sent, message_id: UUID) -> Iter
             continue
         trace = _trace_hop(stores, hop, reads, message_id)
         yield trace
-        is_there = trace.place in {Place.DROPPED, Place.DETACHED} or (
+        is_there = trace.stage in {Place.DROPPED, Place.DETACHED} or (
             trace.published_at is not None and trace.found_instead is None
         )
         reads = trace.position if is_there else None
@@ -236,8 +236,8 @@ def _trace_hop(stores: _Stores, hop: Hop, reads: int, message_id: UUID) -> HopTr
         reads,
     )
     if reading.state != "planned":
-        place = _UNPLANNED[reading.state]
-        return HopTrace(hop.name, hop.source.name, hop.destination.name, place)
+        stage = _UNPLANNED[reading.state]
+        return HopTrace(hop.name, hop.source.name, hop.destination.name, stage)
     arrivals = stores.rows(
         HopArrival,
         hop.destination,
@@ -255,7 +255,7 @@ def _trace_hop(stores: _Stores, hop: Hop, reads: int, message_id: UUID) -> HopTr
         hop=hop.name,
         source=hop.source.name,
         destination=hop.destination.name,
-        place=_place(reading, arrival, found=found == message_id),
+        stage=_stage(reading, arrival, found=found == message_id),
         batch=reading.batch,
         slice=reading.slice,
         position=reading.position,
@@ -290,7 +290,7 @@ def _trace_delivery(stores: _Stores, hop: Hop, position: int) -> Delivered | Non
     return Delivered(**{**row._asdict(), "fate": Fate(row.fate), "waits_for": awaited})
 
 
-def _place(reading: HopReading, arrival: HopArrival, *, found: bool) -> Place:
+def _stage(reading: HopReading, arrival: HopArrival, *, found: bool) -> Place:
     if not arrival.is_kept:
         return Place.DETACHED if arrival.is_detached else Place.DROPPED
     if arrival.published_at is None and arrival.copied_at is None:

@@ -45,7 +45,7 @@ def _sent(trace: Trace) -> Iterator[Moment]:
 def _on_hop(hop: HopTrace) -> Iterator[Moment]:
     name, source, destination = hop.hop, hop.source, hop.destination
     if hop.batch is None or hop.position is None:
-        yield Moment(None, source, f"{name}: {hop.place}")
+        yield Moment(None, source, f"{name}: {hop.stage}")
         return
     planned = f"{name}: planned in batch {hop.batch:,}, slice {hop.slice}, for position {hop.position:,}"
     steps = (
@@ -60,12 +60,12 @@ def _on_hop(hop: HopTrace) -> Iterator[Moment]:
     if hop.delivered is not None:
         is_lost = hop.delivered.fate is Fate.LOST
         yield Moment(hop.delivered.decided_at, destination, f"{name}: {_decided(hop.delivered)}", is_wrong=is_lost)
-    if hop.place is Place.GONE:
+    if hop.stage is Place.GONE:
         there = "no message" if hop.found_instead is None else f"message {hop.found_instead}"
         compare = f"Compare the stores. Run: relaybox verify {name.split('/')[0]}"
         yield Moment(None, destination, f"{name}: {there} is at position {hop.position:,}. {compare}", is_wrong=True)
-    elif hop.place in (Place.PLANNED, Place.COPIED):
-        yield Moment(None, destination, f"{name}: {hop.place}")
+    elif hop.stage in (Place.PLANNED, Place.COPIED):
+        yield Moment(None, destination, f"{name}: {hop.stage}")
 
 
 def _decided(delivered: Delivered) -> str:

@@ -81,7 +81,7 @@ NOTHING_SENT = Conservation((), (), ())
 class _Unaccounted(NamedTuple):
     message_id: str
     sender: str
-    place_count: int
+    entry_count: int
 
 
 def read_conservation(session: StoreSession, hop: str) -> Conservation:
@@ -90,9 +90,9 @@ def read_conservation(session: StoreSession, hop: str) -> Conservation:
     account = session.rows(TopicAccount, "select * from relaybox.account_for_outbox(%s, 0, %s)", hop, LAST_SEQ)
     broken: dict[DefectKind, list[Defect]] = {DefectKind.UNBATCHED: [], DefectKind.DOUBLED: []}
     if any(topic.is_broken for topic in account):
-        query = "select message_id, sender, place_count from relaybox.unaccounted_messages(%s, 0, %s)"
-        for message_id, sender, place_count in session.rows(_Unaccounted, query, hop, LAST_SEQ):
-            kind = DefectKind.DOUBLED if place_count else DefectKind.UNBATCHED
+        query = "select message_id, sender, entry_count from relaybox.unaccounted_messages(%s, 0, %s)"
+        for message_id, sender, entry_count in session.rows(_Unaccounted, query, hop, LAST_SEQ):
+            kind = DefectKind.DOUBLED if entry_count else DefectKind.UNBATCHED
             broken[kind].append(Defect(kind, UUID(message_id), sender, None, None))
     return Conservation(tuple(account), tuple(broken[DefectKind.UNBATCHED]), tuple(broken[DefectKind.DOUBLED]))
 
@@ -112,7 +112,7 @@ def read_account(session: StoreSession, hop: Hop) -> tuple[TopicAccount, ...]:
 
 
 def find_broken(hop: Hop, account: tuple[TopicAccount, ...]) -> Iterator[errors.ConservationBroken]:
-    """An error per topic of which messages are in none or in two places of the hop's ledger."""
+    """An error per topic of which messages are in none or in two entries of the hop's ledger."""
     for topic in account:
         if topic.is_broken:
             yield errors.ConservationBroken(

@@ -65,14 +65,14 @@ def _by_message(rows: Iterable[Row]) -> defaultdict[UUID, list[Row]]:
 
 
 def _compare_message(should: list[Row], here: list[Row]) -> Iterator[Defect]:
-    in_place = {row.position: row for row in here}
+    by_position = {row.position: row for row in here}
     yield from (
         Defect(DefectKind.CHANGED, row.message_id, row.sender, row.position, row.position)
         for row in should
-        if row.position in in_place and in_place[row.position].message_hash != row.message_hash
+        if row.position in by_position and by_position[row.position].message_hash != row.message_hash
     )
     expected_positions = {row.position for row in should}
-    absent = [row for row in should if row.position not in in_place]
+    absent = [row for row in should if row.position not in by_position]
     extra = [row for row in here if row.position not in expected_positions]
     moved = min(len(absent), len(extra))
     for row, other in zip(absent[:moved], extra[:moved], strict=True):
@@ -109,7 +109,7 @@ def reconcile(defects: Iterable[Defect], *, doubled: AbstractSet[UUID]) -> list[
         absent = missing[defect.message_id]
         joined.append(_moved(absent.pop(), defect) if absent else _copy_or_stranger(defect, doubled))
     joined += (defect for absent in missing.values() for defect in absent)
-    return sorted(joined, key=_place)
+    return sorted(joined, key=_sort_key)
 
 
 def twice_read(copies: Iterable[Defect], differing: Iterable[Defect]) -> tuple[Defect, ...]:
@@ -128,5 +128,5 @@ def _copy_or_stranger(defect: Defect, doubled: AbstractSet[UUID]) -> Defect:
     return defect
 
 
-def _place(defect: Defect) -> tuple[int, str]:
+def _sort_key(defect: Defect) -> tuple[int, str]:
     return (defect.position or defect.found_at or 0, defect.kind)

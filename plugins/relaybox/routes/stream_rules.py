@@ -130,7 +130,7 @@ def _missing_ways(group: list[_Route]) -> Iterator[Problem]:
 def _second_sequencers(routes: list[_Route]) -> Iterator[Problem]:
     """One problem for each total route that shares a topic; of two total routes, for the later one."""
     carriers: dict[str, list[_Route]] = {}
-    place = {route.name: number for number, route in enumerate(routes)}
+    rank = {route.name: number for number, route in enumerate(routes)}
     for route in routes:
         for topic in route.topics:
             carriers.setdefault(topic, []).append(route)
@@ -141,7 +141,7 @@ def _second_sequencers(routes: list[_Route]) -> Iterator[Problem]:
             before_or_without_order = (
                 other
                 for other in carriers[topic]
-                if other.name != route.name and (other.order != "total" or place[other.name] < place[route.name])
+                if other.name != route.name and (other.order != "total" or rank[other.name] < rank[route.name])
             )
             if other := next(before_or_without_order, None):
                 text = f"topic {show(topic)} is carried by route {show_name(other.name)} too: it would need two sequencers"

@@ -7,12 +7,12 @@ create or replace function relaybox.estimate_range(
 language plpgsql volatile
 as $$
 declare
-    place_count bigint := greatest(0, last_place - first_place + 1);
+    entry_count bigint := greatest(0, last_place - first_place + 1);
     stream_name text := (select s.stream from relaybox.stream s where s.stream_id = known.stream_id);
     begun timestamptz := clock_timestamp();
     sample record;
 begin
-    if place_count = 0 then
+    if entry_count = 0 then
         message_count := 0;
         byte_count := 0;
         read_seconds := 0;
@@ -23,8 +23,8 @@ begin
             coalesce(octet_length(r.payload), octet_length(r.payload_bytes)) + coalesce(octet_length(r.headers::text), 0)
         ) filter (where known.topic is null or r.topic = known.topic), 0) as bytes
     into sample
-    from generate_series(0, least(9, (place_count - 1) / 100)) as chunk (n),
-        relaybox.read_stream(stream_name, first_place - 1 + chunk.n * (place_count / 10), least(100, place_count)::integer) r
+    from generate_series(0, least(9, (entry_count - 1) / 100)) as chunk (n),
+        relaybox.read_stream(stream_name, first_place - 1 + chunk.n * (entry_count / 10), least(100, entry_count)::integer) r
     where r.place <= last_place;
     if sample.rows_read = 0 then
         message_count := 0;
@@ -32,8 +32,8 @@ begin
         read_seconds := 0;
         return;
     end if;
-    message_count := place_count * sample.matching / sample.rows_read;
-    byte_count := place_count * sample.bytes / sample.rows_read;
-    read_seconds := extract(epoch from clock_timestamp() - begun) * place_count / sample.rows_read;
+    message_count := entry_count * sample.matching / sample.rows_read;
+    byte_count := entry_count * sample.bytes / sample.rows_read;
+    read_seconds := extract(epoch from clock_timestamp() - begun) * entry_count / sample.rows_read;
 end
 $$;

@@ -1,9 +1,9 @@
--- Each fetch from a subscription gives one message, whatever max_count says, until its lanes are done through the next place_count places.
+-- Each fetch from a subscription gives one message, whatever max_count says, until its lanes are done through the next entry_count places.
 -- For workers that fetch, work and acknowledge in one transaction: the message that kills them comes alone then, and is the next of its
 -- lane. Returns how many lanes it concerns: those with a fetch that is committed and not acknowledged are left alone, since their deaths
--- are counted. Called again, the last call counts. Locks all lanes. Raises RB031, RB036 without a reason or for a place_count outside of
+-- are counted. Called again, the last call counts. Locks all lanes. Raises RB031, RB036 without a reason or for a entry_count outside of
 -- 1 to 1,000,000.
-create or replace function relaybox.fetch_one_at_a_time(subscription text, reason text, place_count bigint default 1000) returns integer
+create or replace function relaybox.fetch_one_at_a_time(subscription text, reason text, entry_count bigint default 1000) returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
 as $$
@@ -13,20 +13,20 @@ declare
     changed integer := 0;
 begin
     perform relaybox.require_reason(reason, 'messages are fetched one at a time', 'fetch_one_at_a_time(subscription, ''why'')');
-    if (place_count between 1 and 1000000) is not true then
-        raise exception using errcode = 'RB036', message = format('place_count is %s, it must be 1 to 1000000', coalesce(place_count::text, 'null'));
+    if (entry_count between 1 and 1000000) is not true then
+        raise exception using errcode = 'RB036', message = format('entry_count is %s, it must be 1 to 1000000', coalesce(entry_count::text, 'null'));
     end if;
     for lane_ in 1..known.lanes loop
         c := relaybox.lock_lane(known, lane_);
         if c.fetched_place = c.done_place and c.redrive_place is null then
-            c.suspect_place := c.done_place + place_count;
+            c.suspect_place := c.done_place + entry_count;
             c.suspect_rows := 1;
             perform relaybox.move_cursor(c);
             changed := changed + 1;
         end if;
     end loop;
     perform relaybox.record_action(
-        known.subscription, 'fetch_one_at_a_time', reason, jsonb_build_object('place_count', place_count, 'lanes', changed)
+        known.subscription, 'fetch_one_at_a_time', reason, jsonb_build_object('entry_count', entry_count, 'lanes', changed)
     );
     return changed;
 end
@@ -35,6 +35,6 @@ $$;
 comment on function relaybox.fetch_one_at_a_time(text, text, bigint) is
 'Makes each fetch give one message, to find a message that kills workers that fetch, work and acknowledge in one transaction.
 `subscription`: its name. `reason`: recorded in relaybox.consumer_action.
-`place_count`: for the next places of each lane, 1 to 1,000,000 (1000). The newest request counts.
+`entry_count`: for the next places of each lane, 1 to 1,000,000 (1000). The newest request counts.
 Returns the number of lanes that it concerns; lanes with a committed fetch that is not acknowledged are left alone.
-Errors: RB031 (not subscribed), RB036 (no reason, or such a place_count is not allowed).';
+Errors: RB031 (not subscribed), RB036 (no reason, or such a entry_count is not allowed).';

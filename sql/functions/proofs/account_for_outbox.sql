@@ -12,10 +12,10 @@ as $$
         o.topic, count(*),
         count(*) filter (where a.state = 'delivered'), count(*) filter (where a.state = 'planned'),
         count(*) filter (where a.state = 'waiting'), count(*) filter (where a.state = 'unrouted'),
-        count(*) filter (where a.state = 'retired'), count(*) filter (where a.seq is null), count(*) filter (where a.place_count > 1)
+        count(*) filter (where a.state = 'retired'), count(*) filter (where a.seq is null), count(*) filter (where a.entry_count > 1)
     from relaybox.outbox o
     left join (
-        select p.seq, min(p.state) as state, count(*) as place_count
+        select p.seq, min(p.state) as state, count(*) as entry_count
         from relaybox.accounted_seqs(hop_name, after_seq, through_seq) p group by p.seq
     ) a on a.seq = o.seq
     where o.seq > after_seq and o.seq <= through_seq and o.topic = any(array(select unnest(relaybox.hop_topics(hop_name))))

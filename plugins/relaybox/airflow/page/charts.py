@@ -45,7 +45,7 @@ def draw_delays(flow: HopFlow, *, lag_seconds: float | None) -> Markup:
     ]
     top = nice_top(max([*(delay for _, delay in points), lag_seconds or 0.0]))
     step = (WIDTH - LEFT - RIGHT) / max(1, len(flow.intervals))
-    places = [(LEFT + (number + 0.5) * step, _y(max(0.0, delay), top), delay, number) for number, delay in points]
+    dots = [(LEFT + (number + 0.5) * step, _y(max(0.0, delay), top), delay, number) for number, delay in points]
     marks = [
         element(
             "circle",
@@ -55,9 +55,9 @@ def draw_delays(flow: HopFlow, *, lag_seconds: float | None) -> Markup:
             r=3.5,
             class_="point",
         )
-        for x, y, delay, number in places
+        for x, y, delay, number in dots
     ]
-    line = element("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y, _, _ in places), class_="line")
+    line = element("polyline", points=" ".join(f"{x:.1f},{y:.1f}" for x, y, _, _ in dots), class_="line")
     waiting = []
     if lag_seconds is not None:
         x, y = WIDTH - RIGHT - 4, _y(lag_seconds, top)

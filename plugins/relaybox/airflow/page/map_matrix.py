@@ -39,11 +39,11 @@ def draw_matrix(hops: Sequence[DrawnHop], silent_stores: frozenset[str], href: C
     cells: dict[tuple[str, str], list[DrawnHop]] = {}
     for hop in hops:
         cells.setdefault(hop.ends, []).append(hop)
-    places = {store: LABELS + number * cell for number, store in enumerate(stores)}
+    offsets = {store: LABELS + number * cell for number, store in enumerate(stores)}
     return drawing(
-        *(label for store, at in places.items() for label in _labels(store, at + cell / 2, silent=store in silent_stores)),
-        *_grid(places, cell),
-        *(_cell(ends, found, places, cell, href(*ends)) for ends, found in cells.items()),
+        *(label for store, at in offsets.items() for label in _labels(store, at + cell / 2, silent=store in silent_stores)),
+        *_grid(offsets, cell),
+        *(_cell(ends, found, offsets, cell, href(*ends)) for ends, found in cells.items()),
         width=LABELS + cell * len(stores) + 4,
         height=LABELS + cell * len(stores) + 4,
         label="Hops by source and destination",
@@ -61,15 +61,15 @@ def _labels(store: str, middle: float, *, silent: bool) -> Iterator[Markup]:
     yield element("g", element("title", f"to {store}"), turned)
 
 
-def _grid(places: Mapping[str, float], cell: float) -> Iterator[Markup]:
-    end = LABELS + cell * len(places)
-    for at in (*places.values(), end):
+def _grid(offsets: Mapping[str, float], cell: float) -> Iterator[Markup]:
+    end = LABELS + cell * len(offsets)
+    for at in (*offsets.values(), end):
         yield element("line", x1=LABELS, y1=at, x2=end, y2=at, class_="grid")
         yield element("line", x1=at, y1=LABELS, x2=at, y2=end, class_="grid")
 
 
-def _cell(ends: tuple[str, str], hops: Sequence[DrawnHop], places: Mapping[str, float], cell: float, href: str) -> Markup:
-    x, y = places[ends[1]], places[ends[0]]
+def _cell(ends: tuple[str, str], hops: Sequence[DrawnHop], offsets: Mapping[str, float], cell: float, href: str) -> Markup:
+    x, y = offsets[ends[1]], offsets[ends[0]]
     worst = min((hop.health for hop in hops), key=HEALTH.index)
     said = f"{ends[0]} → {ends[1]}: {len(hops)} {'hop' if len(hops) == 1 else 'hops'}, the worst is {worst}"
     return element(

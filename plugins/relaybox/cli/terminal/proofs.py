@@ -102,6 +102,6 @@ def _show_defects(console: Console, leg: LegProof) -> None:
 
 
 def _defect(defect: Defect) -> str:
-    place = f" at position {defect.position:,}" if defect.position is not None else ""
+    where = f" at position {defect.position:,}" if defect.position is not None else ""
     found = f", found at {defect.found_at:,}" if defect.found_at not in (None, defect.position) else ""
-    return f"{defect.kind:<10} {defect.message_id} of {escape(defect.sender)}{place}{found}"
+    return f"{defect.kind:<10} {defect.message_id} of {escape(defect.sender)}{where}{found}"

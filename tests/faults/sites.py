@@ -66,7 +66,7 @@ class Clusters:
 
 
 @dataclass(frozen=True)
-class Place:
+class Site:
     """Three empty stores with the route `flights`; PGSERVICEFILE of this process names them, past the proxies."""
 
     sides: Clusters
@@ -74,7 +74,7 @@ class Place:
     directory: Path
     databases: Mapping[str, str]
     undo: ExitStack = field(default_factory=ExitStack)
-    """What a fault has changed for long; taken back when the place is left, with both clusters running."""
+    """What a fault has changed for long; taken back when the site is left, with both clusters running."""
 
     @property
     def routes(self) -> Routes:
@@ -119,10 +119,10 @@ class Place:
 
 @dataclass(frozen=True)
 class SetUp:
-    """What an administrator does to the stores of a place; each gets the place and a store."""
+    """What an administrator does to the stores of a site; each gets the site and a store."""
 
-    before_init: Callable[[Place, str], None] | None = None  # with it each store is initialised for itself, not cloned
-    after_init: Callable[[Place, str], None] | None = None
+    before_init: Callable[[Site, str], None] | None = None  # with it each store is initialised for itself, not cloned
+    after_init: Callable[[Site, str], None] | None = None
 
 
 @contextmanager
@@ -144,32 +144,32 @@ def running_clusters(directory: Path, *, segment_rows: int) -> Iterator[Clusters
 
 
 @contextmanager
-def fresh_place(sides: Clusters, kind: str, directory: Path, *, batch_rows: int, set_up: SetUp | None = None) -> Iterator[Place]:
+def fresh_site(sides: Clusters, kind: str, directory: Path, *, batch_rows: int, set_up: SetUp | None = None) -> Iterator[Site]:
     """Three databases that are of no use afterwards; a batch has `batch_rows` messages at most, in two slices."""
     directory.mkdir(parents=True, exist_ok=True)
     name = f"cell_{next(_numbers)}"
-    place = Place(sides, kind, directory, {store: f"{name}_{store}" for store in STORES})
-    _write_routes(place.routes_file, batch_rows, RULES[kind])
+    site = Site(sides, kind, directory, {store: f"{name}_{store}" for store in STORES})
+    _write_routes(site.routes_file, batch_rows, RULES[kind])
     clone = set_up is None or set_up.before_init is None
-    templates = {store: _template(place, store, side) if clone else "template1" for store, side in LAYOUTS[kind].items()}
+    templates = {store: _template(site, store, side) if clone else "template1" for store, side in LAYOUTS[kind].items()}
     _each(
         LAYOUTS[kind],
-        lambda store, side: place.administer(side, f"create database {name}_{store} template {templates[store]}"),
+        lambda store, side: site.administer(side, f"create database {name}_{store} template {templates[store]}"),
     )
-    for path, proxied in ((place.services_file, False), (place.proxied_services_file, True)):
-        write_service_file(path, {store: _parameters(place, store, proxied=proxied) for store in STORES})
+    for path, proxied in ((site.services_file, False), (site.proxied_services_file, True)):
+        write_service_file(path, {store: _parameters(site, store, proxied=proxied) for store in STORES})
     try:
-        with environment(PGSERVICEFILE=str(place.services_file)):
+        with environment(PGSERVICEFILE=str(site.services_file)):
             if set_up is not None:
-                _set_up(place, set_up)
-            yield place
+                _set_up(site, set_up)
+            yield site
     finally:
         for side in ("source", "destination"):
             sides.proxies[side].reset()
             sides.proxies[side].heal()
             sides.clusters[side].start()
-        place.undo.close()
-        discard((sides.clusters[side], place.databases[store]) for store, side in LAYOUTS[kind].items())
+        site.undo.close()
+        discard((sides.clusters[side], site.databases[store]) for store, side in LAYOUTS[kind].items())
 
 
 def administer(cluster: Cluster, statement: str, *arguments: object) -> list[tuple[object, ...]]:
@@ -184,39 +184,39 @@ def _ask(cluster: Cluster, database: str, statement: str, *arguments: object) ->
             return list(cursor.fetchall()) if cursor.description else []
 
 
-def _parameters(place: Place, store: str, *, proxied: bool) -> dict[str, str]:
-    side = LAYOUTS[place.kind][store]
-    parameters = place.sides.clusters[side].parameters(place.databases[store])
-    return parameters | {"port": str(place.sides.proxies[side].port)} if proxied else parameters
+def _parameters(site: Site, store: str, *, proxied: bool) -> dict[str, str]:
+    side = LAYOUTS[site.kind][store]
+    parameters = site.sides.clusters[side].parameters(site.databases[store])
+    return parameters | {"port": str(site.sides.proxies[side].port)} if proxied else parameters
 
 
-def _template(place: Place, store: str, side: str) -> str:
-    """The initialised, empty database that a store of such a place begins as. Made once."""
-    name = f"template_{'_'.join([*RULES[place.kind], store])}"
-    if (side, name) not in place.sides.templates:
-        place.administer(side, f"create database {name}")
-        services = place.directory / "template.conf"
-        write_service_file(services, {store: place.sides.clusters[side].parameters(name)})
+def _template(site: Site, store: str, side: str) -> str:
+    """The initialised, empty database that a store of such a site begins as. Made once."""
+    name = f"template_{'_'.join([*RULES[site.kind], store])}"
+    if (side, name) not in site.sides.templates:
+        site.administer(side, f"create database {name}")
+        services = site.directory / "template.conf"
+        write_service_file(services, {store: site.sides.clusters[side].parameters(name)})
         with environment(PGSERVICEFILE=str(services)):
-            _initialise(place, store, side, name)
-        place.sides.templates.add((side, name))
+            _initialise(site, store, side, name)
+        site.sides.templates.add((side, name))
     return name
 
 
-def _set_up(place: Place, set_up: SetUp) -> None:
-    for store, side in LAYOUTS[place.kind].items():
+def _set_up(site: Site, set_up: SetUp) -> None:
+    for store, side in LAYOUTS[site.kind].items():
         if set_up.before_init is not None:
-            set_up.before_init(place, store)
-            _initialise(place, store, side, place.databases[store])
+            set_up.before_init(site, store)
+            _initialise(site, store, side, site.databases[store])
         if set_up.after_init is not None:
-            set_up.after_init(place, store)
+            set_up.after_init(site, store)
 
 
-def _initialise(place: Place, store: str, side: str, database: str) -> None:
+def _initialise(site: Site, store: str, side: str, database: str) -> None:
     """`relaybox init`, of the database that PGSERVICEFILE names for the store; its consumers subscribe."""
-    initialise_store(place.routes.stores[store], place.routes, segment_rows=place.sides.segment_rows)
-    for subscription in place.routes.route("flights").hops[-1].processed_by if store == STORES[-1] else ():
-        _ask(place.sides.clusters[side], database, "select relaybox.subscribe(%s, 'flights')", subscription)
+    initialise_store(site.routes.stores[store], site.routes, segment_rows=site.sides.segment_rows)
+    for subscription in site.routes.route("flights").hops[-1].processed_by if store == STORES[-1] else ():
+        _ask(site.sides.clusters[side], database, "select relaybox.subscribe(%s, 'flights')", subscription)
 
 
 def _write_routes(path: Path, batch_rows: int, rules: Mapping[str, Any]) -> None:
