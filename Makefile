@@ -57,7 +57,7 @@ test-systems: $(INSTALLED) ## The tests that start Airflow, Spark or a benchmark
 	$(BIN)/pytest $(SYSTEMS)
 
 .PHONY: test-crashes
-test-crashes: $(INSTALLED) ## The tests that strike, and those that compare with brute force or a model
+test-crashes: $(INSTALLED) ## The tests that inject faults, and those that compare with brute force or a model
 	$(BIN)/pytest $(CRASHES)
 
 .PHONY: test-stores
@@ -65,7 +65,7 @@ test-stores: $(INSTALLED) ## All other tests
 	$(BIN)/pytest $(addprefix --ignore=,$(SYSTEMS) $(CRASHES))
 
 .PHONY: test-faults
-test-faults: $(INSTALLED) ## Strike every step with every fault; writes docs/reliability-report.md (ARGS="--seed 7")
+test-faults: $(INSTALLED) ## Inject every fault into every step; writes docs/reliability-report.md (ARGS="--seed 7")
 	$(BIN)/python -m tests.faults.wal_prefix --source 150 --destination 150 --result .faults-wal-prefixes.json
 	$(BIN)/python -m tests.faults --wal-prefixes .faults-wal-prefixes.json $(ARGS)
 	RELAYBOX_KILLS=200 $(BIN)/pytest --quiet --timeout 1800 tests/integration/test_g10_exactly_once.py

@@ -1,6 +1,6 @@
 """Airflow DAGs that give dead letters to their consumers again, once approved: one per route of relaybox.yaml."""
 
-from relaybox.airflow.dags.orders import build_redrive_dags
+from relaybox.airflow.dags.actions import build_redrive_dags
 from relaybox.airflow.deployment import read_routes
 
 globals().update(build_redrive_dags(read_routes()))

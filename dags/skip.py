@@ -1,6 +1,6 @@
 """Airflow DAGs that give up messages which never came, once approved: one per route of relaybox.yaml."""
 
-from relaybox.airflow.dags.orders import build_skip_dags
+from relaybox.airflow.dags.actions import build_skip_dags
 from relaybox.airflow.deployment import read_routes
 
 globals().update(build_skip_dags(read_routes()))

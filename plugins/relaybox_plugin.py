@@ -11,7 +11,7 @@ from airflow.plugins_manager import AirflowPlugin
 import relaybox
 from relaybox.airflow.dags.replay_timetable import ReplayTimetable
 from relaybox.airflow.links import DAG_ROUTE, NAVIGATION_ROUTE, PREFIX, BatchesLink, SparkApplicationLink
-from relaybox.airflow.page.mounted import MountedPage
+from relaybox.airflow.page.asgi import MountedPage
 
 
 class RelayboxPlugin(AirflowPlugin):

@@ -4,42 +4,77 @@ CREATE SCHEMA relaybox;
 
 COMMENT ON SCHEMA relaybox IS 'What producers, consumers and operators use of Relaybox. Functions: \df+ relaybox.*, tables and views: \d+ relaybox.*';
 
+CREATE TABLE relaybox.stream (
+    stream_id integer NOT NULL,
+    stream text NOT NULL,
+    delivery_order text NOT NULL,
+    message_id_window bigint DEFAULT 0 NOT NULL,
+    holdback_rows bigint DEFAULT 10000 NOT NULL,
+    fragments bigint DEFAULT 1000000 NOT NULL,
+    arrival_seq bigint DEFAULT 0 NOT NULL,
+    last_stream_position bigint DEFAULT 0 NOT NULL,
+    recheck boolean DEFAULT false NOT NULL,
+    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    first_kept_stream_position bigint DEFAULT 1 NOT NULL,
+    topics_by_subscription boolean DEFAULT false NOT NULL,
+    dropped_stream_position bigint DEFAULT 0 NOT NULL,
+    rules_pending boolean DEFAULT false NOT NULL,
+    CONSTRAINT delivery_order_is_known CHECK ((delivery_order = ANY (ARRAY['none'::text, 'fifo'::text, 'causal'::text, 'total'::text]))),
+    CONSTRAINT dropped_stream_position_is_not_kept CHECK ((dropped_stream_position < first_kept_stream_position)),
+    CONSTRAINT first_kept_stream_position_positive CHECK ((first_kept_stream_position >= 1)),
+    CONSTRAINT stream_limits_positive CHECK (((message_id_window >= 0) AND (holdback_rows >= 1) AND (fragments >= 1)))
+);
+
+COMMENT ON TABLE relaybox.stream IS 'What this store delivers of a route: its order, its limits, and its last stream position.';
+
+COMMENT ON COLUMN relaybox.stream.arrival_seq IS 'rows of its logs that were decided on; the arrival number of the newest';
+
+COMMENT ON COLUMN relaybox.stream.last_stream_position IS 'places 1 to this one are filled, and never change';
+
+COMMENT ON COLUMN relaybox.stream.recheck IS 'something besides a new batch may release what is held: an operator skipped a gap';
+
+COMMENT ON COLUMN relaybox.stream.topics_by_subscription IS 'subscribing to a topic that no stream of the store carries makes it one of this stream';
+
+COMMENT ON COLUMN relaybox.stream.dropped_stream_position IS 'places up to it were dropped for good; those between it and first_kept_place are detached';
+
+COMMENT ON COLUMN relaybox.stream.rules_pending IS 'an init that changes the rules of the stream in all its stores began and has not ended here';
+
 CREATE TABLE relaybox.cursor (
     subscription_id integer NOT NULL,
     lane integer NOT NULL,
     version bigint NOT NULL,
-    done_place bigint NOT NULL,
-    fetched_place bigint NOT NULL,
-    redrive_place bigint,
+    done_stream_position bigint NOT NULL,
+    fetched_stream_position bigint NOT NULL,
+    redrive_stream_position bigint,
     fetch_count integer DEFAULT 0 NOT NULL,
-    suspect_place bigint DEFAULT 0 NOT NULL,
+    suspect_stream_position bigint DEFAULT 0 NOT NULL,
     suspect_rows integer,
     worker text,
     leased_until timestamp with time zone,
     wait_until timestamp with time zone,
-    replay_place bigint DEFAULT 0 NOT NULL,
+    replay_stream_position bigint DEFAULT 0 NOT NULL,
     rate_from timestamp with time zone,
     moved_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     token text,
     fetched_in xid8,
     first_fetched_at timestamp with time zone,
     CONSTRAINT a_lease_has_a_worker CHECK (((worker IS NULL) = (leased_until IS NULL))),
-    CONSTRAINT done_is_not_beyond_fetched CHECK ((fetched_place >= done_place))
+    CONSTRAINT done_is_not_beyond_fetched CHECK ((fetched_stream_position >= done_stream_position))
 );
 
 COMMENT ON TABLE relaybox.cursor IS 'Where each lane is: one row for each of its newest movements. The newest version counts: relaybox.lane_cursors.';
 
-COMMENT ON COLUMN relaybox.cursor.done_place IS 'every message of the lane up to it was acknowledged or set aside';
+COMMENT ON COLUMN relaybox.cursor.done_stream_position IS 'every message of the lane up to it was acknowledged or set aside';
 
-COMMENT ON COLUMN relaybox.cursor.fetched_place IS 'beyond done_place: fetched, not acknowledged yet; fetching again gives the same';
+COMMENT ON COLUMN relaybox.cursor.fetched_stream_position IS 'beyond done_place: fetched, not acknowledged yet; fetching again gives the same';
 
-COMMENT ON COLUMN relaybox.cursor.redrive_place IS 'what is fetched now are redriven dead letters up to this place';
+COMMENT ON COLUMN relaybox.cursor.redrive_stream_position IS 'what is fetched now are redriven dead letters up to this place';
 
 COMMENT ON COLUMN relaybox.cursor.fetch_count IS 'how often that was fetched without a word';
 
-COMMENT ON COLUMN relaybox.cursor.suspect_place IS 'up to it fetches are small (suspect_rows): something there seems to kill its worker';
+COMMENT ON COLUMN relaybox.cursor.suspect_stream_position IS 'up to it fetches are small (suspect_rows): something there seems to kill its worker';
 
-COMMENT ON COLUMN relaybox.cursor.replay_place IS 'messages up to it were done before: they are read again';
+COMMENT ON COLUMN relaybox.cursor.replay_stream_position IS 'messages up to it were done before: they are read again';
 
 COMMENT ON COLUMN relaybox.cursor.rate_from IS 'since when the rows of a limited replay are saved up';
 
@@ -57,8 +92,8 @@ CREATE TABLE relaybox.subscription (
     lanes integer DEFAULT 1 NOT NULL,
     lane_by text DEFAULT 'sender'::text NOT NULL,
     lane_hash bigint DEFAULT hashtextextended('relaybox'::text, (0)::bigint) NOT NULL,
-    first_place bigint NOT NULL,
-    through_place bigint,
+    first_stream_position bigint NOT NULL,
+    through_stream_position bigint,
     replay_of integer,
     rows_per_second integer,
     nack_limit integer DEFAULT 5 NOT NULL,
@@ -69,11 +104,11 @@ CREATE TABLE relaybox.subscription (
     subscribed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     subscribed_by text DEFAULT SESSION_USER NOT NULL,
     ended_at timestamp with time zone,
-    CONSTRAINT a_replay_ends CHECK (((replay_of IS NULL) = (through_place IS NULL))),
+    CONSTRAINT a_replay_ends CHECK (((replay_of IS NULL) = (through_stream_position IS NULL))),
     CONSTRAINT lane_by_is_known CHECK ((lane_by = ANY (ARRAY['sender'::text, 'key'::text]))),
     CONSTRAINT lanes_1_to_64 CHECK (((lanes >= 1) AND (lanes <= 64))),
     CONSTRAINT subscription_is_a_plain_name CHECK ((subscription ~ '^[a-z0-9_.-]{1,60}$'::text)),
-    CONSTRAINT subscription_limits_positive CHECK (((first_place >= 1) AND (nack_limit >= 1) AND (crash_limit >= 1) AND (retry_seconds >= 0) AND (lease_seconds >= 1) AND (rows_per_second >= 1)))
+    CONSTRAINT subscription_limits_positive CHECK (((first_stream_position >= 1) AND (nack_limit >= 1) AND (crash_limit >= 1) AND (retry_seconds >= 0) AND (lease_seconds >= 1) AND (rows_per_second >= 1)))
 );
 
 COMMENT ON TABLE relaybox.subscription IS 'Every subscription, ended ones included. To read the open ones: relaybox.subscriptions.';
@@ -82,45 +117,10 @@ COMMENT ON COLUMN relaybox.subscription.topic IS 'null: every topic of the strea
 
 COMMENT ON COLUMN relaybox.subscription.lane_hash IS 'of a fixed text: another value means that this server would give senders other lanes';
 
-COMMENT ON COLUMN relaybox.subscription.through_place IS 'a second cursor, for a range: its last place';
-
-CREATE TABLE relaybox.stream (
-    stream_id integer NOT NULL,
-    stream text NOT NULL,
-    delivery_order text NOT NULL,
-    message_id_window bigint DEFAULT 0 NOT NULL,
-    holdback_rows bigint DEFAULT 10000 NOT NULL,
-    fragments bigint DEFAULT 1000000 NOT NULL,
-    taken bigint DEFAULT 0 NOT NULL,
-    last_place bigint DEFAULT 0 NOT NULL,
-    recheck boolean DEFAULT false NOT NULL,
-    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    first_kept_place bigint DEFAULT 1 NOT NULL,
-    topics_by_subscription boolean DEFAULT false NOT NULL,
-    dropped_place bigint DEFAULT 0 NOT NULL,
-    rules_pending boolean DEFAULT false NOT NULL,
-    CONSTRAINT delivery_order_is_known CHECK ((delivery_order = ANY (ARRAY['none'::text, 'fifo'::text, 'causal'::text, 'total'::text]))),
-    CONSTRAINT dropped_place_is_not_kept CHECK ((dropped_place < first_kept_place)),
-    CONSTRAINT first_kept_place_positive CHECK ((first_kept_place >= 1)),
-    CONSTRAINT stream_limits_positive CHECK (((message_id_window >= 0) AND (holdback_rows >= 1) AND (fragments >= 1)))
-);
-
-COMMENT ON TABLE relaybox.stream IS 'What this store delivers of a route: its order, its limits, and its last place.';
-
-COMMENT ON COLUMN relaybox.stream.taken IS 'rows of its logs that were decided on; the arrival number of the newest';
-
-COMMENT ON COLUMN relaybox.stream.last_place IS 'places 1 to this one are filled, and never change';
-
-COMMENT ON COLUMN relaybox.stream.recheck IS 'something besides a new batch may release what is held: an operator skipped a gap';
-
-COMMENT ON COLUMN relaybox.stream.topics_by_subscription IS 'subscribing to a topic that no stream of the store carries makes it one of this stream';
-
-COMMENT ON COLUMN relaybox.stream.dropped_place IS 'places up to it were dropped for good; those between it and first_kept_place are detached';
-
-COMMENT ON COLUMN relaybox.stream.rules_pending IS 'an init that changes the rules of the stream in all its stores began and has not ended here';
+COMMENT ON COLUMN relaybox.subscription.through_stream_position IS 'a second cursor, for a range: its last place';
 
 CREATE TABLE relaybox.detached_segment (
-    hop_id integer NOT NULL,
+    log_id integer NOT NULL,
     first bigint NOT NULL,
     last bigint NOT NULL,
     segment text NOT NULL,
@@ -130,7 +130,7 @@ CREATE TABLE relaybox.detached_segment (
     strays text[] DEFAULT '{}'::text[] NOT NULL,
     row_count bigint NOT NULL,
     hash_sum numeric NOT NULL,
-    for_whom text[] NOT NULL,
+    needed_by text[] NOT NULL,
     begun_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     begun_by text NOT NULL,
     moved_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
@@ -152,7 +152,7 @@ COMMENT ON COLUMN relaybox.detached_segment.strays IS 'directories of attempts t
 COMMENT ON COLUMN relaybox.detached_segment.moved_at IS 'when it came into its state';
 
 CREATE TABLE relaybox.stream_log (
-    hop_id integer NOT NULL,
+    log_id integer NOT NULL,
     stream_id integer NOT NULL,
     origin text NOT NULL,
     decided_batch bigint DEFAULT 0 NOT NULL,
@@ -160,7 +160,7 @@ CREATE TABLE relaybox.stream_log (
     senders_seen pg_snapshot,
     compacted_duplicates bigint DEFAULT 0 NOT NULL,
     compacted_decided_at timestamp with time zone,
-    compacted_place bigint
+    compacted_stream_position bigint
 );
 
 COMMENT ON TABLE relaybox.stream_log IS 'The logs that a stream reads, and the last decided position of each.';
@@ -169,18 +169,18 @@ COMMENT ON COLUMN relaybox.stream_log.senders_seen IS 'the source''s snapshot th
 
 COMMENT ON COLUMN relaybox.stream_log.compacted_duplicates IS 'duplicates that the removed decisions had counted';
 
-COMMENT ON COLUMN relaybox.stream_log.compacted_place IS 'of the decisions that are compacted: the last place; the newest one is of compacted_decided_at';
+COMMENT ON COLUMN relaybox.stream_log.compacted_stream_position IS 'of the decisions that are compacted: the last place; the newest one is of compacted_decided_at';
 
 CREATE TABLE relaybox.decision (
-    hop_id integer NOT NULL,
+    log_id integer NOT NULL,
     batch bigint NOT NULL,
-    first_taken bigint NOT NULL,
+    first_arrival_seq bigint NOT NULL,
     row_count bigint NOT NULL,
     duplicate_count bigint NOT NULL,
     set_aside_count bigint NOT NULL,
     delivered_count bigint NOT NULL,
     held_after bigint NOT NULL,
-    last_place bigint NOT NULL,
+    last_stream_position bigint NOT NULL,
     duplicates bigint[],
     in_order boolean NOT NULL,
     decided_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
@@ -189,7 +189,7 @@ CREATE TABLE relaybox.decision (
 
 COMMENT ON TABLE relaybox.decision IS 'For each published batch: how many messages were delivered, held, set aside or found to be duplicates.';
 
-COMMENT ON COLUMN relaybox.decision.first_taken IS 'arrival number of the batch''s first row in its stream';
+COMMENT ON COLUMN relaybox.decision.first_arrival_seq IS 'arrival number of the batch''s first row in its stream';
 
 COMMENT ON COLUMN relaybox.decision.delivered_count IS 'messages that this batch let through, those held before included';
 
@@ -198,7 +198,7 @@ COMMENT ON COLUMN relaybox.decision.held_after IS 'messages of the stream in the
 COMMENT ON COLUMN relaybox.decision.resolved_position IS 'every message of the log up to it was delivered, dropped or set aside when this was decided: none was held or waited; null: not asked then';
 
 CREATE TABLE relaybox.arrival (
-    hop_id integer NOT NULL,
+    log_id integer NOT NULL,
     batch bigint NOT NULL,
     plan_id uuid NOT NULL,
     first_position bigint NOT NULL,
@@ -215,7 +215,7 @@ CREATE TABLE relaybox.arrival (
 COMMENT ON TABLE relaybox.arrival IS 'Destination ledger: the published batches. Consumers may read up to the last position.';
 
 CREATE TABLE relaybox.hop_in (
-    hop_id integer NOT NULL,
+    log_id integer NOT NULL,
     hop text NOT NULL,
     source text NOT NULL,
     published_batch bigint DEFAULT 0 NOT NULL,
@@ -291,7 +291,7 @@ CREATE TABLE relaybox.hop_out (
     topics text[],
     policy text NOT NULL,
     batch bigint DEFAULT 0 NOT NULL,
-    "position" bigint DEFAULT 0 NOT NULL,
+    log_position bigint DEFAULT 0 NOT NULL,
     lower pg_snapshot,
     attempt bigint DEFAULT 0 NOT NULL,
     system_identifier bigint NOT NULL,
@@ -316,7 +316,7 @@ CREATE TABLE relaybox.hop_out (
     subscribed_topics text[] DEFAULT '{}'::text[] NOT NULL,
     CONSTRAINT only_a_log_is_read_ahead CHECK (((reads_log IS NOT NULL) OR (read_ahead = '{}'::int8multirange))),
     CONSTRAINT outbox_hop_names_its_topics CHECK (((reads_log IS NULL) = ((cardinality(topics) > 0) AND (topics IS NOT NULL)))),
-    CONSTRAINT planned_never_negative CHECK (((batch >= 0) AND ("position" >= 0))),
+    CONSTRAINT planned_never_negative CHECK (((batch >= 0) AND (log_position >= 0))),
     CONSTRAINT policy_is_known CHECK ((policy = ANY (ARRAY['received'::text, 'cascade'::text, 'processed'::text]))),
     CONSTRAINT processed_by_somebody CHECK (((processed_by IS NULL) OR ((policy = 'processed'::text) AND (cardinality(processed_by) > 0)))),
     CONSTRAINT reads_outbox_or_log CHECK (((reads_log IS NULL) = (lower IS NOT NULL))),
@@ -476,26 +476,26 @@ COMMENT ON COLUMN relaybox.consumer_quota.topics IS 'null: as relaybox.store say
 
 CREATE TABLE relaybox.dead_letter (
     stream_id integer NOT NULL,
-    hop_id integer NOT NULL,
-    "position" bigint NOT NULL,
+    log_id integer NOT NULL,
+    log_position bigint NOT NULL,
     reason text NOT NULL,
     detail text,
     first_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     dead_letter_id bigint NOT NULL,
     subscription_id integer,
     lane integer,
-    place bigint,
+    stream_position bigint,
     sender text,
     attempts integer DEFAULT 1 NOT NULL,
     last_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     last_by text DEFAULT SESSION_USER NOT NULL,
     state text DEFAULT 'open'::text NOT NULL,
-    settled_at timestamp with time zone,
-    settled_by text,
-    settled_reason text,
+    resolved_at timestamp with time zone,
+    resolved_by text,
+    resolved_reason text,
     acknowledged_before boolean DEFAULT false NOT NULL,
     given_ahead boolean DEFAULT false NOT NULL,
-    CONSTRAINT dead_letter_of_a_lane CHECK ((num_nulls(subscription_id, lane, place, sender) = ANY (ARRAY[0, 4]))),
+    CONSTRAINT dead_letter_of_a_lane CHECK ((num_nulls(subscription_id, lane, stream_position, sender) = ANY (ARRAY[0, 4]))),
     CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'redriving'::text, 'redriven'::text, 'dropped'::text])))
 );
 
@@ -521,9 +521,9 @@ ALTER TABLE relaybox.dead_letter ALTER COLUMN dead_letter_id ADD GENERATED ALWAY
 );
 
 CREATE TABLE relaybox.log (
-    hop_id integer NOT NULL,
+    log_id integer NOT NULL,
     epoch integer NOT NULL,
-    "position" bigint NOT NULL,
+    log_position bigint NOT NULL,
     index bigint NOT NULL,
     message_id uuid NOT NULL,
     sent_at timestamp with time zone NOT NULL,
@@ -535,30 +535,30 @@ CREATE TABLE relaybox.log (
     payload_bytes bytea,
     clock jsonb
 )
-PARTITION BY LIST (hop_id);
+PARTITION BY LIST (log_id);
 
 COMMENT ON TABLE relaybox.log IS 'The messages that arrived, one partition for each hop, in segments. Also what is not published yet.';
 
 COMMENT ON COLUMN relaybox.log.epoch IS '0: the sender gave no index, and the first log numbered the message by its position';
 
 CREATE VIEW relaybox.dead_letters WITH (security_barrier='true') AS
- SELECT d.dead_letter_id AS letter,
+ SELECT d.dead_letter_id,
     d.state,
     s.stream,
     n.subscription,
     d.lane,
-    d.place,
+    d.stream_position,
     d.reason,
     d.detail,
     d.attempts,
     d.first_at,
     d.last_at,
     d.last_by,
-    d.settled_at,
-    d.settled_by,
-    d.settled_reason,
+    d.resolved_at,
+    d.resolved_by,
+    d.resolved_reason,
     i.hop,
-    d."position",
+    d.log_position,
     l.message_id,
     l.topic,
     l.sender,
@@ -571,13 +571,13 @@ CREATE VIEW relaybox.dead_letters WITH (security_barrier='true') AS
     l.sent_at
    FROM ((((relaybox.dead_letter d
      JOIN relaybox.stream s ON ((s.stream_id = d.stream_id)))
-     JOIN relaybox.hop_in i ON ((i.hop_id = d.hop_id)))
+     JOIN relaybox.hop_in i ON ((i.log_id = d.log_id)))
      LEFT JOIN relaybox.subscription n ON ((n.subscription_id = d.subscription_id)))
-     LEFT JOIN relaybox.log l ON (((l.hop_id = d.hop_id) AND (l."position" = d."position"))));
+     LEFT JOIN relaybox.log l ON (((l.log_id = d.log_id) AND (l.log_position = d.log_position))));
 
 COMMENT ON VIEW relaybox.dead_letters IS 'Messages that a stream or a subscription of this store set aside. relaybox.redrive gives them again, relaybox.drop_dead_letter gives one up.';
 
-COMMENT ON COLUMN relaybox.dead_letters.letter IS 'Number of the dead letter, for redrive and drop_dead_letter.';
+COMMENT ON COLUMN relaybox.dead_letters.dead_letter_id IS 'Number of the dead letter, for redrive and drop_dead_letter.';
 
 COMMENT ON COLUMN relaybox.dead_letters.state IS 'open, redriving (given to consumers again), redriven (acknowledged then) or dropped (given up).';
 
@@ -587,7 +587,7 @@ COMMENT ON COLUMN relaybox.dead_letters.subscription IS 'The subscription; null:
 
 COMMENT ON COLUMN relaybox.dead_letters.lane IS 'Lane of the subscription.';
 
-COMMENT ON COLUMN relaybox.dead_letters.place IS 'Place of the message in the stream; null: the stream itself set it aside.';
+COMMENT ON COLUMN relaybox.dead_letters.stream_position IS 'Place of the message in the stream; null: the stream itself set it aside.';
 
 COMMENT ON COLUMN relaybox.dead_letters.reason IS 'Kind, one word: refused, killed_its_worker or waits_behind; of a stream, why it did not deliver the message.';
 
@@ -601,15 +601,15 @@ COMMENT ON COLUMN relaybox.dead_letters.last_at IS 'When it was refused or set a
 
 COMMENT ON COLUMN relaybox.dead_letters.last_by IS 'The worker that had it then, or the login.';
 
-COMMENT ON COLUMN relaybox.dead_letters.settled_at IS 'When it was redriven and acknowledged, or dropped.';
+COMMENT ON COLUMN relaybox.dead_letters.resolved_at IS 'When it was redriven and acknowledged, or dropped.';
 
-COMMENT ON COLUMN relaybox.dead_letters.settled_by IS 'The login that dropped it; null: nobody did.';
+COMMENT ON COLUMN relaybox.dead_letters.resolved_by IS 'The login that dropped it; null: nobody did.';
 
-COMMENT ON COLUMN relaybox.dead_letters.settled_reason IS 'Why it was dropped.';
+COMMENT ON COLUMN relaybox.dead_letters.resolved_reason IS 'Why it was dropped.';
 
 COMMENT ON COLUMN relaybox.dead_letters.hop IS 'The hop in whose log the message is.';
 
-COMMENT ON COLUMN relaybox.dead_letters."position" IS 'Its number in that log.';
+COMMENT ON COLUMN relaybox.dead_letters.log_position IS 'Its number in that log.';
 
 COMMENT ON COLUMN relaybox.dead_letters.message_id IS 'Made by the producer or its store; the same in every store and replay; null when no longer kept.';
 
@@ -633,17 +633,17 @@ COMMENT ON COLUMN relaybox.dead_letters.sent_at IS 'When the row was inserted at
 
 CREATE TABLE relaybox.delivery (
     stream_id integer NOT NULL,
-    first_place bigint NOT NULL,
-    last_place bigint NOT NULL,
-    hop_id integer NOT NULL,
+    first_stream_position bigint NOT NULL,
+    last_stream_position bigint NOT NULL,
+    log_id integer NOT NULL,
     first_position bigint NOT NULL,
-    positions bigint[],
+    log_positions bigint[],
     delivered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    CONSTRAINT delivery_names_each_position CHECK (((positions IS NULL) OR (cardinality(positions) = ((last_place - first_place) + 1)))),
-    CONSTRAINT delivery_not_empty CHECK (((first_place >= 1) AND (last_place >= first_place)))
+    CONSTRAINT delivery_names_each_position CHECK (((log_positions IS NULL) OR (cardinality(log_positions) = ((last_stream_position - first_stream_position) + 1)))),
+    CONSTRAINT delivery_not_empty CHECK (((first_stream_position >= 1) AND (last_stream_position >= first_stream_position)))
 );
 
-COMMENT ON TABLE relaybox.delivery IS 'Runs of places in a stream, and the positions in the logs of the messages that have them.';
+COMMENT ON TABLE relaybox.delivery IS 'Runs of stream positions in a stream, and the positions in the logs of the messages that have them.';
 
 CREATE TABLE relaybox.dropped_segment (
     dropped_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
@@ -663,7 +663,7 @@ COMMENT ON COLUMN relaybox.dropped_segment.account IS 'of an outbox segment: wha
 CREATE TABLE relaybox.failed_attempt (
     subscription_id integer NOT NULL,
     lane integer NOT NULL,
-    place bigint NOT NULL,
+    stream_position bigint NOT NULL,
     attempts integer NOT NULL,
     first_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     last_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
@@ -695,7 +695,7 @@ COMMENT ON COLUMN relaybox.generation.adopted_seqs IS 'rows of the outbox that t
 
 CREATE TABLE relaybox.ghost (
     hop text NOT NULL,
-    "position" bigint NOT NULL,
+    log_position bigint NOT NULL,
     generation integer NOT NULL,
     message_id uuid NOT NULL,
     sender text NOT NULL,
@@ -706,19 +706,19 @@ CREATE TABLE relaybox.ghost (
 COMMENT ON TABLE relaybox.ghost IS 'Messages that a destination has and this store lost.';
 
 CREATE TABLE relaybox.held (
-    hop_id integer NOT NULL,
-    "position" bigint NOT NULL,
+    log_id integer NOT NULL,
+    log_position bigint NOT NULL,
     stream_id integer NOT NULL,
     sender_id integer NOT NULL,
     index bigint NOT NULL,
-    taken bigint NOT NULL,
+    arrival_seq bigint NOT NULL,
     held_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
 COMMENT ON TABLE relaybox.held IS 'Messages that wait for an earlier one of their sender, or for one that their clock names.';
 
-ALTER TABLE relaybox.hop_in ALTER COLUMN hop_id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME relaybox.hop_in_hop_id_seq
+ALTER TABLE relaybox.hop_in ALTER COLUMN log_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox.hop_in_log_id_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -728,7 +728,7 @@ ALTER TABLE relaybox.hop_in ALTER COLUMN hop_id ADD GENERATED ALWAYS AS IDENTITY
 
 CREATE VIEW relaybox.inbox WITH (security_barrier='true') AS
  SELECT i.hop,
-    l."position",
+    l.log_position,
     l.message_id,
     l.topic,
     l.sender,
@@ -741,13 +741,13 @@ CREATE VIEW relaybox.inbox WITH (security_barrier='true') AS
     l.clock,
     l.sent_at
    FROM (relaybox.hop_in i
-     JOIN relaybox.log l ON (((l.hop_id = i.hop_id) AND (l."position" <= i.published_position))));
+     JOIN relaybox.log l ON (((l.log_id = i.log_id) AND (l.log_position <= i.published_position))));
 
 COMMENT ON VIEW relaybox.inbox IS 'Every published message of every log in this store, duplicates included. To read a stream in order, use relaybox.fetch or relaybox.read_stream.';
 
 COMMENT ON COLUMN relaybox.inbox.hop IS 'The hop whose log it is, such as flights/1.';
 
-COMMENT ON COLUMN relaybox.inbox."position" IS 'Number of the message in that log: 1, 2, 3 ... without a gap.';
+COMMENT ON COLUMN relaybox.inbox.log_position IS 'Number of the message in that log: 1, 2, 3 ... without a gap.';
 
 COMMENT ON COLUMN relaybox.inbox.message_id IS 'Made by the producer or its store; the same in every store and replay.';
 
@@ -851,16 +851,16 @@ CREATE VIEW relaybox.lane_cursors AS
  SELECT l.subscription_id,
     l.lane,
     newest.version,
-    newest.done_place,
-    newest.fetched_place,
-    newest.redrive_place,
+    newest.done_stream_position,
+    newest.fetched_stream_position,
+    newest.redrive_stream_position,
     newest.fetch_count,
-    newest.suspect_place,
+    newest.suspect_stream_position,
     newest.suspect_rows,
     newest.worker,
     newest.leased_until,
     newest.wait_until,
-    newest.replay_place,
+    newest.replay_stream_position,
     newest.rate_from,
     newest.moved_at,
     newest.token,
@@ -870,16 +870,16 @@ CREATE VIEW relaybox.lane_cursors AS
      CROSS JOIN LATERAL ( SELECT c.subscription_id,
             c.lane,
             c.version,
-            c.done_place,
-            c.fetched_place,
-            c.redrive_place,
+            c.done_stream_position,
+            c.fetched_stream_position,
+            c.redrive_stream_position,
             c.fetch_count,
-            c.suspect_place,
+            c.suspect_stream_position,
             c.suspect_rows,
             c.worker,
             c.leased_until,
             c.wait_until,
-            c.replay_place,
+            c.replay_stream_position,
             c.rate_from,
             c.moved_at,
             c.token,
@@ -895,7 +895,7 @@ COMMENT ON VIEW relaybox.lane_cursors IS 'The newest cursor of each lane of each
 CREATE TABLE relaybox.late_delivery (
     stream_id integer NOT NULL,
     delivered_at timestamp with time zone NOT NULL,
-    after_place bigint NOT NULL
+    after_stream_position bigint NOT NULL
 );
 
 COMMENT ON TABLE relaybox.late_delivery IS 'places of a stream beyond after_place were delivered at delivered_at or later, also where the decision that they are counted with is older';
@@ -1018,7 +1018,7 @@ CREATE TABLE relaybox.outbox_overflow (
 COMMENT ON TABLE relaybox.outbox_overflow IS 'Rows of the outbox that no segment covers; the next ensure_outbox_segments() makes a segment of them.';
 
 CREATE TABLE relaybox.receipt (
-    hop_id integer NOT NULL,
+    log_id integer NOT NULL,
     batch bigint NOT NULL,
     slice integer NOT NULL,
     plan_id uuid NOT NULL,
@@ -1032,13 +1032,13 @@ COMMENT ON TABLE relaybox.receipt IS 'Which slices of a batch are copied, writte
 CREATE TABLE relaybox.replay_range (
     replay_range_id bigint NOT NULL,
     subscription_id integer NOT NULL,
-    first_place bigint NOT NULL,
-    last_place bigint NOT NULL,
+    first_stream_position bigint NOT NULL,
+    last_stream_position bigint NOT NULL,
     asked_by text[] NOT NULL,
     reason text NOT NULL,
     begun_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     done_at timestamp with time zone,
-    CONSTRAINT replay_range_not_empty CHECK (((last_place >= first_place) AND (first_place >= 1))),
+    CONSTRAINT replay_range_not_empty CHECK (((last_stream_position >= first_stream_position) AND (first_stream_position >= 1))),
     CONSTRAINT somebody_asked_for_it CHECK ((cardinality(asked_by) >= 1))
 );
 
@@ -1063,8 +1063,8 @@ CREATE VIEW relaybox.replay_ranges WITH (security_barrier='true') AS
  SELECT r.replay_range_id AS replay,
     parent.subscription,
     n.subscription AS replayed_as,
-    r.first_place,
-    r.last_place,
+    r.first_stream_position,
+    r.last_stream_position,
     r.asked_by,
     r.reason,
     r.begun_at,
@@ -1076,7 +1076,7 @@ CREATE VIEW relaybox.replay_ranges WITH (security_barrier='true') AS
      LEFT JOIN LATERAL ( SELECT max(c.moved_at) AS done_at
            FROM relaybox.lane_cursors c
           WHERE ((c.subscription_id = r.subscription_id) AND (r.done_at IS NULL))
-         HAVING (min(c.done_place) >= r.last_place)) newest ON (true));
+         HAVING (min(c.done_stream_position) >= r.last_stream_position)) newest ON (true));
 
 COMMENT ON VIEW relaybox.replay_ranges IS 'Ranges that second cursors read, one after the other: replays with second_cursor, and backfills from Airflow.';
 
@@ -1086,9 +1086,9 @@ COMMENT ON COLUMN relaybox.replay_ranges.subscription IS 'The subscription that 
 
 COMMENT ON COLUMN relaybox.replay_ranges.replayed_as IS 'The second cursor: the name to fetch from.';
 
-COMMENT ON COLUMN relaybox.replay_ranges.first_place IS 'First place of the range.';
+COMMENT ON COLUMN relaybox.replay_ranges.first_stream_position IS 'First place of the range.';
 
-COMMENT ON COLUMN relaybox.replay_ranges.last_place IS 'Last place of the range.';
+COMMENT ON COLUMN relaybox.replay_ranges.last_stream_position IS 'Last place of the range.';
 
 COMMENT ON COLUMN relaybox.replay_ranges.asked_by IS 'Who asked for it, and those who joined: runs of Airflow, or logins.';
 
@@ -1270,8 +1270,8 @@ CREATE VIEW relaybox.subscriptions WITH (security_barrier='true') AS
     n.topic,
     n.lanes,
     n.lane_by,
-    n.first_place,
-    n.through_place,
+    n.first_stream_position,
+    n.through_stream_position,
     parent.subscription AS replay_of,
     n.rows_per_second,
     n.nack_limit,
@@ -1281,29 +1281,29 @@ CREATE VIEW relaybox.subscriptions WITH (security_barrier='true') AS
     n.lease_seconds,
     n.subscribed_at,
     n.subscribed_by,
-    c.done_place,
-    c.lane_places,
+    c.done_stream_position,
+    c.lane_stream_positions,
     c.replaying,
     c.leased_lanes,
     c.moved_at,
-    GREATEST(c.done_place, LEAST(n.through_place, s.last_place)) AS last_place,
-    GREATEST((0)::bigint, (LEAST(n.through_place, s.last_place) - c.done_place)) AS places_behind,
-    GREATEST((0)::bigint, (LEAST(n.through_place, (s.first_kept_place - 1)) - GREATEST(c.done_place, s.dropped_place))) AS detached_places,
+    GREATEST(c.done_stream_position, LEAST(n.through_stream_position, s.last_stream_position)) AS last_stream_position,
+    GREATEST((0)::bigint, (LEAST(n.through_stream_position, s.last_stream_position) - c.done_stream_position)) AS stream_positions_behind,
+    GREATEST((0)::bigint, (LEAST(n.through_stream_position, (s.first_kept_stream_position - 1)) - GREATEST(c.done_stream_position, s.dropped_stream_position))) AS detached_stream_positions,
     ( SELECT count(*) AS count
            FROM relaybox.dead_letter d
           WHERE ((d.subscription_id = n.subscription_id) AND (d.state = ANY (ARRAY['open'::text, 'redriving'::text])))) AS dead_letters,
-    ARRAY( SELECT d.place
+    ARRAY( SELECT d.stream_position
            FROM relaybox.dead_letter d
           WHERE ((d.subscription_id = n.subscription_id) AND (d.state = ANY (ARRAY['open'::text, 'redriving'::text])))
-          ORDER BY d.place) AS dead_letter_places
+          ORDER BY d.stream_position) AS dead_letter_stream_positions
    FROM (((relaybox.subscription n
      JOIN relaybox.stream s ON ((s.stream_id = n.stream_id)))
      LEFT JOIN relaybox.subscription parent ON ((parent.subscription_id = n.replay_of)))
-     JOIN LATERAL ( SELECT min(k.done_place) AS done_place,
-            bool_or((k.done_place < k.replay_place)) AS replaying,
+     JOIN LATERAL ( SELECT min(k.done_stream_position) AS done_stream_position,
+            bool_or((k.done_stream_position < k.replay_stream_position)) AS replaying,
             max(k.moved_at) AS moved_at,
             count(*) FILTER (WHERE (k.leased_until > clock_timestamp())) AS leased_lanes,
-            array_agg(k.done_place ORDER BY k.lane) AS lane_places
+            array_agg(k.done_stream_position ORDER BY k.lane) AS lane_stream_positions
            FROM relaybox.lane_cursors k
           WHERE (k.subscription_id = n.subscription_id)) c ON (true))
   WHERE (n.ended_at IS NULL);
@@ -1320,9 +1320,9 @@ COMMENT ON COLUMN relaybox.subscriptions.lanes IS 'Number of lanes.';
 
 COMMENT ON COLUMN relaybox.subscriptions.lane_by IS 'sender or key: what decides the lane of a message.';
 
-COMMENT ON COLUMN relaybox.subscriptions.first_place IS 'First place that it reads.';
+COMMENT ON COLUMN relaybox.subscriptions.first_stream_position IS 'First place that it reads.';
 
-COMMENT ON COLUMN relaybox.subscriptions.through_place IS 'Last place that a second cursor reads; null: no end.';
+COMMENT ON COLUMN relaybox.subscriptions.through_stream_position IS 'Last place that a second cursor reads; null: no end.';
 
 COMMENT ON COLUMN relaybox.subscriptions.replay_of IS 'The subscription that this second cursor replays; null: no second cursor.';
 
@@ -1342,9 +1342,9 @@ COMMENT ON COLUMN relaybox.subscriptions.subscribed_at IS 'When it was made.';
 
 COMMENT ON COLUMN relaybox.subscriptions.subscribed_by IS 'The login that made it; counts for the quota of this login.';
 
-COMMENT ON COLUMN relaybox.subscriptions.done_place IS 'Every lane has acknowledged up to here.';
+COMMENT ON COLUMN relaybox.subscriptions.done_stream_position IS 'Every lane has acknowledged up to here.';
 
-COMMENT ON COLUMN relaybox.subscriptions.lane_places IS 'For each lane: acknowledged up to here.';
+COMMENT ON COLUMN relaybox.subscriptions.lane_stream_positions IS 'For each lane: acknowledged up to here.';
 
 COMMENT ON COLUMN relaybox.subscriptions.replaying IS 'True: a lane went back and has not come forward again.';
 
@@ -1352,20 +1352,20 @@ COMMENT ON COLUMN relaybox.subscriptions.leased_lanes IS 'Number of lanes that a
 
 COMMENT ON COLUMN relaybox.subscriptions.moved_at IS 'When any lane moved last.';
 
-COMMENT ON COLUMN relaybox.subscriptions.last_place IS 'Newest place that it can read.';
+COMMENT ON COLUMN relaybox.subscriptions.last_stream_position IS 'Newest place that it can read.';
 
-COMMENT ON COLUMN relaybox.subscriptions.places_behind IS 'Places between done_place and last_place.';
+COMMENT ON COLUMN relaybox.subscriptions.stream_positions_behind IS 'Places between done_stream_position and last_stream_position.';
 
-COMMENT ON COLUMN relaybox.subscriptions.detached_places IS 'Of these, places whose messages are in detached files: relaybox attach brings them back.';
+COMMENT ON COLUMN relaybox.subscriptions.detached_stream_positions IS 'Of these, stream positions whose messages are in detached files: relaybox attach brings them back.';
 
 COMMENT ON COLUMN relaybox.subscriptions.dead_letters IS 'Number of its open dead letters.';
 
-COMMENT ON COLUMN relaybox.subscriptions.dead_letter_places IS 'Their places.';
+COMMENT ON COLUMN relaybox.subscriptions.dead_letter_stream_positions IS 'Their stream positions.';
 
 ALTER TABLE ONLY relaybox.outbox ATTACH PARTITION relaybox.outbox_overflow DEFAULT;
 
 ALTER TABLE ONLY relaybox.arrival
-    ADD CONSTRAINT arrival_pkey PRIMARY KEY (hop_id, batch);
+    ADD CONSTRAINT arrival_pkey PRIMARY KEY (log_id, batch);
 
 ALTER TABLE ONLY relaybox.attempt
     ADD CONSTRAINT attempt_pkey PRIMARY KEY (hop, batch, attempt);
@@ -1395,34 +1395,34 @@ ALTER TABLE ONLY relaybox.dead_letter
     ADD CONSTRAINT dead_letter_pkey PRIMARY KEY (dead_letter_id);
 
 ALTER TABLE ONLY relaybox.decision
-    ADD CONSTRAINT decision_pkey PRIMARY KEY (hop_id, batch);
+    ADD CONSTRAINT decision_pkey PRIMARY KEY (log_id, batch);
 
 ALTER TABLE ONLY relaybox.delivery
-    ADD CONSTRAINT delivery_pkey PRIMARY KEY (stream_id, last_place);
+    ADD CONSTRAINT delivery_pkey PRIMARY KEY (stream_id, last_stream_position);
 
 ALTER TABLE ONLY relaybox.detached_segment
-    ADD CONSTRAINT detached_segment_pkey PRIMARY KEY (hop_id, first);
+    ADD CONSTRAINT detached_segment_pkey PRIMARY KEY (log_id, first);
 
 ALTER TABLE ONLY relaybox.dropped_segment
     ADD CONSTRAINT dropped_segment_pkey PRIMARY KEY (dropped_at, segment);
 
 ALTER TABLE ONLY relaybox.failed_attempt
-    ADD CONSTRAINT failed_attempt_pkey PRIMARY KEY (subscription_id, lane, place);
+    ADD CONSTRAINT failed_attempt_pkey PRIMARY KEY (subscription_id, lane, stream_position);
 
 ALTER TABLE ONLY relaybox.generation
     ADD CONSTRAINT generation_pkey PRIMARY KEY (hop, generation);
 
 ALTER TABLE ONLY relaybox.ghost
-    ADD CONSTRAINT ghost_pkey PRIMARY KEY (hop, "position");
+    ADD CONSTRAINT ghost_pkey PRIMARY KEY (hop, log_position);
 
 ALTER TABLE ONLY relaybox.held
-    ADD CONSTRAINT held_pkey PRIMARY KEY (hop_id, "position");
+    ADD CONSTRAINT held_pkey PRIMARY KEY (log_id, log_position);
 
 ALTER TABLE ONLY relaybox.hop_in
     ADD CONSTRAINT hop_arrives_once UNIQUE (hop);
 
 ALTER TABLE ONLY relaybox.hop_in
-    ADD CONSTRAINT hop_in_pkey PRIMARY KEY (hop_id);
+    ADD CONSTRAINT hop_in_pkey PRIMARY KEY (log_id);
 
 ALTER TABLE ONLY relaybox.hop_out
     ADD CONSTRAINT hop_out_pkey PRIMARY KEY (hop);
@@ -1437,10 +1437,10 @@ ALTER TABLE ONLY relaybox.lane
     ADD CONSTRAINT lane_pkey PRIMARY KEY (subscription_id, lane);
 
 ALTER TABLE ONLY relaybox.late_delivery
-    ADD CONSTRAINT late_delivery_pkey PRIMARY KEY (stream_id, delivered_at, after_place);
+    ADD CONSTRAINT late_delivery_pkey PRIMARY KEY (stream_id, delivered_at, after_stream_position);
 
 ALTER TABLE ONLY relaybox.log
-    ADD CONSTRAINT log_pkey PRIMARY KEY (hop_id, "position");
+    ADD CONSTRAINT log_pkey PRIMARY KEY (log_id, log_position);
 
 ALTER TABLE ONLY relaybox.migration
     ADD CONSTRAINT migration_pkey PRIMARY KEY (number);
@@ -1455,7 +1455,7 @@ ALTER TABLE ONLY relaybox.outbox_overflow
     ADD CONSTRAINT outbox_overflow_pkey PRIMARY KEY (seq);
 
 ALTER TABLE ONLY relaybox.receipt
-    ADD CONSTRAINT receipt_pkey PRIMARY KEY (hop_id, batch, slice);
+    ADD CONSTRAINT receipt_pkey PRIMARY KEY (log_id, batch, slice);
 
 ALTER TABLE ONLY relaybox.replay_range
     ADD CONSTRAINT replay_range_pkey PRIMARY KEY (replay_range_id);
@@ -1488,7 +1488,7 @@ ALTER TABLE ONLY relaybox.stream
     ADD CONSTRAINT stream_is_known_once UNIQUE (stream);
 
 ALTER TABLE ONLY relaybox.stream_log
-    ADD CONSTRAINT stream_log_pkey PRIMARY KEY (hop_id);
+    ADD CONSTRAINT stream_log_pkey PRIMARY KEY (log_id);
 
 ALTER TABLE ONLY relaybox.stream
     ADD CONSTRAINT stream_pkey PRIMARY KEY (stream_id);
@@ -1502,23 +1502,23 @@ ALTER TABLE ONLY relaybox.subscription
 ALTER TABLE ONLY relaybox.topic_request
     ADD CONSTRAINT topic_request_pkey PRIMARY KEY (stream_id, topic, requested_by);
 
-CREATE UNIQUE INDEX arrival_last_position ON relaybox.arrival USING btree (hop_id, last_position);
+CREATE UNIQUE INDEX arrival_last_position ON relaybox.arrival USING btree (log_id, last_position);
 
 CREATE UNIQUE INDEX batch_last_position ON relaybox.batch USING btree (hop, last_position);
 
 CREATE INDEX batch_topics ON relaybox.batch USING btree (hop, hash_array_extended(topics, (0)::bigint));
 
-CREATE UNIQUE INDEX dead_letter_of_a_stream ON relaybox.dead_letter USING btree (hop_id, "position") WHERE (subscription_id IS NULL);
+CREATE UNIQUE INDEX dead_letter_of_a_stream ON relaybox.dead_letter USING btree (log_id, log_position) WHERE (subscription_id IS NULL);
 
-CREATE UNIQUE INDEX dead_letter_of_a_subscription ON relaybox.dead_letter USING btree (subscription_id, place);
+CREATE UNIQUE INDEX dead_letter_of_a_subscription ON relaybox.dead_letter USING btree (subscription_id, stream_position);
 
 CREATE INDEX dead_letter_stream ON relaybox.dead_letter USING btree (stream_id);
 
-CREATE INDEX dead_letter_unsettled ON relaybox.dead_letter USING btree (subscription_id, lane, place) WHERE (state = ANY (ARRAY['open'::text, 'redriving'::text]));
+CREATE INDEX dead_letter_unresolved ON relaybox.dead_letter USING btree (subscription_id, lane, stream_position) WHERE (state = ANY (ARRAY['open'::text, 'redriving'::text]));
 
-CREATE INDEX decision_decided_at ON relaybox.decision USING btree (hop_id, decided_at, last_place);
+CREATE INDEX decision_decided_at ON relaybox.decision USING btree (log_id, decided_at, last_stream_position);
 
-CREATE INDEX decision_last_place ON relaybox.decision USING btree (hop_id, last_place);
+CREATE INDEX decision_last_stream_position ON relaybox.decision USING btree (log_id, last_stream_position);
 
 CREATE INDEX held_sender ON relaybox.held USING btree (sender_id, index);
 
@@ -1551,7 +1551,7 @@ ALTER INDEX relaybox.outbox_pkey ATTACH PARTITION relaybox.outbox_overflow_pkey;
 ALTER INDEX relaybox.outbox_xid ATTACH PARTITION relaybox.outbox_overflow_xid_idx;
 
 ALTER TABLE ONLY relaybox.arrival
-    ADD CONSTRAINT arrival_of_a_hop FOREIGN KEY (hop_id) REFERENCES relaybox.hop_in(hop_id);
+    ADD CONSTRAINT arrival_of_a_hop FOREIGN KEY (log_id) REFERENCES relaybox.hop_in(log_id);
 
 ALTER TABLE ONLY relaybox.backlog
     ADD CONSTRAINT backlog_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox.hop_out(hop);
@@ -1560,7 +1560,7 @@ ALTER TABLE ONLY relaybox.batch
     ADD CONSTRAINT batch_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox.hop_out(hop);
 
 ALTER TABLE ONLY relaybox.dead_letter
-    ADD CONSTRAINT dead_letter_hop_id_fkey FOREIGN KEY (hop_id) REFERENCES relaybox.hop_in(hop_id);
+    ADD CONSTRAINT dead_letter_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox.hop_in(log_id);
 
 ALTER TABLE ONLY relaybox.dead_letter
     ADD CONSTRAINT dead_letter_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);
@@ -1569,13 +1569,13 @@ ALTER TABLE ONLY relaybox.dead_letter
     ADD CONSTRAINT dead_letter_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox.subscription(subscription_id);
 
 ALTER TABLE ONLY relaybox.decision
-    ADD CONSTRAINT decision_hop_id_fkey FOREIGN KEY (hop_id) REFERENCES relaybox.hop_in(hop_id);
+    ADD CONSTRAINT decision_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox.hop_in(log_id);
 
 ALTER TABLE ONLY relaybox.delivery
     ADD CONSTRAINT delivery_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);
 
 ALTER TABLE ONLY relaybox.detached_segment
-    ADD CONSTRAINT detached_segment_hop_id_fkey FOREIGN KEY (hop_id) REFERENCES relaybox.hop_in(hop_id);
+    ADD CONSTRAINT detached_segment_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox.hop_in(log_id);
 
 ALTER TABLE ONLY relaybox.failed_attempt
     ADD CONSTRAINT failed_attempt_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox.subscription(subscription_id);
@@ -1587,7 +1587,7 @@ ALTER TABLE ONLY relaybox.ghost
     ADD CONSTRAINT ghost_of_a_generation FOREIGN KEY (hop, generation) REFERENCES relaybox.generation(hop, generation);
 
 ALTER TABLE ONLY relaybox.held
-    ADD CONSTRAINT held_hop_id_fkey FOREIGN KEY (hop_id) REFERENCES relaybox.hop_in(hop_id);
+    ADD CONSTRAINT held_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox.hop_in(log_id);
 
 ALTER TABLE ONLY relaybox.held
     ADD CONSTRAINT held_sender_id_fkey FOREIGN KEY (sender_id) REFERENCES relaybox.sender_state(sender_id);
@@ -1605,10 +1605,10 @@ ALTER TABLE ONLY relaybox.late_delivery
     ADD CONSTRAINT late_delivery_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY relaybox.hop_out
-    ADD CONSTRAINT reads_log_of_a_hop_that_arrives_here FOREIGN KEY (reads_log) REFERENCES relaybox.hop_in(hop_id);
+    ADD CONSTRAINT reads_log_of_a_hop_that_arrives_here FOREIGN KEY (reads_log) REFERENCES relaybox.hop_in(log_id);
 
 ALTER TABLE ONLY relaybox.receipt
-    ADD CONSTRAINT receipt_of_a_hop FOREIGN KEY (hop_id) REFERENCES relaybox.hop_in(hop_id);
+    ADD CONSTRAINT receipt_of_a_hop FOREIGN KEY (log_id) REFERENCES relaybox.hop_in(log_id);
 
 ALTER TABLE ONLY relaybox.replay_range
     ADD CONSTRAINT replay_range_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox.subscription(subscription_id);
@@ -1623,7 +1623,7 @@ ALTER TABLE ONLY relaybox.skip
     ADD CONSTRAINT skip_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);
 
 ALTER TABLE ONLY relaybox.stream_log
-    ADD CONSTRAINT stream_log_hop_id_fkey FOREIGN KEY (hop_id) REFERENCES relaybox.hop_in(hop_id);
+    ADD CONSTRAINT stream_log_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox.hop_in(log_id);
 
 ALTER TABLE ONLY relaybox.stream_log
     ADD CONSTRAINT stream_log_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);

@@ -2,7 +2,7 @@
 //   npm install pg
 //   PGHOST=... PGDATABASE=... PGUSER=... PGPASSWORD=... node consume.js SUBSCRIPTION STREAM [REPLAY_FROM]
 // One transaction: a message that kills the process is fetched again and again (docs/runbooks/killed-workers.md).
-// Subscribes if need be, reads again from a place if asked to, and consumes until nothing comes: each message's effect exists once.
+// Subscribes if need be, reads again from a stream position if asked to, and consumes until nothing comes: each message's effect exists once.
 const { Client } = require("pg");
 
 const [subscription, stream, replayFrom] = process.argv.slice(2);
@@ -11,15 +11,15 @@ const worker = "node-1"; // of your choosing: one per worker, the same after a r
 async function consume(store) {
   await store.query("begin");
   const { rows } = await store.query(
-    "select place, token, replayed, sender, payload from relaybox.fetch($1, 4, worker => $2)",
+    "select stream_position, token, replayed, sender, payload from relaybox.fetch($1, 4, worker => $2)",
     [subscription, worker],
   );
   for (const message of rows) {
-    await store.query("insert into public.effect (place, payload) values ($1, $2)", [message.place, message.payload]);
+    await store.query("insert into public.effect (stream_position, payload) values ($1, $2)", [message.stream_position, message.payload]);
   }
   if (rows.length > 0) {
-    const { place, token } = rows.at(-1);
-    await store.query("select relaybox.ack($1, $2, $3)", [subscription, place, token]);
+    const { stream_position, token } = rows.at(-1);
+    await store.query("select relaybox.ack($1, $2, $3)", [subscription, stream_position, token]);
   }
   await store.query("commit"); // work and acknowledgement together
   return rows;
@@ -37,7 +37,7 @@ async function main() {
     await store.query("select relaybox.replay($1, $2, 'asked for on the command line')", [subscription, replayFrom]);
   }
   for (let rows = await consume(store); rows.length > 0; rows = await consume(store)) {
-    console.log(rows.map((message) => `${message.place}${message.replayed ? " again" : ""}: ${message.payload}`).join("\n"));
+    console.log(rows.map((message) => `${message.stream_position}${message.replayed ? " again" : ""}: ${message.payload}`).join("\n"));
   }
   await store.end();
 }

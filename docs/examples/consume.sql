@@ -6,11 +6,11 @@
 begin;
 -- fetch is called once, and its messages are worked on and counted in one statement
 with fetched as materialized (
-    select place, token, payload from relaybox.fetch(:'subscription', 4, worker => :'worker')
+    select stream_position, token, payload from relaybox.fetch(:'subscription', 4, worker => :'worker')
 ), worked as (
-    insert into public.effect (place, payload) select place, payload from fetched
+    insert into public.effect (stream_position, payload) select stream_position, payload from fetched
 )
-select count(*) as count, count(*) > 0 as any, max(place) as last, min(token) as token from fetched \gset
+select count(*) as count, count(*) > 0 as any, max(stream_position) as last, min(token) as token from fetched \gset
 \if :any
     select relaybox.ack(:'subscription', :last, :'token') as done \gset
 \endif

@@ -84,11 +84,11 @@ class NotFetched(Terminal):
 
 
 class NoLongerKept(Terminal):
-    """Retention has dropped the place."""
+    """Retention has dropped the stream position."""
 
 
 class Detached(Terminal):
-    """Retention has put the place into files; `relaybox attach` brings it back."""
+    """Retention has put the stream position into files; `relaybox attach` brings it back."""
 
 
 class RequestRefused(Terminal):

@@ -1,7 +1,7 @@
-"""Named moments of the protocol at which a test may strike. Off unless RELAYBOX_FAILPOINTS names them.
+"""Named moments of the protocol at which a test may inject a fault. Off unless RELAYBOX_FAILPOINTS names them.
 
 `RELAYBOX_FAILPOINTS="slice.copied:2=kill, publish.checked=pause, confirm.begin=raise 40001"`: at the second copied slice
-of this process it is killed, and so on. Accepted only with RELAYBOX_ENVIRONMENT=test, so that production can't be struck.
+of this process it is killed, and so on. Accepted only with RELAYBOX_ENVIRONMENT=test, so that nobody injects a fault in production.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ FAILPOINTS: Mapping[str, str] = {
     "senders.committing": "destination: COMMIT of the declarations not sent yet",
     "senders.committed": "destination: declarations durable",
     "deliver.begin": "destination: batch published, nothing decided",
-    "deliver.decided": "destination: places filled, duplicates and held messages noted",
+    "deliver.decided": "destination: stream positions filled, duplicates and held messages noted",
     "deliver.committing": "destination: COMMIT of the decision not sent yet",
     "deliver.committed": "destination: decision durable",
     "arrival.read": "destination: newest arrival read by a driver that did not publish it",
@@ -189,7 +189,7 @@ class _Armed:
 
 
 def _write_hit(directory: Path, failpoint: str, hit: int, action: str) -> None:
-    """Written before the action, in one write, so that the proof of a hit survives its own kill."""
+    """Written before the action, in one write, so that the verification of a hit survives its own kill."""
     line = json.dumps({"failpoint": failpoint, "hit": hit, "action": action, "pid": os.getpid()}) + "\n"
     with (directory / "hits.jsonl").open("a", encoding="utf-8") as file:
         file.write(line)
@@ -219,7 +219,7 @@ def _armed(text: str) -> _Armed:
     if os.environ.get("RELAYBOX_ENVIRONMENT") != "test":
         raise ConfigurationError(
             "RELAYBOX_FAILPOINTS is set, but this is not a test.",
-            next_step="Unset it; only with RELAYBOX_ENVIRONMENT=test may a run be struck.",
+            next_step="Unset it; only with RELAYBOX_ENVIRONMENT=test may faults be injected.",
         )
     return _Armed(dict(_parse(part.strip()) for part in text.split(",")))
 

@@ -29,11 +29,11 @@ comment on table relaybox.receipt is 'Which slices of a batch are copied, writte
 comment on table relaybox.arrival is 'Destination ledger: the published batches. Consumers may read up to the last position.';
 
 -- Streams
-comment on table relaybox.stream is 'What this store delivers of a route: its order, its limits, and its last place.';
+comment on table relaybox.stream is 'What this store delivers of a route: its order, its limits, and its last stream position.';
 comment on table relaybox.stream_log is 'The logs that a stream reads, and the last decided position of each.';
 comment on table relaybox.stream_topic is 'The topics that a stream carries, or carried.';
 comment on table relaybox.decision is 'For each published batch: how many messages were delivered, held, set aside or found to be duplicates.';
-comment on table relaybox.delivery is 'Runs of places in a stream, and the positions in the logs of the messages that have them.';
+comment on table relaybox.delivery is 'Runs of stream positions in a stream, and the positions in the logs of the messages that have them.';
 comment on table relaybox.sender_state is 'For each sender of a stream: its epoch, and which of its indexes were delivered.';
 comment on table relaybox.index_range is 'Runs of indexes of a sender, and the positions in the logs of the messages that have them.';
 comment on table relaybox.seen is 'Message ids of the newest messages of a stream, to find duplicates.';

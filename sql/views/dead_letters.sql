@@ -2,23 +2,23 @@
 -- detail says more, of `refused` what nack gave as its reason.
 create or replace view relaybox.dead_letters with (security_barrier) as
 select
-    d.dead_letter_id as letter, d.state, s.stream, n.subscription, d.lane, d.place, d.reason, d.detail, d.attempts,
-    d.first_at, d.last_at, d.last_by, d.settled_at, d.settled_by, d.settled_reason,
-    i.hop, d.position, l.message_id, l.topic, l.sender, l.epoch, l.index, l.key, l.payload, l.payload_bytes, l.headers, l.sent_at
+    d.dead_letter_id, d.state, s.stream, n.subscription, d.lane, d.stream_position, d.reason, d.detail, d.attempts,
+    d.first_at, d.last_at, d.last_by, d.resolved_at, d.resolved_by, d.resolved_reason,
+    i.hop, d.log_position, l.message_id, l.topic, l.sender, l.epoch, l.index, l.key, l.payload, l.payload_bytes, l.headers, l.sent_at
 from relaybox.dead_letter d
 join relaybox.stream s on s.stream_id = d.stream_id
-join relaybox.hop_in i on i.hop_id = d.hop_id
+join relaybox.hop_in i on i.log_id = d.log_id
 left join relaybox.subscription n on n.subscription_id = d.subscription_id
-left join relaybox.log l on l.hop_id = d.hop_id and l.position = d.position;
+left join relaybox.log l on l.log_id = d.log_id and l.log_position = d.log_position;
 
 comment on view relaybox.dead_letters is
 'Messages that a stream or a subscription of this store set aside. relaybox.redrive gives them again, relaybox.drop_dead_letter gives one up.';
-comment on column relaybox.dead_letters.letter is 'Number of the dead letter, for redrive and drop_dead_letter.';
+comment on column relaybox.dead_letters.dead_letter_id is 'Number of the dead letter, for redrive and drop_dead_letter.';
 comment on column relaybox.dead_letters.state is 'open, redriving (given to consumers again), redriven (acknowledged then) or dropped (given up).';
 comment on column relaybox.dead_letters.stream is 'The stream.';
 comment on column relaybox.dead_letters.subscription is 'The subscription; null: the stream itself set the message aside.';
 comment on column relaybox.dead_letters.lane is 'Lane of the subscription.';
-comment on column relaybox.dead_letters.place is 'Place of the message in the stream; null: the stream itself set it aside.';
+comment on column relaybox.dead_letters.stream_position is 'Place of the message in the stream; null: the stream itself set it aside.';
 comment on column relaybox.dead_letters.reason is
 'Kind, one word: refused, killed_its_worker or waits_behind; of a stream, why it did not deliver the message.';
 comment on column relaybox.dead_letters.detail is 'In words; for refused, the reason that the last nack gave.';
@@ -27,11 +27,11 @@ comment on column relaybox.dead_letters.first_at is
 'When the message was fetched first, as far as known; if it waits behind another, or is the stream''s own: when it was set aside.';
 comment on column relaybox.dead_letters.last_at is 'When it was refused or set aside last.';
 comment on column relaybox.dead_letters.last_by is 'The worker that had it then, or the login.';
-comment on column relaybox.dead_letters.settled_at is 'When it was redriven and acknowledged, or dropped.';
-comment on column relaybox.dead_letters.settled_by is 'The login that dropped it; null: nobody did.';
-comment on column relaybox.dead_letters.settled_reason is 'Why it was dropped.';
+comment on column relaybox.dead_letters.resolved_at is 'When it was redriven and acknowledged, or dropped.';
+comment on column relaybox.dead_letters.resolved_by is 'The login that dropped it; null: nobody did.';
+comment on column relaybox.dead_letters.resolved_reason is 'Why it was dropped.';
 comment on column relaybox.dead_letters.hop is 'The hop in whose log the message is.';
-comment on column relaybox.dead_letters.position is 'Its number in that log.';
+comment on column relaybox.dead_letters.log_position is 'Its number in that log.';
 comment on column relaybox.dead_letters.message_id is
 'Made by the producer or its store; the same in every store and replay; null when no longer kept.';
 comment on column relaybox.dead_letters.topic is 'As sent; null when no longer kept.';

@@ -1,15 +1,15 @@
 -- Every published message of every log in this store. A staged row is never in it.
 create or replace view relaybox.inbox with (security_barrier) as
 select
-    i.hop, l.position, l.message_id, l.topic, l.sender, l.epoch, l.index,
+    i.hop, l.log_position, l.message_id, l.topic, l.sender, l.epoch, l.index,
     l.key, l.payload, l.payload_bytes, l.headers, l.clock, l.sent_at
 from relaybox.hop_in i
-join relaybox.log l on l.hop_id = i.hop_id and l.position <= i.published_position;
+join relaybox.log l on l.log_id = i.log_id and l.log_position <= i.published_position;
 
 comment on view relaybox.inbox is
 'Every published message of every log in this store, duplicates included. To read a stream in order, use relaybox.fetch or relaybox.read_stream.';
 comment on column relaybox.inbox.hop is 'The hop whose log it is, such as flights/1.';
-comment on column relaybox.inbox.position is 'Number of the message in that log: 1, 2, 3 ... without a gap.';
+comment on column relaybox.inbox.log_position is 'Number of the message in that log: 1, 2, 3 ... without a gap.';
 comment on column relaybox.inbox.message_id is 'Made by the producer or its store; the same in every store and replay.';
 comment on column relaybox.inbox.topic is 'As sent.';
 comment on column relaybox.inbox.sender is 'As sent.';

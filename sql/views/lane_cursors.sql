@@ -2,8 +2,10 @@
 -- The first two are the lane's own, not the cursor's: a condition on a column from below the LIMIT would look up every lane of the store.
 create or replace view relaybox.lane_cursors as
 select
-    l.subscription_id, l.lane, newest.version, newest.done_place, newest.fetched_place, newest.redrive_place, newest.fetch_count,
-    newest.suspect_place, newest.suspect_rows, newest.worker, newest.leased_until, newest.wait_until, newest.replay_place, newest.rate_from,
+    l.subscription_id, l.lane, newest.version, newest.done_stream_position, newest.fetched_stream_position, newest.redrive_stream_position,
+    newest.fetch_count,
+    newest.suspect_stream_position, newest.suspect_rows, newest.worker, newest.leased_until, newest.wait_until, newest.replay_stream_position,
+    newest.rate_from,
     newest.moved_at, newest.token, newest.fetched_in, newest.first_fetched_at
 from relaybox.lane l
 cross join lateral (

@@ -2,7 +2,8 @@
 -- done_at is null while its consumers have not acknowledged the whole range.
 create or replace view relaybox.replay_ranges with (security_barrier) as
 select
-    r.replay_range_id as replay, parent.subscription, n.subscription as replayed_as, r.first_place, r.last_place, r.asked_by, r.reason,
+    r.replay_range_id as replay, parent.subscription, n.subscription as replayed_as, r.first_stream_position, r.last_stream_position, r.asked_by,
+    r.reason,
     r.begun_at, n.ended_at, coalesce(r.done_at, newest.done_at) as done_at
 from relaybox.replay_range r
 join relaybox.subscription n on n.subscription_id = r.subscription_id
@@ -12,7 +13,7 @@ left join lateral (
     select max(c.moved_at) as done_at
     from relaybox.lane_cursors c
     where c.subscription_id = r.subscription_id and r.done_at is null
-    having min(c.done_place) >= r.last_place
+    having min(c.done_stream_position) >= r.last_stream_position
 ) newest on true;
 
 comment on view relaybox.replay_ranges is
@@ -20,8 +21,8 @@ comment on view relaybox.replay_ranges is
 comment on column relaybox.replay_ranges.replay is 'Number of the range.';
 comment on column relaybox.replay_ranges.subscription is 'The subscription that is replayed.';
 comment on column relaybox.replay_ranges.replayed_as is 'The second cursor: the name to fetch from.';
-comment on column relaybox.replay_ranges.first_place is 'First place of the range.';
-comment on column relaybox.replay_ranges.last_place is 'Last place of the range.';
+comment on column relaybox.replay_ranges.first_stream_position is 'First place of the range.';
+comment on column relaybox.replay_ranges.last_stream_position is 'Last place of the range.';
 comment on column relaybox.replay_ranges.asked_by is 'Who asked for it, and those who joined: runs of Airflow, or logins.';
 comment on column relaybox.replay_ranges.reason is 'Why.';
 comment on column relaybox.replay_ranges.begun_at is 'When it was asked for.';

@@ -15,8 +15,8 @@ import pytest
 
 from relaybox.errors import StackFailed
 from relaybox.local.clusters import Cluster
-from relaybox.proofs.reliability import PERFECT
-from relaybox.proofs.verification import verify_route
+from relaybox.verification.reliability import PERFECT
+from relaybox.verification.route_verification import verify_route
 from tests.airflow.action_cells import CELLS
 from tests.airflow.system import ARRIVE_SECONDS, System, running_system
 from tests.support.world import wait_until
@@ -98,11 +98,11 @@ class Struck:
 def test_g3_the_stores_are_right_whatever_is_done_in_airflow(system: System, action: str, state: str) -> None:
     """The batch arrives once, every message in its order; what is sent afterwards arrives without a click."""
     with ExitStack() as holding:
-        struck = _bring_about(system, state, holding)
+        target = _bring_about(system, state, holding)
         batch = _newest_batch(system)
-        getattr(struck, action)()
+        getattr(target, action)()
         if state in HOLDS and action in ("clear", "retry"):
-            _wait_for_next_try(struck)
+            _wait_for_next_try(target)
     system.world.send(f"after {action} {state}")
     system.client.patch(f"dags/{DAG_ID}", {"is_paused": False})
     _settle(system)
@@ -110,10 +110,10 @@ def test_g3_the_stores_are_right_whatever_is_done_in_airflow(system: System, act
     assert system.world.query("hub", "select batch from relaybox.arrival group by batch having count(*) > 1") == []
     assert _newest_batch(system) >= batch
     assert system.world.payloads("flights/2") == system.world.sent()
-    assert system.world.positions("flights/2") == list(range(1, len(system.world.sent()) + 1))
-    proof = verify_route(system.world.route)
-    assert [leg.delivery for leg in (*proof.hops, proof.end_to_end)] == [PERFECT] * 3
-    assert proof.verdict == "delivered"
+    assert system.world.log_positions("flights/2") == list(range(1, len(system.world.sent()) + 1))
+    verification = verify_route(system.world.route)
+    assert [leg.delivery for leg in (*verification.hops, verification.end_to_end)] == [PERFECT] * 3
+    assert verification.outcome == "delivered"
 
 
 def _bring_about(system: System, state: str, holding: ExitStack) -> Struck:
@@ -128,8 +128,8 @@ def _bring_about(system: System, state: str, holding: ExitStack) -> Struck:
         with system.held(HOLDS["copying"]):
             system.world.send_many(MESSAGES, prefix=state)
             _wait_until_held(system, HOLDS["copying"])
-            struck = Struck(system, _task(system, before, "running"))
-            struck.mark_failed()
+            target = Struck(system, _task(system, before, "running"))
+            target.mark_failed()
             return Struck(system, _task(system, before, "failed"))
     if state == "lingering":
         system.client.trigger_dag(DAG_ID, {"linger_seconds": LINGER_SECONDS})
@@ -191,13 +191,13 @@ def _task(system: System, before: set[str], state: str) -> dict[str, Any]:
     return max(found, key=lambda task: task["start_date"] or "")
 
 
-def _wait_for_next_try(struck: Struck) -> None:
-    """The next try has begun: it is another process."""
+def _wait_for_next_try(target: Struck) -> None:
+    """The next attempt has begun: it is another process."""
 
     def is_another() -> bool:
-        return any(task["pid"] not in (None, struck.task["pid"]) for task in _running_tasks(struck.system))
+        return any(task["pid"] not in (None, target.task["pid"]) for task in _running_tasks(target.system))
 
-    wait_until(is_another, "another try runs", deadline_seconds=ARRIVE_SECONDS, poll_seconds=0.3)
+    wait_until(is_another, "another attempt runs", deadline_seconds=ARRIVE_SECONDS, poll_seconds=0.3)
 
 
 def _newest_batch(system: System) -> int:

@@ -50,9 +50,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
 @pytest.fixture
 def page(server: PageServer, connected: World) -> PageServer:
     """The page over this test's stores, which it has not asked yet."""
-    from relaybox.airflow.page.gathered import Gathering  # imports Airflow
+    from relaybox.airflow.page.store_overview import StoreOverview  # imports Airflow
 
-    server.page.state.gathering = Gathering()
+    server.page.state.gathering = StoreOverview()
     return server
 
 

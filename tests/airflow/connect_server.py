@@ -14,7 +14,7 @@ import pyspark
 
 from relaybox.local.clusters import find_free_port
 from relaybox.local.java import find_java_home
-from relaybox.parents import child_dies_with_parent
+from relaybox.process_lifetime import child_dies_with_parent
 from relaybox.spark.driver_options import driver_java_options
 from tests.support.world import wait_until
 

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from relaybox import errors
-from relaybox.consuming import Consumer
+from relaybox.consumer import Consumer
 from relaybox.local.demo.flights import message_of, read_flights
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ CARRIER = "UA"
 
 @dataclass
 class Reader:
-    """A consumer of one cursor, and what it has read: place, whether it was marked as replayed, payload."""
+    """A consumer of one cursor, and what it has read: stream position, whether it was marked as replayed, payload."""
 
     store: str
     cursor: str
@@ -32,8 +32,8 @@ class Reader:
     _ended: threading.Event = field(default_factory=threading.Event)
 
     @property
-    def places(self) -> list[int]:
-        return [place for place, _, _ in self.read]
+    def stream_positions(self) -> list[int]:
+        return [stream_position for stream_position, _, _ in self.read]
 
     def run(self) -> None:
         """Reads until it is stopped; a cursor that is not there yet is waited for."""
@@ -41,7 +41,7 @@ class Reader:
             try:
                 with Consumer(self.store, self.cursor, until_empty=True, poll_seconds=self.poll_seconds) as consumer:
                     for message in consumer:
-                        self.read.append((message.place, message.replayed, message.payload or ""))
+                        self.read.append((message.stream_position, message.replayed, message.payload or ""))
                         if self._ended.is_set():
                             consumer.stop()
             except (errors.NotSubscribed, errors.Transient):
@@ -107,9 +107,11 @@ def deliver_days(world: World) -> None:
     world.settle_all()
 
 
-def places_of_days(world: World) -> dict[str, list[int]]:
-    """Which places were delivered on each day, by the store's own ledger."""
-    decided = world.query(STORE, "select decided_at::date::text, last_place from relaybox.decision order by last_place")
+def stream_positions_of_days(world: World) -> dict[str, list[int]]:
+    """Which stream positions were delivered on each day, by the store's own ledger."""
+    decided = world.query(
+        STORE, "select decided_at::date::text, last_stream_position from relaybox.decision order by last_stream_position"
+    )
     ends = {day: last for day, last in decided if day in DAYS}
     starts = [0, *ends.values()]
     return {day: list(range(start + 1, end + 1)) for start, (day, end) in zip(starts, ends.items(), strict=False)}

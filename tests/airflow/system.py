@@ -83,11 +83,11 @@ class System:
         query = "select coalesce(max(through_position), 0) from relaybox.confirmation where hop = %s and state = 'settled'"
         return int(self.world.value("airline", query, hop))
 
-    def wait_until_settled(self, position: int) -> None:
+    def wait_until_settled(self, log_position: int) -> None:
         """Waits until the origin knows that the last store has everything up to a position."""
         wait_until(
-            lambda: self.settled_through() >= position,
-            f"settled through {position}",
+            lambda: self.settled_through() >= log_position,
+            f"settled through {log_position}",
             deadline_seconds=ARRIVE_SECONDS,
             progress=self.settled_through,
         )
@@ -162,7 +162,7 @@ class System:
         return list(self.client.get("assets/events", limit=500, order_by="timestamp")["asset_events"])
 
     def task_log(self, task: Mapping[str, Any], try_number: int) -> str:
-        """The lines of one try, as the UI shows them."""
+        """The lines of one attempt, as the UI shows them."""
         path = f"dags/{task['dag_id']}/dagRuns/{quote(task['dag_run_id'])}/taskInstances/{task['task_id']}/logs/{try_number}"
         content = self.client.get(path, full_content=True, map_index=-1)["content"]
         return "\n".join(entry["event"] if isinstance(entry, dict) else str(entry) for entry in content)
@@ -171,7 +171,7 @@ class System:
         """What Airflow recorded of a run: its tasks, the events of each, and the logs of what failed."""
         lines = []
         for task in self.task_instances(dag_id, run_id):
-            lines.append(f"{task['task_id']}: {task['state']} in try {task['try_number']}")
+            lines.append(f"{task['task_id']}: {task['state']} in attempt {task['try_number']}")
             events = self.client.get("eventLogs", dag_id=dag_id, run_id=run_id, task_id=task["task_id"])["event_logs"]
             lines += [f"  {event['when']} {event['event']}: {event['extra']}" for event in events]
             if task["state"] not in ("success", "skipped"):

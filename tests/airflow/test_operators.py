@@ -20,7 +20,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from airflow.sdk.execution_time.context import OutletEventAccessors
 from airflow.sdk.observability import stats
 
-from relaybox.airflow.assets import log_asset, proof_asset, settled_asset
+from relaybox.airflow.assets import log_asset, settled_asset, verification_asset
 from relaybox.airflow.dags.retention import build_retention_dag
 from relaybox.airflow.dags.verify import build_verify_dag
 from relaybox.airflow.dags.watch import build_watch_dag
@@ -32,10 +32,10 @@ from relaybox.errors import ConfigurationError, StoreBusy, StoreUnreachable
 from relaybox.hops.runners import BatchTooLarge, ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.clusters import find_free_port
-from relaybox.proofs.proof import write_proof
-from relaybox.proofs.verification import verify_route
 from relaybox.routes import Hop
 from relaybox.stores.schema import open_store
+from relaybox.verification.results import write_verification
+from relaybox.verification.route_verification import verify_route
 from tests.airflow.conftest import REPOSITORY
 from tests.airflow.connect_server import connect_server
 from tests.airflow.connections import change_connection
@@ -112,8 +112,8 @@ def transfer_task(world: World, hop: Hop) -> HopTransferOperator:
     )
 
 
-def proof_task(world: World) -> Any:
-    return build_verify_dag(world.routes)["relaybox_verify"].get_task("proofs.flights")
+def verification_task(world: World) -> Any:
+    return build_verify_dag(world.routes)["relaybox_verify"].get_task("verifications.flights")
 
 
 def by_spark(world: World) -> Hop:
@@ -143,7 +143,7 @@ def test_an_empty_hop_is_skipped_without_spark(connected: World, spark_submit: S
 def test_a_retry_that_finds_nothing_left_succeeds(
     connected: World, spark_submit: SparkSubmit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The try before it moved everything and was killed before it could deliver it and wake the next hop: this one does."""
+    """The attempt before it moved everything and was killed before it could deliver it and trigger the next hop: this one does."""
     connected.send("one", "two")
     with monkeypatch.context() as patch:
         patch.setenv("RELAYBOX_ENVIRONMENT", "test")
@@ -152,8 +152,8 @@ def test_a_retry_that_finds_nothing_left_succeeds(
         with pytest.raises(StoreBusy):
             connected.transfer()
     numbers, events = transfer(connected, connected.first_hop, try_number=2)
-    assert connected.value("hub", "select last_place from relaybox.stream") == 2
-    assert numbers == {"batch": 1, "position": 2}
+    assert connected.value("hub", "select last_stream_position from relaybox.stream") == 2
+    assert numbers == {"batch": 1, "log_position": 2}
     assert events[log_asset(connected.first_hop)].extra == numbers
     assert not spark_submit.was_called
 
@@ -207,8 +207,8 @@ def test_openlineage_is_told_what_a_proof_found(connected: World, lineage: None)
     """An assertion per log of the route."""
     connected.send("one", "two")
     connected.transfer_all()
-    connected.query("hub", "update relaybox.log set payload = 'other' where position = 1")
-    task = proof_task(connected)
+    connected.query("hub", "update relaybox.log set payload = 'other' where log_position = 1")
+    task = verification_task(connected)
     execute(task, try_number=1, route="flights")
     told = task.get_openlineage_facets_on_complete(None)
     tables = dataset_names(connected)
@@ -315,7 +315,7 @@ def test_a_small_backlog_is_moved_by_the_task_itself(connected: World, spark_sub
     """Of a route whose runner is auto, the default: the same protocol, the same event, no JVM, and no Spark connection asked for."""
     connected.send("one", "two")
     numbers, events = transfer(connected, connected.first_hop)
-    assert numbers == {"batch": 1, "position": 2}
+    assert numbers == {"batch": 1, "log_position": 2}
     assert events[log_asset(connected.first_hop)].extra == numbers
     assert connected.payloads() == ["one", "two"]
     assert connected.value("airline", "select recorded_by from relaybox.confirmation") == "a_dag a_run"
@@ -346,10 +346,10 @@ def test_a_large_batch_that_comes_while_threads_linger_is_left_to_spark(connecte
     numbers, _ = transfer(connected, hop)
     sender.join()
     assert spark_submit.was_called
-    assert numbers == {"batch": 2, "position": 11}
+    assert numbers == {"batch": 2, "log_position": 11}
     assert connected.payloads() == ["one"]
     connected.transfer()
-    assert connected.positions() == list(range(1, 12))
+    assert connected.log_positions() == list(range(1, 12))
     assert connected.value("airline", "select count(*) from relaybox.batch") == 2
 
 
@@ -379,23 +379,23 @@ def test_a_run_may_be_told_who_moves(connected: World, spark_submit: SparkSubmit
 
 
 def test_the_proof_of_a_route_is_reported(connected: World) -> None:
-    """Delivered, then a message changed at its destination: the proof is made all the same, and the report fails."""
+    """Delivered, then a message changed at its destination: the verification is made all the same, and the report fails."""
     connected.send("one", "two")
     connected.transfer_all()
-    proof = proof_task(connected)
-    line, events = execute(proof, try_number=1, route="every route")
-    assert (line["verdict"], line["sent"], line["received"], line["reliability"], line["defects"]) == ("delivered", 2, 2, "1", 0)
-    assert events[proof_asset("flights")].extra == line
+    verification = verification_task(connected)
+    line, events = execute(verification, try_number=1, route="every route")
+    assert (line["outcome"], line["sent"], line["received"], line["reliability"], line["defects"]) == ("delivered", 2, 2, "1", 0)
+    assert events[verification_asset("flights")].extra == line
     assert "| flights | delivered | 2 | 2 | 0 | 1 | 1 | 0 |" in report(connected, line)
-    connected.query("hub", "update relaybox.log set payload = 'other' where position = 1")
-    changed, _ = execute(proof, try_number=1, route="flights")
-    assert changed["verdict"] == "defects"
+    connected.query("hub", "update relaybox.log set payload = 'other' where log_position = 1")
+    changed, _ = execute(verification, try_number=1, route="flights")
+    assert changed["outcome"] == "defects"
     with pytest.raises(AirflowFailException, match=r"Not proved: flights\. See docs/runbooks/loss-or-duplicates\.md"):
         report(connected, changed)
-    with pytest.raises(AirflowFailException, match="no proof: see its task"):
+    with pytest.raises(AirflowFailException, match="no verification: see its task"):
         report(connected, None)
     with pytest.raises(AirflowSkipException, match="route flights was not asked for"):
-        execute(proof, try_number=1, route="bookings")
+        execute(verification, try_number=1, route="bookings")
 
 
 @pytest.mark.parametrize(
@@ -416,10 +416,10 @@ def test_a_proof_is_made_by_the_runner_that_the_route_asks_for(
     connected.send("one", "two")
     connected.transfer_all()
     found = verify_route(connected.route)
-    write_proof(replace(found, duration_seconds=4711.0), spark_submit.notes / "result")
-    proof = proof_task(connected)
-    line, _ = execute(proof, try_number=1, route="flights")
-    assert (line["verdict"], line["sent"]) == ("delivered", 2)
+    write_verification(replace(found, duration_seconds=4711.0), spark_submit.notes / "result")
+    verification = verification_task(connected)
+    line, _ = execute(verification, try_number=1, route="flights")
+    assert (line["outcome"], line["sent"]) == ("delivered", 2)
     assert (line["duration_seconds"] == 4711.0) == by_spark == spark_submit.was_called
     if by_spark:
         application = spark_submit.arguments.index(str(REPOSITORY / "spark_apps" / "verify.py"))
@@ -438,10 +438,10 @@ def test_a_proof_that_spark_could_not_make_is_no_proof(
     """The application's exit code decides about a retry."""
     connected.change_route(runner="spark")
     spark_submit.ends_with(code)
-    proof = proof_task(connected)
+    verification = verification_task(connected)
     with pytest.raises(AirflowException) as failed:
-        execute(proof, try_number=1, route="flights")
-    assert proof.retry_policy.evaluate(failed.value, 1, 3).action is action
+        execute(verification, try_number=1, route="flights")
+    assert verification.retry_policy.evaluate(failed.value, 1, 3).action is action
 
 
 def test_a_warm_server_moves_and_compares_what_is_much(
@@ -456,21 +456,21 @@ def test_a_warm_server_moves_and_compares_what_is_much(
         task = transfer_task(connected, connected.first_hop)
         execute(task, try_number=1)
         connected.transfer(connected.second_hop)
-        damaged = "update relaybox.log set payload = 'other' where position = 1500"
+        damaged = "update relaybox.log set payload = 'other' where log_position = 1500"
         connected.query("hub", damaged)
-        proof = proof_task(connected)
-        line, _ = execute(proof, try_number=1, route="flights")
+        verification = verification_task(connected)
+        line, _ = execute(verification, try_number=1, route="flights")
         connected.send_many(10)
         connected.query("hub", "alter table relaybox.receipt rename to receipt_away")
         with pytest.raises(AirflowFailException, match=r"store hub: .*receipt"):
             execute(transfer_task(connected, connected.first_hop), try_number=1)
     assert not spark_submit.was_called
-    assert connected.positions() == list(range(1, 6001))
+    assert connected.log_positions() == list(range(1, 6001))
     assert task.spark_application is not None
     assert connected.query("airline", "select distinct application from relaybox.attempt where batch <= 2") == [
         (task.spark_application,)
     ]
-    assert (line["verdict"], line["sent"], line["defects"]) == ("defects", 6000, 2)
+    assert (line["outcome"], line["sent"], line["defects"]) == ("defects", 6000, 2)
 
 
 def test_what_must_be_submitted_is_refused_where_the_connection_leads_to_a_server(
@@ -523,10 +523,10 @@ def test_detaching_starts_spark_only_for_what_a_stopped_consumer_keeps(connected
 
 
 def report(world: World, line: dict[str, Any] | None) -> str:
-    """Of a run whose only proof gave this line."""
+    """Of a run whose only verification gave this line."""
     task = build_verify_dag(world.routes)["relaybox_verify"].get_task("report")
     context = {
-        "ti": SimpleNamespace(xcom_pull=lambda *, task_ids: {"proofs.flights": line}[task_ids]),
+        "ti": SimpleNamespace(xcom_pull=lambda *, task_ids: {"verifications.flights": line}[task_ids]),
         "params": {"route": "flights"},
     }
     return str(task.execute(context))
@@ -549,14 +549,14 @@ with connect('airline', application_name='slow driver').cursor() as cursor: curs
 """
 
 
-@pytest.mark.parametrize("work", ["transfer", "proof"])
+@pytest.mark.parametrize("work", ["transfer", "verification"])
 def test_a_time_limit_ends_the_driver_and_its_statement(connected: World, spark_submit: SparkSubmit, work: str) -> None:
     """As Airflow does it: the task is interrupted, then asked to end what it started. The server ends what nobody waits for."""
     program = Path(os.environ["PATH"].split(os.pathsep)[0]) / "spark-submit"
     program.write_text(SLOW_DRIVER)
     connected.change_route(runner="spark")
     connected.send("one")
-    operator = transfer_task(connected, connected.first_hop) if work == "transfer" else proof_task(connected)
+    operator = transfer_task(connected, connected.first_hop) if work == "transfer" else verification_task(connected)
     running = "select count(*) from pg_stat_activity where application_name = 'slow driver' and state = 'active'"
     with interrupted_once(lambda: connected.value("airline", running) == 1), pytest.raises(AirflowTaskTimeout):
         execute(operator, try_number=1, route="flights")
@@ -569,7 +569,7 @@ def test_a_time_limit_does_not_wait_for_the_slices_of_threads(connected: World, 
     connected.send("one")
     waiting = "select count(*) from pg_stat_activity where application_name like %s and wait_event_type = 'Lock'"
     with connected.session("hub") as blocker, blocker.cursor() as cursor:
-        connected.query("hub", "select relaybox.ensure_log_segments(hop_id, 1) from relaybox.hop_in where hop = 'flights/1'")
+        connected.query("hub", "select relaybox.ensure_log_segments(log_id, 1) from relaybox.hop_in where hop = 'flights/1'")
         cursor.execute("lock table relaybox.receipt in exclusive mode")
         with (
             interrupted_once(lambda: connected.value("hub", waiting, "relaybox flights/1 b1%") == 1),
@@ -595,9 +595,9 @@ def test_a_time_limit_cancels_what_a_proof_asks_by_itself(
         waiting = f"{sessions} and wait_event_type = 'Lock'"
         started = time.monotonic()
         with interrupted_once(lambda: connected.value("hub", waiting) == 1), pytest.raises(AirflowTaskTimeout):
-            execute(proof_task(connected), try_number=1, route="flights")
+            execute(verification_task(connected), try_number=1, route="flights")
         assert time.monotonic() - started < patience(45)
-        wait_until(lambda: connected.value("hub", sessions) == 0, "the proof's session is gone, and the lock is not")
+        wait_until(lambda: connected.value("hub", sessions) == 0, "the verification's session is gone, and the lock is not")
 
 
 @contextmanager
@@ -668,8 +668,8 @@ def test_the_look_at_a_store_wakes_what_lies_idle(connected: World) -> None:
 
     def look(store: str) -> tuple[dict[str, list[str]], list[str]]:
         task = parse_dag(connected, "relaybox_watch").get_task(f"look_at_{store}")
-        woken, events = execute(task, try_number=1)
-        return woken, [event.dest_asset_key.name for event in events[task.alias].asset_alias_events]
+        triggered, events = execute(task, try_number=1)
+        return triggered, [event.dest_asset_key.name for event in events[task.alias].asset_alias_events]
 
     assert look("airline") == ({"waiting": [], "unsettled": []}, [])
     connected.send("one")

@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from relaybox.airflow.page.app import HEADERS
-from relaybox.airflow.page.gathered import Gathering
+from relaybox.airflow.page.store_overview import StoreOverview
 from relaybox.monitoring import findings
 from tests.airflow.connections import change_connection
 from tests.airflow.page_client import ORIGIN, PageServer, register_dags, token_of
@@ -185,7 +185,7 @@ def test_a_route_that_settles_what_is_processed_shows_by_whom(page: PageServer, 
     connected.query("analytics", "select relaybox.subscribe('billing', 'flights')")
     connected.send("one")
     connected.transfer_all()
-    connected.query("analytics", "select relaybox.ack('billing', max(place)) from relaybox.fetch('billing')")
+    connected.query("analytics", "select relaybox.ack('billing', max(stream_position)) from relaybox.fetch('billing')")
     connected.settle_all()
     shown = page.client("viewer").get("/relaybox/hops/flights/2").text
     assert "<dt>processed through</dt><dd>2</dd>" in shown  # with the message that was there
@@ -209,7 +209,7 @@ def test_the_documents_of_the_api_have_stable_keys(page: PageServer, monkeypatch
     assert set(hop) == {"hop", "measured_at", "interval_seconds", "intervals", "batches", "forecast", "errors"}
     assert hop["forecast"]["backlog"] == 1
     found = client.get("/relaybox/api/where?sender=UA&index=1").json()["messages"]
-    assert [hop["place"] for hop in found[0]["traces"][0]["hops"]] == ["settled", "settled"]
+    assert [hop["stream_position"] for hop in found[0]["traces"][0]["hops"]] == ["settled", "settled"]
 
 
 def test_a_statement_of_an_application_is_escaped_and_shown_to_operators_only(
@@ -258,8 +258,8 @@ def test_a_dead_letter_is_escaped_and_its_payload_is_for_operators(page: PageSer
     connected.transfer_all()
     connected.query(
         "analytics",
-        "insert into relaybox.dead_letter (stream_id, hop_id, position, reason, detail) "
-        "select l.stream_id, l.hop_id, 2, 'refused', '<b>why</b>' from relaybox.stream_log l",
+        "insert into relaybox.dead_letter (stream_id, log_id, log_position, reason, detail) "
+        "select l.stream_id, l.log_id, 2, 'refused', '<b>why</b>' from relaybox.stream_log l",
     )
     shown = {user: page.client(user).get("/relaybox/streams").text for user in ("viewer", "oncall")}
     assert all("billing" in text and "refused" in text for text in shown.values())
@@ -271,8 +271,8 @@ def test_a_dead_letter_is_escaped_and_its_payload_is_for_operators(page: PageSer
 
 DETACHED = """
     insert into relaybox.detached_segment
-        (hop_id, first, last, segment, state, directory, row_count, hash_sum, for_whom, begun_by, moved_by, moved_at)
-    select i.hop_id, n * 10, n * 10 + 9, 'log_1_s' || n, case when n < 3 then 'detached' else 'attached' end, '/srv/private/' || n, 10, 0,
+        (log_id, first, last, segment, state, directory, row_count, hash_sum, needed_by, begun_by, moved_by, moved_at)
+    select i.log_id, n * 10, n * 10 + 9, 'log_1_s' || n, case when n < 3 then 'detached' else 'attached' end, '/srv/private/' || n, 10, 0,
         array['billing', 'audit' || n], 'test', 'test', timestamptz '2026-07-01Z' + n * interval '1 day'
     from relaybox.hop_in i cross join generate_series(1, 3) n
 """
@@ -285,7 +285,7 @@ def test_what_is_detached_is_shown_with_the_command_that_brings_it_back(page: Pa
     pages = ("/relaybox/streams", "/relaybox/stuck", "/relaybox/hops/flights/1")
     assert not [path for path in pages if "etached" in client.get(path).text]
     connected.query("hub", DETACHED)
-    connected.query("hub", "update relaybox.stream set first_kept_place = 2")
+    connected.query("hub", "update relaybox.stream set first_kept_stream_position = 2")
     gathering.forget()
     for path in pages:
         shown = client.get(path).text
@@ -377,7 +377,7 @@ WRONG_ORDERS = [
     ("replay", {"subscription": "billing", "start": "1", "reason": "  "}, "reason"),
     ("replay", {"subscription": "billing", "start": "1", "reason": "why", "store": "airline"}, "arrives at hub, analytics"),
     ("redrive", {"subscription": "b'; drop table", "reason": "why"}, "subscription"),
-    ("redrive", {"subscription": "billing", "letter": 0, "reason": "why"}, "letter"),
+    ("redrive", {"subscription": "billing", "dead_letter_id": 0, "reason": "why"}, "dead_letter_id"),
 ]
 
 
@@ -397,7 +397,7 @@ def test_a_replay_from_a_detached_place_is_answered_with_the_command_that_brings
     connected.transfer()
     connected.query("hub", "select relaybox.subscribe('billing', 'flights')")
     connected.query("hub", DETACHED)
-    connected.query("hub", "update relaybox.stream set first_kept_place = 2")
+    connected.query("hub", "update relaybox.stream set first_kept_stream_position = 2")
     order = {"store": "hub", "subscription": "billing", "start": "1"}
     answer = page.client("oncall").post("/relaybox/api/routes/flights/replay/count", json=order)
     assert answer.status_code == 409, answer.text
@@ -421,7 +421,7 @@ def test_a_batch_left_in_the_middle_says_what_to_press(
 def test_no_answer_tells_hosts_statements_or_paths(page: PageServer, connected: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a store is down, of no route, to nobody."""
     change_connection(monkeypatch, "RELAYBOX_HUB", port=1)
-    page.page.state.gathering = Gathering()
+    page.page.state.gathering = StoreOverview()
     for method, path in every_route(page.page):
         if method != "GET" or "/static/" in path or "/runbooks/" in path:
             continue
@@ -449,7 +449,7 @@ def _without_advice(text: str) -> str:
 
 def test_a_store_without_a_connection_hides_no_other(page: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_RELAYBOX_ANALYTICS")
-    page.page.state.gathering = Gathering()
+    page.page.state.gathering = StoreOverview()
     status = page.client("viewer").get("/relaybox/api/status").json()
     assert [hop["health"] for hop in status["hops"]] == ["ok", "silent"]
     assert status["hops"][1]["errors"] == ["its connection is missing, or wrong"]
@@ -471,7 +471,7 @@ def test_a_message_is_found_by_id_and_by_sender_and_index(page: PageServer, conn
         shown = client.get(f"/relaybox/where?{query}").text
         assert shown.count(str(message_id)) >= 1
         assert "flights/2: arrived at position 1" in shown
-        assert "flights/2: delivered at place 1 of stream flights" in shown
+        assert "flights/2: delivered at stream position 1 of stream flights" in shown
         assert "flights/1: settled" in shown
 
 

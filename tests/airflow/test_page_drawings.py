@@ -21,7 +21,7 @@ from relaybox.airflow.page.markdown import render_runbook
 from relaybox.airflow.page.svg import element
 from relaybox.airflow.page.timeline import bars, draw_timeline
 from relaybox.monitoring.findings import RUNBOOKS
-from relaybox.monitoring.flow import BatchTimes
+from relaybox.monitoring.hop_history import BatchTimes
 from relaybox.monitoring.runbooks import read_runbooks
 from relaybox.monitoring.status import HopStatus
 from relaybox.routes import Routes, load_routes

@@ -22,7 +22,9 @@ def page(page: PageServer, connected: World) -> PageServer:
     connected.send("first")
     connected.transfer_all()
     connected.query("analytics", "select relaybox.subscribe('billing', 'flights', nack_limit => 1)")
-    connected.query("analytics", "select relaybox.nack('billing', place, 'broken', token) from relaybox.fetch('billing')")
+    connected.query(
+        "analytics", "select relaybox.nack('billing', stream_position, 'broken', token) from relaybox.fetch('billing')"
+    )
     return page
 
 

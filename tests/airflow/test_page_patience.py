@@ -22,7 +22,7 @@ from fastapi import HTTPException
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 
-from relaybox.airflow.page import gathered, kept_answers
+from relaybox.airflow.page import kept_answers, store_overview
 from relaybox.airflow.page.kept_answers import KeptAnswer
 from relaybox.airflow.page.turns import Turns, without_turn
 from relaybox.local.bench.unwell_link import UnwellLink
@@ -96,12 +96,12 @@ def unwell(manner: str, link: UnwellLink, cluster: Cluster) -> Iterator[None]:
 
 
 async def _times(client: httpx.AsyncClient) -> list[float]:
-    taken = []
+    arrival_seq = []
     for _ in range(SAMPLES):
         started = time.monotonic()
         assert (await client.get("/api/v2/version")).status_code == 200
-        taken.append(time.monotonic() - started)
-    return taken
+        arrival_seq.append(time.monotonic() - started)
+    return arrival_seq
 
 
 async def _beside_looks(page: PageServer) -> tuple[list[float], list[float], set[int]]:
@@ -178,7 +178,7 @@ def test_a_silent_store_delays_nothing_but_its_own_rows(
     monkeypatch.setattr(kept_answers, "KEPT_SECONDS", 3600.0)
     wait_until(lambda: not asking_threads(), "no look is under way", deadline_seconds=60)
     monkeypatch.setattr(kept_answers, "KEPT_SECONDS", 0.0)
-    monkeypatch.setattr(gathered, "LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr(store_overview, "LOOK_SECONDS", 3600.0)
     silent_since = time.monotonic()
     link.change("silent")
     connected.send("one", topic="salaries")

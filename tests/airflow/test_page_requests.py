@@ -9,7 +9,7 @@ import pytest
 from starlette.types import Message
 
 from relaybox.airflow.page import bodies
-from relaybox.airflow.page.mounted import MountedPage
+from relaybox.airflow.page.asgi import MountedPage
 from tests.airflow.page_client import PageServer
 from tests.airflow.page_routes import every_route
 
@@ -23,7 +23,7 @@ NAMES = [
     "dag",
     "store",
     "subscription",
-    "letter",
+    "dead_letter_id",
     "through",
     "show",
     "health",
@@ -34,7 +34,7 @@ BODIES = [
     b'{"store": "hub", "subscription": "billing", "start": "1\\u0000", "reason": "why"}',
     b'{"store": "hub", "subscription": "billing", "start": "\\ud800", "reason": "why"}',
     b'{"store": "hub", "subscription": "billing", "start": "1", "reason": "\\udfff\\udfff\\udfff"}',
-    b'{"store": "hub", "subscription": "billing", "letter": 1e400, "reason": "why"}',
+    b'{"store": "hub", "subscription": "billing", "dead_letter_id": 1e400, "reason": "why"}',
     b'{"sender": "\\u0000", "reason": "why"}',
     b'{"sender": "\\ud800", "reason": "why", "through": Infinity}',
     b'{"\\ud800": 1}',

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from relaybox.airflow.page import access
+from relaybox.airflow.page import permissions
 from relaybox.routes import Hop
 from tests.airflow.page_client import PageServer
 from tests.support.services import add_route
@@ -48,7 +48,7 @@ def page(page: PageServer, connected: World, monkeypatch: pytest.MonkeyPatch) ->
 
 @contextmanager
 def seen_by(page: PageServer, rights: SomeHops) -> Iterator[Any]:
-    page.page.dependency_overrides[access.rights_of] = lambda: rights
+    page.page.dependency_overrides[permissions.rights_of] = lambda: rights
     try:
         yield page.client("viewer")
     finally:

@@ -20,8 +20,8 @@ from relaybox.airflow.naming import confirm_title, transfer_title
 from relaybox.local.chromium import find_chromium, launch_arguments
 from relaybox.local.clusters import Cluster, postgres_program
 from relaybox.local.processes import is_alive, wait_until_gone
-from relaybox.proofs.reliability import PERFECT
-from relaybox.proofs.verification import verify_route
+from relaybox.verification.reliability import PERFECT
+from relaybox.verification.route_verification import verify_route
 from tests.airflow.conftest import REPOSITORY
 from tests.airflow.page_browser import page_browser
 from tests.airflow.system import (
@@ -78,16 +78,16 @@ def moved(system: System) -> System:
 def test_inserted_messages_reach_the_last_store_without_a_click(moved: System) -> None:
     """An insert is all that an application does: both hops run, and the origin knows that the end has everything."""
     assert moved.world.payloads("flights/2") == moved.world.sent()
-    assert moved.world.positions("flights/2") == list(range(1, FIRST_COUNT + 1))
+    assert moved.world.log_positions("flights/2") == list(range(1, FIRST_COUNT + 1))
     assert {run["run_type"] for run in moved.runs()} <= {"asset_triggered", "scheduled"}
-    assert verify_route(moved.world.route).verdict == "delivered"
+    assert verify_route(moved.world.route).outcome == "delivered"
 
 
 def test_g7_the_graph_shows_the_cascade(moved: System) -> None:
-    """Each hop's success wakes the next, and the confirmations go back to the origin: every asset has its event."""
+    """Each hop's success triggers the next, and the confirmations go back to the origin: every asset has its event."""
     newest = {event["name"].removeprefix("relaybox/"): event for event in moved.asset_events()}
     assert set(newest) == set(ASSETS)
-    assert newest["flights/2/log"]["extra"] == {"batch": 3, "position": FIRST_COUNT}
+    assert newest["flights/2/log"]["extra"] == {"batch": 3, "log_position": FIRST_COUNT}
     assert newest["flights/1/settled"]["extra"]["through_position"] == FIRST_COUNT
     runs = {dag_id: moved.runs(dag_id) for dag_id in DAG_IDS}
     assert {run["state"] for each in runs.values() for run in each} == {"success"}
@@ -112,15 +112,17 @@ def test_the_watch_wakes_what_no_event_started(moved: System) -> None:
 
 
 def test_the_proof_of_delivery_is_reported(moved: System) -> None:
-    """As it is each night: a proof per route, made by Spark since the route says so, and a report in XCom."""
+    """As it is each night: a verification per route, made by Spark since the route says so, and a report in XCom."""
     run = moved.client.trigger_dag("relaybox_verify")
     assert moved.client.wait_for_run("relaybox_verify", run, deadline_seconds=patience(ARRIVE_SECONDS)) == "success"
     path = f"dags/relaybox_verify/dagRuns/{quote(run, safe='')}/taskInstances/report/xcomEntries/return_value"
     assert f"| flights | delivered | {FIRST_COUNT} | {FIRST_COUNT} | 0 | 1 | 1 | 0 |" in moved.client.get(path)["value"]
-    (proof,) = [task for task in moved.task_instances("relaybox_verify", run) if task["task_id"] == "proofs.flights"]
-    log = moved.task_log(proof, proof["try_number"])
+    (verification,) = [
+        task for task in moved.task_instances("relaybox_verify", run) if task["task_id"] == "verifications.flights"
+    ]
+    log = moved.task_log(verification, verification["try_number"])
     assert "spark_application_started route=flights application=local-" in log
-    assert log.count("route_verified route=flights verdict=delivered") == 1
+    assert log.count("route_verified route=flights outcome=delivered") == 1
 
 
 def test_openlineage_gets_the_tables_and_rows_of_transfers_and_no_secret(moved: System, lineage: Path) -> None:
@@ -252,16 +254,16 @@ def test_a_task_and_a_dag_lead_to_the_page_of_their_hop(moved: System, tmp_path:
 
 
 def test_g3_a_killed_driver_is_retried_and_finishes_the_same_batch(moved: System) -> None:
-    """SIGKILL in the middle of a batch: the next try copies what was missing, nothing twice, and positions stay dense."""
+    """SIGKILL in the middle of a batch: the next attempt copies what was missing, nothing twice, and positions stay dense."""
     world, before = moved.world, moved.world.value("airline", "select max(batch) from relaybox.batch where hop = 'flights/1'")
-    position = len(world.sent())
+    log_position = len(world.sent())
     with _slice_held_up(moved, batch=before + 1, slice_=3):
         world.send_many(SECOND_COUNT, prefix="second")
         copied = "select count(*) from relaybox.receipt where batch = %s"
         wait_until(lambda: world.value("hub", copied, before + 1) == 3, "three of four slices copied", deadline_seconds=120)
         plan = world.value("airline", "select plan_id from relaybox.batch where hop = 'flights/1' and batch = %s", before + 1)
         killed = _kill_driver_of(f"relaybox flights/1 b{before + 1} s3 a", moved)
-    moved.wait_until_settled(position + SECOND_COUNT)
+    moved.wait_until_settled(log_position + SECOND_COUNT)
     moved.wait_until_quiet()
 
     (retried,) = moved.task_instances("relaybox_transfer__flights_1", killed["dag_run_id"])
@@ -270,8 +272,8 @@ def test_g3_a_killed_driver_is_retried_and_finishes_the_same_batch(moved: System
     assert f"batch_resumed hop=flights/1 batch={before + 1} rows={SECOND_COUNT}" in log
     assert log.count("slice_found") >= 3  # the fourth too, if its orphan got to its commit before the retry came
     assert world.value("hub", "select plan_id from relaybox.arrival where batch = %s", before + 1) == plan
-    assert world.positions("flights/2") == list(range(1, position + SECOND_COUNT + 1))
-    assert verify_route(world.route).verdict == "delivered"
+    assert world.log_positions("flights/2") == list(range(1, log_position + SECOND_COUNT + 1))
+    assert verify_route(world.route).outcome == "delivered"
 
 
 @contextmanager
@@ -279,8 +281,8 @@ def _slice_held_up(system: System, *, batch: int, slice_: int) -> Iterator[None]
     """Holds an uncommitted receipt of one slice, on whose key the slice then waits."""
     with system.world.session("hub") as connection, connection.cursor() as cursor:
         cursor.execute(
-            "insert into relaybox.receipt (hop_id, batch, slice, plan_id, row_count, attempt) "
-            "select hop_id, %s, %s, gen_random_uuid(), 1, 0 from relaybox.hop_in where hop = 'flights/1'",
+            "insert into relaybox.receipt (log_id, batch, slice, plan_id, row_count, attempt) "
+            "select log_id, %s, %s, gen_random_uuid(), 1, 0 from relaybox.hop_in where hop = 'flights/1'",
             (batch, slice_),
         )
         yield
@@ -288,22 +290,22 @@ def _slice_held_up(system: System, *, batch: int, slice_: int) -> Iterator[None]
 
 
 def _kill_driver_of(blocked: str, system: System) -> Mapping[str, Any]:
-    """SIGKILLs the JVM of the try whose slice waits; its Python and its tasks go with it. Returns the task of that try.
+    """SIGKILLs the JVM of the attempt whose slice waits; its Python and its tasks go with it. Returns the task of that attempt.
 
-    On a busy machine it can be past its first try: a held-up slice gives up after ten seconds, and the try with it.
+    On a busy machine it can be past its first attempt: a held-up slice gives up after ten seconds, and the attempt with it.
     """
-    struck: list[Mapping[str, Any]] = []
+    target: list[Mapping[str, Any]] = []
 
-    def strike() -> bool:
+    def inject() -> bool:
         before = driver_jvms("flights/1")
         tasks = [task for task in system.task_instances("relaybox_transfer__flights_1") if task["state"] == "running"]
         if len(before) == len(tasks) == 1 and _blocked_slices(system) == [blocked] and driver_jvms("flights/1") == before:
             os.kill(before[0], signal.SIGKILL)
-            struck.extend(tasks)
-        return bool(struck)
+            target.extend(tasks)
+        return bool(target)
 
-    wait_until(strike, f"a driver to kill, whose slice {blocked!r} waits", deadline_seconds=120)
-    return struck[0]
+    wait_until(inject, f"a driver to kill, whose slice {blocked!r} waits", deadline_seconds=120)
+    return target[0]
 
 
 def _blocked_slices(system: System) -> list[str]:
@@ -313,13 +315,13 @@ def _blocked_slices(system: System) -> list[str]:
 
 
 def _running_try(system: System) -> Mapping[str, Any]:
-    """The first hop's task, whichever of its tries runs."""
+    """The first hop's task, whichever of its attempts runs."""
     (task,) = [task for task in system.task_instances("relaybox_transfer__flights_1") if task["state"] == "running"]
     return task
 
 
 def test_g3_whatever_is_done_to_a_task_ends_its_spark_and_its_batch_arrives_once(moved: System) -> None:
-    """One batch, struck in the middle of its slices: task killed, cleared, marked success, triggered twice, scheduler killed."""
+    """One batch, hit in the middle of its slices: task killed, cleared, marked success, triggered twice, scheduler killed."""
     world, dag_id = moved.world, "relaybox_transfer__flights_1"
     batch = 1 + world.value("airline", "select max(batch) from relaybox.batch where hop = 'flights/1'")
     plan = "select plan_id from relaybox.batch where hop = 'flights/1' and batch = %s"
@@ -349,21 +351,21 @@ def test_g3_whatever_is_done_to_a_task_ends_its_spark_and_its_batch_arrives_once
 
     assert {run["state"] for run in moved.runs(dag_id) if run["dag_run_id"] in runs} == {"success"}
     assert world.value("hub", "select plan_id from relaybox.arrival where batch = %s", batch) == planned
-    assert world.positions("flights/2") == list(range(1, len(world.sent()) + 1))
-    _assert_perfect(moved, verdict="delivered")
+    assert world.log_positions("flights/2") == list(range(1, len(world.sent()) + 1))
+    _assert_perfect(moved, outcome="delivered")
 
 
 def _assert_gone(system: System, driver: SparkDriver, *, deadline_seconds: float) -> None:
     """No process of the application lives, and what it left behind is no defect."""
     assert wait_until_gone(driver.processes, deadline_seconds=patience(deadline_seconds)) == []
-    _assert_perfect(system, verdict="in flight")
+    _assert_perfect(system, outcome="in flight")
 
 
-def _assert_perfect(system: System, *, verdict: str) -> None:
+def _assert_perfect(system: System, *, outcome: str) -> None:
     """R = UR = 1 on every hop and from end to end."""
-    proof = verify_route(system.world.route)
-    assert [leg.delivery for leg in (*proof.hops, proof.end_to_end)] == [PERFECT] * 3
-    assert proof.verdict == verdict
+    verification = verify_route(system.world.route)
+    assert [leg.delivery for leg in (*verification.hops, verification.end_to_end)] == [PERFECT] * 3
+    assert verification.outcome == outcome
 
 
 def _task_path(task: Mapping[str, Any]) -> str:

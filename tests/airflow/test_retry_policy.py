@@ -1,4 +1,4 @@
-"""Which failed tries are worth another."""
+"""Which failed attempts are worth another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def decide(code: int) -> RetryAction:
 
 @pytest.mark.parametrize("code", [EXIT_TERMINAL, EXIT_CONFIGURATION])
 def test_a_terminal_error_of_the_driver_is_not_retried(code: int) -> None:
-    """65 and 78 fail on the first try."""
+    """65 and 78 fail on the first attempt."""
     assert decide(code) is RetryAction.FAIL
 
 

@@ -25,7 +25,7 @@ class Row:
     """One row of a log, as received. `content`: what a repetition must have in common with its original."""
 
     log: str
-    position: int
+    log_position: int
     sender: str
     epoch: int
     index: int
@@ -35,9 +35,9 @@ class Row:
     clock: Any = field(default=None, compare=False)
 
     @property
-    def place(self) -> tuple[str, int]:
+    def stream_position(self) -> tuple[str, int]:
         """Where it is: log and position."""
-        return self.log, self.position
+        return self.log, self.log_position
 
     @property
     def number(self) -> Number:
@@ -59,7 +59,7 @@ class Held:
     """Received, not yet deliverable."""
 
     row: Row
-    taken: int
+    arrival_seq: int
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Stream:
         self._senders: dict[str, Sender] = {}
         self._skipped: dict[str, set[Number]] = defaultdict(set)
         self._rows: dict[str, list[Row]] = defaultdict(list)
-        self.taken = 0
+        self.arrival_seq = 0
         self._released: dict[tuple[str, Number], tuple[int, int]] = {}
         self._since = 0
 
@@ -98,16 +98,16 @@ class Stream:
 
     def take(self, row: Row) -> None:
         """The next row of one of the logs."""
-        self.taken += 1
-        self._released, self._since = {}, self.taken
-        verdict = self._verdict(row)
+        self.arrival_seq += 1
+        self._released, self._since = {}, self.arrival_seq
+        outcome = self._outcome(row)
         self._rows[row.log].append(row)
-        if verdict == DUPLICATE:
+        if outcome == DUPLICATE:
             self.duplicates.append(row)
-        elif verdict is None or verdict.startswith("clock_"):
-            self._accept(row, verdict)
+        elif outcome is None or outcome.startswith("clock_"):
+            self._accept(row, outcome)
         else:
-            self.dead_letters[row] = verdict
+            self.dead_letters[row] = outcome
 
     def take_all(self, rows: Iterable[Row]) -> None:
         for row in rows:
@@ -153,13 +153,13 @@ class Stream:
 
     # what becomes of a row
 
-    def _verdict(self, row: Row) -> str | None:
+    def _outcome(self, row: Row) -> str | None:
         """None: accepted."""
         return self._repeated_message_id(row) or (self._without_index(row) if row.epoch == 0 else self._with_index(row))
 
     def _repeated_message_id(self, row: Row) -> str | None:
         for earlier in self._rows[row.log]:
-            if row.position - earlier.position <= self._window and earlier.message_id == row.message_id:
+            if row.log_position - earlier.log_position <= self._window and earlier.message_id == row.message_id:
                 return repetition(earlier, row)
         return None
 
@@ -186,7 +186,7 @@ class Stream:
         skipped = [index for epoch, index in self._skipped[row.sender] if epoch == row.epoch]
         if kind == "sparse" and self._order in {"fifo", "causal"}:
             return "sender_not_gapless"
-        if kind == "gapless" and row.index > max(row.position, *skipped, 0) + TOO_FAR:
+        if kind == "gapless" and row.index > max(row.log_position, *skipped, 0) + TOO_FAR:
             return "index_too_far"
         if row.index in skipped:
             return "index_skipped"  # a gap that is given up takes with it what was set aside in it
@@ -220,7 +220,7 @@ class Stream:
             self.dead_letters[row] = clock_defect
             sender.done.add(row.number)
         else:
-            self.held.append(Held(row, self.taken))
+            self.held.append(Held(row, self.arrival_seq))
         self._deliver([*released, *self._ready()])
 
     # what becomes ready
@@ -323,7 +323,7 @@ class Stream:
     def _deliver(self, released: Iterable[Held]) -> None:
         """By the time since which each was ready: now, or, where a gap was given up, the arrival of its latest cause."""
         if self._order == "causal":
-            in_order = sorted(released, key=lambda held: (self._released[held.row.sender, held.row.number], held.taken))
+            in_order = sorted(released, key=lambda held: (self._released[held.row.sender, held.row.number], held.arrival_seq))
         else:
             in_order = sorted(released, key=lambda held: held.row.number)
         self.delivered += [held.row for held in in_order]
@@ -332,7 +332,7 @@ class Stream:
         """The rank grows along every chain of causes among what is ready since the same time."""
         causes = dependencies(held.row) if self._order == "causal" else {held.row.sender: (held.row.epoch, held.row.index - 1)}
         before = [ready for (sender, number), ready in self._released.items() if number <= causes.get(sender, (0, 0))]
-        time = max([self._since or held.taken, *(time for time, _ in before)])
+        time = max([self._since or held.arrival_seq, *(time for time, _ in before)])
         if self._order != "causal":
             return time, 0
         counted = sum(index for _, index in {**clock_of(held.row), held.row.sender: held.row.number}.values())

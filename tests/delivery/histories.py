@@ -207,17 +207,17 @@ class _Sending:
 
 
 def _arrived(draw: Draw, sent: list[Row], displacement: int) -> list[Row]:
-    """Rows at their positions: displaced by up to so many places, some of them again, a few with other content."""
+    """Rows at their positions: displaced by up to so many stream positions, some of them again, a few with other content."""
     keyed: list[tuple[int, Row]] = []
-    for place, row in enumerate(sent):
-        keyed.append((place + draw(st.integers(0, displacement)), row))
+    for stream_position, row in enumerate(sent):
+        keyed.append((stream_position + draw(st.integers(0, displacement)), row))
         for number in range(draw(st.sampled_from((0, 0, 0, 0, 0, 0, 1, 2)))):
             again = replace(row, message_id=draw(st.sampled_from((row.message_id, f"{row.message_id} again {number}"))))
             if draw(st.integers(0, 5)) == 5:
                 again = replace(again, content=("other",))
-            keyed.append((place + 1 + draw(st.integers(0, 2 * displacement + 2)), again))
+            keyed.append((stream_position + 1 + draw(st.integers(0, 2 * displacement + 2)), again))
     keyed.sort(key=lambda of: of[0])
     return [
-        replace(row, position=position, index=row.index if row.epoch else position)
-        for position, (_, row) in enumerate(keyed, start=1)
+        replace(row, log_position=log_position, index=row.index if row.epoch else log_position)
+        for log_position, (_, row) in enumerate(keyed, start=1)
     ]

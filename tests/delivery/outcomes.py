@@ -29,10 +29,10 @@ class Outcome:
 def wanted(brute: Stream) -> Outcome:
     """What the brute force says."""
     return Outcome(
-        [row.place for row in brute.delivered],
-        sorted(row.place for row in brute.duplicates),
-        {row.place: reason for row, reason in brute.dead_letters.items()},
-        sorted(held.row.place for held in brute.held),
+        [row.stream_position for row in brute.delivered],
+        sorted(row.stream_position for row in brute.duplicates),
+        {row.stream_position: reason for row, reason in brute.dead_letters.items()},
+        sorted(held.row.stream_position for held in brute.held),
     )
 
 
@@ -40,19 +40,19 @@ def read_outcome(query: Query, stream: str) -> Outcome:
     """What the store says."""
     delivered = query(
         """
-        select i.hop, coalesce(d.positions[n + 1], d.first_position + n)
-        from relaybox.delivery d join relaybox.stream s using (stream_id) join relaybox.hop_in i using (hop_id),
-            generate_series(0, d.last_place - d.first_place) n
-        where s.stream = %s order by d.first_place + n
+        select i.hop, coalesce(d.log_positions[n + 1], d.first_position + n)
+        from relaybox.delivery d join relaybox.stream s using (stream_id) join relaybox.hop_in i using (log_id),
+            generate_series(0, d.last_stream_position - d.first_stream_position) n
+        where s.stream = %s order by d.first_stream_position + n
         """,
         stream,
     )
-    of_stream = "join relaybox.hop_in i using (hop_id) join relaybox.stream_log using (hop_id) join relaybox.stream s on s.stream_id = stream_log.stream_id"
+    of_stream = "join relaybox.hop_in i using (log_id) join relaybox.stream_log using (log_id) join relaybox.stream s on s.stream_id = stream_log.stream_id"
     duplicates = query(f"select i.hop, unnest(d.duplicates) from relaybox.decision d {of_stream} where s.stream = %s", stream)
     dead_letters = query(
-        f"select i.hop, d.position, d.reason from relaybox.dead_letter d {of_stream} where s.stream = %s", stream
+        f"select i.hop, d.log_position, d.reason from relaybox.dead_letter d {of_stream} where s.stream = %s", stream
     )
-    held = query(f"select i.hop, h.position from relaybox.held h {of_stream} where s.stream = %s", stream)
+    held = query(f"select i.hop, h.log_position from relaybox.held h {of_stream} where s.stream = %s", stream)
     stalled = query(
         """
         select t.sender, t.epoch, t.stalled_after from relaybox.sender_state t join relaybox.stream s using (stream_id)
@@ -63,7 +63,7 @@ def read_outcome(query: Query, stream: str) -> Outcome:
     return Outcome(
         delivered,
         sorted(duplicates),
-        {(log, position): reason for log, position, reason in dead_letters},
+        {(log, log_position): reason for log, log_position, reason in dead_letters},
         sorted(held),
         {(sender, epoch): after for sender, epoch, after in stalled},
     )
@@ -73,7 +73,7 @@ def decide_again(query: Query, stream: str) -> Stream:
     """Has the brute force decide on what a store has in its logs, in the order in which the store has decided on it."""
     ((order, window),) = query("select delivery_order, message_id_window from relaybox.stream where stream = %s", stream)
     logs = query(
-        "select i.hop, l.origin from relaybox.stream_log l join relaybox.stream s using (stream_id) join relaybox.hop_in i using (hop_id) where s.stream = %s",
+        "select i.hop, l.origin from relaybox.stream_log l join relaybox.stream s using (stream_id) join relaybox.hop_in i using (log_id) where s.stream = %s",
         stream,
     )
     brute = Stream(order, dict(logs), message_id_window=window)
@@ -86,17 +86,17 @@ def decide_again(query: Query, stream: str) -> Stream:
         ]
     )
     brute.take_all(
-        Row(log, position, sender, epoch, index, sent_at.timestamp(), message_id, tuple(content), clock)
-        for log, position, sender, epoch, index, sent_at, message_id, clock, *content in query(
+        Row(log, log_position, sender, epoch, index, sent_at.timestamp(), message_id, tuple(content), clock)
+        for log, log_position, sender, epoch, index, sent_at, message_id, clock, *content in query(
             """
-            select i.hop, m.position, m.sender, m.epoch, m.index, m.sent_at, m.message_id, m.clock, m.topic, m.key, m.payload, m.payload_bytes
+            select i.hop, m.log_position, m.sender, m.epoch, m.index, m.sent_at, m.message_id, m.clock, m.topic, m.key, m.payload, m.payload_bytes
             from relaybox.stream s
             join relaybox.stream_log l using (stream_id)
-            join relaybox.hop_in i using (hop_id)
-            join relaybox.decision d using (hop_id)
-            join relaybox.arrival a using (hop_id, batch)
-            join relaybox.log m on m.hop_id = a.hop_id and m.position >= a.first_position and m.position <= a.last_position
-            where s.stream = %s order by d.first_taken + m.position - a.first_position
+            join relaybox.hop_in i using (log_id)
+            join relaybox.decision d using (log_id)
+            join relaybox.arrival a using (log_id, batch)
+            join relaybox.log m on m.log_id = a.log_id and m.log_position >= a.first_position and m.log_position <= a.last_position
+            where s.stream = %s order by d.first_arrival_seq + m.log_position - a.first_position
             """,
             stream,
         )

@@ -22,7 +22,7 @@ delete from relaybox.arrival; delete from relaybox.receipt; delete from relaybox
 FORGET = """
 delete from relaybox.held; delete from relaybox.seen; delete from relaybox.index_range; delete from relaybox.sender_state;
 delete from relaybox.dead_letter; delete from relaybox.decision; delete from relaybox.delivery;
-update relaybox.stream set taken = 0, last_place = 0, recheck = false;
+update relaybox.stream set arrival_seq = 0, last_stream_position = 0, recheck = false;
 update relaybox.stream_log set decided_batch = 0, decided_position = 0;
 """
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -53,21 +53,21 @@ class StoredStream:
 
     def publish(self, log: str, row_count: int, *, knows_kind: bool) -> None:
         """The next rows arrive as one batch; `knows_kind` false: as if published by an older release. Commits."""
-        ((generation, batch, position),) = self._execute(
-            "select generation, published_batch + 1, published_position from relaybox.hop_in where hop_id = %s", self._logs[log]
+        ((generation, batch, log_position),) = self._execute(
+            "select generation, published_batch + 1, published_position from relaybox.hop_in where log_id = %s", self._logs[log]
         )
         plan = str(uuid.uuid4())
         self._execute(
-            "insert into relaybox.receipt (hop_id, batch, slice, plan_id, row_count, attempt) values (%s, %s, 1, %s, %s, 1)",
+            "insert into relaybox.receipt (log_id, batch, slice, plan_id, row_count, attempt) values (%s, %s, 1, %s, %s, 1)",
             self._logs[log], batch, plan, row_count,
         )  # fmt: skip
         self._execute(
             "select relaybox.publish_batch(%s, %s, %s, %s, %s, %s, 1, 1, 1)",
-            self._logs[log], generation, batch, plan, position + 1, position + row_count,
+            self._logs[log], generation, batch, plan, log_position + 1, log_position + row_count,
         )  # fmt: skip
         if not knows_kind:
             self._execute(
-                "update relaybox.arrival set has_own_indexes = null where hop_id = %s and batch = %s", self._logs[log], batch
+                "update relaybox.arrival set has_own_indexes = null where log_id = %s and batch = %s", self._logs[log], batch
             )
         self.commit()
 
@@ -97,7 +97,7 @@ class StoredStream:
         Returns the logs in the order in which their batches were decided on.
         """
         decided = self._execute(
-            "select i.hop from relaybox.decision d join relaybox.hop_in i using (hop_id) order by d.first_taken"
+            "select i.hop from relaybox.decision d join relaybox.hop_in i using (log_id) order by d.first_arrival_seq"
         )
         self._execute(FORGET)
         self.commit()
@@ -114,10 +114,10 @@ class StoredStream:
 
     def _write(self, rows: Iterable[Row]) -> None:
         self._insert(
-            "relaybox.log (hop_id, position, sender, epoch, index, sent_at, message_id, topic, payload, clock)",
+            "relaybox.log (log_id, log_position, sender, epoch, index, sent_at, message_id, topic, payload, clock)",
             [
                 (
-                    self._logs[row.log], row.position, row.sender, row.epoch, row.index, moment(row.sent_at),
+                    self._logs[row.log], row.log_position, row.sender, row.epoch, row.index, moment(row.sent_at),
                     str(uuid.uuid5(uuid.NAMESPACE_OID, row.message_id)), "flights", row.content[0],
                     None if row.clock is None else Json(row.clock),
                 )

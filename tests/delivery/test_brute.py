@@ -21,9 +21,9 @@ SPARSE = [Declaration("shop", "S", epoch, "sparse") for epoch in (1, 2)]
 def rows(text: str, *, clocks: Mapping[str, Any] | None = None, log: str = "log", after: int = 0) -> list[Row]:
     """Rows at positions after + 1, after + 2, ...; `clocks` by the row's name."""
     found = []
-    for position, name in enumerate(text.split(), start=after + 1):
+    for log_position, name in enumerate(text.split(), start=after + 1):
         sender, epoch, index = named(name)
-        row = Row(log, position, sender, epoch, index or position, message_id=f"{log} {position}", content=(name,))
+        row = Row(log, log_position, sender, epoch, index or log_position, message_id=f"{log} {log_position}", content=(name,))
         found.append(replace(row, clock=(clocks or {}).get(name)))
     return found
 
@@ -81,7 +81,7 @@ def test_fifo_knows_of_no_other_sender() -> None:
 def test_a_repetition_is_a_duplicate_held_or_delivered() -> None:
     made = run("fifo", "A2 A2 A1 A1 A2")
     assert names(made.delivered) == "A1 A2"
-    assert [row.position for row in made.duplicates] == [2, 4, 5]
+    assert [row.log_position for row in made.duplicates] == [2, 4, 5]
 
 
 def test_the_same_index_with_other_content_is_set_aside() -> None:
@@ -95,16 +95,16 @@ def test_the_same_index_with_other_content_is_set_aside() -> None:
 def test_a_message_id_repeats_within_the_window_only() -> None:
     made = stream("none", window=2)
     again = [replace(row, message_id="same", content=("m",)) for row in rows("m m m m m m")]
-    different = [replace(row, message_id=str(row.position)) for row in again]
+    different = [replace(row, message_id=str(row.log_position)) for row in again]
     made.take_all([again[0], different[1], again[2], different[3], different[4], again[5]])
-    assert [row.position for row in made.duplicates] == [3]
-    assert [row.position for row in made.delivered] == [1, 2, 4, 5, 6]
+    assert [row.log_position for row in made.duplicates] == [3]
+    assert [row.log_position for row in made.delivered] == [1, 2, 4, 5, 6]
 
 
 def test_a_duplicate_in_the_window_is_an_original_to_the_next() -> None:
     made = stream("none", window=1)
     made.take_all([replace(row, message_id="same") for row in rows("m m m")])
-    assert [row.position for row in made.duplicates] == [2, 3]
+    assert [row.log_position for row in made.duplicates] == [2, 3]
 
 
 def test_a_message_id_repeated_with_other_content_is_set_aside() -> None:
@@ -116,7 +116,7 @@ def test_a_message_id_repeated_with_other_content_is_set_aside() -> None:
 def test_a_declared_sender_must_give_an_index() -> None:
     made = stream("none")
     made.declare(Declaration("shop", "D", 1, "gapless", declared_at=2))
-    made.take_all([replace(row, sender="D", epoch=0, sent_at=row.position) for row in rows("m n")])
+    made.take_all([replace(row, sender="D", epoch=0, sent_at=row.log_position) for row in rows("m n")])
     assert reasons(made) == {"n": "index_missing"}
     assert names(made.delivered) == "m"
 
@@ -124,7 +124,7 @@ def test_a_declared_sender_must_give_an_index() -> None:
 def test_an_index_needs_a_declaration_that_was_there_before() -> None:
     made = stream("none")
     made.declare(Declaration("shop", "D", 1, "gapless", declared_at=2))
-    made.take_all([replace(row, sent_at=row.position) for row in rows("D1 D2 D2.1 E1")])
+    made.take_all([replace(row, sent_at=row.log_position) for row in rows("D1 D2 D2.1 E1")])
     assert reasons(made) == {"D1": "sender_not_declared", "D2.1": "epoch_not_begun", "E1": "sender_not_declared"}
     assert names(made.delivered) == "D2"
 

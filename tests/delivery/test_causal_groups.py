@@ -25,20 +25,20 @@ WAYS = tuple(product(STORES, STORES))
 
 HEARD = """
 select l.sender, l.epoch, l.index, l.clock from relaybox.hop_in i
-join relaybox.decision d using (hop_id) join relaybox.arrival a using (hop_id, batch)
-join relaybox.log l on l.hop_id = a.hop_id and l.position >= a.first_position and l.position <= a.last_position
-where i.hop like 'none-%%' order by d.decided_at, l.position
+join relaybox.decision d using (log_id) join relaybox.arrival a using (log_id, batch)
+join relaybox.log l on l.log_id = a.log_id and l.log_position >= a.first_position and l.log_position <= a.last_position
+where i.hop like 'none-%%' order by d.decided_at, l.log_position
 """
 """A consumer who reads what comes when it comes: one stream per log, merged by the time of delivery."""
 
 
 @dataclass
 class Member:
-    """One broadcaster: reads the group's stream in its store up to `place`, and sends from there."""
+    """One broadcaster: reads the group's stream in its store up to `stream_position`, and sends from there."""
 
     store: str
     sender: CausalSender
-    place: int = 0
+    stream_position: int = 0
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -102,9 +102,10 @@ def talk(world: World, member: Member, *, hears: bool) -> None:
     with world.session(member.store) as connection, connection.cursor() as cursor:
         if hears:
             cursor.execute(
-                "select place, sender, epoch, index, clock from relaybox.read_stream('causal', %s, 100000)", (member.place,)
+                "select stream_position, sender, epoch, index, clock from relaybox.read_stream('causal', %s, 100000)",
+                (member.stream_position,),
             )
-            for member.place, *heard in cursor.fetchall():
+            for member.stream_position, *heard in cursor.fetchall():
                 member.sender.delivered(dict(zip(("sender", "epoch", "index", "clock"), heard, strict=True)))
         member.sender.put(cursor, "chat", "...")
         connection.commit()

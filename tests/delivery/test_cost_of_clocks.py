@@ -25,7 +25,7 @@ def chain(size: int) -> History:
     """Each sender's second message names the first ones of all, and the second one of the sender before it; the last one comes first."""
     log = LOGS[0]
     senders = [f"s{number}" for number in range(size)]
-    rows = [Row(log, position, sender, 1, 1, 1, sender, (sender,)) for position, sender in enumerate(senders, start=1)]
+    rows = [Row(log, log_position, sender, 1, 1, 1, sender, (sender,)) for log_position, sender in enumerate(senders, start=1)]
     for number, sender in reversed(list(enumerate(senders))):
         clock = {other: 2 if before == number - 1 else 1 for before, other in enumerate(senders) if before != number}
         rows.append(Row(log, len(rows) + 1, sender, 1, 2, 1, f"{sender} 2", (f"{sender} 2",), clock))
@@ -48,7 +48,10 @@ def rows_read(world: World, size: int) -> int:
         cursor.execute(READ)
         (read,) = cursor.fetchone() or (0,)
         stored.commit()
-        assert [position for _, position in stored.outcome().delivered] == [*range(1, size + 1), *range(2 * size, size, -1)]
+        assert [log_position for _, log_position in stored.outcome().delivered] == [
+            *range(1, size + 1),
+            *range(2 * size, size, -1),
+        ]
     return int(read)
 
 

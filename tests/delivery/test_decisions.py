@@ -82,8 +82,8 @@ def test_an_epoch_that_begins_with_a_refused_message_still_ends_the_one_before_i
     origin = LOGS[0].removesuffix("/1")
     numbers = [(1, 1, 2.0), (1, 3, 2.0), (2, refused, 0.5 if refused == 1 else 2.0), (2, 1, 2.0)] + [(0, 5, 2.0)] * unnumbered
     log = [
-        Row(LOGS[0], position, "A", epoch, index, sent_at, f"{epoch}.{index}.{sent_at}", ("same",))
-        for position, (epoch, index, sent_at) in enumerate(numbers, start=1)
+        Row(LOGS[0], log_position, "A", epoch, index, sent_at, f"{epoch}.{index}.{sent_at}", ("same",))
+        for log_position, (epoch, index, sent_at) in enumerate(numbers, start=1)
     ]
     declared = tuple(Declaration(origin, "A", epoch, "gapless", declared_at=epoch - 1.0) for epoch in (1, 2))
     brute = Stream(order, {LOGS[0]: origin})
@@ -100,12 +100,12 @@ def test_an_epoch_that_begins_with_a_refused_message_still_ends_the_one_before_i
 
 def assert_causal(delivered: list[Row], brute: Stream) -> None:
     """No message comes before one that it must follow; the end of an epoch lets go what waited in it."""
-    place = {(row.sender, row.number): number for number, row in enumerate(delivered)}
+    stream_position = {(row.sender, row.number): number for number, row in enumerate(delivered)}
     for row in (row for row in delivered if row.epoch == brute.epoch(row.sender)):
         for sender, (epoch, index) in dependencies(row).items():
             cause = (sender, (epoch, index))
             if any((row.sender, row.number) == cause for row in brute.delivered) and epoch == brute.epoch(sender):
-                assert place[cause] < place[row.sender, row.number]
+                assert stream_position[cause] < stream_position[row.sender, row.number]
 
 
 class Run:
@@ -119,7 +119,7 @@ class Run:
         self._arriving = {log: iter(rows) for log, rows in history.logs.items()}
         self._left = {log: len(rows) for log, rows in history.logs.items()}
         self._undecided: dict[str, list[list[Row]]] = {log: [] for log in history.logs}
-        self._rows = {row.place: row for rows in history.logs.values() for row in rows}
+        self._rows = {row.stream_position: row for rows in history.logs.values() for row in rows}
         self._stalled_once: set[str] = set()
         self._has_skips = False
         self._declarations = {
@@ -180,7 +180,7 @@ class Run:
     def check_decided_again(self) -> None:
         """Nothing that a decision had read, and no later one could read again: by now every declaration is here."""
         if self._has_skips:
-            return  # at which place a skip lets something go depends on when it was made
+            return  # at which stream position a skip lets something go depends on when it was made
         before = self._stored.outcome()
         for log in self._history.logs:
             self._carry(log, len(self._declarations[log]))
@@ -193,20 +193,22 @@ class Run:
         """As `check`, but for what waits behind a limit; only in fifo order nothing else can see that it waits."""
         brute, outcome = self._brute, self._stored.outcome()
         self._stalled_once |= {sender for sender, _ in outcome.stalled}
-        expected = [row.place for row in brute.delivered]
+        expected = [row.stream_position for row in brute.delivered]
         if self._history.order == "fifo":
             assert outcome.delivered == self._but_waiting(outcome, expected) == expected
         elif self._history.order == "causal":
             assert set(outcome.delivered) <= set(expected)
-            assert_causal([self._rows[place] for place in outcome.delivered], brute)
+            assert_causal([self._rows[stream_position] for stream_position in outcome.delivered], brute)
             return
         else:
             expected = self._but_waiting(outcome, expected)
             assert self._of_others(outcome.delivered) == self._of_others(expected)
             assert sorted(outcome.delivered) == sorted(expected)
-        assert outcome.duplicates == self._but_waiting(outcome, sorted(row.place for row in brute.duplicates))
-        assert sorted(outcome.dead_letters) == self._but_waiting(outcome, sorted(row.place for row in brute.dead_letters))
-        assert outcome.held == self._but_waiting(outcome, sorted(held.row.place for held in brute.held))
+        assert outcome.duplicates == self._but_waiting(outcome, sorted(row.stream_position for row in brute.duplicates))
+        assert sorted(outcome.dead_letters) == self._but_waiting(
+            outcome, sorted(row.stream_position for row in brute.dead_letters)
+        )
+        assert outcome.held == self._but_waiting(outcome, sorted(held.row.stream_position for held in brute.held))
 
     def check_ended(self) -> None:
         """Nothing waits behind a limit that it could be delivered in spite of."""
@@ -216,16 +218,24 @@ class Run:
                     assert not self._stored.decide(log)
                     self._stored.commit()
             outcome = self._stored.outcome()
-            assert sorted(outcome.delivered) == sorted(row.place for row in self._brute.delivered)
+            assert sorted(outcome.delivered) == sorted(row.stream_position for row in self._brute.delivered)
 
-    def _but_waiting(self, outcome: Outcome, places: Places) -> Places:
+    def _but_waiting(self, outcome: Outcome, stream_positions: Places) -> Places:
         """Without those that wait behind a limit, unlisted."""
-        rows = [self._rows[place] for place in places]
-        return [row.place for row in rows if row.position <= outcome.stalled.get((row.sender, row.epoch), row.position)]
+        rows = [self._rows[stream_position] for stream_position in stream_positions]
+        return [
+            row.stream_position
+            for row in rows
+            if row.log_position <= outcome.stalled.get((row.sender, row.epoch), row.log_position)
+        ]
 
-    def _of_others(self, places: Places) -> Places:
+    def _of_others(self, stream_positions: Places) -> Places:
         """Those of senders that never waited."""
-        return [place for place in places if self._rows[place].sender not in self._stalled_once]
+        return [
+            stream_position
+            for stream_position in stream_positions
+            if self._rows[stream_position].sender not in self._stalled_once
+        ]
 
     def _arrive(self, log: str) -> None:
         batch = list(islice(self._arriving[log], self._draw(st.sampled_from((1, 1, 2, 3, 5, 8, 40)))))

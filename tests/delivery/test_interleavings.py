@@ -25,7 +25,7 @@ EXAMPLES = max(2, int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "0")) // 36)
 
 STEPS = 25
 
-STRIKES = tuple(
+INJECTIONS = tuple(
     failpoint
     for failpoint in FAILPOINTS
     if failpoint.split(".")[0] in {"outbox_segments", "plan", "log_segments", "slice", "publish", "senders", "deliver", "confirm"}
@@ -74,11 +74,13 @@ def test_every_store_delivers_what_the_rules_make_of_its_log(
             hub, analytics = (read_outcome(partial(world.query, store), "flights") for store in ("hub", "analytics"))
             for store, outcome in (("hub", hub), ("analytics", analytics)):
                 brute = decide_again(partial(world.query, store), "flights")
-                assert brute.taken == committed_count
+                assert brute.arrival_seq == committed_count
                 assert (outcome.delivered, outcome.stalled) == (wanted(brute).delivered, {}) or outcome.stalled
                 if not outcome.stalled:
                     assert outcome == wanted(brute)
-            assert [position for _, position in hub.delivered] == [position for _, position in analytics.delivered]
+            assert [log_position for _, log_position in hub.delivered] == [
+                log_position for _, log_position in analytics.delivered
+            ]
             if not hub.stalled:
                 for store in ("hub", "analytics"):
                     world.query(store, FORGET)
@@ -109,7 +111,7 @@ def live(world: World, data: st.DataObject, monkeypatch: pytest.MonkeyPatch) -> 
                 case "declare":
                     producers.declare()
                 case "transfer":
-                    strike(world, data, monkeypatch)
+                    inject(world, data, monkeypatch)
         producers.finish()
         late(world, 1)
         monkeypatch.delenv("RELAYBOX_FAILPOINTS", raising=False)
@@ -128,13 +130,13 @@ def late(world: World, index: int) -> None:
     )
 
 
-def strike(world: World, data: st.DataObject, monkeypatch: pytest.MonkeyPatch) -> None:
+def inject(world: World, data: st.DataObject, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some hop runs, and fails at some moment if it gets there."""
     hop = data.draw(st.sampled_from(world.route.hops))
-    failpoint = data.draw(st.sampled_from((*STRIKES, *[None] * (len(STRIKES) // 2))))
+    failpoint = data.draw(st.sampled_from((*INJECTIONS, *[None] * (len(INJECTIONS) // 2))))
     note(f"{hop.name} until {failpoint}")
     if failpoint:
-        # a text strikes once in a process: blanks make it another one
+        # a text acts once in a process: blanks make it another one
         monkeypatch.setenv("RELAYBOX_FAILPOINTS", f"{failpoint}:{data.draw(st.integers(1, 2))}=raise 40001{' ' * next(_texts)}")
     with suppress(RelayboxError):
         world.transfer(hop)

@@ -1,4 +1,4 @@
-"""Runs one cell: five batches with applications at work, the fault at the third, then quiet and the checker's verdict."""
+"""Runs one cell: five batches with applications at work, the fault at the third, then quiet and the checker's outcome."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Strike:
 
 @dataclass
 class CellResult:
-    """What a cell did and found. A cell is good when every strike hit and nothing was violated."""
+    """What a cell did and found. A cell is good when every injection hit and nothing was violated."""
 
     name: str
     seed: int
@@ -74,7 +74,7 @@ class CellResult:
 
 def run_cell(
     name: str,
-    strikes: Sequence[Strike],
+    injections: Sequence[Strike],
     sides: Clusters,
     directory: Path,
     *,
@@ -88,7 +88,7 @@ def run_cell(
 
     Args:
         name: of the cell, for the report.
-        strikes: what happens; the first one at the third batch.
+        injections: what happens; the first one at the third batch.
         sides: the clusters; all faults on them are healed afterwards.
         directory: for the histories and the drivers' files; must not hold anything of another cell.
         kind: of the hop under test; see Cell.
@@ -100,7 +100,7 @@ def run_cell(
     started = time.monotonic()
     result = CellResult(name, seed)
     with fresh_site(sides, kind, directory, batch_rows=batch_rows, set_up=set_up) as site:
-        _Run(site, batch_rows, result).through(strikes)
+        _Run(site, batch_rows, result).through(injections)
         result.problems += examine(site)
     result.seconds = time.monotonic() - started
     return result
@@ -113,17 +113,17 @@ class _Run:
     result: CellResult
     has_generations: bool = False
 
-    def through(self, strikes: Sequence[Strike]) -> None:
+    def through(self, injections: Sequence[Strike]) -> None:
         history, hop = self.site.directory / "history", self.site.hop
         with Workload(history, self.site.route.hops, seed=self.result.seed) as workload:
             self._send(workload, batches=2)
             wait_until(lambda: workload.is_idle, "the first two batches are sent")
             self._move_everything()
-            for number, strike in enumerate(strikes, 1):
+            for number, injection in enumerate(injections, 1):
                 if number > 1 and hop.downstream:
                     self._take_over(hop.downstream)  # or there would be nothing new to settle
-                self._send(workload, batches=2 if number == len(strikes) else 1)
-                self._strike(strike, number, workload)
+                self._send(workload, batches=2 if number == len(injections) else 1)
+                self._inject(injection, number, workload)
             self._recover()
             self._send(workload, batches=1)
             wait_until(lambda: workload.is_idle, "the last batch is sent")
@@ -139,31 +139,31 @@ class _Run:
         workload.send(max(1, round(batches * self.batch_rows / len(workload.senders) / MESSAGES_PER_TRANSACTION)))
         wait_until(lambda: workload.acknowledged_count > before, "the first of the transactions is committed")
 
-    def _strike(self, strike: Strike, number: int, workload: Workload) -> None:
-        fault, hop, to_repair = strike.what, self.site.hop, repair(strike.failpoint)
+    def _inject(self, injection: Strike, number: int, workload: Workload) -> None:
+        fault, hop, to_repair = injection.what, self.site.hop, repair(injection.failpoint)
         if hop.upstream:
             self._take_over(hop.upstream)
         if self.site.kind == "processed":
             self._acknowledge_less_than_there_is(workload)
-        if killed := killed_before(strike.failpoint):
+        if killed := killed_before(injection.failpoint):
             self._kill_driver_at(killed, number)
         if to_repair:
             _ask(hop.source.name, _ANOTHER_FINGERPRINT)
             self.has_generations = to_repair == "reanchor"
-        if strike.failpoint.startswith("senders."):
+        if injection.failpoint.startswith("senders."):
             _ask(hop.source.name, "select relaybox.declare_sender(%s, 'gapless')", f"declared-{number}")  # news to carry
-        if strike.failpoint.startswith("topics."):
+        if injection.failpoint.startswith("topics."):
             _ask(hop.destination.name, "select relaybox.subscribe(%s, %s)", f"subscriber-{number}", f"topic-{number}")
         mission = self.site.mission(hop.name, proxied=True, repair=to_repair)
         files = self.site.directory / f"driver_{number}"
-        with driver(mission, f"{strike.failpoint}={fault.action}", files) as struck:
-            if struck.wait_for_hit():
+        with driver(mission, f"{injection.failpoint}={fault.action}", files) as target:
+            if target.wait_for_hit():
                 self.result.hits += 1
                 take_over = partial(self._take_over, hop.name, repairing=to_repair)
-                fault.strike(Scene(self.site, struck, strike.failpoint, take_over))
+                fault.inject(Scene(self.site, target, injection.failpoint, take_over))
             else:
-                self.result.problems.append(f"{strike.failpoint} was never reached")
-            self._note(struck.outcome(), killed=fault.action == "kill")
+                self.result.problems.append(f"{injection.failpoint} was never reached")
+            self._note(target.outcome(), killed=fault.action == "kill")
         if to_repair:
             self._take_over(hop.name, repairing=to_repair)
         if self.site.kind == "processed":
@@ -191,7 +191,7 @@ class _Run:
             killed.outcome()
 
     def _note(self, outcome: Outcome | None, *, killed: bool) -> None:
-        """A struck driver may fail, but only with an error that the orchestrator answers with another try."""
+        """A driver with a fault may fail, but only with an error that the orchestrator answers with another attempt."""
         if outcome is None:
             if not killed:
                 self.result.problems.append("the driver died of an error that is none of ours")
@@ -206,7 +206,7 @@ class _Run:
         self.result.recovery_seconds.append(time.monotonic() - healed)
 
     def _take_over(self, hop: str, *, repairing: str = "") -> Outcome:
-        """What the orchestrator does: tries until a try succeeds."""
+        """What the orchestrator does: tries until an attempt succeeds."""
         deadline = Deadline(LIVENESS_SECONDS)
         while True:
             outcome = drive(self.site.mission(hop, repair=repairing))
@@ -267,7 +267,9 @@ def _leftovers(store: str) -> list[str]:
     """Sessions of drivers that nobody ended, and rows that nobody will publish."""
     sessions = "select count(*) from pg_stat_activity where datname = current_database() and application_name like 'relaybox %%'"
     wait_until(lambda: _ask(store, sessions) == (0,), f"the sessions of all drivers at {store} have ended")
-    staged = "select count(*) from relaybox.log l join relaybox.hop_in i using (hop_id) where l.position > i.published_position"
+    staged = (
+        "select count(*) from relaybox.log l join relaybox.hop_in i using (log_id) where l.log_position > i.published_position"
+    )
     (count,) = _ask(store, staged)
     return [f"{count} staged rows are left at {store}"] if count else []
 

@@ -1,4 +1,4 @@
-"""The matrix: which fault strikes at which failpoint. The rules are tables; a new failpoint gets its cells from its store's name."""
+"""The matrix: which fault is injected at which failpoint. The rules are tables; a new failpoint gets its cells from its store's name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from relaybox.failpoints import FAILPOINTS, PROCESSING_FAILPOINTS, TOPIC_FAILPOI
 from tests.faults.faults import FAULTS
 
 STEPS: Mapping[str, str] = {**FAILPOINTS, **PROCESSING_FAILPOINTS, **TOPIC_FAILPOINTS}
-"""The failpoints that the matrix strikes: all that a driver of a hop reaches."""
+"""The failpoints of the matrix: all that a driver of a hop reaches."""
 
 OF_ONE_KIND = {**dict.fromkeys(PROCESSING_FAILPOINTS, "processed"), **dict.fromkeys(TOPIC_FAILPOINTS, "topics")}
 """Those that only one kind of hop has."""
@@ -50,7 +50,7 @@ ANYWHERE: Mapping[str, tuple[str, ...]] = {
     "cancel_destination_receipt": ("slice.copied",),
     "cancel_copy_destination": ("slice.piping",),
 }
-"""Fault -> failpoints at which it strikes."""
+"""Fault -> failpoints at which it is injected."""
 
 AT_THE_STORE: Mapping[str, tuple[str, ...]] = {
     "crash": ("*",),
@@ -61,7 +61,7 @@ AT_THE_STORE: Mapping[str, tuple[str, ...]] = {
     "cut_commit": ("*.committing",),
     "break_stream": ("slice.connected",),
 }
-"""Fault -> failpoints at which it strikes the store that the step works in."""
+"""Fault -> failpoints at which it is injected into the store that the step works in."""
 
 ON_A_LOG: Mapping[str, tuple[str, ...]] = {
     "kill_driver": ("plan.*", "slice.*", "publish.*", "confirm.*", "settle.*"),

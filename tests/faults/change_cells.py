@@ -20,7 +20,7 @@ from relaybox.hops.confirmations import settle_hop
 from tests.faults.cells import killed_before, repair
 from tests.faults.change_machine import ChangeMachine
 from tests.faults.changes import BOTH, CHANGES
-from tests.faults.drivers import Driver, Mission, driver
+from tests.faults.drivers import AttemptOwner, Mission, driver
 from tests.faults.lives import in_lives
 from tests.faults.restores import RESTORES, Databases
 from tests.support.patience import patience
@@ -97,7 +97,7 @@ def run_change_cell(cell: ChangeCell, world: World, databases: Databases, direct
     """
     with machine_in(world, databases) as machine:
         make_ready(machine, cell.failpoint, cell)
-        strike_with_change(cell, machine, directory)
+        inject_with_change(cell, machine, directory)
         machine.send(MESSAGES, BOTH, True)
         move(machine)
     return next(machine.numbers) - 1
@@ -165,31 +165,31 @@ def _settle_last_hop(machine: ChangeMachine) -> None:
 @contextmanager
 def driver_at(
     machine: ChangeMachine, failpoint: str, action: str, directory: Path, services: Path | None = None
-) -> Iterator[tuple[Driver, Mission]]:
+) -> Iterator[tuple[AttemptOwner, Mission]]:
     """A driver of the first hop that has reached the failpoint. In the end it has moved everything, or may be followed."""
     directory.mkdir(parents=True, exist_ok=True)
     known = directory / "started.yaml"  # a driver goes on with the file that it was started with
     machine.files[0].write(known)
     mission = Mission(known, services or Path(os.environ["PGSERVICEFILE"]), "flights/1")
-    with driver(mission, f"{failpoint}={action}", directory) as struck:
-        assert struck.wait_for_hit(), f"{failpoint} was never reached"
-        yield struck, mission
-        outcome = struck.outcome()
+    with driver(mission, f"{failpoint}={action}", directory) as target:
+        assert target.wait_for_hit(), f"{failpoint} was never reached"
+        yield target, mission
+        outcome = target.outcome()
     assert outcome is None or outcome.may_be_retried, outcome
 
 
-def strike_with_change(cell: ChangeCell, machine: ChangeMachine, directory: Path) -> None:
+def inject_with_change(cell: ChangeCell, machine: ChangeMachine, directory: Path) -> None:
     """Changes the file, or restores stores, at the moment of the cell."""
     is_killed = cell.moment == "killed"
-    with driver_at(machine, cell.failpoint, "kill" if is_killed else "pause", directory) as (struck, _):
+    with driver_at(machine, cell.failpoint, "kill" if is_killed else "pause", directory) as (target, _):
         if is_killed:
-            struck.outcome()
+            target.outcome()
         if cell.stores:
             machine.restore(cell.stores, MESSAGES, same_timeline=cell.same_timeline)
         elif is_killed:
             machine.change(cell.what, 0)
         else:
-            _change_beside(cell, machine, lambda: struck.release(cell.failpoint))
+            _change_beside(cell, machine, lambda: target.release(cell.failpoint))
 
 
 def _change_beside(cell: ChangeCell, machine: ChangeMachine, release: Callable[[], None]) -> None:

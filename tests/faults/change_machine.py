@@ -19,9 +19,9 @@ from relaybox import errors
 from relaybox.hops.confirmations import settle_hop
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
-from relaybox.proofs.verification import verify_route
 from relaybox.retention.segments import retain_store
 from relaybox.routes import Hop, Routes
+from relaybox.verification.route_verification import verify_route
 from tests.faults.changes import BOTH, CHANGES, REFUSED, RouteFile, initialise, initialise_and_die, initialise_each, tables_of
 from tests.faults.conservation import Breach, Conservation, Remembered, Sent
 from tests.faults.hop_machine import DyingAfter
@@ -259,7 +259,7 @@ class ChangeMachine(Life):
             self.require_nothing_lost()
         _require_none(list(self.account.undelivered()))
         verification = verify_route(routes.route("flights"))
-        assert verification.verdict == "delivered", verification
+        assert verification.outcome == "delivered", verification
         self._retain(routes)
         self.require_nothing_lost()
 
@@ -273,7 +273,7 @@ class ChangeMachine(Life):
 
     def _orders(self) -> set[str]:
         """Those in which the stores of the path have decided about messages of the stream."""
-        orders = "select delivery_order from relaybox.stream where stream = 'flights' and taken > 0"
+        orders = "select delivery_order from relaybox.stream where stream = 'flights' and arrival_seq > 0"
         return {order for store in self.files[0].path[1:] for (order,) in self.world.query(store, orders)}
 
     def _init(self, which: int) -> None:

@@ -120,9 +120,9 @@ class Facts:
         return {hop.name: {row.message.payload or "" for row in hop.log} for hop in self.stores.hops}
 
     @cached_property
-    def positions(self) -> dict[str, dict[str, int]]:
+    def log_positions(self) -> dict[str, dict[str, int]]:
         """Of each hop: where a payload first is in its log."""
-        return {hop.name: {row.message.payload or "": row.position for row in reversed(hop.log)} for hop in self.stores.hops}
+        return {hop.name: {row.message.payload or "": row.log_position for row in reversed(hop.log)} for hop in self.stores.hops}
 
     @cached_property
     def tried(self) -> set[str]:
@@ -202,12 +202,12 @@ def _outbox_members(hop: HopState, rows: Sequence[OutboxRow]) -> Iterator[tuple[
 
 def _log_position_of(row: OutboxRow | LogRow) -> int:
     """Where a hop reads a row: seq or position."""
-    return row.seq if isinstance(row, OutboxRow) else row.position
+    return row.seq if isinstance(row, OutboxRow) else row.log_position
 
 
 def _log_members(hop: HopState, rows: Sequence[LogRow]) -> Iterator[tuple[int, list[LogRow]]]:
     for batch in hop.batches:
-        yield batch.batch, [row for row in rows if batch.reads_after < row.position <= batch.reads_through]
+        yield batch.batch, [row for row in rows if batch.reads_after < row.log_position <= batch.reads_through]
 
 
 def _some(items: Iterable[object]) -> tuple[str, ...]:
@@ -247,7 +247,7 @@ def conserved(facts: Facts) -> Iterator[Finding]:
 
 
 @invariant
-def left_behind(facts: Facts) -> Iterator[Finding]:
+def orphaned_hops(facts: Facts) -> Iterator[Finding]:
     """Every row that a hop has to move is in its log: also of transactions whose fate their producer does not know."""
     for hop in facts.stores.hops:
         here = {row.message.message_id for row in hop.log}
@@ -297,7 +297,7 @@ def altered(facts: Facts) -> Iterator[Finding]:
         for row in facts.input(hop):
             sent[row.message.message_id].append(row)
         other = [
-            f"{row.message.payload!r} at position {row.position}"
+            f"{row.message.payload!r} at position {row.log_position}"
             for row in hop.log
             if (origins := sent[row.message.message_id]) and not any(_same(origin, row) for origin in origins)
         ]
@@ -306,7 +306,7 @@ def altered(facts: Facts) -> Iterator[Finding]:
 
 def _same(origin: OutboxRow | LogRow, row: LogRow) -> bool:
     if origin.index is None:
-        return (replace(origin.message, epoch=0), row.position) == (row.message, row.index)
+        return (replace(origin.message, epoch=0), row.log_position) == (row.message, row.index)
     return (origin.message, origin.index) == (row.message, row.index)
 
 
@@ -314,8 +314,8 @@ def _same(origin: OutboxRow | LogRow, row: LogRow) -> bool:
 def dense_positions(facts: Facts) -> Iterator[Finding]:
     """A hop's positions are 1..N."""
     for hop in facts.stores.hops:
-        positions = [row.position for row in hop.log]
-        missing = sorted(set(range(1, hop.published + 1)) ^ set(positions))
+        log_positions = [row.log_position for row in hop.log]
+        missing = sorted(set(range(1, hop.published + 1)) ^ set(log_positions))
         yield from _found(missing, f"{{}} positions missing or beyond the published {hop.published} at {hop.name}")
 
 
@@ -326,12 +326,12 @@ def dense_positions(facts: Facts) -> Iterator[Finding]:
 def order(facts: Facts) -> Iterator[Finding]:
     """If m1's commit was acknowledged before m2 was inserted, m1's position is lower (G5), at every hop."""
     for hop in facts.stores.hops:
-        positions = facts.positions[hop.name]
+        log_positions = facts.log_positions[hop.name]
         reached = _highest_position_through(facts, hop)
         inverted = [
-            f"{message.payload!r} at {positions[message.payload]} came after acknowledgement {message.after}, which is at {reached[message.after]}"
+            f"{message.payload!r} at {log_positions[message.payload]} came after acknowledgement {message.after}, which is at {reached[message.after]}"
             for _, message in facts.sent_through(hop, "ok", "info")
-            if message.payload in positions and positions[message.payload] < reached[message.after]
+            if message.payload in log_positions and log_positions[message.payload] < reached[message.after]
         ]
         yield from _found(inverted, f"{{}} messages of {hop.name} stand before one that had committed before them")
 
@@ -340,8 +340,8 @@ def _highest_position_through(facts: Facts, hop: HopState) -> list[int]:
     """Indexed by acknowledgement: the highest position of the messages acknowledged up to it."""
     highest = {one.acknowledged or 0: 0 for one in facts.history.transactions}
     for one, message in facts.sent_through(hop, "ok"):
-        number, position = one.acknowledged or 0, facts.positions[hop.name].get(message.payload, 0)
-        highest[number] = max(highest[number], position)
+        number, log_position = one.acknowledged or 0, facts.log_positions[hop.name].get(message.payload, 0)
+        highest[number] = max(highest[number], log_position)
     newest = max([0, *highest, *(message.after for one in facts.history.transactions for message in one.messages)])
     reached = [0]
     for number in range(1, newest + 1):
@@ -353,12 +353,12 @@ def _highest_position_through(facts: Facts, hop: HopState) -> list[int]:
 def transaction_order(facts: Facts) -> Iterator[Finding]:
     """The messages of one transaction stand in the order of their inserts, at every hop."""
     for hop in facts.stores.hops:
-        positions = facts.positions[hop.name]
+        log_positions = facts.log_positions[hop.name]
         inverted = [
             f"{one.sender} transaction {one.number}: {first.payload!r}, {second.payload!r}"
             for one in facts.history.transactions
-            for first, second in pairwise(message for message in one.kept if message.payload in positions)
-            if positions[first.payload] > positions[second.payload]
+            for first, second in pairwise(message for message in one.kept if message.payload in log_positions)
+            if log_positions[first.payload] > log_positions[second.payload]
         ]
         yield from _found(inverted, f"{{}} pairs of one transaction stand the other way round at {hop.name}")
 
@@ -425,12 +425,12 @@ def one_batch_each(facts: Facts) -> Iterator[Finding]:
 def batch_content(facts: Facts) -> Iterator[Finding]:
     """The rows of a batch, in reading order, are what the log holds at the batch's positions."""
     for hop in facts.stores.hops:
-        here = {row.position: row.message.message_id for row in hop.log}
+        here = {row.log_position: row.message.message_id for row in hop.log}
         wrong = [
             f"batch {batch.batch}: {len(rows)} rows by its snapshots, {batch.row_count} planned"
             for batch in hop.batches
             if (rows := [row.message.message_id for row in facts.members[hop.name][batch.batch]])
-            != [here.get(position) for position in range(batch.first_position, batch.last_position + 1)]
+            != [here.get(log_position) for log_position in range(batch.first_position, batch.last_position + 1)]
         ]
         yield from _found(wrong, f"{{}} batches of {hop.name} are not what the log holds")
 
@@ -467,9 +467,11 @@ def undecided(facts: Facts) -> Iterator[Finding]:
 def stream(facts: Facts) -> Iterator[Finding]:
     """Places are 1, 2, 3 ..., and every position of the log is at one of them: these producers repeat nothing and give no index."""
     for hop in facts.stores.hops:
-        found, wanted = Counter(hop.places), Counter(enumerate((row.position for row in hop.log), start=1))
+        found, wanted = Counter(hop.stream_positions), Counter(enumerate((row.log_position for row in hop.log), start=1))
         wrong = sorted(((found - wanted) + (wanted - found)).elements())
-        yield from _found(wrong, f"{{}} places of the stream at {hop.destination} that are not filled in the order of {hop.name}")
+        yield from _found(
+            wrong, f"{{}} stream positions of the stream at {hop.destination} that are not filled in the order of {hop.name}"
+        )
 
 
 # --- what consumers saw ---------------------------------------------------------------------------------------------------
@@ -480,9 +482,10 @@ def poll_skip(facts: Facts) -> Iterator[Finding]:
     """A read gives the positions that follow the one asked for, without a gap."""
     yield from _found(
         (
-            f"{read.consumer} after {read.after}: {[position for position, _, _ in read.messages][:8]}"
+            f"{read.consumer} after {read.after}: {[log_position for log_position, _, _ in read.messages][:8]}"
             for read in facts.history.reads
-            if [position for position, _, _ in read.messages] != list(range(read.after + 1, read.after + len(read.messages) + 1))
+            if [log_position for log_position, _, _ in read.messages]
+            != list(range(read.after + 1, read.after + len(read.messages) + 1))
         ),
         "{} reads passed over positions",
     )
@@ -503,19 +506,21 @@ def nonmonotonic_poll(facts: Facts) -> Iterator[Finding]:
 
 
 def _reaches(read: Read) -> int:
-    return max([read.after, *(position for position, _, _ in read.messages)])
+    return max([read.after, *(log_position for log_position, _, _ in read.messages)])
 
 
 @invariant
 def disagreement(facts: Facts) -> Iterator[Finding]:
     """A position has one content: for every consumer, at every time, and in the log in the end."""
     for hop in facts.stores.hops:
-        content = {row.position: {(row.message.message_id, row.message.payload or "")} for row in hop.log}
+        content = {row.log_position: {(row.message.message_id, row.message.payload or "")} for row in hop.log}
         for read in facts.history.reads:
             if read.hop == hop.name:
-                for position, message_id, payload in read.messages:
-                    content.setdefault(position, {("", "nothing in the end")}).add((message_id, payload))
-        different = [f"position {position}: {sorted(seen)}" for position, seen in sorted(content.items()) if len(seen) > 1]
+                for log_position, message_id, payload in read.messages:
+                    content.setdefault(log_position, {("", "nothing in the end")}).add((message_id, payload))
+        different = [
+            f"position {log_position}: {sorted(seen)}" for log_position, seen in sorted(content.items()) if len(seen) > 1
+        ]
         yield from _found(different, f"{{}} positions of {hop.name} were not always the same")
 
 

@@ -1,4 +1,4 @@
-"""Two long-living clusters that faults strike, with a proxy in front of each."""
+"""Two long-living clusters that get the faults, with a proxy in front of each."""
 
 from __future__ import annotations
 

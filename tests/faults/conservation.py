@@ -55,13 +55,13 @@ def look(origin: str, hops: Sequence[tuple[str, str]]) -> Seen:
     return Seen(
         tuple(payload for (payload,) in _rows(origin, "select payload from relaybox.outbox order by seq")),
         {
-            hop: {position: payload for position, payload in _rows(store, _LOG, hop)}  # noqa: C416, rows are no pairs
+            hop: {log_position: payload for log_position, payload in _rows(store, _LOG, hop)}  # noqa: C416, rows are no pairs
             for hop, store in hops
         },
     )
 
 
-_LOG = "select position, payload from relaybox.inbox where hop = %s order by position"
+_LOG = "select log_position, payload from relaybox.inbox where hop = %s order by log_position"
 
 
 def _rows(service: str, query: str, *arguments: object) -> list[tuple[str, ...]]:
@@ -106,7 +106,7 @@ class Conservation:
     def _log_faults(self) -> Iterator[str]:
         for hop, log in self.seen.logs.items():
             before = self.logs[hop]
-            if changed := [position for position, payload in log.items() if before.get(position, payload) != payload]:
+            if changed := [log_position for log_position, payload in log.items() if before.get(log_position, payload) != payload]:
                 yield f"G3: {hop}: positions {changed} changed"
             known = before | log
             if twice := [payload for payload, count in Counter(known.values()).items() if count > 1]:

@@ -66,7 +66,7 @@ def disordered(now: Delivered) -> Iterator[str]:
 def not_dense(world: World) -> Iterator[str]:
     """Positions of a log are 1..N."""
     for hop in world.route.hops:
-        if any(later != earlier + 1 for earlier, later in pairwise([0, *world.positions(hop.name)])):
+        if any(later != earlier + 1 for earlier, later in pairwise([0, *world.log_positions(hop.name)])):
             yield f"{hop.name}: a position is missing"
 
 

@@ -64,7 +64,7 @@ class Outcome:
 
     @property
     def may_be_retried(self) -> bool:
-        """No error, or one that the orchestrator answers with another try."""
+        """No error, or one that the orchestrator answers with another attempt."""
         return not self.error or self.is_transient
 
 
@@ -76,8 +76,8 @@ class Hit:
     pid: int
 
 
-class Driver:
-    """A driver in a process of its own, struck at failpoints."""
+class AttemptOwner:
+    """A driver in a process of its own, with faults at failpoints."""
 
     def __init__(self, mission: Mission, failpoints: str, directory: Path) -> None:
         """Starts at once.
@@ -148,9 +148,9 @@ class Driver:
 
 
 @contextmanager
-def driver(mission: Mission, failpoints: str, directory: Path) -> Iterator[Driver]:
+def driver(mission: Mission, failpoints: str, directory: Path) -> Iterator[AttemptOwner]:
     """A driver that is gone afterwards."""
-    running = Driver(mission, failpoints, directory)
+    running = AttemptOwner(mission, failpoints, directory)
     try:
         yield running
     finally:

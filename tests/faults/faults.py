@@ -1,4 +1,4 @@
-"""What can happen to a driver at a failpoint: one small function for each fault, which strikes and heals again."""
+"""What can happen to a driver at a failpoint: one small function for each fault, which injects it and heals again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import psycopg2
 
-from tests.faults.drivers import Driver, Outcome
+from tests.faults.drivers import AttemptOwner, Outcome
 from tests.faults.sites import Site
 from tests.support.world import wait_until
 
@@ -24,7 +24,7 @@ class Scene:
     """What a fault finds: the driver has just reached the failpoint, and waits there if the fault asked for it."""
 
     site: Site
-    driver: Driver
+    driver: AttemptOwner
     failpoint: str
     take_over: Callable[[], Outcome]
     """Another driver carries out the same mission, to its end."""
@@ -35,11 +35,11 @@ class Scene:
 
 @dataclass(frozen=True)
 class Fault:
-    """`action` is what the failpoint does when it is reached; then `strike` runs, and leaves nothing broken."""
+    """`action` is what the failpoint does when it is reached; then `inject` runs, and leaves nothing broken."""
 
     name: str
     action: str
-    strike: Callable[[Scene], None]
+    inject: Callable[[Scene], None]
 
 
 def nothing_more(_: Scene) -> None:
@@ -47,7 +47,7 @@ def nothing_more(_: Scene) -> None:
 
 
 def crash_cluster(side: str, scene: Scene) -> None:
-    """K4, K5: all of a cluster is killed, and stays down until the driver has ended."""
+    """All of a cluster is killed, and stays down until the driver has ended."""
     cluster = scene.site.sides.clusters[side]
     cluster.kill()
     scene.release()
@@ -56,7 +56,7 @@ def crash_cluster(side: str, scene: Scene) -> None:
 
 
 def restart_cluster(side: str, scene: Scene) -> None:
-    """K4, K5: all of a cluster is killed, and is back before the driver looks again."""
+    """All of a cluster is killed, and is back before the driver looks again."""
     cluster = scene.site.sides.clusters[side]
     cluster.kill()
     cluster.start()
@@ -64,13 +64,13 @@ def restart_cluster(side: str, scene: Scene) -> None:
 
 
 def reset_connections(side: str, scene: Scene) -> None:
-    """K6: every connection of the driver to one side is reset."""
+    """Every connection of the driver to one side is reset."""
     scene.site.sides.proxies[side].reset()
     scene.release()
 
 
 def break_stream(side: str, scene: Scene) -> None:
-    """K6: the connections to one side are reset some bytes later."""
+    """The connections to one side are reset some bytes later."""
     proxy = scene.site.sides.proxies[side]
     proxy.reset_after(STREAM_BYTES)
     scene.release()
@@ -78,7 +78,7 @@ def break_stream(side: str, scene: Scene) -> None:
 
 
 def swallow_packets(side: str, scene: Scene) -> None:
-    """K7: nothing passes any more; the driver is given up, another one does the work; then the old one hears again."""
+    """Nothing passes any more; the driver is given up, another one does the work; then the old one hears again."""
     proxy = scene.site.sides.proxies[side]
     proxy.black_hole()
     scene.release()
@@ -87,7 +87,7 @@ def swallow_packets(side: str, scene: Scene) -> None:
 
 
 def swallow_answers(side: str, scene: Scene) -> None:
-    """K7, one-sided: the server still does what the driver says, and the driver never hears of it until later."""
+    """The server still does what the driver says, and the driver never hears of it until later."""
     proxy = scene.site.sides.proxies[side]
     proxy.black_hole("to_client")
     scene.release()
@@ -96,7 +96,7 @@ def swallow_answers(side: str, scene: Scene) -> None:
 
 
 def cut_commit(side: str, scene: Scene) -> None:
-    """K8: the COMMIT is done, and its answer never arrives."""
+    """The COMMIT is done, and its answer never arrives."""
     proxy = scene.site.sides.proxies[side]
     proxy.cut_next_commit()
     scene.release()
@@ -104,27 +104,27 @@ def cut_commit(side: str, scene: Scene) -> None:
 
 
 def wake_as_zombie(scene: Scene) -> None:
-    """K9: the driver is frozen while another one does the work; then it wakes and goes on as if nothing had happened."""
+    """The driver is frozen while another one does the work; then it wakes and goes on as if nothing had happened."""
     scene.driver.wait_until_stopped()
     scene.take_over()
     scene.driver.signal(signal.SIGCONT)
 
 
 def run_twice(scene: Scene) -> None:
-    """K16: a second driver runs to its end while the first one waits, its sessions open."""
+    """A second driver runs to its end while the first one waits, its sessions open."""
     scene.take_over()
     scene.release()
 
 
 def terminate_backends(side: str, scene: Scene) -> None:
-    """K10: an administrator ends the driver's sessions at one side."""
+    """An administrator ends the driver's sessions at one side."""
     ended = scene.site.administer(side, f"select pg_terminate_backend(pid, 5000) {_OF_THE_DRIVER}", scene.site.database(side))
     assert ended, f"the driver has no session at the {side}"
     scene.release()
 
 
 def cancel_statement(side: str, table: str, scene: Scene) -> None:
-    """K11: the driver's next statement is cancelled while it waits for a lock on `table`."""
+    """The driver's next statement is cancelled while it waits for a lock on `table`."""
     site = scene.site
     with _locked(site, side, table):
         scene.release()
@@ -133,7 +133,7 @@ def cancel_statement(side: str, table: str, scene: Scene) -> None:
 
 
 def cancel_copy(scene: Scene) -> None:
-    """K11: the COPY that runs at the destination is cancelled; the source's has ended long ago when it has few rows."""
+    """The COPY that runs at the destination is cancelled; the source's has ended long ago when it has few rows."""
     running = f"select pg_cancel_backend(pid) {_OF_THE_DRIVER} and state = 'active' and query ilike 'copy%%'"
     assert scene.site.administer("destination", running, scene.site.database("destination")), "no COPY runs at the destination"
     scene.release()
@@ -151,9 +151,9 @@ def _locked(site: Site, side: str, table: str) -> Iterator[None]:
         connection.rollback()
 
 
-def _both_sides(name: str, strike: Callable[[str, Scene], None]) -> Iterator[Fault]:
+def _both_sides(name: str, inject: Callable[[str, Scene], None]) -> Iterator[Fault]:
     for side in ("source", "destination"):
-        yield Fault(f"{name}_{side}", "pause", partial(strike, side))
+        yield Fault(f"{name}_{side}", "pause", partial(inject, side))
 
 
 def _faults() -> Iterator[Fault]:
@@ -162,8 +162,8 @@ def _faults() -> Iterator[Fault]:
     yield Fault("duplicate", "pause", run_twice)
     for sqlstate in ("40001", "40P01", "53100", "57P01"):
         yield Fault(f"raise_{sqlstate}", f"raise {sqlstate}", nothing_more)
-    for name, strike in _AT_A_SIDE.items():
-        yield from _both_sides(name, strike)
+    for name, inject in _AT_A_SIDE.items():
+        yield from _both_sides(name, inject)
     yield Fault("cancel_copy_destination", "pause", cancel_copy)
     for side, table in _CANCELLED:
         yield Fault(f"cancel_{side}_{table}", "pause", partial(cancel_statement, side, table))

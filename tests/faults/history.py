@@ -132,7 +132,9 @@ def read_history(directory: Path) -> History:
         for line in _lines(path):
             match line["operation"]:
                 case "read":
-                    messages = tuple((position, message_id, payload) for position, message_id, payload in line["messages"])
+                    messages = tuple(
+                        (log_position, message_id, payload) for log_position, message_id, payload in line["messages"]
+                    )
                     reads.append(Read(line["client"], line["hop"], line["after"], line["at_most"], messages))
                 case "watch":
                     observations.append(Observation(line["client"], **{name: line[name] for name in _WATCHED}))

@@ -18,13 +18,13 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 from relaybox import errors
 from relaybox.hops.batches import Slice
 from relaybox.hops.confirmations import confirm_arrived, confirm_received, settle_hop
-from relaybox.hops.copying import CopyOrder, SliceCopied, copy_order, copy_slice
-from relaybox.hops.planning import Driver, Planned, plan_batch
-from relaybox.hops.publishing import Arrival, ask_destination, make_log_segments, publish_batch
+from relaybox.hops.copying import SliceCopied, SliceJob, copy_slice, slice_job
+from relaybox.hops.planning import AttemptOwner, Planned, plan_batch
+from relaybox.hops.publishing import PublishedBatch, ask_destination, make_log_segments, publish_batch
 from relaybox.hops.transfer import transfer_hop
-from relaybox.proofs.verification import verify_route
 from relaybox.routes import Hop
 from relaybox.stores.schema import initialise_store
+from relaybox.verification.route_verification import verify_route
 from tests.faults.lives import Life, any_one, hops
 from tests.support.breaking import FirstSlices, Stopped
 from tests.support.world import insert, routes_file
@@ -51,7 +51,7 @@ class Job:
 
     hop: Hop
     planned: Planned
-    order: CopyOrder
+    order: SliceJob
 
     @property
     def key(self) -> tuple[str, int]:
@@ -73,7 +73,7 @@ class DyingAfter(FirstSlices):
         super().__init__(count)
         self._from_the_last = from_the_last
 
-    def copy_slices(self, order: CopyOrder, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
+    def copy_slices(self, order: SliceJob, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
         yield from super().copy_slices(order, slices[::-1] if self._from_the_last else slices)
         raise Stopped
 
@@ -89,7 +89,7 @@ class HopMachine(Life):
         self.weather_since: int | None = None
         self.jobs: list[Job] = []
         self.copied: dict[tuple[str, int], set[int]] = {}
-        self.arrivals: list[tuple[Hop, Arrival]] = []
+        self.arrivals: list[tuple[Hop, PublishedBatch]] = []
         self.logs: dict[str, list[str]] = {}
         self.watermarks: dict[tuple[str, str, str], int] = {}
         self.plans: dict[tuple[str, str, int], str] = {}
@@ -189,7 +189,7 @@ class HopMachine(Life):
         hop, source, destination = self._hop(number)
         arrived = ask_destination(destination, hop)
         try:
-            planned = plan_batch(source, hop, arrived, driver=Driver("test"))
+            planned = plan_batch(source, hop, arrived, driver=AttemptOwner("test"))
         except errors.PlanRefused:
             assert arrived.batch > self._watermark(hop.source.name, hop.name, "received", "through_batch")
             return
@@ -199,7 +199,7 @@ class HopMachine(Life):
         assert all(job.planned.batch == batch for job in self.jobs if job.key == (hop.name, batch.batch))
         make_log_segments(destination, hop, log_id=arrived.log_id, through_position=batch.last_position)
         reads_log = self.world.value(hop.source.name, "select reads_log from relaybox.hop_out where hop = %s", hop.name)
-        order = copy_order(hop, batch, attempt=planned.attempt, log_id=arrived.log_id, reads_log=reads_log)
+        order = slice_job(hop, batch, attempt=planned.attempt, log_id=arrived.log_id, reads_log=reads_log)
         self.jobs.append(Job(hop, planned, order))
 
     @precondition(lambda self: self.jobs)
@@ -290,10 +290,10 @@ class HopMachine(Life):
 
     def _logs_are_dense_ordered_and_only_grow(self) -> None:
         for hop in self.route.hops:
-            query = "select position, payload from relaybox.inbox where hop = %s order by position"
+            query = "select log_position, payload from relaybox.inbox where hop = %s order by log_position"
             rows = self._observe(hop.destination.name, query, hop.name)
             log = [payload for _, payload in rows]
-            assert [position for position, _ in rows] == list(range(1, len(rows) + 1)), "G4"
+            assert [log_position for log_position, _ in rows] == list(range(1, len(rows) + 1)), "G4"
             before = self.logs.get(hop.name, [])
             assert log[: len(before)] == before, "a published prefix changed"
             assert len(set(log)) == len(log), "G3"
@@ -344,7 +344,7 @@ class HopMachine(Life):
         lost = [payload for transaction in self._due() for payload in transaction.inserted if payload not in log]
         assert lost == [], "G2"
         assert self._watermark("airline", self.route.hops[0].name, "settled") == len(log)
-        assert verify_route(self.route).verdict == "delivered"
+        assert verify_route(self.route).outcome == "delivered"
 
     def _due(self) -> Iterator[Transaction]:
         """Committed, and of a topic that the route has had ever since."""
@@ -367,7 +367,7 @@ class HopMachine(Life):
         for payload in reversed(log):
             transaction, inserted, commit = committed[payload]
             assert inserted < earliest_commit_after, "G5"
-            assert inserted < last_of.get(transaction, inserted + 1), "a transaction's messages changed places"
+            assert inserted < last_of.get(transaction, inserted + 1), "a transaction's messages changed stream positions"
             last_of[transaction] = inserted
             earliest_commit_after = min(earliest_commit_after, commit)
 

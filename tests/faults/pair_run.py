@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.faults.cell_run import BATCH_ROWS, CellResult, Strike, run_cell
-from tests.faults.change_cells import MESSAGES, ChangeCell, driver_at, machine_in, make_ready, move, strike_with_change
+from tests.faults.change_cells import MESSAGES, ChangeCell, driver_at, inject_with_change, machine_in, make_ready, move
 from tests.faults.change_jobs import run_life
 from tests.faults.change_machine import ChangeMachine
 from tests.faults.changes import BOTH
@@ -14,7 +14,7 @@ from tests.faults.drivers import Mission, Outcome, drive
 from tests.faults.faults import Scene
 from tests.faults.pairs import Pair
 from tests.faults.restores import Databases
-from tests.faults.setting_cells import SettingCell, preset, strike_midway
+from tests.faults.setting_cells import SettingCell, inject_midway, preset
 from tests.faults.sites import Clusters, Site
 from tests.support.world import World, wait_until
 
@@ -30,10 +30,10 @@ def run_pair(pair: Pair, sides: Clusters, directory: Path, *, batch_rows: int = 
     """
     if any(isinstance(part, SettingCell) for part in pair.parts):
         preset(sides)
-    parts = [strike_midway(part) if isinstance(part, SettingCell) else part for part in pair.parts]
-    strikes = [part for part in parts if isinstance(part, Strike)]
-    if len(strikes) == len(parts):
-        return run_cell(str(pair), strikes, sides, directory, kind="outbox", batch_rows=batch_rows, seed=pair.seed)
+    parts = [inject_midway(part) if isinstance(part, SettingCell) else part for part in pair.parts]
+    injections = [part for part in parts if isinstance(part, Strike)]
+    if len(injections) == len(parts):
+        return run_cell(str(pair), injections, sides, directory, kind="outbox", batch_rows=batch_rows, seed=pair.seed)
     return run_life(CellResult(str(pair), pair.seed), partial(_live_through, parts), sides, directory)
 
 
@@ -44,9 +44,9 @@ def _live_through(parts: list[Strike | ChangeCell], world: World, databases: Dat
             files, cell = site.directory / f"driver_{number}", part if isinstance(part, ChangeCell) else None
             make_ready(machine, part.failpoint, cell, is_first=is_clean)
             if isinstance(part, Strike):
-                _strike(part, machine, site, files)
+                _inject(part, machine, site, files)
             else:
-                strike_with_change(part, machine, files)
+                inject_with_change(part, machine, files)
             result.hits += 1
             is_clean = cell is not None and bool(cell.stores)  # the repair has moved everything
         machine.send(MESSAGES, BOTH, True)
@@ -54,16 +54,16 @@ def _live_through(parts: list[Strike | ChangeCell], world: World, databases: Dat
         result.messages = len(machine.account.sent)
 
 
-def _strike(part: Strike, machine: ChangeMachine, site: Site, directory: Path) -> None:
+def _inject(part: Strike, machine: ChangeMachine, site: Site, directory: Path) -> None:
     fault = part.what
     services = site.proxied_services_file
-    with driver_at(machine, part.failpoint, fault.action, directory, services) as (struck, mission):
+    with driver_at(machine, part.failpoint, fault.action, directory, services) as (target, mission):
         take_over = partial(_take_over, Mission(mission.routes, site.services_file, mission.hop))
-        fault.strike(Scene(site, struck, part.failpoint, take_over))
+        fault.inject(Scene(site, target, part.failpoint, take_over))
 
 
 def _take_over(mission: Mission) -> Outcome:
-    """What the orchestrator does: tries until a try succeeds."""
+    """What the orchestrator does: tries until an attempt succeeds."""
     outcomes: list[Outcome] = []
 
     def succeeds() -> bool:

@@ -1,4 +1,4 @@
-"""Random pairs: the second part strikes the driver that has to clean up after the first.
+"""Random pairs: the second part hits the driver that has to clean up after the first.
 
 A part is a fault of the matrix, a setting, a change of relaybox.yaml, or a restore of stores. Every second pair is two faults,
 the others take turns over all other combinations.

@@ -12,7 +12,7 @@ from typing import Any
 
 from relaybox import errors
 from relaybox.local.clusters import Cluster, write_service_file
-from relaybox.proofs.verification import verify_route
+from relaybox.verification.route_verification import verify_route
 from tests.faults.delivery import (
     Delivered,
     confirmed_too_early,
@@ -187,9 +187,9 @@ def _silent(world: World, now: Delivered) -> Iterator[str]:
     for hop in now.logs:
         if ghosts := now.ghosts(hop):
             yield f"{hop}: {len(ghosts)} messages that the source lost, and no word about them"
-    verdict = verify_route(world.route).verdict
-    if verdict != "delivered":
-        yield f"verify says {verdict}"
+    outcome = verify_route(world.route).outcome
+    if outcome != "delivered":
+        yield f"verify says {outcome}"
 
 
 def _unrepaired(world: World, stopped: Delivered) -> Iterator[str]:
@@ -197,9 +197,9 @@ def _unrepaired(world: World, stopped: Delivered) -> Iterator[str]:
     now = read_delivered(world)
     found = [*overwritten(stopped, now), *undelivered(now), *doubled(now), *disordered(now), *not_dense(world)]
     found += [*confirmed_too_early(world), *unlisted_ghosts(world, now)]
-    verdict = verify_route(world.route).verdict
-    if verdict != "delivered":
-        found.append(f"verify says {verdict}")
+    outcome = verify_route(world.route).outcome
+    if outcome != "delivered":
+        found.append(f"verify says {outcome}")
     yield from (f"after the repair: {violation}" for violation in found)
 
 

@@ -19,7 +19,7 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER with 0 seconds: close() s
 
 
 class Proxy:
-    """Forwards connections from a loopback port to a server. All faults strike the links that exist at that moment.
+    """Forwards connections from a loopback port to a server. All faults hit the links that exist at that moment.
 
     Links opened later work, as after a router has come back, unless a fault that waits for its moment is armed.
     """
@@ -73,7 +73,7 @@ class Proxy:
             self._cuts_commit = True
 
     def heal(self) -> None:
-        """Forwards again, also what was held back, and disarms what has not struck yet."""
+        """Forwards again, also what was held back, and disarms what has not happened yet."""
         with self._lock:
             self._bytes_left, self._cuts_commit = None, False
             for link in self._links:

@@ -52,15 +52,17 @@ def _run(world: World, hop: Hop) -> bool:
 def unlisted_ghosts(world: World, now: Delivered) -> Iterator[str]:
     """Each message that a log has and the outbox lost is listed at the hop's source, and nothing else is."""
     for hop in world.route.hops[:1]:
-        positions = {
-            position
-            for (position,) in world.query(hop.source.name, 'select "position" from relaybox.ghost where hop = %s', hop.name)
+        log_positions = {
+            log_position
+            for (log_position,) in world.query(
+                hop.source.name, 'select "log_position" from relaybox.ghost where hop = %s', hop.name
+            )
         }
-        listed = _at(now.logs[hop.name], positions)
+        listed = _at(now.logs[hop.name], log_positions)
         ghosts = now.ghosts(hop.name)
         if listed != ghosts:
             yield f"{hop.name}: {len(ghosts)} ghosts, {len(listed)} listed"
 
 
-def _at(log: Sequence[str], positions: set[int]) -> list[str]:
-    return [payload for position, payload in enumerate(log, start=1) if position in positions]
+def _at(log: Sequence[str], log_positions: set[int]) -> list[str]:
+    return [payload for log_position, payload in enumerate(log, start=1) if log_position in log_positions]

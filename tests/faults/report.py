@@ -15,7 +15,7 @@ import psycopg2
 import relaybox
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "lost": ("lost", "conserved", "left_behind", "one_batch_each", "dense_positions"),
+    "lost": ("lost", "conserved", "orphaned_hops", "one_batch_each", "dense_positions"),
     "doubled": ("doubled",),
     "out_of_order": ("order", "transaction_order", "log_order", "poll_skip", "nonmonotonic_poll", "disagreement"),
     "false_confirmations": ("false_received", "false_settled", "confirmation_taken_back", "false_hearsay"),
@@ -124,13 +124,13 @@ def _lines(rows: Sequence[Row], facts: Mapping[str, object]) -> Iterable[str]:
     yield "Failpoint, fault, and what the hop is: one that reads an outbox or a log, one that settles what subscriptions have `processed`,"
     yield "or one whose `topics` come by subscription. Cells of settings: what is set, and for whom; the driver is killed, or finds it changed."
     yield ""
-    yield "| cell | seed | hits | batches | resumed | recovery s | verdict |"
+    yield "| cell | seed | hits | batches | resumed | recovery s | outcome |"
     yield "|---|--:|--:|--:|--:|--:|---|"
     for row in rows:
-        verdict = "good" if row.is_good else "; ".join([*row.problems, *row.violations]).replace("|", "/").replace("\n", " ")
+        outcome = "good" if row.is_good else "; ".join([*row.problems, *row.violations]).replace("|", "/").replace("\n", " ")
         yield (
             f"| {row.name} | {row.seed} | {row.hits}/{row.expected_hits} | {row.batches} | {row.resumed} "
-            f"| {row.recovery_seconds:.2f} | {verdict} |"
+            f"| {row.recovery_seconds:.2f} | {outcome} |"
         )
 
 

@@ -78,7 +78,7 @@ def is_comparable(copy: Copy, databases: Databases, stores: Sequence[str], hops:
     """
     return all(
         _value(databases[hop.destination.name], "select first_kept_position from relaybox.hop_in where hop = %s", hop.name)
-        <= _value(copy.databases[hop.source.name], "select position from relaybox.hop_out where hop = %s", hop.name) + 1
+        <= _value(copy.databases[hop.source.name], "select log_position from relaybox.hop_out where hop = %s", hop.name) + 1
         for hop in hops
         if hop.source.name in stores and hop.destination.name not in stores
     )

@@ -65,19 +65,19 @@ def restores(_: Plan) -> Iterator[Job]:
         yield Job("restores", str(cell), 1, partial(run_change_job, cell))
 
 
-def _job(section: str, name: str, strikes: Sequence[Strike], plan: Plan, *, kind: str, seed: int) -> Job:
+def _job(section: str, name: str, injections: Sequence[Strike], plan: Plan, *, kind: str, seed: int) -> Job:
     return Job(
         section,
         name,
-        len(strikes),
-        partial(_run, name, strikes, kind=kind, batch_rows=plan.batch_rows, seed=seed),
+        len(injections),
+        partial(_run, name, injections, kind=kind, batch_rows=plan.batch_rows, seed=seed),
     )
 
 
 def _run(
-    name: str, strikes: Sequence[Strike], sides: Clusters, directory: Path, *, kind: str, batch_rows: int, seed: int
+    name: str, injections: Sequence[Strike], sides: Clusters, directory: Path, *, kind: str, batch_rows: int, seed: int
 ) -> CellResult:
-    return run_cell(name, strikes, sides, directory, kind=kind, batch_rows=batch_rows, seed=seed)
+    return run_cell(name, injections, sides, directory, kind=kind, batch_rows=batch_rows, seed=seed)
 
 
 def settings(plan: Plan) -> Iterator[Job]:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import psycopg2
 
-from relaybox.consuming import Consumer
-from relaybox.monitoring.metrics import read_signals
+from relaybox.consumer import Consumer
+from relaybox.monitoring.metrics import read_store_metrics
 from relaybox.monitoring.status import read_status
-from relaybox.proofs.verification import verify_route
 from relaybox.retention.segments import read_retention
+from relaybox.verification.route_verification import verify_route
 from tests.faults.cell_run import BATCH_ROWS, CellResult, Strike, run_cell
 from tests.faults.faults import Fault, Scene
 from tests.faults.settings import AT_ONCE, DECISIVE, HARMLESS, PRESET, Setting, set_for_database, set_for_role, set_for_servers
@@ -79,12 +79,12 @@ def run_setting_cell(
     preset(sides)
     set_up = None
     if cell.condition == "midway":
-        strike = strike_midway(cell)
+        injection = inject_midway(cell)
     else:
-        strike, set_up = Strike(cell.failpoint, "kill_driver"), _SET_UPS[cell.condition]([cell.setting])
+        injection, set_up = Strike(cell.failpoint, "kill_driver"), _SET_UPS[cell.condition]([cell.setting])
     kind = KINDS[cell.condition]
     return run_cell(
-        *(str(cell), [strike], sides, directory),
+        *(str(cell), [injection], sides, directory),
         kind=kind,
         batch_rows=batch_rows,
         seed=seed,
@@ -96,12 +96,12 @@ def run_setting_cell(
 def _reports_and_readers(site: Site) -> Iterator[str]:
     """What looks at the stores sees them as they are: verify, status, metrics, retention, a consumer in Python."""
     proof = verify_route(site.route)
-    if proof.verdict != "delivered":
-        yield f"verify says {proof.verdict}"
+    if proof.outcome != "delivered":
+        yield f"verify says {proof.outcome}"
     status = read_status(site.routes)
     yield from (f"status says {error}" for hop in status.hops for error in hop.errors)
-    if signals := set(STORES) - read_signals(site.routes).keys():
-        yield f"no signals of {signals}"
+    if store_metrics := set(STORES) - read_store_metrics(site.routes).keys():
+        yield f"no store_metrics of {store_metrics}"
     for store in site.routes.stores.values():
         read_retention(store)
     yield from _wrongly_consumed(site)
@@ -120,7 +120,7 @@ def _wrongly_consumed(site: Site) -> Iterator[str]:
         yield f"a consumer in Python got {len(consumed)} messages of {len(sent)}, or others"
 
 
-def strike_midway(cell: SettingCell) -> Strike:
+def inject_midway(cell: SettingCell) -> Strike:
     """The setting is made while the driver rests at the failpoint. The clusters must be preset()."""
     return Strike(cell.failpoint, Fault("set", "pause", partial(_set_midway, cell)))
 

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg2
 import yaml
 
-from relaybox.environment import environment
+from relaybox.env_vars import environment
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
 from relaybox.routes import Hop, Route, Routes, load_routes
 from relaybox.stores.schema import initialise_store

@@ -59,14 +59,16 @@ class Moved:
     arrivals: list[ArrivalRow] = field(default_factory=list)
     confirmations: list[ConfirmationRow] = field(default_factory=list)
     decided: list[int] | None = None  # as it should be
-    places: list[tuple[int, int]] | None = None  # as they should be
+    stream_positions: list[tuple[int, int]] | None = None  # as they should be
 
     def state(self) -> HopState:
         rows = {name: tuple(getattr(self, name)) for name in ("log", "batches", "receipts", "arrivals", "confirmations")}
         names = {name: getattr(self, name) for name in ("name", "source", "destination", "upstream", "downstream", "policy")}
         decided = [arrival.batch for arrival in self.arrivals] if self.decided is None else self.decided
-        places = enumerate((row.position for row in self.log), start=1) if self.places is None else self.places
-        stream = {"decided": tuple(decided), "places": tuple(places)}
+        stream_positions = (
+            enumerate((row.log_position for row in self.log), start=1) if self.stream_positions is None else self.stream_positions
+        )
+        stream = {"decided": tuple(decided), "stream_positions": tuple(stream_positions)}
         return HopState(**names, topics=("t",), published=self.published, **rows, **stream)
 
 
@@ -154,22 +156,24 @@ class Sketch:
         reads_after = before.reads_through if hop.upstream or not before.pair_exhausted else 0
         if not before.pair_exhausted:
             rows = [row for row in rows if row.xid < int((before.upper or "").split(":")[1])]
-        taken, exhausted = rows[:at_most], len(rows) <= at_most or bool(hop.upstream)
+        arrival_seq, exhausted = rows[:at_most], len(rows) <= at_most or bool(hop.upstream)
         first, number = len(hop.log) + 1, before.batch + 1
-        last, plan_id = len(hop.log) + len(taken), f"plan {number} of {hop.name}"
-        reads = [row.position if hop.upstream else row.seq for row in taken]
-        for position, row in enumerate(taken, first):
+        last, plan_id = len(hop.log) + len(arrival_seq), f"plan {number} of {hop.name}"
+        reads = [row.log_position if hop.upstream else row.seq for row in arrival_seq]
+        for log_position, row in enumerate(arrival_seq, first):
             hop.log.append(
-                LogRow(position, position, replace(row.message, epoch=0))
+                LogRow(log_position, log_position, replace(row.message, epoch=0))
                 if row.index is None
-                else LogRow(position, row.index, row.message)
+                else LogRow(log_position, row.index, row.message)
             )
-        slices = ((1, reads[0], reads[-1], first, len(taken)),)
+        slices = ((1, reads[0], reads[-1], first, len(arrival_seq)),)
         hop.batches.append(
-            BatchRow(number, plan_id, ("t",), lower, upper, exhausted, reads_after, reads[-1], first, last, len(taken), slices)
+            BatchRow(
+                number, plan_id, ("t",), lower, upper, exhausted, reads_after, reads[-1], first, last, len(arrival_seq), slices
+            )
         )
-        hop.receipts.append(ReceiptRow(number, 1, plan_id, len(taken)))
-        hop.arrivals.append(ArrivalRow(number, plan_id, first, last, len(taken)))
+        hop.receipts.append(ReceiptRow(number, 1, plan_id, len(arrival_seq)))
+        hop.arrivals.append(ArrivalRow(number, plan_id, first, last, len(arrival_seq)))
         hop.published = last
         hop.confirmations.append(ConfirmationRow(hop.source, "received", last, number))
 
@@ -178,7 +182,7 @@ class Sketch:
 
     def _read(self, hop: Moved, *, from_start: bool) -> None:
         after = 0 if from_start else self._read_through[hop.name]
-        messages = tuple((row.position, row.message.message_id, row.message.payload or "") for row in hop.log[after:])
+        messages = tuple((row.log_position, row.message.message_id, row.message.payload or "") for row in hop.log[after:])
         self.reads.append(Read(f"reader of {hop.name}", hop.name, after, 1000, messages))
         self._read_through[hop.name] = len(hop.log)
 

@@ -1,6 +1,6 @@
 """`python -m tests.faults.soak --minutes 20`: constant load, a random fault each minute, and what that costs; then changes and restores.
 
-The fault-free rate is measured first. Then a driver process runs all the while and is struck once a minute at a random
+The fault-free rate is measured first. Then a driver process runs all the while and gets a fault once a minute at a random
 failpoint; the rate, the recovery after each fault, and the sizes of everything that could grow are written down. In the second
 half the file and settings change, stores are restored and rows are dropped at random, under load (change_soak.py).
 """
@@ -93,9 +93,9 @@ class Soak:
             yield f"R is {self.r}, UR is {self.ur}"
         if self.rate_with_faults < RATE_KEPT * self.rate_without_faults:
             yield f"{self.rate_with_faults:.0f} messages a second with faults, {self.rate_without_faults:.0f} without"
-        for struck in self.faults:
-            if struck.recovery_seconds > RECOVERY_SECONDS:
-                yield f"{struck.cell} took {struck.recovery_seconds:.1f} s to recover"
+        for target in self.faults:
+            if target.recovery_seconds > RECOVERY_SECONDS:
+                yield f"{target.cell} took {target.recovery_seconds:.1f} s to recover"
         if self.sizes[-1].ledger_rows_per_batch > 1.1 * self.sizes[0].ledger_rows_per_batch:
             yield f"ledgers grew from {self.sizes[0].ledger_rows_per_batch:.1f} to {self.sizes[-1].ledger_rows_per_batch:.1f} rows a batch"
         if self.sizes[-1].driver_sessions or self.sizes[-1].driver_locks:
@@ -119,8 +119,8 @@ def soak(minutes: float, *, seed: int, directory: Path, fault_every_seconds: flo
             quiet = min(60.0, minutes * 60 / 5)
             result.rate_without_faults = _rate(site, lambda: _keep_moving(site, quiet))
             result.sizes.append(_sizes(site, started))
-            strike_all = partial(
-                _strike_all,
+            inject_all = partial(
+                _inject_all,
                 site,
                 cells,
                 chance,
@@ -128,7 +128,7 @@ def soak(minutes: float, *, seed: int, directory: Path, fault_every_seconds: flo
                 deadline=started + minutes * 60,
                 every_seconds=fault_every_seconds,
             )
-            result.rate_with_faults = _rate(site, partial(strike_all, result=result))
+            result.rate_with_faults = _rate(site, partial(inject_all, result=result))
             workload.stop_producers()
             _move_to_the_end(site)
             for hop in site.route.hops:
@@ -171,7 +171,7 @@ def _keep_moving(site: Site, seconds: float) -> None:
             _recover(site, hop.name)
 
 
-def _strike_all(
+def _inject_all(
     site: Site, cells: list[Cell], chance: random.Random, *, started: float, deadline: float, every_seconds: float, result: Soak
 ) -> None:
     """Strikes in the middle of each interval and moves messages the rest of it."""
@@ -181,7 +181,7 @@ def _strike_all(
         interval_ends = min(deadline, time.monotonic() + every_seconds)
         cell = chance.choice(cells)
         at = time.monotonic()
-        if _strike(site, cell, number):
+        if _inject(site, cell, number):
             _recover(site, site.hop.name)
             result.faults.append(Struck(str(cell), round(at - started, 1), round(time.monotonic() - at, 2)))
         else:
@@ -190,18 +190,18 @@ def _strike_all(
         result.sizes.append(_sizes(site, started))
 
 
-def _strike(site: Site, cell: Cell, number: int) -> bool:
+def _inject(site: Site, cell: Cell, number: int) -> bool:
     fault, files = FAULTS[cell.fault], site.directory / f"driver_{number}"
-    with driver(_mission(site, site.hop.name, proxied=True), f"{cell.failpoint}={fault.action}", files) as struck:
-        if not struck.wait_for_hit():
+    with driver(_mission(site, site.hop.name, proxied=True), f"{cell.failpoint}={fault.action}", files) as target:
+        if not target.wait_for_hit():
             return False
-        fault.strike(Scene(site, struck, cell.failpoint, lambda: _recover(site, site.hop.name)))
-        struck.outcome()
+        fault.inject(Scene(site, target, cell.failpoint, lambda: _recover(site, site.hop.name)))
+        target.outcome()
     return True
 
 
 def _recover(site: Site, hop: str) -> Outcome:
-    """Tries until a try succeeds."""
+    """Tries until an attempt succeeds."""
     deadline = Deadline(2 * RECOVERY_SECONDS)
     while True:
         outcome = drive(_mission(site, hop))
@@ -228,7 +228,7 @@ def _sizes(site: Site, started: float) -> Sizes:
     rows = _count(hop.source.name, "select count(*) from relaybox.confirmation where hop = %s and state = 'received'", hop.name)
     rows += _count(
         hop.destination.name,
-        "select count(*) from relaybox.arrival a join relaybox.hop_in i using (hop_id) where hop = %s",
+        "select count(*) from relaybox.arrival a join relaybox.hop_in i using (log_id) where hop = %s",
         hop.name,
     )
     sessions = "select count(*) from pg_stat_activity where datname = current_database() and application_name like 'relaybox %%'"
@@ -262,7 +262,7 @@ def _lines(result: Soak) -> Iterator[str]:
     yield ""
     yield "| messages | R | UR | rate without faults | rate with faults | faults | slowest recovery |"
     yield "|--:|--:|--:|--:|--:|--:|--:|"
-    slowest = max((struck.recovery_seconds for struck in result.faults), default=0.0)
+    slowest = max((target.recovery_seconds for target in result.faults), default=0.0)
     yield (
         f"| {result.messages:,} | {result.r:g} | {result.ur:g} | {result.rate_without_faults:.0f}/s | {result.rate_with_faults:.0f}/s "
         f"| {len(result.faults)} | {slowest:.1f} s |"
@@ -273,7 +273,7 @@ def _lines(result: Soak) -> Iterator[str]:
     yield from _change_lines(result.changes)
     yield "| second | fault | recovery s |"
     yield "|--:|---|--:|"
-    yield from (f"| {struck.at_second} | {struck.cell} | {struck.recovery_seconds} |" for struck in result.faults)
+    yield from (f"| {target.at_second} | {target.cell} | {target.recovery_seconds} |" for target in result.faults)
     yield ""
     yield "| second | batches | ledger rows per batch | sessions | locks | resident MB |"
     yield "|--:|--:|--:|--:|--:|--:|"
@@ -304,7 +304,7 @@ def run(
     fault_every: Annotated[float, typer.Option(help="Seconds from one fault to the next.")] = FAULT_EVERY_SECONDS,
     report: Annotated[Path, typer.Option(help="Where the report goes; its JSON beside it.")] = Path("docs/soak-report.md"),
 ) -> None:
-    """Keeps a route under load, strikes it once a minute, and reports what that costs. Exit code 1 when an aim is missed."""
+    """Keeps a route under load, injects a fault once a minute, and reports what that costs. Exit code 1 when an aim is missed."""
     with scratch_directory("soak") as directory:
         directory.chmod(0o711)  # the servers' account passes through
         result = soak(minutes / 2, seed=seed, directory=directory / "faults", fault_every_seconds=fault_every)

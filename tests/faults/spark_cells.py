@@ -21,7 +21,7 @@ import yaml
 
 from relaybox.errors import RelayboxError, Transient
 from relaybox.hops.confirmations import settle_hop
-from relaybox.hops.copying import CopyOrder, SliceCopied
+from relaybox.hops.copying import SliceCopied, SliceJob
 from relaybox.hops.runners import SliceRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.processes import is_alive
@@ -147,7 +147,7 @@ class _Run:
             self._send_half(workload)
             pauses = [Pause(step, self.site.directory / f"pause_{n}") for n, step in enumerate(self.cell.failpoints)]
             for pause in pauses:
-                self._strike(pause)
+                self._inject(pause)
             self._send_half(workload)
             workload.stop_producers()
             for name in (HOP, "flights/2", HOP):
@@ -171,11 +171,11 @@ class _Run:
         """So many have half of the messages, since a transaction has half of its most in the mean."""
         return self.messages // max(6, self.messages // 300)
 
-    def _strike(self, pause: Pause) -> None:
-        strike = {"kill_application": self._kill_application, "freeze_application": self._freeze_application}
-        self.result.hit += strike.get(self.cell.fault, self._strike_session)(pause)
+    def _inject(self, pause: Pause) -> None:
+        inject = {"kill_application": self._kill_application, "freeze_application": self._freeze_application}
+        self.result.hit += inject.get(self.cell.fault, self._inject_session)(pause)
 
-    def _strike_session(self, pause: Pause) -> bool:
+    def _inject_session(self, pause: Pause) -> bool:
         """A driver in this process, slices on the executors."""
         self.context.environment.update(pause.environment(), PGSERVICEFILE=str(self.site.services_file))
         runner = (
@@ -194,14 +194,14 @@ class _Run:
         return hit
 
     def _kill_application(self, pause: Pause) -> bool:
-        """K1: SIGKILL of the whole driver, JVM and Python; its executors are left to themselves and must end, too."""
+        """SIGKILL of the whole driver, JVM and Python; its executors are left to themselves and must end, too."""
         with self._application(pause) as application:
             application.kill()
             wait_until(lambda: not pause.processes(), "no process of the killed application is left", deadline_seconds=60)
         return True
 
     def _freeze_application(self, pause: Pause) -> bool:
-        """K9: all of an application is frozen, a newer one finishes everything; then it wakes, and writes nothing."""
+        """All of an application is frozen, a newer one finishes everything; then it wakes, and writes nothing."""
         with self._application(pause) as application:
             frozen = pause.processes()
             for pid in frozen:
@@ -237,7 +237,7 @@ class _Run:
         return None
 
     def _move(self, hop_name: str) -> None:
-        """Tries until a try succeeds."""
+        """Tries until an attempt succeeds."""
         self.context.environment["PGSERVICEFILE"] = str(self.site.services_file)
         deadline = Deadline(LIVENESS_SECONDS)
         while error := self._drive(hop_name, SparkRunner(ContextSession(self.context))):
@@ -255,9 +255,7 @@ class _Run:
             self.result.messages = one.sent
             if (one.r, one.ur) != (1.0, 1.0):
                 self.result.violations.append(f"R of {one.hop} is {one.r}, UR is {one.ur}")
-        staged = (
-            "select count(*) from relaybox.log l join relaybox.hop_in i using (hop_id) where l.position > i.published_position"
-        )
+        staged = "select count(*) from relaybox.log l join relaybox.hop_in i using (log_id) where l.log_position > i.published_position"
         for hop in self.site.route.hops:
             if count := _ask(hop.destination.service, staged):
                 self.result.violations.append(f"{count} staged rows are left at {hop.destination.name}")
@@ -266,7 +264,7 @@ class _Run:
 class RacingRunner(SparkRunner):
     """Has every slice copied by two tasks at once, as speculation on two hosts would. The later one may end the earlier one."""
 
-    def copy_slices(self, order: CopyOrder, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
+    def copy_slices(self, order: SliceJob, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
         return super().copy_slices(order, [slice_ for slice_ in slices for _ in range(2)])
 
 
@@ -284,19 +282,19 @@ class Scene:
 
 
 def kill_worker(scene: Scene) -> None:
-    """K2: Spark starts another one and runs its task again."""
+    """Spark starts another one and runs its task again."""
     os.kill(scene.worker, signal.SIGKILL)
 
 
 def kill_executor(scene: Scene) -> None:
-    """K3: the JVM above the worker; the worker ends with it."""
+    """The JVM above the worker; the worker ends with it."""
     worker = scene.worker
     os.kill(parent(parent(worker)), signal.SIGKILL)
     wait_until(lambda: not is_alive(worker), "the worker has ended with its executor")
 
 
 def crash_cluster(side: str, scene: Scene) -> None:
-    """K4, K5: all of a cluster is killed and started again."""
+    """All of a cluster is killed and started again."""
     scene.site.sides.clusters[side].kill()
     scene.site.sides.clusters[side].start()
 
@@ -307,7 +305,7 @@ def race(scene: Scene) -> None:
 
 
 def freeze_worker(scene: Scene) -> None:
-    """K9: a worker is frozen, another driver finishes everything; then it wakes and finds that it is too late."""
+    """A worker is frozen, another driver finishes everything; then it wakes and finds that it is too late."""
     worker = scene.worker
     os.kill(worker, signal.SIGSTOP)
     scene.pause.release()
@@ -335,8 +333,8 @@ def _wait_for_hit(pause: Pause, has_ended: Callable[[], bool]) -> bool:
     return bool(pause.waiting())
 
 
-def _has_seen(workload: Workload, hop: str, position: int) -> bool:
-    return workload.seen_through(hop) == position
+def _has_seen(workload: Workload, hop: str, log_position: int) -> bool:
+    return workload.seen_through(hop) == log_position
 
 
 def _ask(service: str, query: str, *arguments: object) -> int:
@@ -365,7 +363,7 @@ def main() -> int:
         for number, cell in enumerate(cells, 1):
             result = run_cell(cell, context, sides, directory / f"cell_{number}", messages=options.messages)
             print(
-                f"{number}/{len(cells)} {cell}: {_verdict(result)}, {result.messages} messages, {result.seconds:.0f} s",
+                f"{number}/{len(cells)} {cell}: {_outcome(result)}, {result.messages} messages, {result.seconds:.0f} s",
                 flush=True,
             )
             results.append(result)
@@ -376,7 +374,7 @@ def main() -> int:
     return 0 if summary["cells"] == summary["hit"] and not summary["violations"] else 1
 
 
-def _verdict(result: SparkResult) -> str:
+def _outcome(result: SparkResult) -> str:
     if result.hit < len(result.cell.failpoints):
         return "missed"
     return f"{len(result.violations)} violations" if result.violations else "ok"

@@ -43,7 +43,7 @@ class OutboxRow:
 
 @dataclass(frozen=True)
 class LogRow:
-    position: int
+    log_position: int
     index: int
     message: Message
 
@@ -97,8 +97,8 @@ class ConfirmationRow:
 class HopState:
     """A hop: what its source planned and was told, and what its destination holds.
 
-    `decided`: batches that the destination's stream has decided on; `places`: its stream, as (place, position).
-    `processed_by`: subscriptions that the policy names; `acknowledged`: through which place all of them have.
+    `decided`: batches that the destination's stream has decided on; `stream_positions`: its stream, as (stream position, position).
+    `processed_by`: subscriptions that the policy names; `acknowledged`: through which stream position all of them have.
     """
 
     name: str
@@ -115,7 +115,7 @@ class HopState:
     arrivals: tuple[ArrivalRow, ...]
     confirmations: tuple[ConfirmationRow, ...]
     decided: tuple[int, ...]
-    places: tuple[tuple[int, int], ...]
+    stream_positions: tuple[tuple[int, int], ...]
     processed_by: tuple[str, ...] = ()
     acknowledged: int = 0
 
@@ -168,7 +168,7 @@ def _outbox(session: Connection) -> Iterable[OutboxRow]:
 
 def _hop(sessions: dict[str, Connection], hop: Hop) -> HopState:
     source, destination = sessions[hop.source.name], sessions[hop.destination.name]
-    log_id, published = _rows(destination, "select hop_id, published_position from relaybox.hop_in where hop = %s", hop.name)[0]
+    log_id, published = _rows(destination, "select log_id, published_position from relaybox.hop_in where hop = %s", hop.name)[0]
     return HopState(
         name=hop.name,
         source=hop.source.name,
@@ -193,27 +193,32 @@ def _hop(sessions: dict[str, Connection], hop: Hop) -> HopState:
                 hop.name,
             )
         ),
-        decided=tuple(batch for (batch,) in _rows(destination, "select batch from relaybox.decision where hop_id = %s", log_id)),
-        places=tuple(_places(destination, log_id)),
+        decided=tuple(batch for (batch,) in _rows(destination, "select batch from relaybox.decision where log_id = %s", log_id)),
+        stream_positions=tuple(_stream_positions(destination, log_id)),
         processed_by=hop.processed_by,
         acknowledged=_rows(destination, ACKNOWLEDGED, list(hop.processed_by))[0][0],
     )
 
 
-def _places(session: Connection, log_id: int) -> Iterable[tuple[int, int]]:
+def _stream_positions(session: Connection, log_id: int) -> Iterable[tuple[int, int]]:
     query = """
-        select first_place, last_place, first_position, positions from relaybox.delivery where hop_id = %s
-        order by first_place, last_place
+        select first_stream_position, last_stream_position, first_position, log_positions from relaybox.delivery where log_id = %s
+        order by first_stream_position, last_stream_position
         """
-    for first_place, last_place, first_position, positions in _rows(session, query, log_id):
-        run = positions or range(first_position, first_position + last_place - first_place + 1)
-        yield from zip(range(first_place, last_place + 1), run, strict=True)
+    for first_stream_position, last_stream_position, first_position, log_positions in _rows(session, query, log_id):
+        run = log_positions or range(first_position, first_position + last_stream_position - first_stream_position + 1)
+        yield from zip(range(first_stream_position, last_stream_position + 1), run, strict=True)
 
 
 def _log(session: Connection, log_id: int, published: int) -> Iterable[LogRow]:
     """The published part: what is staged above it is nobody's business yet."""
-    query = f"select position, index, {_MESSAGE} from relaybox.log where hop_id = %s and position <= %s order by position"
-    return (LogRow(position, index, Message(*message)) for position, index, *message in _rows(session, query, log_id, published))
+    query = (
+        f"select log_position, index, {_MESSAGE} from relaybox.log where log_id = %s and log_position <= %s order by log_position"
+    )
+    return (
+        LogRow(log_position, index, Message(*message))
+        for log_position, index, *message in _rows(session, query, log_id, published)
+    )
 
 
 def _batches(session: Connection, hop: str) -> Iterable[BatchRow]:
@@ -227,7 +232,7 @@ def _batches(session: Connection, hop: str) -> Iterable[BatchRow]:
 
 
 def _typed(kind: type, session: Connection, table: str, columns: str, log_id: int) -> tuple[Any, ...]:
-    rows = _rows(session, f"select {columns} from relaybox.{table} where hop_id = %s order by 1, 2", log_id)
+    rows = _rows(session, f"select {columns} from relaybox.{table} where log_id = %s order by 1, 2", log_id)
     return tuple(kind(*row) for row in rows)
 
 

@@ -40,13 +40,13 @@ def cells_by_site() -> list[list[Cell]]:
             take(cell)
     for fault in sorted(chances.keys() - turns.keys(), key=lambda fault: (chances[fault], fault)):
         take(min((cell for cell in cells if cell.fault == fault), key=lambda cell: len(chosen[step(cell)])))
-    for key, taken in chosen.items():
-        left = [cell for cell in cells if step(cell) == key and cell not in taken]
-        if left and len(taken) < 2:
+    for key, arrival_seq in chosen.items():
+        left = [cell for cell in cells if step(cell) == key and cell not in arrival_seq]
+        if left and len(arrival_seq) < 2:
             take(min(left, key=lambda cell: turns[cell.fault]))
     sites: dict[tuple[str, str], list[Cell]] = {}
-    for (failpoint, kind), taken in chosen.items():
-        sites.setdefault((failpoint if kind in {"outbox", "log"} else "all", kind), []).extend(taken)
+    for (failpoint, kind), arrival_seq in chosen.items():
+        sites.setdefault((failpoint if kind in {"outbox", "log"} else "all", kind), []).extend(arrival_seq)
     return list(sites.values())
 
 
@@ -65,7 +65,7 @@ def test_each_fault_has_its_turn() -> None:
 def test_faults_at(cells: Sequence[Cell], sides: Clusters, cell_directory: Path) -> None:
     """The failpoint is reached each time, the fault strikes, another driver recovers, and the checker finds nothing."""
     name = ", ".join(map(str, cells))
-    strikes = [Strike(cell.failpoint, cell.fault) for cell in cells]
-    result = run_cell(name, strikes, sides, cell_directory, kind=cells[0].kind)
+    injections = [Strike(cell.failpoint, cell.fault) for cell in cells]
+    result = run_cell(name, injections, sides, cell_directory, kind=cells[0].kind)
     assert result.is_good, [name, *result.problems, *map(str, result.violations), *result.errors]
     assert result.hits == len(cells), name

@@ -88,21 +88,23 @@ def swap(hops: tuple[str, ...], first: int, second: int) -> Tampering:
         for hop in hops:
             log = list_of(sketch, f"{hop}.log")
             one, other = log[first - 1], log[second - 1]
-            log[first - 1], log[second - 1] = replace(other, position=first), replace(one, position=second)
+            log[first - 1], log[second - 1] = replace(other, log_position=first), replace(one, log_position=second)
             if "a" in hops:  # the first log's positions are the indexes
                 log[first - 1], log[second - 1] = replace(log[first - 1], index=first), replace(log[second - 1], index=second)
 
     return tamper
 
 
-def put(hops: tuple[str, ...], position: int, payload: str, *, index: int | None = None) -> Tampering:
+def put(hops: tuple[str, ...], log_position: int, payload: str, *, index: int | None = None) -> Tampering:
     """Another message stands at a position of the logs, and nobody had read them."""
 
     def tamper(sketch: Sketch) -> None:
         no_reads(sketch)
         for hop in hops:
             log = list_of(sketch, f"{hop}.log")
-            log[position - 1] = replace(log[position - 1], message=message_of(payload, epoch=0), index=index or position)
+            log[log_position - 1] = replace(
+                log[log_position - 1], message=message_of(payload, epoch=0), index=index or log_position
+            )
 
     return tamper
 
@@ -140,38 +142,38 @@ def crossed_indexes(sketch: Sketch) -> None:
             log[number] = replace(row, message=sent.message, index=sent.seq + 100 if carried else row.index)
 
 
-def read_of(after: int, *positions: int, **changes: Any) -> Read:
+def read_of(after: int, *log_positions: int, **changes: Any) -> Read:
     """A read of the day's first log."""
     day = Sketch(DAY).a.log
-    messages = tuple((p, day[p - 1].message.message_id, day[p - 1].message.payload or "") for p in positions)
+    messages = tuple((p, day[p - 1].message.message_id, day[p - 1].message.payload or "") for p in log_positions)
     return replace(Read("reader of a/1", "a/1", after, 1000, messages), **changes)
 
 
 BAD: dict[str, tuple[Tampering, set[str]]] = {
     # what arrived
     "an acknowledged message is in no log": (
-        cut_log(BOTH, 7), {"left_behind", "dense_positions", "batch_content"},
+        cut_log(BOTH, 7), {"orphaned_hops", "dense_positions", "batch_content"},
     ),
     "an acknowledged message left the store before any batch": (
         all_of(lambda s: s.transactions.append(replace(s.transactions[0], number=9, messages=(Tried("UA9", 0),), acknowledged=6))),
         {"lost", "conserved"},
     ),
-    "the last hop dropped one": (cut_log(LAST_HOP_ONLY, 7), {"left_behind", "dense_positions", "batch_content"}),
+    "the last hop dropped one": (cut_log(LAST_HOP_ONLY, 7), {"orphaned_hops", "dense_positions", "batch_content"}),
     "the last hop dropped an acknowledged one": (
-        cut_log(LAST_HOP_ONLY, 6), {"lost", "left_behind", "dense_positions", "batch_content"},
+        cut_log(LAST_HOP_ONLY, 6), {"lost", "orphaned_hops", "dense_positions", "batch_content"},
     ),
-    "a message that nobody sent": (put(BOTH, 8, "XX1"), {"invented", "left_behind", "batch_content"}),
-    "a message that nobody sent, at the second hop": (put(LAST_HOP_ONLY, 8, "XX1"), {"invented", "left_behind", "batch_content"}),
+    "a message that nobody sent": (put(BOTH, 8, "XX1"), {"invented", "orphaned_hops", "batch_content"}),
+    "a message that nobody sent, at the second hop": (put(LAST_HOP_ONLY, 8, "XX1"), {"invented", "orphaned_hops", "batch_content"}),
     "a reader saw what nobody sent": (
         add("reads", read_of(8, messages=((9, "id of XX1", "XX1"),))), {"invented", "disagreement"},
     ),
-    "a rolled-back message was delivered": (put(BOTH, 8, "UA3"), {"aborted_read", "left_behind", "batch_content"}),
-    "a message undone to a savepoint was delivered": (put(BOTH, 8, "BA2"), {"aborted_read", "left_behind", "batch_content"}),
+    "a rolled-back message was delivered": (put(BOTH, 8, "UA3"), {"aborted_read", "orphaned_hops", "batch_content"}),
+    "a message undone to a savepoint was delivered": (put(BOTH, 8, "BA2"), {"aborted_read", "orphaned_hops", "batch_content"}),
     "a reader saw a rolled-back message for a moment": (
         change("reads", 0, messages=(*read_of(0, 1, 2).messages, (3, "id of UA3", "UA3"))), {"aborted_read", "disagreement"},
     ),
-    "one message twice": (put(BOTH, 8, "LH2"), {"doubled", "left_behind", "batch_content"}),
-    "one message twice at the second hop": (put(LAST_HOP_ONLY, 8, "LH2", index=7), {"doubled", "left_behind", "batch_content"}),
+    "one message twice": (put(BOTH, 8, "LH2"), {"doubled", "orphaned_hops", "batch_content"}),
+    "one message twice at the second hop": (put(LAST_HOP_ONLY, 8, "LH2", index=7), {"doubled", "orphaned_hops", "batch_content"}),
     "one payload twice under two ids": (
         change_message("b.log", 7, payload="LH2"), {"doubled", "altered", },
     ),
@@ -204,10 +206,10 @@ BAD: dict[str, tuple[Tampering, set[str]]] = {
     ),
     # positions and order
     "a missing position": (
-        all_of(no_reads, drop("b.log", 7)), {"dense_positions", "left_behind", "batch_content"},
+        all_of(no_reads, drop("b.log", 7)), {"dense_positions", "orphaned_hops", "batch_content"},
     ),
     "a hole with everything behind it moved up": (
-        all_of(no_reads, change("b.log", 7, position=9, index=8)), {"dense_positions", "batch_content"},
+        all_of(no_reads, change("b.log", 7, log_position=9, index=8)), {"dense_positions", "batch_content"},
     ),
     "more rows than published": (lambda s: setattr(s.b, "published", 7), {"unfinished", "dense_positions", "false_settled"}),
     "neighbours that nothing orders change sites after planning": (swap(BOTH, 5, 6), {"batch_content"}),
@@ -246,10 +248,10 @@ BAD: dict[str, tuple[Tampering, set[str]]] = {
     ),
     "another topic than the hop's": (change("a.batches", 1, topics=("u",)), {"one_batch_each", "batch_content"}),
     "a row with a transaction number of the past": (
-        add("outbox", OutboxRow(99, 10, None, message_of("LH9"))), {"one_batch_each", "left_behind"},
+        add("outbox", OutboxRow(99, 10, None, message_of("LH9"))), {"one_batch_each", "orphaned_hops"},
     ),
     "a row that no snapshot sees yet": (
-        add("outbox", OutboxRow(99, 16, None, message_of("LH9"))), {"one_batch_each", "left_behind"},
+        add("outbox", OutboxRow(99, 16, None, message_of("LH9"))), {"one_batch_each", "orphaned_hops"},
     ),
     "an arrival without a plan": (
         lambda s: s.a.arrivals.append(replace(s.a.arrivals[-1], batch=5, first_position=9, last_position=9)), {"arrivals"},
@@ -308,7 +310,7 @@ BAD: dict[str, tuple[Tampering, set[str]]] = {
         all_of(no_reads, drop("b.arrivals", 1), cut_log(LAST_HOP_ONLY, 3), lambda s: setattr(s.b, "published", 3),
                lambda s: setattr(s.b, "confirmations", s.b.confirmations[:1]), drop("a.confirmations", 4),
                lambda s: s.observations.clear()),
-        {"lost", "left_behind", "batch_content", "arrivals", "unfinished"},
+        {"lost", "orphaned_hops", "batch_content", "arrivals", "unfinished"},
     ),
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""No decision of a hop uses a clock, so a clock that steps can change none (K17). Who else reads one is named here, with the reason."""
+"""No decision of a hop uses a clock, so a clock that steps can change none. Who else reads one is named here, with the reason."""
 
 from __future__ import annotations
 
@@ -34,19 +34,21 @@ SHOWN |= {
     "set_aside.sql": "when a message was set aside",
     "move_senders_in_order.sql": "when a sender moved last",
     "move_classified_senders.sql": "when a sender moved last",
-    "signals.sql": "ages, for the metrics",
+    "store_metrics.sql": "ages, for the metrics",
     "subscriptions.sql": "how long a lane has stood",
     "unsubscribe.sql": "when a subscription ended",
 }
 
 TIMES_OF_CONSUMERS = dict.fromkeys(
-    ("acknowledged.sql", "lanes_for.sql", "lease_lane.sql", "nack.sql", "next_fetch.sql", "take_lane.sql"),
+    ("acknowledged.sql", "lanes_for.sql", "lease_lane.sql", "nack.sql", "choose_next.sql", "take_lane.sql"),
     "a lease or a rate is a span of time; a step of the clock ends it early or late, and the lane's version fences who lost it",
 )
 
 SHOWN |= {"replay_progress.sql": "which lanes are leased now"}
 TIMES_OF_CONSUMERS |= {"ask_replay.sql": "a range that would end in the future is refused; its rate is a span of time"}
-TIMES_OF_CONSUMERS |= {"start_place.sql": "a start in the future is refused; an earlier one is found by what was recorded"}
+TIMES_OF_CONSUMERS |= {
+    "start_stream_position.sql": "a start in the future is refused; an earlier one is found by what was recorded"
+}
 TIMES_OF_CONSUMERS |= {
     "finish_attach.sql": "a step of the clock has what came back detached again early or late: nothing is lost"
 }

@@ -1,4 +1,4 @@
-"""A full disk at the destination delays a batch and loses nothing (K12: data; K13: WAL, which takes the server down)."""
+"""A full disk at the destination delays a batch and loses nothing (of data, or of WAL, which takes the server down)."""
 
 from __future__ import annotations
 

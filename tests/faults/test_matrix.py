@@ -18,9 +18,9 @@ from tests.faults.sites import LAYOUTS
 REPOSITORY = Path(__file__).parents[2]
 
 NOT_A_STEP = {
-    "stores/connections.py": "commit_durably and commit are the sites where failpoints are reached",
+    "stores/connections.py": "commit_durably and commit are the places where failpoints are reached",
     "stores/sessions.py": "a session commits as a step, or for a module that is named below",
-    "consuming.py": "a consumer's transactions are her own; she has CONSUMER_FAILPOINTS, and is killed at each of them",
+    "consumer.py": "a consumer's transactions are her own; she has CONSUMER_FAILPOINTS, and is killed at each of them",
     "streams/senders.py": "an operator's declaration is one statement in one transaction",
     "consumers/subscriptions.py": "an operator's word on a subscription is one statement in one transaction",
     "retention/retiring.py": "an operator's word that a hop moves nothing more is one statement in one transaction",
@@ -114,10 +114,10 @@ def test_every_failpoint_is_struck() -> None:
 
 def test_every_failpoint_has_its_cells() -> None:
     """Each is struck by the death of its driver, by a zombie, by a duplicate, and by the crash of each store that it works in."""
-    struck = {(cell.failpoint, cell.fault) for cell in all_cells()}
+    target = {(cell.failpoint, cell.fault) for cell in all_cells()}
     everywhere = {"kill_driver", "zombie", "duplicate"}
     wanted = {(failpoint, fault) for failpoint in STEPS for fault in everywhere | {f"crash_{side}" for side in sides(failpoint)}}
-    assert wanted <= struck
+    assert wanted <= target
 
 
 def test_every_fault_has_its_cells() -> None:

@@ -1,4 +1,4 @@
-"""Fail the Nth database call of a whole run, for N = 1, 2, ... : both hops and their confirmations (hazards L5).
+"""Fail the Nth database call of a whole run, for N = 1, 2, ... : both hops and their confirmations.
 
 Whatever call fails, with whatever error: one of ours comes out, and the next run finishes as if nothing had been.
 """
@@ -15,8 +15,8 @@ import pytest
 from relaybox import errors
 from relaybox.hops.confirmations import settle_hop
 from relaybox.hops.transfer import transfer_hop
-from relaybox.proofs.verification import verify_route
 from relaybox.routes import Route
+from relaybox.verification.route_verification import verify_route
 from tests.faults.nth_call import FAULTS, Call, Fault, Run
 from tests.support.breaking import FirstSlices
 from tests.support.world import World
@@ -77,8 +77,8 @@ class State:
         sent = self.rows("airline", "select message_id from relaybox.outbox order by seq")
         assert len(sent) == count
         for store in ("hub", "analytics"):
-            received = self.rows(store, "select position, message_id from relaybox.inbox order by position")
-            assert received == [(position, *row) for position, row in enumerate(sent, start=1)]
+            received = self.rows(store, "select log_position, message_id from relaybox.inbox order by log_position")
+            assert received == [(log_position, *row) for log_position, row in enumerate(sent, start=1)]
         for store, hops in (("airline", ("flights/1", "flights/2")), ("hub", ("flights/2",))):
             confirmed = self.rows(store, "select hop, state, max(through_position) from relaybox.confirmation group by 1, 2")
             assert sorted(confirmed) == [(hop, state, count) for hop in hops for state in ("received", "settled")]
@@ -101,7 +101,7 @@ def test_whatever_call_fails_the_next_run_finishes(stores: World, shard: int, ca
             assert isinstance(raised.value, errors.Terminal if fault.is_terminal else errors.Transient), (call, fault)
             run_all(route)
             state.check(count)
-    assert verify_route(route).verdict == "delivered"
+    assert verify_route(route).outcome == "delivered"
     with capsys.disabled():
         print(f" {len(chosen)} calls failed ", end="", flush=True)
 

@@ -26,7 +26,7 @@ def test_each_invariant_is_in_one_column() -> None:
 
 
 def test_what_the_account_of_a_changed_route_finds_is_counted(tmp_path: Path) -> None:
-    """G3, G4, G5, G8 and G12 by their columns; a cell that ended with an error and no verdict is counted, too."""
+    """G3, G4, G5, G8 and G12 by their columns; a cell that ended with an error and no outcome is counted, too."""
     breach = Breach([f"{guarantee}: flights/1: something" for guarantee in ("G3", "G4", "G5", "G8", "G12")])
     found = [violation.invariant for violation in violations_of(breach)]
     rows = [row("changes", *found), row("matrix", "conserved"), row("settings", "false_received"), row("restores")]

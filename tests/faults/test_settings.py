@@ -47,10 +47,10 @@ def test_no_setting_of_a_session_is_forgotten(sides: Clusters) -> None:
     """Whatever this version of Postgres lets a role, a database or a session set is struck, or named with its reason."""
     query = "select lower(name) from pg_settings where context in ('user', 'superuser')"
     known = {str(name) for (name,) in administer(sides.clusters["source"], query)}
-    struck = {name.lower() for setting in (*DECISIVE, *HARMLESS) for name, _ in setting.assignments}
-    left = {name for name in known - struck if not any(fnmatch(name, pattern) for pattern in EXEMPT)}
+    target = {name.lower() for setting in (*DECISIVE, *HARMLESS) for name, _ in setting.assignments}
+    left = {name for name in known - target if not any(fnmatch(name, pattern) for pattern in EXEMPT)}
     assert left == set()
-    assert [pattern for pattern in EXEMPT if not any(fnmatch(name, pattern) for name in known - struck)] == []
+    assert [pattern for pattern in EXEMPT if not any(fnmatch(name, pattern) for name in known - target)] == []
 
 
 def test_a_reload_reaches_sessions_that_run(sides: Clusters) -> None:

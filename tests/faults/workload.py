@@ -354,12 +354,12 @@ class Consumer(Reader):
     def __init__(self, directory: Path, name: str, hop: Hop, *, rereads: bool) -> None:
         super().__init__(directory, name, hop)
         self._rereads = rereads
-        self.position = 0
+        self.log_position = 0
         """The last position it has seen."""
 
     def read(self, connection: Connection) -> None:
         for poll in itertools.count():
-            self.position = self._read(connection, self.position) or self.position
+            self.log_position = self._read(connection, self.log_position) or self.log_position
             if self._rereads and poll % POLLS_PER_REREAD == POLLS_PER_REREAD - 1:
                 self._read_again(connection)
             if self.is_stopping:
@@ -371,13 +371,14 @@ class Consumer(Reader):
         """Reads through everything that it has seen, and what came since."""
         reached: int | None = 0
         while reached is not None:
-            reached = self._read(connection, reached, note_nothing=reached < self.position)
+            reached = self._read(connection, reached, note_nothing=reached < self.log_position)
 
     def _read(self, connection: Connection, after: int, *, note_nothing: bool = False) -> int | None:
         """The last position of one answered read; None when it gave nothing."""
         cursor = connection.cursor()
         cursor.execute(
-            "select position, message_id::text, payload from relaybox.read_log(%s, %s, %s)", (self.hop.name, after, READ_AT_MOST)
+            "select log_position, message_id::text, payload from relaybox.read_log(%s, %s, %s)",
+            (self.hop.name, after, READ_AT_MOST),
         )
         messages = cursor.fetchall()
         if messages or note_nothing:
@@ -388,7 +389,7 @@ class Consumer(Reader):
 class Subscriber(Reader):
     """Acknowledges what comes for a subscription, without waiting for the flush of its COMMIT: all of it, or only as far as it may.
 
-    The stream has the messages of one log, repeats none and holds none back: its places are the log's positions.
+    The stream has the messages of one log, repeats none and holds none back: its stream positions are the log's positions.
     """
 
     def __init__(self, directory: Path, subscription: str, hop: Hop, *, through: float) -> None:
@@ -413,22 +414,22 @@ class Subscriber(Reader):
             return
         cursor = connection.cursor()
         cursor.execute("begin")
-        cursor.execute("select max(place) from relaybox.fetch(%s, %s, worker => 'w')", (self._subscription, int(count)))
-        (place,) = cursor.fetchall()[0]
-        if place is not None:
-            self.acknowledged_through = max(self.acknowledged_through, place)
-            cursor.execute("select relaybox.ack(%s, %s)", (self._subscription, place))
+        cursor.execute("select max(stream_position) from relaybox.fetch(%s, %s, worker => 'w')", (self._subscription, int(count)))
+        (stream_position,) = cursor.fetchall()[0]
+        if stream_position is not None:
+            self.acknowledged_through = max(self.acknowledged_through, stream_position)
+            cursor.execute("select relaybox.ack(%s, %s)", (self._subscription, stream_position))
         cursor.execute("commit")
-        self._answered_through = place or self._answered_through
+        self._answered_through = stream_position or self._answered_through
 
 
 ACKNOWLEDGED = """
-    select coalesce(min(coalesce(done.place, 0)), 0)
+    select coalesce(min(coalesce(done.stream_position, 0)), 0)
     from relaybox.subscription s
-    cross join lateral (select max(c.done_place) as place from relaybox.cursor c where c.subscription_id = s.subscription_id) done
+    cross join lateral (select max(c.done_stream_position) as stream_position from relaybox.cursor c where c.subscription_id = s.subscription_id) done
     where s.subscription = any(%s)
     """
-"""Through which place all of these subscriptions, of one lane each, have acknowledged."""
+"""Through which stream position all of these subscriptions, of one lane each, have acknowledged."""
 
 _CONFIRMED = """
     select coalesce(max(through_position) filter (where state = 'received'), 0),
@@ -436,7 +437,7 @@ _CONFIRMED = """
     from relaybox.confirmation where hop = %s
     """
 _PUBLISHED = (
-    "select coalesce(max(last_position), 0) from relaybox.arrival a join relaybox.hop_in i using (hop_id) where i.hop = %s"
+    "select coalesce(max(last_position), 0) from relaybox.arrival a join relaybox.hop_in i using (log_id) where i.hop = %s"
 )
 _SETTLED_READING = """
     select coalesce(max(b.reads_through), 0)
@@ -566,10 +567,10 @@ class Workload:
 
     def seen_through(self, hop: str) -> int:
         """The lowest position that a consumer of the hop has reached."""
-        return min(consumer.position for consumer in self.consumers if consumer.hop.name == hop)
+        return min(consumer.log_position for consumer in self.consumers if consumer.hop.name == hop)
 
     def acknowledge(self, through: int) -> None:
-        """Has every subscriber acknowledge through this place, if the store still knows that it has to. Returns at once."""
+        """Has every subscriber acknowledge through this stream position, if the store still knows that it has to. Returns at once."""
         for subscriber in self.subscribers:
             subscriber.through = max(subscriber.through, through)
 

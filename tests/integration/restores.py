@@ -18,11 +18,11 @@ from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.clusters import Cluster, write_service_file
 from relaybox.monitoring.status import read_status
-from relaybox.proofs.verification import verify_route
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.retention.segments import retain_store
 from relaybox.routes import Hop, Route, Routes, load_routes
 from relaybox.stores.schema import initialise_store
+from relaybox.verification.route_verification import verify_route
 from tests.support.administration import administer, copy_database
 
 PATH = ("origin", "first", "second", "last")
@@ -104,13 +104,13 @@ class Chain:
 
     def back_up(self, *stores: str) -> Mapping[str, str]:
         """These stores as they are now."""
-        taken = {}
+        arrival_seq = {}
         for store in stores:
             copy = f"{self.database(store)}_copy_{len(self.copies)}"
             administer(self.cluster(store), copy_database(copy, self.database(store)))
             self.copies.append((self.cluster(store), copy))
-            taken[store] = copy
-        return taken
+            arrival_seq[store] = copy
+        return arrival_seq
 
     def restore(self, store: str, copy: str, *, promoted: bool = False) -> None:
         """The store is again what it was; `promoted`: on a new timeline, as after a recovery to a point in time."""
@@ -131,8 +131,8 @@ class Chain:
 
     def log(self, hop: Hop) -> list[str]:
         statement = (
-            "select l.payload from relaybox.hop_in i join relaybox.log l using (hop_id)"
-            " where i.hop = %s and l.position <= i.published_position order by l.position"
+            "select l.payload from relaybox.hop_in i join relaybox.log l using (log_id)"
+            " where i.hop = %s and l.log_position <= i.published_position order by l.log_position"
         )
         return [payload for (payload,) in self.query(hop.destination.name, statement, hop.name)]
 
@@ -162,17 +162,19 @@ class Chain:
         here = sent
         for hop in self.route.hops:
             log = self.log(hop)
-            ghosts = dict(self.query(hop.source.name, "select position, message_id from relaybox.ghost where hop = %s", hop.name))
+            ghosts = dict(
+                self.query(hop.source.name, "select log_position, message_id from relaybox.ghost where hop = %s", hop.name)
+            )
             unlisted = [p for n, p in enumerate(log, start=1) if p not in here and n not in ghosts]
             listed = [p for n, p in enumerate(log, start=1) if p in here and n in ghosts]
             if unlisted or listed:
                 yield f"{hop.name}: ghosts that are not listed {unlisted}, listed that are none {listed}"
             here = set(log)
-        proof = verify_route(self.route)
-        if proof.verdict != "delivered":
-            legs = (*proof.hops, proof.end_to_end)
-            yield f"verify: {proof.verdict}: {[(leg.name, leg.defects, leg.contradictions, leg.in_flight) for leg in legs]}"
-            yield f"streams: {proof.streams}"
+        verification = verify_route(self.route)
+        if verification.outcome != "delivered":
+            legs = (*verification.hops, verification.end_to_end)
+            yield f"verify: {verification.outcome}: {[(leg.name, leg.defects, leg.contradictions, leg.in_flight) for leg in legs]}"
+            yield f"streams: {verification.streams}"
         for status in read_status(self.routes).hops:
             if status.errors or status.lag_messages:
                 yield f"status: {status.hop.name}: lag {status.lag_messages}, {status.errors}"

@@ -15,7 +15,7 @@ from relaybox import errors
 from relaybox.hops.runners import BatchTooLarge, ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.clusters import postgres_binaries
-from relaybox.monitoring.metrics import collect, read_signals
+from relaybox.monitoring.metrics import collect, read_store_metrics
 from relaybox.monitoring.status import read_status
 from tests.support.cli import run
 from tests.support.runbooks import RUNBOOKS, read_blocks, run_blocks
@@ -28,7 +28,7 @@ ALARMS = yaml.safe_load((Path(__file__).parents[2] / "docs/alerts.yml").read_tex
 def worst(world: World, metric: str, **labels: str) -> float:
     """The largest sample of a metric with these labels; 0 if there is none."""
     routes = world.routes
-    samples = collect(read_status(routes), read_signals(routes))
+    samples = collect(read_status(routes), read_store_metrics(routes))
     return max((float(s.value) for s in samples if s.metric == metric and labels.items() <= s.labels.items()), default=0.0)
 
 
@@ -122,7 +122,7 @@ def test_an_undecided_batch(world: World, monkeypatch: pytest.MonkeyPatch) -> No
     assert age(world, "delivered") > 0
     follow(world, "undecided-batch")
     assert age(world, "delivered") == 0
-    assert world.value(STORE, "select last_place from relaybox.stream") == 1
+    assert world.value(STORE, "select last_stream_position from relaybox.stream") == 1
 
 
 def test_a_gap_of_a_sender(world: World) -> None:
@@ -140,7 +140,7 @@ def test_a_gap_of_a_sender(world: World) -> None:
     assert age(world, "sender") > 0
     follow(world, "sender-gap")
     assert age(world, "sender") == 0
-    assert world.value(STORE, "select last_place from relaybox.stream") == 2
+    assert world.value(STORE, "select last_stream_position from relaybox.stream") == 2
 
 
 def test_a_stalled_sender(world: World) -> None:
@@ -156,7 +156,7 @@ def test_a_stalled_sender(world: World) -> None:
     assert worst(world, "relaybox_stream_stalled_senders") == 1
     follow(world, "stalled-sender")
     assert worst(world, "relaybox_stream_stalled_senders") == 0
-    assert world.value(STORE, "select last_place from relaybox.stream") == 4
+    assert world.value(STORE, "select last_stream_position from relaybox.stream") == 4
 
 
 def test_a_stopped_consumer(world: World) -> None:
@@ -168,13 +168,13 @@ def test_a_stopped_consumer(world: World) -> None:
 
 
 def work_until_killed(world: World, killer: int) -> list[int]:
-    """A worker that fetches up to 100, works and acknowledges in one transaction, turn by turn, and dies at one message: the places
+    """A worker that fetches up to 100, works and acknowledges in one transaction, turn by turn, and dies at one message: the stream positions
     that it has done."""
     done: list[int] = []
     while True:
         with world.session(STORE) as worker, worker.cursor() as cursor:  # what is not committed is rolled back
-            cursor.execute("select place from relaybox.fetch('billing', 100, worker => 'w')")
-            fetched = [place for (place,) in cursor.fetchall()]
+            cursor.execute("select stream_position from relaybox.fetch('billing', 100, worker => 'w')")
+            fetched = [stream_position for (stream_position,) in cursor.fetchall()]
             if killer in fetched or not fetched:
                 return done
             cursor.execute("select relaybox.ack('billing', %s)", (fetched[-1],))
@@ -191,19 +191,19 @@ def test_a_message_that_kills_workers_whose_fetch_is_rolled_back(world: World) -
     assert world.query(STORE, "select * from relaybox.lane_cursors") == before, "nothing is left of ten deaths"
     steps = run_blocks(
         "killed-workers",
-        variables={"LANE": "1", "PLACE": "4"},
+        variables={"LANE": "1", "STREAM_POSITION": "4"},
         binaries=postgres_binaries(),
         directory=world.path.parent,
     )
-    assert re.search(r"1 \| +0 \| +12 \| +\|", next(steps)), "lane, done_place, places_behind, no worker"
+    assert re.search(r"1 \| +0 \| +12 \| +\|", next(steps)), "lane, done_stream_position, stream_positions_behind, no worker"
     next(steps)
     assert work_until_killed(world, 4) == [1, 2, 3]
     assert re.search(r"^ +4 \| .*\| +2 \| ", next(steps), re.MULTILINE), "the message that comes next, and its size"
     assert re.search(r"^ +4 \| t$", next(steps), re.MULTILINE)
     assert work_until_killed(world, 4) == list(range(5, 13))
     assert next(steps) == ""
-    letter = world.query(STORE, "select place, reason, detail, last_by from relaybox.dead_letters")
-    assert letter == [(4, "refused", "kills its worker, ticket 4711", "on call")]
+    dead_letter_id = world.query(STORE, "select stream_position, reason, detail, last_by from relaybox.dead_letters")
+    assert dead_letter_id == [(4, "refused", "kills its worker, ticket 4711", "on call")]
 
 
 def test_one_message_at_a_time_ends_after_the_places_it_was_asked_for(world: World) -> None:
@@ -212,7 +212,7 @@ def test_one_message_at_a_time_ends_after_the_places_it_was_asked_for(world: Wor
     world.query(STORE, "select relaybox.subscribe('billing', 'flights')")
     assert world.value(STORE, "select relaybox.fetch_one_at_a_time('billing', 'ticket 4711', 3)") == 1
     sizes: list[int] = []
-    while fetched := world.query(STORE, "select place from relaybox.fetch('billing', 5, worker => 'a')"):
+    while fetched := world.query(STORE, "select stream_position from relaybox.fetch('billing', 5, worker => 'a')"):
         sizes.append(len(fetched))
         assert world.value(STORE, "select relaybox.fetch_one_at_a_time('billing', 'ticket 4711')") == 0
         ack(world, fetched[-1][0])
@@ -229,11 +229,11 @@ def test_one_message_at_a_time_ends_after_the_places_it_was_asked_for(world: Wor
 def test_dead_letters(world: World) -> None:
     deliver(world, 2)
     world.query(STORE, "select relaybox.subscribe('billing', 'flights', nack_limit => 1)")
-    world.query(STORE, "select relaybox.nack('billing', place, 'no such customer') from relaybox.fetch('billing', 1)")
+    world.query(STORE, "select relaybox.nack('billing', stream_position, 'no such customer') from relaybox.fetch('billing', 1)")
     assert worst(world, "relaybox_dead_letters") == 1
 
     def consume() -> None:
-        fetched = world.query(STORE, "select place, payload from relaybox.fetch('billing', 1, worker => 'a')")
+        fetched = world.query(STORE, "select stream_position, payload from relaybox.fetch('billing', 1, worker => 'a')")
         assert fetched == [(1, "m1")]
         ack(world, 1)
 
@@ -287,7 +287,7 @@ def test_lost_messages(world: World) -> None:
     world.send("two")
     world.transfer()
     for table in ("arrival", "log"):
-        world.query("hub", f"delete from relaybox.{table} where {'batch' if table == 'arrival' else 'position'} = 1")
+        world.query("hub", f"delete from relaybox.{table} where {'batch' if table == 'arrival' else 'log_position'} = 1")
     assert 0 < worst(world, "relaybox_hop_reliability", hop="flights/1") < 1
 
     def rename_route() -> None:
@@ -343,13 +343,13 @@ def test_detached_messages(world: World) -> None:
     world.settle_all()
     retained = run("retention", STORE, "--json")
     assert retained.exit_code == 0, retained.stderr
-    assert [one["for_whom"] for one in retained.document["stores"][0]["detached"]["segments"]] == [["billing"]] * 2
+    assert [one["needed_by"] for one in retained.document["stores"][0]["detached"]["segments"]] == [["billing"]] * 2
     assert worst(world, "relaybox_detached_messages", hop="flights/1") == 19
     with pytest.raises(psycopg2.Error, match="relaybox attach hub flights/1"):
         world.query(STORE, "select * from relaybox.fetch('billing', worker => 'w')")
     follow(world, "detached-messages")
     assert worst(world, "relaybox_detached_messages") == 0
-    assert [row[0] for row in world.query(STORE, "select place from relaybox.fetch('billing', worker => 'w')")] == list(
+    assert [row[0] for row in world.query(STORE, "select stream_position from relaybox.fetch('billing', worker => 'w')")] == list(
         range(1, 26)
     )
 

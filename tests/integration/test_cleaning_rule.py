@@ -24,25 +24,25 @@ delete from relaybox.cursor; delete from relaybox.failed_attempt; delete from re
 delete from relaybox.consumer_action; delete from relaybox.subscription; delete from relaybox.delivery; delete from relaybox.decision;
 delete from relaybox.arrival; delete from relaybox.confirmation; delete from relaybox.batch; delete from relaybox.dropped_segment;
 update relaybox.hop_in set published_batch = 0, published_position = 0, first_kept_position = 1;
-update relaybox.stream set last_place = 0, first_kept_place = 1, dropped_place = 0;
+update relaybox.stream set last_stream_position = 0, first_kept_stream_position = 1, dropped_stream_position = 0;
 update relaybox.stream_log set decided_batch = 0, decided_position = 0;
 do $$ declare s record; begin
-    for s in select segment from relaybox.segments() where hop_id = 1 loop execute format('drop table %s', s.segment); end loop;
+    for s in select segment from relaybox.segments() where log_id = 1 loop execute format('drop table %s', s.segment); end loop;
 end $$;
 select relaybox.ensure_log_segments(1, 0);
 """
 
 WRITE = """
-insert into relaybox.log (hop_id, epoch, position, index, message_id, sent_at, topic, sender, key, payload)
+insert into relaybox.log (log_id, epoch, log_position, index, message_id, sent_at, topic, sender, key, payload)
 select 1, 0, p, p, gen_random_uuid(), now(), 'flights', 's' || p %% 4, null, 'm' || p from generate_series(%(first)s, %(last)s) p;
-insert into relaybox.arrival (hop_id, batch, plan_id, first_position, last_position, row_count, slice_count, source_system_identifier, source_timeline)
+insert into relaybox.arrival (log_id, batch, plan_id, first_position, last_position, row_count, slice_count, source_system_identifier, source_timeline)
 values (1, %(batch)s, gen_random_uuid(), %(first)s, %(last)s, %(last)s - %(first)s + 1, 1, 1, 1);
 insert into relaybox.decision (
-    hop_id, batch, first_taken, row_count, duplicate_count, set_aside_count, delivered_count, held_after, last_place, in_order
+    log_id, batch, first_arrival_seq, row_count, duplicate_count, set_aside_count, delivered_count, held_after, last_stream_position, in_order
 ) values (1, %(batch)s, 1, 1, 0, 0, 1, 0, %(last)s, true);
-insert into relaybox.delivery (stream_id, first_place, last_place, hop_id, first_position, positions)
-select stream_id, %(first)s, %(last)s, 1, %(first)s, %(positions)s::bigint[] from relaybox.stream;
-update relaybox.stream set last_place = %(last)s;
+insert into relaybox.delivery (stream_id, first_stream_position, last_stream_position, log_id, first_position, log_positions)
+select stream_id, %(first)s, %(last)s, 1, %(first)s, %(log_positions)s::bigint[] from relaybox.stream;
+update relaybox.stream set last_stream_position = %(last)s;
 update relaybox.hop_in set published_batch = %(batch)s, published_position = %(last)s;
 update relaybox.stream_log set decided_batch = %(batch)s, decided_position = %(last)s;
 """
@@ -58,10 +58,10 @@ values ('flights/2', 'settled', %(through)s, %(batch)s, now(), 'test');
 
 @dataclass
 class Expected:
-    """What the rule is about, kept by hand: places and positions as plain lists and sets."""
+    """What the rule is about, kept by hand: stream positions and positions as plain lists and sets."""
 
-    positions: list[int] = field(default_factory=list)  # by place, from place 1 on
-    unread: dict[str, set[int]] = field(default_factory=dict)  # by subscription: places that are not done
+    log_positions: list[int] = field(default_factory=list)  # by stream position, from stream position 1 on
+    unread: dict[str, set[int]] = field(default_factory=dict)  # by subscription: stream positions that are not done
     letters: dict[int, tuple[str, int]] = field(default_factory=dict)  # open dead letters: whose, at which position
     settled: int = 0
     batches: int = 0
@@ -69,9 +69,13 @@ class Expected:
 
     def needed(self) -> set[int]:
         """Positions that somebody needs, one by one."""
-        last = len(self.positions)
-        newest = {p for p in self.positions if p // SEGMENT_ROWS == last // SEGMENT_ROWS} | set(self.positions[-1:])
-        unread = {self.positions[place - 1] for places in self.unread.values() for place in places}
+        last = len(self.log_positions)
+        newest = {p for p in self.log_positions if p // SEGMENT_ROWS == last // SEGMENT_ROWS} | set(self.log_positions[-1:])
+        unread = {
+            self.log_positions[stream_position - 1]
+            for stream_positions in self.unread.values()
+            for stream_position in stream_positions
+        }
         return newest | unread | {at for _, at in self.letters.values()} | set(range(self.settled + 1, last + 1))
 
 
@@ -93,21 +97,21 @@ class Store:
 
     def deliver(self, count: int, *, backwards: bool) -> None:
         e = self.expected
-        first, last = len(e.positions) + 1, len(e.positions) + count
-        positions = list(range(first, last + 1))[:: -1 if backwards else 1]
+        first, last = len(e.log_positions) + 1, len(e.log_positions) + count
+        log_positions = list(range(first, last + 1))[:: -1 if backwards else 1]
         e.batches += 1
-        e.positions += positions
-        for places in e.unread.values():
-            places.update(range(first, last + 1))
+        e.log_positions += log_positions
+        for stream_positions in e.unread.values():
+            stream_positions.update(range(first, last + 1))
         self.run("select relaybox.ensure_log_segments(1, %s)", last)
         with self.connection.cursor() as cursor:
             cursor.execute(
-                WRITE, {"first": first, "last": last, "batch": e.batches, "positions": positions if backwards else None}
+                WRITE, {"first": first, "last": last, "batch": e.batches, "log_positions": log_positions if backwards else None}
             )
 
     def settle(self, count: int) -> None:
         e = self.expected
-        through = min(len(e.positions), e.settled + count)
+        through = min(len(e.log_positions), e.settled + count)
         if through == e.settled:
             return
         e.settlings += 1
@@ -120,33 +124,39 @@ class Store:
         if name in e.unread:
             return
         ((first,),) = self.run("select relaybox.subscribe(%s, 'flights', %s, lanes => %s, nack_limit => 1)", name, start, lanes)
-        e.unread[name] = set(range(first, len(e.positions) + 1))
+        e.unread[name] = set(range(first, len(e.log_positions) + 1))
 
     def consume(self, name: str, count: int, *, refuse: bool) -> None:
         """Fetches, and acknowledges all of it, or refuses the first one."""
         e = self.expected
         if name not in e.unread:
             return
-        got = self.run("select place, token, position from relaybox.fetch(%s, %s, worker => 'w') order by place", name, count)
+        got = self.run(
+            "select stream_position, token, log_position from relaybox.fetch(%s, %s, worker => 'w') order by stream_position",
+            name,
+            count,
+        )
         if not got:
             # a lane with nothing new has looked at all there is
             return
-        place, token, position = got[0]
-        if refuse and place in e.unread[name]:
-            self.run("select relaybox.nack(%s, %s, 'no', %s)", name, place, token)
-            ((letter,),) = self.run(
-                "select letter from relaybox.dead_letters where subscription = %s and place = %s and state = 'open'", name, place
+        stream_position, token, log_position = got[0]
+        if refuse and stream_position in e.unread[name]:
+            self.run("select relaybox.nack(%s, %s, 'no', %s)", name, stream_position, token)
+            ((dead_letter_id,),) = self.run(
+                "select dead_letter_id from relaybox.dead_letters where subscription = %s and stream_position = %s and state = 'open'",
+                name,
+                stream_position,
             )
-            e.letters[letter] = (name, position)
-            e.unread[name].discard(place)
+            e.letters[dead_letter_id] = (name, log_position)
+            e.unread[name].discard(stream_position)
         else:
             self.run("select relaybox.ack(%s, %s, %s)", name, got[-1][0], token)
             e.unread[name] -= {one[0] for one in got}
 
     def drop_letter(self) -> None:
-        for letter in list(self.expected.letters)[:1]:
-            self.run("select relaybox.drop_dead_letter(%s, 'test')", letter)
-            del self.expected.letters[letter]
+        for dead_letter_id in list(self.expected.letters)[:1]:
+            self.run("select relaybox.drop_dead_letter(%s, 'test')", dead_letter_id)
+            del self.expected.letters[dead_letter_id]
 
     def unsubscribe(self, name: str) -> None:
         if self.expected.unread.pop(name, None) is not None:
@@ -155,51 +165,61 @@ class Store:
     def replay(self, name: str) -> None:
         """Back to the beginning of what is kept; a letter that is set aside stays so."""
         e = self.expected
-        if name not in e.unread or not e.positions:
+        if name not in e.unread or not e.log_positions:
             return
-        ((highest,),) = self.run("select max(done_place) from relaybox.lag(%s)", name)
-        ((kept,),) = self.run("select first_kept_place from relaybox.stream")
+        ((highest,),) = self.run("select max(done_stream_position) from relaybox.lag(%s)", name)
+        ((kept,),) = self.run("select first_kept_stream_position from relaybox.stream")
         if highest < kept:
             return  # nothing to replay
-        ((first,),) = self.run("select first_place from relaybox.replay(%s, 'earliest', 'test')", name)
-        aside = {place for place, position in enumerate(e.positions, 1) if (name, position) in self.all_letters()}
-        e.unread[name] |= set(range(first, len(e.positions) + 1)) - aside
+        ((first,),) = self.run("select first_stream_position from relaybox.replay(%s, 'earliest', 'test')", name)
+        aside = {
+            stream_position
+            for stream_position, log_position in enumerate(e.log_positions, 1)
+            if (name, log_position) in self.all_letters()
+        }
+        e.unread[name] |= set(range(first, len(e.log_positions) + 1)) - aside
 
     def all_letters(self) -> set[tuple[str, int]]:
         """Also those that were dropped: they are not read again."""
-        return set(self.run("select subscription, position from relaybox.dead_letters where subscription is not null"))  # type: ignore[arg-type]
+        return set(self.run("select subscription, log_position from relaybox.dead_letters where subscription is not null"))  # type: ignore[arg-type]
 
     def retain(self) -> None:
         """Safe: what is needed is there. Complete: of the oldest segment something is needed. Told: what is kept from."""
         needed = self.expected.needed()
         while self.run("select outcome from relaybox.drop_oldest_segment(1, 'test')") == [("dropped",)]:
             pass
-        there = {row[0] for row in self.run("select position from relaybox.log")}
+        there = {row[0] for row in self.run("select log_position from relaybox.log")}
         assert needed <= there
-        last = len(self.expected.positions)
+        last = len(self.expected.log_positions)
         if last:
-            oldest = min(row[0] for row in self.run("select first from relaybox.segments() where hop_id = 1"))
+            oldest = min(row[0] for row in self.run("select first from relaybox.segments() where log_id = 1"))
             lanes_stand = self.lowest_done()
             assert any(p < oldest + SEGMENT_ROWS for p in needed | lanes_stand)
             assert there == {p for p in range(1, last + 1) if p >= oldest}
-            ((first_place, first_position),) = self.run(
-                "select first_kept_place, first_kept_position from relaybox.stream, relaybox.hop_in where hop_id = 1"
+            ((first_stream_position, first_position),) = self.run(
+                "select first_kept_stream_position, first_kept_position from relaybox.stream, relaybox.hop_in where log_id = 1"
             )
             gone = {p for p in range(1, last + 1) if p < oldest}
             assert first_position == max(1, oldest)
-            assert first_place == max((place for place, p in enumerate(self.expected.positions, 1) if p in gone), default=0) + 1
+            assert (
+                first_stream_position
+                == max(
+                    (stream_position for stream_position, p in enumerate(self.expected.log_positions, 1) if p in gone), default=0
+                )
+                + 1
+            )
 
     def lowest_done(self) -> set[int]:
         """Positions beyond where some lane stands: it has not looked at them yet, and may find that they are another lane's."""
         stand = self.run(
             """
-            select min(k.done_place) from relaybox.lane l join lateral (
-                select c.done_place from relaybox.cursor c where c.subscription_id = l.subscription_id and c.lane = l.lane
+            select min(k.done_stream_position) from relaybox.lane l join lateral (
+                select c.done_stream_position from relaybox.cursor c where c.subscription_id = l.subscription_id and c.lane = l.lane
                 order by c.version desc limit 1
             ) k on true
             """
         )[0][0]
-        return set() if stand is None else set(self.expected.positions[stand:])
+        return set() if stand is None else set(self.expected.log_positions[stand:])
 
 
 @pytest.fixture

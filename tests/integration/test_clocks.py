@@ -126,7 +126,7 @@ def test_a_run_elsewhere_is_as_red_as_its_tests(tmp_path: Path, environment: dic
     options = ["--at", "2027-10-31 01:00:00", "--zone", "Europe/Berlin", "--german", "--busy", "2"]
     exit_code, output = followed([sys.executable, "-m", "tests.support.clocks", *options, str(probe)], environment)
     assert exit_code == code, output
-    assert f"== at the place asked for: {said}, after " in output
+    assert f"== at the stream position asked for: {said}, after " in output
     assert "tests | " in output
     assert not list(tmp_path.glob("**/*.pyc"))
 

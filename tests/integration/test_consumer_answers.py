@@ -8,7 +8,7 @@ from typing import Any
 import psycopg2
 import pytest
 
-from tests.support.streams import STORE, ack, deliver, fetch, nack, places, token
+from tests.support.streams import STORE, ack, deliver, fetch, nack, stream_positions, token
 from tests.support.world import World
 
 
@@ -48,11 +48,11 @@ def test_each_refused_acknowledgement_has_the_hint_of_its_cause(shop: World) -> 
     hints = {"never fetched": refusal(shop, acked, 3, None)[2]}
     fetch(shop, 4)
     hints["fetched in another session"] = refusal(shop, acked, 4, None)[2]
-    assert "worker a fetched places 1 to 4 of lane 1 at " in hints["fetched in another session"]
+    assert "worker a fetched stream positions 1 to 4 of lane 1 at " in hints["fetched in another session"]
     hints["not in this fetch"] = refusal(shop, acked, 9, token(shop))[2]
     ack(shop, 2)
     hints["done already, rest to do"] = refusal(shop, acked, 2, token(shop))[2]
-    assert "places 3 to 4" in hints["done already, rest to do"]
+    assert "stream positions 3 to 4" in hints["done already, rest to do"]
     ack(shop, 4)
     hints["done already"] = refusal(shop, acked, 4, token(shop))[2]
     fetch(shop, 4)
@@ -77,10 +77,10 @@ def test_each_refused_acknowledgement_has_the_hint_of_its_cause(shop: World) -> 
 
 
 def test_an_empty_replay_returns_0_says_so_and_changes_nothing(shop: World) -> None:
-    """In place and with a second cursor, beside a count first; nothing is recorded, and no cursor is opened."""
+    """In stream position and with a second cursor, beside a count first; nothing is recorded, and no cursor is opened."""
     fetch(shop, 4)
     ack(shop, 4)
-    proof = token(shop)
+    verification = token(shop)
     for call in ("'9', 'why'", "'latest', 'why'", "'5', 'why', through => '4', second_cursor => true"):
         counted, said = answer(
             shop, f"select replayed_as, message_count from relaybox.replay('billing', {call}, dry_run => true)"
@@ -90,11 +90,11 @@ def test_an_empty_replay_returns_0_says_so_and_changes_nothing(shop: World) -> N
         assert asked == [(None, 0, 0)]
         assert "subscription billing: nothing to replay" in told[0]
         assert "nothing was changed" in told[0]
-    assert "it is done through place 4" in answer(shop, "select relaybox.replay('billing', '9', 'why')")[1][0]
+    assert "it is done through stream position 4" in answer(shop, "select relaybox.replay('billing', '9', 'why')")[1][0]
     assert shop.value(STORE, "select count(*) from relaybox.consumer_action where action = 'replay'") == 0
     assert shop.value(STORE, "select count(*) from relaybox.subscriptions") == 1
-    assert proof == token(shop)
-    assert places(fetch(shop, 2)) == [5, 6]
+    assert verification == token(shop)
+    assert stream_positions(fetch(shop, 2)) == [5, 6]
 
 
 def test_a_time_in_the_future_is_refused_as_start_and_as_end(shop: World) -> None:
@@ -118,7 +118,7 @@ def test_a_letter_that_killed_its_worker_has_the_time_of_its_first_fetch(shop: W
     assert len(fetch(shop, 12)) == 12
     fetched_at = shop.value(STORE, "select moved_at from relaybox.lag('billing')")
     for _ in range(40):
-        got = places(fetch(shop, 12))
+        got = stream_positions(fetch(shop, 12))
         if got and 7 not in got:
             ack(shop, got[-1])
     first, last = shop.query(STORE, "select first_at, last_at from relaybox.dead_letters where reason = 'killed_its_worker'")[0]
@@ -126,7 +126,7 @@ def test_a_letter_that_killed_its_worker_has_the_time_of_its_first_fetch(shop: W
     deliver(shop, 2)
     for _ in range(4):
         fetch(shop, 1)
-    assert shop.value(STORE, "select first_at > %s from relaybox.dead_letters where place = 13", last)
+    assert shop.value(STORE, "select first_at > %s from relaybox.dead_letters where stream_position = 13", last)
 
 
 def test_a_consumer_sees_its_quota_and_its_replays(shop: World, reader_login: str) -> None:
@@ -142,14 +142,16 @@ def test_a_consumer_sees_its_quota_and_its_replays(shop: World, reader_login: st
         ]
         assert cursor.fetchall() == [(reader_login, 1, 5, 4, 40, 0, 3)]
         shop.query(STORE, "select relaybox.ask_replay('own', 'own.replay', '2', '5', 'tax audit', 'run 1')")
-        cursor.execute("select subscription, replayed_as, first_place, last_place, asked_by, reason from relaybox.replay_ranges")
+        cursor.execute(
+            "select subscription, replayed_as, first_stream_position, last_stream_position, asked_by, reason from relaybox.replay_ranges"
+        )
         assert cursor.fetchall() == [("own", "own.replay", 2, 5, ["run 1"], "tax audit")]
         done = "select done_at is not null from relaybox.replay_ranges"
         while not cursor.execute(done) and cursor.fetchall() == [(False,)]:
-            cursor.execute("begin; select place from relaybox.fetch('own.replay', 1)")
-            for (place,) in cursor.fetchall():
-                cursor.execute("select relaybox.ack('own.replay', %s)", (place,))
-            cursor.execute("commit; select min(done_place) >= 5 from relaybox.lag('own.replay')")
+            cursor.execute("begin; select stream_position from relaybox.fetch('own.replay', 1)")
+            for (stream_position,) in cursor.fetchall():
+                cursor.execute("select relaybox.ack('own.replay', %s)", (stream_position,))
+            cursor.execute("commit; select min(done_stream_position) >= 5 from relaybox.lag('own.replay')")
             read_to_its_end = cursor.fetchall()
         assert read_to_its_end == [(True,)], "its consumers have acknowledged it"
         with pytest.raises(psycopg2.errors.InsufficientPrivilege):

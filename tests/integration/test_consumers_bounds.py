@@ -9,9 +9,9 @@ from typing import Any
 import psycopg2
 import pytest
 
-from relaybox.consumers.replays import second_cursor
+from relaybox.subscriptions.replays import second_cursor
 from tests.support.patience import patience
-from tests.support.streams import STORE, deliver, fetch, places
+from tests.support.streams import STORE, deliver, fetch, stream_positions
 from tests.support.world import World, wait_until
 
 LOCK_WAITS = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
@@ -55,7 +55,7 @@ NONSENSE = {
     "subscribe(null, 'flights')": "name NULL must be 1 to 60",
     "subscribe('BIG', 'flights')": "name 'BIG' must be 1 to 60",
     "subscribe('s', 'flights', null)": "the start is null",
-    "subscribe('s', 'flights', '0')": "no place 0: places begin at 1",
+    "subscribe('s', 'flights', '0')": "no stream position 0: stream positions begin at 1",
     "subscribe('s', 'flights', lanes => 0)": "lanes 0 must be 1 to 64",
     "subscribe('s', 'flights', lanes => 65, lane_by => 'moon')": "lanes 65 must be 1 to 64; lane_by 'moon' must be",
     "subscribe('s', 'flights', lanes => null)": "lanes null must be 1 to 64",
@@ -64,7 +64,7 @@ NONSENSE = {
     "subscribe('s', 'flights', hold_sender => null)": "hold_sender null must be true or false",
     "subscribe('s', 'flights', retry_seconds => -1)": "retry_seconds -1 must be 0 or more",
     "subscribe('s', 'flights', lease_seconds => 0)": "lease_seconds 0 must be 1 or more",
-    "replay('billing', '0', 'why')": "no place 0: places begin at 1",
+    "replay('billing', '0', 'why')": "no stream position 0: stream positions begin at 1",
     "replay('billing', null, 'why')": "the start is null",
     "replay('billing', '1', 'why', rows_per_second => 0)": "rows_per_second is 0",
     "replay('billing', '1', 'why', second_cursor => true, rows_per_second => -5)": "rows_per_second is -5",
@@ -93,10 +93,10 @@ def test_reading_after_nothing_begins_at_the_start_and_after_the_end_gives_nothi
     """read_log and read_stream alike."""
     ten.query(STORE, "update relaybox.hop_in set published_position = 10")
     for call in ("read_stream('flights', %s)", "read_log('flights/1', %s)"):
-        rows = ten.query(STORE, f"select position from relaybox.{call}", None)
-        assert places(rows) == list(range(1, 11))
+        rows = ten.query(STORE, f"select log_position from relaybox.{call}", None)
+        assert stream_positions(rows) == list(range(1, 11))
         for beyond in (10, 9223372036854775807):
-            assert ten.query(STORE, f"select position from relaybox.{call}", beyond) == []
+            assert ten.query(STORE, f"select log_position from relaybox.{call}", beyond) == []
 
 
 def test_one_of_twelve_who_unsubscribe_at_once_does_it(ten: World) -> None:
@@ -125,7 +125,7 @@ def test_who_replays_cancels_and_ends_at_once_waits_for_the_other(world: World) 
 def test_eight_second_cursors_asked_for_at_once_get_eight_names(ten: World) -> None:
     assert at_once(ten, *["replay('billing', '1', 'compare', second_cursor => true)"] * 8) == ["00000"] * 8
     names = ten.query(STORE, "select subscription from relaybox.subscriptions where replay_of = 'billing' order by 1")
-    assert places(names) == [f"billing.replay-{n}" for n in range(1, 9)]
+    assert stream_positions(names) == [f"billing.replay-{n}" for n in range(1, 9)]
 
 
 def test_a_second_cursor_takes_no_name_of_another_subscription(world: World) -> None:
@@ -158,25 +158,25 @@ def days(world: World) -> World:
     return world
 
 
-def forget(world: World, through_day: int, *, through_place: int | None = None) -> None:
+def forget(world: World, through_day: int, *, through_stream_position: int | None = None) -> None:
     """As retention does: messages are dropped; what was decided of them is compacted with whole days."""
     world.query(
         STORE,
-        "update relaybox.stream set first_kept_place = %s, dropped_place = %s",
-        (through_place or through_day * 5) + 1,
-        through_place or through_day * 5,
+        "update relaybox.stream set first_kept_stream_position = %s, dropped_stream_position = %s",
+        (through_stream_position or through_day * 5) + 1,
+        through_stream_position or through_day * 5,
     )
     world.query(
         STORE,
         "update relaybox.hop_in set first_kept_position = %s, published_batch = 1000",
-        (through_place or through_day * 5) + 1,
+        (through_stream_position or through_day * 5) + 1,
     )
     world.query(STORE, "update relaybox.stream_log set decided_batch = 1000")
     world.query(
         STORE,
-        "insert into relaybox.arrival (hop_id, batch, plan_id, first_position, last_position, row_count, slice_count,"
+        "insert into relaybox.arrival (log_id, batch, plan_id, first_position, last_position, row_count, slice_count,"
         " source_system_identifier, source_timeline)"
-        " select 1, d.batch, gen_random_uuid(), d.last_place - 4, d.last_place, 5, 1, 1, 1 from relaybox.decision d",
+        " select 1, d.batch, gen_random_uuid(), d.last_stream_position - 4, d.last_stream_position, 5, 1, 1, 1 from relaybox.decision d",
     )
     assert world.value(STORE, "select relaybox.compact_log_ledgers(1)") == through_day
 
@@ -184,7 +184,7 @@ def forget(world: World, through_day: int, *, through_place: int | None = None) 
 def test_a_time_of_which_messages_are_gone_is_refused(days: World) -> None:
     """By subscribe, replay and a backfill; also when what was decided then is compacted, and where half of the day is left."""
     days.query(STORE, "select relaybox.subscribe('billing', 'flights', 'latest')")
-    forget(days, 2, through_place=12)
+    forget(days, 2, through_stream_position=12)
     for call in (
         "subscribe('s', 'flights', %s)",
         "replay('billing', %s, 'why', second_cursor => true)",
@@ -192,7 +192,7 @@ def test_a_time_of_which_messages_are_gone_is_refused(days: World) -> None:
     ):
         for day in ("2020-01-01", "2026-07-01", "2026-07-02", "2026-07-03"):
             code, said = refused(days, call, day)
-            assert (code, "the messages before place 13 are no longer kept" in said) == ("RB034", True), said
+            assert (code, "the messages before stream position 13 are no longer kept" in said) == ("RB034", True), said
     assert days.value(STORE, "select relaybox.subscribe('s', 'flights', '2026-07-04')") == 16
 
 

@@ -28,8 +28,19 @@ def test_consume_prints_each_message_once_as_a_json_line(billed: World) -> None:
     """It finds the store by the subscription, stops after --count, and goes on where it was."""
     first = lines(invoke("consume", "billing", "--count", "4"))
     assert [row["payload"] for row in first] == ["m1", "m2", "m3", "m4"]
-    assert set(first[0]) >= {"place", "lane", "message_id", "topic", "sender", "index", "key", "payload", "sent_at", "replayed"}
-    assert [row["place"] for row in lines(invoke("consume", "billing"))] == [5, 6, 7, 8, 9, 10]
+    assert set(first[0]) >= {
+        "stream_position",
+        "lane",
+        "message_id",
+        "topic",
+        "sender",
+        "index",
+        "key",
+        "payload",
+        "sent_at",
+        "replayed",
+    }
+    assert [row["stream_position"] for row in lines(invoke("consume", "billing"))] == [5, 6, 7, 8, 9, 10]
     assert invoke("consume", "billing").stdout == ""
 
 
@@ -40,7 +51,7 @@ def test_consume_says_which_lanes_are_leased_to_whom_until_when(billed: World) -
     beside = invoke("consume", "billing")
     assert (beside.exit_code, beside.stdout) == (3, "")
     assert f"subscription billing: lane 1 is leased to worker w-1 until {until}" in beside.stderr
-    assert "(places behind: 10)" in beside.stderr
+    assert "(stream positions behind: 10)" in beside.stderr
     assert "0 messages were printed; 1 lanes have more." in beside.stderr
     billed.query(
         "hub",
@@ -62,7 +73,14 @@ def test_consume_can_subscribe_first(billed: World) -> None:
 def test_subscriptions_lists_how_far_each_is(billed: World) -> None:
     invoke("consume", "billing", "--count", "4")
     (one,) = invoke("subscriptions", "--json").document["subscriptions"]
-    assert (one["store"], one["subscription"], one["stream"], one["done_place"], one["last_place"], one["places_behind"]) == (
+    assert (
+        one["store"],
+        one["subscription"],
+        one["stream"],
+        one["done_stream_position"],
+        one["last_stream_position"],
+        one["stream_positions_behind"],
+    ) == (
         *("hub", "billing", "flights"),
         *(4, 10, 6),
     )
@@ -75,12 +93,17 @@ def test_subscriptions_lists_how_far_each_is(billed: World) -> None:
 def test_replay_counts_first_and_moves_when_it_is_told_why(billed: World) -> None:
     invoke("consume", "billing")
     counted = invoke("replay", "billing", "--from", "3", "--json").document
-    assert (counted["first_place"], counted["last_place"], counted["message_count"], counted["dry_run"]) == (3, 10, 8, True)
+    assert (counted["first_stream_position"], counted["last_stream_position"], counted["message_count"], counted["dry_run"]) == (
+        3,
+        10,
+        8,
+        True,
+    )
     assert "Nothing was changed" in invoke("replay", "billing", "--from", "3").stdout
     assert invoke("consume", "billing").stdout == ""
     assert invoke("replay", "billing", "--from", "3", "--reason", "again").exit_code == 0
     assert "replaying" in invoke("subscriptions").stdout
-    assert [(row["place"], row["replayed"]) for row in lines(invoke("consume", "billing", "--count", "2"))] == [
+    assert [(row["stream_position"], row["replayed"]) for row in lines(invoke("consume", "billing", "--count", "2"))] == [
         (3, True),
         (4, True),
     ]
@@ -125,22 +148,24 @@ def test_replay_with_a_cursor_of_its_own(billed: World) -> None:
 
 
 def test_dead_letters_are_listed_shown_redriven_and_dropped(billed: World) -> None:
-    for place in (3, 5):
+    for stream_position in (3, 5):
         billed.query(
-            "hub", "select relaybox.nack('billing', %s, 'no customer', min(token)) from relaybox.fetch('billing')", place
+            "hub",
+            "select relaybox.nack('billing', %s, 'no customer', min(token)) from relaybox.fetch('billing')",
+            stream_position,
         )
     first, second = invoke("dead-letters", "list", "--json").document["dead_letters"]
-    assert [(one["place"], one["reason"], one["detail"], one["payload"]) for one in (first, second)] == [
+    assert [(one["stream_position"], one["reason"], one["detail"], one["payload"]) for one in (first, second)] == [
         (3, "refused", "no customer", "m3"),
         (5, "refused", "no customer", "m5"),
     ]
     assert "refused: no customer" in invoke("dead-letters", "list").stdout
-    assert "m3" in invoke("dead-letters", "show", "hub", str(first["letter"])).stdout
-    dropped = invoke("dead-letters", "drop", "hub", str(first["letter"]), "--reason", "test data")
+    assert "m3" in invoke("dead-letters", "show", "hub", str(first["dead_letter_id"])).stdout
+    dropped = invoke("dead-letters", "drop", "hub", str(first["dead_letter_id"]), "--reason", "test data")
     assert dropped.exit_code == 0
     redriven = invoke("dead-letters", "redrive", "billing", "--reason", "customer made", "--json").document
     assert redriven["redriven"] == 1
-    assert [row["place"] for row in lines(invoke("consume", "billing"))] == [1, 2, 4, 6, 7, 8, 9, 10, 5]
+    assert [row["stream_position"] for row in lines(invoke("consume", "billing"))] == [1, 2, 4, 6, 7, 8, 9, 10, 5]
     assert invoke("dead-letters", "list").stdout == "No dead letters.\n"
     assert len(invoke("dead-letters", "list", "--all", "--json").document["dead_letters"]) == 2
 

@@ -15,7 +15,7 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from relaybox import errors
-from relaybox.consuming import Consumer, Message
+from relaybox.consumer import Consumer, Message
 from tests.support.patience import patience
 from tests.support.services import break_service
 from tests.support.streams import STORE, deliver
@@ -29,7 +29,7 @@ def ten(world: World) -> World:
     """Ten messages, the subscription `billing`, and a table for effects in the same store."""
     deliver(world, 10)
     world.query(STORE, "select relaybox.subscribe('billing', 'flights', nack_limit => 2)")
-    world.query(STORE, "create table public.effect (place bigint not null, sender text, payload text, by text)")
+    world.query(STORE, "create table public.effect (stream_position bigint not null, sender text, payload text, by text)")
     return world
 
 
@@ -39,17 +39,18 @@ def consumer(subscription: str = "billing", **options: object) -> Consumer:
 
 
 def effects(world: World) -> list[int]:
-    return [row[0] for row in world.query(STORE, "select place from public.effect order by place")]
+    return [row[0] for row in world.query(STORE, "select stream_position from public.effect order by stream_position")]
 
 
 def write(worker: Consumer, message: Message) -> None:
     worker.connection.execute(
-        text("insert into public.effect (place, payload) values (:p, :m)"), {"p": message.place, "m": message.payload}
+        text("insert into public.effect (stream_position, payload) values (:p, :m)"),
+        {"p": message.stream_position, "m": message.payload},
     )
 
 
 def done(world: World) -> int:
-    return int(world.value(STORE, "select max(done_place) from relaybox.lag('billing')"))
+    return int(world.value(STORE, "select max(done_stream_position) from relaybox.lag('billing')"))
 
 
 def start(options: dict[str, object], **environment: str) -> subprocess.Popen[str]:
@@ -68,7 +69,7 @@ def test_g10_work_and_acknowledgement_are_one_transaction(ten: World, commit_eve
     with consumer(commit_every=commit_every) as worker:
         for message in worker:
             write(worker, message)
-            assert message.payload == f"m{message.place}"
+            assert message.payload == f"m{message.stream_position}"
     assert effects(ten) == list(range(1, 11))
     assert done(ten) == 10
 
@@ -78,15 +79,15 @@ def test_g10_an_exception_in_the_body_leaves_no_effect_of_that_message(ten: Worl
     with pytest.raises(ZeroDivisionError), consumer() as worker:
         for message in worker:
             write(worker, message)
-            if message.place == 3:
+            if message.stream_position == 3:
                 raise ZeroDivisionError("poison")
     assert effects(ten) == [1, 2]
     assert done(ten) == 2
-    assert ten.query(STORE, "select place, attempts, reason from relaybox.failed_attempt") == [
+    assert ten.query(STORE, "select stream_position, attempts, reason from relaybox.failed_attempt") == [
         (3, 1, "ZeroDivisionError: poison")
     ]
     with consumer() as worker:
-        assert [(message.place, message.attempt) for message in worker][:2] == [(3, 2), (4, 1)]
+        assert [(message.stream_position, message.attempt) for message in worker][:2] == [(3, 2), (4, 1)]
 
 
 @pytest.mark.parametrize("commit_every", [1, 3])
@@ -95,13 +96,15 @@ def test_run_refuses_what_its_handler_fails_on_and_the_rest_flows(ten: World, co
 
     def handle(connection: object, message: Message) -> None:
         write(worker, message)
-        if message.place in (3, 7):
-            raise ValueError(f"no {message.place}")
+        if message.stream_position in (3, 7):
+            raise ValueError(f"no {message.stream_position}")
 
     with consumer(commit_every=commit_every) as worker:
         worker.run(handle)
     assert effects(ten) == [1, 2, 4, 5, 6, 8, 9, 10]
-    assert ten.query(STORE, "select place, reason, detail, attempts, state from relaybox.dead_letters order by place") == [
+    assert ten.query(
+        STORE, "select stream_position, reason, detail, attempts, state from relaybox.dead_letters order by stream_position"
+    ) == [
         (3, "refused", "ValueError: no 3", 2, "open"),
         (7, "refused", "ValueError: no 7", 2, "open"),
     ]
@@ -111,11 +114,11 @@ def test_break_leaves_the_message_to_the_next_consumer_at_once(ten: World) -> No
     with consumer() as worker:
         for message in worker:
             write(worker, message)
-            if message.place == 2:
+            if message.stream_position == 2:
                 break
     assert effects(ten) == [1]
     with consumer() as worker:
-        assert next(iter(worker)).place == 2
+        assert next(iter(worker)).stream_position == 2
 
 
 def test_until_empty_says_what_other_workers_have_leased(ten: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -132,7 +135,7 @@ def test_until_empty_says_what_other_workers_have_leased(ten: World, caplog: pyt
         list(worker)
         (left,) = worker.unread
         assert (left.lane, left.worker, left.leased_until) == (2, "w-2", until)
-        assert left.places > 0
+        assert left.stream_positions > 0
     (said,) = caplog.messages
     assert said.startswith("consumer_leaves_unread subscription=wide")
     assert f'leased_lanes=1 leased_to=w-2 leased_until="{until}"' in said
@@ -146,11 +149,11 @@ def test_stop_finishes_the_message_and_gives_the_lane_back(ten: World) -> None:
     with consumer() as worker:
         for message in worker:
             write(worker, message)
-            if message.place == 2:
+            if message.stream_position == 2:
                 worker.stop()
     assert effects(ten) == [1, 2]
     with consumer() as worker:
-        assert next(iter(worker)).place == 3
+        assert next(iter(worker)).stream_position == 3
 
 
 def test_an_orm_session_can_do_the_work(ten: World) -> None:
@@ -158,9 +161,9 @@ def test_an_orm_session_can_do_the_work(ten: World) -> None:
     with consumer() as worker:
         for message in worker:
             with Session(bind=worker.connection) as session:
-                session.execute(text("insert into public.effect (place) values (:p)"), {"p": message.place})
+                session.execute(text("insert into public.effect (stream_position) values (:p)"), {"p": message.stream_position})
                 session.commit()
-            if message.place == 5:
+            if message.stream_position == 5:
                 worker.refuse("its work is rolled back, although the session had committed")
     assert effects(ten) == [1, 2, 3, 4, 6, 7, 8, 9, 10]
 
@@ -170,7 +173,7 @@ def test_a_session_that_broke_is_opened_anew_and_nothing_is_doubled(ten: World) 
     with consumer() as worker:
         for message in worker:
             write(worker, message)
-            if message.place in (2, 5, 9) and message.attempt == 1:
+            if message.stream_position in (2, 5, 9) and message.attempt == 1:
                 ten.query(
                     STORE,
                     "select pg_terminate_backend(pid, 5000) from pg_stat_activity where application_name = 'relaybox consumer billing'"
@@ -215,18 +218,18 @@ def test_two_consumers_of_two_lanes_share_the_work_and_keep_each_sender_in_order
     world.query(STORE, "select relaybox.subscribe('billing', 'flights', lanes => 2)")
     world.query(
         STORE,
-        "create table public.effect (n bigint generated always as identity, place bigint not null, sender text, payload text, by text)",
+        "create table public.effect (n bigint generated always as identity, stream_position bigint not null, sender text, payload text, by text)",
     )
     processes = [start({"max_count": 10, "until_empty": True, "poll_seconds": 0.05}) for _ in range(2)]
     for process in processes:
         process.communicate(timeout=patience(60))
         assert process.returncode == 0
     wait_until(lambda: world.value(STORE, "select count(*) from public.effect") == 300, "all are done")
-    assert world.value(STORE, "select count(distinct place) from public.effect") == 300
+    assert world.value(STORE, "select count(distinct stream_position) from public.effect") == 300
     assert (
         world.value(
             STORE,
-            "select count(*) from (select place < lag(place) over (partition by sender order by n) as back from public.effect) x where back",
+            "select count(*) from (select stream_position < lag(stream_position) over (partition by sender order by n) as back from public.effect) x where back",
         )
         == 0
     )

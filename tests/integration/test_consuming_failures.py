@@ -9,7 +9,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from relaybox import errors
-from relaybox.consuming import Consumer, Message
+from relaybox.consumer import Consumer, Message
 from tests.support.streams import STORE, deliver
 from tests.support.world import World
 
@@ -24,7 +24,7 @@ def ten(world: World) -> World:
     world.query(STORE, "create table public.parent (parent integer primary key)")
     world.query(
         STORE,
-        "create table public.effect (place bigint not null,"
+        "create table public.effect (stream_position bigint not null,"
         " parent integer constraint effect_has_parent references public.parent deferrable initially deferred)",
     )
     return world
@@ -36,13 +36,13 @@ def consumer(**options: object) -> Consumer:
 
 
 def effects(world: World) -> list[int]:
-    return [row[0] for row in world.query(STORE, "select place from public.effect order by place")]
+    return [row[0] for row in world.query(STORE, "select stream_position from public.effect order by stream_position")]
 
 
 def write(connection: Connection, message: Message, parent: int | None = None) -> None:
     connection.execute(
-        text("insert into public.effect (place, parent) values (:p, :parent)"),
-        {"p": message.place, "parent": parent},
+        text("insert into public.effect (stream_position, parent) values (:p, :parent)"),
+        {"p": message.stream_position, "parent": parent},
     )
 
 
@@ -63,9 +63,9 @@ def failed_attempts(world: World) -> int:
 
 
 def dead_letters(world: World) -> list[tuple[int, str]]:
-    rows = world.query(STORE, "select place, reason, detail from relaybox.dead_letters order by place")
+    rows = world.query(STORE, "select stream_position, reason, detail from relaybox.dead_letters order by stream_position")
     assert {reason for _, reason, _ in rows} <= {"refused"}
-    return [(place, detail) for place, _, detail in rows]
+    return [(stream_position, detail) for stream_position, _, detail in rows]
 
 
 @pytest.mark.parametrize("commit_every", [1, 3])
@@ -78,9 +78,9 @@ def test_run_goes_on_when_its_session_breaks_inside_the_handler(ten: World, comm
 
     def handle(connection: Connection, message: Message) -> None:
         write(connection, message)
-        if message.place not in (2, 5, 9) or message.place in broken:
+        if message.stream_position not in (2, 5, 9) or message.stream_position in broken:
             return
-        broken.add(message.place)
+        broken.add(message.stream_position)
         end_sessions(ten)
         if told == "raised":
             write(connection, message)
@@ -126,7 +126,7 @@ def test_break_on_a_broken_session_gives_the_lane_back(ten: World) -> None:
             end_sessions(ten)
             break
     with consumer() as worker:
-        assert next(iter(worker)).place == 1
+        assert next(iter(worker)).stream_position == 1
 
 
 def test_run_does_not_acknowledge_a_message_whose_handler_needs_a_retry(ten: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -135,7 +135,7 @@ def test_run_does_not_acknowledge_a_message_whose_handler_needs_a_retry(ten: Wor
     busy = iter(range(2))
 
     def handle(connection: Connection, message: Message) -> None:
-        if message.place == 3 and next(busy, None) is not None:
+        if message.stream_position == 3 and next(busy, None) is not None:
             raise errors.StoreBusy("another store: a lock")
         write(connection, message)
 
@@ -152,13 +152,13 @@ def test_run_refuses_work_that_fails_at_commit_and_the_rest_flows(ten: World, co
     """A deferred foreign key: the message whose row it is becomes the dead letter, also where it shares its transaction."""
 
     def handle(connection: Connection, message: Message) -> None:
-        write(connection, message, parent=7 if message.place in (1, 6) else None)
+        write(connection, message, parent=7 if message.stream_position in (1, 6) else None)
 
     with consumer(commit_every=commit_every) as worker:
         worker.run(handle)
     assert effects(ten) == [2, 3, 4, 5, 7, 8, 9, 10]
     letters = dead_letters(ten)
-    assert [place for place, _ in letters] == [1, 6]
+    assert [stream_position for stream_position, _ in letters] == [1, 6]
     assert all(detail.startswith("ForeignKeyViolation: ") and "effect_has_parent" in detail for _, detail in letters)
     assert failed_attempts(ten) == 2
 
@@ -169,7 +169,7 @@ def test_run_refuses_a_message_whose_failed_statement_was_ignored(ten: World, co
 
     def handle(connection: Connection, message: Message) -> None:
         write(connection, message)
-        if message.place in (1, 6):
+        if message.stream_position in (1, 6):
             with contextlib.suppress(DBAPIError):
                 connection.execute(text("select 1 / 0"))
 
@@ -177,7 +177,7 @@ def test_run_refuses_a_message_whose_failed_statement_was_ignored(ten: World, co
         worker.run(handle)
     assert effects(ten) == [2, 3, 4, 5, 7, 8, 9, 10]
     letters = dead_letters(ten)
-    assert [place for place, _ in letters] == [1, 6]
+    assert [stream_position for stream_position, _ in letters] == [1, 6]
     assert all("aborted" in detail and "25P02" in detail for _, detail in letters)
 
 
@@ -185,15 +185,15 @@ def test_run_refuses_a_message_whose_failed_statement_was_ignored(ten: World, co
 def test_in_the_loop_work_that_the_store_refuses_refuses_the_message_and_ends_the_loop(ten: World, statement: str) -> None:
     """As an exception in the body does; the error is raised where the next message is asked for."""
     with (
-        pytest.raises(errors.StoreFailed, match=r"effect_has_parent|place 2: a statement failed"),
+        pytest.raises(errors.StoreFailed, match=r"effect_has_parent|stream position 2: a statement failed"),
         consumer() as worker,
     ):
         for message in worker:
-            if message.place == 2:
+            if message.stream_position == 2:
                 with contextlib.suppress(DBAPIError):
                     worker.connection.execute(text(statement))
-    assert ten.query(STORE, "select place, attempts from relaybox.failed_attempt") == [(2, 1)]
-    assert ten.value(STORE, "select max(done_place) from relaybox.lag('billing')") == 1
+    assert ten.query(STORE, "select stream_position, attempts from relaybox.failed_attempt") == [(2, 1)]
+    assert ten.value(STORE, "select max(done_stream_position) from relaybox.lag('billing')") == 1
 
 
 def test_a_failure_of_the_store_itself_at_commit_stays_an_error(ten: World) -> None:

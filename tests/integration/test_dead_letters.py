@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg2
 import pytest
 
-from tests.support.streams import STORE, ack, deliver, fetch, nack, places, token
+from tests.support.streams import STORE, ack, deliver, fetch, nack, stream_positions, token
 from tests.support.world import World
 
 
@@ -25,15 +25,17 @@ def ordered(twelve: World) -> World:
     return twelve
 
 
-def letters(world: World, columns: str = "place, state") -> list[tuple[object, ...]]:
-    return world.query(STORE, f"select {columns} from relaybox.dead_letters where subscription = 'billing' order by place")
+def letters(world: World, columns: str = "stream_position, state") -> list[tuple[object, ...]]:
+    return world.query(
+        STORE, f"select {columns} from relaybox.dead_letters where subscription = 'billing' order by stream_position"
+    )
 
 
 def read_on(world: World, count: int = 100) -> list[int]:
     """Places of all that comes, acknowledged fetch by fetch."""
     got, rows = [], fetch(world, count)
     while rows:
-        got += places(rows)
+        got += stream_positions(rows)
         rows = fetch(world, count, acked=rows[-1][0])
     return got
 
@@ -54,7 +56,7 @@ def test_after_its_limit_a_refused_message_is_set_aside_and_the_rest_flows(twelv
     assert [(row[0], row[3]) for row in fetch(twelve, 5)] == [(1, 1), (2, 1), (3, 2), (4, 1), (5, 1)]
     assert nack(twelve, 3, "still no such customer") is True
     assert read_on(twelve, 5) == [1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12]
-    assert letters(twelve, "place, state, reason, detail, attempts, first_at < last_at, last_by, payload, sender") == [
+    assert letters(twelve, "stream_position, state, reason, detail, attempts, first_at < last_at, last_by, payload, sender") == [
         (3, "open", "refused", "still no such customer", 2, True, "a", "m3", "s3")
     ]
     assert twelve.value(STORE, "select count(*) from relaybox.failed_attempt") == 0
@@ -66,7 +68,7 @@ def test_a_refused_message_waits_where_the_subscription_says_so(twelve: World) -
     nack(twelve, 1)
     assert fetch(twelve, 5) == []
     twelve.query(STORE, "update relaybox.cursor set wait_until = clock_timestamp()")
-    assert places(fetch(twelve, 5)) == [1, 2, 3, 4, 5]
+    assert stream_positions(fetch(twelve, 5)) == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("size", [1, 5, 12])
@@ -74,13 +76,13 @@ def test_a_message_that_kills_its_worker_is_found_and_set_aside(twelve: World, s
     """A worker that dies at message 4, whatever it has fetched with it: the others are done once, in order."""
     done: list[int] = []
     for _ in range(40):
-        for place in places(fetch(twelve, size)):
-            if place == 4:
+        for stream_position in stream_positions(fetch(twelve, size)):
+            if stream_position == 4:
                 break
-            done.append(place)
-            ack(twelve, place)
+            done.append(stream_position)
+            ack(twelve, stream_position)
     assert done == [1, 2, 3, *range(5, 13)]
-    assert letters(twelve, "place, reason, state") == [(4, "killed_its_worker", "open")]
+    assert letters(twelve, "stream_position, reason, state") == [(4, "killed_its_worker", "open")]
 
 
 def test_a_batch_that_kills_its_worker_whole_is_cut_until_the_message_is_alone(twelve: World) -> None:
@@ -88,13 +90,13 @@ def test_a_batch_that_kills_its_worker_whole_is_cut_until_the_message_is_alone(t
     done: list[int] = []
     sizes: list[int] = []
     for _ in range(40):
-        got = places(fetch(twelve, 12))
+        got = stream_positions(fetch(twelve, 12))
         sizes.append(len(got))
         if got and 7 not in got:
             done += got
             ack(twelve, got[-1])
     assert done == [*range(1, 7), *range(8, 13)]
-    assert letters(twelve, "place, reason") == [(7, "killed_its_worker")]
+    assert letters(twelve, "stream_position, reason") == [(7, "killed_its_worker")]
     assert sizes[:2] == [12, 12]
     assert 1 in sizes
 
@@ -109,33 +111,33 @@ def test_a_redriven_message_comes_again_and_counts_anew(twelve: World) -> None:
     assert twelve.value(STORE, "select relaybox.redrive('billing', 'customer made')") == 1
     assert [(row[0], row[2]) for row in fetch(twelve, 5)] == [(3, False)], "it was never acknowledged"
     assert nack(twelve, 3) is False
-    assert places(fetch(twelve, 5)) == [3]
+    assert stream_positions(fetch(twelve, 5)) == [3]
     assert nack(twelve, 3) is True
-    assert letters(twelve, "place, state, attempts") == [(3, "open", 4)]
+    assert letters(twelve, "stream_position, state, attempts") == [(3, "open", 4)]
     twelve.query(STORE, "select relaybox.redrive('billing', 'and again')")
-    assert places(fetch(twelve, 5)) == [3]
+    assert stream_positions(fetch(twelve, 5)) == [3]
     ack(twelve, 3)
     assert letters(twelve) == [(3, "redriven")]
     assert fetch(twelve, 5) == []
 
 
 def redrive_in_lanes(world: World) -> tuple[int, list[int]]:
-    """A lane of `billing` and the places of its redriven letters; those of the other lane, of `audit`, and an open one lie before them."""
+    """A lane of `billing` and the stream positions of its redriven letters; those of the other lane, of `audit`, and an open one lie before them."""
     world.query(STORE, "select relaybox.unsubscribe('billing')")
     lanes = []
     for subscription in ("audit", "billing"):
         options = "lanes => 2, lane_by => 'key', nack_limit => 1, crash_limit => 2"
         world.query(STORE, f"select relaybox.subscribe(%s, 'flights', {options})", subscription)
         for lane in (1, 2):
-            own = places(fetch(world, 12, subscription, lane=lane))
+            own = stream_positions(fetch(world, 12, subscription, lane=lane))
             lanes.append((own, lane))
-            for place in own:
+            for stream_position in own:
                 fetch(world, 12, subscription, lane=lane)
-                nack(world, place, subscription=subscription, lane=lane)
+                nack(world, stream_position, subscription=subscription, lane=lane)
     (first, *redriven), lane = max(lanes)
     world.query(STORE, "select relaybox.redrive('audit', 'why')")
-    but_first = "from relaybox.dead_letters where subscription = 'billing' and place <> %s"
-    world.query(STORE, f"select relaybox.redrive('billing', 'why', letter) {but_first}", first)
+    but_first = "from relaybox.dead_letters where subscription = 'billing' and stream_position <> %s"
+    world.query(STORE, f"select relaybox.redrive('billing', 'why', dead_letter_id) {but_first}", first)
     return lane, redriven
 
 
@@ -145,39 +147,41 @@ def test_redriven_letters_that_kill_their_worker_are_set_aside_one_by_one(twelve
     for n, first in enumerate(redriven):
         together = redriven[n : n + 2]
         for given in [[first]] * 2 if together == [first] else [together, together, [first], [first]]:
-            assert places(fetch(twelve, 2, lane=lane)) == given
+            assert stream_positions(fetch(twelve, 2, lane=lane)) == given
     assert fetch(twelve, 2, lane=lane) == []
     killed = [
-        place
-        for place, reason, state in letters(twelve, "place, reason, state")
+        stream_position
+        for stream_position, reason, state in letters(twelve, "stream_position, reason, state")
         if reason == "killed_its_worker" and state == "open"
     ]
     assert killed == redriven
 
 
 def test_redriven_letters_are_acknowledged_in_their_own_lane_only(twelve: World) -> None:
-    """Through a place, then the rest; neither those of the other lane nor those of another subscription."""
+    """Through a stream position, then the rest; neither those of the other lane nor those of another subscription."""
     lane, redriven = redrive_in_lanes(twelve)
-    assert places(fetch(twelve, 12, lane=lane)) == redriven
-    done = "select subscription, place from relaybox.dead_letters where state = 'redriven' order by place"
+    assert stream_positions(fetch(twelve, 12, lane=lane)) == redriven
+    done = "select subscription, stream_position from relaybox.dead_letters where state = 'redriven' order by stream_position"
     for acked in (redriven[1], redriven[-1]):
         ack(twelve, acked, lane=lane)
-        assert twelve.query(STORE, done) == [("billing", place) for place in redriven if place <= acked]
+        assert twelve.query(STORE, done) == [
+            ("billing", stream_position) for stream_position in redriven if stream_position <= acked
+        ]
     of_billing = "join relaybox.subscription s using (subscription_id) where s.subscription = 'billing' and s.ended_at is null"
-    leased = f"select c.redrive_place, c.worker from relaybox.lane_cursors c {of_billing} and c.lane = %s"
+    leased = f"select c.redrive_stream_position, c.worker from relaybox.lane_cursors c {of_billing} and c.lane = %s"
     assert twelve.query(STORE, leased, lane) == [(None, None)], "nothing of this lane is left"
 
 
 def test_dead_letters_are_redriven_in_order_before_what_is_new(twelve: World) -> None:
     twelve.query(STORE, "update relaybox.subscription set nack_limit = 1")
-    for place in (5, 2, 9):
+    for stream_position in (5, 2, 9):
         fetch(twelve, 12)
-        nack(twelve, place)
+        nack(twelve, stream_position)
     assert read_on(twelve) == [1, 3, 4, 6, 7, 8, 10, 11, 12]
     deliver(twelve, 2)
-    letter = letters(twelve, "letter")[1][0]
-    assert twelve.value(STORE, "select relaybox.redrive('billing', 'one', %s)", letter) == 1
-    assert places(fetch(twelve, 9)) == [5]
+    dead_letter_id = letters(twelve, "dead_letter_id")[1][0]
+    assert twelve.value(STORE, "select relaybox.redrive('billing', 'one', %s)", dead_letter_id) == 1
+    assert stream_positions(fetch(twelve, 9)) == [5]
     ack(twelve, 5)
     assert twelve.value(STORE, "select relaybox.redrive('billing', 'all')") == 2
     assert read_on(twelve, 1) == [2, 9, 13, 14]
@@ -188,14 +192,16 @@ def test_a_dropped_letter_never_comes_again(twelve: World) -> None:
     twelve.query(STORE, "update relaybox.subscription set nack_limit = 1")
     fetch(twelve, 12)
     nack(twelve, 2)
-    (letter,) = letters(twelve, "letter")[0]
-    twelve.query(STORE, "select relaybox.drop_dead_letter(%s, 'test data')", letter)
+    (dead_letter_id,) = letters(twelve, "dead_letter_id")[0]
+    twelve.query(STORE, "select relaybox.drop_dead_letter(%s, 'test data')", dead_letter_id)
     assert twelve.value(STORE, "select relaybox.redrive('billing', 'all')") == 0
     assert read_on(twelve) == [1, *range(3, 13)]
     twelve.query(STORE, "select relaybox.replay('billing', 'earliest', 'again')")
     assert read_on(twelve) == [1, *range(3, 13)]
     user = twelve.value(STORE, "select session_user")
-    assert letters(twelve, "state, settled_reason, settled_by, settled_at is not null") == [("dropped", "test data", user, True)]
+    assert letters(twelve, "state, resolved_reason, resolved_by, resolved_at is not null") == [
+        ("dropped", "test data", user, True)
+    ]
     assert twelve.query(STORE, "select subscription, reason, done_by from relaybox.consumer_action where action = 'drop'") == [
         ("billing", "test data", user)
     ]
@@ -203,30 +209,30 @@ def test_a_dropped_letter_never_comes_again(twelve: World) -> None:
 
 def test_later_messages_of_the_sender_wait_behind_its_dead_letter(ordered: World) -> None:
     """s1 sent 1, 4, 7, 10: 4 is refused, 7 and 10 wait, the others flow; redriven they come in order, before newer ones."""
-    assert places(fetch(ordered, 6)) == [1, 2, 3, 4, 5, 6]
+    assert stream_positions(fetch(ordered, 6)) == [1, 2, 3, 4, 5, 6]
     assert nack(ordered, 4) is True
     assert read_on(ordered, 6) == [1, 2, 3, 5, 6, 8, 9, 11, 12]
-    assert letters(ordered, "place, reason, state") == [
+    assert letters(ordered, "stream_position, reason, state") == [
         (4, "refused", "open"),
         (7, "waits_behind", "open"),
         (10, "waits_behind", "open"),
     ]
     deliver(ordered, 3)
     assert ordered.value(STORE, "select relaybox.redrive('billing', 'mended')") == 3
-    assert places(fetch(ordered, 2)) == [4, 7]
-    assert places(fetch(ordered, 2, acked=7)) == [10]
+    assert stream_positions(fetch(ordered, 2)) == [4, 7]
+    assert stream_positions(fetch(ordered, 2, acked=7)) == [10]
     rows = fetch(ordered, 9, acked=10)
-    assert places(rows) == [13, 14, 15]
+    assert stream_positions(rows) == [13, 14, 15]
     assert letters(ordered) == [(4, "redriven"), (7, "redriven"), (10, "redriven")]
 
 
 def test_g10_what_waited_ahead_of_the_cursor_and_was_redriven_is_not_given_again(ordered: World) -> None:
     """A fetch looks ahead for messages of held senders: 4, 7 and 10 are redriven before the cursor comes there. A replay gives them again."""
-    assert places(fetch(ordered, 1)) == [1]
+    assert stream_positions(fetch(ordered, 1)) == [1]
     nack(ordered, 1)
-    assert places(fetch(ordered, 1)) == [2]
+    assert stream_positions(fetch(ordered, 1)) == [2]
     ack(ordered, 2)
-    assert letters(ordered, "place, state") == [(1, "open"), (4, "open"), (7, "open"), (10, "open")]
+    assert letters(ordered, "stream_position, state") == [(1, "open"), (4, "open"), (7, "open"), (10, "open")]
     ordered.query(STORE, "select relaybox.redrive('billing', 'mended')")
     assert read_on(ordered) == [1, 4, 7, 10, 3, 5, 6, 8, 9, 11, 12]
     ordered.query(STORE, "select relaybox.replay('billing', 'earliest', 'again')")
@@ -240,13 +246,15 @@ def test_g10_letters_that_are_redriven_beside_a_fetch_of_others_are_not_taken_fo
     fetch(ordered, 1)
     nack(ordered, 2)
     read_on(ordered)
-    first, second = (letter for letter, reason in letters(ordered, "letter, reason") if reason == "refused")
+    first, second = (
+        dead_letter_id for dead_letter_id, reason in letters(ordered, "dead_letter_id, reason") if reason == "refused"
+    )
     ordered.query(STORE, "select relaybox.redrive('billing', 'mended', %s)", first)
-    assert places(fetch(ordered, 10)) == [1, 4, 7, 10]
-    proof = token(ordered)
+    assert stream_positions(fetch(ordered, 10)) == [1, 4, 7, 10]
+    verification = token(ordered)
     ordered.query(STORE, "select relaybox.redrive('billing', 'mended', %s)", second)
     with pytest.raises(psycopg2.Error, match="more dead letters of the lane were redriven or dropped") as refused:
-        ordered.query(STORE, "select relaybox.ack('billing', 10, %s)", proof)
+        ordered.query(STORE, "select relaybox.ack('billing', 10, %s)", verification)
     assert refused.value.pgcode == "RB035"
     assert read_on(ordered) == [1, 2, 4, 5, 7, 8, 10, 11]
     assert {state for _, state in letters(ordered)} == {"redriven"}
@@ -263,14 +271,14 @@ def test_g9_one_pass_of_a_replay_gives_each_message_once(ordered: World, cursor:
     }[cursor]
     for _ in ("the letters are new", "the letters were redriven in the pass before"):
         ordered.query(STORE, begin)
-        assert places(fetch(ordered, 1, cursor)) == [1]
+        assert stream_positions(fetch(ordered, 1, cursor)) == [1]
         assert nack(ordered, 1, subscription=cursor) is True
-        assert places(fetch(ordered, 1, cursor)) == [2]
+        assert stream_positions(fetch(ordered, 1, cursor)) == [2]
         ack(ordered, 2, cursor)
         assert ordered.value(STORE, "select relaybox.redrive(%s, 'mended')", cursor) == 4
-        assert read_all(ordered, cursor) == [(place, True) for place in (1, 4, 7, 10, 3, 5, 6, 8, 9, 11, 12)]
+        assert read_all(ordered, cursor) == [(stream_position, True) for stream_position in (1, 4, 7, 10, 3, 5, 6, 8, 9, 11, 12)]
     ordered.query(STORE, begin)
-    assert read_all(ordered, cursor) == [(place, True) for place in range(1, 13)]
+    assert read_all(ordered, cursor) == [(stream_position, True) for stream_position in range(1, 13)]
 
 
 def test_g9_a_letter_that_is_redriven_during_a_replay_comes_once(twelve: World) -> None:
@@ -280,32 +288,32 @@ def test_g9_a_letter_that_is_redriven_during_a_replay_comes_once(twelve: World) 
     nack(twelve, 4)
     read_on(twelve)
     twelve.query(STORE, "select relaybox.replay('billing', 'earliest', 'again')")
-    assert places(fetch(twelve, 2)) == [1, 2]
+    assert stream_positions(fetch(twelve, 2)) == [1, 2]
     ack(twelve, 2)
     twelve.query(STORE, "select relaybox.redrive('billing', 'mended')")
-    assert read_all(twelve, "billing") == [(4, False), *((place, True) for place in (3, *range(5, 13)))]
+    assert read_all(twelve, "billing") == [(4, False), *((stream_position, True) for stream_position in (3, *range(5, 13)))]
     twelve.query(STORE, "select relaybox.replay('billing', 'earliest', 'again')")
-    assert read_all(twelve, "billing") == [(place, True) for place in range(1, 13)]
+    assert read_all(twelve, "billing") == [(stream_position, True) for stream_position in range(1, 13)]
 
 
 def test_g10_a_replay_neither_repeats_nor_holds_what_was_redriven_ahead_of_the_live_cursor(ordered: World) -> None:
     """16 waited behind 13 and was redriven and acknowledged; the cursor stands at 14. A replay ends at 14: 16 is not in it."""
     read_on(ordered)
     deliver(ordered, 6)
-    assert places(fetch(ordered, 1)) == [13]
+    assert stream_positions(fetch(ordered, 1)) == [13]
     nack(ordered, 13)
-    assert places(fetch(ordered, 1)) == [14]
+    assert stream_positions(fetch(ordered, 1)) == [14]
     ack(ordered, 14)
     ordered.query(STORE, "select relaybox.redrive('billing', 'mended')")
-    assert places(fetch(ordered, 9)) == [13, 16]
+    assert stream_positions(fetch(ordered, 9)) == [13, 16]
     ack(ordered, 16)
     ordered.query(STORE, "select relaybox.replay('billing', 'earliest', 'again')")
-    assert places(fetch(ordered, 1)) == [1]
+    assert stream_positions(fetch(ordered, 1)) == [1]
     nack(ordered, 1)
-    assert places(fetch(ordered, 1)) == [2]
-    assert letters(ordered) == [*((place, "open") for place in (1, 4, 7, 10, 13)), (16, "redriven")]
+    assert stream_positions(fetch(ordered, 1)) == [2]
+    assert letters(ordered) == [*((stream_position, "open") for stream_position in (1, 4, 7, 10, 13)), (16, "redriven")]
     ordered.query(STORE, "select relaybox.redrive('billing', 'mended')")
-    again = [(place, True) for place in (2, 1, 4, 7, 10, 13, 3, 5, 6, 8, 9, 11, 12, 14)]
+    again = [(stream_position, True) for stream_position in (2, 1, 4, 7, 10, 13, 3, 5, 6, 8, 9, 11, 12, 14)]
     assert read_all(ordered, "billing") == [*again, (15, False), (17, False), (18, False)]
 
 
@@ -319,7 +327,7 @@ def test_g10_an_old_snapshot_can_not_fetch(ordered: World, meanwhile: str) -> No
         cursor.execute("set transaction isolation level repeatable read")
         cursor.execute("select count(*) from relaybox.subscriptions")
         if meanwhile == "drop":
-            ordered.query(STORE, "select relaybox.drop_dead_letter(%s, 'worthless')", letters(ordered, "letter")[0][0])
+            ordered.query(STORE, "select relaybox.drop_dead_letter(%s, 'worthless')", letters(ordered, "dead_letter_id")[0][0])
         else:
             for _ in range(55):
                 ack(ordered, fetch(ordered, 1)[-1][0])
@@ -332,7 +340,7 @@ def test_a_redriven_letter_that_fails_again_holds_its_sender_again(ordered: Worl
     nack(ordered, 4)
     read_on(ordered)
     ordered.query(STORE, "select relaybox.redrive('billing', 'mended?')")
-    assert places(fetch(ordered, 5)) == [4, 7, 10]
+    assert stream_positions(fetch(ordered, 5)) == [4, 7, 10]
     assert nack(ordered, 4) is True
     assert fetch(ordered, 5) == []
     assert letters(ordered) == [(4, "open"), (7, "open"), (10, "open")]
@@ -342,7 +350,7 @@ def test_dropping_a_letter_lets_its_sender_go_on(ordered: World) -> None:
     fetch(ordered, 12)
     nack(ordered, 4)
     read_on(ordered)
-    ordered.query(STORE, "select relaybox.drop_dead_letter(%s, 'worthless')", letters(ordered, "letter")[0][0])
+    ordered.query(STORE, "select relaybox.drop_dead_letter(%s, 'worthless')", letters(ordered, "dead_letter_id")[0][0])
     assert read_on(ordered) == [7, 10]
     deliver(ordered, 3)
     assert read_on(ordered) == [13, 14, 15]
@@ -353,7 +361,7 @@ def test_a_letter_behind_another_one_is_not_redriven_alone(ordered: World) -> No
     nack(ordered, 4)
     read_on(ordered)
     with pytest.raises(psycopg2.Error, match="waits behind dead letter") as refused:
-        ordered.query(STORE, "select relaybox.redrive('billing', 'why', %s)", letters(ordered, "letter")[1][0])
+        ordered.query(STORE, "select relaybox.redrive('billing', 'why', %s)", letters(ordered, "dead_letter_id")[1][0])
     assert refused.value.pgcode == "RB037"
 
 
@@ -367,8 +375,8 @@ def test_a_replay_leaves_what_lies_before_a_dead_letter_alone(ordered: World) ->
     ordered.query(STORE, "select relaybox.replay('billing', 'earliest', 'again')")
     assert read_on(ordered, 3) == [1, 2, 3, 4, 5, 6, 8, 9, 11, 12]
     assert letters(ordered) == before
-    (letter,) = letters(ordered, "letter")[0]
-    assert ordered.value(STORE, "select relaybox.redrive('billing', 'mended', %s)", letter) == 2
+    (dead_letter_id,) = letters(ordered, "dead_letter_id")[0]
+    assert ordered.value(STORE, "select relaybox.redrive('billing', 'mended', %s)", dead_letter_id) == 2
     assert [(row[0], row[2]) for row in fetch(ordered, 9)] == [(7, False), (10, False)]
 
 
@@ -406,7 +414,7 @@ def test_a_letter_that_is_not_open_says_what_it_is(twelve: World) -> None:
     fetch(twelve, 2)
     while not nack(twelve, 1):
         fetch(twelve, 2)
-    (letter,) = letters(twelve, "letter")[0]
+    (dead_letter_id,) = letters(twelve, "dead_letter_id")[0]
 
     def refused(call: str) -> str:
         with pytest.raises(psycopg2.Error) as denial:
@@ -415,22 +423,24 @@ def test_a_letter_that_is_not_open_says_what_it_is(twelve: World) -> None:
         return str(denial.value.diag.message_primary)
 
     assert refused("drop_dead_letter(99, 'why')") == "there is no dead letter 99 in this store"
-    assert refused(f"redrive('other', 'why', {letter})") == f"dead letter {letter} is of subscription billing"
+    assert refused(f"redrive('other', 'why', {dead_letter_id})") == f"dead letter {dead_letter_id} is of subscription billing"
     twelve.query(STORE, "select relaybox.redrive('billing', 'mended')")
-    for call in (f"drop_dead_letter({letter}, 'why')", f"redrive('billing', 'why', {letter})"):
-        assert refused(call) == f"dead letter {letter} is redriving: it waits for its consumer"
+    for call in (f"drop_dead_letter({dead_letter_id}, 'why')", f"redrive('billing', 'why', {dead_letter_id})"):
+        assert refused(call) == f"dead letter {dead_letter_id} is redriving: it waits for its consumer"
     read_on(twelve)
-    assert f"dead letter {letter} is redriven: its consumer acknowledged it" in refused(f"drop_dead_letter({letter}, 'why')")
+    assert f"dead letter {dead_letter_id} is redriven: its consumer acknowledged it" in refused(
+        f"drop_dead_letter({dead_letter_id}, 'why')"
+    )
 
 
 def test_a_letter_of_a_stream_can_be_dropped_and_is_listed(twelve: World) -> None:
     """What a stream could not deliver is in the same list, with no subscription."""
     twelve.query(
         STORE,
-        "insert into relaybox.dead_letter (stream_id, hop_id, position, reason) select stream_id, 1, 5, 'epoch_fenced' from relaybox.stream",
+        "insert into relaybox.dead_letter (stream_id, log_id, log_position, reason) select stream_id, 1, 5, 'epoch_fenced' from relaybox.stream",
     )
     assert twelve.query(STORE, "select stream, subscription, reason, payload, state from relaybox.dead_letters") == [
         ("flights", None, "epoch_fenced", "m5", "open")
     ]
-    twelve.query(STORE, "select relaybox.drop_dead_letter(letter, 'known') from relaybox.dead_letters")
+    twelve.query(STORE, "select relaybox.drop_dead_letter(dead_letter_id, 'known') from relaybox.dead_letters")
     assert twelve.query(STORE, "select state from relaybox.dead_letters") == [("dropped",)]

@@ -12,7 +12,7 @@ from tests.support.senders import declare, send_numbered
 from tests.support.world import STORES, World
 
 MIGRATION = Path(__file__).parents[2] / "sql" / "migrations" / "0035_delivery_times.sql"
-FIRST_PLACE = "select relaybox.start_place(1, (clock_timestamp() + interval %s)::text)"
+FIRST_PLACE = "select relaybox.start_stream_position(1, (clock_timestamp() + interval %s)::text)"
 
 
 def deliver_at(world: World, count: int, seconds: int | None = None) -> None:
@@ -28,15 +28,15 @@ def deliver_at(world: World, count: int, seconds: int | None = None) -> None:
         )
 
 
-def first_places(world: World, *seconds: int) -> list[int]:
+def first_stream_positions(world: World, *seconds: int) -> list[int]:
     """Where a start so many seconds from now is."""
     return [world.value("hub", FIRST_PLACE, f"{second} seconds") for second in seconds]
 
 
-def places_between(world: World, start: int, end: int) -> tuple[int, int]:
+def stream_positions_between(world: World, start: int, end: int) -> tuple[int, int]:
     found = world.query(
         "hub",
-        "select first_place, last_place from relaybox.places_between("
+        "select first_stream_position, last_stream_position from relaybox.stream_positions_between("
         "1, (clock_timestamp() + make_interval(secs => %s))::text, (clock_timestamp() + make_interval(secs => %s))::text)",
         start,
         end,
@@ -46,7 +46,7 @@ def places_between(world: World, start: int, end: int) -> tuple[int, int]:
 
 def is_in_order(world: World) -> bool:
     """Whether later decisions of the stream have later times, or the same."""
-    times = world.query("hub", "select decided_at from relaybox.decision order by first_taken")
+    times = world.query("hub", "select decided_at from relaybox.decision order by first_arrival_seq")
     return times == sorted(times)
 
 
@@ -57,9 +57,9 @@ def test_g9_a_clock_that_steps_back_makes_no_start_skip_a_message(world: World) 
     deliver_at(world, 10)
     assert is_in_order(world)
     deliver_at(world, 10, 7200)
-    assert first_places(world, -600, 1800, 5400) == [1, 11, 31]
-    assert [places_between(world, *ends) for ends in ((-600, 1800), (1800, 5400))] == [(1, 10), (11, 30)]
-    for beyond_the_newest in (lambda: first_places(world, 9000), lambda: places_between(world, 5400, 9000)):
+    assert first_stream_positions(world, -600, 1800, 5400) == [1, 11, 31]
+    assert [stream_positions_between(world, *ends) for ends in ((-600, 1800), (1800, 5400))] == [(1, 10), (11, 30)]
+    for beyond_the_newest in (lambda: first_stream_positions(world, 9000), lambda: stream_positions_between(world, 5400, 9000)):
         with pytest.raises(psycopg2.Error, match="is in the future"):
             beyond_the_newest()
 
@@ -88,7 +88,7 @@ def test_g9_the_times_of_a_stream_are_those_of_all_its_logs(world: World) -> Non
         world.transfer(world.routes.hop(f"{name}/1"))
         if ahead:
             world.query("hub", "update relaybox.decision set decided_at = decided_at + interval '1 hour'")
-    assert world.value("hub", "select last_place from relaybox.stream where stream = 'chat'") == 3
+    assert world.value("hub", "select last_stream_position from relaybox.stream where stream = 'chat'") == 3
     assert is_in_order(world)
 
 
@@ -100,17 +100,19 @@ def test_g9_what_a_skip_releases_counts_from_its_release(world: World) -> None:
     world.transfer()
     world.query("hub", "update relaybox.decision set decided_at = decided_at - interval '1 hour'")
     world.query("hub", "update relaybox.arrival set published_at = published_at - interval '1 hour'")
-    assert first_places(world, -1800) == [2]
+    assert first_stream_positions(world, -1800) == [2]
     world.query("hub", "select relaybox.skip_gap('flights', 'a', null, 'lost by hand', 'test')")
-    assert world.value("hub", "select last_place from relaybox.stream") == 3
-    assert first_places(world, -7200, -1800) == [1, 2]
-    assert world.value("hub", "select relaybox.start_place(1, clock_timestamp()::text)") == 4
+    assert world.value("hub", "select last_stream_position from relaybox.stream") == 3
+    assert first_stream_positions(world, -7200, -1800) == [1, 2]
+    assert world.value("hub", "select relaybox.start_stream_position(1, clock_timestamp()::text)") == 4
     window = "select needs_from from relaybox.log_holders(1) where kind = 'window'"
     assert world.value("hub", window) == 2
     send_numbered(world, "a", 5)
     world.transfer()
     assert is_in_order(world)
-    world.query("hub", "update relaybox.hop_in set first_kept_position = 4; update relaybox.stream set first_kept_place = 4")
+    world.query(
+        "hub", "update relaybox.hop_in set first_kept_position = 4; update relaybox.stream set first_kept_stream_position = 4"
+    )
     assert world.value("hub", "select relaybox.compact_log_ledgers(1)") == 1
     assert world.value("hub", "select count(*) from relaybox.late_delivery") == 0
     assert world.value("hub", "select compacted_decided_at > clock_timestamp() - interval '30 minutes' from relaybox.stream_log")
@@ -128,6 +130,11 @@ def test_times_that_went_back_before_they_could_not_are_corrected(world: World) 
             batch,
         )
     statements = MIGRATION.read_text()
-    world.query("hub", statements[statements.index("update relaybox.decision") :])
+    world.query(
+        "hub",
+        statements[statements.index("update relaybox.decision") :]
+        .replace("hop_id", "log_id")
+        .replace("first_taken", "first_arrival_seq"),
+    )
     seconds = "select extract(epoch from decided_at - '2026-07-01 12:00+00')::integer from relaybox.decision order by batch"
     assert world.query("hub", seconds) == [(0,), (3600,), (3600,)]

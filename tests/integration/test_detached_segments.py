@@ -13,16 +13,16 @@ from tests.support.two_logs import fill_two_logs
 from tests.support.world import World
 
 DETACH = """
-insert into relaybox.detached_segment (hop_id, first, last, segment, state, directory, row_count, hash_sum, for_whom, begun_by, moved_by)
+insert into relaybox.detached_segment (log_id, first, last, segment, state, directory, row_count, hash_sum, needed_by, begun_by, moved_by)
 values (%s, %s, %s, 'a segment', %s, 'files from ' || %s, 10, 0, '{}', 'test', 'test')
 """
-STATES = "select first, state from relaybox.detached_segment where hop_id = %s order by first"
+STATES = "select first, state from relaybox.detached_segment where log_id = %s order by first"
 TOLD = re.compile(
-    r"RB038: a reader: place \d+ is detached, its message lies in files from (?P<first>\d+); the first place here is 21\n"
+    r"RB038: a reader: stream position \d+ is detached, its message lies in files from (?P<first>\d+); the first stream position here is 21\n"
     r"HINT:  Bring it back: relaybox attach hub flights/1 \(2 segments, 20 messages\)"
 )
 OTHERS_ROWS = (
-    "select from relaybox.hop_in i where i.hop_id = 2 for update",
+    "select from relaybox.hop_in i where i.log_id = 2 for update",
     "select from relaybox.stream s where s.stream = 'other' for update",
 )
 
@@ -37,7 +37,7 @@ def logs(two_logs: str, make_world: Any) -> Iterator[World]:
     with make_world(two_logs) as world:
         # a retired hop needs nothing, so that subscriptions alone decide
         world.query("hub", "update relaybox.hop_out set retired_at = now(), retired_by = 'test', retired_reason = 'why'")
-        assert world.query("hub", "select hop_id, hop from relaybox.hop_in order by 1") == [(1, "flights/1"), (2, "other/1")]
+        assert world.query("hub", "select log_id, hop from relaybox.hop_in order by 1") == [(1, "flights/1"), (2, "other/1")]
         yield world
 
 
@@ -47,11 +47,11 @@ def detach(world: World, log_id: int, *segments: tuple[int, str]) -> None:
         world.query("hub", DETACH, log_id, first, first + 9, state, first)
 
 
-def refused(world: World, place: int, stream: str = "flights") -> str | None:
-    """From where on the files begin in which the message of a place is said to lie."""
+def refused(world: World, stream_position: int, stream: str = "flights") -> str | None:
+    """From where on the files begin in which the message of a stream position is said to lie."""
     ask = "select relaybox.refuse_detached(s, %s, 'a reader') from relaybox.stream s where s.stream = %s"
     try:
-        world.query("hub", ask, place, stream)
+        world.query("hub", ask, stream_position, stream)
     except psycopg2.Error as error:
         found = TOLD.match(f"{error.pgcode}: {error}")
         return found["first"] if found else str(error)
@@ -59,36 +59,41 @@ def refused(world: World, place: int, stream: str = "flights") -> str | None:
 
 
 def test_a_reader_is_told_in_which_files_the_message_of_its_place_lies(logs: World) -> None:
-    """By the delivery of the place, in order or not; of other streams, of places that are here, or gone for good, nothing is said."""
+    """By the delivery of the stream position, in order or not; of other streams, of stream positions that are here, or gone for good, nothing is said."""
     detach(logs, 1, (0, "detached"), (10, "detached"), (20, "released"))
-    places = [17, *range(1, 10), 18, 19, *range(10, 17), *range(20, 31)]
+    stream_positions = [17, *range(1, 10), 18, 19, *range(10, 17), *range(20, 31)]
     logs.query("hub", "delete from relaybox.delivery where stream_id = 1")
-    logs.query("hub", "update relaybox.delivery set first_place = 1, last_place = 11, first_position = 1 where last_place = 5")
+    logs.query(
+        "hub",
+        "update relaybox.delivery set first_stream_position = 1, last_stream_position = 11, first_position = 1 where last_stream_position = 5",
+    )
     for first, last in ((1, 12), (13, 30)):
         logs.query(
             "hub",
             "insert into relaybox.delivery values (1, %s, %s, 1, %s, %s)",
-            *(first, last, places[first - 1], places[first - 1 : last]),
+            *(first, last, stream_positions[first - 1], stream_positions[first - 1 : last]),
         )
-    logs.query("hub", "update relaybox.stream set dropped_place = 0, first_kept_place = 21")
-    assert [refused(logs, place) for place in range(1, 22)] == [
+    logs.query("hub", "update relaybox.stream set dropped_stream_position = 0, first_kept_stream_position = 21")
+    assert [refused(logs, stream_position) for stream_position in range(1, 22)] == [
         *("10", *["0"] * 9, "10", "10"),
         *["10"] * 7,
         "0",  # these files were let go: the oldest are named
         None,
     ]
     assert refused(logs, 1, "other") is None
-    logs.query("hub", "update relaybox.stream set dropped_place = 4")
-    assert [refused(logs, place) for place in (3, 4, 5)] == [None, None, "0"]
-    logs.query("hub", "update relaybox.delivery set positions = null, first_position = first_place where stream_id = 1")
-    assert [refused(logs, place) for place in (9, 10, 12, 13, 19)] == ["0", "10", "10", "10", "10"]
+    logs.query("hub", "update relaybox.stream set dropped_stream_position = 4")
+    assert [refused(logs, stream_position) for stream_position in (3, 4, 5)] == [None, None, "0"]
+    logs.query(
+        "hub", "update relaybox.delivery set log_positions = null, first_position = first_stream_position where stream_id = 1"
+    )
+    assert [refused(logs, stream_position) for stream_position in (9, 10, 12, 13, 19)] == ["0", "10", "10", "10", "10"]
 
 
 def test_a_log_is_kept_from_its_oldest_files_on(logs: World) -> None:
     """Files that were let go do not count, nor those of another log."""
     detach(logs, 1, (0, "released"), (10, "detached"), (20, "detached"))
     detach(logs, 2, (0, "detached"))
-    logs.query("hub", "update relaybox.hop_in set first_kept_position = case hop_id when 1 then 30 else 7 end")
+    logs.query("hub", "update relaybox.hop_in set first_kept_position = case log_id when 1 then 30 else 7 end")
     kept_from = "select relaybox.log_kept_from(1), relaybox.log_kept_from(2)"
     assert logs.query("hub", kept_from) == [(10, 0)]
     logs.query("hub", "update relaybox.detached_segment set state = 'released'")
@@ -101,10 +106,10 @@ def test_files_are_let_go_when_nobody_needs_a_row_of_them(logs: World) -> None:
     logs.query("hub", "select relaybox.ack('billing', 18, min(token)) from relaybox.fetch('billing', 18)")
     detach(logs, 1, (0, "detached"), (10, "detached"))
     detach(logs, 2, (0, "released"))
-    logs.query("hub", "update relaybox.stream set first_kept_place = 20 where stream_id = 1")
-    logs.query("hub", "update relaybox.hop_in set first_kept_position = 20 where hop_id = 1")
+    logs.query("hub", "update relaybox.stream set first_kept_stream_position = 20 where stream_id = 1")
+    logs.query("hub", "update relaybox.hop_in set first_kept_position = 20 where log_id = 1")
     release = "select relaybox.release_detached(%s, 'test')"
-    dropped = "select dropped_place from relaybox.stream order by stream_id"
+    dropped = "select dropped_stream_position from relaybox.stream order by stream_id"
     with logs.session("hub") as holder, holder.cursor() as held:
         for rows in OTHERS_ROWS:
             held.execute(rows)
@@ -125,10 +130,12 @@ def test_files_are_let_go_when_nobody_needs_a_row_of_them(logs: World) -> None:
 def test_several_files_that_go_at_once_are_gone_through_the_last_of_them(logs: World) -> None:
     """And what was gone for good before stays gone, whatever goes later."""
     detach(logs, 1, (0, "detached"), (10, "detached"))
-    logs.query("hub", "update relaybox.stream set first_kept_place = 20, dropped_place = 3 where stream_id = 1")
-    logs.query("hub", "update relaybox.hop_in set first_kept_position = 20 where hop_id = 1")
+    logs.query(
+        "hub", "update relaybox.stream set first_kept_stream_position = 20, dropped_stream_position = 3 where stream_id = 1"
+    )
+    logs.query("hub", "update relaybox.hop_in set first_kept_position = 20 where log_id = 1")
     assert logs.value("hub", "select relaybox.release_detached(1, 'test')") == 2
-    assert logs.value("hub", "select dropped_place from relaybox.stream where stream_id = 1") == 19
+    assert logs.value("hub", "select dropped_stream_position from relaybox.stream where stream_id = 1") == 19
 
 
 def test_who_needs_what_is_asked_of_the_one_table_that_is_meant(logs: World) -> None:
@@ -154,7 +161,7 @@ def test_who_needs_what_is_asked_of_the_one_table_that_is_meant(logs: World) -> 
 
 def test_an_arrival_that_is_to_be_confirmed_is_the_newest_of_its_own_log(logs: World) -> None:
     """And the row of another log, which somebody holds, is not waited for."""
-    newest = "select hop_id, batch, last_position from relaybox.durable_arrival(%s)"
+    newest = "select log_id, batch, last_position from relaybox.durable_arrival(%s)"
     with logs.session("hub") as holder, holder.cursor() as held, logs.session("hub") as session, session.cursor() as cursor:
         held.execute(OTHERS_ROWS[0])
         cursor.execute("set lock_timeout = '500ms'")

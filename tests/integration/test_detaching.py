@@ -11,7 +11,7 @@ import psycopg2
 import pytest
 
 from tests.support.patience import patience
-from tests.support.signals import put_back
+from tests.support.store_metrics import put_back
 from tests.support.two_logs import fill_two_logs
 from tests.support.world import World, wait_until
 
@@ -21,12 +21,12 @@ update relaybox.hop_out set retired_at = now(), retired_by = 'test', retired_rea
 create table public.saved as select * from relaybox.log;
 """
 ON_RECORD = (
-    "select first, last, state, attempt, row_count, for_whom from relaybox.detached_segment where hop_id = %s order by first"
+    "select first, last, state, attempt, row_count, needed_by from relaybox.detached_segment where log_id = %s order by first"
 )
 DROP = "select outcome from relaybox.drop_oldest_segment(%s, 'test', %s, %s)"
 KEPT = """
-select i.first_kept_position, s.first_kept_place, s.dropped_place
-from relaybox.hop_in i join relaybox.stream_log l using (hop_id) join relaybox.stream s using (stream_id) order by i.hop_id
+select i.first_kept_position, s.first_kept_stream_position, s.dropped_stream_position
+from relaybox.hop_in i join relaybox.stream_log l using (log_id) join relaybox.stream s using (stream_id) order by i.log_id
 """
 LOCK_WAITS = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 
@@ -77,9 +77,7 @@ def copy_back(world: World, log_id: int, *, leave_out: int = -1) -> tuple[int, i
     begun = begin_attach(world, log_id)
     assert begun
     first, attempt, staging = begun
-    rows = (
-        "insert into relaybox.{} select * from public.saved where hop_id = %s and position between %s and %s and position <> %s"
-    )
+    rows = "insert into relaybox.{} select * from public.saved where log_id = %s and log_position between %s and %s and log_position <> %s"
     world.query("hub", rows.format(staging), log_id, first, first + 9, leave_out)
     return first, attempt
 
@@ -95,7 +93,7 @@ def attach(world: World, log_id: int, *, leave_out: int = -1) -> str:
 def test_the_oldest_segment_that_only_stopped_consumers_need_is_what_leaves(logs: World) -> None:
     """Written down first; a later attempt supersedes an earlier one and writes beside it; the other log has attempts of its own."""
     begun = [begin(logs, 1), begin(logs, 1), begin(logs, 2)]
-    assert [(one["hop_id"], one["attempt"]) for one in begun if one] == [(1, 1), (1, 2), (2, 1)]
+    assert [(one["log_id"], one["attempt"]) for one in begun if one] == [(1, 1), (1, 2), (2, 1)]
     directories = [one["directory"] for one in begun if one]
     assert [bool(re.fullmatch(rf"/files/hub/{hop}/1/log_{n}_s\d+-[0-9a-f]{{8}}", one)) for hop, n, one in zip(
         ("flights", "flights", "other"), (1, 1, 2), directories, strict=True
@@ -114,7 +112,9 @@ def test_the_oldest_segment_that_only_stopped_consumers_need_is_what_leaves(logs
     assert [detach(logs, 1), detach(logs, 1), begin(logs, 1)] == [10, 20, None], "the last message stays"
     assert [detach(logs, 2), begin(logs, 2)] == [0, None]
     assert logs.query("hub", KEPT) == [(30, 30, 0), (10, 10, 0)]
-    assert logs.query("hub", "select hop_id, array_agg(position order by position) from relaybox.log group by 1 order by 1") == [
+    assert logs.query(
+        "hub", "select log_id, array_agg(log_position order by log_position) from relaybox.log group by 1 order by 1"
+    ) == [
         (1, [30]),
         (2, [10, 11, 12, 13, 14, 15]),
     ]
@@ -127,7 +127,7 @@ def test_what_other_consumers_need_does_not_leave(logs: World) -> None:
     put_back(logs, "cursor.moved_at", 0.9)
     assert begin(logs, 2) is None, "an hour has not passed"
     logs.query("hub", "update relaybox.hop_in set detach_after_seconds = 3000")
-    logs.query("hub", "delete from relaybox.log where hop_id = 2 and position = 4")
+    logs.query("hub", "delete from relaybox.log where log_id = 2 and log_position = 4")
     with pytest.raises(psycopg2.Error, match=r"log of other/1: segment .* has 8 rows for positions 1 to 9") as refused:
         begin(logs, 2)
     assert refused.value.pgcode == "RB012"
@@ -136,7 +136,7 @@ def test_what_other_consumers_need_does_not_leave(logs: World) -> None:
 
 def test_what_left_comes_back_from_its_newest_segment_on(logs: World) -> None:
     """Row by row or not at all; an earlier attempt is superseded, its table is gone; what is kept follows, in its own stream only."""
-    before = logs.query("hub", "select record_send(l) from relaybox.log l order by hop_id, position")
+    before = logs.query("hub", "select record_send(l) from relaybox.log l order by log_id, log_position")
     assert [detach(logs, 1), detach(logs, 1), detach(logs, 2)] == [0, 10, 0]
     first = begin_attach(logs, 1)
     second = begin_attach(logs, 1)
@@ -166,7 +166,7 @@ def test_what_left_comes_back_from_its_newest_segment_on(logs: World) -> None:
     assert begin_attach(logs, 1) is None
     assert attach(logs, 2) == "attached"
     assert logs.query("hub", KEPT) == [(1, 1, 0), (1, 1, 0)]
-    assert logs.query("hub", "select record_send(l) from relaybox.log l order by hop_id, position") == before
+    assert logs.query("hub", "select record_send(l) from relaybox.log l order by log_id, log_position") == before
     put_back(logs, "detached_segment.moved_at", 2)
     assert detach(logs, 1) == 0
 
@@ -177,8 +177,8 @@ def test_a_newer_segment_comes_back_before_an_older_one(logs: World) -> None:
     logs.query("hub", "update relaybox.detached_segment set state = 'released' where first = 10")
     assert attach(logs, 1) == "superseded"
     assert logs.query("hub", KEPT)[0] == (20, 20, 0)
-    logs.query("hub", "update relaybox.stream set dropped_place = 4 where stream = 'flights'")
-    logs.query("hub", "update relaybox.hop_in set first_kept_position = 10 where hop_id = 1")
+    logs.query("hub", "update relaybox.stream set dropped_stream_position = 4 where stream = 'flights'")
+    logs.query("hub", "update relaybox.hop_in set first_kept_position = 10 where log_id = 1")
     assert attach(logs, 1) == "attached"
     assert logs.query("hub", KEPT)[0] == (1, 5, 4), "what is gone for good does not come back"
 
@@ -202,14 +202,14 @@ def test_an_attach_that_begins_while_another_one_ends_goes_on_with_the_next_segm
     assert [detach(logs, 1), detach(logs, 1)] == [0, 10]
     first, attempt = copy_back(logs, 1)
     with logs.session("hub") as driver, driver.cursor() as cursor, ThreadPoolExecutor(2) as pool:
-        cursor.execute("select from relaybox.hop_in i where i.hop_id = 1 for update")
+        cursor.execute("select from relaybox.hop_in i where i.log_id = 1 for update")
         finished = pool.submit(finish_attach, logs, 1, first, attempt)
         wait_until(lambda: logs.value("hub", LOCK_WAITS) == 1, "finish_attach waits for the driver")
         begun = pool.submit(begin_attach, logs, 1)
         wait_until(lambda: logs.value("hub", LOCK_WAITS) == 2, "begin_attach waits for finish_attach")
         # as release_detached() does while it holds the hop
         cursor.execute("set local lock_timeout = '1s'")
-        cursor.execute("update relaybox.detached_segment set moved_by = 'driver' where hop_id = 1")
+        cursor.execute("update relaybox.detached_segment set moved_by = 'driver' where log_id = 1")
         driver.commit()
         assert finished.result(patience(30)) == "attached"
         older = begun.result(patience(30))

@@ -11,8 +11,8 @@ import pytest
 
 from relaybox import errors
 from relaybox.hops.batches import Slice
-from relaybox.hops.copying import CopyOrder, SliceCopied, copy_order, copy_slice, session_name
-from relaybox.hops.planning import Driver, plan_batch, read_batch
+from relaybox.hops.copying import SliceCopied, SliceJob, copy_slice, session_name, slice_job
+from relaybox.hops.planning import AttemptOwner, plan_batch, read_batch
 from relaybox.hops.publishing import ask_destination, make_log_segments
 from relaybox.hops.transfer import transfer_hop
 from relaybox.stores.connections import connect
@@ -34,12 +34,12 @@ def test_g11_a_plan_is_refused_where_the_two_stores_contradict_each_other(world:
             ({"batch": 0}, "airline has batch 1 confirmed, hub ends at batch 0: hub lost history"),
         ):
             with pytest.raises(errors.HistoryLost, match=says):
-                plan_batch(source, hop, replace(arrived, **contradiction), driver=Driver("test"))
+                plan_batch(source, hop, replace(arrived, **contradiction), driver=AttemptOwner("test"))
         with pytest.raises(errors.HistoryLost, match="batch 2 is not in the ledger of its source"):
             read_batch(source, hop.name, 2)
         with world.store_session("analytics") as another, pytest.raises(errors.UnknownHop, match="does not arrive in store"):
             ask_destination(another, hop)
-        assert plan_batch(source, hop, arrived, driver=Driver("test")) is not None
+        assert plan_batch(source, hop, arrived, driver=AttemptOwner("test")) is not None
 
 
 def test_g11_a_log_that_ends_before_what_was_read_of_it_stops_the_next_hop(world: World) -> None:
@@ -72,7 +72,7 @@ class Failing:
     def __init__(self) -> None:
         self._errors = [errors.StoreBusy("no slot is free")]
 
-    def copy_slices(self, _order: CopyOrder, _slices: Sequence[Slice]) -> Iterator[SliceCopied]:
+    def copy_slices(self, _order: SliceJob, _slices: Sequence[Slice]) -> Iterator[SliceCopied]:
         raise self._errors.pop()
 
 
@@ -109,14 +109,14 @@ def test_g3_a_slice_that_another_driver_copied_meanwhile_is_found(world: World) 
     hop = world.first_hop
     with world.store_session("airline") as source, world.store_session("hub") as destination:
         arrived = ask_destination(destination, hop)
-        planned = plan_batch(source, hop, arrived, driver=Driver("test"))
+        planned = plan_batch(source, hop, arrived, driver=AttemptOwner("test"))
         assert planned is not None
         make_log_segments(destination, hop, log_id=arrived.log_id, through_position=2)
     batch, (slice_,) = planned.batch, planned.batch.slices
-    order = copy_order(hop, batch, attempt=planned.attempt, log_id=arrived.log_id, reads_log=None)
+    order = slice_job(hop, batch, attempt=planned.attempt, log_id=arrived.log_id, reads_log=None)
     with world.session("hub") as other, other.cursor() as cursor, ThreadPoolExecutor(1) as pool:
         cursor.execute(
-            f"insert into relaybox.log_{order.log_id} (position, index, epoch, message_id, sent_at, topic, sender, payload) "
+            f"insert into relaybox.log_{order.log_id} (log_position, index, epoch, message_id, sent_at, topic, sender, payload) "
             "select n, n, 1, gen_random_uuid(), now(), 'flights', 'UA', n from generate_series(1, 2) n"
         )
         cursor.execute(
@@ -137,9 +137,9 @@ def test_an_older_attempt_at_a_hop_with_a_long_name_is_ended_by_its_session(worl
     world.send("a")
     hop = world.first_hop
     with world.store_session("airline") as source, world.store_session("hub") as destination:
-        planned = plan_batch(source, hop, ask_destination(destination, hop), driver=Driver("test"))
+        planned = plan_batch(source, hop, ask_destination(destination, hop), driver=AttemptOwner("test"))
     assert planned is not None
-    order = copy_order(hop, planned.batch, attempt=10**5, log_id=1, reads_log=None)
+    order = slice_job(hop, planned.batch, attempt=10**5, log_id=1, reads_log=None)
     order = replace(order, hop=f"{'a-long-name-' * 4}/1", batch=10**7)
     slice_ = replace(planned.batch.slices[0], slice=1234)
     with closing(connect("hub", application_name=session_name(order, slice_))) as older, older.cursor() as cursor:

@@ -16,7 +16,7 @@ import relaybox
 from relaybox import errors
 from relaybox.hops import transfer
 from relaybox.hops.batches import Slice
-from relaybox.hops.copying import CopyOrder, SliceCopied, copy_slice
+from relaybox.hops.copying import SliceCopied, SliceJob, copy_slice
 from relaybox.hops.transfer import transfer_hop
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
 from relaybox.stores.connections import connect, translate
@@ -139,7 +139,7 @@ def test_a_superseded_driver_whose_publish_was_refused_goes_on(world: World, mon
         asked = 0
         application = None
 
-        def copy_slices(self, order: CopyOrder, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
+        def copy_slices(self, order: SliceJob, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
             self.asked += 1
             if self.asked == 1:
                 copy_first_slices(world.first_hop, 0)
@@ -153,18 +153,18 @@ def test_a_superseded_driver_whose_publish_was_refused_goes_on(world: World, mon
 
 
 ALLOWED = {
-    "airflow/page/access.py _host_of ValueError": "what is no address is no origin: the request is refused",
-    "airflow/page/gathered.py Gathering.paused_dags (HTTPException, SQLAlchemyError)": "stores are shown also while Airflow is late",
-    "airflow/page/gathered.py _version FileNotFoundError": "reading the file tells",
-    "airflow/page/gathered.py Gathering._streams_of HTTPException": "the page names the store, and shows the others",
-    "airflow/page/mounted.py MountedPage.__call__ NoTurnError": "the request is answered with 503",
+    "airflow/page/permissions.py _host_of ValueError": "what is no address is no origin: the request is refused",
+    "airflow/page/store_overview.py StoreOverview.paused_dags (HTTPException, SQLAlchemyError)": "stores are shown also while Airflow is late",
+    "airflow/page/store_overview.py _version FileNotFoundError": "reading the file tells",
+    "airflow/page/store_overview.py StoreOverview._streams_of HTTPException": "the page names the store, and shows the others",
+    "airflow/page/asgi.py MountedPage.__call__ NoTurnError": "the request is answered with 503",
     "airflow/page/store_parameters.py read_store_parameters (AirflowNotFoundException, ConfigurationError)": "asking the store tells",
     "airflow/page/streams.py read_store_streams errors.RelayboxError": "recorded as a silent store, and said so on the page",
-    "cli/proofs.py _prove suppress(ComparisonTooLarge)": "what is too large for threads is compared by Spark next",
-    "consuming.py Consumer.__exit__ suppress(errors.RelayboxError)": "the body's error is the one to tell; the lease ends by itself",
-    "consuming.py Consumer._close suppress(DBAPIError)": "a session that is broken is closed already",
-    "consuming.py Consumer._rollback DBAPIError": "a session that is broken has rolled back by itself, and is closed",
-    "consuming.py Consumer._release suppress(errors.RelayboxError)": "the lease ends by itself",
+    "cli/verifications.py _prove suppress(ComparisonTooLarge)": "what is too large for threads is compared by Spark next",
+    "consumer.py Consumer.__exit__ suppress(errors.RelayboxError)": "the body's error is the one to tell; the lease ends by itself",
+    "consumer.py Consumer._close suppress(DBAPIError)": "a session that is broken is closed already",
+    "consumer.py Consumer._rollback DBAPIError": "a session that is broken has rolled back by itself, and is closed",
+    "consumer.py Consumer._release suppress(errors.RelayboxError)": "the lease ends by itself",
     "local/bench/page.py _ApiServer._answers errors.StackFailed": "no answer is the answer: not up yet",
     "local/bench/unwell_link.py UnwellLink._accept OSError": "the listener was closed: the measurement is over",
     "local/bench/unwell_link.py UnwellLink._serve OSError": "the client's link is closed: that tells",
@@ -191,7 +191,7 @@ ALLOWED = {
     "local/demo/producers.py produce suppress(EOFError, ConnectionError)": "the parent that would read the report has gone",
     "stores/inquiries.py Inquiry.end suppress(OSError)": "the session ended before it was cut",
     "stores/pipe.py CopySender.run BrokenPipeError": "the receiving side ended first, and its error is the one told",
-    "proofs/reading.py Sessions._close suppress(psycopg2.Error)": "cancelling what runs while another error is on its way out",
+    "verification/reading.py Sessions._close suppress(psycopg2.Error)": "cancelling what runs while another error is on its way out",
     "recovery/rebuilding.py _look errors.StoreNotInitialised": "an empty database is what a lost store begins with: it knows of nothing",
     "retention/segments.py _count psycopg2.errors.LockNotAvailable": "a hop that is busy is left for the next run",
     "routes/file.py _ValueReader._scalar ValueError": "recorded as a problem of the file",
@@ -204,9 +204,9 @@ def test_no_error_is_passed_over_in_silence() -> None:
     """A handler raises, or uses what it caught; the few that do neither are named here with their reason."""
     root = Path(relaybox.__file__).parent
     found = [
-        place
+        handler
         for path in sorted(root.rglob("*.py"))
-        for place in _silent_handlers(ast.parse(path.read_text()), path.relative_to(root))
+        for handler in _silent_handlers(ast.parse(path.read_text()), path.relative_to(root))
     ]
     assert sorted(found) == sorted(ALLOWED)
 
@@ -220,7 +220,7 @@ def test_whoever_catches_everything_raises_it_again() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ExceptHandler)
         # what a consumer's handler raises is the reason with which its message is refused; what an asker raises goes to who waits
-        and path.name not in ("consuming.py", "inquiries.py")
+        and path.name not in ("consumer.py", "inquiries.py")
         and (node.type is None or {"Exception", "BaseException"} & _names(node.type))
         and not isinstance(node.body[-1], ast.Raise)
     ]
@@ -254,11 +254,11 @@ def test_a_stream_cut_in_the_middle_of_a_copy_is_worth_a_retry() -> None:
 def _silent_handlers(tree: ast.AST, path: Path, within: tuple[str, ...] = ()) -> Iterator[str]:
     """`file function what` of every handler that neither raises nor uses its error, and of every suppress()."""
     for node in ast.iter_child_nodes(tree):
-        place = f"{path} {'.'.join(within)}"
+        stream_position = f"{path} {'.'.join(within)}"
         if isinstance(node, ast.ExceptHandler) and not _tells(node):
-            yield f"{place} {ast.unparse(node.type) if node.type else 'everything'}"
+            yield f"{stream_position} {ast.unparse(node.type) if node.type else 'everything'}"
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("suppress"):
-            yield f"{place} suppress({', '.join(map(ast.unparse, node.args))})"
+            yield f"{stream_position} suppress({', '.join(map(ast.unparse, node.args))})"
         named = isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         yield from _silent_handlers(node, path, (*within, node.name) if named else within)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from relaybox.errors import ConfigurationError
-from relaybox.hops.failure_rates import measure_failures
-from relaybox.hops.retry_plan import MeasuredFailures
 from relaybox.hops.runners import BatchTooLarge, ThreadRunner
 from relaybox.hops.transfer import transfer_hop
+from relaybox.monitoring.failure_rates import measure_failures
+from relaybox.monitoring.retry_plan import MeasuredFailures
 from tests.support.cli import invoke
 from tests.support.world import World
 
@@ -20,7 +20,7 @@ def fail(world: World) -> None:
 
 
 def test_each_attempt_that_left_its_batch_is_a_failure(world: World) -> None:
-    """Three failed, then one resumed the batch; the second hop needed one try. What is still being tried does not count."""
+    """Three failed, then one resumed the batch; the second hop needed one attempt. What is still being tried does not count."""
     world.send("one")
     for _ in range(3):
         fail(world)

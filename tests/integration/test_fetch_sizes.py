@@ -19,7 +19,7 @@ DELIVERED = (
     (2, "other", True),
     (5, "flights", True),
 )
-"""Count, topic, and whether the log has them the other way round: 16 places."""
+"""Count, topic, and whether the log has them the other way round: 16 stream positions."""
 
 SUBSCRIBED = {
     "all of it": "'flights'",
@@ -28,7 +28,7 @@ SUBSCRIBED = {
     "a topic in two lanes by key": "'other', lanes => 2, lane_by => 'key'",
 }
 OF_LANE = """
-select r.place from relaybox.read_stream('flights', 0, 1000) r, relaybox.subscription s
+select r.stream_position from relaybox.read_stream('flights', 0, 1000) r, relaybox.subscription s
 where s.subscription = 'billing' and s.ended_at is null and (s.topic is null or r.topic = s.topic)
     and (s.lanes = 1 or relaybox.lane_of(s.lane_by, s.lanes, r.sender, r.key) = %s) order by 1
 """
@@ -36,7 +36,7 @@ where s.subscription = 'billing' and s.ended_at is null and (s.topic is null or 
 
 @pytest.fixture(scope="module")
 def sixteen(make_template: Any) -> str:
-    """A stream of two topics whose places are in runs and in lists."""
+    """A stream of two topics whose stream positions are in runs and in lists."""
 
     def fill(world: World) -> None:
         world.query(
@@ -56,7 +56,7 @@ def stream(sixteen: str, make_world: Any) -> Iterator[World]:
 
 
 def read_lane(world: World, lane: int, size: int) -> list[list[int]]:
-    """The places of each fetch, one after the other acknowledged, until nothing comes."""
+    """The stream positions of each fetch, one after the other acknowledged, until nothing comes."""
     got: list[list[int]] = []
     while rows := fetch(world, size, lane=lane, acked=got[-1][-1] if got else None):
         assert [(row[1], row[5]) for row in rows] == [(lane, f"m{row[0]}") for row in rows]
@@ -64,8 +64,8 @@ def read_lane(world: World, lane: int, size: int) -> list[list[int]]:
     return got
 
 
-def cut(places: list[int], size: int) -> list[list[int]]:
-    return [places[at : at + size] for at in range(0, len(places), size)]
+def cut(stream_positions: list[int], size: int) -> list[list[int]]:
+    return [stream_positions[at : at + size] for at in range(0, len(stream_positions), size)]
 
 
 @pytest.mark.parametrize("source", SUBSCRIBED.values(), ids=SUBSCRIBED)
@@ -77,7 +77,9 @@ def test_each_fetch_has_as_many_messages_as_asked_for_in_their_order(stream: Wor
         for lane in range(1, lanes + 1):
             wanted = [row[0] for row in stream.query(STORE, OF_LANE, lane)]
             assert read_lane(stream, lane, size) == cut(wanted, size), (size, lane)
-        assert stream.query(STORE, "select done_place from relaybox.lag('billing')") == [(16,)] * lanes, "all was looked at"
+        assert stream.query(STORE, "select done_stream_position from relaybox.lag('billing')") == [(16,)] * lanes, (
+            "all was looked at"
+        )
         stream.query(STORE, "select relaybox.unsubscribe('billing')")
 
 
@@ -87,7 +89,7 @@ def test_a_message_that_was_set_aside_makes_room_for_the_next_one(stream: World,
     stream.query(STORE, "select relaybox.subscribe('billing', 'flights', nack_limit => 1)")
     fetch(stream, 16)
     assert nack(stream, aside)
-    rest = [place for place in range(1, 17) if place != aside]
+    rest = [stream_position for stream_position in range(1, 17) if stream_position != aside]
     assert read_lane(stream, 1, 16) == [rest]
     stream.query(STORE, "select relaybox.replay('billing', 'earliest', 'again')")
     assert read_lane(stream, 1, 4) == cut(rest, 4)
@@ -114,12 +116,12 @@ def test_a_subscription_that_is_looked_at_is_no_other(stream: World) -> None:
 
 def test_a_start_may_be_any_place_that_is_kept_or_comes_next(stream: World) -> None:
     """The first one, the last one, and the one after it; by time, what this very stream delivered by then."""
-    stream.query(STORE, "update relaybox.stream set first_kept_place = 3")
+    stream.query(STORE, "update relaybox.stream set first_kept_stream_position = 3")
     for start, first in (("3", 3), ("16", 16), ("17", 17), ("earliest", 3), ("latest", 17), ("now", 17)):
         assert stream.value(STORE, "select relaybox.subscribe('billing', 'flights', %s)", start) == first, start
         stream.query(STORE, "select relaybox.unsubscribe('billing')")
     for start in ("2", "18"):
-        with pytest.raises(psycopg2.Error, match=r"the first one is 3|there is no place 18 yet"):
+        with pytest.raises(psycopg2.Error, match=r"the first one is 3|there is no stream position 18 yet"):
             stream.query(STORE, "select relaybox.subscribe('billing', 'flights', %s)", start)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg2
 import pytest
 
-from tests.support.streams import STORE, ack, deliver, fetch, nack, places, token
+from tests.support.streams import STORE, ack, deliver, fetch, nack, stream_positions, token
 from tests.support.world import World
 
 
@@ -16,24 +16,27 @@ from tests.support.world import World
 def shop(world: World) -> World:
     """Twelve messages of three senders, the subscription `billing`, and a table for effects."""
     deliver(world, 12)
-    world.query(STORE, "create table public.effect (place bigint not null)")
+    world.query(STORE, "create table public.effect (stream_position bigint not null)")
     world.query(STORE, "select relaybox.subscribe('billing', 'flights')")
     return world
 
 
 def got(world: World, count: int, options: str = "", subscription: str = "billing") -> tuple[list[int], str]:
     """Places and token of a fetch that is committed by itself."""
-    rows = world.query(STORE, f"select place, token from relaybox.fetch(%s, %s{options})", subscription, count)
-    assert len({proof for _, proof in rows}) == 1
-    return places(rows), rows[0][1]
+    rows = world.query(STORE, f"select stream_position, token from relaybox.fetch(%s, %s{options})", subscription, count)
+    assert len({verification for _, verification in rows}) == 1
+    return stream_positions(rows), rows[0][1]
 
 
-def work(world: World, fetched: list[int], proof: str | None, through: int) -> str | None:
+def work(world: World, fetched: list[int], verification: str | None, through: int) -> str | None:
     """Work and acknowledgement in one transaction, fetched in another; the SQLSTATE of a refusal, which takes the work back."""
     with world.session(STORE) as connection, connection.cursor() as cursor:
-        cursor.executemany("insert into public.effect values (%s)", [(place,) for place in fetched if place <= through])
+        cursor.executemany(
+            "insert into public.effect values (%s)",
+            [(stream_position,) for stream_position in fetched if stream_position <= through],
+        )
         try:
-            cursor.execute("select relaybox.ack('billing', %s, %s)", (through, proof))
+            cursor.execute("select relaybox.ack('billing', %s, %s)", (through, verification))
         except psycopg2.Error as refused:
             connection.rollback()
             return refused.pgcode
@@ -42,7 +45,7 @@ def work(world: World, fetched: list[int], proof: str | None, through: int) -> s
 
 
 def effects(world: World) -> list[int]:
-    return places(world.query(STORE, "select place from public.effect order by place"))
+    return stream_positions(world.query(STORE, "select stream_position from public.effect order by stream_position"))
 
 
 def refusal(world: World, call: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[str, str, str]:
@@ -72,7 +75,7 @@ def test_g10_two_clients_behind_a_pooler_share_a_session_and_do_each_work_once(s
     with shop.session(STORE, autocommit=True) as pooled, pooled.cursor() as cursor:
         tokens = []
         for _ in ("client 1", "client 2"):
-            cursor.execute("select place, token from relaybox.fetch('billing', 6)")
+            cursor.execute("select stream_position, token from relaybox.fetch('billing', 6)")
             tokens.append(cursor.fetchall()[0][1])
     assert work(shop, [1, 2, 3], tokens[1], 3) is None
     assert work(shop, [1, 2, 3, 4, 5, 6], tokens[0], 6) == "RB035"
@@ -81,12 +84,12 @@ def test_g10_two_clients_behind_a_pooler_share_a_session_and_do_each_work_once(s
 
 def test_a_fetch_acknowledged_from_another_session_needs_its_token_only(shop: World) -> None:
     """psql called twice, or a pool: whoever has the token may acknowledge, refuse, give back, and fetch on."""
-    _, proof = got(shop, 3)
-    assert work(shop, [1, 2, 3], proof, 2) is None
-    rows = shop.query(STORE, "select place, token from relaybox.fetch('billing', 4, 3, %s)", proof)
-    assert places(rows) == [4, 5, 6, 7]
-    rows = shop.query(STORE, "select place, token from relaybox.fetch('billing', 4, 5, %s)", rows[0][1])
-    assert places(rows) == [6, 7]
+    _, verification = got(shop, 3)
+    assert work(shop, [1, 2, 3], verification, 2) is None
+    rows = shop.query(STORE, "select stream_position, token from relaybox.fetch('billing', 4, 3, %s)", verification)
+    assert stream_positions(rows) == [4, 5, 6, 7]
+    rows = shop.query(STORE, "select stream_position, token from relaybox.fetch('billing', 4, 5, %s)", rows[0][1])
+    assert stream_positions(rows) == [6, 7]
     assert shop.value(STORE, "select relaybox.release('billing', %s)", rows[0][1]) is True
 
 
@@ -97,7 +100,7 @@ def test_the_fetch_of_this_transaction_needs_no_token(shop: World) -> None:
         with shop.session(STORE) as connection, connection.cursor() as cursor:
             cursor.execute("select max(age(xmin)) from relaybox.cursor")  # before the transaction has a number
             cursor.execute("savepoint work")
-            cursor.execute("select max(place) from relaybox.fetch(%s, 2)", (subscription,))
+            cursor.execute("select max(stream_position) from relaybox.fetch(%s, 2)", (subscription,))
             (last,) = cursor.fetchone()
             cursor.execute("release work")
             cursor.execute("select relaybox.ack(%s, %s)", (subscription, last))
@@ -152,9 +155,10 @@ def test_a_token_of_a_fetch_that_was_rolled_back_or_of_another_subscription_is_u
         cursor.execute("select min(token) from relaybox.fetch('billing', 3)")
         (undone,) = cursor.fetchone()
         connection.rollback()
-    for proof in (undone, got(shop, 3, subscription="other")[1]):
+    for verification in (undone, got(shop, 3, subscription="other")[1]):
         code, said, hint = refusal(
-            shop, lambda world, proof=proof: world.query(STORE, "select relaybox.ack('billing', 3, %s)", proof)
+            shop,
+            lambda world, verification=verification: world.query(STORE, "select relaybox.ack('billing', 3, %s)", verification),
         )
         assert (code, "no fetch on record gave the token" in said) == ("RB033", True)
         assert "was rolled back, or another subscription or store gave it" in hint
@@ -164,8 +168,13 @@ def test_each_end_of_a_fetch_is_told_apart(shop: World) -> None:
     """Acknowledged already, refused, given back and fetched by another worker, after its lease, and moved by a replay."""
     fetch(shop, 2)
     ack(shop, 2)
-    assert "place 2 is acknowledged already; the lane is acknowledged through place 2" in refusal(shop, ack, 2)[1]
-    assert "place 3 was not in this fetch; the lane is acknowledged through place 2" in refusal(shop, ack, 3)[1]
+    assert (
+        "stream position 2 is acknowledged already; the lane is acknowledged through stream position 2"
+        in refusal(shop, ack, 2)[1]
+    )
+    assert (
+        "stream position 3 was not in this fetch; the lane is acknowledged through stream position 2" in refusal(shop, ack, 3)[1]
+    )
     fetch(shop, 2)
     nack(shop, 3)
     assert "this fetch ended with a nack or release; its other messages come with the next fetch" in refusal(shop, ack, 4)[1]
@@ -176,7 +185,7 @@ def test_each_end_of_a_fetch_is_told_apart(shop: World) -> None:
     assert "the lane had been given back" in refusal(shop, ack, 4)[1]
     shop.query(STORE, "select relaybox.replay('billing', 'earliest', 'again')")
     code, said, _ = refusal(shop, ack, 4, worker="b")
-    assert (code, "a replay, or its end, has put the lane to another place" in said) == ("RB035", True)
+    assert (code, "a replay, or its end, has put the lane to another stream position" in said) == ("RB035", True)
 
 
 def test_a_stale_token_refuses_and_gives_back_nothing(shop: World) -> None:
@@ -192,11 +201,11 @@ def test_a_stale_token_refuses_and_gives_back_nothing(shop: World) -> None:
 
 def test_a_token_without_a_place_is_refused(shop: World) -> None:
     """A fetch that would acknowledge nothing, though it was given a token, is a slip of its caller."""
-    _, proof = got(shop, 3)
+    _, verification = got(shop, 3)
     code, said, _ = refusal(
-        shop, lambda world: world.query(STORE, "select * from relaybox.fetch('billing', 3, acked_token => %s)", proof)
+        shop, lambda world: world.query(STORE, "select * from relaybox.fetch('billing', 3, acked_token => %s)", verification)
     )
-    assert (code, "acked_token without acked_place" in said) == ("RB036", True)
+    assert (code, "acked_token without acked_stream_position" in said) == ("RB036", True)
 
 
 def test_an_old_snapshot_does_not_see_that_a_token_is_stale_and_changes_nothing(shop: World) -> None:
@@ -215,26 +224,26 @@ def test_an_old_snapshot_does_not_see_the_fetch_of_its_token_and_is_told_to_begi
     with shop.session(STORE) as old, old.cursor() as cursor:
         cursor.execute("set transaction isolation level repeatable read")
         cursor.execute("select count(*) from relaybox.subscriptions")
-        _, proof = got(shop, 3)
+        _, verification = got(shop, 3)
         with pytest.raises(psycopg2.errors.SerializationFailure):
-            cursor.execute("select relaybox.ack('billing', 3, %s)", (proof,))
+            cursor.execute("select relaybox.ack('billing', 3, %s)", (verification,))
         old.rollback()
         cursor.execute("set transaction isolation level repeatable read")
         with pytest.raises(psycopg2.Error, match="no fetch on record gave the token"):
             cursor.execute("select relaybox.ack('billing', 3, '1-0123456789abcdef')")
         old.rollback()
-        cursor.execute("select relaybox.ack('billing', 3, %s)", (proof,))
+        cursor.execute("select relaybox.ack('billing', 3, %s)", (verification,))
         assert cursor.fetchone() == (3,)
 
 
 @pytest.mark.parametrize(
     ("call", "hint"),
     [
-        ("ack('billing', 3)", "relaybox.ack('SUBSCRIPTION', PLACE, 'TOKEN')."),
-        ("nack('billing', 3, 'no')", "relaybox.nack('SUBSCRIPTION', PLACE, 'REASON', 'TOKEN')."),
+        ("ack('billing', 3)", "relaybox.ack('SUBSCRIPTION', STREAM_POSITION, 'TOKEN')."),
+        ("nack('billing', 3, 'no')", "relaybox.nack('SUBSCRIPTION', STREAM_POSITION, 'REASON', 'TOKEN')."),
         ("nack('billing', 3, '1-0123456789abcdef')", "'REASON', 'TOKEN'). The reason looks like a token."),
         ("release('billing')", "relaybox.release('SUBSCRIPTION', 'TOKEN')."),
-        ("fetch('billing', 3, 3)", "relaybox.fetch('SUBSCRIPTION', COUNT, PLACE, 'TOKEN')."),
+        ("fetch('billing', 3, 3)", "relaybox.fetch('SUBSCRIPTION', COUNT, STREAM_POSITION, 'TOKEN')."),
         ("release('billing', 'x')", "as it is: select relaybox.release('SUBSCRIPTION', 'TOKEN')."),
     ],
 )

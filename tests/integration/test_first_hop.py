@@ -1,4 +1,4 @@
-"""What docs/first-hop.md shows is run, as it stands there, on a server of its own: from two empty databases to the proof of delivery."""
+"""What docs/first-hop.md shows is run, as it stands there, on a server of its own: from two empty databases to the verification of delivery."""
 
 from __future__ import annotations
 

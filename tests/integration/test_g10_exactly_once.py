@@ -13,10 +13,10 @@ import psycopg2
 import pytest
 from sqlalchemy import text
 
-from relaybox.consuming import Consumer
+from relaybox.consumer import Consumer
 from relaybox.failpoints import CONSUMER_FAILPOINTS
 from tests.support.patience import Deadline
-from tests.support.streams import STORE, deliver, places
+from tests.support.streams import STORE, deliver, stream_positions
 from tests.support.world import World, wait_until
 
 KILLS = int(os.environ.get("RELAYBOX_KILLS", "20"))
@@ -26,26 +26,28 @@ STEPS = [step for step in CONSUMER_FAILPOINTS if step != "consume.refused"]
 @pytest.fixture
 def shop(world: World) -> World:
     """A table for effects beside the stream, and the subscription `billing` that never takes a kill for a poison message."""
-    world.query(STORE, "create table public.effect (n bigint generated always as identity, place bigint not null, payload text)")
+    world.query(
+        STORE, "create table public.effect (n bigint generated always as identity, stream_position bigint not null, payload text)"
+    )
     world.query(STORE, "select relaybox.subscribe('billing', 'flights', crash_limit => 1000000, lease_seconds => 1)")
     return world
 
 
-def work(*, worker: str, max_count: int = 5, commit_every: int = 1, refused_place: int = 0) -> None:
+def work(*, worker: str, max_count: int = 5, commit_every: int = 1, refused_stream_position: int = 0) -> None:
     """Consumes until nothing is there: one row of effect per message, but for the one that is refused."""
     with Consumer(
         STORE, "billing", worker=worker, max_count=max_count, commit_every=commit_every, until_empty=True, retries=0
     ) as consumer:
         for message in consumer:
             consumer.connection.execute(
-                text("insert into public.effect (place, payload) values (:place, :payload)"),
-                {"place": message.place, "payload": message.payload},
+                text("insert into public.effect (stream_position, payload) values (:stream_position, :payload)"),
+                {"stream_position": message.stream_position, "payload": message.payload},
             )
-            if message.place == refused_place:
+            if message.stream_position == refused_stream_position:
                 consumer.refuse("not now")
 
 
-def struck(directory: Path, failpoints: str, *, after_seconds: float | None = None, **work_as: Any) -> bool:
+def target(directory: Path, failpoints: str, *, after_seconds: float | None = None, **work_as: Any) -> bool:
     """A process that consumes, killed at a failpoint or after a time; whether it was, rather than coming to its end."""
     child = os.fork()
     if child == 0:
@@ -81,7 +83,7 @@ def test_g10_a_consumer_killed_at_every_step_at_random_leaves_every_effect_once(
         step = steps[kills % len(steps)]
         failpoints = "" if step == "any moment" else f"{step}:{chance.randint(1, 4 if step != 'consume.begin' else 1)}=kill"
         after = chance.uniform(0.02, 0.2) if step == "any moment" else None
-        if struck(
+        if target(
             tmp_path,
             failpoints,
             after_seconds=after,
@@ -93,8 +95,10 @@ def test_g10_a_consumer_killed_at_every_step_at_random_leaves_every_effect_once(
             if chance.random() < 0.1:
                 worker = f"w{kills}"
     wait_until(lambda: finished(shop, sent), "all messages are done")
-    assert [row[0] for row in shop.query(STORE, "select place from public.effect order by n")] == list(range(1, sent + 1))
-    assert shop.value(STORE, "select count(*) from public.effect where payload = 'm' || place") == sent
+    assert [row[0] for row in shop.query(STORE, "select stream_position from public.effect order by n")] == list(
+        range(1, sent + 1)
+    )
+    assert shop.value(STORE, "select count(*) from public.effect where payload = 'm' || stream_position") == sent
 
 
 def finished(world: World, sent: int) -> bool:
@@ -103,39 +107,45 @@ def finished(world: World, sent: int) -> bool:
 
 
 def done(world: World) -> int:
-    return int(world.value(STORE, "select done_place from relaybox.lag('billing')"))
+    return int(world.value(STORE, "select done_stream_position from relaybox.lag('billing')"))
 
 
 @pytest.mark.parametrize("step", CONSUMER_FAILPOINTS)
 def test_g10_killed_at_each_step_in_turn(shop: World, tmp_path: Path, step: str) -> None:
     """A3.31, the crash between receiving and saving: whatever the step, the next start does what is missing and nothing twice."""
     deliver(shop, 12)
-    assert struck(tmp_path, f"{step}=kill", worker="w", refused_place=2 if step == "consume.refused" else 0)
+    assert target(tmp_path, f"{step}=kill", worker="w", refused_stream_position=2 if step == "consume.refused" else 0)
     assert step in (tmp_path / "hits.jsonl").read_text()
     assert shop.value(STORE, "select count(*) from relaybox.failed_attempt") == 0, "a refusal that was not committed is none"
     work(worker="w")
-    assert [row[0] for row in shop.query(STORE, "select place from public.effect order by n")] == list(range(1, 13))
+    assert [row[0] for row in shop.query(STORE, "select stream_position from public.effect order by n")] == list(range(1, 13))
 
 
 def test_g10_a_slow_reply_and_a_second_request_do_the_work_once(shop: World) -> None:
     """A3.32: the same worker asks twice, since the first answer was slow. Both get the same messages, and one acknowledgement counts."""
     deliver(shop, 6)
     with shop.session(STORE) as first, first.cursor() as slow, shop.session(STORE) as second, second.cursor() as quick:
-        slow.execute("select place, payload, token from relaybox.fetch('billing', 3, worker => 'w')")
+        slow.execute("select stream_position, payload, token from relaybox.fetch('billing', 3, worker => 'w')")
         answer = slow.fetchall()
         first.commit()
-        quick.execute("select place, payload, token from relaybox.fetch('billing', 3, worker => 'w')")
+        quick.execute("select stream_position, payload, token from relaybox.fetch('billing', 3, worker => 'w')")
         second_answer = quick.fetchall()
         assert [row[:2] for row in second_answer] == [row[:2] for row in answer]
         for cursor in (slow, quick):
-            cursor.executemany("insert into public.effect (place, payload) values (%s, %s)", [row[:2] for row in answer])
+            cursor.executemany(
+                "insert into public.effect (stream_position, payload) values (%s, %s)", [row[:2] for row in answer]
+            )
         quick.execute("select relaybox.ack('billing', 3, %s)", (second_answer[0][2],))
         second.commit()
         with pytest.raises(psycopg2.Error) as refused:
             slow.execute("select relaybox.ack('billing', 3, %s)", (answer[0][2],))
         assert refused.value.pgcode == "RB035"
         first.rollback()
-    assert [row[0] for row in shop.query(STORE, "select place from public.effect order by place")] == [1, 2, 3]
+    assert [row[0] for row in shop.query(STORE, "select stream_position from public.effect order by stream_position")] == [
+        1,
+        2,
+        3,
+    ]
 
 
 def test_g10_fetch_work_and_ack_in_one_transaction(shop: World) -> None:
@@ -143,24 +153,32 @@ def test_g10_fetch_work_and_ack_in_one_transaction(shop: World) -> None:
     deliver(shop, 4)
     for outcome, expected in (("rollback", []), ("commit", [1, 2, 3, 4])):
         with shop.session(STORE) as connection, connection.cursor() as cursor:
-            cursor.execute("insert into public.effect (place, payload) select place, payload from relaybox.fetch('billing')")
+            cursor.execute(
+                "insert into public.effect (stream_position, payload) select stream_position, payload from relaybox.fetch('billing')"
+            )
             cursor.execute("select relaybox.ack('billing', 4)")
             getattr(connection, outcome)()
-        assert places(shop.query(STORE, "select place from public.effect order by place")) == expected
+        assert (
+            stream_positions(shop.query(STORE, "select stream_position from public.effect order by stream_position")) == expected
+        )
 
 
 def test_g10_a_worker_that_slept_through_its_lease_leaves_no_effect(shop: World) -> None:
     """Its transaction fails at the acknowledgement, with the work in it; who took over did the work."""
     deliver(shop, 3)
     with shop.session(STORE) as sleeper, sleeper.cursor() as cursor:
-        cursor.execute("select place, payload, token from relaybox.fetch('billing', 3, worker => 'sleeper')")
+        cursor.execute("select stream_position, payload, token from relaybox.fetch('billing', 3, worker => 'sleeper')")
         rows = cursor.fetchall()
         sleeper.commit()
         shop.query(STORE, "update relaybox.cursor set leased_until = clock_timestamp() where worker = 'sleeper'")
         work(worker="heir")
-        cursor.executemany("insert into public.effect (place, payload) values (%s, %s)", [row[:2] for row in rows])
+        cursor.executemany("insert into public.effect (stream_position, payload) values (%s, %s)", [row[:2] for row in rows])
         with pytest.raises(psycopg2.Error) as refused:
             cursor.execute("select relaybox.ack('billing', 3, %s)", (rows[0][2],))
         assert refused.value.pgcode == "RB035"
         sleeper.rollback()
-    assert [row[0] for row in shop.query(STORE, "select place from public.effect order by place")] == [1, 2, 3]
+    assert [row[0] for row in shop.query(STORE, "select stream_position from public.effect order by stream_position")] == [
+        1,
+        2,
+        3,
+    ]

@@ -7,14 +7,14 @@ from collections import Counter
 import pytest
 import yaml
 
-from relaybox.hops.planning import Arrived, Driver, plan_batch
+from relaybox.hops.planning import AttemptOwner, DestinationState, plan_batch
 from relaybox.hops.transfer import Progress
 from relaybox.retention.segments import retain_store
 from relaybox.stores.schema import open_store
 from tests.support.cli import invoke
 from tests.support.world import STORES, World, insert
 
-NOTHING_ARRIVED = Arrived(log_id=1, generation=1, batch=0, position=0, plan_id=None, copied_plan_ids=())
+NOTHING_ARRIVED = DestinationState(log_id=1, generation=1, batch=0, log_position=0, plan_id=None, copied_plan_ids=())
 SMALL_BATCHES = {"batch_rows": 100, "slice_rows": 50}
 
 
@@ -49,7 +49,7 @@ def send_alternating(world: World, count: int) -> None:
 def plan_one_batch(world: World) -> None:
     """A driver that dies as soon as its batch is planned."""
     source = open_store(world.routes.store("airline"), application_name="test")
-    assert plan_batch(source, world.first_hop, NOTHING_ARRIVED, driver=Driver("test")) is not None
+    assert plan_batch(source, world.first_hop, NOTHING_ARRIVED, driver=AttemptOwner("test")) is not None
     source.close()
 
 
@@ -139,7 +139,7 @@ def test_g12_any_change_and_back_moves_each_message_once(two_topics: World, chan
     move_and_retain(two_topics)
     letters = [f"{'ab'[(n + 1) % 2]}{n}" for n in [*range(1, 301), *range(1, 41)]]
     assert Counter(two_topics.payloads("flights/2")) == Counter([*letters, *(f"c{n}" for n in range(20)), "c-last"])
-    assert two_topics.positions() == list(range(1, 362))
+    assert two_topics.log_positions() == list(range(1, 362))
 
 
 def test_g12_status_accounts_for_every_message(two_topics: World) -> None:
@@ -240,7 +240,7 @@ def test_g12_status_warns_of_a_removed_route_that_keeps_messages(two_topics: Wor
     two_topics.initialise()
     status = invoke("status", "--json")
     assert status.exit_code == 2
-    assert [(hop["hop"], hop["waiting_count"]) for hop in status.document["left_behind"]] == [("flights/1", 1)]
+    assert [(hop["hop"], hop["waiting_count"]) for hop in status.document["orphaned_hops"]] == [("flights/1", 1)]
     assert "To give them up: relaybox retire flights/1" in " ".join(status.stderr.split())
     assert invoke("retire", "flights", "--reason", "gone").exit_code == 0
     assert invoke("status").exit_code == 0

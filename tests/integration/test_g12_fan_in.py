@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from relaybox.local.clusters import Cluster
-from relaybox.proofs.verification import verify_route
+from relaybox.verification.route_verification import verify_route
 from tests.faults.restores import Databases, repair_route, restore, take_copy
 from tests.support.disposal import discard
 from tests.support.orders import Sent, keeps_causal
@@ -76,13 +76,15 @@ class FanIn:
         return {*outboxes, *self.logged()}
 
     def logged(self) -> list[str]:
-        return [payload for (payload,) in self.world.query("hub", "select payload from relaybox.inbox order by hop, position")]
+        return [
+            payload for (payload,) in self.world.query("hub", "select payload from relaybox.inbox order by hop, log_position")
+        ]
 
     def delivered(self) -> list[str]:
         return [
             payload
             for (payload,) in self.world.query(
-                "hub", "select payload from relaybox.read_stream('both', 0, 100000) order by place"
+                "hub", "select payload from relaybox.read_stream('both', 0, 100000) order by stream_position"
             )
         ]
 
@@ -120,4 +122,4 @@ def test_g12_restores_where_two_routes_meet_in_a_causal_stream(
     assert sorted(both.delivered()) == sorted(existing)
     assert keeps_causal(both.sends, {"hub": both.delivered()})
     for route in world.routes.routes.values():
-        assert verify_route(route).verdict == "delivered"
+        assert verify_route(route).outcome == "delivered"

@@ -7,10 +7,10 @@ import yaml
 
 from relaybox import errors
 from relaybox.hops.confirmations import settle_hop
-from relaybox.proofs.verification import verify_route
 from relaybox.recovery.attesting import attest_store
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.retention.segments import retain_store
+from relaybox.verification.route_verification import verify_route
 from tests.support.backups import Backups, another_cluster
 from tests.support.world import STORES, World
 
@@ -66,7 +66,7 @@ def test_g12_a_topic_taken_out_after_a_reanchor_keeps_what_is_undelivered(world:
     write_routes(world, flights=["flights", "b"])
     world.transfer_all()
     assert world.payloads() == ["a1", "a2", *(f"b{n}" for n in range(75))]
-    assert verify_route(world.route).verdict == "delivered"
+    assert verify_route(world.route).outcome == "delivered"
 
 
 def test_g12_a_route_added_after_a_reload_moves_what_is_kept(world: World) -> None:
@@ -91,7 +91,7 @@ def test_g12_a_route_added_after_a_reload_moves_what_is_kept(world: World) -> No
             settle_hop(route, hop, recorded_by="test")
     retain_store(world.routes.store("airline"), recorded_by="test")
     assert world.value("airline", "select min(seq) from relaybox.outbox") > 100
-    assert verify_route(world.routes.route("others")).verdict == "delivered"
+    assert verify_route(world.routes.route("others")).outcome == "delivered"
 
 
 def test_g12_a_route_on_a_reloaded_outbox_waits_for_its_hops_to_be_reanchored(world: World) -> None:
@@ -202,8 +202,8 @@ def test_a_message_that_got_another_position_after_a_restore_is_no_defect(world:
     move()
     assert world.payloads("local/1") == ["m1", "m2", "new"]
     assert world.payloads("local/2") == ["m1", "lost", "m2", "new"]
-    proof = verify_route(world.routes.route("local"))
-    assert (proof.verdict, proof.end_to_end.defects) == ("delivered", ())
+    verification = verify_route(world.routes.route("local"))
+    assert (verification.outcome, verification.end_to_end.defects) == ("delivered", ())
 
 
 def test_g12_a_dump_that_comes_back_to_its_own_cluster_is_a_reload_for_every_hop(world: World) -> None:

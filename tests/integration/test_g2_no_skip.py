@@ -126,7 +126,7 @@ def test_g2_a_driver_that_was_overtaken_counts_the_rest_of_its_pair_anew(world: 
 
 def test_g2_a_counted_rest_is_used_for_its_own_pair_only(world: World) -> None:
     """A driver's rest is believed when everything that it was counted for is as it was; else the rows are counted anew."""
-    driver = planning.Driver("test")
+    driver = planning.AttemptOwner("test")
     world.change_route(limits={"batch_rows": 60, "slice_rows": 25})
     world.send_many(250)
     hop = world.first_hop
@@ -175,7 +175,7 @@ def test_g2_only_the_route_s_topics_are_moved_and_others_stay_for_their_own_hop(
     world.send("b")
     world.transfer()
     assert world.payloads() == ["a", "b"]
-    assert world.positions() == [1, 2]
+    assert world.log_positions() == [1, 2]
 
 
 def test_g2_a_changed_route_never_changes_a_planned_batch(world: World) -> None:
@@ -222,7 +222,7 @@ def test_g2_concurrent_producers_with_every_kind_of_transaction(world: World, ba
     assert len(world.payloads()) == len(expected)
     assert set(world.payloads()) == expected
     assert world.payloads("flights/2") == world.payloads("flights/1")
-    assert world.positions() == list(range(1, len(expected) + 1))
+    assert world.log_positions() == list(range(1, len(expected) + 1))
 
 
 def _write(world: World, writer: int, committed: set[str]) -> None:
@@ -252,7 +252,7 @@ def _write(world: World, writer: int, committed: set[str]) -> None:
 
 
 def test_g2_two_planners_never_see_time_run_backwards(world: World) -> None:
-    """Lock in one statement, snapshot in a later one: a planner that waited takes a newer snapshot (E5)."""
+    """Lock in one statement, snapshot in a later one: a planner that waited takes a newer snapshot."""
     world.send("a")
     with world.session("airline") as first, first.cursor() as cursor:
         cursor.execute("select * from relaybox.lock_hop('flights/1')")

@@ -15,7 +15,7 @@ import yaml
 from relaybox import errors
 from relaybox.hops import transfer
 from relaybox.hops.batches import Slice
-from relaybox.hops.copying import CopyOrder, SliceCopied, copy_slice, session_name
+from relaybox.hops.copying import SliceCopied, SliceJob, copy_slice, session_name
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.stores.connections import connect
@@ -40,7 +40,7 @@ def test_g3_a_driver_that_dies_after_any_step_is_resumed_with_the_same_batch(
         raise Stopped
 
     class OneSlice(ThreadRunner):
-        def copy_slices(self, order: CopyOrder, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
+        def copy_slices(self, order: SliceJob, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
             yield copy_slice(order, slices[0])
             raise Stopped
 
@@ -58,7 +58,7 @@ def test_g3_a_driver_that_dies_after_any_step_is_resumed_with_the_same_batch(
     assert summary.resumed_count == (step != "publish")
     assert world.query("airline", "select plan_id, slices from relaybox.batch where batch = 1") == plan
     assert world.payloads() == [*(f"m{n}" for n in range(1, 101)), "after the crash"]
-    assert world.positions() == list(range(1, 102))
+    assert world.log_positions() == list(range(1, 102))
 
 
 def test_g3_a_slice_copied_twice_is_in_the_log_once(world: World) -> None:
@@ -71,7 +71,7 @@ def test_g3_a_slice_copied_twice_is_in_the_log_once(world: World) -> None:
     late = copy_slice(order, planned.batch.slices[0])
     assert (first.found, again.found, late.found) == ("open", "copied", "published")
     assert (again.byte_count, late.byte_count) == (0, 0)
-    assert world.positions() == list(range(1, 11))
+    assert world.log_positions() == list(range(1, 11))
 
 
 def test_g3_the_same_slice_copied_by_twenty_racers_is_in_the_log_once(world: World) -> None:
@@ -94,7 +94,7 @@ def test_g3_the_same_slice_copied_by_twenty_racers_is_in_the_log_once(world: Wor
     copy_slice(replace(order, attempt=99), planned.batch.slices[0])
     publish(world, planned)
     assert len(lost) < 20
-    assert world.positions() == list(range(1, 501))
+    assert world.log_positions() == list(range(1, 501))
 
 
 def test_g3_publishing_twice_is_one_arrival(world: World) -> None:
@@ -108,7 +108,7 @@ def test_g3_publishing_twice_is_one_arrival(world: World) -> None:
 
 
 def test_g3_a_zombie_slice_that_wakes_after_publish_is_refused(world: World) -> None:
-    """An attempt that copied, slept, and comes to its receipt after the batch was published keeps nothing (E8)."""
+    """An attempt that copied, slept, and comes to its receipt after the batch was published keeps nothing."""
     world.send_many(5)
     planned, order = planned_batch(world)
     copy_slice(order, planned.batch.slices[0])
@@ -143,7 +143,7 @@ def test_g3_publish_waits_for_a_slice_in_flight(world: World) -> None:
     assert isinstance(ended[0], errors.SliceMissing)
     copy_slice(order, planned.batch.slices[0])
     publish(world, planned)
-    assert world.positions() == [1, 2, 3, 4, 5]
+    assert world.log_positions() == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("hop", ["flights/1", "airline/1", "a-route-with-the-longest-name-0/1"])
@@ -157,7 +157,7 @@ def test_g3_a_frozen_older_attempt_does_not_block_the_newer_one(world: World, ho
     frozen = connect("hub", application_name=name)
     with frozen.cursor() as cursor:
         cursor.execute(
-            f"insert into relaybox.log_{order.log_id} (position, index, epoch, message_id, sent_at, topic, sender, payload) "
+            f"insert into relaybox.log_{order.log_id} (log_position, index, epoch, message_id, sent_at, topic, sender, payload) "
             "values (1, 1, 1, gen_random_uuid(), now(), 'flights', 'UA', 'frozen')"
         )
     copied = copy_slice(replace(order, attempt=order.attempt + 1), planned.batch.slices[0])

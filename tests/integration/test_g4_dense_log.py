@@ -20,12 +20,14 @@ def test_g4_positions_stay_dense_over_batches_segments_and_hops(world: World) ->
     for hop, store in (("flights/1", "hub"), ("flights/2", "analytics")):
         assert world.value(store, "select count(*) from relaybox.inbox where hop = %s", hop) == 25_000
         assert world.query(
-            store, "select min(position), max(position), count(distinct position) from relaybox.inbox where hop = %s", hop
+            store,
+            "select min(log_position), max(log_position), count(distinct log_position) from relaybox.inbox where hop = %s",
+            hop,
         ) == [(1, 25_000, 25_000)]
 
 
 def test_g4_rows_that_disappear_from_the_source_stop_the_slice(world: World) -> None:
-    """A row deleted after planning: the slice's count differs, nothing of it is kept (E15)."""
+    """A row deleted after planning: the slice's count differs, nothing of it is kept."""
     world.send_many(10)
     planned, order = planned_batch(world)
     world.query("airline", "delete from relaybox.outbox where payload = 'm4'")
@@ -35,7 +37,7 @@ def test_g4_rows_that_disappear_from_the_source_stop_the_slice(world: World) -> 
 
 
 def test_g4_a_detached_segment_stops_the_slice(world: World) -> None:
-    """A segment detached between plan and copy gives an error, not fewer messages (E15)."""
+    """A segment detached between plan and copy gives an error, not fewer messages."""
     world.send_many(10)
     planned, order = planned_batch(world)
     world.query("airline", "alter table relaybox.outbox detach partition relaybox.outbox_s000000")
@@ -44,7 +46,7 @@ def test_g4_a_detached_segment_stops_the_slice(world: World) -> None:
 
 
 def test_g4_a_row_policy_is_an_error_and_never_fewer_rows(world: World) -> None:
-    """Row security that would hide rows from the mover fails the read (E6)."""
+    """Row security that would hide rows from the mover fails the read."""
     world.send_many(3)
     world.query("airline", "create role mover_of_a_test login password 'x'")
     world.query("airline", "grant usage on schema relaybox to mover_of_a_test")
@@ -69,7 +71,7 @@ def test_g4_publish_counts_rows_and_believes_no_receipt(world: World) -> None:
     world.send_many(10)
     planned, order = planned_batch(world)
     copy_slice(order, planned.batch.slices[0])
-    world.query("hub", "delete from relaybox.log where position = 5")
+    world.query("hub", "delete from relaybox.log where log_position = 5")
     with pytest.raises(errors.HistoryLost, match="has 9 rows in positions 1 to 10, expected 10"):
         publish(world, planned)
     assert world.payloads() == []
@@ -107,7 +109,7 @@ def test_g4_publish_without_all_receipts_is_refused(world: World) -> None:
         publish(world, planned)
     copy_slice(order, planned.batch.slices[-1])
     publish(world, planned)
-    assert world.positions() == list(range(1, 31))
+    assert world.log_positions() == list(range(1, 31))
 
 
 def test_g4_a_staged_row_is_never_seen(world: World) -> None:
@@ -128,7 +130,7 @@ def test_g4_a_consumer_s_role_reads_published_messages_and_nothing_else(world: W
         cursor.execute("set role relaybox_consumer")
         cursor.execute("select payload from relaybox.inbox where hop = 'flights/1'")
         assert cursor.fetchall() == [("a",)]
-        cursor.execute("select position, payload from relaybox.read_log('flights/1')")
+        cursor.execute("select log_position, payload from relaybox.read_log('flights/1')")
         assert cursor.fetchall() == [(1, "a")]
         for statement in ("select * from relaybox.log", "select * from relaybox.arrival", "delete from relaybox.inbox"):
             cursor.execute("savepoint attempt")

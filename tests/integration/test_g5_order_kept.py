@@ -33,14 +33,14 @@ def test_g5_an_effect_never_precedes_its_cause(world: World, batch_rows: int) ->
         slow.commit()
     world.transfer_all()
     for hop in ("flights/1", "flights/2"):
-        place = {payload: position for position, payload in enumerate(world.payloads(hop))}
-        assert len(place) == pair_count * chain_count * 2 + 1
+        stream_position = {payload: log_position for log_position, payload in enumerate(world.payloads(hop))}
+        assert len(stream_position) == pair_count * chain_count * 2 + 1
         inverted = [
             (number, n)
             for number in range(chain_count)
             for n in range(pair_count)
-            if place[f"{number} {n} cause"] > place[f"{number} {n} effect"]
-            or (n > 0 and place[f"{number} {n - 1} effect"] > place[f"{number} {n} cause"])
+            if stream_position[f"{number} {n} cause"] > stream_position[f"{number} {n} effect"]
+            or (n > 0 and stream_position[f"{number} {n - 1} effect"] > stream_position[f"{number} {n} cause"])
         ]
         assert inverted == []
 
@@ -68,7 +68,7 @@ def test_g5_messages_of_one_transaction_keep_their_order(world: World) -> None:
 
 
 def test_g5_the_sequence_of_the_outbox_caches_nothing(world: World) -> None:
-    """CACHE 1 on the sequence, without which a third of the pairs was inverted (E17)."""
+    """CACHE 1 on the sequence, without which a third of the pairs was inverted."""
     assert world.value("airline", "select seqcache from pg_sequence where seqrelid = 'relaybox.outbox_seq'::regclass") == 1
 
 
@@ -80,6 +80,6 @@ def test_g5_the_second_hop_keeps_the_positions_of_the_first(world: World) -> Non
         world.transfer(world.first_hop)
         if n % 2:
             world.transfer(world.second_hop)
-    assert world.query("analytics", "select position, message_id, index from relaybox.inbox order by position") == world.query(
-        "hub", "select position, message_id, index from relaybox.inbox order by position"
-    )
+    assert world.query(
+        "analytics", "select log_position, message_id, index from relaybox.inbox order by log_position"
+    ) == world.query("hub", "select log_position, message_id, index from relaybox.inbox order by log_position")

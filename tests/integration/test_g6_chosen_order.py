@@ -27,7 +27,9 @@ def test_g6_messages_without_an_index_are_delivered_as_they_came(world: World) -
     world.send("three")
     world.transfer()
     assert stream(world) == ["one", "two", "three"]
-    assert world.query("hub", "select first_place, last_place, positions from relaybox.delivery") == [(1, 3, None)]
+    assert world.query("hub", "select first_stream_position, last_stream_position, log_positions from relaybox.delivery") == [
+        (1, 3, None)
+    ]
 
 
 def test_g6_fifo_holds_back_what_came_early_and_releases_it_in_order(fifo: World) -> None:
@@ -98,7 +100,7 @@ def test_g6_nothing_that_was_sent_before_its_sender_was_declared_is_delivered_in
     send_numbered(world, "a", 1, 1, 2)
     declare(world, "a")
     world.transfer()
-    assert reasons(world) == [(position, "sender_not_declared") for position in (1, 2, 3)]
+    assert reasons(world) == [(log_position, "sender_not_declared") for log_position in (1, 2, 3)]
 
 
 def test_g6_a_copy_of_what_was_set_aside_before_its_turn_is_a_duplicate(world: World) -> None:
@@ -109,7 +111,7 @@ def test_g6_a_copy_of_what_was_set_aside_before_its_turn_is_a_duplicate(world: W
         send_numbered(world, "a", 3, payload=payload, clock='{"a": 7}')
         world.transfer()
     assert reasons(world) == [(1, "clock_invalid"), (3, "other_content")]
-    assert world.query("hub", "select position from relaybox.decision, unnest(duplicates) as position") == [(2,)]
+    assert world.query("hub", "select log_position from relaybox.decision, unnest(duplicates) as log_position") == [(2,)]
 
 
 def test_g6_a_clock_waits_however_far_ahead_what_it_names_is(world: World) -> None:
@@ -292,7 +294,7 @@ def test_g6_what_waits_for_itself_is_set_aside_and_the_others_flow(
             world.transfer_all()
     world.transfer_all()
     for store in ("hub", "analytics"):
-        assert reasons(world, store) == [(position, "clock_waits_for_itself") for position in set_aside]
+        assert reasons(world, store) == [(log_position, "clock_waits_for_itself") for log_position in set_aside]
         assert stream(world, store) == delivered
 
 

@@ -37,11 +37,13 @@ def processed(world: World) -> World:
 
 def consume(world: World, subscription: str, count: int = 1000) -> int:
     """Fetches and acknowledges at most `count` messages; returns how many."""
-    places = world.query("analytics", "select place, token from relaybox.fetch(%s, %s, worker => 'w')", subscription, count)
-    if places:
-        place, token = places[-1]
-        world.query("analytics", "select relaybox.ack(%s, %s, %s)", subscription, place, token)
-    return len(places)
+    stream_positions = world.query(
+        "analytics", "select stream_position, token from relaybox.fetch(%s, %s, worker => 'w')", subscription, count
+    )
+    if stream_positions:
+        stream_position, token = stream_positions[-1]
+        world.query("analytics", "select relaybox.ack(%s, %s, %s)", subscription, stream_position, token)
+    return len(stream_positions)
 
 
 def settled(world: World) -> dict[str, int]:
@@ -162,12 +164,16 @@ def test_g7_a_dead_letter_is_not_processed_until_somebody_decides(processed: Wor
     for _ in range(2):
         consume(processed, "billing", 1)
         for _ in range(5):
-            processed.query("analytics", "select relaybox.nack('billing', place, 'bad') from relaybox.fetch('billing', 1)")
+            processed.query(
+                "analytics", "select relaybox.nack('billing', stream_position, 'bad') from relaybox.fetch('billing', 1)"
+            )
     assert consume(processed, "billing") == 1
     assert settled(processed) == {"flights/1": 1, "flights/2": 1}
     first, second = (
         row[0]
-        for row in processed.query("analytics", "select letter from relaybox.dead_letters where state = 'open' order by place")
+        for row in processed.query(
+            "analytics", "select dead_letter_id from relaybox.dead_letters where state = 'open' order by stream_position"
+        )
     )
     processed.query("analytics", "select relaybox.drop_dead_letter(%s, 'a test message')", first)
     assert settled(processed) == {"flights/1": 3, "flights/2": 3}
@@ -246,13 +252,15 @@ def test_g7_processed_is_what_a_look_at_every_message_says(world: World, seed: i
 
 def processed_by_each_message(world: World) -> int:
     """The positions of the log, one by one, until one is neither delivered and acknowledged nor dropped."""
-    done = world.value("analytics", "select done_place from relaybox.subscriptions")
-    delivered = dict(world.query("analytics", "select position, place from relaybox.read_stream('flights', 0, 1000)"))
+    done = world.value("analytics", "select done_stream_position from relaybox.subscriptions")
+    delivered = dict(
+        world.query("analytics", "select log_position, stream_position from relaybox.read_stream('flights', 0, 1000)")
+    )
     dropped = {row[0] for row in world.query("analytics", "select unnest(duplicates) from relaybox.decision")}
-    position = 0
-    while position + 1 in dropped or delivered.get(position + 1, done + 1) <= done:
-        position += 1
-    return position
+    log_position = 0
+    while log_position + 1 in dropped or delivered.get(log_position + 1, done + 1) <= done:
+        log_position += 1
+    return log_position
 
 
 def test_g7_a_dead_letter_of_a_replay_takes_nothing_back(processed: World) -> None:
@@ -265,14 +273,14 @@ def test_g7_a_dead_letter_of_a_replay_takes_nothing_back(processed: World) -> No
     assert processed.value("analytics", reading) == 2
     processed.query("analytics", "update relaybox.subscription set nack_limit = 1, hold_sender = true")
     processed.query("analytics", "select relaybox.replay('billing', 'earliest', 'again')")
-    processed.query("analytics", "select relaybox.nack('billing', place, 'bad') from relaybox.fetch('billing', 1)")
+    processed.query("analytics", "select relaybox.nack('billing', stream_position, 'bad') from relaybox.fetch('billing', 1)")
     assert processed.value("analytics", "select count(*) from relaybox.dead_letters where state = 'open'") == 1
     assert processed.value("analytics", reading) == 2
     processed.send("c")
     processed.transfer_all()
     assert consume(processed, "billing") == 0
     assert processed.query(
-        "analytics", "select place, reason from relaybox.dead_letters where state = 'open' order by place"
+        "analytics", "select stream_position, reason from relaybox.dead_letters where state = 'open' order by stream_position"
     ) == [
         (1, "refused"),
         (2, "waits_behind"),

@@ -10,7 +10,7 @@ import pytest
 from relaybox import errors
 from relaybox.hops import transfer
 from relaybox.hops.confirmations import settle_hop
-from relaybox.hops.planning import Arrived, Driver, plan_batch
+from relaybox.hops.planning import AttemptOwner, DestinationState, plan_batch
 from relaybox.hops.publishing import ask_destination
 from tests.support.world import World
 
@@ -127,7 +127,7 @@ def test_g11_a_destination_ahead_of_the_source_stops_the_hop(world: World) -> No
     world.transfer()
     world.query("airline", "delete from relaybox.confirmation")
     world.query("airline", "delete from relaybox.batch")
-    world.query("airline", "update relaybox.hop_out set batch = 0, position = 0")
+    world.query("airline", "update relaybox.hop_out set batch = 0, log_position = 0")
     world.send("b")
     with pytest.raises(errors.HistoryLost, match=r"flights/1: the ledger of airline ends at batch 0, hub has published batch 1"):
         world.transfer()
@@ -155,7 +155,7 @@ def test_g11_another_cluster_or_timeline_than_recorded_stops_planning(world: Wor
 
 
 def test_g11_transaction_numbers_that_went_back_stop_planning(world: World) -> None:
-    """A dump loaded into a younger cluster (E7) can't pass: its next transaction is below the last snapshot."""
+    """A dump loaded into a younger cluster can't pass: its next transaction is below the last snapshot."""
     world.send("a")
     world.query("airline", "update relaybox.hop_out set lower = '900000000:900000000:'")
     with pytest.raises(errors.HistoryLost, match="next transaction"):
@@ -163,7 +163,7 @@ def test_g11_transaction_numbers_that_went_back_stop_planning(world: World) -> N
 
 
 def test_g7_planning_refuses_a_transaction_that_has_written(world: World) -> None:
-    """A snapshot taken after a write counts the own rows as visible (E3)."""
+    """A snapshot taken after a write counts the own rows as visible."""
     with world.session() as connection, connection.cursor() as cursor, pytest.raises(psycopg2.Error) as refused:
         cursor.execute("select pg_current_xact_id()")
         cursor.execute("select * from relaybox.lock_hop('flights/1')")
@@ -179,8 +179,8 @@ def test_g7_the_next_batch_is_not_planned_before_the_last_is_confirmed(world: Wo
     world.send("b")
     with world.store_session("airline") as source, world.store_session("hub") as destination:
         arrived = ask_destination(destination, hop)
-        assert isinstance(arrived, Arrived)
+        assert isinstance(arrived, DestinationState)
         with pytest.raises(errors.PlanRefused):
-            plan_batch(source, hop, arrived, driver=Driver("test"))
+            plan_batch(source, hop, arrived, driver=AttemptOwner("test"))
     world.transfer()
     assert world.payloads() == ["a", "b"]

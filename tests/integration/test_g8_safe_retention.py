@@ -16,12 +16,12 @@ import pytest
 
 from relaybox.errors import HistoryLost, HopChanged, UnknownMessage
 from relaybox.failpoints import RETENTION_FAILPOINTS
+from relaybox.monitoring.message_trace import HopStage, trace_message
 from relaybox.monitoring.status import read_status
-from relaybox.monitoring.tracing import Place, trace_message
-from relaybox.proofs.reliability import PERFECT
-from relaybox.proofs.verification import verify_route
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.retention.segments import TableRetained, read_retention, retain_store
+from relaybox.verification.reliability import PERFECT
+from relaybox.verification.route_verification import verify_route
 from tests.support.cli import invoke
 from tests.support.patience import patience
 from tests.support.world import STORES, World, insert, wait_until
@@ -44,9 +44,11 @@ def move(world: World, count: int = 45, prefix: str = "m") -> None:
     world.settle_all()
 
 
-def read(world: World, subscription: str, place: int) -> None:
-    """Fetches, and acknowledges through a place."""
-    world.query("hub", "select relaybox.ack(%s, %s, min(token)) from relaybox.fetch(%s)", subscription, place, subscription)
+def read(world: World, subscription: str, stream_position: int) -> None:
+    """Fetches, and acknowledges through a stream position."""
+    world.query(
+        "hub", "select relaybox.ack(%s, %s, min(token)) from relaybox.fetch(%s)", subscription, stream_position, subscription
+    )
 
 
 def retain(world: World, store: str, patience_seconds: float = 20.0) -> dict[str | None, TableRetained]:
@@ -69,7 +71,7 @@ def rows(world: World, store: str, hop: str | None = None) -> list[int]:
     query = (
         "select seq from relaybox.outbox order by seq"
         if hop is None
-        else f"select position from relaybox.inbox where hop = '{hop}' order by 1"
+        else f"select log_position from relaybox.inbox where hop = '{hop}' order by 1"
     )
     return [row[0] for row in world.query(store, query)]
 
@@ -192,7 +194,7 @@ def test_g8_nobody_waits_longer_than_the_lock_timeout(small: World) -> None:
     move(small, 3)
     with small.session() as producer, small.session("hub") as consumer, consumer.cursor() as cursor:
         insert(producer, "open")
-        cursor.execute("select place from relaybox.fetch('live')")
+        cursor.execute("select stream_position from relaybox.fetch('live')")
         assert cursor.fetchall() == [(46,), (47,), (48,)]
         for store, hop, session in (("airline", None, producer), ("hub", "flights/1", consumer)):
             busy = retain(small, store, patience_seconds=0.0)[hop]
@@ -246,9 +248,14 @@ def test_g8_retention_killed_anywhere_is_gone_on_with(small: World, tmp_path: Pa
     assert killed.returncode == -9
     first = small.value("hub", "select first_kept_position from relaybox.hop_in")
     assert first == max(1, kept(small, "hub", "flights/1")[0])
-    assert (first, small.value("hub", "select first_kept_place from relaybox.stream")) in {(1, 1), (10, 10), (20, 20), (40, 40)}
+    assert (first, small.value("hub", "select first_kept_stream_position from relaybox.stream")) in {
+        (1, 1),
+        (10, 10),
+        (20, 20),
+        (40, 40),
+    }
     assert retain(small, "hub")["flights/1"].dropped_count == 4 - first // 10
-    assert verify_route(small.route).verdict == "delivered"
+    assert verify_route(small.route).outcome == "delivered"
 
 
 def test_g8_two_retentions_at_once_drop_each_segment_once(small: World) -> None:
@@ -282,7 +289,9 @@ def test_g8_messages_flow_while_retention_runs(small: World) -> None:
         for n in range(8):
             move(small, 20, prefix=f"r{n}-")
             with small.session("analytics") as consumer, consumer.cursor() as cursor:
-                cursor.execute("select place, payload from relaybox.fetch('billing', 100, worker => 'w') order by place")
+                cursor.execute(
+                    "select stream_position, payload from relaybox.fetch('billing', 100, worker => 'w') order by stream_position"
+                )
                 got = cursor.fetchall()
                 cursor.execute("select relaybox.ack('billing', %s)", (got[-1][0],))
                 consumer.commit()
@@ -295,11 +304,11 @@ def test_g8_messages_flow_while_retention_runs(small: World) -> None:
     for store in STORES:
         retain(small, store)
     assert [rows(small, store, hop) for store, hop in (("airline", None), ("analytics", "flights/2"))] == [[160], [160]]
-    assert verify_route(small.route).verdict == "delivered"
+    assert verify_route(small.route).outcome == "delivered"
 
 
 def test_g8_what_a_stream_holds_back_is_kept_and_a_finished_replay_keeps_nothing(small: World) -> None:
-    """fifo: a message behind a gap has no place yet; its segment stays, and all after it."""
+    """fifo: a message behind a gap has no stream position yet; its segment stays, and all after it."""
     small.change_route(order="fifo", retention={"replay_window_seconds": 0})
     small.query("airline", "select relaybox.declare_sender('pump', 'gapless')")
     small.query(
@@ -324,8 +333,8 @@ def test_g8_what_a_stream_holds_back_is_kept_and_a_finished_replay_keeps_nothing
     move(small, 10)
     read(small, "billing", 42)
     assert retain(small, "hub")["flights/1"].dropped_count == 4
-    assert small.query("hub", "select first_kept_place from relaybox.stream") == [(40,)]
-    assert verify_route(small.route).verdict == "delivered"
+    assert small.query("hub", "select first_kept_stream_position from relaybox.stream") == [(40,)]
+    assert verify_route(small.route).outcome == "delivered"
 
 
 def test_g8_a_topic_that_no_hop_reads_is_never_dropped(small: World) -> None:
@@ -356,9 +365,16 @@ def test_what_is_not_kept_is_said_by_whoever_is_asked_for_it(small: World) -> No
     small.query("hub", "select relaybox.unsubscribe('audit')")
     retain(small, "hub")
     (trace,) = trace_message([small.route], first_id)
-    assert [hop.place for hop in trace.hops] == [Place.DROPPED, Place.SETTLED]
-    assert [row[0] for row in small.query("hub", "select place from relaybox.read_stream('flights')")] == [40, 41, 42, 43, 44, 45]
-    assert small.query("hub", "select place from relaybox.read_stream('flights', 40, 1)") == [(41,)]
+    assert [hop.stream_position for hop in trace.hops] == [HopStage.DROPPED, HopStage.SETTLED]
+    assert [row[0] for row in small.query("hub", "select stream_position from relaybox.read_stream('flights')")] == [
+        40,
+        41,
+        42,
+        43,
+        44,
+        45,
+    ]
+    assert small.query("hub", "select stream_position from relaybox.read_stream('flights', 40, 1)") == [(41,)]
     for query in (
         "select relaybox.read_stream('flights', 5)",
         "select relaybox.read_log('flights/1', 5)",
@@ -367,9 +383,13 @@ def test_what_is_not_kept_is_said_by_whoever_is_asked_for_it(small: World) -> No
         with pytest.raises(psycopg2.Error, match=r"no longer kept.*; the first one is 40") as refused:
             small.query("hub", query)
         assert refused.value.pgcode == "RB034"
-    proof = verify_route(small.route)
-    assert (proof.verdict, proof.streams[0].first_kept_place, proof.streams[1].first_kept_place) == ("delivered", 40, 1)
-    assert [(leg.no_longer_kept, leg.sent, leg.received) for leg in (*proof.hops, proof.end_to_end)] == [
+    verification = verify_route(small.route)
+    assert (
+        verification.outcome,
+        verification.streams[0].first_kept_stream_position,
+        verification.streams[1].first_kept_stream_position,
+    ) == ("delivered", 40, 1)
+    assert [(leg.no_longer_kept, leg.sent, leg.received) for leg in (*verification.hops, verification.end_to_end)] == [
         (45, 0, 0),
         (45, 0, 0),
         (0, 45, 45),
@@ -377,9 +397,9 @@ def test_what_is_not_kept_is_said_by_whoever_is_asked_for_it(small: World) -> No
     move(small, 4)
     shown = invoke("verify", "flights").stdout
     assert "45 more are no longer kept in one of the two: nothing is said of them" in shown
-    assert "49 places from 40 on, 0 violations" in shown
+    assert "49 stream positions from 40 on, 0 violations" in shown
     retain(small, "airline")
-    assert [hop.position for hop in trace_message([small.route], kept_id)[0].hops] == [42, 42]
+    assert [hop.log_position for hop in trace_message([small.route], kept_id)[0].hops] == [42, 42]
     with pytest.raises(UnknownMessage, match="airline keeps messages from seq 40 on, older ones were dropped"):
         trace_message([small.route], first_id)
 
@@ -409,9 +429,9 @@ def test_ledgers_stay_as_small_as_what_is_kept_and_every_report_stays_the_same(s
         sizes.append(ledger_rows(small))
     assert max(count for size in sizes for count in size.values()) <= 12, "flat"
     assert all(size[f"{store} attempt"] == size[f"{store} batch"] for size in sizes for store in ("airline", "hub"))
-    proof = verify_route(small.route)
-    assert (proof.verdict, [leg.contradictions for leg in proof.hops]) == ("delivered", [(), ()])
-    assert [leg.no_longer_kept + leg.sent for leg in proof.hops] == [84, 84]
+    verification = verify_route(small.route)
+    assert (verification.outcome, [leg.contradictions for leg in verification.hops]) == ("delivered", [(), ()])
+    assert [leg.no_longer_kept + leg.sent for leg in verification.hops] == [84, 84]
     for hop in read_status(small.routes).hops:
         assert (hop.sent, hop.received, hop.settled_through, hop.lag_messages) == (84, 84, 84, 0)
         assert hop.delivery == PERFECT
@@ -424,7 +444,7 @@ def test_ledgers_stay_as_small_as_what_is_kept_and_every_report_stays_the_same(s
     assert planned == arrived
     assert planned[0][1] is not None
     last_id = UUID(small.value("airline", "select message_id::text from relaybox.outbox order by seq desc limit 1"))
-    assert [hop.place for hop in trace_message([small.route], last_id)[0].hops] == [Place.SETTLED, Place.SETTLED]
+    assert [hop.stream_position for hop in trace_message([small.route], last_id)[0].hops] == [HopStage.SETTLED, HopStage.SETTLED]
     plan = "00000000-0000-0000-0000-000000000000"
     for batch in (3, 11):
         assert small.value("hub", "select relaybox.slice_state(1, %s, 1, %s)", batch, plan) == "published", "a zombie's slice"
@@ -434,7 +454,7 @@ def test_ledgers_stay_as_small_as_what_is_kept_and_every_report_stays_the_same(s
         assert late.value.pgcode == "RB015"
     due = "select due_received, due_unique from relaybox.receiving_state('flights/1', %s)"
     assert [small.query("hub", due, batch) for batch in (11, 12)] == [[(77, 77)], [(84, 84)]]
-    assert verify_route(small.route).verdict == "delivered"
+    assert verify_route(small.route).outcome == "delivered"
 
 
 def test_what_was_dropped_is_not_sent_again_to_a_store_that_lost_it(small: World) -> None:
@@ -446,7 +466,7 @@ def test_what_was_dropped_is_not_sent_again_to_a_store_that_lost_it(small: World
         "analytics",
         "delete from relaybox.decision; delete from relaybox.arrival; delete from relaybox.receipt; delete from relaybox.delivery;"
         "delete from relaybox.log; update relaybox.hop_in set published_batch = 0, published_position = 0;"
-        "update relaybox.stream set last_place = 0, taken = 0; update relaybox.stream_log set decided_batch = 0, decided_position = 0",
+        "update relaybox.stream set last_stream_position = 0, arrival_seq = 0; update relaybox.stream_log set decided_batch = 0, decided_position = 0",
     )
     with pytest.raises(HistoryLost, match="analytics lost batches 1 to 2, and retention has dropped messages of them at hub"):
         reanchor_hop(small.second_hop, small.routes, recorded_by="test", reason="test", dry_run=True)

@@ -1,11 +1,11 @@
-"""G9: any subscription can read again from the start, a place or a time; the sequence is the same."""
+"""G9: any subscription can read again from the start, a stream position or a time; the sequence is the same."""
 
 from __future__ import annotations
 
 import psycopg2
 import pytest
 
-from tests.support.streams import STORE, ack, deliver, fetch, places
+from tests.support.streams import STORE, ack, deliver, fetch, stream_positions
 from tests.support.world import World, wait_until
 
 
@@ -21,7 +21,7 @@ def twenty(world: World) -> World:
 
 
 def replay(world: World, start: str, options: str = "") -> tuple[object, ...]:
-    """Name, first and last place, messages, bytes, seconds."""
+    """Name, first and last stream position, messages, bytes, seconds."""
     return world.query(STORE, f"select * from relaybox.replay('billing', %s, 'tax audit'{options})", start)[0]
 
 
@@ -42,26 +42,26 @@ def test_g9_a_replay_from_the_start_gives_the_same_sequence_and_says_so(twenty: 
 
 def test_g9_from_a_place_and_from_a_time(twenty: World) -> None:
     replay(twenty, "10")
-    assert [place for place, _, _ in read_on(twenty)] == list(range(10, 21))
+    assert [stream_position for stream_position, _, _ in read_on(twenty)] == list(range(10, 21))
     second_batch = twenty.value(STORE, "select max(decided_at) from relaybox.decision")
     replay(twenty, str(second_batch))
-    assert [place for place, _, _ in read_on(twenty)] == list(range(9, 21))
+    assert [stream_position for stream_position, _, _ in read_on(twenty)] == list(range(9, 21))
 
 
 def test_g9_a_replay_never_passes_over_anything(twenty: World) -> None:
     """From a place that the subscription has not reached it would skip: there is nothing to replay."""
     assert replay(twenty, "15")[:4] == (None, 15, 12, 0)
-    assert [place for place, _, _ in read_on(twenty)] == list(range(13, 21))
+    assert [stream_position for stream_position, _, _ in read_on(twenty)] == list(range(13, 21))
 
 
 def test_g9_a_second_cursor_leaves_the_live_one_alone(twenty: World) -> None:
     """A range under a name of its own, while the subscription goes on; then a second one."""
     assert replay(twenty, "3", ", through => '7', second_cursor => true")[:4] == ("billing.replay-1", 3, 7, 5)
     assert read_on(twenty, "billing.replay-1") == [(n, True, f"m{n}") for n in range(3, 8)]
-    assert [place for place, _, _ in read_on(twenty)] == list(range(13, 21))
+    assert [stream_position for stream_position, _, _ in read_on(twenty)] == list(range(13, 21))
     assert replay(twenty, "earliest", ", second_cursor => true")[:4] == ("billing.replay-2", 1, 20, 20)
     deliver(twenty, 3)
-    assert [place for place, _, _ in read_on(twenty, "billing.replay-2")] == list(range(1, 21))
+    assert [stream_position for stream_position, _, _ in read_on(twenty, "billing.replay-2")] == list(range(1, 21))
 
 
 def test_g9_lanes_go_back_each_for_itself(world: World) -> None:
@@ -76,8 +76,8 @@ def test_g9_lanes_go_back_each_for_itself(world: World) -> None:
 
 def drain(world: World) -> list[int]:
     got: list[int] = []
-    while rows := world.query(STORE, "select place, lane from relaybox.fetch('billing', 4, worker => 'a')"):
-        got += places(rows)
+    while rows := world.query(STORE, "select stream_position, lane from relaybox.fetch('billing', 4, worker => 'a')"):
+        got += stream_positions(rows)
         ack(world, rows[-1][0])
     return got
 
@@ -88,7 +88,7 @@ def test_a_dry_run_counts_and_changes_nothing(twenty: World) -> None:
     assert (name, first, last, messages, seconds) == ("billing", 1, 12, 12, 3)
     assert size == pytest.approx(12 * 2.3, abs=5)
     assert twenty.value(STORE, "select count(*) from relaybox.consumer_action where action = 'replay'") == 0
-    assert [place for place, _, _ in read_on(twenty)] == list(range(13, 21))
+    assert [stream_position for stream_position, _, _ in read_on(twenty)] == list(range(13, 21))
 
 
 def test_a_rate_limit_is_kept_by_fetch(twenty: World) -> None:
@@ -96,10 +96,10 @@ def test_a_rate_limit_is_kept_by_fetch(twenty: World) -> None:
     replay(twenty, "earliest", ", rows_per_second => 5")
     assert fetch(twenty, 100) == []
     wait_until(lambda: fetch_and_ack(twenty) > 0, "a second's worth is saved up")
-    fetched = int(twenty.value(STORE, "select done_place from relaybox.lag('billing')"))
+    fetched = int(twenty.value(STORE, "select done_stream_position from relaybox.lag('billing')"))
     assert 1 <= fetched <= 5
     wait_until(lambda: fetch_and_ack(twenty) >= 0 and done(twenty) >= 12, "the replay comes to its end")
-    assert places(fetch(twenty, 100)) == list(range(done(twenty) + 1, 21))
+    assert stream_positions(fetch(twenty, 100)) == list(range(done(twenty) + 1, 21))
 
 
 def fetch_and_ack(world: World) -> int:
@@ -110,18 +110,18 @@ def fetch_and_ack(world: World) -> int:
 
 
 def done(world: World) -> int:
-    return int(world.value(STORE, "select done_place from relaybox.lag('billing')"))
+    return int(world.value(STORE, "select done_stream_position from relaybox.lag('billing')"))
 
 
 def test_a_cancelled_replay_goes_on_where_the_subscription_had_been(twenty: World) -> None:
     replay(twenty, "earliest")
-    assert places(fetch(twenty, 4)) == [1, 2, 3, 4]
+    assert stream_positions(fetch(twenty, 4)) == [1, 2, 3, 4]
     twenty.query(STORE, "select relaybox.cancel_replay('billing', 'wrong month')")
     with pytest.raises(psycopg2.Error) as refused:
         ack(twenty, 4)
     assert refused.value.pgcode == "RB035"
-    assert "a replay, or its end, has put the lane to another place" in str(refused.value)
-    assert [place for place, _, _ in read_on(twenty)] == list(range(13, 21))
+    assert "a replay, or its end, has put the lane to another stream position" in str(refused.value)
+    assert [stream_position for stream_position, _, _ in read_on(twenty)] == list(range(13, 21))
     with pytest.raises(psycopg2.Error, match="replays nothing"):
         twenty.query(STORE, "select relaybox.cancel_replay('billing', 'again')")
 
@@ -139,7 +139,7 @@ def test_who_replayed_when_and_why_is_written_down(twenty: World) -> None:
     twenty.query(STORE, "select relaybox.cancel_replay('billing', 'wrong month')")
     rows = twenty.query(
         STORE,
-        "select action, reason, detail ->> 'first_place', done_by, done_at <= clock_timestamp() from relaybox.consumer_action"
+        "select action, reason, detail ->> 'first_stream_position', done_by, done_at <= clock_timestamp() from relaybox.consumer_action"
         " where action <> 'subscribe' order by action_id",
     )
     user = twenty.value(STORE, "select session_user")
@@ -155,10 +155,10 @@ def test_a_replay_without_a_reason_is_refused(twenty: World, call: str) -> None:
 
 def test_a_worker_in_the_middle_of_its_work_can_not_acknowledge_after_the_replay_began(twenty: World) -> None:
     """Its transaction fails, and the messages come again in the replay's order."""
-    assert places(fetch(twenty, 3)) == [13, 14, 15]
+    assert stream_positions(fetch(twenty, 3)) == [13, 14, 15]
     replay(twenty, "earliest")
     with pytest.raises(psycopg2.Error) as refused:
         ack(twenty, 15)
     assert refused.value.pgcode == "RB035"
-    assert "a replay, or its end, has put the lane to another place" in str(refused.value)
-    assert [place for place, _, _ in read_on(twenty)] == list(range(1, 21))
+    assert "a replay, or its end, has put the lane to another stream position" in str(refused.value)
+    assert [stream_position for stream_position, _, _ in read_on(twenty)] == list(range(1, 21))

@@ -13,8 +13,8 @@ import pytest
 
 from relaybox import errors
 from relaybox.hops.confirmations import confirm_received
-from relaybox.hops.copying import CopyOrder, copy_order, copy_slice, session_name
-from relaybox.hops.planning import Driver, Planned, plan_batch
+from relaybox.hops.copying import SliceJob, copy_slice, session_name, slice_job
+from relaybox.hops.planning import AttemptOwner, Planned, plan_batch
 from relaybox.hops.publishing import ask_destination, make_log_segments, publish_batch
 from relaybox.stores.connections import commit_durably, connect
 from tests.support.breaking import copy_first_slices
@@ -29,16 +29,16 @@ def planned(world: World) -> Planned:
     hop = world.first_hop
     with world.store_session("airline") as source, world.store_session("hub") as destination:
         arrived = ask_destination(destination, hop)
-        found = plan_batch(source, hop, arrived, driver=Driver("test"))
+        found = plan_batch(source, hop, arrived, driver=AttemptOwner("test"))
         assert found is not None
         make_log_segments(destination, hop, log_id=arrived.log_id, through_position=2)
     return found
 
 
 @pytest.fixture
-def order(world: World, planned: Planned) -> CopyOrder:
-    log_id = world.value("hub", "select hop_id from relaybox.hop_in where hop = 'flights/1'")
-    return copy_order(world.first_hop, planned.batch, attempt=planned.attempt, log_id=log_id, reads_log=None)
+def order(world: World, planned: Planned) -> SliceJob:
+    log_id = world.value("hub", "select log_id from relaybox.hop_in where hop = 'flights/1'")
+    return slice_job(world.first_hop, planned.batch, attempt=planned.attempt, log_id=log_id, reads_log=None)
 
 
 def test_g5_messages_are_ordered_by_insertion_whatever_their_xid_and_clock_say(world: World) -> None:
@@ -116,7 +116,7 @@ def test_g2_a_transaction_that_ends_while_rows_are_counted_is_in_the_next_pair(w
 
 
 def test_g3_a_slice_that_comes_while_its_batch_is_being_published_is_refused(
-    world: World, planned: Planned, order: CopyOrder
+    world: World, planned: Planned, order: SliceJob
 ) -> None:
     """The guard waits for the publish in flight and then sees what it did; a plain SELECT would have seen the time before."""
     slice_ = planned.batch.slices[0]
@@ -150,11 +150,11 @@ def test_g2_the_ledger_takes_no_plan_that_does_not_follow_the_last(world: World)
     assert refused.value.pgcode == "RB005"
 
 
-def test_g3_rows_that_no_receipt_explains_are_never_taken_for_a_copy(world: World, planned: Planned, order: CopyOrder) -> None:
+def test_g3_rows_that_no_receipt_explains_are_never_taken_for_a_copy(world: World, planned: Planned, order: SliceJob) -> None:
     """A stranger's row at the slice's positions is an error that stops, not a slice that is done."""
     world.query(
         "hub",
-        f"insert into relaybox.log_{order.log_id} (position, index, epoch, message_id, sent_at, topic, sender, payload) "
+        f"insert into relaybox.log_{order.log_id} (log_position, index, epoch, message_id, sent_at, topic, sender, payload) "
         "values (1, 1, 1, gen_random_uuid(), now(), 'flights', 'UA', 'stranger')",
     )
     with pytest.raises(errors.StoreFailed, match="23505"):
@@ -162,7 +162,7 @@ def test_g3_rows_that_no_receipt_explains_are_never_taken_for_a_copy(world: Worl
     assert world.value("hub", "select count(*) from relaybox.receipt") == 0
 
 
-def test_g3_an_older_attempt_never_ends_a_newer_one(world: World, planned: Planned, order: CopyOrder) -> None:
+def test_g3_an_older_attempt_never_ends_a_newer_one(world: World, planned: Planned, order: SliceJob) -> None:
     """A zombie driver leaves the session of the newer attempt alone, and a new generation that of another database."""
     slice_ = planned.batch.slices[0]
     newer = connect("hub", application_name=session_name(replace(order, attempt=order.attempt + 1), slice_))
@@ -178,7 +178,7 @@ def test_g3_an_older_attempt_never_ends_a_newer_one(world: World, planned: Plann
         cursor.execute("select 1")
 
 
-def test_g3_receipts_of_another_plan_do_not_count(world: World, planned: Planned, order: CopyOrder) -> None:
+def test_g3_receipts_of_another_plan_do_not_count(world: World, planned: Planned, order: SliceJob) -> None:
     """The same batch number under another plan: its slices are not copied, and what is there is not its own."""
     slice_ = planned.batch.slices[0]
     copy_slice(order, slice_)
@@ -190,7 +190,7 @@ def test_g3_receipts_of_another_plan_do_not_count(world: World, planned: Planned
     assert world.payloads() == []
 
 
-def test_g3_a_batch_is_not_published_over_slices_of_another_plan(world: World, planned: Planned, order: CopyOrder) -> None:
+def test_g3_a_batch_is_not_published_over_slices_of_another_plan(world: World, planned: Planned, order: SliceJob) -> None:
     """The zombie of a plan that the source lost and the driver of the new one copy at the same time: neither sees the other's slice."""
     with world.session("hub") as zombie, zombie.cursor() as cursor:
         cursor.execute("select relaybox.accept_slice(%s, 1, 1, 2, gen_random_uuid(), 0, 1)", (order.log_id,))
@@ -203,7 +203,7 @@ def test_g3_a_batch_is_not_published_over_slices_of_another_plan(world: World, p
     assert world.payloads() == []
 
 
-def test_g3_another_plan_under_a_published_number_is_refused(world: World, planned: Planned, order: CopyOrder) -> None:
+def test_g3_another_plan_under_a_published_number_is_refused(world: World, planned: Planned, order: SliceJob) -> None:
     """A source that lost history and planned the batch again is stopped by the destination (G11)."""
     copy_slice(order, planned.batch.slices[0])
     with world.store_session("hub") as destination:
@@ -212,7 +212,7 @@ def test_g3_another_plan_under_a_published_number_is_refused(world: World, plann
             publish_batch(destination, world.first_hop, replace(planned.batch, plan_id=uuid4()), log_id=order.log_id)
 
 
-def test_g7_an_arrival_is_confirmed_as_often_as_anybody_likes(world: World, planned: Planned, order: CopyOrder) -> None:
+def test_g7_an_arrival_is_confirmed_as_often_as_anybody_likes(world: World, planned: Planned, order: SliceJob) -> None:
     """The second confirmation of a batch changes nothing and is no error."""
     copy_slice(order, planned.batch.slices[0])
     with world.store_session("hub") as destination, world.store_session("airline") as source:
@@ -230,7 +230,7 @@ def test_g7_a_planned_batch_that_nobody_received_is_never_settled(world: World, 
     assert world.value("airline", settle) == 2
     world.send("c")
     with world.store_session("airline") as source, world.store_session("hub") as destination:
-        plan_batch(source, world.first_hop, ask_destination(destination, world.first_hop), driver=Driver("test"))
+        plan_batch(source, world.first_hop, ask_destination(destination, world.first_hop), driver=AttemptOwner("test"))
     assert world.value("airline", settle) == 2
 
 

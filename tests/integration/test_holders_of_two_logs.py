@@ -10,7 +10,7 @@ import pytest
 
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
-from tests.support.signals import put_back
+from tests.support.store_metrics import put_back
 from tests.support.two_logs import fill_two_logs
 from tests.support.world import World
 
@@ -38,7 +38,7 @@ def two_logs(make_template: Any) -> str:
         )
         for log_id, batch, hours in ((1, 1, 9), (1, 2, 6), (2, 1, 8), (2, 2, 5)):
             for column in ("arrival.published_at", "decision.decided_at"):
-                put_back(world, column, hours, f"hop_id = {log_id} and batch = {batch}")
+                put_back(world, column, hours, f"log_id = {log_id} and batch = {batch}")
 
     return make_template(fill)
 
@@ -76,7 +76,7 @@ def test_g8_a_hop_needs_its_log_behind_what_it_has_settled(logs: World) -> None:
         )
         assert (holders(cursor, 2, "hop"), len(holders(cursor, 1, "hop"))) == ([], 1)
         cursor.execute(
-            "update relaybox.hop_out set resend_through = 0, resend_after = 0; update relaybox.hop_in set published_position = 20 where hop_id = 1"
+            "update relaybox.hop_out set resend_through = 0, resend_after = 0; update relaybox.hop_in set published_position = 20 where log_id = 1"
         )
         assert holders(cursor, 1, "hop") == []
 
@@ -85,9 +85,9 @@ def test_g8_what_no_stream_has_decided_on_is_needed(logs: World) -> None:
     """From the position behind the last that it decided on, since that arrived; in a log without a stream, from the first."""
     with undone(logs) as cursor:
         assert (holders(cursor, 1, "undecided"), holders(cursor, 2, "undecided")) == ([], [])
-        cursor.execute("update relaybox.stream_log set decided_batch = 1, decided_position = 20 where hop_id = 1")
+        cursor.execute("update relaybox.stream_log set decided_batch = 1, decided_position = 20 where log_id = 1")
         assert (holders(cursor, 1, "undecided"), holders(cursor, 2, "undecided")) == ([("flights/1", 21, 6)], [])
-        cursor.execute("delete from relaybox.stream_log where hop_id = 2")
+        cursor.execute("delete from relaybox.stream_log where log_id = 2")
         assert holders(cursor, 2, "undecided") == [("other/1", 1, 8)]
         assert holders(cursor, 2, "newest") == [("other/1", 15, None)]
         assert holders(cursor, 1, "newest") == [("flights/1", 30, None)]
@@ -110,14 +110,14 @@ def test_g8_held_stalled_and_dead_messages_are_needed_from_the_first_of_each(log
             [("flights", 8, None)],
             [("other", -1, None)],
         )
-        for log_id, position, sender in ((1, 9, "a"), (1, 8, "b"), (2, 2, "d")):
+        for log_id, log_position, sender in ((1, 9, "a"), (1, 8, "b"), (2, 2, "d")):
             cursor.execute(
-                "insert into relaybox.held (hop_id, position, stream_id, sender_id, index, taken, held_at)"
+                "insert into relaybox.held (log_id, log_position, stream_id, sender_id, index, arrival_seq, held_at)"
                 " select %s, %s, e.stream_id, e.sender_id, 2, 1, now() - interval '3 hours' from relaybox.sender_state e where e.sender = %s",
-                (log_id, position, sender),
+                (log_id, log_position, sender),
             )
         assert (holders(cursor, 1, "held"), holders(cursor, 2, "held")) == ([("b", 8, 3)], [("d", 2, 3)])
-        for log_id, position, state in (
+        for log_id, log_position, state in (
             (1, 9, "open"),
             (1, 8, "redriving"),
             (1, 7, "dropped"),
@@ -125,16 +125,16 @@ def test_g8_held_stalled_and_dead_messages_are_needed_from_the_first_of_each(log
             (2, 4, "open"),
         ):
             cursor.execute(
-                "insert into relaybox.dead_letter (stream_id, hop_id, position, reason, state, first_at)"
-                " select l.stream_id, l.hop_id, %s, 'index_missing', %s, now() - interval '4 hours' from relaybox.stream_log l where l.hop_id = %s",
-                (position, state, log_id),
+                "insert into relaybox.dead_letter (stream_id, log_id, log_position, reason, state, first_at)"
+                " select l.stream_id, l.log_id, %s, 'index_missing', %s, now() - interval '4 hours' from relaybox.stream_log l where l.log_id = %s",
+                (log_position, state, log_id),
             )
         found = [[row[1:] for row in holders(cursor, log_id, "dead letter")] for log_id in (1, 2)]
         assert found == [[(8, 4)], [(4, 4)]]
 
 
 def test_g8_the_window_of_a_replay_keeps_what_arrived_or_was_delivered_in_it(logs: World) -> None:
-    """Exactly as old as the window is too old; what was released late counts by its place; without a window everything is kept."""
+    """Exactly as old as the window is too old; what was released late counts by its stream position; without a window everything is kept."""
     with undone(logs) as cursor:
 
         def windows(hours: float | None) -> tuple[int | None, int | None]:
@@ -145,11 +145,11 @@ def test_g8_the_window_of_a_replay_keeps_what_arrived_or_was_delivered_in_it(log
         for log_id, batch, hours in ((1, 1, 9), (1, 2, 6), (2, 1, 8), (2, 2, 5)):
             for table, column in (("arrival", "published_at"), ("decision", "decided_at")):
                 cursor.execute(
-                    f"update relaybox.{table} set {column} = now() - make_interval(hours => %s) where hop_id = %s and batch = %s",
+                    f"update relaybox.{table} set {column} = now() - make_interval(hours => %s) where log_id = %s and batch = %s",
                     (hours, log_id, batch),
                 )
         assert windows(None) == (0, 0)
-        cursor.execute("update relaybox.hop_in set replay_window_seconds = 0 where hop_id = 2")
+        cursor.execute("update relaybox.hop_in set replay_window_seconds = 0 where log_id = 2")
         assert holders(cursor, 1, "window") == [("flights/1", 0, None)]
         found = {hours: windows(hours) for hours in (1, 5, 5.5, 6, 6.5, 8, 8.5, 9, 10)}
         assert found == {

@@ -22,16 +22,16 @@ STORE = "hub"
 OTHERS = """
 create schema app;
 create table app.orders (id integer, segment text default relaybox.segment_name('app', 1));
-create view app.arrived as select message_id, position from relaybox.inbox;
+create view app.arrived as select message_id, log_position from relaybox.inbox;
 create materialized view app.counted as select count(*) as messages from relaybox.inbox;
-create function app.newest() returns bigint language sql begin atomic select max(position) from relaybox.inbox; end;
+create function app.newest() returns bigint language sql begin atomic select max(log_position) from relaybox.inbox; end;
 create function app.of_rows(one relaybox.inbox) returns text language sql return one.topic;
 create view app.named as select relaybox.segment_name('app', id) from app.orders;
 create function app.named() returns text language sql return relaybox.segment_name('app', 1);
 create index orders_by_segment on app.orders (relaybox.segment_name('app', id));
 alter table app.orders add constraint named check (relaybox.segment_name('app', id) <> '');
 alter table app.orders enable row level security;
-create policy arrived on app.orders using (exists (select from relaybox.inbox i where i.position = id));
+create policy arrived on app.orders using (exists (select from relaybox.inbox i where i.log_position = id));
 create policy named on app.orders using (relaybox.segment_name('app', id) = segment);
 create function app.refuse() returns trigger language plpgsql as $$ begin return null; end $$;
 create trigger refused instead of insert on relaybox.inbox for each row execute function app.refuse();
@@ -161,7 +161,7 @@ def test_only_the_files_that_changed_are_applied(beside: World, change: Change) 
 def test_what_depends_on_a_view_whose_columns_changed_is_named_one_and_all(beside: World, change: Change) -> None:
     """`create or replace` refuses another order of columns. The store is as before; without the objects the view is made anew."""
     before = found(beside)
-    change("inbox.sql", "i.hop, l.position, l.message_id", "i.hop, l.message_id, l.position")
+    change("inbox.sql", "i.hop, l.log_position, l.message_id", "i.hop, l.message_id, l.log_position")
     with pytest.raises(errors.ObjectsInTheWay, match=r"must drop view relaybox.inbox, whose columns changed\.") as refused:
         init(beside)
     assert_named(str(refused.value), ON_THE_VIEW)
@@ -171,7 +171,7 @@ def test_what_depends_on_a_view_whose_columns_changed_is_named_one_and_all(besid
     assert init(beside).functions_renewed
     assert beside.value(
         STORE, "select array_agg(attname order by attnum) from pg_attribute where attrelid = 'relaybox.inbox'::regclass"
-    )[1:3] == ["message_id", "position"]
+    )[1:3] == ["message_id", "log_position"]
     assert_rights_kept(before, found(beside))
 
 
@@ -198,7 +198,7 @@ def test_one_dependent_object_is_enough_to_stop_and_stays(
     for name, drop in objects.items():
         if name != kept:
             beside.query(STORE, drop)
-    change("inbox.sql", "i.hop, l.position, l.message_id", "i.hop, l.message_id, l.position")
+    change("inbox.sql", "i.hop, l.log_position, l.message_id", "i.hop, l.message_id, l.log_position")
     change("segment_name.sql", "returns text", "returns varchar")
     for drop in (ON_THE_FUNCTION if objects is ON_THE_VIEW else ON_THE_VIEW).values():
         beside.query(STORE, drop)
@@ -213,7 +213,7 @@ def test_a_function_that_disappeared_is_dropped_only_if_nobody_depends_on_it(bes
     """Names that others gave to objects in our schema are no business of ours."""
     change(
         "ensure_log_segments.sql",
-        "relaybox.segment_name(format('log_%s', log_id), k)",
+        "relaybox.segment_name(format('log_%s', log_id_), k)",
         "format('log_%s_s%s', log_id, lpad(k::text, 6, '0'))",
     )
     change("segment_name.sql", "create", "")
@@ -275,7 +275,7 @@ def test_an_owner_s_init_leaves_the_objects_of_a_superuser_alone(owned: World, c
         assert init(owned).functions_renewed
         assert found(owned, superuser) == before
         assert owned.value(superuser, "select has_table_privilege('others_reader', 'relaybox.notes', 'select')")
-        change("inbox.sql", "i.hop, l.position, l.message_id", "i.hop, l.message_id, l.position")
+        change("inbox.sql", "i.hop, l.log_position, l.message_id", "i.hop, l.message_id, l.log_position")
         with pytest.raises(errors.ObjectsInTheWay) as refused:
             init(owned)
         assert_named(str(refused.value), ON_THE_VIEW)
@@ -312,7 +312,8 @@ def test_producers_consumers_and_drivers_notice_nothing_of_an_init(world: World)
         return [
             sent,
             *world.query(
-                STORE, "select published_position, (select sum(done_place) from relaybox.lane_cursors) from relaybox.hop_in"
+                STORE,
+                "select published_position, (select sum(done_stream_position) from relaybox.lane_cursors) from relaybox.hop_in",
             )[0],
         ]
 
@@ -338,10 +339,10 @@ def test_producers_consumers_and_drivers_notice_nothing_of_an_init(world: World)
 
 def fetch_and_acknowledge(world: World) -> None:
     with world.session(STORE) as connection, connection.cursor() as cursor:
-        cursor.execute("select place from relaybox.fetch('billing', worker => 'one')")
-        places = [place for (place,) in cursor.fetchall()]
-        if places:
-            cursor.execute("select relaybox.ack('billing', %s)", (max(places),))
+        cursor.execute("select stream_position from relaybox.fetch('billing', worker => 'one')")
+        stream_positions = [stream_position for (stream_position,) in cursor.fetchall()]
+        if stream_positions:
+            cursor.execute("select relaybox.ack('billing', %s)", (max(stream_positions),))
         connection.commit()
 
 

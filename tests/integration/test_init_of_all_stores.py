@@ -79,10 +79,10 @@ def test_a_change_that_one_store_refuses_changes_no_other_store(world: World) ->
     assert world.payloads("flights/2") == ["a", "b"]
 
 
-STRIKES = [(failpoint, hit) for failpoint in INIT_FAILPOINTS for hit in range(1, REACHED.get(failpoint, len(STORES)) + 1)]
+INJECTIONS = [(failpoint, hit) for failpoint in INIT_FAILPOINTS for hit in range(1, REACHED.get(failpoint, len(STORES)) + 1)]
 
 
-@pytest.mark.parametrize(("failpoint", "hit"), STRIKES)
+@pytest.mark.parametrize(("failpoint", "hit"), INJECTIONS)
 def test_an_init_that_was_killed_anywhere_is_finished_or_taken_back(
     world: World, monkeypatch: pytest.MonkeyPatch, failpoint: str, hit: int
 ) -> None:
@@ -99,7 +99,7 @@ def test_an_init_that_was_killed_anywhere_is_finished_or_taken_back(
     assert world.payloads("flights/2") == ["a", "b"]
 
 
-@pytest.mark.parametrize(("failpoint", "hit"), [strike for strike in STRIKES if strike[0].endswith(".committed")])
+@pytest.mark.parametrize(("failpoint", "hit"), [inject for inject in INJECTIONS if inject[0].endswith(".committed")])
 def test_an_init_that_was_killed_can_be_taken_back_and_begun_again(
     world: World, monkeypatch: pytest.MonkeyPatch, failpoint: str, hit: int
 ) -> None:
@@ -115,7 +115,7 @@ def test_an_init_that_was_killed_can_be_taken_back_and_begun_again(
 
 
 def kill(world: World, monkeypatch: pytest.MonkeyPatch, path: str, failpoint: str, hit: int) -> None:
-    strike(world, monkeypatch, f"{failpoint}:{hit}=kill")
+    inject(world, monkeypatch, f"{failpoint}:{hit}=kill")
     killed = start("--config", path, "init")
     killed.communicate(timeout=patience(120))
     monkeypatch.delenv("RELAYBOX_FAILPOINTS")
@@ -135,13 +135,13 @@ def test_a_stream_whose_rules_are_changing_decides_nothing(world: World) -> None
         world.transfer()
     assert invoke("init").exit_code == 0
     world.transfer()
-    assert world.value("hub", "select last_place from relaybox.stream") == 1
+    assert world.value("hub", "select last_stream_position from relaybox.stream") == 1
 
 
 def test_two_inits_with_different_files_come_one_after_the_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second one waits until the first has changed its last store: all stores have the rules of the second."""
     first, second = file_with(world, "total"), file_with(world, "fifo")
-    directory = strike(world, monkeypatch, "init.applied:2=pause")
+    directory = inject(world, monkeypatch, "init.applied:2=pause")
     paused = start("--config", first, "init")
     wait_until((directory / "hits.jsonl").exists, "the first init is in its second store")
     monkeypatch.delenv("RELAYBOX_FAILPOINTS")
@@ -164,7 +164,7 @@ def waiting_inits(world: World) -> int:
 def test_two_first_inits_come_one_after_the_other_too(empty: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """No store has a table to lock yet: the second one waits all the same, and its rules hold in all stores."""
     first, second = file_with(empty, "total"), file_with(empty, "fifo")
-    directory = strike(empty, monkeypatch, "init.applied:2=pause")
+    directory = inject(empty, monkeypatch, "init.applied:2=pause")
     paused = start("--config", first, "init")
     wait_until((directory / "hits.jsonl").exists, "the first init is in its second store")
     monkeypatch.delenv("RELAYBOX_FAILPOINTS")
@@ -194,7 +194,7 @@ def test_an_init_that_waited_in_vain_names_who_holds_the_store(world: World, mon
 
 def test_a_store_that_goes_away_in_the_middle_is_done_by_the_next_init(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are done; meanwhile the stream is held where the rules have not changed."""
-    directory = strike(world, monkeypatch, "init.applied:1=pause")
+    directory = inject(world, monkeypatch, "init.applied:1=pause")
     paused = start("--config", file_with(world, "fifo"), "init")
     wait_until((directory / "hits.jsonl").exists, "init is in its first store")
     monkeypatch.delenv("RELAYBOX_FAILPOINTS")
@@ -252,7 +252,7 @@ def test_what_is_in_the_way_in_one_store_leaves_the_others_as_they_were(
     shutil.copytree(schema.sql_directory(), directory)
     monkeypatch.setattr(schema, "sql_directory", lambda: directory)
     inbox = directory / "views" / "inbox.sql"
-    inbox.write_text(inbox.read_text().replace("i.hop, l.position,", "l.position, i.hop,"))
+    inbox.write_text(inbox.read_text().replace("i.hop, l.log_position,", "l.log_position, i.hop,"))
     world.query("analytics", "create view public.arrived as select hop from relaybox.inbox")
     before = [fingerprint(world, store) for store in STORES]
     refused = invoke("init")
@@ -277,7 +277,7 @@ def fingerprint(world: World, store: str) -> str:
     return str(world.value(store, query))
 
 
-def strike(world: World, monkeypatch: pytest.MonkeyPatch, what: str) -> Path:
+def inject(world: World, monkeypatch: pytest.MonkeyPatch, what: str) -> Path:
     directory = world.path.parent / "failpoints"
     directory.mkdir()
     monkeypatch.setenv("RELAYBOX_ENVIRONMENT", "test")

@@ -7,7 +7,7 @@ from contextlib import suppress
 import psycopg2
 import pytest
 
-from tests.support.streams import STORE, ack, deliver, fetch, nack, places, token
+from tests.support.streams import STORE, ack, deliver, fetch, nack, stream_positions, token
 from tests.support.world import World, wait_until
 
 
@@ -33,7 +33,7 @@ def fetch_any(world: World, acked: int, lane: int, worker: str) -> list[tuple[ob
     """Acknowledges in one lane and fetches from whichever has something."""
     return world.query(
         STORE,
-        "select place, lane, replayed, attempt, sender, payload from relaybox.fetch('billing', 3, %s, %s, worker => %s)",
+        "select stream_position, lane, replayed, attempt, sender, payload from relaybox.fetch('billing', 3, %s, %s, worker => %s)",
         acked,
         token(world, worker=worker, lane=lane),
         worker,
@@ -42,20 +42,21 @@ def fetch_any(world: World, acked: int, lane: int, worker: str) -> list[tuple[ob
 
 def test_one_worker_serves_all_lanes_and_gets_every_message_once(four: World) -> None:
     got = drain(four)
-    assert sorted(place for place, _, _ in got) == list(range(1, 41))
+    assert sorted(stream_position for stream_position, _, _ in got) == list(range(1, 41))
     assert len({lane for _, lane, _ in got}) > 1
     assert len({(lane, sender) for _, lane, sender in got}) == 11
     assert all(
-        [place for place, lane, _ in got if lane == wanted] == sorted(place for place, lane, _ in got if lane == wanted)
+        [stream_position for stream_position, lane, _ in got if lane == wanted]
+        == sorted(stream_position for stream_position, lane, _ in got if lane == wanted)
         for wanted in range(1, 5)
     )
 
 
 def test_workers_get_different_lanes_side_by_side(four: World) -> None:
     lanes = [{row[1] for row in fetch(four, 3, worker=worker)} for worker in "abcde"]
-    taken = [lane for lane in lanes if lane]
-    assert all(len(lane) == 1 for lane in taken)
-    assert len(set.union(*taken)) == len(taken)
+    arrival_seq = [lane for lane in lanes if lane]
+    assert all(len(lane) == 1 for lane in arrival_seq)
+    assert len(set.union(*arrival_seq)) == len(arrival_seq)
     assert lanes[-1] == set()
 
 
@@ -109,8 +110,10 @@ def test_lanes_by_key_keep_each_key_in_one_lane(world: World) -> None:
     deliver(world, 60, senders=1)
     world.query(STORE, "select relaybox.subscribe('billing', 'flights', lanes => 3, lane_by => 'key')")
     got = drain(world)
-    assert sorted(place for place, _, _ in got) == list(range(1, 61))
-    lanes_of = {place % 7: {lane for other, lane, _ in got if other % 7 == place % 7} for place, _, _ in got}
+    assert sorted(stream_position for stream_position, _, _ in got) == list(range(1, 61))
+    lanes_of = {
+        stream_position % 7: {lane for other, lane, _ in got if other % 7 == stream_position % 7} for stream_position, _, _ in got
+    }
     assert {len(lanes) for lanes in lanes_of.values()} == {1}
     assert len(set.union(*lanes_of.values())) > 1
 
@@ -131,7 +134,7 @@ def test_a_server_that_hashes_otherwise_is_refused(four: World) -> None:
 def test_a_worker_stops_and_its_lane_is_free_at_once(four: World) -> None:
     rows = fetch(four, 3, worker="a")
     lane = rows[0][1]
-    proof = token(four)
-    assert four.value(STORE, "select relaybox.release('billing', %s)", proof) is True
-    assert four.value(STORE, "select relaybox.release('billing', %s)", proof) is False
-    assert places(fetch(four, 3, worker="b", lane=lane)) == [row[0] for row in rows]
+    verification = token(four)
+    assert four.value(STORE, "select relaybox.release('billing', %s)", verification) is True
+    assert four.value(STORE, "select relaybox.release('billing', %s)", verification) is False
+    assert stream_positions(fetch(four, 3, worker="b", lane=lane)) == [row[0] for row in rows]

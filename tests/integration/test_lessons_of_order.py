@@ -42,19 +42,19 @@ class Screen:
     def __init__(self, world: World, store: str, streams: Sequence[str], sender: CausalSender | None = None) -> None:
         self.shown: list[str] = []
         self._world, self._store, self._sender = world, store, sender
-        self._places = dict.fromkeys(streams, 0)
+        self._stream_positions = dict.fromkeys(streams, 0)
 
     def look(self) -> None:
-        for stream, place in self._places.items():
-            for message in self._read(stream, place):
+        for stream, stream_position in self._stream_positions.items():
+            for message in self._read(stream, stream_position):
                 self.shown.append(message.payload)
-                self._places[stream] = message.place
+                self._stream_positions[stream] = message.stream_position
                 if self._sender:
                     self._sender.delivered(message)
 
-    def _read(self, stream: str, place: int) -> list[Any]:
+    def _read(self, stream: str, stream_position: int) -> list[Any]:
         with self._world.session(self._store) as session, session.cursor(cursor_factory=NamedTupleCursor) as cursor:
-            cursor.execute("select * from relaybox.read_stream(%s, %s)", (stream, place))
+            cursor.execute("select * from relaybox.read_stream(%s, %s)", (stream, stream_position))
             return list(cursor.fetchall())
 
 

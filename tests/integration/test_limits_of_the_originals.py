@@ -160,7 +160,7 @@ def test_a_destination_rebuilt_from_nothing_decides_the_same_again(world: World)
     forget = """
         truncate relaybox.delivery, relaybox.decision, relaybox.seen, relaybox.index_range, relaybox.held, relaybox.dead_letter,
             relaybox.sender_state cascade;
-        update relaybox.stream set taken = 0, last_place = 0;
+        update relaybox.stream set arrival_seq = 0, last_stream_position = 0;
         update relaybox.stream_log set decided_batch = 0, decided_position = 0;
     """
     world.query("hub", forget)

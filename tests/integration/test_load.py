@@ -121,4 +121,4 @@ def test_sixteen_hops_into_one_store_do_not_deadlock(world: World, tmp_path: Pat
         moved = list(pool.map(lambda hop: transfer_hop(hop, ThreadRunner(1), recorded_by="test").row_count, routes.hops))
     assert moved == [200] * 16
     assert world.value("hub", deadlocks) == before
-    assert world.query("hub", "select count(*), count(distinct hop_id) from relaybox.log") == [(3200, 16)]
+    assert world.query("hub", "select count(*), count(distinct log_id) from relaybox.log") == [(3200, 16)]

@@ -11,13 +11,13 @@ from uuid import UUID
 import pytest
 
 from relaybox.hops import copying
+from relaybox.monitoring.message_trace import trace_message
 from relaybox.monitoring.status import read_status
-from relaybox.monitoring.tracing import trace_message
-from relaybox.proofs import reading
-from relaybox.proofs.verification import verify_route
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.routes import Store
 from relaybox.stores import schema
+from relaybox.verification import reading
+from relaybox.verification.route_verification import verify_route
 from tests.support.breaking import copy_first_slices
 from tests.support.cli import invoke
 from tests.support.world import World, routes_file, wait_until
@@ -48,7 +48,7 @@ def test_every_message_arrives_once_in_order_and_is_settled(local: World) -> Non
     local.transfer_all()
     expected = [f"m{n}" for n in range(1, 101)] + ["late"]
     for hop in local.route.hops:
-        assert (local.payloads(hop.name), local.positions(hop.name)) == (expected, list(range(1, 102)))
+        assert (local.payloads(hop.name), local.log_positions(hop.name)) == (expected, list(range(1, 102)))
     assert [(settled.through_position, settled.newly_settled) for settled in local.settle_all()] == [
         (101, 101) for _ in local.route.hops
     ]
@@ -67,14 +67,14 @@ def test_status_verify_and_where_tell_of_it_like_of_any_hop(local: World) -> Non
         (3, 3, 0, 3) for _ in local.route.hops
     ]
     assert not status.errors
-    proof = verify_route(local.route)
-    assert (proof.verdict, proof.sender_count, proof.disordered_senders) == ("delivered", 1, ())
-    assert [(leg.sent, leg.received, leg.defect_count) for leg in (*proof.hops, proof.end_to_end)] == [
-        (3, 3, 0) for _ in (*proof.hops, proof.end_to_end)
+    verification = verify_route(local.route)
+    assert (verification.outcome, verification.sender_count, verification.disordered_senders) == ("delivered", 1, ())
+    assert [(leg.sent, leg.received, leg.defect_count) for leg in (*verification.hops, verification.end_to_end)] == [
+        (3, 3, 0) for _ in (*verification.hops, verification.end_to_end)
     ]
     message_id = local.value("airline", "select message_id::text from relaybox.outbox where payload = 'b'")
     (trace,) = trace_message([local.route], UUID(message_id))
-    assert [(hop.place, hop.position) for hop in trace.hops] == [("settled", 2) for _ in local.route.hops]
+    assert [(hop.stream_position, hop.log_position) for hop in trace.hops] == [("settled", 2) for _ in local.route.hops]
     assert {invoke(*command).exit_code for command in (("status",), ("verify", "flights"), ("where", message_id))} == {0}
     wait_until(lambda: sessions(local) == [], "all sessions of the hop have ended")
 
@@ -120,7 +120,7 @@ def test_two_drivers_at_once_copy_each_message_once(local: World) -> None:
     with ThreadPoolExecutor(3) as pool:
         summaries = [pool.submit(local.transfer, local.first_hop) for _ in range(3)]
         assert sum(summary.result().row_count for summary in summaries) >= 400
-    assert local.positions("flights/1") == list(range(1, 401))
+    assert local.log_positions("flights/1") == list(range(1, 401))
     assert local.payloads("flights/1") == local.sent()
 
 
@@ -163,4 +163,4 @@ def test_reanchored_after_a_reload_it_goes_on(local: World) -> None:
     local.transfer_all()
     for hop in local.route.hops:
         assert local.payloads(hop.name) == ["a", "b", "c"]
-    assert verify_route(local.route).verdict == "delivered"
+    assert verify_route(local.route).outcome == "delivered"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import psycopg2
 import pytest
 
-from relaybox.consumers.subscriptions import list_dead_letters
+from relaybox.subscriptions.subscriptions import list_dead_letters
 from tests.support.streams import STORE, deliver, nack
 from tests.support.world import World
 
@@ -24,9 +24,11 @@ def refusing(world: World) -> World:
 def test_a_long_reason_of_a_refusal_is_cut_with_a_mark_and_never_fails(refusing: World) -> None:
     """A handler gives its traceback: the beginning and the end stay, and how much is gone is said. One of 4000 characters stays whole."""
     said = "'Traceback:' || repeat('ä', 10000000) || 'KeyError: 17'"
-    refusing.query(STORE, f"select relaybox.nack('billing', place, {said}) from relaybox.fetch('billing', 1)")
-    refusing.query(STORE, "select relaybox.nack('billing', place, repeat('ä', 4000)) from relaybox.fetch('billing', 1)")
-    cut, whole = (detail for (detail,) in refusing.query(STORE, "select detail from relaybox.dead_letters order by letter"))
+    refusing.query(STORE, f"select relaybox.nack('billing', stream_position, {said}) from relaybox.fetch('billing', 1)")
+    refusing.query(STORE, "select relaybox.nack('billing', stream_position, repeat('ä', 4000)) from relaybox.fetch('billing', 1)")
+    cut, whole = (
+        detail for (detail,) in refusing.query(STORE, "select detail from relaybox.dead_letters order by dead_letter_id")
+    )
     assert cut.startswith("Traceback:ää")
     assert cut.endswith("ääKeyError: 17")
     assert " ... [9996122 characters cut] ... " in cut
@@ -38,10 +40,10 @@ def test_a_long_reason_of_a_refusal_is_cut_with_a_mark_and_never_fails(refusing:
 def test_a_refused_attempt_keeps_the_cut_reason(refusing: World) -> None:
     """Also before the message is a dead letter, and for a reason of blanks there is none."""
     refusing.query(STORE, "update relaybox.subscription set nack_limit = 5")
-    refusing.query(STORE, f"select relaybox.nack('billing', place, {LONG}) from relaybox.fetch('billing', 1)")
+    refusing.query(STORE, f"select relaybox.nack('billing', stream_position, {LONG}) from relaybox.fetch('billing', 1)")
     assert refusing.value(STORE, "select length(reason) from relaybox.failed_attempt") <= 4000
     with pytest.raises(psycopg2.Error, match="with a reason") as refused:
-        refusing.query(STORE, "select relaybox.nack('billing', place, ' ') from relaybox.fetch('billing', 1)")
+        refusing.query(STORE, "select relaybox.nack('billing', stream_position, ' ') from relaybox.fetch('billing', 1)")
     assert refused.value.pgcode == "RB036"
 
 
@@ -80,21 +82,21 @@ def test_any_other_long_text_is_refused_with_a_short_error(refusing: World) -> N
 
 def test_listing_dead_letters_reads_the_beginning_of_payloads(refusing: World) -> None:
     """Of text and of bytes; the size says how much there is. One letter is shown whole."""
-    refusing.query(STORE, f"update relaybox.log set payload = repeat('p', {8 * MEGABYTE}) where position = 1")
+    refusing.query(STORE, f"update relaybox.log set payload = repeat('p', {8 * MEGABYTE}) where log_position = 1")
     refusing.query(
         STORE,
-        f"update relaybox.log set payload = null, payload_bytes = decode(repeat('00', {8 * MEGABYTE}), 'hex') where position = 2",
+        f"update relaybox.log set payload = null, payload_bytes = decode(repeat('00', {8 * MEGABYTE}), 'hex') where log_position = 2",
     )
-    for place in (1, 2, 3):
+    for stream_position in (1, 2, 3):
         refusing.query(STORE, "select from relaybox.fetch('billing', 1, worker => 'a')")
-        assert nack(refusing, place) is True
+        assert nack(refusing, stream_position) is True
     store = refusing.routes.store(STORE)
     first, second, third = list_dead_letters(store, payload_characters=300)
     assert first.payload == "p" * 300
     assert second.payload is not None
     assert (len(second.payload), set(second.payload)) == (300, {"A", "\n"})
     assert third.payload == "m3"
-    assert [letter.payload_size_bytes for letter in (first, second, third)] == [8 * MEGABYTE, 8 * MEGABYTE, 2]
-    assert [letter.payload for letter in list_dead_letters(store, payload_characters=0)] == ["", "", ""]
-    (whole,) = list_dead_letters(store, letter=first.letter)
+    assert [dead_letter_id.payload_size_bytes for dead_letter_id in (first, second, third)] == [8 * MEGABYTE, 8 * MEGABYTE, 2]
+    assert [dead_letter_id.payload for dead_letter_id in list_dead_letters(store, payload_characters=0)] == ["", "", ""]
+    (whole,) = list_dead_letters(store, dead_letter_id=first.dead_letter_id)
     assert whole.payload == "p" * 8 * MEGABYTE

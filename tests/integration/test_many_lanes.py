@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from relaybox.consumers.subscriptions import LISTING
+from relaybox.subscriptions.subscriptions import LISTING
 from tests.support.streams import STORE, deliver
 from tests.support.world import World
 
@@ -21,7 +21,7 @@ NEAR = 40
 CONSUMING = {
     "fetch": "select * from relaybox.fetch('billing', 10, worker => 'a')",
     "ack": "select relaybox.ack('billing', 10, 'TOKEN')",
-    "fetch and ack in one transaction": "select relaybox.ack('billing', max(place)) from relaybox.fetch('billing', 10, worker => 'a')",
+    "fetch and ack in one transaction": "select relaybox.ack('billing', max(stream_position)) from relaybox.fetch('billing', 10, worker => 'a')",
     "nack": "select relaybox.nack('billing', 10, 'not now', 'TOKEN')",
     "release": "select relaybox.release('billing', 'TOKEN')",
     "lag": "select * from relaybox.lag('billing')",
@@ -32,7 +32,7 @@ CONSUMING = {
 LOOKING = {
     "subscriptions": "select * from relaybox.subscriptions",
     "relaybox subscriptions, the page": LISTING,
-    "metrics": "select * from relaybox.signals()",
+    "metrics": "select * from relaybox.store_metrics()",
     "retention": "select * from relaybox.holders(1)",
     "dropping a segment": "select relaybox.fence_lanes(1, 0)",
 }

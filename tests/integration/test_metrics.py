@@ -7,9 +7,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from relaybox.monitoring.metrics import METRICS, collect, read_signals, render
+from relaybox.monitoring.metrics import METRICS, collect, read_store_metrics, render
 from relaybox.monitoring.status import read_status
-from relaybox.proofs.reliability import Delivery
+from relaybox.verification.reliability import Delivery
 from tests.support.cli import invoke
 from tests.support.streams import STORE, ack, deliver
 from tests.support.world import World, wait_until
@@ -23,7 +23,7 @@ def values(world: World, metric: str, **labels: str) -> list[float]:
     routes = world.routes
     return [
         float(sample.value)
-        for sample in collect(read_status(routes), read_signals(routes))
+        for sample in collect(read_status(routes), read_store_metrics(routes))
         if sample.metric == metric and labels.items() <= sample.labels.items()
     ]
 
@@ -110,7 +110,7 @@ def test_a_gap_that_holds_messages_back_ages(world: World) -> None:
     sender = (
         "with state as (insert into relaybox.sender_state (stream_id, sender, epoch, origin, kind, stalled_after, stalled_reason) "
         "select stream_id, 'UA', 1, 'airline', 'gapless', 1, 'holdback' from relaybox.stream returning sender_id, stream_id) "
-        "insert into relaybox.held (hop_id, position, stream_id, sender_id, index, taken) select 1, 1, stream_id, sender_id, 2, 1 from state"
+        "insert into relaybox.held (log_id, log_position, stream_id, sender_id, index, arrival_seq) select 1, 1, stream_id, sender_id, 2, 1 from state"
     )
     world.query(STORE, sender)
     assert value(world, "relaybox_stream_held_messages", store=STORE) == 1
@@ -198,9 +198,9 @@ def test_every_metric_that_stores_and_hops_give_is_explained(world: World) -> No
     world.send("lost", topic="flihgts")
     world.transfer_all()
     routes = world.routes
-    samples = collect(read_status(routes), read_signals(routes))
+    samples = collect(read_status(routes), read_store_metrics(routes))
     take_away(world, "analytics")
-    samples += collect(read_status(routes), read_signals(routes))
+    samples += collect(read_status(routes), read_store_metrics(routes))
     assert {sample.metric for sample in samples} == set(METRICS)
 
 

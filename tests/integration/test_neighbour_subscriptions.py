@@ -13,25 +13,25 @@ from tests.support.world import World
 
 STORE = "hub"
 LOOKS = """
-    select done_place, fetched_place, last_place, places_behind, waiting_since is null, worker, replaying, failing, dead_letters
+    select done_stream_position, fetched_stream_position, last_stream_position, stream_positions_behind, waiting_since is null, worker, replaying, failing, dead_letters
     from relaybox.lag('billing') where lane = 1;
-    select place, state, reason, attempts, sender, acknowledged_before, given_ahead from relaybox.dead_letter where {own} and lane = 1 order by 1;
-    select place, attempts, reason from relaybox.failed_attempt where {own} and lane = 1 order by 1;
-    select version, done_place, fetched_place, redrive_place, fetch_count, suspect_place, suspect_rows, worker, replay_place
+    select stream_position, state, reason, attempts, sender, acknowledged_before, given_ahead from relaybox.dead_letter where {own} and lane = 1 order by 1;
+    select stream_position, attempts, reason from relaybox.failed_attempt where {own} and lane = 1 order by 1;
+    select version, done_stream_position, fetched_stream_position, redrive_stream_position, fetch_count, suspect_stream_position, suspect_rows, worker, replay_stream_position
     from relaybox.cursor where {own} and lane = 1 order by 1;
-    select action, detail - 'letter', reason from relaybox.consumer_action where subscription = 'billing' order by action_id
+    select action, detail - 'dead_letter_id', reason from relaybox.consumer_action where subscription = 'billing' order by action_id
 """
 OWN = "subscription_id = (select s.subscription_id from relaybox.subscription s where s.subscription = 'billing' and s.ended_at is null)"
 LETTERS = """
-insert into relaybox.dead_letter (stream_id, hop_id, position, reason, subscription_id, lane, place, sender, state)
+insert into relaybox.dead_letter (stream_id, log_id, log_position, reason, subscription_id, lane, stream_position, sender, state)
 select s.stream_id, 1, p, case mod(p, 3) when 0 then 'refused' else 'waits_behind' end, s.subscription_id, %(lane)s, p, m.sender,
     (array['open', 'redriving', 'redriven', 'dropped'])[1 + mod(p, 4)]
 from relaybox.subscription s, generate_series(31, 60) p cross join lateral (values ('s' || 1 + mod(p - 31, 3))) m (sender)
 where s.subscription_id = %(id)s and (%(lane)s = 1 or relaybox.lane_of(s.lane_by, s.lanes, m.sender, null) = %(lane)s)
 """
 ATTEMPTS = """
-insert into relaybox.failed_attempt (subscription_id, lane, place, attempts, last_by, reason)
-select d.subscription_id, d.lane, d.place, 4, 'a neighbour', 'no' from relaybox.dead_letter d
+insert into relaybox.failed_attempt (subscription_id, lane, stream_position, attempts, last_by, reason)
+select d.subscription_id, d.lane, d.stream_position, 4, 'a neighbour', 'no' from relaybox.dead_letter d
 where d.subscription_id = %(id)s and d.lane = %(lane)s
 """
 OTHERS = """
@@ -46,14 +46,12 @@ where t.lane = 2 or t.subscription_id <> (
     select s.subscription_id from relaybox.subscription s where s.subscription = 'billing' and s.ended_at is null
 )
 """
-QUESTION = (
-    "select place, replayed, attempt, sender, payload, token from relaybox.fetch('billing', %s, only_lane => 1, worker => 'w')"
-)
+QUESTION = "select stream_position, replayed, attempt, sender, payload, token from relaybox.fetch('billing', %s, only_lane => 1, worker => 'w')"
 
 
 @pytest.fixture(scope="module")
 def filled(make_template: Any) -> str:
-    """Two streams; the last thirty messages of `flights`, from place 31 on, are of three senders."""
+    """Two streams; the last thirty messages of `flights`, from stream position 31 on, are of three senders."""
 
     def fill(world: World) -> None:
         fill_two_logs(world)
@@ -94,7 +92,9 @@ def look(world: World) -> list[Any]:
 def letters(world: World) -> dict[int, int]:
     """Place -> letter, of the lane."""
     return dict(
-        world.query(STORE, f"select place, dead_letter_id from relaybox.dead_letter where {OWN} and lane = 1 and state = 'open'")
+        world.query(
+            STORE, f"select stream_position, dead_letter_id from relaybox.dead_letter where {OWN} and lane = 1 and state = 'open'"
+        )
     )
 
 
@@ -112,11 +112,11 @@ def live(world: World, others: Callable[[World], None]) -> Iterator[Any]:
         given.append([row[:-1] for row in rows])
         return [row[0] for row in rows], rows[0][-1] if rows else ""
 
-    def refuse(place: int, token: str) -> bool:
-        return bool(world.value(STORE, "select relaybox.nack('billing', %s, 'no', %s)", place, token))
+    def refuse(stream_position: int, token: str) -> bool:
+        return bool(world.value(STORE, "select relaybox.nack('billing', %s, 'no', %s)", stream_position, token))
 
-    def done(place: int, token: str) -> None:
-        world.value(STORE, "select relaybox.ack('billing', %s, %s)", place, token)
+    def done(stream_position: int, token: str) -> None:
+        world.value(STORE, "select relaybox.ack('billing', %s, %s)", stream_position, token)
 
     given: list[Any] = []
     (first, *_, last), token = fetch(6)
@@ -129,39 +129,39 @@ def live(world: World, others: Callable[[World], None]) -> Iterator[Any]:
     done(last, token)
     yield given[-1], look(world)
     for _ in range(8):  # it kills its worker until it is alone, and is set aside
-        places, token = fetch(4)
+        stream_positions, token = fetch(4)
         yield given[-1], look(world)
-    if places:
-        done(places[-1], token)
+    if stream_positions:
+        done(stream_positions[-1], token)
     waiting = sorted(letters(world))
     yield waiting
     world.query(STORE, "select relaybox.redrive('billing', 'repaired', %s)", letters(world)[waiting[0]])
     yield look(world)
-    places, token = fetch(2)
+    stream_positions, token = fetch(2)
     yield given[-1], look(world)
-    assert not refuse(places[0], token)
-    places, token = fetch(2)
-    refuse(places[0], token)
+    assert not refuse(stream_positions[0], token)
+    stream_positions, token = fetch(2)
+    refuse(stream_positions[0], token)
     yield given[-1], look(world)
     world.query(STORE, "select relaybox.drop_dead_letter(%s, 'given up')", letters(world)[waiting[0]])
     yield look(world)
-    while places:
-        places, token = fetch(5)
-        if places:
-            done(places[-1], token)
+    while stream_positions:
+        stream_positions, token = fetch(5)
+        if stream_positions:
+            done(stream_positions[-1], token)
         yield given[-1], look(world)
     yield world.query(
         STORE,
-        "select first_place, last_place, message_count, byte_count from relaybox.replay('billing', '35', 'why', dry_run => true)",
+        "select first_stream_position, last_stream_position, message_count, byte_count from relaybox.replay('billing', '35', 'why', dry_run => true)",
     )
     world.query(STORE, "select relaybox.replay('billing', '35', 'again')")
-    places, token = fetch(3)
-    refuse(places[0], token)
+    stream_positions, token = fetch(3)
+    refuse(stream_positions[0], token)
     yield given[-1], look(world)
 
 
 def test_a_lane_lives_the_same_life_beside_others(filled: str, make_world: Any) -> None:
-    """Letters, attempts and cursors of others at the same places are neither read nor changed."""
+    """Letters, attempts and cursors of others at the same stream positions are neither read nor changed."""
     with make_world(filled) as world:
         alone = list(live(world, lambda _: None))
     with make_world(filled) as world:

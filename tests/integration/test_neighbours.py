@@ -26,17 +26,17 @@ LIMITS = {"batch_rows": 4, "slice_rows": 2}
 OF_SENDING = """
     hop_has_work({hop}); sending_state({hop}); outbox_waiting({hop}); log_read_through({hop}); log_unread({hop}); hop_topics({hop});
     confirmations_after({hop}, 0, 0, 0); newest_confirmation({hop}, 'received'); newest_confirmation({hop}, 'settled');
-    confirmation_of({hop}, 'received', 1); settled_reading({hop}); succession({hop}, 1); unrouted_backlog({hop});
+    confirmation_of({hop}, 'received', 1); settled_reading({hop}); ledger_continuity({hop}, 1); unrouted_backlog({hop});
     account_for_outbox({hop}, 0, 1000000); read_seqs({hop}, 0, 1000000, 1000000); backlog_seqs({hop}, 0, 1000000);
     accounted_seqs({hop}, 0, 1000000); source_contradictions({hop}); trace_reading({hop}, 1); trace_reading({hop}, 5);
     hop_is_driven({hop}); topics_wanted({hop})
 """
 OF_ARRIVING = """
     receiving_state({hop}, 2); log_holders(1); log_kept_from(1); stream_state({hop}); stream_has_work(1); resolved_position(1);
-    destination_contradictions({hop}); stream_places(1); trace_delivery({hop}, 1); trace_delivery({hop}, 4);
+    destination_contradictions({hop}); list_stream_positions(1); trace_delivery({hop}, 1); trace_delivery({hop}, 4);
     trace_arrival({hop}, 1, 1, 1); held_senders('flights'); sender_gap('flights', 'pump'); check_decisions('flights');
-    check_stream('flights'); stream_digests('flights', 1, 1000000); repeated_messages(1, 1000000); last_place_through(1, 1, 3);
-    first_position_after(1, 1, 2); message_at(1, 2); places_between(1, 'earliest', 'latest'); read_stream('flights', 0, 100);
+    check_stream('flights'); stream_digests('flights', 1, 1000000); repeated_messages(1, 1000000); last_stream_position_through(1, 1, 3);
+    first_position_after(1, 1, 2); message_at(1, 2); stream_positions_between(1, 'earliest', 'latest'); read_stream('flights', 0, 100);
     read_log({hop}, 0, 100); hops_fingerprint(1); unmet_causes(1, 1, 2); is_skipped(1, 1, 2); durable_arrival(1)
 """
 ASKED = {
@@ -116,7 +116,7 @@ OTHERS = {
     **dict.fromkeys(
         ("hop_out", "hop_in", "batch", "attempt", "confirmation", "backlog"), "split_part(t.hop, '/', 1) <> 'flights'"
     ),
-    **dict.fromkeys(("arrival", "receipt", "stream_log", "held", "log", "decision"), "t.hop_id <> 1"),
+    **dict.fromkeys(("arrival", "receipt", "stream_log", "held", "log", "decision"), "t.log_id <> 1"),
     **dict.fromkeys(("stream", "sender_state", "delivery"), "t.stream_id <> 1"),
 }
 """Ledgers, and which of their rows are the neighbours'."""
@@ -205,8 +205,8 @@ def test_slices_that_were_copied_of_another_hop_are_none_of_this_one(world: Worl
     write_routes(world, "flights", "ahead")
     world.query(
         "hub",
-        "insert into relaybox.receipt (hop_id, batch, slice, plan_id, row_count, attempt) "
-        "select i.hop_id, 1, 1, gen_random_uuid(), 5, 1 from relaybox.hop_in i where i.hop = 'ahead/1'",
+        "insert into relaybox.receipt (log_id, batch, slice, plan_id, row_count, attempt) "
+        "select i.log_id, 1, 1, gen_random_uuid(), 5, 1 from relaybox.hop_in i where i.hop = 'ahead/1'",
     )
     copied = "select copied_slices, cardinality(copied_plan_ids) from relaybox.receiving_state(%s, 0)"
     assert {hop: world.query("hub", copied, hop) for hop in ("flights/1", "ahead/1")} == {
@@ -231,5 +231,5 @@ def test_what_a_hop_adopts_is_read_from_its_own_log(world: World) -> None:
     write_routes(world, "flights", "ahead")
     world.send("a", "b")
     world.transfer()
-    rows = "select count(*) from relaybox.hop_in i, relaybox.adopted_rows(i.hop_id, 1, 9) where i.hop = %s"
+    rows = "select count(*) from relaybox.hop_in i, relaybox.adopted_rows(i.log_id, 1, 9) where i.hop = %s"
     assert {hop: world.value("hub", rows, hop) for hop in ("flights/1", "ahead/1")} == {"flights/1": 2, "ahead/1": 0}

@@ -15,16 +15,16 @@ from tests.support.world import World
 
 STORE = "analytics"
 ROLES = ("relaybox_consumer", "relaybox_reader")
-FETCHED = "select relaybox.{call} from (select place, token from relaybox.fetch('{name}', 1)) m"
+FETCHED = "select relaybox.{call} from (select stream_position, token from relaybox.fetch('{name}', 1)) m"
 CALLS = {
-    "ack": FETCHED.format(name="ack", call="ack('ack', m.place, m.token)"),
+    "ack": FETCHED.format(name="ack", call="ack('ack', m.stream_position, m.token)"),
     "cancel_replay": "select relaybox.cancel_replay('cancel_replay', 'why')",
-    "drop_dead_letter": "select relaybox.drop_dead_letter(letter, 'why') from relaybox.dead_letters where subscription = 'drop_dead_letter'",
+    "drop_dead_letter": "select relaybox.drop_dead_letter(dead_letter_id, 'why') from relaybox.dead_letters where subscription = 'drop_dead_letter'",
     "fetch": "select from relaybox.fetch('fetch', 1)",
     "fetch_one_at_a_time": "select relaybox.fetch_one_at_a_time('fetch_one_at_a_time', 'why')",
     "lag": "select from relaybox.lag('billing')",
     "my_quota": "select from relaybox.my_quota()",
-    "nack": FETCHED.format(name="nack", call="nack('nack', m.place, 'why', m.token)"),
+    "nack": FETCHED.format(name="nack", call="nack('nack', m.stream_position, 'why', m.token)"),
     "read_log": "select from relaybox.read_log('flights/2')",
     "read_stream": "select from relaybox.read_stream('flights')",
     "redrive": "select relaybox.redrive('redrive', 'why')",
@@ -47,9 +47,9 @@ select distinct p.proname from pg_proc p cross join unnest(%s) role
 where p.pronamespace = 'relaybox'::regnamespace and p.prosecdef and has_function_privilege(role, p.oid, 'execute')
 """
 OF_OTHERS = (
-    "select relaybox.nack('billing', place, 'why', token) from relaybox.fetch('billing', 1)",
+    "select relaybox.nack('billing', stream_position, 'why', token) from relaybox.fetch('billing', 1)",
     "select relaybox.redrive('billing', 'why')",
-    "select relaybox.ack('billing', place, token) from relaybox.fetch('billing', 1)",
+    "select relaybox.ack('billing', stream_position, token) from relaybox.fetch('billing', 1)",
     "select relaybox.replay('billing', 'earliest', 'why')",
     "select relaybox.replay('billing', 'earliest', 'why', second_cursor => true)",
     "select relaybox.cancel_replay('billing', 'why')",
@@ -99,9 +99,9 @@ def subscribed(world: World) -> World:
         if name != "subscribe":
             world.query(STORE, "select relaybox.subscribe(%s, 'flights', nack_limit => 1)", name)
     for name in ("redrive", "drop_dead_letter"):
-        world.query(STORE, FETCHED.format(name=name, call=f"nack('{name}', m.place, 'why', m.token)"))
+        world.query(STORE, FETCHED.format(name=name, call=f"nack('{name}', m.stream_position, 'why', m.token)"))
     for name in ("cancel_replay", "replay"):
-        world.query(STORE, FETCHED.format(name=name, call=f"ack('{name}', m.place, m.token)"))
+        world.query(STORE, FETCHED.format(name=name, call=f"ack('{name}', m.stream_position, m.token)"))
     world.query(STORE, "select relaybox.replay('cancel_replay', 'earliest', 'why')")
     return world
 

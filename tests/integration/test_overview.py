@@ -17,7 +17,7 @@ from relaybox.local.clusters import postgres_binaries
 from relaybox.monitoring import findings
 from relaybox.monitoring.blockers import Blocker
 from relaybox.monitoring.findings import Finding
-from relaybox.monitoring.flow import INTERVALS, read_flow
+from relaybox.monitoring.hop_history import INTERVALS, read_flow
 from relaybox.monitoring.overview import read_overview
 from tests.support.breaking import copy_first_slices
 from tests.support.patience import patience

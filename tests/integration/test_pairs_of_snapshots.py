@@ -75,12 +75,13 @@ def ask_all(cursor: Any, chance: random.Random, pair: tuple[str, str, list[str]]
     assert cursor.fetchall() == buckets((seq for seq in between if seq > after), width), (pair, width, after)
     begin, end = sorted(chance.choices(range(1, TRANSACTIONS * 3 + 1), k=2))
     cursor.execute(
-        'select "position", index, epoch, payload from relaybox.read_outbox_slice(%s, %s, %s, %s, %s, 101)', (*pair, begin, end)
+        'select "log_position", index, epoch, payload from relaybox.read_outbox_slice(%s, %s, %s, %s, %s, 101)',
+        (*pair, begin, end),
     )
     read = [row for seq, row in between.items() if begin <= seq <= end]
     expected = [
-        (position, index or position, epoch if index else 0, payload)
-        for position, (epoch, index, payload) in enumerate(read, start=101)
+        (log_position, index or log_position, epoch if index else 0, payload)
+        for log_position, (epoch, index, payload) in enumerate(read, start=101)
     ]
     assert sorted(cursor.fetchall()) == expected, (pair, begin, end)
     runs, most = [(begin, end), (end + 2, end + 20)], chance.choice((1, 5, 1000))

@@ -1,4 +1,4 @@
-"""G7: how far subscriptions have processed what a hop brought, place by place: cursors, replays, and dead letters in each state."""
+"""G7: how far subscriptions have processed what a hop brought, stream position by stream position: cursors, replays, and dead letters in each state."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tests.support.two_logs import fill_two_logs
 from tests.support.world import World
 
 ENDS = (3, 7, 8, 15, 21, 30)
-"""The last places of the batches of `flights`; each says how far its log was resolved then, but the fourth: nothing was."""
+"""The last stream positions of the batches of `flights`; each says how far its log was resolved then, but the fourth: nothing was."""
 RESOLVED = {end: end for end in ENDS if end != 15}
 LETTER = """
-insert into relaybox.dead_letter (stream_id, hop_id, position, reason, subscription_id, lane, place, sender, state, acknowledged_before)
+insert into relaybox.dead_letter (stream_id, log_id, log_position, reason, subscription_id, lane, stream_position, sender, state, acknowledged_before)
 select s.stream_id, 1, %s, 'refused', s.subscription_id, %s, %s, 'UA', %s, %s
 from relaybox.subscription s where s.subscription = %s
 """
 CURSOR = """
-update relaybox.cursor set done_place = %s, fetched_place = %s, replay_place = %s
+update relaybox.cursor set done_stream_position = %s, fetched_stream_position = %s, replay_stream_position = %s
 where lane = %s and subscription_id = (select s.subscription_id from relaybox.subscription s where s.subscription = %s)
 """
 
@@ -33,12 +33,12 @@ def two_logs(make_template: Any) -> str:
 @pytest.fixture
 def logs(two_logs: str, make_world: Any) -> Iterator[World]:
     with make_world(two_logs) as world:
-        world.query("hub", "delete from relaybox.decision where hop_id = 1")
+        world.query("hub", "delete from relaybox.decision where log_id = 1")
         for batch, end in enumerate(ENDS, start=1):
             world.query(
                 "hub",
-                "insert into relaybox.decision (hop_id, batch, first_taken, row_count, duplicate_count, set_aside_count, delivered_count,"
-                " held_after, last_place, in_order, resolved_position) values (1, %s, %s, 1, 0, 0, 1, 0, %s, true, %s)",
+                "insert into relaybox.decision (log_id, batch, first_arrival_seq, row_count, duplicate_count, set_aside_count, delivered_count,"
+                " held_after, last_stream_position, in_order, resolved_position) values (1, %s, %s, 1, 0, 0, 1, 0, %s, true, %s)",
                 *(batch, end, end, RESOLVED.get(end)),
             )
         for name, stream, lanes in (
@@ -66,8 +66,8 @@ def read(cursor: Any, *names: str) -> int | None:
     return cursor.fetchone()[0]
 
 
-def resolved(place: int) -> int:
-    return max((end for end in RESOLVED if end <= place), default=0)
+def resolved(stream_position: int) -> int:
+    return max((end for end in RESOLVED if end <= stream_position), default=0)
 
 
 def test_g7_processed_is_what_the_slowest_lane_has_acknowledged(logs: World) -> None:
@@ -76,35 +76,37 @@ def test_g7_processed_is_what_the_slowest_lane_has_acknowledged(logs: World) -> 
         assert read(cursor, "billing", "audit") == 30
         assert read(cursor, "billing", "audit", "third") == 0
     with undone(logs) as cursor:
-        for place in range(31):
+        for stream_position in range(31):
             for lane in (1, 2):
-                cursor.execute(CURSOR, (place, 30, 0, lane, "billing"))
-                assert read(cursor, "billing", "audit") == resolved(place), (place, lane)
+                cursor.execute(CURSOR, (stream_position, 30, 0, lane, "billing"))
+                assert read(cursor, "billing", "audit") == resolved(stream_position), (stream_position, lane)
                 assert read(cursor, "audit") == 30
-                cursor.execute(CURSOR, (0, 30, place, lane, "billing"))
-                assert read(cursor, "billing", "audit") == resolved(place), (place, lane)
+                cursor.execute(CURSOR, (0, 30, stream_position, lane, "billing"))
+                assert read(cursor, "billing", "audit") == resolved(stream_position), (stream_position, lane)
                 cursor.execute(CURSOR, (30, 30, 0, lane, "billing"))
         cursor.execute(
-            "update relaybox.decision set last_place = last_place + 1, resolved_position = 29 where hop_id = 1 and last_place = 30"
+            "update relaybox.decision set last_stream_position = last_stream_position + 1, resolved_position = 29 where log_id = 1 and last_stream_position = 30"
         )
-        assert read(cursor, "billing", "audit") == 30, "at the stream's last place it is asked now, not as it was told then"
-        cursor.execute("update relaybox.stream_log set decided_position = 28 where hop_id = 1")
+        assert read(cursor, "billing", "audit") == 30, (
+            "at the stream's last stream position it is asked now, not as it was told then"
+        )
+        cursor.execute("update relaybox.stream_log set decided_position = 28 where log_id = 1")
         assert read(cursor, "billing", "audit") == 28
 
 
 @pytest.mark.parametrize("state", ["open", "redriving", "redriven", "dropped"])
 def test_g7_the_place_of_a_dead_letter_is_not_processed_while_it_waits(logs: World, state: str) -> None:
     """Everything before it is: neither one place more nor one fewer. One that was acknowledged before a replay takes nothing back."""
-    for place in range(1, 31):
+    for stream_position in range(1, 31):
         with undone(logs) as cursor:
-            cursor.execute(LETTER, (place, 2, place, state, True, "billing"))
+            cursor.execute(LETTER, (stream_position, 2, stream_position, state, True, "billing"))
             cursor.execute(LETTER, (1, 1, 1, "open", False, "third"))
             assert read(cursor, "billing", "audit") == 30
             cursor.execute("update relaybox.dead_letter set acknowledged_before = false")
-            cursor.execute(LETTER, (place, 1, place + 1, state, False, "audit"))
+            cursor.execute(LETTER, (stream_position, 1, stream_position + 1, state, False, "audit"))
             waits = state in {"open", "redriving"}
-            assert read(cursor, "billing", "audit") == (resolved(place - 1) if waits else 30), place
-            assert read(cursor, "audit") == (resolved(place) if waits else 30), place
+            assert read(cursor, "billing", "audit") == (resolved(stream_position - 1) if waits else 30), stream_position
+            assert read(cursor, "audit") == (resolved(stream_position) if waits else 30), stream_position
 
 
 def test_g7_only_subscriptions_that_live_and_read_the_whole_stream_process_it(logs: World) -> None:
@@ -120,7 +122,7 @@ def test_g7_only_subscriptions_that_live_and_read_the_whole_stream_process_it(lo
         assert cursor.fetchone() == (True,)
     for change, told in (
         ("ended_at = now()", (0, ["third"], [])),
-        ("replay_of = subscription_id, through_place = 30", (0, ["third"], [])),
+        ("replay_of = subscription_id, through_stream_position = 30", (0, ["third"], [])),
         ("stream_id = (select stream_id from relaybox.stream where stream = 'other')", (0, ["third"], [])),
         ("subscription = 'another'", (0, ["third"], [])),
         ("topic = 'flights'", (0, [], ["third (topic flights)"])),

@@ -50,13 +50,13 @@ def test_g10_psql_scripts_consume_and_replay_with_every_effect_once(world: World
     """Ten messages over a real hop; the example's loop; then a replay of it."""
     world.send_many(10)
     world.transfer()
-    command("create table public.effect (n serial, place bigint, payload text)")
+    command("create table public.effect (n serial, stream_position bigint, payload text)")
     assert command("select relaybox.subscribe('billing', 'flights')") == "1"
     assert turns() == [4, 4, 2]
     assert command("select string_agg(payload, ' ' order by n) from public.effect") == " ".join(f"m{n}" for n in range(1, 11))
-    assert command("select done_place, places_behind from relaybox.lag('billing')") == "10|0"
+    assert command("select done_stream_position, stream_positions_behind from relaybox.lag('billing')") == "10|0"
     command("truncate public.effect")
-    assert command("select first_place, message_count from relaybox.replay('billing', '6', 'once more')") == "6|5"
+    assert command("select first_stream_position, message_count from relaybox.replay('billing', '6', 'once more')") == "6|5"
     assert turns() == [4, 1]
     assert command("select string_agg(payload, ' ' order by n) from public.effect") == "m6 m7 m8 m9 m10"
 
@@ -68,12 +68,12 @@ def test_the_example_needs_no_more_rights_than_a_consumers(world: World) -> None
     login = "psql_consumer"
     command(f"create role {login} login password 'secret' in role relaybox_consumer")
     try:
-        command(f"create table public.effect (place bigint, payload text); grant insert on public.effect to {login}")
+        command(f"create table public.effect (stream_position bigint, payload text); grant insert on public.effect to {login}")
         command("select relaybox.subscribe('billing', 'flights')")
         command(f"revoke temporary on database {command('select current_database()')} from public")
         assert turns(f"user={login} password=secret") == [4, 1]
-        assert command("select string_agg(payload, ' ' order by place) from public.effect") == "m1 m2 m3 m4 m5"
-        assert command("select done_place, places_behind from relaybox.lag('billing')") == "5|0"
+        assert command("select string_agg(payload, ' ' order by stream_position) from public.effect") == "m1 m2 m3 m4 m5"
+        assert command("select done_stream_position, stream_positions_behind from relaybox.lag('billing')") == "5|0"
     finally:
         command(f"drop owned by {login}; drop role {login}")
 

@@ -90,7 +90,9 @@ def test_a_run_of_places_is_one_range_scan_and_a_list_of_positions_a_lookup_each
 
 def test_the_runs_between_two_places_are_found_by_an_index(busy: World) -> None:
     """list_delivery_runs is inlined, and looks at no run beyond the last place that is asked for."""
-    nodes = plan_nodes(busy, "hub", "select r.first_place, r.positions from relaybox.list_delivery_runs(1, 100, 200) r")
+    nodes = plan_nodes(
+        busy, "hub", "select r.first_stream_position, r.log_positions from relaybox.list_delivery_runs(1, 100, 200) r"
+    )
     assert {index for _, index in scans(nodes) if index} == {"delivery_pkey"}
     assert not any(node["Node Type"] == "Sort" for node in nodes)
 

@@ -52,8 +52,8 @@ def test_readme_from_one_insert_to_the_proof_of_delivery(world: World) -> None:
         cursor.execute(fetch)
         fetched = cursor.fetchall()
         assert fetched == [(1, "UA", '{"flight": 1545, "dest": "IAH"}')]
-        assert "LAST_PLACE" in ack
-        cursor.execute(ack.replace("LAST_PLACE", str(fetched[-1][0])))
+        assert "LAST_STREAM_POSITION" in ack
+        cursor.execute(ack.replace("LAST_STREAM_POSITION", str(fetched[-1][0])))
         cursor.execute(commit)
     assert run_as(world, "analytics", "relaybox_consumer", fetch) == []
 

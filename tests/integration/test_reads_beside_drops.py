@@ -10,20 +10,20 @@ from typing import Any
 import psycopg2
 import pytest
 
-from relaybox.consumers.subscriptions import LISTING
+from relaybox.subscriptions.subscriptions import LISTING
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
 
 READS = {
-    "log": "select position from relaybox.read_log('flights/1', %s)",
-    "stream": "select place from relaybox.read_stream('flights', %s)",
+    "log": "select log_position from relaybox.read_log('flights/1', %s)",
+    "stream": "select stream_position from relaybox.read_stream('flights', %s)",
 }
 DROPS = {
     "dropped": ("relaybox.drop_oldest_segment(1, 'test')", "RB034"),
     "detached": ("relaybox.drop_oldest_segment(1, 'test', 0, 1)", "RB038"),
 }
 BEING_DETACHED = """
-insert into relaybox.detached_segment (hop_id, first, last, segment, directory, row_count, hash_sum, for_whom, begun_by, moved_by)
+insert into relaybox.detached_segment (log_id, first, last, segment, directory, row_count, hash_sum, needed_by, begun_by, moved_by)
 values (1, 0, 9, 'log_1_s000000', '/files', 9, 0, '{}', 'test', 'test')
 """
 LOG_LOCKS = "select count(*) from pg_locks where pid = %s and relation = 'relaybox.log_1'::regclass"
@@ -124,7 +124,7 @@ def test_g8_a_reader_keeps_the_segments_until_its_transaction_ends(small: World)
 @pytest.mark.parametrize("read", READS)
 def test_g8_a_message_that_is_missing_is_not_passed_over(small: World, read: str) -> None:
     """Removed by hand: neither retention nor an old snapshot is blamed, and what is beyond can be read."""
-    small.query("hub", "delete from relaybox.log where position = 7")
+    small.query("hub", "delete from relaybox.log where log_position = 7")
     with pytest.raises(
         psycopg2.Error, match=r"1 to 45: 1 messages are missing in the store, .*\n.*relaybox verify flights"
     ) as refused:
@@ -138,7 +138,7 @@ def test_subscriptions_are_listed_while_the_last_message_they_read_goes(small: W
     small.query("hub", "select relaybox.subscribe('billing', 'flights', '10')")
 
     def listed() -> Any:
-        return small.query("hub", f"select done_place, done_message_id is null from ({LISTING}) s")
+        return small.query("hub", f"select done_stream_position, done_message_id is null from ({LISTING}) s")
 
     assert listed() == [(9, False)]
     with small.session("hub") as dropping, dropping.cursor() as cursor, ThreadPoolExecutor(1) as pool:

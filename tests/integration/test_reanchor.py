@@ -9,27 +9,27 @@ import psycopg2
 import pytest
 
 from relaybox import errors
-from relaybox.proofs.defects import DefectKind
-from relaybox.proofs.proof import RouteProof
-from relaybox.proofs.verification import verify_route
 from relaybox.recovery.attesting import attest_store
-from relaybox.recovery.reanchored import Reanchored
+from relaybox.recovery.reanchor_result import ReanchorResult
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.retention.segments import retain_store
+from relaybox.verification.defects import DefectKind
+from relaybox.verification.results import RouteVerification
+from relaybox.verification.route_verification import verify_route
 from tests.support.backups import Backups, another_cluster
 from tests.support.breaking import copy_slices_but_the_first, transfer_until
 from tests.support.cli import invoke
 from tests.support.world import STORES, World, insert
 
 
-def reanchor(world: World, hop: int = 0) -> Reanchored:
+def reanchor(world: World, hop: int = 0) -> ReanchorResult:
     return reanchor_hop(world.route.hops[hop], world.routes, recorded_by="test", reason="a test", dry_run=False)
 
 
-def verify(world: World) -> RouteProof:
-    proof = verify_route(world.route)
-    assert proof.verdict == "delivered", [leg for leg in proof.hops if leg.defect_count]
-    return proof
+def verify(world: World) -> RouteVerification:
+    verification = verify_route(world.route)
+    assert verification.outcome == "delivered", [leg for leg in verification.hops if leg.defect_count]
+    return verification
 
 
 def test_a_source_that_lost_its_tail_goes_on_and_its_ghosts_are_listed(world: World, backups: Backups) -> None:
@@ -46,11 +46,11 @@ def test_a_source_that_lost_its_tail_goes_on_and_its_ghosts_are_listed(world: Wo
         world.transfer()
     found = reanchor(world)
     assert (found.loss, found.common_batch, found.arrived_batch, found.undelivered_count) == ("source", 1, 2, 3)
-    assert [ghost.position for ghost in found.ghosts] == [3, 4]
+    assert [ghost.log_position for ghost in found.ghosts] == [3, 4]
     world.transfer_all()
     assert world.payloads("flights/2") == ["kept 1", "kept 2", "lost 1", "lost 2", "new 1", "new 2", "new 3"]
-    proof = verify(world)
-    assert (proof.hops[0].adopted_count, len(proof.hops[0].ghosts)) == (2, 2)
+    verification = verify(world)
+    assert (verification.hops[0].adopted_count, len(verification.hops[0].ghosts)) == (2, 2)
 
 
 def test_what_was_delivered_beyond_the_restored_ledger_is_not_delivered_again(world: World, backups: Backups) -> None:
@@ -121,9 +121,9 @@ def test_repeated_ids_that_were_adopted_are_unchanged(world: World, backups: Bac
     world.transfer_all()
     assert verify(world).hops[0].adopted_count == 2
     world.query("hub", "update relaybox.log set payload = 'third' where payload = 'second'")
-    proof = verify_route(world.route).hops[0]
-    assert [defect.kind for defect in proof.defects] == [DefectKind.CHANGED]
-    assert (proof.sent, proof.delivery.reliability) == (1, 0), "R counts no other adopted message"
+    verification = verify_route(world.route).hops[0]
+    assert [defect.kind for defect in verification.defects] == [DefectKind.CHANGED]
+    assert (verification.sent, verification.delivery.reliability) == (1, 0), "R counts no other adopted message"
 
 
 def test_undelivered_messages_between_delivered_ones_keep_slices_apart(world: World, backups: Backups) -> None:
@@ -192,14 +192,14 @@ def test_a_destination_that_lost_its_tail_gets_it_again_at_the_same_positions(wo
     world.transfer_all()
     world.send("c", "d")
     world.transfer_all()
-    log = world.query("hub", "select position, payload, message_id from relaybox.log order by 1")
+    log = world.query("hub", "select log_position, payload, message_id from relaybox.log order by 1")
     backups.restore("hub", before)
     with pytest.raises(errors.HistoryLost, match="hub lost history"):
         world.transfer()
     found = reanchor(world)
     assert (found.loss, found.resend_count) == ("destination", 2)
     world.transfer()
-    assert world.query("hub", "select position, payload, message_id from relaybox.log order by 1") == log
+    assert world.query("hub", "select log_position, payload, message_id from relaybox.log order by 1") == log
     # the hub lost the ledger of the next hop as well
     with pytest.raises(errors.HistoryLost):
         world.transfer(world.second_hop)

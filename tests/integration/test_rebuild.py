@@ -1,4 +1,4 @@
-"""`relaybox rebuild`: a lost store comes back from its neighbours, position by position and place by place, and nobody gets anything twice."""
+"""`relaybox rebuild`: a lost store comes back from its neighbours, position by position and stream position by stream position, and nobody gets anything twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import pytest
 from relaybox import errors
 from relaybox.hops.runners import ThreadRunner
 from relaybox.local.clusters import Cluster, postgres_binaries
-from relaybox.monitoring.tracing import Place, trace_message
+from relaybox.monitoring.message_trace import HopStage, trace_message
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.recovery.rebuilding import look_at_store, rebuild_store
 from tests.support.backups import Backups
@@ -54,11 +54,11 @@ def contents(world: World, store: str, hop: str) -> tuple[Any, ...]:
     """A log, a stream and the arrivals of a store, as far as they must come back the same."""
     return (
         world.value(
-            store, "select md5(string_agg(md5(i::text), '' order by i.position)) from relaybox.inbox i where i.hop = %s", hop
+            store, "select md5(string_agg(md5(i::text), '' order by i.log_position)) from relaybox.inbox i where i.hop = %s", hop
         ),
         world.value(
             store,
-            "select md5(string_agg(md5(r::text), '' order by r.place)) from relaybox.read_stream('flights', 0, 100000000) r",
+            "select md5(string_agg(md5(r::text), '' order by r.stream_position)) from relaybox.read_stream('flights', 0, 100000000) r",
         ),
         world.query(store, "select batch, plan_id, first_position, last_position from relaybox.arrival order by batch"),
     )
@@ -86,10 +86,10 @@ def test_a_lost_last_store_comes_back_with_its_cursors(world: World, lose: Lose,
     send_in_disorder(world)
     world.query("analytics", "select relaybox.subscribe('billing', 'flights', lanes => 2)")
     world.query("analytics", "select relaybox.subscribe('audit', 'flights', lease_seconds => 7, nack_limit => 1)")
-    world.query("analytics", "select relaybox.nack('audit', min(place), 'bad') from relaybox.fetch('audit', 5)")
+    world.query("analytics", "select relaybox.nack('audit', min(stream_position), 'bad') from relaybox.fetch('audit', 5)")
     for name, count in (("audit", 4), ("billing", 3)):
-        world.query("analytics", "select relaybox.ack(%s, max(place)) from relaybox.fetch(%s, %s)", name, name, count)
-    lags = "select lane, done_place from relaybox.lag(%s)"
+        world.query("analytics", "select relaybox.ack(%s, max(stream_position)) from relaybox.fetch(%s, %s)", name, name, count)
+    lags = "select lane, done_stream_position from relaybox.lag(%s)"
     before = [contents(world, "analytics", "flights/2"), *(world.query("analytics", lags, name) for name in ("billing", "audit"))]
     saved = tmp_path / "subscriptions.json"
     saved.write_text(json.dumps(invoke("subscriptions", "--json").document))
@@ -102,8 +102,8 @@ def test_a_lost_last_store_comes_back_with_its_cursors(world: World, lose: Lose,
     done = invoke("rebuild", "analytics", "--reason", "disk died", "--subscriptions", str(saved), "--json")
     assert done.exit_code == 0, done.stderr
     assert done.document["moved_count"] == 15
-    assert done.document["verdicts"] == {"flights": "delivered"}
-    assert [one["dead_letter_places"] for one in done.document["subscriptions"]] == [[1], []]
+    assert done.document["outcomes"] == {"flights": "delivered"}
+    assert [one["dead_letter_stream_positions"] for one in done.document["subscriptions"]] == [[1], []]
     after = [contents(world, "analytics", "flights/2"), *(world.query("analytics", lags, name) for name in ("billing", "audit"))]
     assert after == before
     assert world.value("analytics", "select lease_seconds from relaybox.subscriptions where subscription = 'audit'") == 7
@@ -123,7 +123,7 @@ def test_a_lost_middle_store_gives_nothing_twice_further_down(world: World, lose
     lose("hub")
     world.send("new")
     done = rebuild(world, "hub")
-    assert done.verdicts == {"flights": "delivered"}
+    assert done.outcomes == {"flights": "delivered"}
     assert world.payloads("flights/2") == world.payloads("flights/1") == world.sent()
     assert contents(world, "hub", "flights/1")[2][:-1] == before[0][2]
     assert contents(world, "analytics", "flights/2")[2][: len(before[1][2])] == before[1][2]
@@ -152,7 +152,7 @@ def test_a_rebuild_that_was_killed_is_run_again(
         arguments = [sys.executable, "-c", command, "rebuild", "hub", "--reason", "disk died"]
         killed = subprocess.run(arguments, capture_output=True, timeout=patience(120), check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-    assert rebuild(world, "hub").verdicts == {"flights": "delivered"}
+    assert rebuild(world, "hub").outcomes == {"flights": "delivered"}
     assert [contents(world, "hub", "flights/1"), contents(world, "analytics", "flights/2")] == before
 
 
@@ -189,14 +189,14 @@ def test_a_cursor_whose_place_holds_another_message_starts_anew(world: World, lo
     world.transfer_all()
     assert invoke("skip", "flights", "pump", "--reason", "never sent").exit_code == 0
     world.query("analytics", "select relaybox.subscribe('billing', 'flights')")
-    world.query("analytics", "select relaybox.ack('billing', max(place)) from relaybox.fetch('billing', 100)")
+    world.query("analytics", "select relaybox.ack('billing', max(stream_position)) from relaybox.fetch('billing', 100)")
     saved = tmp_path / "subscriptions.json"
     saved.write_text(json.dumps(invoke("subscriptions", "--json").document))
     lose("analytics")
     done = invoke("rebuild", "analytics", "--reason", "disk died", "--subscriptions", str(saved), "--json")
     assert done.exit_code == 0, done.stderr
     assert "skipped by hand" in done.document["doubts"]["flights"]
-    assert world.value("analytics", "select done_place from relaybox.subscriptions") == 0
+    assert world.value("analytics", "select done_stream_position from relaybox.subscriptions") == 0
 
 
 def test_a_file_that_is_no_list_of_subscriptions_is_refused(world: World, tmp_path: Path) -> None:
@@ -216,12 +216,12 @@ def test_the_runbook_of_a_lost_store(world: World, lose: Lose) -> None:
     world.send("a", "b")
     world.transfer_all()
     world.query("analytics", "select relaybox.subscribe('billing', 'flights')")
-    world.query("analytics", "select relaybox.ack('billing', place) from relaybox.fetch('billing', 1)")
+    world.query("analytics", "select relaybox.ack('billing', stream_position) from relaybox.fetch('billing', 1)")
     blocks = run_blocks("lost-store", variables={}, binaries=postgres_binaries(), directory=world.path.parent)
     next(blocks)
     lose("analytics")
     assert "sent again, to the same positions" in next(blocks)
-    assert "subscription billing: goes on at place 2" in next(blocks)
+    assert "subscription billing: goes on at stream position 2" in next(blocks)
     assert "delivered" in next(blocks)
 
 
@@ -229,7 +229,7 @@ def test_a_batch_that_upstream_can_not_send_again_stops_the_rebuild(world: World
     """Upstream has dropped messages since: nothing is published that is not whole."""
     world.send("a", "b")
     world.transfer_all()
-    world.query("hub", "delete from relaybox.log where position = 1")
+    world.query("hub", "delete from relaybox.log where log_position = 1")
     lose("analytics")
     with pytest.raises(errors.ContentDiffers):
         rebuild(world, "analytics")
@@ -262,7 +262,7 @@ def test_a_large_store_is_rebuilt(world: World, lose: Lose) -> None:
     done = rebuild(world, "analytics")
     print(f"{ROWS:,} messages rebuilt and proved in {time.monotonic() - started:.1f} s")
     assert done.moved_count == ROWS
-    assert done.verdicts == {"flights": "delivered"}
+    assert done.outcomes == {"flights": "delivered"}
     assert contents(world, "analytics", "flights/2") == before
 
 
@@ -287,7 +287,7 @@ def test_a_lost_store_whose_first_batches_were_adopted_is_rebuilt(world: World, 
     assert told.losses == ()
     assert "other positions" in told.doubts["flights"]
     done = rebuild(world, "hub")
-    assert done.verdicts == {"flights": "delivered"}
+    assert done.outcomes == {"flights": "delivered"}
     assert world.payloads("flights/1") == ["kept", "adopted", "new 1", "new 2"]
     assert world.payloads("flights/2") == ["kept", "adopted", "ghost 1", "ghost 2", "new 1", "new 2"]
     world.send("new 3")
@@ -295,7 +295,7 @@ def test_a_lost_store_whose_first_batches_were_adopted_is_rebuilt(world: World, 
     world.settle_all()
     assert world.payloads("flights/2")[-1] == "new 3"
     (trace,) = trace_message(list(world.routes.routes.values()), message_of(world, "new 1"))
-    assert [(hop.place, hop.position) for hop in trace.hops] == [(Place.SETTLED, 3), (Place.SETTLED, 5)]
+    assert [(hop.stream_position, hop.log_position) for hop in trace.hops] == [(HopStage.SETTLED, 3), (HopStage.SETTLED, 5)]
 
 
 def message_of(world: World, payload: str) -> UUID:

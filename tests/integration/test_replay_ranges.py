@@ -7,9 +7,9 @@ import functools
 import pytest
 
 from relaybox import errors
-from relaybox.consumers.replays import ReplayOrder, ask_replay, carry_out_replay, read_progress, second_cursor
-from relaybox.consumers.subscriptions import cancel_replay
-from tests.support.streams import STORE, ack, deliver, fetch, places
+from relaybox.subscriptions.replays import ReplayRequest, ask_replay, carry_out_replay, read_progress, second_cursor
+from relaybox.subscriptions.subscriptions import cancel_replay
+from tests.support.streams import STORE, ack, deliver, fetch, stream_positions
 from tests.support.world import World
 
 CURSOR = "billing.replay"
@@ -35,13 +35,13 @@ def noon(day: int) -> str:
     return f"2026-07-{day:02} 12:00+00"
 
 
-def order(first_day: int, last_day: int | None = None, *, asked_by: str = "run 1") -> ReplayOrder:
+def order(first_day: int, last_day: int | None = None, *, asked_by: str = "run 1") -> ReplayRequest:
     """Whole days, the last one included."""
     start, through = (f"2026-07-{day:02}T00:00:00+00:00" for day in (first_day, 1 + (last_day or first_day)))
-    return ReplayOrder("billing", start, through, "tax audit", CURSOR, asked_by)
+    return ReplayRequest("billing", start, through, "tax audit", CURSOR, asked_by)
 
 
-def ask(world: World, wanted: ReplayOrder) -> tuple[str, int | None]:
+def ask(world: World, wanted: ReplayRequest) -> tuple[str, int | None]:
     asked = ask_replay(world.routes.store(STORE), wanted)
     return asked.state, asked.replay
 
@@ -51,7 +51,7 @@ def read_all(world: World, subscription: str = CURSOR) -> list[int]:
     got, rows = [], fetch(world, 4, subscription)
     while rows:
         assert all(row[2] for row in rows)
-        got += places(rows)
+        got += stream_positions(rows)
         rows = fetch(world, 4, subscription, acked=rows[-1][0])
     return got
 
@@ -64,7 +64,7 @@ def test_g9_intervals_that_touch_share_no_message_and_miss_none(days: World) -> 
         assert ask(days, order(day, asked_by=f"run {day}"))[0] == "begun"
         read[day] = read_all(days)
     assert read == {1: [1, 2, 3, 4], 2: [5, 6, 7, 8, 9], 3: [10, 11, 12, 13, 14, 15]}
-    assert places(fetch(days, 9)) == [14, 15]
+    assert stream_positions(fetch(days, 9)) == [14, 15]
 
 
 def test_g9_a_range_waits_for_the_one_before_it(days: World) -> None:
@@ -72,8 +72,8 @@ def test_g9_a_range_waits_for_the_one_before_it(days: World) -> None:
     ask(days, order(1, 2))
     rows = fetch(days, 3, CURSOR)
     waits = ask_replay(days.routes.store(STORE), order(2, 3, asked_by="run 2"))
-    assert (waits.state, waits.waits_for) == ("waits", "places 1 to 9, asked for by run 1, done through 0")
-    assert [*places(rows), *read_all(days)[3:]] == list(range(1, 10))
+    assert (waits.state, waits.waits_for) == ("waits", "stream positions 1 to 9, asked for by run 1, done through 0")
+    assert [*stream_positions(rows), *read_all(days)[3:]] == list(range(1, 10))
     assert ask(days, order(2, 3, asked_by="run 2"))[0] == "begun"
     assert read_all(days) == list(range(5, 16))
 
@@ -94,23 +94,23 @@ def test_g9_a_cancelled_replay_is_said_to_be_and_can_begin_anew(days: World) -> 
     store = days.routes.store(STORE)
     _, replay = ask(days, order(2))
     assert replay is not None
-    with pytest.raises(errors.RequestRefused, match=r"billing\.replay was cancelled at place 4 of 9"):
+    with pytest.raises(errors.RequestRefused, match=r"billing\.replay was cancelled at stream position 4 of 9"):
         carry_out_replay(store, order(2), lambda: cancel_replay(store, CURSOR, reason="wrong day"))
     assert read_progress(store, replay).is_cancelled
     progress = carry_out_replay(store, order(1, asked_by="run 2"), functools.partial(read_all, days))
     assert progress is not None
-    assert (progress.done_place, progress.is_done) == (4, True)
+    assert (progress.done_stream_position, progress.is_done) == (4, True)
 
 
 def test_g9_nonsense_is_refused_and_an_empty_day_is_no_error(days: World) -> None:
     """And nothing is left of any of them."""
     assert ask(days, order(9)) == ("empty", None)
-    future = ReplayOrder("billing", "2026-07-01", "2999-01-01", "why", CURSOR, "run")
+    future = ReplayRequest("billing", "2026-07-01", "2999-01-01", "why", CURSOR, "run")
     for wrong, said in (
         (future, "2999-01-01 is in the future"),
-        (ReplayOrder("billing", "1", "3", " ", CURSOR, "run"), "with a reason"),
-        (ReplayOrder("billing", "1", "3", "why", "billing", "run"), "exists, and is no second cursor of billing"),
-        (ReplayOrder("billing", "1", "yesterdayish", "why", CURSOR, "run"), "is no start"),
+        (ReplayRequest("billing", "1", "3", " ", CURSOR, "run"), "with a reason"),
+        (ReplayRequest("billing", "1", "3", "why", "billing", "run"), "exists, and is no second cursor of billing"),
+        (ReplayRequest("billing", "1", "yesterdayish", "why", CURSOR, "run"), "is no start"),
     ):
         with pytest.raises(errors.RequestRefused, match=said):
             ask(days, wrong)
@@ -118,8 +118,6 @@ def test_g9_nonsense_is_refused_and_an_empty_day_is_no_error(days: World) -> Non
 
 
 def test_a_replay_is_written_down_with_who_it_was_for(days: World) -> None:
-    ask_replay(days.routes.store(STORE), ReplayOrder("billing", "2", "4", "tax audit", CURSOR, "dag run", on_behalf_of="ada"))
-    query = (
-        "select reason, detail ->> 'on_behalf_of', detail ->> 'asked_by', detail ->> 'last_place' from relaybox.consumer_action"
-    )
+    ask_replay(days.routes.store(STORE), ReplayRequest("billing", "2", "4", "tax audit", CURSOR, "dag run", on_behalf_of="ada"))
+    query = "select reason, detail ->> 'on_behalf_of', detail ->> 'asked_by', detail ->> 'last_stream_position' from relaybox.consumer_action"
     assert days.query(STORE, f"{query} where action = 'replay'") == [("tax audit", "ada", "dag run", "4")]

@@ -11,8 +11,8 @@ import pytest
 
 from relaybox import errors
 from relaybox.local.clusters import Cluster
-from relaybox.proofs.verification import verify_route
 from relaybox.recovery.reanchoring import reanchor_hop
+from relaybox.verification.route_verification import verify_route
 from tests.integration.restores import PATH, Chain
 from tests.support.disposal import discard
 from tests.support.world import SMALL_SEGMENTS
@@ -160,8 +160,8 @@ def test_new_messages_at_the_positions_of_old_ones_are_sent_to_new_positions(mak
     chain.send(12)
     chain.transfer()
     chain.settle()
-    assert verify_route(chain.route).verdict == "delivered"
-    assert chain.query("last", "select max(position) from relaybox.log") == [(92,)]
+    assert verify_route(chain.route).outcome == "delivered"
+    assert chain.query("last", "select max(log_position) from relaybox.log") == [(92,)]
 
 
 def test_fewer_new_messages_than_old_ones_are_no_dead_end(make_chain: MakeChain) -> None:

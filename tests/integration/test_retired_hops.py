@@ -7,7 +7,7 @@ import yaml
 
 from relaybox.errors import HopChanged
 from relaybox.monitoring.overview import read_overview
-from relaybox.retention.retiring import find_left_behind, retire_hop
+from relaybox.retention.retiring import find_orphaned_hops, retire_hop
 from relaybox.retention.segments import read_retention, retain_store
 from relaybox.routes import Routes, load_routes
 from tests.support.cli import invoke
@@ -18,7 +18,7 @@ MOVED, WAITING = 45, 20
 
 @pytest.fixture
 def removed(world: World, monkeypatch: pytest.MonkeyPatch) -> Routes:
-    """Route `flights` moved a part over its first hop, then `cargo` took its place in the file; segments of ten rows."""
+    """Route `flights` moved a part over its first hop, then `cargo` took its stream position in the file; segments of ten rows."""
     world.cut_small_segments()
     world.send_many(MOVED)
     world.transfer()
@@ -54,7 +54,7 @@ def test_a_hop_of_no_route_is_shown_and_keeps_its_messages_until_it_is_retired(r
     assert "flights/2" in first_needed_by(removed, "hub", "flights/1")
     told = invoke("retire", "flights")
     assert 'relaybox retire flights --reason "..."' in told.stdout
-    assert all(hop.retired_at is None for hop in find_left_behind(removed))
+    assert all(hop.retired_at is None for hop in find_orphaned_hops(removed))
 
     done = invoke("retire", "flights", "--reason", "nobody reads it", "--json")
     assert [hop["retired_reason"] for hop in done.document["hops"]] == ["nobody reads it"] * 2
@@ -65,7 +65,9 @@ def test_a_hop_of_no_route_is_shown_and_keeps_its_messages_until_it_is_retired(r
     assert world.value("airline", "select count(*) from relaybox.outbox where topic = 'flights'") < 10
     assert world.value("airline", "select hop from relaybox.hop_out where retired_at is null") == "cargo/1"
     assert "flights" not in invoke("init").stdout
-    assert not [row for row in world.query("airline", "select labels ->> 'hop' from relaybox.signals()") if row[0] == "flights/1"]
+    assert not [
+        row for row in world.query("airline", "select labels ->> 'hop' from relaybox.store_metrics()") if row[0] == "flights/1"
+    ]
 
 
 def test_a_retired_hop_moves_nothing_and_never_comes_back(removed: Routes, world: World) -> None:
@@ -107,4 +109,4 @@ def test_only_what_the_file_has_not_is_retired(removed: Routes, world: World) ->
         run = invoke("retire", *arguments)
         assert run.exit_code != 0
         assert said in " ".join(run.stderr.split())
-    assert all(hop.retired_at is None for hop in find_left_behind(removed))
+    assert all(hop.retired_at is None for hop in find_orphaned_hops(removed))

@@ -10,10 +10,10 @@ from typing import Any
 import psycopg2
 import pytest
 
-from relaybox.consumers.subscriptions import count_replay
-from relaybox.monitoring.flow import read_flow
+from relaybox.monitoring.hop_history import read_flow
 from relaybox.monitoring.message_search import find_messages
 from relaybox.monitoring.overview import read_overview
+from relaybox.subscriptions.subscriptions import count_replay
 from tests.support.cli import invoke
 from tests.support.services import break_service, read_service
 from tests.support.world import STORES, World, routes_file

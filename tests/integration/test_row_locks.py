@@ -24,7 +24,7 @@ PUBLISH = """
 select (relaybox.publish_batch(
     1, 1, r.batch, r.plan_id, i.published_position + 1, i.published_position + sum(r.row_count)::bigint, count(*)::integer, 1, 1
 )).batch
-from relaybox.receipt r join relaybox.hop_in i using (hop_id) where r.batch = 2 group by r.batch, r.plan_id, i.published_position
+from relaybox.receipt r join relaybox.hop_in i using (log_id) where r.batch = 2 group by r.batch, r.plan_id, i.published_position
 """
 
 
@@ -101,12 +101,15 @@ RACES = {
     ),
     "a stream that began to deliver keeps its rules": Race(
         "hub",
-        "update relaybox.stream set taken = 1",
+        "update relaybox.stream set arrival_seq = 1",
         "select relaybox.register_stream('flights/1', 'flights', 'airline', 'fifo', 0, 1, 1)",
         "RB006: .* was delivered here with order none",
     ),
     "init holds no stream that began to deliver": Race(
-        "hub", "update relaybox.stream set taken = 1", "select relaybox.hold_stream('flights/1')", "RB006: .* began to deliver"
+        "hub",
+        "update relaybox.stream set arrival_seq = 1",
+        "select relaybox.hold_stream('flights/1')",
+        "RB006: .* began to deliver",
     ),
     "an ended subscription leaves no cursor": Race(
         "hub",
@@ -135,7 +138,7 @@ def filled(make_template: Any) -> str:
         world.query("airline", "select relaybox.declare_sender('pump', 'gapless')")
         world.send("a")
         world.transfer()
-        world.query("hub", "update relaybox.stream set taken = 0")
+        world.query("hub", "update relaybox.stream set arrival_seq = 0")
         world.send("b")
         transfer_until(world.first_hop, lambda progress: progress.copied == 1 and progress.batch == 2)
 
@@ -163,7 +166,7 @@ def test_who_waited_decides_on_what_was_committed_meanwhile(filled: str, make_wo
 
 
 DETACHED = """
-insert into relaybox.detached_segment (hop_id, first, last, segment, state, directory, row_count, hash_sum, for_whom, begun_by, moved_by)
+insert into relaybox.detached_segment (log_id, first, last, segment, state, directory, row_count, hash_sum, needed_by, begun_by, moved_by)
 values (1, 0, 9, 'log_1_s000000', 'detached', 'x', 9, 0, '{}', 'test', 'test')
 """
 SUBSCRIBED = "select relaybox.subscribe('billing', 'flights')"

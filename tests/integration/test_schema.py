@@ -104,7 +104,7 @@ def test_nothing_is_granted_to_public(world: World) -> None:
 
 
 def test_security_definer_functions_pin_their_search_path(world: World) -> None:
-    """An attacker's function or temporary table can't take the place of ours (E14)."""
+    """An attacker's function or temporary table can't take the place of ours."""
     settings = dict(
         world.query(
             "airline", "select proname, proconfig from pg_proc where pronamespace = 'relaybox'::regnamespace and prosecdef"

@@ -10,7 +10,7 @@ import pytest
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
 
-READ = "select position, epoch, index, clock, payload from relaybox.read_log(%s)"
+READ = "select log_position, epoch, index, clock, payload from relaybox.read_log(%s)"
 
 
 def test_a_message_without_an_index_is_numbered_by_its_position_in_epoch_0(world: World) -> None:
@@ -30,7 +30,9 @@ def test_a_message_without_an_index_is_numbered_by_its_position_in_epoch_0(world
         (4, 1, 8, {"UA": 1, "hub": [2, 9]}, "own, caused"),
     ]
     assert world.query("hub", READ, "flights/1") == world.query("analytics", READ, "flights/2") == rows
-    assert world.query("hub", "select position, epoch, index, clock, payload from relaybox.inbox order by position") == rows
+    assert (
+        world.query("hub", "select log_position, epoch, index, clock, payload from relaybox.inbox order by log_position") == rows
+    )
 
 
 def test_sparse_slices_number_in_epoch_0_too(world: World) -> None:
@@ -243,7 +245,7 @@ def remember(world: World, store: str, hop: str, seen: str, document: str) -> in
     return int(
         world.value(
             store,
-            "select relaybox.remember_senders((select hop_id from relaybox.hop_in where hop = %s), %s::pg_snapshot, %s::jsonb)",
+            "select relaybox.remember_senders((select log_id from relaybox.hop_in where hop = %s), %s::pg_snapshot, %s::jsonb)",
             *(hop, seen, document),
         )
     )
@@ -260,8 +262,8 @@ def streams(world: World) -> World:
         )
         world.query(
             store,
-            "insert into relaybox.stream_log (hop_id, stream_id, origin) "
-            "select i.hop_id, s.stream_id, 'airline' from relaybox.hop_in i, relaybox.stream s",
+            "insert into relaybox.stream_log (log_id, stream_id, origin) "
+            "select i.log_id, s.stream_id, 'airline' from relaybox.hop_in i, relaybox.stream s",
         )
     return world
 
@@ -335,5 +337,5 @@ def test_a_new_generation_of_a_hop_asks_for_every_declaration_again(streams: Wor
     """Snapshots of a history that the source lost say nothing about the one it has now."""
     through, _, document = since(streams, "airline", None)
     remember(streams, "hub", "flights/1", through, document)
-    streams.query("hub", "select relaybox.begin_generation(hop_id, 2) from relaybox.hop_in where hop = 'flights/1'")
+    streams.query("hub", "select relaybox.begin_generation(log_id, 2) from relaybox.hop_in where hop = 'flights/1'")
     assert streams.value("hub", "select senders_seen from relaybox.stream_log") is None

@@ -26,19 +26,19 @@ SIZES = [
     *([pytest.param("scattered", 10, 100_000, id="1 million, scattered")] if IN_FULL else []),
 ]
 
-LOG = "(select hop_id from relaybox.hop_in where hop = 'flights/1')"
+LOG = "(select log_id from relaybox.hop_in where hop = 'flights/1')"
 FILL = f"""
-insert into relaybox.log (hop_id, position, message_id, sent_at, topic, sender, epoch, index, payload)
+insert into relaybox.log (log_id, log_position, message_id, sent_at, topic, sender, epoch, index, payload)
 select {LOG}, p, gen_random_uuid(), now(), 'flights', 'probe', 1, i, 'm' || i
 from (select p, 1 + floor(random() * %s)::bigint as i from generate_series(%s::bigint, %s::bigint) p offset 0) n
 """
 AGAIN = f"""
-insert into relaybox.log (hop_id, position, message_id, sent_at, topic, sender, epoch, index, payload)
+insert into relaybox.log (log_id, log_position, message_id, sent_at, topic, sender, epoch, index, payload)
 select {LOG}, p, gen_random_uuid(), now(), 'flights', 'probe', 1, 2 * ((p - 1) %% %s) + 1, 'm' from generate_series(%s::bigint, %s::bigint) p
 """
 PUBLISH = f"""
 insert into relaybox.arrival (
-    hop_id, batch, plan_id, first_position, last_position, row_count, slice_count, source_system_identifier, source_timeline, has_own_indexes
+    log_id, batch, plan_id, first_position, last_position, row_count, slice_count, source_system_identifier, source_timeline, has_own_indexes
 )
 values ({LOG}, %(batch)s, gen_random_uuid(), %(first)s, %(last)s, %(last)s - %(first)s + 1, 1, 1, 1, true);
 update relaybox.hop_in set published_batch = %(batch)s, published_position = %(last)s where hop = 'flights/1';
@@ -52,10 +52,10 @@ select int8range(1, s.watermark + 1) as indexes from relaybox.sender_state s
 union all
 select r * int8range(s.watermark + 1, null) from relaybox.sender_state s join relaybox.seen n using (sender_id), unnest(n.indexes) r
 """
-SENT = f"select count(distinct index) from relaybox.log where hop_id = {LOG}"
+SENT = f"select count(distinct index) from relaybox.log where log_id = {LOG}"
 DIFFERENCE = f"""
 select count(*)
-from (select distinct index from relaybox.log where hop_id = {LOG}) l
+from (select distinct index from relaybox.log where log_id = {LOG}) l
 full join (select generate_series(lower(indexes), upper(indexes) - 1) as index from set_of_probe) n using (index)
 where l.index is null or n.index is null
 """
@@ -83,7 +83,7 @@ def test_random_indexes_end_in_an_exact_set_of_a_stated_size(
         cursor.execute(SET)
         sent = first_value(cursor, SENT)
         assert first_value(cursor, DIFFERENCE) == 0
-        assert first_value(cursor, "select last_place from relaybox.stream") == sent
+        assert first_value(cursor, "select last_stream_position from relaybox.stream") == sent
         assert first_value(cursor, "select sum(duplicate_count)::bigint from relaybox.decision") == batches * rows - sent
         fragments = first_value(cursor, "select fragment_count from relaybox.sender_state")
         stored = first_value(cursor, "select pg_total_relation_size('relaybox.seen')")

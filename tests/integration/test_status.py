@@ -21,7 +21,7 @@ HOP_KEYS = {
 
 
 STREAM_KEYS = {
-    "stream", "delivery_order", "last_place", "decided_rows", "undecided_rows", "duplicate_count", "set_aside_count", "held_count",
+    "stream", "delivery_order", "last_stream_position", "decided_rows", "undecided_rows", "duplicate_count", "set_aside_count", "held_count",
     "stalled", "uniqueness",
 }  # fmt: skip
 
@@ -40,7 +40,7 @@ def test_the_json_document_has_stable_keys(world: World) -> None:
     world.send("a")
     world.transfer_all()
     document = invoke("status", "--json").document
-    assert set(document) == {"measured_at", "hops", "routes", "unrouted", "left_behind", "errors"}
+    assert set(document) == {"measured_at", "hops", "routes", "unrouted", "orphaned_hops", "errors"}
     assert all(set(hop) == HOP_KEYS for hop in document["hops"])
     assert set(document["hops"][0]["last_batch"]) == {
         *("batch", "row_count", "planned_at", "published_at", "moved_by", "application"),
@@ -146,7 +146,7 @@ def test_a_running_transfer_is_shown(world: World) -> None:
 def test_numbers_are_whole_in_eighty_columns(world: World, monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
     world.send_many(3)
     world.transfer_all()
-    world.query("airline", "update relaybox.hop_out set position = 7654321")
+    world.query("airline", "update relaybox.hop_out set log_position = 7654321")
     monkeypatch.setenv("FORCE_COLOR", "1")  # a terminal, to Rich
     monkeypatch.setenv("COLUMNS", "80")
     lines = re.sub(r"\x1b\[[0-9;]*m", "", invoke(*command).stdout).splitlines()
@@ -177,7 +177,7 @@ def test_a_store_that_lost_history_shows_what_it_lost(world: World) -> None:
         (
             (
                 "delete from relaybox.confirmation where through_batch = 2; delete from relaybox.batch where batch = 2; "
-                "update relaybox.hop_out set batch = 1, position = 3"
+                "update relaybox.hop_out set batch = 1, log_position = 3"
             ),
             "the ledger of airline ends at batch 1, hub has published batch 2: airline lost history",
         ),
@@ -215,7 +215,7 @@ def test_a_route_multiplies_what_its_hops_lose_and_double(world: World) -> None:
     world.query("hub", "update relaybox.hop_in set published_batch = 1, published_position = 3")
     world.query(
         "analytics",
-        "insert into relaybox.arrival select hop_id, 0, gen_random_uuid(), 1, 2, 2, 1, 0, 0, now() from relaybox.hop_in",
+        "insert into relaybox.arrival select log_id, 0, gen_random_uuid(), 1, 2, 2, 1, 0, 0, now() from relaybox.hop_in",
     )
     status = invoke("status", "--json")
     assert [hop["mode"] for hop in status.document["hops"]] == ["at most once", "at least once"]
@@ -336,7 +336,7 @@ def test_a_stream_shows_what_was_delivered_dropped_held_and_set_aside(world: Wor
         stream = hop["stream"]
         assert set(stream) == STREAM_KEYS
         assert (stream["stream"], stream["delivery_order"]) == ("flights", "fifo")
-        assert (stream["last_place"], stream["decided_rows"], stream["undecided_rows"]) == (1, 5, 0)
+        assert (stream["last_stream_position"], stream["decided_rows"], stream["undecided_rows"]) == (1, 5, 0)
         assert (stream["duplicate_count"], stream["held_count"], stream["set_aside_count"]) == (1, 2, 1)
         assert stream["uniqueness"] == 0.8
         assert stream["stalled"] == [{"sender": "a", "epoch": 1, "reason": "holdback_full"}]

@@ -80,7 +80,7 @@ def test_an_open_transaction_of_a_consumer_or_a_reader_stops_neither_hop_nor_ini
     world.send("a", "b")
     world.transfer_all()
     world.query("analytics", "select relaybox.subscribe('billing', 'flights', nack_limit => 1)")
-    assert world.query("analytics", "select relaybox.ack('billing', place) from relaybox.fetch('billing', 1)") == [(1,)]
+    assert world.query("analytics", "select relaybox.ack('billing', stream_position) from relaybox.fetch('billing', 1)") == [(1,)]
     world.query("analytics", f"create role granted login password 'granted' in role {role}")
     login = {**read_service("analytics"), "user": "granted", "password": "granted"}
     try:

@@ -8,17 +8,17 @@ from typing import Any
 import psycopg2
 import pytest
 
-from tests.support.signals import put_back
+from tests.support.store_metrics import put_back
 from tests.support.two_logs import fill_two_logs
 from tests.support.world import World
 
 LOCKED = "lock table relaybox.log_{} in access exclusive mode"
 LETTER = """
-insert into relaybox.dead_letter (stream_id, hop_id, position, reason)
-select l.stream_id, l.hop_id, 3, 'index_missing' from relaybox.stream_log l where l.hop_id = %s returning dead_letter_id
+insert into relaybox.dead_letter (stream_id, log_id, log_position, reason)
+select l.stream_id, l.log_id, 3, 'index_missing' from relaybox.stream_log l where l.log_id = %s returning dead_letter_id
 """
 CURSORS = """
-select s.subscription, c.lane, c.version, c.done_place from relaybox.lane_cursors c join relaybox.subscription s using (subscription_id) order by 1, 2
+select s.subscription, c.lane, c.version, c.done_stream_position from relaybox.lane_cursors c join relaybox.subscription s using (subscription_id) order by 1, 2
 """
 
 
@@ -34,20 +34,20 @@ def logs(two_logs: str, make_world: Any) -> Iterator[World]:
 
 
 def test_a_subscription_starts_in_its_own_stream(logs: World) -> None:
-    """At what is kept of it, behind its last message, at a place, or at what was delivered since a moment."""
-    logs.query("hub", "update relaybox.stream set first_kept_place = case stream when 'flights' then 7 else 3 end")
+    """At what is kept of it, behind its last message, at a stream position, or at what was delivered since a moment."""
+    logs.query("hub", "update relaybox.stream set first_kept_stream_position = case stream when 'flights' then 7 else 3 end")
     for hours, batch in ((9, 1), (5, 2)):
         put_back(logs, "decision.decided_at", hours, f"batch = {batch}")
-    first_place = "select relaybox.subscribe(%s, %s, %s)"
+    first_stream_position = "select relaybox.subscribe(%s, %s, %s)"
     starts = {
         "flights": {"earliest": 7, "latest": 31, "7": 7, "31": 31, "since": 21},
         "other": {"earliest": 3, "latest": 16, "3": 3, "16": 16, "since": 6},
     }
     since = logs.value("hub", "select (now() - interval '7 hours')::text")
-    for stream, places in starts.items():
-        for start, place in places.items():
-            found = logs.value("hub", first_place, f"{stream}-{start}", stream, since if start == "since" else start)
-            assert found == place, (stream, start)
+    for stream, stream_positions in starts.items():
+        for start, stream_position in stream_positions.items():
+            found = logs.value("hub", first_stream_position, f"{stream}-{start}", stream, since if start == "since" else start)
+            assert found == stream_position, (stream, start)
     for stream, start, refusal in (
         ("flights", "6", "RB034"),
         ("other", "2", "RB034"),
@@ -55,7 +55,7 @@ def test_a_subscription_starts_in_its_own_stream(logs: World) -> None:
         ("flights", "32", "RB036"),
     ):
         with pytest.raises(psycopg2.Error) as refused:
-            logs.query("hub", first_place, "refused", stream, start)
+            logs.query("hub", first_stream_position, "refused", stream, start)
         assert refused.value.pgcode == refusal, (stream, start)
 
 
@@ -82,8 +82,8 @@ def test_a_reader_waits_for_the_logs_of_her_own_stream_only(logs: World) -> None
 def test_a_letter_of_a_stream_is_dropped_on_its_own_record(logs: World) -> None:
     """It has no subscription: the stream's name stands there."""
     for log_id in (1, 2):
-        letter = logs.value("hub", LETTER, log_id)
-        logs.query("hub", "select relaybox.drop_dead_letter(%s, 'why')", letter)
+        dead_letter_id = logs.value("hub", LETTER, log_id)
+        logs.query("hub", "select relaybox.drop_dead_letter(%s, 'why')", dead_letter_id)
     actions = "select subscription, action, detail ->> 'why_dead' from relaybox.consumer_action order by action_id"
     assert logs.query("hub", actions) == [("flights", "drop", "index_missing"), ("other", "drop", "index_missing")]
     assert logs.query("hub", "select distinct state from relaybox.dead_letter") == [("dropped",)]
@@ -92,7 +92,7 @@ def test_a_letter_of_a_stream_is_dropped_on_its_own_record(logs: World) -> None:
 def test_a_lane_waits_since_its_own_stream_delivered_what_it_has_not_done(logs: World) -> None:
     """One that has done everything waits for nothing."""
     for log_id, batch, hours in ((1, 1, 9), (1, 2, 6), (2, 1, 20), (2, 2, 3)):
-        put_back(logs, "decision.decided_at", hours, f"hop_id = {log_id} and batch = {batch}")
+        put_back(logs, "decision.decided_at", hours, f"log_id = {log_id} and batch = {batch}")
     since = "select round(extract(epoch from now() - waiting_since) / 3600) from relaybox.lag(%s)"
     for name, stream, start, hours in (
         ("all", "flights", "1", 9),
@@ -107,7 +107,7 @@ def test_a_lane_waits_since_its_own_stream_delivered_what_it_has_not_done(logs: 
 
 
 def test_lanes_that_have_not_done_a_segment_are_fenced_and_no_other(logs: World) -> None:
-    """Through its last place; who has done it, has ended or reads another stream is neither changed nor waited for."""
+    """Through its last stream position; who has done it, has ended or reads another stream is neither changed nor waited for."""
     logs.query("hub", "select relaybox.subscribe('billing', 'flights', lanes => 3)")
     for name, stream in (("ended", "flights"), ("apart", "other")):
         logs.query("hub", "select relaybox.subscribe(%s, %s)", name, stream)
@@ -115,7 +115,7 @@ def test_lanes_that_have_not_done_a_segment_are_fenced_and_no_other(logs: World)
     for lane, done in ((1, 10), (2, 9), (3, 11)):
         logs.query(
             "hub",
-            "update relaybox.cursor set done_place = %s, fetched_place = %s where lane = %s"
+            "update relaybox.cursor set done_stream_position = %s, fetched_stream_position = %s where lane = %s"
             " and subscription_id = (select subscription_id from relaybox.subscription where subscription = 'billing')",
             *(done, done, lane),
         )

@@ -25,7 +25,7 @@ CHAT: dict[str, dict[str, Any]] = {
 
 STREAMS = """
     select i.hop, s.stream, l.origin, s.delivery_order, s.message_id_window, s.holdback_rows, s.fragments
-    from relaybox.stream s left join relaybox.stream_log l using (stream_id) left join relaybox.hop_in i using (hop_id)
+    from relaybox.stream s left join relaybox.stream_log l using (stream_id) left join relaybox.hop_in i using (log_id)
     order by i.hop
 """
 
@@ -52,9 +52,9 @@ def decide(world: World, hop: str = "flights/1", store: str = "hub") -> None:
         """
         with log as (
             update relaybox.stream_log l set decided_batch = 1, decided_position = 1 from relaybox.hop_in i
-            where i.hop_id = l.hop_id and i.hop = %s returning l.stream_id
+            where i.log_id = l.log_id and i.hop = %s returning l.stream_id
         )
-        update relaybox.stream s set taken = 1, last_place = 1 from log where log.stream_id = s.stream_id
+        update relaybox.stream s set arrival_seq = 1, last_stream_position = 1 from log where log.stream_id = s.stream_id
         """,
         hop,
     )

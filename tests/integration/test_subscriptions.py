@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import psycopg2
 import pytest
 
-from tests.support.streams import STORE, ack, deliver, fetch, nack, places, token
+from tests.support.streams import STORE, ack, deliver, fetch, nack, stream_positions, token
 from tests.support.world import World, wait_until
 
 
@@ -36,11 +36,11 @@ def test_every_role_of_consumers_can_do_all_of_it_and_nothing_else(ten: World) -
     with ten.session(STORE, autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("set role relaybox_consumer")
         cursor.execute("select relaybox.subscribe('mine', 'flights')")
-        cursor.execute("select place, payload from relaybox.fetch('mine', 2)")
+        cursor.execute("select stream_position, payload from relaybox.fetch('mine', 2)")
         assert cursor.fetchall() == [(1, "m1"), (2, "m2")]
-        cursor.execute("select place, token from relaybox.fetch('mine', 2)")
-        (_, proof), _ = cursor.fetchall()
-        cursor.execute("select relaybox.ack('mine', 1, %s), relaybox.nack('mine', 2, 'no', %s)", (proof, proof))
+        cursor.execute("select stream_position, token from relaybox.fetch('mine', 2)")
+        (_, verification), _ = cursor.fetchall()
+        cursor.execute("select relaybox.ack('mine', 1, %s), relaybox.nack('mine', 2, 'no', %s)", (verification, verification))
         cursor.execute("select dead_letters from relaybox.subscriptions where subscription = 'mine'")
         assert cursor.fetchall() == [(0,)]
         cursor.execute("select relaybox.replay('mine', 'earliest', 'again')")
@@ -90,17 +90,17 @@ def test_acknowledging_what_was_not_fetched_is_denied(ten: World) -> None:
     """Before any fetch, wider than the fetch, again, and by somebody else."""
     with denied("RB033", "the token is missing", "Fetch, work and acknowledge in one transaction"):
         ten.query(STORE, "select relaybox.ack('billing', 3)")
-    assert places(fetch(ten, 4)) == [1, 2, 3, 4]
-    with denied("RB033", "place 5 was not in this fetch; still to acknowledge: places 1 to 4"):
+    assert stream_positions(fetch(ten, 4)) == [1, 2, 3, 4]
+    with denied("RB033", "stream position 5 was not in this fetch; still to acknowledge: stream positions 1 to 4"):
         ack(ten, 5)
     ack(ten, 4)
-    with denied("RB033", "place 4 is acknowledged already; the lane is acknowledged through place 4"):
+    with denied("RB033", "stream position 4 is acknowledged already; the lane is acknowledged through stream position 4"):
         ack(ten, 4)
 
 
 def test_refusing_what_was_not_fetched_is_denied(ten: World) -> None:
     fetch(ten, 4)
-    with denied("RB033", "place 5"):
+    with denied("RB033", "stream position 5"):
         nack(ten, 5)
     with denied("RB036", "with a reason"):
         nack(ten, 2, " ")
@@ -108,12 +108,12 @@ def test_refusing_what_was_not_fetched_is_denied(ten: World) -> None:
 
 def test_a_place_that_is_no_longer_kept_is_denied(ten: World) -> None:
     """By subscribe, replay and fetch; nothing is passed over in silence."""
-    ten.query(STORE, "update relaybox.stream set first_kept_place = 6")
-    with denied("RB034", "place 3 is no longer kept; the first one is 6"):
+    ten.query(STORE, "update relaybox.stream set first_kept_stream_position = 6")
+    with denied("RB034", "stream position 3 is no longer kept; the first one is 6"):
         ten.query(STORE, "select relaybox.subscribe('late', 'flights', '3')")
-    with denied("RB034", "place 2 is no longer kept"):
+    with denied("RB034", "stream position 2 is no longer kept"):
         ten.query(STORE, "select relaybox.replay('billing', '2', 'why')")
-    with denied("RB034", "place 1 comes next and is no longer kept; the first one is 6"):
+    with denied("RB034", "stream position 1 comes next and is no longer kept; the first one is 6"):
         fetch(ten, 5)
 
 
@@ -124,14 +124,14 @@ def test_a_start_that_is_none_is_denied(ten: World, start: str) -> None:
 
 
 def test_a_subscription_starts_where_it_is_told(world: World) -> None:
-    """earliest, latest, a place, a time; a time means when messages were delivered here."""
+    """earliest, latest, a stream position, a time; a time means when messages were delivered here."""
     deliver(world, 5)
     between = world.value(STORE, "select clock_timestamp()")
     deliver(world, 5)
     starts = {"earliest": 1, "latest": 11, "4": 4, str(between): 6, "2020-01-01 00:00+00": 1}
     for number, (start, first) in enumerate(starts.items()):
         assert world.value(STORE, "select relaybox.subscribe(%s, 'flights', %s)", f"s{number}", start) == first
-        got = places(world.query(STORE, "select place from relaybox.fetch(%s)", f"s{number}"))
+        got = stream_positions(world.query(STORE, "select stream_position from relaybox.fetch(%s)", f"s{number}"))
         assert got == list(range(first, 11))
 
 
@@ -141,8 +141,8 @@ def test_a_topic_of_a_stream_is_read_alone(world: World) -> None:
     for topic, backwards in (("flights", False), ("gates", False), ("flights", True), ("gates", True)):
         deliver(world, 5, topic=topic, backwards=backwards)
     world.query(STORE, "select relaybox.subscribe('g', 'gates')")
-    assert places(fetch(world, 7, "g")) == [6, 7, 8, 9, 10, 16, 17]
-    assert places(fetch(world, 7, "g", acked=17)) == [18, 19, 20]
+    assert stream_positions(fetch(world, 7, "g")) == [6, 7, 8, 9, 10, 16, 17]
+    assert stream_positions(fetch(world, 7, "g", acked=17)) == [18, 19, 20]
 
 
 def test_a_fetch_repeated_before_its_ack_gives_the_same_rows(ten: World) -> None:
@@ -164,14 +164,14 @@ def test_ack_and_the_next_fetch_are_one_round_trip(ten: World) -> None:
         last = got[-1][0]
         got = fetch(ten, 4, acked=last)
     assert last == 10
-    assert ten.value(STORE, "select done_place from relaybox.lag('billing')") == 10
+    assert ten.value(STORE, "select done_stream_position from relaybox.lag('billing')") == 10
 
 
 def test_a_part_of_a_fetch_can_be_acknowledged(ten: World) -> None:
     fetch(ten, 6)
     assert ack(ten, 2) == 2
-    assert places(fetch(ten, 6)) == [3, 4, 5, 6]
-    assert places(fetch(ten, 6, acked=6)) == [7, 8, 9, 10]
+    assert stream_positions(fetch(ten, 6)) == [3, 4, 5, 6]
+    assert stream_positions(fetch(ten, 6, acked=6)) == [7, 8, 9, 10]
 
 
 def test_unsubscribing_frees_the_name_and_forgets_the_place(ten: World) -> None:
@@ -179,7 +179,7 @@ def test_unsubscribing_frees_the_name_and_forgets_the_place(ten: World) -> None:
     ten.query(STORE, "select relaybox.unsubscribe('billing', 'moved to another store')")
     assert ten.value(STORE, "select count(*) from relaybox.cursor") == 0
     ten.query(STORE, "select relaybox.subscribe('billing', 'flights')")
-    assert places(fetch(ten, 3)) == [1, 2, 3]
+    assert stream_positions(fetch(ten, 3)) == [1, 2, 3]
     actions = ten.query(STORE, "select action, reason, done_by is not null from relaybox.consumer_action order by action_id")
     assert actions == [("subscribe", None, True), ("unsubscribe", "moved to another store", True), ("subscribe", None, True)]
 
@@ -204,8 +204,8 @@ def test_messages_of_lists_and_runs_come_in_the_order_of_their_places(world: Wor
     while rows:
         rows = fetch(world, 7, acked=rows[-1][0])
         got = [*got, *rows]
-    assert [(place, payload) for place, *_, payload in got] == [(n, f"m{n}") for n in range(1, 26)]
-    assert world.query(STORE, "select place, payload from relaybox.read_stream('flights', 3, 19)") == [
+    assert [(stream_position, payload) for stream_position, *_, payload in got] == [(n, f"m{n}") for n in range(1, 26)]
+    assert world.query(STORE, "select stream_position, payload from relaybox.read_stream('flights', 3, 19)") == [
         (n, f"m{n}") for n in range(4, 23)
     ]
 
@@ -220,10 +220,12 @@ def test_fetching_costs_the_same_whatever_the_statistics_and_under_a_held_snapsh
         holding.execute("select count(*) from relaybox.cursor")
         before = touched(world)
         with world.session(STORE, autocommit=True) as connection, connection.cursor() as cursor:
-            proof = token(world)
-            for place in range(100, 10_001, 10):
-                cursor.execute("select min(token) from relaybox.fetch('billing', 10, %s, %s, worker => 'a')", (place, proof))
-                (proof,) = cursor.fetchone()
+            verification = token(world)
+            for stream_position in range(100, 10_001, 10):
+                cursor.execute(
+                    "select min(token) from relaybox.fetch('billing', 10, %s, %s, worker => 'a')", (stream_position, verification)
+                )
+                (verification,) = cursor.fetchone()
         after = touched(world, acked=10_010)
     assert before < 300
     assert after < before + 100
@@ -249,7 +251,7 @@ def test_old_cursors_are_removed(ten: World) -> None:
     ten.query(STORE, "select relaybox.subscribe('busy', 'flights', nack_limit => 1000)")
     with ten.session(STORE, autocommit=True) as connection, connection.cursor() as cursor:
         for _ in range(125):
-            cursor.execute("select relaybox.nack('busy', place, 'not now') from relaybox.fetch('busy', 1)")
+            cursor.execute("select relaybox.nack('busy', stream_position, 'not now') from relaybox.fetch('busy', 1)")
     assert ten.value(STORE, "select max(version) from relaybox.cursor") > 200
     assert ten.value(STORE, "select count(*) from relaybox.cursor") <= 101
 
@@ -259,7 +261,7 @@ def test_a_transaction_with_an_old_snapshot_can_not_move_a_lane_back(ten: World)
     with ten.session(STORE) as old, old.cursor() as cursor:
         cursor.execute("set transaction isolation level repeatable read")
         cursor.execute("select count(*) from relaybox.subscriptions")
-        assert places(fetch(ten, 3)) == [1, 2, 3]
+        assert stream_positions(fetch(ten, 3)) == [1, 2, 3]
         with pytest.raises(psycopg2.errors.SerializationFailure):
             cursor.execute("select * from relaybox.fetch('billing', 3, worker => 'b')")
 
@@ -274,9 +276,9 @@ def end_lease(world: World) -> None:
 def test_a_lease_ends_by_itself(ten: World) -> None:
     """A worker that is gone holds its messages for lease_seconds and no longer."""
     ten.query(STORE, "select relaybox.subscribe('short', 'flights', lease_seconds => 1)")
-    assert places(fetch(ten, 3, "short")) == [1, 2, 3]
+    assert stream_positions(fetch(ten, 3, "short")) == [1, 2, 3]
     assert fetch(ten, 3, "short", worker="b") == []
-    wait_until(lambda: places(fetch(ten, 3, "short", worker="b")) == [1, 2, 3], "the lease ends")
+    wait_until(lambda: stream_positions(fetch(ten, 3, "short", worker="b")) == [1, 2, 3], "the lease ends")
     with denied(
         "RB035", "worker a fetched at", "and worker b fetched from the lane at", "after the lease of 1 seconds had ended"
     ):

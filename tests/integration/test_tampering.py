@@ -65,7 +65,7 @@ def lose_newest_batch(world: World) -> None:
     for statement in (
         "delete from relaybox.confirmation where hop = 'flights/1' and through_batch = 5",
         "delete from relaybox.batch where hop = 'flights/1' and batch = 5",
-        "update relaybox.hop_out set batch = 4, position = 34, timeline = timeline + 1 where hop = 'flights/1'",
+        "update relaybox.hop_out set batch = 4, log_position = 34, timeline = timeline + 1 where hop = 'flights/1'",
         "update relaybox.hop_out set lower = (select upper from relaybox.batch where hop = 'flights/1' and batch = 4)",
         "delete from relaybox.outbox where payload = 'p7'",
     ):
@@ -94,11 +94,11 @@ def consume(world: World, *, everything: bool = False) -> None:
     with world.session("analytics", autocommit=True) as consumer, consumer.cursor() as cursor:
         done, turns = (None, None), 0
         while everything or turns < 3:
-            cursor.execute("select place, token from relaybox.fetch('billing', 5, %s, %s)", done)
-            places = cursor.fetchall()
-            if not places:
+            cursor.execute("select stream_position, token from relaybox.fetch('billing', 5, %s, %s)", done)
+            stream_positions = cursor.fetchall()
+            if not stream_positions:
                 return
-            done, turns = places[-1], turns + 1
+            done, turns = stream_positions[-1], turns + 1
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def said_by_verify(run: Run) -> str:
     """Everything that is wrong, as one text."""
     legs = [*run.document["hops"], run.document["end_to_end"]]
     told = [text for leg in legs for text in leg["contradictions"]]
-    told += [f"{defect['kind']} at {defect['position']}" for leg in legs for defect in leg["defects"]]
+    told += [f"{defect['kind']} at {defect['log_position']}" for leg in legs for defect in leg["defects"]]
     told += [f"{kind}: {text}" for one in run.document["streams"] for kind, texts in one["examples"].items() for text in texts]
     return "\n".join(told)
 
@@ -148,8 +148,8 @@ def ask(who: str, world: World, *, status_before: int) -> str:
     if who == STATUS:
         status = invoke("status")
         return (status.stderr or "another exit code") if status.exit_code != status_before else ""
-    proof = invoke("verify", "flights", "--json")
-    return (said_by_verify(proof) or "another exit code") if proof.exit_code == 1 else ""
+    verification = invoke("verify", "flights", "--json")
+    return (said_by_verify(verification) or "another exit code") if verification.exit_code == 1 else ""
 
 
 @pytest.mark.parametrize("world_name", WORLDS)
@@ -157,8 +157,8 @@ def test_nobody_complains_before_anything_is_changed(
     copy_of: Callable[[str], AbstractContextManager[World]], world_name: str
 ) -> None:
     with copy_of(world_name) as world:
-        proof = invoke("verify", "flights", "--json")
-        assert (proof.exit_code, said_by_verify(proof)) == (3, "")
+        verification = invoke("verify", "flights", "--json")
+        assert (verification.exit_code, said_by_verify(verification)) == (3, "")
         assert invoke("status").exit_code == WORLDS[world_name]
         assert try_hop(world) == ""
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 
 import pytest
 
-from relaybox.proofs.verification import verify_route
+from relaybox.verification.route_verification import verify_route
 from tests.support.breaking import copy_first_slices, transfer_until
 from tests.support.cli import invoke
 from tests.support.world import World, insert
@@ -23,17 +23,17 @@ LOSSY = ("missing", "changed", "unbatched")
 
 
 def verify(exit_code: int) -> dict[str, Any]:
-    proof = invoke("verify", "flights", "--json")
-    assert proof.exit_code == exit_code, proof.stdout + proof.stderr
-    return dict(proof.document)
+    verification = invoke("verify", "flights", "--json")
+    assert verification.exit_code == exit_code, verification.stdout + verification.stderr
+    return dict(verification.document)
 
 
 def named(leg: dict[str, Any]) -> list[tuple[str, str]]:
     return [(defect["kind"], defect["message_id"]) for defect in leg["defects"]]
 
 
-def message_at(world: World, position: int) -> str:
-    return str(world.value("hub", "select message_id from relaybox.log where position = %s", position))
+def message_at(world: World, log_position: int) -> str:
+    return str(world.value("hub", "select message_id from relaybox.log where log_position = %s", log_position))
 
 
 def deliver(world: World, count: int = 30) -> None:
@@ -46,18 +46,18 @@ def deliver(world: World, count: int = 30) -> None:
 
 def test_what_was_delivered_is_proved(world: World) -> None:
     deliver(world)
-    proof = verify(0)
-    assert set(proof) == {
-        "route", "verdict", "verified_at", "duration_seconds", "hops", "end_to_end", "senders", "repeated_ids", "streams",
+    verification = verify(0)
+    assert set(verification) == {
+        "route", "outcome", "verified_at", "duration_seconds", "hops", "end_to_end", "senders", "repeated_ids", "streams",
     }  # fmt: skip
-    assert proof["verdict"] == "delivered"
-    assert proof["senders"] == {"count": 3, "out_of_order": []}
-    for leg in (*proof["hops"], proof["end_to_end"]):
+    assert verification["outcome"] == "delivered"
+    assert verification["senders"] == {"count": 3, "out_of_order": []}
+    for leg in (*verification["hops"], verification["end_to_end"]):
         assert set(leg) == LEG_KEYS
         assert (leg["sent"], leg["received"], leg["in_flight"], leg["defects"], leg["contradictions"]) == (30, 30, 0, [], [])
         assert (leg["reliability"], leg["uniqueness"], leg["mode"]) == (1.0, 1.0, "exactly once")
-    assert [leg["batch_count"] for leg in proof["hops"]] == [2, 2]
-    assert (proof["end_to_end"]["source"], proof["end_to_end"]["destination"]) == ("airline", "analytics")
+    assert [leg["batch_count"] for leg in verification["hops"]] == [2, 2]
+    assert (verification["end_to_end"]["source"], verification["end_to_end"]["destination"]) == ("airline", "analytics")
 
 
 def test_the_report_says_so_on_a_terminal(world: World) -> None:
@@ -75,10 +75,10 @@ def test_messages_on_their_way_are_in_flight_and_no_defect(world: World) -> None
     world.send("a", "b")
     world.transfer()
     world.send("c")
-    proof = verify(3)
-    assert proof["verdict"] == "in flight"
-    assert [leg["in_flight"] for leg in (*proof["hops"], proof["end_to_end"])] == [1, 2, 3]
-    assert [leg["sent"] for leg in (*proof["hops"], proof["end_to_end"])] == [2, 0, 0]
+    verification = verify(3)
+    assert verification["outcome"] == "in flight"
+    assert [leg["in_flight"] for leg in (*verification["hops"], verification["end_to_end"])] == [1, 2, 3]
+    assert [leg["sent"] for leg in (*verification["hops"], verification["end_to_end"])] == [2, 0, 0]
     assert "in flight" in invoke("verify", "flights").stdout
 
 
@@ -88,8 +88,12 @@ def test_what_only_left_the_first_hop_is_compared_as_far_as_the_second_got(world
     world.transfer()
     world.change_route(limits={"batch_rows": 7, "slice_rows": 7})
     transfer_until(world.second_hop, lambda progress: progress.published)
-    proof = verify(3)
-    assert (proof["end_to_end"]["sent"], proof["end_to_end"]["received"], proof["end_to_end"]["in_flight"]) == (7, 7, 13)
+    verification = verify(3)
+    assert (
+        verification["end_to_end"]["sent"],
+        verification["end_to_end"]["received"],
+        verification["end_to_end"]["in_flight"],
+    ) == (7, 7, 13)
 
 
 @pytest.mark.parametrize("slices", [0, 1], ids=["planned", "partly copied"])
@@ -129,11 +133,11 @@ def test_a_topic_that_joined_later_and_a_skipped_pair_are_no_defects(world: Worl
 
 
 BREAKS = {
-    "missing": "delete from relaybox.log where position = 11",
-    "changed": "update relaybox.log set payload = payload || ' ' where position = 11",
-    "misplaced": "update relaybox.log set position = 5000 where position = 11",
-    "doubled": "insert into relaybox.log select hop_id, epoch, 5000, index, message_id, sent_at, topic, sender, key, headers, payload, "
-    "payload_bytes, clock from relaybox.log where position = 11",
+    "missing": "delete from relaybox.log where log_position = 11",
+    "changed": "update relaybox.log set payload = payload || ' ' where log_position = 11",
+    "misplaced": "update relaybox.log set log_position = 5000 where log_position = 11",
+    "doubled": "insert into relaybox.log select log_id, epoch, 5000, index, message_id, sent_at, topic, sender, key, headers, payload, "
+    "payload_bytes, clock from relaybox.log where log_position = 11",
 }
 
 
@@ -144,11 +148,11 @@ def test_a_broken_message_is_named_at_the_hop_that_broke_it(world: World, kind: 
     broken = message_at(world, 11)
     make_room(world, store)
     world.query(store, BREAKS[kind])
-    proof = verify(1)
-    assert named(proof["hops"][hop]) == [(kind, broken)]
-    whole = proof["end_to_end"]
+    verification = verify(1)
+    assert named(verification["hops"][hop]) == [(kind, broken)]
+    whole = verification["end_to_end"]
     if store == "analytics":
-        assert named(proof["hops"][0]) == []
+        assert named(verification["hops"][0]) == []
         assert named(whole) == [(kind, broken)]
         assert whole["reliability"] == (pytest.approx(29 / 30) if kind in LOSSY else 1.0)
         assert whole["uniqueness"] == {"changed": pytest.approx(29 / 30), "doubled": pytest.approx(30 / 31)}.get(kind, 1.0)
@@ -166,7 +170,7 @@ def make_room(world: World, store: str) -> None:
 def test_a_stranger_in_a_log_is_unexpected(world: World) -> None:
     deliver(world)
     stranger = str(uuid4())
-    world.query("hub", "update relaybox.log set message_id = %s where position = 30", stranger)
+    world.query("hub", "update relaybox.log set message_id = %s where log_position = 30", stranger)
     lost = str(world.value("airline", "select message_id from relaybox.outbox order by seq desc limit 1"))
     assert Counter(named(verify(1)["hops"][0])) == Counter([("missing", lost), ("unexpected", stranger)])
 
@@ -177,12 +181,12 @@ def test_a_stranger_in_a_log_is_unexpected(world: World) -> None:
 def test_messages_that_changed_places_put_their_senders_out_of_order(world: World, other: int, senders: list[str]) -> None:
     deliver(world)
     swapped = [message_at(world, 3), message_at(world, other)]
-    for position, to in ((3, 0), (other, 3), (0, other)):
-        world.query("analytics", "update relaybox.log set position = %s where position = %s", to, position)
-    proof = verify(1)
-    assert named(proof["end_to_end"]) == [("misplaced", swapped[0]), ("misplaced", swapped[1])]
-    assert proof["senders"] == {"count": 3, "out_of_order": senders}
-    assert (proof["end_to_end"]["reliability"], proof["end_to_end"]["uniqueness"]) == (1.0, 1.0)
+    for log_position, to in ((3, 0), (other, 3), (0, other)):
+        world.query("analytics", "update relaybox.log set log_position = %s where log_position = %s", to, log_position)
+    verification = verify(1)
+    assert named(verification["end_to_end"]) == [("misplaced", swapped[0]), ("misplaced", swapped[1])]
+    assert verification["senders"] == {"count": 3, "out_of_order": senders}
+    assert (verification["end_to_end"]["reliability"], verification["end_to_end"]["uniqueness"]) == (1.0, 1.0)
 
 
 COLUMNS = {
@@ -203,7 +207,7 @@ COLUMNS = {
 def test_a_change_in_any_column_is_found(world: World, column: str) -> None:
     world.send("a", "b")
     world.transfer()
-    world.query("hub", f"update relaybox.log set {COLUMNS[column]} where position = 2")  # a fixed list of assignments
+    world.query("hub", f"update relaybox.log set {COLUMNS[column]} where log_position = 2")  # a fixed list of assignments
     assert named(verify(1)["hops"][0]) == [("changed", message_at(world, 2))]
 
 
@@ -214,8 +218,8 @@ def test_a_change_of_columns_into_one_another_is_found(world: World) -> None:
         "insert into relaybox.outbox (topic, sender, key, payload) values ('flights', 'UA', 'a,b', 'c'), ('flights', 'UA', null, 'd')",
     )
     world.transfer()
-    world.query("hub", "update relaybox.log set key = 'a', payload = 'b,c' where position = 1")
-    world.query("hub", "update relaybox.log set key = '' where position = 2")
+    world.query("hub", "update relaybox.log set key = 'a', payload = 'b,c' where log_position = 1")
+    world.query("hub", "update relaybox.log set key = '' where log_position = 2")
     assert [kind for kind, _ in named(verify(1)["hops"][0])] == ["changed", "changed"]
 
 
@@ -242,10 +246,10 @@ def test_a_committed_message_that_no_batch_holds_is_named(world: World) -> None:
         "insert into relaybox.outbox (xid, topic, sender, payload) values (%s::xid8, 'flights', 'UA', 'late') returning message_id::text",
         xid,
     )
-    proof = verify(1)
-    assert named(proof["hops"][0]) == [("unbatched", skipped)]
-    assert named(proof["end_to_end"]) == [("unbatched", skipped)]
-    assert proof["end_to_end"]["reliability"] == pytest.approx(2 / 3)
+    verification = verify(1)
+    assert named(verification["hops"][0]) == [("unbatched", skipped)]
+    assert named(verification["end_to_end"]) == [("unbatched", skipped)]
+    assert verification["end_to_end"]["reliability"] == pytest.approx(2 / 3)
 
 
 def test_a_message_in_a_pair_that_was_skipped_wrongly_is_named(world: World) -> None:
@@ -266,8 +270,8 @@ def test_a_message_that_a_hop_has_read_twice_is_doubled(world: World) -> None:
     world.query("airline", "update relaybox.hop_out set lower = '1:1:'")
     assert any("batch 2 has read up to snapshot" in told for told in verify(1)["hops"][0]["contradictions"])
     world.transfer_all()
-    proof = verify(1)
-    for leg in (proof["hops"][0], proof["end_to_end"]):
+    verification = verify(1)
+    for leg in (verification["hops"][0], verification["end_to_end"]):
         assert Counter(kind for kind, _ in named(leg)) == {"doubled": 30}
         assert (leg["sent"], leg["received"], leg["uniqueness"], leg["reliability"]) == (30, 60, 0.5, 1.0)
         assert leg["mode"] == "at least once"
@@ -279,13 +283,13 @@ def test_what_was_confirmed_and_is_gone_is_missing_and_not_in_flight(world: Worl
     world.settle_all()
     for statement in (
         "delete from relaybox.arrival where batch = 2",
-        "delete from relaybox.log where position > 16",
+        "delete from relaybox.log where log_position > 16",
         "update relaybox.hop_in set published_batch = 1, published_position = 16",
     ):
         world.query("analytics", statement)
-    proof = verify(1)
+    verification = verify(1)
     told = "ends at batch 1, position 16: 14 messages are confirmed and not there"
-    for leg in (proof["hops"][1], proof["end_to_end"]):
+    for leg in (verification["hops"][1], verification["end_to_end"]):
         assert any(told in contradiction for contradiction in leg["contradictions"]), leg["contradictions"]
         assert Counter(kind for kind, _ in named(leg)) == {"missing": 14}
         assert (leg["sent"], leg["received"], leg["in_flight"], leg["reliability"]) == (30, 16, 0, pytest.approx(16 / 30))
@@ -303,14 +307,16 @@ def test_a_proof_beside_running_transfers_and_confirmations_finds_nothing_wrong(
 
     with ThreadPoolExecutor(1) as mover:
         moving = mover.submit(move)
-        proofs = 0
+        verifications = 0
         while not moving.done():
-            proof = verify_route(world.route)
-            assert proof.verdict != "defects", [(leg.name, leg.contradictions, leg.defects[:3]) for leg in proof.hops]
-            proofs += 1
+            verification = verify_route(world.route)
+            assert verification.outcome != "defects", [
+                (leg.name, leg.contradictions, leg.defects[:3]) for leg in verification.hops
+            ]
+            verifications += 1
         moving.result()
-    assert proofs > 1
-    assert verify_route(world.route).verdict == "delivered"
+    assert verifications > 1
+    assert verify_route(world.route).outcome == "delivered"
 
 
 def test_a_source_row_that_was_removed_after_it_was_copied_is_told(world: World) -> None:
@@ -359,9 +365,9 @@ def test_ledgers_that_contradict_each_other_are_told(world: World, case: str) ->
 def test_verify_of_a_source_that_lost_history_says_what_to_do_and_counts_what_it_lists(world: World) -> None:
     deliver(world)
     world.query("airline", "delete from relaybox.batch where batch = 2")
-    proof = invoke("verify", "flights")
-    said = " ".join(proof.stdout.split())
-    assert proof.exit_code == 1
+    verification = invoke("verify", "flights")
+    said = " ".join(verification.stdout.split())
+    assert verification.exit_code == 1
     assert "the source lost history. See what is missing with: relaybox reanchor flights/1" in said
     (first, *_) = invoke("verify", "flights", "--json").document["hops"]
     assert f"{len(first['contradictions'])} in the ledgers" in said
@@ -384,8 +390,8 @@ def test_a_route_of_one_hop_is_its_own_end_to_end(world: World) -> None:
     world.change_route(path=["airline", "hub"])
     world.send("a", "b")
     world.transfer()
-    proof = verify(0)
-    assert (len(proof["hops"]), proof["end_to_end"]["received"]) == (1, 2)
+    verification = verify(0)
+    assert (len(verification["hops"]), verification["end_to_end"]["received"]) == (1, 2)
     assert "end to end" not in invoke("verify", "flights").stdout  # it would be the hop's own row again
 
 

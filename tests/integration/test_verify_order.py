@@ -1,4 +1,4 @@
-"""`relaybox verify` proves the order of a route's streams: what breaks a rule is counted, and named by its place."""
+"""`relaybox verify` proves the order of a route's streams: what breaks a rule is counted, and named by its stream position."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from relaybox.proofs.proof import proof_line
-from relaybox.proofs.stream_proofs import VIOLATIONS
-from relaybox.proofs.verification import verify_route
 from relaybox.routes import load_routes
+from relaybox.verification.results import verification_line
+from relaybox.verification.route_verification import verify_route
+from relaybox.verification.stream_verification import VIOLATIONS
 from tests.support.cli import invoke
 from tests.support.senders import declare, send_caused, send_numbered, skip, stream
 from tests.support.world import World
@@ -18,22 +18,22 @@ NONE = dict.fromkeys(VIOLATIONS, 0)
 
 
 def streams(exit_code: int) -> dict[str, Any]:
-    proof = invoke("verify", "flights", "--json")
-    assert proof.exit_code == exit_code, proof.stdout + proof.stderr
-    return {one["store"]: one for one in proof.document["streams"]}
+    verification = invoke("verify", "flights", "--json")
+    assert verification.exit_code == exit_code, verification.stdout + verification.stderr
+    return {one["store"]: one for one in verification.document["streams"]}
 
 
 def is_broken(kind: str, example: str, *, count: int = 1, store: str = "hub") -> None:
     """Just this rule is broken at this store; the terminal and the line of the daily report say so too."""
-    proof = streams(1)[store]
-    broken = {found: number for found, number in proof["violations"].items() if number}
+    verification = streams(1)[store]
+    broken = {found: number for found, number in verification["violations"].items() if number}
     miscounted = broken.pop("decision_contradicts", 0)  # what was broken by hand no longer adds up
     assert broken == {kind: count}
-    assert example in proof["examples"][kind][0]
+    assert example in verification["examples"][kind][0]
     shown = " ".join(invoke("verify", "flights").stdout.split())
     assert f"{count} {kind}" in shown
     assert " ".join(example.split()) in shown
-    assert proof_line(verify_route(load_routes().route("flights")))["defects"] == count + miscounted
+    assert verification_line(verify_route(load_routes().route("flights")))["defects"] == count + miscounted
 
 
 def disordered(world: World, order: str) -> None:
@@ -56,11 +56,16 @@ def test_what_is_delivered_in_its_order_breaks_no_rule(world: World, order: str)
     disordered(world, order)
     world.send("without an index", sender="d")
     world.transfer_all()
-    for proof in streams(0).values():
-        assert (proof["order"], proof["waiting_count"], proof["violations"], proof["examples"]) == (order, 0, NONE, {})
-        assert proof["last_place"] == (7 if order == "causal" else 8)
+    for verification in streams(0).values():
+        assert (verification["order"], verification["waiting_count"], verification["violations"], verification["examples"]) == (
+            order,
+            0,
+            NONE,
+            {},
+        )
+        assert verification["last_stream_position"] == (7 if order == "causal" else 8)
     assert (
-        f"stream flights at analytics: order {order}, {7 if order == 'causal' else 8} places, 0 violations"
+        f"stream flights at analytics: order {order}, {7 if order == 'causal' else 8} stream positions, 0 violations"
         in invoke("verify", "flights").stdout
     )
 
@@ -78,7 +83,7 @@ def test_what_is_held_or_waits_behind_a_stalled_sender_is_in_flight_and_breaks_n
     }
     send_numbered(world, "a", 1)
     world.transfer_all()
-    assert streams(0)["hub"]["last_place"] == 5
+    assert streams(0)["hub"]["last_stream_position"] == 5
 
 
 def test_gaps_that_were_given_up_or_fenced_break_no_rule(world: World) -> None:
@@ -94,7 +99,7 @@ def test_gaps_that_were_given_up_or_fenced_break_no_rule(world: World) -> None:
     assert stream(world) == ["a1", "b1", "a3", "b3", "b1"]
     assert [one["violations"] for one in streams(0).values()] == [NONE, NONE]
     world.query("hub", "delete from relaybox.skip")
-    is_broken("sender_out_of_order", "place 3: index 3 of a, epoch 1, follows index 1")
+    is_broken("sender_out_of_order", "stream position 3: index 3 of a, epoch 1, follows index 1")
 
 
 def test_causes_that_were_given_up_or_set_aside_break_no_rule(world: World) -> None:
@@ -110,31 +115,33 @@ def test_causes_that_were_given_up_or_set_aside_break_no_rule(world: World) -> N
     assert stream(world) == ["a1", "a3", "b2"]
     assert [one["violations"] for one in streams(0).values()] == [NONE, NONE]
     world.query("hub", "delete from relaybox.skip")
-    proof = streams(1)["hub"]
-    assert (proof["violations"]["before_its_cause"], proof["violations"]["sender_out_of_order"]) == (2, 1)
-    assert proof["examples"]["before_its_cause"][0] == "place 1 comes before index 1 of b, which was not delivered"
+    verification = streams(1)["hub"]
+    assert (verification["violations"]["before_its_cause"], verification["violations"]["sender_out_of_order"]) == (2, 1)
+    assert (
+        verification["examples"]["before_its_cause"][0] == "stream position 1 comes before index 1 of b, which was not delivered"
+    )
 
 
-SWAP = "update relaybox.delivery set positions = array[2, 1], first_position = 2 where first_place = 1"
+SWAP = "update relaybox.delivery set log_positions = array[2, 1], first_position = 2 where first_stream_position = 1"
 BREAKS = {
-    "places_not_dense": (
+    "stream_positions_not_dense": (
         (
-            "update relaybox.stream set last_place = last_place + 1; "
-            "update relaybox.delivery set first_place = first_place + 20, last_place = last_place + 20; "
-            "update relaybox.delivery set first_place = first_place - 19, last_place = last_place - 19"
+            "update relaybox.stream set last_stream_position = last_stream_position + 1; "
+            "update relaybox.delivery set first_stream_position = first_stream_position + 20, last_stream_position = last_stream_position + 20; "
+            "update relaybox.delivery set first_stream_position = first_stream_position - 19, last_stream_position = last_stream_position - 19"
         ),
-        "place 2 follows place 0",
+        "stream position 2 follows stream position 0",
     ),
     "position_lost": (
-        "delete from relaybox.dead_letter where position = 9",
-        "position 9 of flights/1 has no place and no reason for it",
+        "delete from relaybox.dead_letter where log_position = 9",
+        "position 9 of flights/1 has no stream position and no reason for it",
     ),
     "position_decided_twice": (
-        "insert into relaybox.dead_letter (stream_id, hop_id, position, reason) select stream_id, hop_id, 1, 'by hand' from relaybox.dead_letter limit 1",
-        "position 1 of flights/1: place 2, set aside",
+        "insert into relaybox.dead_letter (stream_id, log_id, log_position, reason) select stream_id, log_id, 1, 'by hand' from relaybox.dead_letter limit 1",
+        "position 1 of flights/1: stream position 2, set aside",
     ),
     "position_unknown": (
-        "insert into relaybox.dead_letter (stream_id, hop_id, position, reason) select stream_id, hop_id, 500, 'by hand' from relaybox.dead_letter limit 1",
+        "insert into relaybox.dead_letter (stream_id, log_id, log_position, reason) select stream_id, log_id, 500, 'by hand' from relaybox.dead_letter limit 1",
         "position 500 of flights/1 was never decided on: set aside",
     ),
 }
@@ -150,8 +157,8 @@ def test_a_broken_decision_is_named(world: World, kind: str) -> None:
 
 def test_a_place_that_the_stream_counts_and_nothing_fills_is_named(world: World) -> None:
     disordered(world, "fifo")
-    world.query("hub", "update relaybox.stream set last_place = 9")
-    is_broken("places_not_dense", "place 10 follows place 7")
+    world.query("hub", "update relaybox.stream set last_stream_position = 9")
+    is_broken("stream_positions_not_dense", "stream position 10 follows stream position 7")
 
 
 def test_a_repeated_index_is_named(world: World) -> None:
@@ -159,20 +166,22 @@ def test_a_repeated_index_is_named(world: World) -> None:
     declare(world, "a")
     send_numbered(world, "a", 1, 2, 1)
     world.transfer_all()
-    world.query("hub", "update relaybox.delivery set last_place = 3")
-    world.query("hub", "update relaybox.stream set last_place = 3")
+    world.query("hub", "update relaybox.delivery set last_stream_position = 3")
+    world.query("hub", "update relaybox.stream set last_stream_position = 3")
     world.query("hub", "update relaybox.decision set duplicates = null")
-    is_broken("index_repeated", "place 3: index 1 of a stands at place 1 already")
+    is_broken("index_repeated", "stream position 3: index 1 of a stands at stream position 1 already")
 
 
 def test_a_repeated_id_within_the_window_is_named(world: World) -> None:
     world.change_route(order="none", message_id_window=100)
     world.send("x", "y")
     world.transfer_all()
-    world.query("hub", "update relaybox.log set message_id = (select message_id from relaybox.log where position = 1)")
-    proof = streams(1)["hub"]
-    assert proof["violations"] == {**NONE, "message_id_repeated": 1}
-    assert proof["examples"]["message_id_repeated"] == ["place 2: position 2 of flights/1 has the id of position 1"]
+    world.query("hub", "update relaybox.log set message_id = (select message_id from relaybox.log where log_position = 1)")
+    verification = streams(1)["hub"]
+    assert verification["violations"] == {**NONE, "message_id_repeated": 1}
+    assert verification["examples"]["message_id_repeated"] == [
+        "stream position 2: position 2 of flights/1 has the id of position 1"
+    ]
 
 
 def test_a_sender_out_of_order_is_named_with_its_place(world: World) -> None:
@@ -181,7 +190,7 @@ def test_a_sender_out_of_order_is_named_with_its_place(world: World) -> None:
     send_numbered(world, "a", 1, 2)
     world.transfer_all()
     world.query("hub", SWAP)
-    is_broken("sender_out_of_order", "place 1: index 2 of a, epoch 1, follows index 0", count=2)
+    is_broken("sender_out_of_order", "stream position 1: index 2 of a, epoch 1, follows index 0", count=2)
 
 
 def test_a_message_before_its_cause_is_named_with_both_places(world: World) -> None:
@@ -191,7 +200,9 @@ def test_a_message_before_its_cause_is_named_with_both_places(world: World) -> N
     send_caused(world, "a", 1, {"b": 1})
     world.transfer_all()
     world.query("analytics", SWAP)
-    is_broken("before_its_cause", "place 1 comes before index 1 of b, which stands at place 2", store="analytics")
+    is_broken(
+        "before_its_cause", "stream position 1 comes before index 1 of b, which stands at stream position 2", store="analytics"
+    )
 
 
 def test_stores_of_a_total_route_that_disagree_are_named_with_the_place(world: World) -> None:
@@ -202,7 +213,7 @@ def test_stores_of_a_total_route_that_disagree_are_named_with_the_place(world: W
     world.transfer_all()
     assert streams(0)["analytics"]["violations"] == NONE
     world.query("analytics", SWAP)
-    is_broken("stores_disagree", "place 1: position 1 at hub, 2 at analytics", count=2, store="analytics")
+    is_broken("stores_disagree", "stream position 1: position 1 at hub, 2 at analytics", count=2, store="analytics")
 
 
 def test_stores_of_a_total_route_are_compared_as_far_as_both_have_come(world: World) -> None:

@@ -34,27 +34,27 @@ def undone(world: World, store: str) -> Iterator[Any]:
         session.rollback()
 
 
-def ends_through(position: int) -> int:
-    return max((end for end in ENDS if end <= position), default=0)
+def ends_through(log_position: int) -> int:
+    return max((end for end in ENDS if end <= log_position), default=0)
 
 
 def test_g7_a_watermark_is_the_last_whole_batch_that_arrived(three: World) -> None:
     """Wherever the position offered lies, and never beyond what arrived, nor below what was said before."""
     newest = "select coalesce((select c.through_position from relaybox.newest_confirmation('flights/1', %s) c), 0)"
-    for position in (0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 1000):
+    for log_position in (0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 1000):
         for state in ("processed", "settled"):
             with undone(three, "airline") as cursor:
-                cursor.execute(f"select relaybox.confirm_{state}('flights/1', %s, now(), 'test')", (position,))
+                cursor.execute(f"select relaybox.confirm_{state}('flights/1', %s, now(), 'test')", (log_position,))
                 cursor.execute(newest, (state,))
-                assert cursor.fetchone() == (ends_through(position),), (state, position)
+                assert cursor.fetchone() == (ends_through(log_position),), (state, log_position)
                 cursor.execute(f"select relaybox.confirm_{state}('flights/1', 2, now(), 'test')")
                 cursor.execute(newest, (state,))
-                assert cursor.fetchone() == (max(2, ends_through(position)),), (state, position)
+                assert cursor.fetchone() == (max(2, ends_through(log_position)),), (state, log_position)
         with undone(three, "airline") as cursor:
             cursor.execute("update relaybox.hop_out set policy = 'processed', processed_by = '{reader}'")
             cursor.execute("select relaybox.confirm_processed('flights/1', 5, now(), 'test')")
-            cursor.execute("select relaybox.confirm_settled('flights/1', %s, now(), 'test')", (position,))
-            assert cursor.fetchone() == (min(5, ends_through(position)),), position
+            cursor.execute("select relaybox.confirm_settled('flights/1', %s, now(), 'test')", (log_position,))
+            assert cursor.fetchone() == (min(5, ends_through(log_position)),), log_position
 
 
 def test_g7_confirmations_are_found_by_their_state_and_position(three: World) -> None:
@@ -68,11 +68,11 @@ def test_g7_confirmations_are_found_by_their_state_and_position(three: World) ->
                 " values ('flights/1', %s, %s, %s, now(), %s)",
                 (state, end, ENDS.index(end) + 1, name),
             )
-        for position in range(1, 11):
+        for log_position in range(1, 11):
             for state in ("received", "processed", "settled"):
-                cursor.execute("select recorded_by from relaybox.confirmation_of('flights/1', %s, %s)", (state, position))
-                first = [(name,) for kind, end, name in known if kind == state and end >= position][:1]
-                assert cursor.fetchall() == first, (state, position)
+                cursor.execute("select recorded_by from relaybox.confirmation_of('flights/1', %s, %s)", (state, log_position))
+                first = [(name,) for kind, end, name in known if kind == state and end >= log_position][:1]
+                assert cursor.fetchall() == first, (state, log_position)
         for after in ((0, 0, 0), (2, 0, 0), (0, 2, 0), (0, 0, 2), (5, 4, 1), (9, 5, 2), (1, 1, 1)):
             cursor.execute("select state, through_position from relaybox.confirmations_after('flights/1', %s, %s, %s)", after)
             beyond = dict(zip(("received", "processed", "settled"), after, strict=True))
@@ -154,14 +154,14 @@ def test_g4_a_new_generation_removes_what_was_staged_and_nothing_else(three: Wor
     """The last published message stays, with its receipt; the next position is free."""
     with undone(three, "hub") as cursor:
         cursor.execute(
-            "insert into relaybox.log (hop_id, position, index, epoch, message_id, sent_at, topic, sender, payload)"
+            "insert into relaybox.log (log_id, log_position, index, epoch, message_id, sent_at, topic, sender, payload)"
             " values (1, 10, 10, 0, gen_random_uuid(), now(), 'flights', 'UA', 'staged')"
         )
         cursor.execute(
-            "insert into relaybox.receipt (hop_id, batch, slice, plan_id, row_count, attempt) values (1, 4, 1, gen_random_uuid(), 1, 1)"
+            "insert into relaybox.receipt (log_id, batch, slice, plan_id, row_count, attempt) values (1, 4, 1, gen_random_uuid(), 1, 1)"
         )
         cursor.execute("select relaybox.begin_generation(1, 2)")
-        cursor.execute("select array_agg(position order by position) from relaybox.log")
+        cursor.execute("select array_agg(log_position order by log_position) from relaybox.log")
         assert cursor.fetchone() == (list(range(1, 10)),)
         cursor.execute("select array_agg(batch order by batch) from relaybox.receipt")
         assert cursor.fetchone() == ([1, 2, 3],)

@@ -18,7 +18,7 @@ from tests.support.services import add_route
 from tests.support.world import World, insert
 
 HOP_KEYS = {
-    "hop", "source", "destination", "place", "batch", "slice", "position", "planned_at", "moved_by", "application", "copied_at",
+    "hop", "source", "destination", "stream_position", "batch", "slice", "log_position", "planned_at", "moved_by", "application", "copied_at",
     "published_at",    "received_at", "received_by", "processed_at", "processed_by", "settled_at", "settled_by", "found_instead", "delivered",
 }  # fmt: skip
 SENT_KEYS = {"store", "seq", "transaction", "topic", "sender", "epoch", "index", "sent_at", "committed_at"}
@@ -35,12 +35,12 @@ def trace(message_id: str, *options: str) -> dict[str, Any]:
     return dict(only)
 
 
-def places(message_id: str) -> list[str]:
-    return [hop["place"] for hop in trace(message_id)["hops"]]
+def stream_positions(message_id: str) -> list[str]:
+    return [hop["stream_position"] for hop in trace(message_id)["hops"]]
 
 
 def test_the_time_of_a_delivery_stays_when_more_is_delivered(world: World) -> None:
-    """Places that follow each other are one run of the ledger, which has the time of its newest place."""
+    """Places that follow each other are one run of the ledger, which has the time of its newest stream position."""
     world.send("a")
     world.transfer()
     world.send("b")
@@ -61,7 +61,9 @@ def test_a_settled_message_shows_its_whole_way_with_times(world: World) -> None:
     way = found["traces"][0]
     assert (set(way), set(way["sent"])) == ({"route", "sent", "hops"}, SENT_KEYS)
     assert all(set(hop) == HOP_KEYS for hop in way["hops"])
-    assert [(hop["place"], hop["batch"], hop["slice"], hop["position"]) for hop in way["hops"]] == [("settled", 1, 1, 2)] * 2
+    assert [(hop["stream_position"], hop["batch"], hop["slice"], hop["log_position"]) for hop in way["hops"]] == [
+        ("settled", 1, 1, 2)
+    ] * 2
     first, second = way["hops"]
     assert (
         way["sent"]["sent_at"]
@@ -98,13 +100,13 @@ def test_every_message_is_found_where_its_hop_put_it(world: World) -> None:
     world.transfer_all()
     logs = {
         hop: dict(
-            world.query(world.destination(hop), "select message_id::text, position from relaybox.inbox where hop = %s", hop)
+            world.query(world.destination(hop), "select message_id::text, log_position from relaybox.inbox where hop = %s", hop)
         )
         for hop in ("flights/1", "flights/2")
     }
     assert [len(log) for log in logs.values()] == [32, 32]
     for message_id in logs["flights/1"]:
-        found = {hop["hop"]: (hop["position"], hop["found_instead"]) for hop in trace(message_id)["hops"]}
+        found = {hop["hop"]: (hop["log_position"], hop["found_instead"]) for hop in trace(message_id)["hops"]}
         assert found == {hop: (log[message_id], None) for hop, log in logs.items()}
 
 
@@ -112,26 +114,26 @@ def test_the_place_of_a_message_moves_step_by_step(world: World) -> None:
     world.change_route(limits={"batch_rows": 100, "slice_rows": 100})
     world.send("a")
     (message_id,) = ids(world)
-    assert places(message_id) == ["not yet planned"] * 2
+    assert stream_positions(message_id) == ["not yet planned"] * 2
     copy_first_slices(world.first_hop, 0)
-    assert places(message_id) == ["planned, not copied", "not yet planned"]
+    assert stream_positions(message_id) == ["planned, not copied", "not yet planned"]
     transfer_until(world.first_hop, lambda progress: progress.copied > 0)
-    assert places(message_id) == ["copied, not published", "not yet planned"]
+    assert stream_positions(message_id) == ["copied, not published", "not yet planned"]
     transfer_until(world.first_hop, lambda progress: progress.published)
-    assert places(message_id) == ["arrived", "not yet planned"]
+    assert stream_positions(message_id) == ["arrived", "not yet planned"]
     world.transfer_all()
-    assert places(message_id) == ["received", "received"]
+    assert stream_positions(message_id) == ["received", "received"]
     world.settle_all()
-    assert places(message_id) == ["settled", "settled"]
+    assert stream_positions(message_id) == ["settled", "settled"]
 
 
 def test_a_message_that_is_not_where_the_ledgers_put_it_is_told_so(world: World) -> None:
     world.send("a", "b")
     world.transfer()
     stranger = uuid4()
-    world.query("hub", "update relaybox.log set message_id = %s where position = 2", str(stranger))
+    world.query("hub", "update relaybox.log set message_id = %s where log_position = 2", str(stranger))
     hop = trace(ids(world)[1])["hops"][0]
-    assert (hop["place"], UUID(hop["found_instead"])) == ("not where the ledgers put it", stranger)
+    assert (hop["stream_position"], UUID(hop["found_instead"])) == ("not where the ledgers put it", stranger)
     assert "Run: relaybox verify flights" in invoke("where", ids(world)[1]).stdout
 
 
@@ -139,7 +141,7 @@ def test_a_message_of_a_topic_that_the_route_does_not_carry_is_unrouted(world: W
     world.send("a", topic="other")
     world.send("b")
     world.transfer()
-    assert places(ids(world)[0]) == ["unrouted", "not yet planned"]
+    assert stream_positions(ids(world)[0]) == ["unrouted", "not yet planned"]
 
 
 def test_a_message_sent_before_its_topic_joined_the_route_moves_with_it(world: World) -> None:
@@ -148,12 +150,12 @@ def test_a_message_sent_before_its_topic_joined_the_route_moves_with_it(world: W
     world.transfer()
     world.change_route(topics=["flights", "other"])
     world.send("c", topic="other")
-    assert places(ids(world)[0])[0] == "not yet planned"
+    assert stream_positions(ids(world)[0])[0] == "not yet planned"
     world.transfer()
-    assert [places(message_id)[0] for message_id in ids(world)] == ["received", "received", "received"]
+    assert [stream_positions(message_id)[0] for message_id in ids(world)] == ["received", "received", "received"]
     world.change_route(topics=["flights"])
     world.send("d", topic="other")
-    assert places(ids(world)[3])[0] == "unrouted"
+    assert stream_positions(ids(world)[3])[0] == "unrouted"
 
 
 def test_without_a_route_every_route_that_carries_the_topic_is_followed(world: World) -> None:
@@ -176,7 +178,7 @@ def test_an_id_that_a_producer_gave_to_two_messages_shows_both(world: World) -> 
         )
     world.transfer()
     traces = invoke("where", message_id, "--json").document["traces"]
-    assert [one["hops"][0]["position"] for one in traces] == [1, 2]
+    assert [one["hops"][0]["log_position"] for one in traces] == [1, 2]
 
 
 @pytest.mark.parametrize("sent", ["never", "rolled back", "not committed"])
@@ -201,7 +203,7 @@ def test_a_message_is_found_by_its_sender_and_position(world: World) -> None:
     """A sender that gives no index has the position in the first log as one."""
     world.send("a", "b", "c")
     world.transfer()
-    (expected,) = world.query("hub", "select message_id from relaybox.log where position = 2")
+    (expected,) = world.query("hub", "select message_id from relaybox.log where log_position = 2")
     assert [str(found) for found in find_messages([world.route], "UA", 2)] == [str(expected[0])]
     assert find_messages([world.route], "DL", 2) == ()
     with pytest.raises(UnknownMessage, match="no message of sender UA with index 9"):
@@ -221,7 +223,9 @@ def fates(world: World, store: str = "hub") -> list[tuple[Any, ...]]:
     for message_id in ids(world):
         (hop,) = (hop for hop in trace(message_id)["hops"] if hop["destination"] == store)
         one = hop["delivered"]
-        decided.append((one["fate"], one["place"] or one["duplicate_of"] or one["reason"] or one["waits_for"]))
+        decided.append(
+            (one["delivery_state"], one["stream_position"] or one["duplicate_of"] or one["reason"] or one["waits_for"])
+        )
     return decided
 
 
@@ -247,14 +251,14 @@ def test_the_fate_of_each_message_in_the_stream_is_told(world: World) -> None:
         ]
     )
     shown = [invoke("where", message_id).stdout for message_id in ids(world)]
-    assert "delivered at place 1 of stream flights" in shown[0]
+    assert "delivered at stream position 1 of stream flights" in shown[0]
     assert "dropped: a duplicate of position 1" in shown[1]
     assert "held: waits for index 2 of a" in shown[2]
     assert "set aside: sender_not_declared" in shown[4]
     assert "waits in the log: its sender has stalled, holdback_full" in shown[5]
     send_numbered(world, "a", 2)
     world.transfer_all()
-    assert [fate for fate, _ in fates(world)] == [
+    assert [delivery_state for delivery_state, _ in fates(world)] == [
         "delivered",
         "duplicate",
         "delivered",
@@ -262,7 +266,13 @@ def test_the_fate_of_each_message_in_the_stream_is_told(world: World) -> None:
         "set aside",
         *["delivered"] * 2,
     ]
-    assert [place for fate, place in fates(world) if fate == "delivered"] == [1, 3, 4, 5, 2]
+    assert [stream_position for delivery_state, stream_position in fates(world) if delivery_state == "delivered"] == [
+        1,
+        3,
+        4,
+        5,
+        2,
+    ]
 
 
 def test_a_message_that_waits_for_its_cause_says_so(world: World) -> None:
@@ -276,10 +286,10 @@ def test_a_message_that_waits_for_its_cause_says_so(world: World) -> None:
 def test_a_message_without_any_fate_is_told_to_be_lost(world: World) -> None:
     world.send("a", "b")
     world.transfer_all()
-    world.query("hub", "update relaybox.delivery set last_place = 1")
-    assert [fate for fate, _ in fates(world)] == ["delivered", "lost"]
+    world.query("hub", "update relaybox.delivery set last_stream_position = 1")
+    assert [delivery_state for delivery_state, _ in fates(world)] == ["delivered", "lost"]
     world.query("hub", "update relaybox.stream_log set decided_position = 1")
-    assert [fate for fate, _ in fates(world)] == ["delivered", "undecided"]
+    assert [delivery_state for delivery_state, _ in fates(world)] == ["delivered", "undecided"]
 
 
 def test_the_newest_attempt_and_its_spark_application_are_shown(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

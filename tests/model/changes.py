@@ -182,7 +182,7 @@ class Changes(Delivery):
                 batches.append(known)
                 continue
             first = batches[-1].last + 1 if batches else 1
-            there = {arrived[position] for position in range(first, last + 1)}
+            there = {arrived[log_position] for log_position in range(first, last + 1)}
             seqs = tuple(row.seq for row in rows if row.message in there)
             batches.append(Batch(plan, None, None, 0, 0, first, last - first + 1, False, "", seqs))
         anchor = state.next_seq - 1

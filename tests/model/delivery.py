@@ -24,7 +24,7 @@ class Delivery(Planning):
         if hop == 1:
             messages = [row.message for row in self.members_of_batch(source.rows, batch)]
         else:
-            messages = [message for position, message in source.log.rows if batch.after < position <= batch.through]
+            messages = [message for log_position, message in source.log.rows if batch.after < log_position <= batch.through]
         if len(messages) != batch.count and "no_count" not in self.broken:
             return self.alarm(state, slot, f"hop {hop}: batch {number} has {len(messages)} rows, planned were {batch.count}")
         first, drawn = batch.first, state.drawn
@@ -72,11 +72,13 @@ class Delivery(Planning):
         store = state.servers[hop].now
         log, receipt = store.log, (number, driver.plan)
         copied = put(state, slot, driver._replace(step="copied", rows=()))
-        taken = {position for position, _ in log.rows}
+        arrival_seq = {log_position for log_position, _ in log.rows}
         if "no_keys" not in self.broken:
             if any(self._is_receipt_of(driver, known) for known in log.receipts):
                 return f"a driver of hop {hop} collides: batch {number} was copied by another", copied
-            if any(known == number for known, _ in log.receipts) or taken & {position for position, _ in driver.rows}:
+            if any(known == number for known, _ in log.receipts) or arrival_seq & {
+                log_position for log_position, _ in driver.rows
+            }:
                 return self.alarm(state, slot, f"hop {hop}: rows of another plan are where batch {number} belongs")
         rows = tuple(sorted([*log.rows, *driver.rows]))
         receipts = tuple(sorted({*log.receipts, receipt}))
@@ -98,7 +100,7 @@ class Delivery(Planning):
             return refused
         last = driver.batch.last if driver.batch else 0
         if "positions_from_sequence" in self.broken and hop == 1:
-            last = max((position for position, _ in log.rows), default=0)
+            last = max((log_position for log_position, _ in log.rows), default=0)
         after = store._replace(log=log._replace(arrivals=(*log.arrivals, (driver.plan, last))))
         durable = "publish_async" not in self.broken
         return f"a driver of hop {hop} publishes batch {number}", commit(published, hop, after, durable=durable)
@@ -114,7 +116,7 @@ class Delivery(Planning):
             return None
         if (len(log.arrivals), log.published) != (number - 1, batch.first - 1):
             return self.alarm(state, slot, f"hop {hop}: batch {number} does not follow batch {len(log.arrivals)}")
-        here = sum(batch.first <= position <= batch.last for position, _ in log.rows)
+        here = sum(batch.first <= log_position <= batch.last for log_position, _ in log.rows)
         if here != batch.count:
             return self.alarm(state, slot, f"hop {hop}: batch {number} has {here} rows, planned were {batch.count}")
         return None

@@ -52,11 +52,11 @@ def _settled_before_processed(state: State) -> Iterator[str]:
 
 def _log_is_wrong(state: State, hop: int, log: Log, protocol: Protocol) -> Iterator[str]:
     readable = log.readable
-    positions, messages = [position for position, _ in readable], [message for _, message in readable]
-    if len(set(messages)) < len(messages) or len(set(positions)) < len(positions):
+    log_positions, messages = [log_position for log_position, _ in readable], [message for _, message in readable]
+    if len(set(messages)) < len(messages) or len(set(log_positions)) < len(log_positions):
         yield f"G3: a message is twice in the published log of hop {hop}: {readable}"
-    if positions != list(range(1, log.published + 1)):
-        yield f"G4: the published log of hop {hop} has positions {positions}, published through {log.published}"
+    if log_positions != list(range(1, log.published + 1)):
+        yield f"G4: the published log of hop {hop} has positions {log_positions}, published through {log.published}"
     if hop == 1:
         shop = state.servers[SHOP].now
         sent = {row.message: row for row in (*shop.rows, *shop.dropped)}

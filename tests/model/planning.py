@@ -142,10 +142,10 @@ class Planning(Rules):
         return batch, ledger
 
     def _cut(self, state: State, before: tuple[Batch, ...], piece: Piece, rows: list[Row]) -> Batch:
-        taken = rows[: self.bounds.batch_rows]
-        through, first = max(row.seq for row in taken), before[-1].last + 1 if before else 1
+        arrival_seq = rows[: self.bounds.batch_rows]
+        through, first = max(row.seq for row in arrival_seq), before[-1].last + 1 if before else 1
         return Batch(
-            state.plans + 1, piece.lower, piece.upper, piece.after, through, first, len(taken),
+            state.plans + 1, piece.lower, piece.upper, piece.after, through, first, len(arrival_seq),
             state.servers[SHOP].lost, piece.topics,
         )  # fmt: skip
 
@@ -179,7 +179,7 @@ class Planning(Rules):
         log = state.servers[1].now.log
         published = log.published
         if "staged_rows_read" in self.broken:
-            published = max((position for position, _ in log.rows), default=0)
+            published = max((log_position for log_position, _ in log.rows), default=0)
         after = before[-1].through if before else 0
         through = min(published, after + self.bounds.batch_rows)
         if through <= after:

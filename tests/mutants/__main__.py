@@ -44,17 +44,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(f"{mutant.name}: {mutant.broken}")
             return 0
         started = time.monotonic()
-        verdicts = _try_all(mutants, caught_file(), options.workers)
+        outcomes = _try_all(mutants, caught_file(), options.workers)
     except MutantsBrokenError as error:
         print(error, file=sys.stderr)
         return 2
-    survivors = [verdict.mutant for verdict in verdicts if not verdict.caught_by]
+    survivors = [outcome.mutant for outcome in outcomes if not outcome.caught_by]
     for mutant in survivors:
         print(f"SURVIVED {mutant.name}: {mutant.broken} Not noticed by: {' '.join(mutant.tests)}")
     seconds = time.monotonic() - started
-    print(f"{len(verdicts) - len(survivors)} of {len(verdicts)} mutants caught in {seconds:.0f} s")
+    print(f"{len(outcomes) - len(survivors)} of {len(outcomes)} mutants caught in {seconds:.0f} s")
     if options.json:
-        options.json.write_text(json.dumps(_document(verdicts, seconds), indent=2) + "\n", encoding="utf-8")
+        options.json.write_text(json.dumps(_document(outcomes, seconds), indent=2) + "\n", encoding="utf-8")
     return 1 if survivors else 0
 
 
@@ -63,7 +63,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="say what is broken by each mutant, and stop")
     parser.add_argument("--only", metavar="NAME", action="append", default=[], help="try this mutant only; may be repeated")
     parser.add_argument("--workers", metavar="N", type=int, default=2, help="so many at once, each with three clusters (2)")
-    parser.add_argument("--json", metavar="FILE", type=Path, help="write the verdicts there")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write the outcomes there")
     return parser.parse_args(arguments)
 
 
@@ -78,14 +78,14 @@ def _chosen(names: Sequence[str]) -> tuple[Mutant, ...]:
 def _try_all(mutants: Sequence[Mutant], caught: Path, workers: int) -> list[Verdict]:
     before = _read_caught(caught)
     known = {mutant.name: Verdict(mutant, *before[mutant.name]) for mutant in mutants if mutant.name in before}
-    verdicts: dict[str, Verdict] = {}
+    outcomes: dict[str, Verdict] = {}
     left = [mutant for mutant in mutants if mutant.name not in known]
 
     def attempt(worker: Worker, mutant: Mutant) -> None:
-        verdicts[mutant.name] = verdict = _try_mutant(worker, mutant)
-        _keep(caught, verdict)
-        result = f"caught by {verdict.caught_by}" if verdict.caught_by else "SURVIVED"
-        print(f"[{len(known) + len(verdicts)}/{len(mutants)}] {mutant.name}: {result} ({verdict.seconds:.1f} s)", flush=True)
+        outcomes[mutant.name] = outcome = _try_mutant(worker, mutant)
+        _keep(caught, outcome)
+        result = f"caught by {outcome.caught_by}" if outcome.caught_by else "SURVIVED"
+        print(f"[{len(known) + len(outcomes)}/{len(mutants)}] {mutant.name}: {result} ({outcome.seconds:.1f} s)", flush=True)
 
     with ExitStack() as stack:
         running = [stack.enter_context(running_worker()) for _ in range(min(workers, len(left)))]
@@ -93,8 +93,8 @@ def _try_all(mutants: Sequence[Mutant], caught: Path, workers: int) -> list[Verd
             require_under_test(worker.repository)
         if running:
             share(running, left, attempt)
-            require_green(verdicts.values(), running[0].repository, running[0].directory / "clusters.json")
-    found = known | verdicts
+            require_green(outcomes.values(), running[0].repository, running[0].directory / "clusters.json")
+    found = known | outcomes
     return [found[mutant.name] for mutant in mutants]
 
 
@@ -141,10 +141,10 @@ def _remove_template(worker: Worker) -> None:
     administer_all(worker.clusters, f"drop database if exists {TEMPLATE}")
 
 
-def _keep(caught: Path, verdict: Verdict) -> None:
-    if verdict.caught_by:
+def _keep(caught: Path, outcome: Verdict) -> None:
+    if outcome.caught_by:
         with caught.open("a", encoding="utf-8") as file:
-            print(json.dumps([verdict.mutant.name, verdict.caught_by, verdict.seconds]), file=file)
+            print(json.dumps([outcome.mutant.name, outcome.caught_by, outcome.seconds]), file=file)
 
 
 def _read_caught(caught: Path) -> dict[str, tuple[str, float]]:
@@ -153,7 +153,7 @@ def _read_caught(caught: Path) -> dict[str, tuple[str, float]]:
 
 
 def caught_file() -> Path:
-    """Where verdicts on this very code are kept; those on former code are removed."""
+    """Where outcomes on this very code are kept; those on former code are removed."""
     directory = REPOSITORY / ".mutants" / "patches"
     state = directory / f"{digest_of_code()}.jsonl"
     directory.mkdir(parents=True, exist_ok=True)
@@ -162,19 +162,19 @@ def caught_file() -> Path:
     return state
 
 
-def _document(verdicts: Sequence[Verdict], seconds: float) -> dict[str, object]:
+def _document(outcomes: Sequence[Verdict], seconds: float) -> dict[str, object]:
     return {
-        "mutants": len(verdicts),
-        "caught": sum(bool(verdict.caught_by) for verdict in verdicts),
+        "mutants": len(outcomes),
+        "caught": sum(bool(outcome.caught_by) for outcome in outcomes),
         "seconds": round(seconds, 1),
-        "verdicts": [
+        "outcomes": [
             {
-                "mutant": verdict.mutant.name,
-                "broken": verdict.mutant.broken,
-                "caught_by": verdict.caught_by or None,
-                "seconds": round(verdict.seconds, 1),
+                "mutant": outcome.mutant.name,
+                "broken": outcome.mutant.broken,
+                "caught_by": outcome.caught_by or None,
+                "seconds": round(outcome.seconds, 1),
             }
-            for verdict in verdicts
+            for outcome in outcomes
         ],
     }
 

@@ -158,9 +158,9 @@ def failed_in(output: str) -> str:
     return failed[1] if failed else ""
 
 
-def require_green(verdicts: Iterable[Verdict], repository: Path, clusters: Path | None = None) -> None:
+def require_green(outcomes: Iterable[Verdict], repository: Path, clusters: Path | None = None) -> None:
     """The tests that noticed pass on unbroken code. Raises MutantsBrokenError if one fails there too: it proved nothing."""
-    noticed = sorted({verdict.caught_by for verdict in verdicts if verdict.caught_by})
+    noticed = sorted({outcome.caught_by for outcome in outcomes if outcome.caught_by})
     if noticed and (failed := first_failure(noticed, repository, clusters)):
         raise MutantsBrokenError(f"{failed} fails without any mutant.")
 

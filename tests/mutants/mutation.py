@@ -32,7 +32,7 @@ is slow, only a bug never ends."""
 CAUGHT = {"killed", "timeout", "segfault", "suspicious", "caught by type check"}
 
 
-MODULES = ("hops.batches", "proofs.comparisons", "proofs.defects", "proofs.reliability")
+MODULES = ("hops.batches", "verifications.comparisons", "verifications.defects", "verifications.reliability")
 TESTS = (
     "tests/unit/test_batches.py",
     "tests/unit/test_comparisons.py",
@@ -63,21 +63,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if score >= options.at_least else 1
 
 
-def _report(repository: Path, verdicts: dict[str, str]) -> float:
+def _report(repository: Path, outcomes: dict[str, str]) -> float:
     """Prints the survivors and the score, which does not count the equivalent ones."""
     equivalents = read_equivalents()
-    survivors = sorted(name for name, verdict in verdicts.items() if verdict not in CAUGHT)
+    survivors = sorted(name for name, outcome in outcomes.items() if outcome not in CAUGHT)
     changes = {name: _change(repository, name) for name in survivors}
     missed = [name for name in survivors if changes[name] not in equivalents]
     for name in missed:
         function, line, becomes = changes[name]
-        print(f"{verdicts[name]}: {name}\n    {function}\n    {line}\n    {becomes}")
+        print(f"{outcomes[name]}: {name}\n    {function}\n    {line}\n    {becomes}")
     equivalent_count = len(survivors) - len(missed)
-    counted = len(verdicts) - equivalent_count
+    counted = len(outcomes) - equivalent_count
     score = 100 * (1 - len(missed) / counted)
     print(
         f"{counted - len(missed)} of {counted} mutants of {', '.join(MODULES)} caught: {score:.1f} %, "
-        f"{list(verdicts.values()).count('timeout')} of them by tests that never end; {equivalent_count} more are equivalent"
+        f"{list(outcomes.values()).count('timeout')} of them by tests that never end; {equivalent_count} more are equivalent"
     )
     return score
 
@@ -91,7 +91,7 @@ def _change(repository: Path, name: str) -> tuple[str, str, str]:
 
 
 def _prepare(directory: Path) -> Path:
-    """A copy of the repository as mutmut wants it, a library below src/; with the verdicts of a run that was ended, if it was of this code.
+    """A copy of the repository as mutmut wants it, a library below src/; with the outcomes of a run that was ended, if it was of this code.
 
     mutmut reads its settings from pyproject.toml.
     """

@@ -88,7 +88,7 @@ def _bugs_of(module: str, text: str) -> Iterator[PythonBug | None]:
     """None: only words would change."""
     tree, mutations, *_ = _create_mutations(module, text)
     wrapper = MetadataWrapper(tree, unsafe_skip_copy=True)
-    positions, parents = wrapper.resolve(PositionProvider), wrapper.resolve(ParentNodeProvider)
+    log_positions, parents = wrapper.resolve(PositionProvider), wrapper.resolve(ParentNodeProvider)
     numbers: Counter[libcst.FunctionDef] = Counter()
     code: dict[libcst.CSTNode, str] = {}
     for mutation in mutations:
@@ -103,7 +103,7 @@ def _bugs_of(module: str, text: str) -> Iterator[PythonBug | None]:
         before = code[statement] = code.get(statement) or tree.code_for_node(statement)
         after = tree.code_for_node(deep_replace(statement, mutation.original_node, mutation.mutated_node))
         line, becomes = _first_difference(before, after)
-        around, whole = (_lines(positions[node]) for node in (mutation.original_node, function))
+        around, whole = (_lines(log_positions[node]) for node in (mutation.original_node, function))
         name = f"relaybox.{module}.{_mangled(function, statement)}__mutmut_{numbers[function]}"
         yield PythonBug(name, source_of(module), around, whole, line, becomes, text.replace(before, after, 1))
 
@@ -159,8 +159,8 @@ def _mangled(function: libcst.FunctionDef, statement: libcst.CSTNode) -> str:
     return mangle_function_name(name=function.name.value, class_name=class_name)
 
 
-def _lines(position: object) -> range:
-    return range(position.start.line, position.end.line + 1)
+def _lines(log_position: object) -> range:
+    return range(log_position.start.line, log_position.end.line + 1)
 
 
 def _first_difference(text: str, mutated: str) -> tuple[str, str]:

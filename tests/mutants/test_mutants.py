@@ -56,7 +56,7 @@ def test_two_seeded_bugs_are_caught_and_reported(
     report = tmp_path / "report.json"
     assert main(["--only", "slice-without-plan", "--only", "hole-taken-for-dense", "--json", str(report)]) == 0
     assert "2 of 2 mutants caught" in capsys.readouterr().out
-    caught_by = {verdict["mutant"]: verdict["caught_by"] for verdict in json.loads(report.read_text())["verdicts"]}
+    caught_by = {outcome["mutant"]: outcome["caught_by"] for outcome in json.loads(report.read_text())["outcomes"]}
     assert caught_by["hole-taken-for-dense"].startswith("tests/unit/test_exact_cuts.py::")
     assert caught_by["slice-without-plan"].endswith("::test_g3_receipts_of_another_plan_do_not_count")
     known = nothing_is_known.read_text()
@@ -72,7 +72,7 @@ def test_what_breaks_nothing_survives(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_a_patch_that_does_not_apply_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loud, and no verdict."""
+    """Loud, and no outcome."""
     (tmp_path / "stale.patch").write_text(
         "# stale\n# tests: tests\n--- a/README.md\n+++ b/README.md\n@@ -1 +1 @@\n-never there\n+x\n"
     )

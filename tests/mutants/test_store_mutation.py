@@ -85,7 +85,7 @@ def test_a_bug_is_tried_by_the_tests_that_run_its_line(bugs: Bugs) -> None:
 def test_a_bug_survives_exactly_where_no_test_notices(
     worker: Worker, bugs: Bugs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Although the process that forks has the module imported. Afterwards the module is whole again, and the next run knows the verdict."""
+    """Although the process that forks has the module imported. Afterwards the module is whole again, and the next run knows the outcome."""
     bug = find(bugs, "self.sender_failed = True", "self.sender_failed = False")
     lines = {"stores.pipe": frozenset(bug.lines)}
     tried = tmp_path / "tried.jsonl"

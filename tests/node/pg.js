@@ -49,9 +49,9 @@ class Client {
         const key = hmac(salted, "Client Key");
         const signed = `${this.bare},${said},c=biws,r=${r}`;
         const signature = hmac(createHash("sha256").update(key).digest(), signed);
-        const proof = key.map((byte, place) => byte ^ signature[place]).toString("base64");
+        const verification = key.map((byte, stream_position) => byte ^ signature[stream_position]).toString("base64");
         this.expected = `v=${hmac(hmac(salted, "Server Key"), signed).toString("base64")}`;
-        this.socket.write(message("p", Buffer.from(`c=biws,r=${r},p=${proof}`)));
+        this.socket.write(message("p", Buffer.from(`c=biws,r=${r},p=${verification}`)));
         break;
       }
       case 12:

@@ -16,15 +16,22 @@ from pyarrow import parquet
 from pyspark import SparkContext
 
 from relaybox import errors
-from relaybox.consumers.subscriptions import list_subscriptions
 from relaybox.failpoints import DETACH_FAILPOINTS
+from relaybox.monitoring.message_trace import HopStage, trace_message
 from relaybox.monitoring.overview import read_overview
-from relaybox.monitoring.tracing import Place, trace_message
-from relaybox.proofs.verification import verify_route
-from relaybox.retention.detaching import Part, StoreDetached, attach_segments, detach_segments, has_detach_work, list_detached
+from relaybox.retention.detaching import (
+    DetachPart,
+    StoreDetached,
+    attach_segments,
+    detach_segments,
+    has_detach_work,
+    list_detached,
+)
 from relaybox.retention.segments import TableRetained, read_retention, retain_store
 from relaybox.spark.archive import SparkArchive
 from relaybox.stores.log_rows import RowsDigest
+from relaybox.subscriptions.subscriptions import list_subscriptions
+from relaybox.verification.route_verification import verify_route
 from tests.spark.submit import spark_submit
 from tests.support.cli import invoke
 from tests.support.spark_session import spark_session
@@ -78,7 +85,7 @@ def stopped(world: World, tmp_path: Path) -> World:
     world.query("airline", "select pg_stat_force_next_flush(), pg_stat_reset()")
     world.transfer_all()
     send(world, 20)
-    assert [place for place, _ in read(world, "live", 100)] == list(range(1, 46))
+    assert [stream_position for stream_position, _ in read(world, "live", 100)] == list(range(1, 46))
     assert [row[0] for row in read(world, "dead", 5)] == [1, 2, 3, 4, 5]
     return world
 
@@ -90,12 +97,12 @@ def send(world: World, count: int) -> None:
 
 
 def read(world: World, subscription: str, count: int) -> list[tuple[int, bytes]]:
-    """Fetches so many and acknowledges them: place and every bit of each message."""
+    """Fetches so many and acknowledges them: stream position and every bit of each message."""
     with world.session("hub") as consumer, consumer.cursor() as cursor:
         cursor.execute(
             """
-            select f.place, record_send(row(
-                f.hop, f.position, f.message_id, f.topic, f.sender, f.epoch, f.index, f.key, f.payload, f.payload_bytes, f.headers, f.clock, f.sent_at
+            select f.stream_position, record_send(row(
+                f.hop, f.log_position, f.message_id, f.topic, f.sender, f.epoch, f.index, f.key, f.payload, f.payload_bytes, f.headers, f.clock, f.sent_at
             ))
             from relaybox.fetch(%s, %s, worker => 'w') f
             """,
@@ -105,13 +112,13 @@ def read(world: World, subscription: str, count: int) -> list[tuple[int, bytes]]
         if rows:
             cursor.execute("select relaybox.ack(%s, %s)", (subscription, rows[-1][0]))
         consumer.commit()
-    return [(place, bytes(message)) for place, message in rows]
+    return [(stream_position, bytes(message)) for stream_position, message in rows]
 
 
 def log_rows(world: World) -> list[tuple[int, bytes]]:
     """Position and every bit of each row of the log."""
-    rows = world.query("hub", "select position, record_send(l) from relaybox.log l where hop_id = 1 order by 1")
-    return [(position, bytes(row)) for position, row in rows]
+    rows = world.query("hub", "select log_position, record_send(l) from relaybox.log l where log_id = 1 order by 1")
+    return [(log_position, bytes(row)) for log_position, row in rows]
 
 
 def tables(world: World) -> list[tuple[str, str]]:
@@ -178,7 +185,7 @@ def test_g8_what_only_a_stopped_consumer_needs_is_detached_and_comes_back(
     assert "would be detached for dead" in told
     assert has_detach_work(stopped.routes.store("hub"))
     done = detach(stopped, archive)
-    assert [(one.first, one.row_count, one.for_whom) for one in done.segments] == [
+    assert [(one.first, one.row_count, one.needed_by) for one in done.segments] == [
         (0, 9, ("dead",)), (10, 10, ("dead",)), (20, 10, ("dead",)), (30, 10, ("dead",))
     ]  # fmt: skip
     assert log_rows(stopped) == before[39:]
@@ -193,14 +200,16 @@ def test_g8_what_only_a_stopped_consumer_needs_is_detached_and_comes_back(
         assert error.pgcode == "RB038", call
         assert done.segments[0].directory in str(error)
         assert "Bring it back: relaybox attach hub flights/1" in str(error)
-    assert "subscription dead, lane 1: place 6 is detached" in str(refusal(stopped, "select * from relaybox.fetch('dead')"))
-    assert {one.subscription: one.detached_places for one in list_subscriptions(stopped.routes.store("hub"))} == {
+    assert "subscription dead, lane 1: stream position 6 is detached" in str(
+        refusal(stopped, "select * from relaybox.fetch('dead')")
+    )
+    assert {one.subscription: one.detached_stream_positions for one in list_subscriptions(stopped.routes.store("hub"))} == {
         "dead": 34,
         "early": 0,
         "live": 0,
     }
     assert (
-        stopped.query("hub", "select labels, value from relaybox.signals() where metric = 'relaybox_detached_messages'"),
+        stopped.query("hub", "select labels, value from relaybox.store_metrics() where metric = 'relaybox_detached_messages'"),
         shown(stopped),
     ) == (
         [({"hop": LOG}, 39.0)],
@@ -209,15 +218,15 @@ def test_g8_what_only_a_stopped_consumer_needs_is_detached_and_comes_back(
 
     message_id = stopped.value("airline", "select message_id::text from relaybox.outbox where seq = 6")
     (trace,) = trace_message([stopped.route], UUID(message_id))
-    assert trace.hops[0].place is Place.DETACHED
+    assert trace.hops[0].stream_position is HopStage.DETACHED
 
     send(stopped, 5)
-    assert [place for place, _ in read(stopped, "live", 100)] == [46, 47, 48, 49, 50]
+    assert [stream_position for stream_position, _ in read(stopped, "live", 100)] == [46, 47, 48, 49, 50]
     assert (retain(stopped).outcome, retain(stopped).holder) == ("kept", "subscription dead")
     assert stopped.query("hub", "select count(*) from relaybox.decision") == [(3,)], (
         "what it brings back is still told by its ledgers"
     )
-    assert verify_route(stopped.route).verdict == "delivered"
+    assert verify_route(stopped.route).outcome == "delivered"
     stopped.query("hub", "update relaybox.hop_in set detach_after_seconds = 3600")
     assert invoke("attach", "hub", LOG, "--dry-run").stdout.count("would come back") == 4
     assert attach(stopped, archive, count=1) == [30]
@@ -226,9 +235,10 @@ def test_g8_what_only_a_stopped_consumer_needs_is_detached_and_comes_back(
     assert log_rows(stopped)[:45] == before
     assert set(before_tables) <= set(tables(stopped))
     assert stopped.query(
-        "hub", "select first_kept_position, first_kept_place, dropped_place from relaybox.hop_in, relaybox.stream"
+        "hub",
+        "select first_kept_position, first_kept_stream_position, dropped_stream_position from relaybox.hop_in, relaybox.stream",
     ) == [(1, 1, 0)]
-    assert verify_route(stopped.route).verdict == "delivered"
+    assert verify_route(stopped.route).outcome == "delivered"
     assert {kind for stream in verify_route(stopped.route).streams for kind in stream.violations} == set()
 
     stand_still(stopped, "decision", "cursor")
@@ -237,7 +247,7 @@ def test_g8_what_only_a_stopped_consumer_needs_is_detached_and_comes_back(
     assert has_detach_work(stopped.routes.store("hub"))
 
     again = read(stopped, "dead", 100)
-    assert ([place for place, _ in again], again[:40]) == (list(range(6, 51)), messages[5:])
+    assert ([stream_position for stream_position, _ in again], again[:40]) == (list(range(6, 51)), messages[5:])
     read(stopped, "early", 100)
     assert retain(stopped).dropped_count == 5
     assert {state for _, state in states(stopped)} == {"released"}
@@ -268,7 +278,7 @@ def test_g8_a_slow_consumer_is_not_detached_and_an_ended_one_is_let_go(
     stopped.query("hub", "select relaybox.unsubscribe('dead')")
     retain(stopped)
     assert {state for _, state in states(stopped)} == {"released"}
-    assert stopped.query("hub", "select first_kept_place, dropped_place from relaybox.stream") == [(40, 39)]
+    assert stopped.query("hub", "select first_kept_stream_position, dropped_stream_position from relaybox.stream") == [(40, 39)]
     assert refusal(stopped, "select * from relaybox.read_stream('flights', 5)").pgcode == "RB034"
     assert len(detach(stopped, archive).removed) == 4
     assert directories(tmp_path) == set()
@@ -276,9 +286,7 @@ def test_g8_a_slow_consumer_is_not_detached_and_an_ended_one_is_let_go(
 
 def held_seconds(world: World) -> float:
     """For how long `dead` has kept a whole segment, as the alarm has it."""
-    query = (
-        "select value from relaybox.signals() where metric = 'relaybox_retention_held_seconds' and labels ->> 'holder' = 'dead'"
-    )
+    query = "select value from relaybox.store_metrics() where metric = 'relaybox_retention_held_seconds' and labels ->> 'holder' = 'dead'"
     return float(world.value("hub", query))
 
 
@@ -294,7 +302,7 @@ def test_g8_detaching_and_attaching_are_gone_on_with_after_any_step(
     monkeypatch.setenv("RELAYBOX_ENVIRONMENT", "test")
     monkeypatch.setenv("RELAYBOX_FAILPOINTS_DIRECTORY", str(tmp_path))
 
-    def struck(failpoint: str, run: Callable[[], object]) -> None:
+    def target(failpoint: str, run: Callable[[], object]) -> None:
         monkeypatch.setenv("RELAYBOX_FAILPOINTS", f"{failpoint}=raise 57P01")
         with pytest.raises(errors.StoreUnreachable):
             run()
@@ -306,13 +314,13 @@ def test_g8_detaching_and_attaching_are_gone_on_with_after_any_step(
 
     steps = [failpoint for failpoint in DETACH_FAILPOINTS if failpoint.startswith("detach.")]
     for failpoint in steps:
-        struck(failpoint, lambda: detach(stopped, archive))
+        target(failpoint, lambda: detach(stopped, archive))
     detach(stopped, archive)
     assert states(stopped) == [(first, "detached") for first in (0, 10, 20, 30)]
     assert directories(tmp_path) == {one.directory for one in list_detached(stopped.routes.store("hub"), LOG)}
     stopped.query("hub", "update relaybox.hop_in set detach_after_seconds = 3600")
     for failpoint in [one for one in DETACH_FAILPOINTS if one not in steps]:
-        struck(failpoint, lambda: attach(stopped, archive))
+        target(failpoint, lambda: attach(stopped, archive))
     attach(stopped, archive)
     assert log_rows(stopped) == before
     assert tables(stopped) == before_tables
@@ -325,7 +333,7 @@ class Interrupted:
     archive: SparkArchive
     meanwhile: Callable[[], object]
 
-    def write(self, part: Part) -> None:
+    def write(self, part: DetachPart) -> None:
         self.archive.write(part)
 
     def digest(self, directory: str) -> RowsDigest:
@@ -333,7 +341,7 @@ class Interrupted:
         self.meanwhile()
         return found
 
-    def copy_back(self, part: Part) -> None:
+    def copy_back(self, part: DetachPart) -> None:
         self.archive.copy_back(part)
         self.meanwhile()
 
@@ -387,17 +395,17 @@ def test_g8_no_fetch_passes_over_a_segment_that_is_going(stopped: World, archive
     stopped.query("hub", "select relaybox.subscribe('topic', 'flights', '3')")
     stopped.query("hub", "update relaybox.subscription set topic = 'flights' where subscription = 'topic'")
     with stopped.session("hub") as reading, reading.cursor() as cursor:
-        cursor.execute("select place from relaybox.fetch('topic', 5)")
+        cursor.execute("select stream_position from relaybox.fetch('topic', 5)")
         assert detach_segments(hub, archive, recorded_by="test", patience_seconds=0).kept.keys() == {LOG}
         reading.rollback()
         cursor.execute("set transaction isolation level repeatable read")
         cursor.execute("select 1")
         assert len(detach(stopped, archive).segments) == 4
         with pytest.raises(psycopg2.errors.SerializationFailure):
-            cursor.execute("select place from relaybox.fetch('topic', 5)")
+            cursor.execute("select stream_position from relaybox.fetch('topic', 5)")
         reading.rollback()
-        with pytest.raises(psycopg2.Error, match="subscription topic, lane 1: place 3 is detached"):
-            cursor.execute("select place from relaybox.fetch('topic', 5)")
+        with pytest.raises(psycopg2.Error, match="subscription topic, lane 1: stream position 3 is detached"):
+            cursor.execute("select stream_position from relaybox.fetch('topic', 5)")
         reading.rollback()
     stopped.query("hub", "update relaybox.hop_in set detach_after_seconds = 3600")
     attach(stopped, archive)
@@ -428,7 +436,7 @@ def test_g8_a_stream_of_two_logs_is_detached_log_by_log_and_read_when_both_are_b
             )
             world.transfer(world.routes.hop(hop))
     messages = read(world, "live", 100)
-    assert [place for place, _ in messages] == list(range(1, 57))
+    assert [stream_position for stream_position, _ in messages] == list(range(1, 57))
     assert {(one.hop, one.first) for one in detach(world, archive).segments} == {
         (hop, first) for hop in hops.values() for first in (0, 10)
     }
@@ -439,7 +447,9 @@ def test_g8_a_stream_of_two_logs_is_detached_log_by_log_and_read_when_both_are_b
         assert len(list(attach_segments(world.routes.store("hub"), hop, archive, recorded_by="test"))) == 2
         if held:
             assert f"relaybox attach hub {held}" in str(refusal(world, "select * from relaybox.fetch('dead')"))
-    assert world.query("hub", "select first_kept_place, dropped_place from relaybox.stream where stream = 'chat'") == [(1, 0)]
+    assert world.query(
+        "hub", "select first_kept_stream_position, dropped_stream_position from relaybox.stream where stream = 'chat'"
+    ) == [(1, 0)]
     assert read(world, "dead", 100) == messages
 
 
@@ -452,7 +462,7 @@ def test_g8_files_that_were_changed_are_refused(stopped: World, archive: SparkAr
     (file,) = newest.glob("*.parquet")
     checksum = file.with_name(f".{file.name}.crc")
     whole, table = file.read_bytes(), parquet.read_table(file)
-    assert table.column("position").to_pylist() == list(range(30, 40))
+    assert table.column("log_position").to_pylist() == list(range(30, 40))
     checksum.unlink()
 
     def changed() -> None:
@@ -472,6 +482,22 @@ def test_g8_files_that_were_changed_are_refused(stopped: World, archive: SparkAr
     assert attach(stopped, archive, remove=True) == [30, 20, 10, 0]
     assert log_rows(stopped) == before
     assert directories(tmp_path) == set()
+
+
+def test_g8_files_of_earlier_versions_come_back(stopped: World, archive: SparkArchive, tmp_path: Path) -> None:
+    """Before 0.1.0 the column `log_position` was called `position`. A directory may have files of both kinds."""
+    before = log_rows(stopped)
+    detach(stopped, archive)
+    stopped.query("hub", "update relaybox.hop_in set detach_after_seconds = 3600")
+    oldest, newest = (list_detached(stopped.routes.store("hub"), LOG)[at].directory for at in (-1, 0))
+    for file in (*Path(oldest).glob("*.parquet"), *Path(newest).glob("*.parquet")):
+        table = parquet.read_table(file)
+        names = ["position" if name == "log_position" else name for name in table.column_names]
+        assert "position" in names
+        parquet.write_table(table.rename_columns(names), file)
+        file.with_name(f".{file.name}.crc").unlink()
+    assert attach(stopped, archive, remove=True) == [30, 20, 10, 0]
+    assert log_rows(stopped) == before
 
 
 def test_g8_files_that_are_not_what_the_store_has_drop_nothing(stopped: World, archive: SparkArchive) -> None:

@@ -1,4 +1,4 @@
-"""A proof whose slices Spark compares: the real spark-submit, the real application and command, local mode."""
+"""A verification whose slices Spark compares: the real spark-submit, the real application and command, local mode."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from pathlib import Path
 
 import pytest
 
-from relaybox.proofs.defects import DefectKind
-from relaybox.proofs.proof import read_proof
-from relaybox.proofs.verification import verify_route
+from relaybox.verification.defects import DefectKind
+from relaybox.verification.results import read_verification
+from relaybox.verification.route_verification import verify_route
 from tests.spark.submit import spark_submit
 from tests.support.cli import invoke, run
 from tests.support.world import World
 
 DOUBLE = """
     insert into relaybox.log
-    select hop_id, epoch, 5001, index, message_id, sent_at, topic, sender, key, headers, payload, payload_bytes, clock
-    from relaybox.log where position = 600
+    select log_id, epoch, 5001, index, message_id, sent_at, topic, sender, key, headers, payload, payload_bytes, clock
+    from relaybox.log where log_position = 600
 """
 DAMAGE = {
     "hub": [
-        "delete from relaybox.log where position = 150",
-        "update relaybox.log set position = 5000 where position = 420",
-        "update relaybox.log set message_id = gen_random_uuid() where position = 870",
+        "delete from relaybox.log where log_position = 150",
+        "update relaybox.log set log_position = 5000 where log_position = 420",
+        "update relaybox.log set message_id = gen_random_uuid() where log_position = 870",
     ],
-    "analytics": ["update relaybox.log set payload = payload || ' ' where position in (10, 250)", DOUBLE],
+    "analytics": ["update relaybox.log set payload = payload || ' ' where log_position in (10, 250)", DOUBLE],
 }
 
 
@@ -39,14 +39,14 @@ def test_spark_proves_what_sessions_prove(world: World, tmp_path: Path) -> None:
         for statement in statements:
             world.query(store, statement)
     by_sessions = verify_route(world.route)
-    result = tmp_path / "proof.json"
+    result = tmp_path / "verification.json"
 
     done = spark_submit("verify.py", "--route", "flights", "--result", str(result))
 
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     assert "spark_application_started route=flights application=local-" in done.stdout
-    assert "route_verified route=flights verdict=defects sent=900" in done.stdout
-    by_spark = read_proof(result)
+    assert "route_verified route=flights outcome=defects sent=900" in done.stdout
+    by_spark = read_verification(result)
     assert replace(by_spark, verified_at=by_sessions.verified_at, duration_seconds=by_sessions.duration_seconds) == by_sessions
     kinds = {defect.kind for leg in by_spark.hops for defect in leg.defects}
     assert kinds == set(DefectKind) - {DefectKind.UNBATCHED}
@@ -57,7 +57,7 @@ def test_the_command_has_spark_compare_what_is_much(world: World, tmp_path: Path
     world.change_route(limits={"batch_rows": 300, "slice_rows": 100, "spark_from_rows": 301})
     world.send_many(300)
     world.transfer_all()
-    world.query("hub", "delete from relaybox.log where position = 150")
+    world.query("hub", "delete from relaybox.log where log_position = 150")
     conf = {"spark.master": "local[2]", "spark.eventLog.enabled": "true", "spark.eventLog.compress": "false"}
     conf["spark.eventLog.dir"] = tmp_path.as_uri()
     (tmp_path / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in conf.items()))
@@ -87,8 +87,8 @@ def test_a_spark_that_fails_is_no_defect(world: World, tmp_path: Path, monkeypat
     assert "Could not parse Master URL: 'spark:/nowhere'" in done.stderr
 
 
-def without_times(proof: dict[str, object]) -> dict[str, object]:
-    return {name: value for name, value in proof.items() if name not in {"verified_at", "duration_seconds"}}
+def without_times(verification: dict[str, object]) -> dict[str, object]:
+    return {name: value for name, value in verification.items() if name not in {"verified_at", "duration_seconds"}}
 
 
 def test_a_route_that_is_not_in_the_file_ends_the_application_for_good(world: World) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from relaybox.hops.batches import Slice
-from relaybox.hops.copying import CopyOrder, SliceCopied, copy_slice
+from relaybox.hops.copying import SliceCopied, SliceJob, copy_slice
 from relaybox.hops.transfer import Progress, transfer_hop
 from relaybox.routes import Hop
 
@@ -23,7 +23,7 @@ class FirstSlices:
     def __init__(self, count: int) -> None:
         self._count = count
 
-    def copy_slices(self, order: CopyOrder, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
+    def copy_slices(self, order: SliceJob, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
         for slice_ in slices[: self._count]:
             yield copy_slice(order, slice_)
         if self._count < len(slices):
@@ -35,7 +35,7 @@ class SlicesButTheFirst:
 
     application = None
 
-    def copy_slices(self, order: CopyOrder, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
+    def copy_slices(self, order: SliceJob, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
         for slice_ in slices[1:]:
             yield copy_slice(order, slice_)
         raise Stopped

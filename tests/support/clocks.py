@@ -1,14 +1,14 @@
 """The suite by another clock, in another language, on a busy machine: `python -m tests.support.clocks [OPTIONS] [PYTEST ARGUMENTS]`.
 
-Without --at, --zone, --german and --place it goes to all places, one after another, with tests/unit, tests/integration and
-tests/airflow, or what the pytest arguments select. With one of them it goes to that place; without pytest arguments it then
+Without --at, --zone, --german and --place it goes to all stream positions, one after another, with tests/unit, tests/integration and
+tests/airflow, or what the pytest arguments select. With one of them it goes to that stream position; without pytest arguments it then
 runs the whole suite there, its thirds side by side as `make test` does.
 
 \b
-  make test-clocks                                                      every place
+  make test-clocks                                                      every stream position
   make test-clocks ARGS="--at 04:10 --german --busy 2"                  the whole suite, at 04:10 UTC, beside two busy loops
   make test-clocks ARGS="--at '2027-10-31 00:59:50' --zone Europe/Berlin tests/airflow"
-  make test-clocks ARGS="--place 3 -x tests/unit"                       one of the places below
+  make test-clocks ARGS="--place 3 -x tests/unit"                       one of the stream positions below
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pathlib import Path
 
 from relaybox.local import clusters
 from relaybox.local.scratch import scratch_directory
-from relaybox.parents import child_dies_with_parent
+from relaybox.process_lifetime import child_dies_with_parent
 
 SHIFTED = ("LD_PRELOAD", "CLOCK_SHIFT_SECONDS")
 SELECTION = ("tests/unit", "tests/integration", "tests/airflow")
@@ -110,14 +110,14 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         prog="python -m tests.support.clocks",
         usage="%(prog)s [OPTIONS] [PYTEST ARGUMENTS]",
         description=str(__doc__).replace("\b\n", ""),
-        epilog=f"places:\n{listed}\n\nThe exit code is 0 if every test was green everywhere, else 1.",
+        epilog=f"stream positions:\n{listed}\n\nThe exit code is 0 if every test was green everywhere, else 1.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--at", type=moment, metavar="TIME", help='when it begins, UTC: 04:10, or "2027-10-31 00:59:50"')
     parser.add_argument("--zone", metavar="TZ", help=f"the time zone of every process; UTC by default, in German {BERLIN}")
     parser.add_argument("--german", action="store_true", help=f"LC_ALL={GERMAN}")
-    parser.add_argument("--place", type=int, choices=range(len(PLACES)), help="one of the places below")
+    parser.add_argument("--place", type=int, choices=range(len(PLACES)), help="one of the stream positions below")
     parser.add_argument("--busy", type=int, default=0, metavar="N", help="beside so many loops that want a core each")
     parser.add_argument(
         "--third", action="append", default=[], metavar="PATHS", help="of the suite; all other paths are the last"
@@ -131,7 +131,7 @@ def chosen_places(options: argparse.Namespace) -> tuple[Place, ...]:
     if not (options.at or options.zone or options.german):
         return PLACES
     zone = options.zone or (BERLIN if options.german else "UTC")
-    return (Place("at the place asked for", options.at, zone, GERMAN if options.german else "C.UTF-8"),)
+    return (Place("at the stream position asked for", options.at, zone, GERMAN if options.german else "C.UTF-8"),)
 
 
 def chosen_runs(options: argparse.Namespace, selection: Sequence[str]) -> dict[str, Sequence[str]]:
@@ -145,7 +145,7 @@ def chosen_runs(options: argparse.Namespace, selection: Sequence[str]) -> dict[s
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Goes to every place asked for; the code is 1 if a test failed anywhere."""
+    """Goes to every stream position asked for; the code is 1 if a test failed anywhere."""
     options, selection = parse(arguments)
     runs = chosen_runs(options, selection)
     with built_library() as library, busy_loops(options.busy):

@@ -11,7 +11,7 @@ import sys
 
 from sqlalchemy import text
 
-from relaybox.consuming import Consumer
+from relaybox.consumer import Consumer
 
 
 def main(store: str, subscription: str, options: str) -> None:
@@ -19,10 +19,17 @@ def main(store: str, subscription: str, options: str) -> None:
     with Consumer(store, subscription, **json.loads(options)) as consumer:
         for message in consumer:
             consumer.connection.execute(
-                text("insert into public.effect (place, sender, payload, by) values (:place, :sender, :payload, :by)"),
-                {"place": message.place, "sender": message.sender, "payload": message.payload, "by": consumer.worker},
+                text(
+                    "insert into public.effect (stream_position, sender, payload, by) values (:stream_position, :sender, :payload, :by)"
+                ),
+                {
+                    "stream_position": message.stream_position,
+                    "sender": message.sender,
+                    "payload": message.payload,
+                    "by": consumer.worker,
+                },
             )
-            print(message.place, flush=True)
+            print(message.stream_position, flush=True)
 
 
 if __name__ == "__main__":

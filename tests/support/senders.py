@@ -27,14 +27,14 @@ def send_numbered(
 
 
 def stream(world: World, store: str = "hub") -> list[str]:
-    """Payloads in the order of places, which must be 1, 2, 3 ..."""
-    rows = world.query(store, "select place, payload from relaybox.read_stream('flights', 0, 1000000)")
-    assert [place for place, _ in rows] == list(range(1, len(rows) + 1))
+    """Payloads in the order of stream positions, which must be 1, 2, 3 ..."""
+    rows = world.query(store, "select stream_position, payload from relaybox.read_stream('flights', 0, 1000000)")
+    assert [stream_position for stream_position, _ in rows] == list(range(1, len(rows) + 1))
     return [payload for _, payload in rows]
 
 
 def reasons(world: World, store: str = "hub") -> list[tuple[int, str]]:
-    return world.query(store, "select position, reason from relaybox.dead_letter order by position")
+    return world.query(store, "select log_position, reason from relaybox.dead_letter order by log_position")
 
 
 def send_caused(world: World, sender: str, index: int, clock: dict[str, Any]) -> None:

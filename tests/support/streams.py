@@ -11,7 +11,7 @@ STREAM = "flights"
 
 
 def deliver(world: World, count: int, *, senders: int = 3, topic: str = "flights", backwards: bool = False) -> None:
-    """Puts `count` more messages m<place> into the stream, of senders s1, s2 ... in turn.
+    """Puts `count` more messages m<stream position> into the stream, of senders s1, s2 ... in turn.
 
     Args:
         world: of the test.
@@ -22,48 +22,48 @@ def deliver(world: World, count: int, *, senders: int = 3, topic: str = "flights
     """
     first = _last(world) + 1
     world.query(STORE, "select relaybox.ensure_log_segments(1, %s)", first + count)
-    places = list(range(first, first + count))
-    positions = places[::-1] if backwards else places
+    stream_positions = list(range(first, first + count))
+    log_positions = stream_positions[::-1] if backwards else stream_positions
     world.query(
         STORE,
         """
-        insert into relaybox.log (hop_id, epoch, position, index, message_id, sent_at, topic, sender, key, payload)
-        select 1, 0, position, position, gen_random_uuid(), clock_timestamp(), %s, 's' || 1 + (place - 1) %% %s, 'k' || place %% 7, 'm' || place
-        from unnest(%s::bigint[], %s::bigint[]) as r (place, position)
+        insert into relaybox.log (log_id, epoch, log_position, index, message_id, sent_at, topic, sender, key, payload)
+        select 1, 0, log_position, log_position, gen_random_uuid(), clock_timestamp(), %s, 's' || 1 + (stream_position - 1) %% %s, 'k' || stream_position %% 7, 'm' || stream_position
+        from unnest(%s::bigint[], %s::bigint[]) as r (stream_position, log_position)
         """,
         topic,
         senders,
-        places,
-        positions,
+        stream_positions,
+        log_positions,
     )
     world.query(
         STORE,
         """
-        with told as (update relaybox.stream set last_place = %s where stream = %s returning stream_id, last_place),
+        with told as (update relaybox.stream set last_stream_position = %s where stream = %s returning stream_id, last_stream_position),
         decided as (
             insert into relaybox.decision (
-                hop_id, batch, first_taken, row_count, duplicate_count, set_aside_count, delivered_count, held_after, last_place, in_order
+                log_id, batch, first_arrival_seq, row_count, duplicate_count, set_aside_count, delivered_count, held_after, last_stream_position, in_order
             )
-            select 1, last_place, last_place, 1, 0, 0, 1, 0, last_place, true from told
+            select 1, last_stream_position, last_stream_position, 1, 0, 0, 1, 0, last_stream_position, true from told
         )
-        insert into relaybox.delivery (stream_id, first_place, last_place, hop_id, first_position, positions)
+        insert into relaybox.delivery (stream_id, first_stream_position, last_stream_position, log_id, first_position, log_positions)
         select stream_id, %s, %s, 1, %s, %s from told
         """,
-        places[-1],
+        stream_positions[-1],
         STREAM,
         first,
-        places[-1],
+        stream_positions[-1],
         first,
-        positions if backwards else None,
+        log_positions if backwards else None,
     )
 
 
 def _last(world: World) -> int:
-    return int(world.value(STORE, "select last_place from relaybox.stream where stream = %s", STREAM))
+    return int(world.value(STORE, "select last_stream_position from relaybox.stream where stream = %s", STREAM))
 
 
-def places(rows: list[tuple[Any, ...]]) -> list[int]:
-    """The places of fetched or read rows: their first column."""
+def stream_positions(rows: list[tuple[Any, ...]]) -> list[int]:
+    """The stream positions of fetched or read rows: their first column."""
     return [row[0] for row in rows]
 
 
@@ -79,7 +79,7 @@ def fetch(
     """Place, lane, replayed, attempt, sender and payload of a fetch, committed."""
     return world.query(
         STORE,
-        "select place, lane, replayed, attempt, sender, payload"
+        "select stream_position, lane, replayed, attempt, sender, payload"
         " from relaybox.fetch(%s, %s, %s, %s, only_lane => %s, worker => %s)",
         subscription,
         count,
@@ -110,7 +110,7 @@ def token(
 
 def ack(
     world: World,
-    place: int,
+    stream_position: int,
     subscription: str = "billing",
     *,
     worker: str = "a",
@@ -118,13 +118,13 @@ def ack(
     store: str = STORE,
 ) -> int:
     """Acknowledges, in another session, what a worker has fetched; committed."""
-    proof = token(world, subscription, worker=worker, lane=lane, store=store)
-    return int(world.value(store, "select relaybox.ack(%s, %s, %s)", subscription, place, proof))
+    verification = token(world, subscription, worker=worker, lane=lane, store=store)
+    return int(world.value(store, "select relaybox.ack(%s, %s, %s)", subscription, stream_position, verification))
 
 
 def nack(
     world: World,
-    place: int,
+    stream_position: int,
     reason: str = "no",
     subscription: str = "billing",
     *,
@@ -133,5 +133,5 @@ def nack(
     store: str = STORE,
 ) -> bool:
     """Refuses a message that a worker has fetched; whether it is a dead letter now."""
-    proof = token(world, subscription, worker=worker, lane=lane, store=store)
-    return bool(world.value(store, "select relaybox.nack(%s, %s, %s, %s)", subscription, place, reason, proof))
+    verification = token(world, subscription, worker=worker, lane=lane, store=store)
+    return bool(world.value(store, "select relaybox.nack(%s, %s, %s, %s)", subscription, stream_position, reason, verification))

@@ -114,46 +114,51 @@ _MESSAGES = (
     _seen(
         "a message removed from a log",
         "hub",
-        "delete from relaybox.log where position = 5",
+        "delete from relaybox.log where log_position = 5",
         says="slice 1 of batch 1 has 4 rows at hub, planned were 5",
     ),
     _seen(
         "a message removed from a log before the next hop has read it",
         "hub",
-        "delete from relaybox.log where position = 38",
+        "delete from relaybox.log where log_position = 38",
         says="missing at 38",
         by=(VERIFY, HOP),
     ),
     _seen(
-        "a message changed in a log", "hub", "update relaybox.log set payload = 'forged' where position = 5", says="changed at 5"
+        "a message changed in a log",
+        "hub",
+        "update relaybox.log set payload = 'forged' where log_position = 5",
+        says="changed at 5",
     ),
-    _seen("a message removed from the last log", "analytics", "delete from relaybox.log where position = 5", says="missing at 5"),
+    _seen(
+        "a message removed from the last log", "analytics", "delete from relaybox.log where log_position = 5", says="missing at 5"
+    ),
     _seen(
         "a message changed in the last log",
         "analytics",
-        "update relaybox.log set payload = 'forged' where position = 5",
+        "update relaybox.log set payload = 'forged' where log_position = 5",
         says="changed at 5",
     ),
     _seen(
         "two messages of a log exchanged",
         "hub",
-        "update relaybox.log set position = 44 where position = 5",
-        "update relaybox.log set position = 5 where position = 7",
-        "update relaybox.log set position = 7 where position = 44",
+        "update relaybox.log set log_position = 44 where log_position = 5",
+        "update relaybox.log set log_position = 5 where log_position = 7",
+        "update relaybox.log set log_position = 7 where log_position = 44",
         says="misplaced at 5",
     ),
     _seen(
         "a message put behind the end of a log",
         "hub",
-        "insert into relaybox.log select hop_id, epoch, 49, index, gen_random_uuid(), sent_at, topic, sender, key, headers, payload, "
-        "payload_bytes, clock from relaybox.log where position = 5",
+        "insert into relaybox.log select log_id, epoch, 49, index, gen_random_uuid(), sent_at, topic, sender, key, headers, payload, "
+        "payload_bytes, clock from relaybox.log where log_position = 5",
         says="unexpected",
     ),
     _seen(
         "a message of a log put behind its end once more",
         "hub",
-        "insert into relaybox.log select hop_id, epoch, 49, index, message_id, sent_at, topic, sender, key, headers, payload, "
-        "payload_bytes, clock from relaybox.log where position = 5",
+        "insert into relaybox.log select log_id, epoch, 49, index, message_id, sent_at, topic, sender, key, headers, payload, "
+        "payload_bytes, clock from relaybox.log where log_position = 5",
         says="doubled",
     ),
 )
@@ -184,7 +189,7 @@ _SOURCE = (
     _seen(
         "`hop_out.lower` set to every transaction",
         "airline",
-        "update relaybox.hop_out set lower = relaybox.every_transaction() where hop = 'flights/1'",
+        "update relaybox.hop_out set lower = relaybox.full_snapshot() where hop = 'flights/1'",
         says="are in none of these, 0 in two",
         by=(VERIFY, STATUS, HOP),
     ),
@@ -227,16 +232,16 @@ _SOURCE = (
         says="at airline the hop goes to elsewhere, relaybox.yaml says hub",
     ),
     _seen(
-        "`hop_out.batch` and `position` set back",
+        "`hop_out.batch` and `log_position` set back",
         "airline",
-        "update relaybox.hop_out h set batch = 4, position = 34 where hop = 'flights/1'",
+        "update relaybox.hop_out h set batch = 4, log_position = 34 where hop = 'flights/1'",
         says="the hop stands at batch 4, position 34; its newest batch is 5 and ends at position 41",
         by=(VERIFY, STATUS, HOP),
     ),
     _seen(
-        "`hop_out.position` raised",
+        "`hop_out.log_position` raised",
         "airline",
-        "update relaybox.hop_out set position = position + 1 where hop = 'flights/1'",
+        "update relaybox.hop_out set log_position = log_position + 1 where hop = 'flights/1'",
         says="the hop stands at batch 5, position 42; its newest batch is 5 and ends at position 41",
         by=(VERIFY, HOP),
     ),
@@ -512,7 +517,7 @@ _GENERATIONS = (
     _seen(
         "a ghost added",
         "airline",
-        'insert into relaybox.ghost select hop, "position" + 1, generation, gen_random_uuid(), sender, topic, sent_at from relaybox.ghost',
+        'insert into relaybox.ghost select hop, "log_position" + 1, generation, gen_random_uuid(), sender, topic, sent_at from relaybox.ghost',
         says="generation 2 found 1 ghosts, 2 are listed",
         world="reanchored",
     ),
@@ -593,7 +598,7 @@ _DESTINATION = (
         "analytics",
         "delete from relaybox.arrival where batch = 4",
         "update relaybox.hop_in i set published_batch = 3, published_position = 30",
-        "delete from relaybox.log where position > 30",
+        "delete from relaybox.log where log_position > 30",
         "delete from relaybox.receipt where batch > 3",
         says="missing at 34",
         by=(VERIFY, STATUS, HOP),
@@ -694,7 +699,7 @@ _STREAMS = (
         "a decision's duplicate added",
         "analytics",
         "update relaybox.decision set duplicates = '{3}', duplicate_count = 1 where batch = 1",
-        says="position 3 of flights/2: duplicate, place 3",
+        says="position 3 of flights/2: duplicate, stream position 3",
     ),
     _seen(
         "`stream_log.decided_batch` raised",
@@ -710,54 +715,54 @@ _STREAMS = (
         by=(VERIFY, HOP),
     ),
     _seen(
-        "`stream.taken` raised",
+        "`stream.arrival_seq` raised",
         "hub",
-        "update relaybox.stream set taken = taken + 1",
+        "update relaybox.stream set arrival_seq = arrival_seq + 1",
         says="batch 5 of flights/1 takes numbers 35 to 41, the next decision begins at 43",
     ),
     _seen(
-        "`stream.last_place` raised",
+        "`stream.last_stream_position` raised",
         "hub",
-        "update relaybox.stream set last_place = last_place + 1",
-        says="40 places are filled, decisions delivered 39",
+        "update relaybox.stream set last_stream_position = last_stream_position + 1",
+        says="40 stream positions are filled, decisions delivered 39",
     ),
     _seen(
-        "`stream.last_place` set back",
+        "`stream.last_stream_position` set back",
         "hub",
-        "update relaybox.stream set last_place = last_place - 1",
-        says="38 places are filled, decisions delivered 39",
+        "update relaybox.stream set last_stream_position = last_stream_position - 1",
+        says="38 stream positions are filled, decisions delivered 39",
     ),
     _seen(
-        "`stream.first_kept_place` raised",
+        "`stream.first_kept_stream_position` raised",
         "hub",
-        "update relaybox.stream set first_kept_place = first_kept_place + 3",
+        "update relaybox.stream set first_kept_stream_position = first_kept_stream_position + 3",
         says="is kept: it begins at 20",
         world="cleaned",
     ),
     _seen(
-        "a run of places removed",
+        "a run of stream positions removed",
         "analytics",
-        "delete from relaybox.delivery where first_place = (select max(first_place) from relaybox.delivery)",
-        says="places_not_dense",
+        "delete from relaybox.delivery where first_stream_position = (select max(first_stream_position) from relaybox.delivery)",
+        says="stream_positions_not_dense",
     ),
     _seen(
-        "a run of places shifted",
+        "a run of stream positions shifted",
         "analytics",
-        "update relaybox.delivery set first_position = first_position + 1, positions = null "
-        "where first_place = (select max(first_place) from relaybox.delivery)",
-        says="position_lost: position 23 of flights/2 has no place and no reason for it",
+        "update relaybox.delivery set first_position = first_position + 1, log_positions = null "
+        "where first_stream_position = (select max(first_stream_position) from relaybox.delivery)",
+        says="position_lost: position 23 of flights/2 has no stream position and no reason for it",
     ),
     _seen(
         "a held message removed",
         "hub",
         "delete from relaybox.held",
-        says="position_lost: position 22 of flights/1 has no place and no reason for it",
+        says="position_lost: position 22 of flights/1 has no stream position and no reason for it",
     ),
     _seen(
         "a dead letter of a stream removed",
         "hub",
         "delete from relaybox.dead_letter",
-        says="position_lost: position 21 of flights/1 has no place and no reason for it",
+        says="position_lost: position 21 of flights/1 has no stream position and no reason for it",
     ),
     _seen(
         "a sender's watermark raised",
@@ -789,21 +794,21 @@ _CONSUMERS = (
     _seen(
         "a cursor moved over messages",
         "analytics",
-        f"update relaybox.cursor set done_place = 15, fetched_place = 15 where {_NEWEST_CURSOR}",
-        says="subscription billing, lane 1 went to place 15, fetched were places through 10",
+        f"update relaybox.cursor set done_stream_position = 15, fetched_stream_position = 15 where {_NEWEST_CURSOR}",
+        says="subscription billing, lane 1 went to stream position 15, fetched were stream positions through 10",
     ),
     _seen(
         "a cursor moved over messages by a new version",
         "analytics",
-        "insert into relaybox.cursor (subscription_id, lane, version, done_place, fetched_place) "
+        "insert into relaybox.cursor (subscription_id, lane, version, done_stream_position, fetched_stream_position) "
         "select subscription_id, lane, max(version) + 1, 20, 20 from relaybox.cursor group by 1, 2",
-        says="subscription billing, lane 1 went to place 20, fetched were places through 15",
+        says="subscription billing, lane 1 went to stream position 20, fetched were stream positions through 15",
     ),
     _seen(
         "a cursor moved beyond the stream",
         "analytics",
-        f"update relaybox.cursor set done_place = 1000, fetched_place = 1000 where {_NEWEST_CURSOR}",
-        says="subscription billing, lane 1 is done through place 1000, the stream ends at place",
+        f"update relaybox.cursor set done_stream_position = 1000, fetched_stream_position = 1000 where {_NEWEST_CURSOR}",
+        says="subscription billing, lane 1 is done through stream position 1000, the stream ends at stream position",
     ),
     _seen(
         "a version of a cursor removed",
@@ -814,7 +819,7 @@ _CONSUMERS = (
     _unseen(
         "a cursor moved over what was fetched",
         "analytics",
-        f"update relaybox.cursor set fetched_place = done_place where {_NEWEST_CURSOR}",
+        f"update relaybox.cursor set fetched_stream_position = done_stream_position where {_NEWEST_CURSOR}",
         why="an acknowledgement says no more than this. With policy `processed` nothing is lost but what its worker had in hand",
     ),
     _unseen(
@@ -827,7 +832,7 @@ _CONSUMERS = (
         "every version of a cursor but the newest removed, and that one moved",
         "analytics",
         f"delete from relaybox.cursor where not {_NEWEST_CURSOR}",
-        "update relaybox.cursor set done_place = 20, fetched_place = 20",
+        "update relaybox.cursor set done_stream_position = 20, fetched_stream_position = 20",
         why="of a lane the newest 1 to 100 steps are kept; a step is compared with the one before it",
     ),
     _seen(

@@ -11,7 +11,7 @@ from tests.support.world import STORES, World
 
 
 def fill_two_logs(world: World, *, segment_rows: int = 10_000) -> None:
-    """Logs 1 and 2 of the hub, of the streams `flights` and `other`: 30 and 15 messages, in two batches each, places as positions."""
+    """Logs 1 and 2 of the hub, of the streams `flights` and `other`: 30 and 15 messages, in two batches each, stream positions as positions."""
     routes = {
         name: {"path": list(STORES), "topics": [name], "retention": {"replay_window_seconds": 0}} for name in ("flights", "other")
     }

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg2
 import yaml
 
-from relaybox.hops.confirmations import Settled, settle_hop
+from relaybox.hops.confirmations import SettleResult, settle_hop
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import TransferSummary, transfer_hop
 from relaybox.routes import Hop, Route, Routes, load_routes
@@ -26,7 +26,7 @@ MAKE_SEGMENTS_ANEW = """
 do $$ declare s record; begin
     for s in select segment from relaybox.segments() loop execute format('drop table %s', s.segment); end loop;
 end $$;
-select relaybox.ensure_outbox_segments(), (select array_agg(relaybox.ensure_log_segments(i.hop_id, 0)) from relaybox.hop_in i);
+select relaybox.ensure_outbox_segments(), (select array_agg(relaybox.ensure_log_segments(i.log_id, 0)) from relaybox.hop_in i);
 """
 SMALL_SEGMENTS = f"update relaybox.store set segment_rows = 10; {MAKE_SEGMENTS_ANEW}"
 
@@ -149,7 +149,7 @@ class World:
         for hop in self.route.hops:
             self.transfer(hop)
 
-    def settle_all(self) -> list[Settled]:
+    def settle_all(self) -> list[SettleResult]:
         """Settles the last hop first, as the cascade does."""
         return [settle_hop(self.route, hop, recorded_by="test") for hop in reversed(self.route.hops)]
 
@@ -159,9 +159,10 @@ class World:
             row[0] for row in self.query(self.destination(hop), "select payload from relaybox.read_log(%s, 0, 10000000)", hop)
         ]
 
-    def positions(self, hop: str = "flights/1") -> list[int]:
+    def log_positions(self, hop: str = "flights/1") -> list[int]:
         return [
-            row[0] for row in self.query(self.destination(hop), "select position from relaybox.read_log(%s, 0, 10000000)", hop)
+            row[0]
+            for row in self.query(self.destination(hop), "select log_position from relaybox.read_log(%s, 0, 10000000)", hop)
         ]
 
     def destination(self, hop: str) -> str:

@@ -43,7 +43,7 @@ def test_every_alarm_names_its_runbook() -> None:
 def test_every_watermark_has_an_age_alarm() -> None:
     """A silent stall is worse than a crash."""
     alarmed = {watermark for alarm in alarms() for watermark in re.findall(r'watermark="([a-z]+)"', alarm["expr"])}
-    given = (DOCS.parent / "sql/functions/monitoring/signals.sql").read_text() + (
+    given = (DOCS.parent / "sql/functions/monitoring/store_metrics.sql").read_text() + (
         DOCS.parent / "plugins/relaybox/monitoring/metrics.py"
     ).read_text()
     assert alarmed == WATERMARKS

@@ -24,12 +24,12 @@ def buckets_of(seqs: Sequence[int], width: int, after: int, max_rows: int | None
 
 def cut_all(seqs: Sequence[int], batch_rows: int, slice_rows: int) -> list[Cut]:
     """All batches of one pair, planned one after the other as planning.py does."""
-    width, cuts, after, position, max_rows = bucket_seqs(batch_rows, slice_rows), [], 0, 1, None
+    width, cuts, after, log_position, max_rows = bucket_seqs(batch_rows, slice_rows), [], 0, 1, None
     while True:
         cut = cut_batch(
             buckets_of(seqs, width, after, max_rows),
             reads_after=after,
-            first_position=position,
+            first_position=log_position,
             batch_rows=batch_rows,
             slice_rows=slice_rows,
         )
@@ -38,23 +38,23 @@ def cut_all(seqs: Sequence[int], batch_rows: int, slice_rows: int) -> list[Cut]:
         cuts.append(cut)
         if cut.pair_exhausted:
             return cuts
-        after, position, max_rows = cut.reads_through, position + cut.row_count, batch_rows + 1
+        after, log_position, max_rows = cut.reads_through, log_position + cut.row_count, batch_rows + 1
 
 
 @given(st.sets(st.integers(1, 5000), max_size=300), LIMITS)
 def test_every_row_of_a_pair_is_in_exactly_one_slice_at_its_rank(seqs: set[int], limits: tuple[int, int]) -> None:
     """However a pair is cut into batches and slices, reading them gives the rows in seq order at positions 1..N."""
     ordered = sorted(seqs)
-    positions: dict[int, int] = {}
+    log_positions: dict[int, int] = {}
     for cut in cut_all(ordered, *limits):
         for slice_ in cut.slices:
             rows = [seq for seq in ordered if slice_.first_read <= seq <= slice_.last_read]
             assert len(rows) == slice_.row_count
             assert all(cut.reads_after < seq <= cut.reads_through for seq in rows)
             for rank, seq in enumerate(rows):
-                assert seq not in positions
-                positions[seq] = slice_.first_position + rank
-    assert positions == {seq: rank for rank, seq in enumerate(ordered, start=1)}
+                assert seq not in log_positions
+                log_positions[seq] = slice_.first_position + rank
+    assert log_positions == {seq: rank for rank, seq in enumerate(ordered, start=1)}
 
 
 @given(st.sets(st.integers(1, 5000), max_size=300), LIMITS)
@@ -91,9 +91,9 @@ def test_a_log_is_cut_into_dense_ranges(reads_after: int, more: int, limits: tup
         assert cut is None
         return
     assert cut is not None
-    read = [position for s in cut.slices for position in range(s.first_read, s.last_read + 1)]
+    read = [log_position for s in cut.slices for log_position in range(s.first_read, s.last_read + 1)]
     assert read == list(range(reads_after + 1, reads_after + 1 + min(more, limits[0])))
-    assert [position for s in cut.slices for position in range(s.first_position, s.last_position + 1)] == read
+    assert [log_position for s in cut.slices for log_position in range(s.first_position, s.last_position + 1)] == read
     assert all(s.row_count <= limits[1] for s in cut.slices)
 
 

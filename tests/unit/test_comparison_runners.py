@@ -1,13 +1,13 @@
-"""How the slices of a proof are spread over Spark tasks."""
+"""How the slices of a verification are spread over Spark tasks."""
 
 from __future__ import annotations
 
 import pytest
 
-from relaybox.proofs import comparison_runners
-from relaybox.proofs.comparison_runners import group_reads
-from relaybox.proofs.reading import SliceRead, StoreRead
 from relaybox.routes import Store
+from relaybox.verification import comparison_runners
+from relaybox.verification.comparison_runners import group_reads
+from relaybox.verification.reading import SliceRead, StoreRead
 
 HUB, ANALYTICS = (Store(name, service=name, connection=name) for name in ("hub", "analytics"))
 

@@ -1,4 +1,4 @@
-"""What a proof compares: each hop with its own slices, and the whole way as far as the last store got."""
+"""What a verification compares: each hop with its own slices, and the whole way as far as the last store got."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from uuid import UUID
 import pytest
 
 from relaybox.hops.batches import Slice
-from relaybox.hops.ledgers import Confirmed, Destination, PlannedBatch, PublishedBatch, Registered, Source
-from relaybox.proofs.comparisons import Ledgers, Leg, Piece, hop_leg, whole_leg
-from relaybox.proofs.reading import SliceRead, StoreRead
+from relaybox.hops.ledgers import Destination, HopRegistration, LedgerArrival, LedgerBatch, LedgerConfirmation, Source
 from relaybox.routes import Route
+from relaybox.verification.comparisons import Ledgers, Leg, Piece, hop_leg, whole_leg
+from relaybox.verification.reading import SliceRead, StoreRead
 from tests.support.world import World, routes_file
 
 PLAN_1, PLAN_2 = UUID(int=1), UUID(int=2)
 OUTBOX_BATCHES = (
-    PlannedBatch(1, PLAN_1, ("flights",), "1:1:", "9:9:", 0, 30, 1, 5, (Slice(1, 10, 20, 1, 3), Slice(2, 21, 30, 4, 2))),
-    PlannedBatch(2, PLAN_2, ("flights",), "9:9:", "12:12:", 0, 40, 6, 9, (Slice(1, 31, 40, 6, 4),)),
+    LedgerBatch(1, PLAN_1, ("flights",), "1:1:", "9:9:", 0, 30, 1, 5, (Slice(1, 10, 20, 1, 3), Slice(2, 21, 30, 4, 2))),
+    LedgerBatch(2, PLAN_2, ("flights",), "9:9:", "12:12:", 0, 40, 6, 9, (Slice(1, 31, 40, 6, 4),)),
 )
-LOG_BATCHES = (PlannedBatch(1, PLAN_1, None, None, None, 0, 4, 1, 4, (Slice(1, 1, 4, 1, 4),)),)
+LOG_BATCHES = (LedgerBatch(1, PLAN_1, None, None, None, 0, 4, 1, 4, (Slice(1, 1, 4, 1, 4),)),)
 
 
 @pytest.fixture
@@ -33,13 +33,13 @@ def ledgers(route: Route) -> list[Ledgers]:
     """Hop 1 planned nine messages and published five of them; hop 2 has four of these. Three more wait in the outbox."""
     first = Ledgers(
         route.hops[0],
-        Source(Registered("hub", "cascade", ("flights",), ()), None, 9, OUTBOX_BATCHES, 3),
-        Destination(7, "airline", ("flights",), 5, (PublishedBatch(1, PLAN_1, 1, 5, 2, 2, 5),), 8),
+        Source(HopRegistration("hub", "cascade", ("flights",), ()), None, 9, OUTBOX_BATCHES, 3),
+        Destination(7, "airline", ("flights",), 5, (LedgerArrival(1, PLAN_1, 1, 5, 2, 2, 5),), 8),
     )
     second = Ledgers(
         route.hops[1],
-        Source(Registered("analytics", "cascade", (), ()), 7, 4, LOG_BATCHES, 1),
-        Destination(8, "hub", ("flights",), 4, (PublishedBatch(1, PLAN_1, 1, 4, 1, 1, 4),), 4),
+        Source(HopRegistration("analytics", "cascade", (), ()), 7, 4, LOG_BATCHES, 1),
+        Destination(8, "hub", ("flights",), 4, (LedgerArrival(1, PLAN_1, 1, 4, 1, 1, 4),), 4),
     )
     return [first, second]
 
@@ -115,7 +115,7 @@ def test_nothing_is_less_than_nothing_in_flight(route: Route, ledgers: list[Ledg
 
 def test_what_was_confirmed_and_is_not_there_is_compared_and_not_in_flight(ledgers: list[Ledgers]) -> None:
     """Batch 2 was confirmed as received, and the destination ends at batch 1: its four messages are due, and named as missing."""
-    told = replace(ledgers[0], confirmed={"flights/1": Confirmed(2, 9)})
+    told = replace(ledgers[0], confirmed={"flights/1": LedgerConfirmation(2, 9)})
     leg = hop_leg(told)
     assert ([piece.batch for piece in leg.pieces], leg.in_flight, leg.through_position) == ([1, 1, 2], 3, 9)
     (told,) = leg.contradictions
@@ -124,16 +124,16 @@ def test_what_was_confirmed_and_is_not_there_is_compared_and_not_in_flight(ledge
 
 def test_a_loss_on_record_is_in_flight_until_it_is_sent_again(ledgers: list[Ledgers]) -> None:
     """`relaybox reanchor --reason` said so: batch 2 is sent again."""
-    told = replace(ledgers[0], confirmed={"flights/1": Confirmed(2, 9, resend_through=2)})
+    told = replace(ledgers[0], confirmed={"flights/1": LedgerConfirmation(2, 9, resend_through=2)})
     assert (hop_leg(told).in_flight, hop_leg(told).contradictions) == (7, ())
 
 
 def test_the_origin_knows_no_more_of_a_later_hop_than_has_arrived(route: Route, ledgers: list[Ledgers]) -> None:
     """End to end: what the origin was told of the last hop is due at the last store."""
-    first = replace(ledgers[0], confirmed={"flights/2": Confirmed(2, 5)})
-    planned = (*LOG_BATCHES, PlannedBatch(2, PLAN_2, None, None, None, 4, 5, 5, 5, (Slice(1, 5, 5, 5, 1),)))
+    first = replace(ledgers[0], confirmed={"flights/2": LedgerConfirmation(2, 5)})
+    planned = (*LOG_BATCHES, LedgerBatch(2, PLAN_2, None, None, None, 4, 5, 5, 5, (Slice(1, 5, 5, 5, 1),)))
     second = replace(ledgers[1], source=replace(ledgers[1].source, planned_position=5, planned=planned))
-    leg = whole_leg(route, [first, replace(second, confirmed={"flights/2": Confirmed(1, 4)})])
+    leg = whole_leg(route, [first, replace(second, confirmed={"flights/2": LedgerConfirmation(1, 4)})])
     assert (leg.through_position, leg.in_flight, sum(piece.row_count for piece in leg.pieces)) == (5, 7, 5)
     copied, gone = leg.contradictions
     assert copied == (
@@ -167,7 +167,7 @@ def test_a_whole_way_counts_what_the_origin_or_the_last_store_has_dropped(route:
 def test_adopted_batches_are_neither_compared_nor_gone(ledgers: list[Ledgers]) -> None:
     """Batch 1 was found delivered: its messages are compared one by one elsewhere. Batch 2 has arrived, four messages."""
     adopted = replace(OUTBOX_BATCHES[0], adopted=True)
-    published = (PublishedBatch(1, PLAN_1, 1, 5, 2, 2, 5), PublishedBatch(2, PLAN_2, 6, 9, 1, 1, 4))
+    published = (LedgerArrival(1, PLAN_1, 1, 5, 2, 2, 5), LedgerArrival(2, PLAN_2, 6, 9, 1, 1, 4))
     one = replace(
         ledgers[0],
         source=replace(ledgers[0].source, planned=(adopted, OUTBOX_BATCHES[1]), first_kept_read=21),
@@ -181,7 +181,7 @@ def test_adopted_batches_are_neither_compared_nor_gone(ledgers: list[Ledgers]) -
 
 def test_nothing_is_gone_where_nothing_was_dropped(ledgers: list[Ledgers]) -> None:
     """Three positions were confirmed that no batch has: they are missing. Dropped below the same number in both stores, messages are gone."""
-    told = replace(ledgers[0], confirmed={"flights/1": Confirmed(3, 12)})
+    told = replace(ledgers[0], confirmed={"flights/1": LedgerConfirmation(3, 12)})
     assert (hop_leg(told).through_position, hop_leg(told).no_longer_kept) == (12, 0)
     alike = replace(
         told,
@@ -193,8 +193,8 @@ def test_nothing_is_gone_where_nothing_was_dropped(ledgers: list[Ledgers]) -> No
 
 def test_a_batch_of_one_message_at_the_very_end_is_compared(ledgers: list[Ledgers]) -> None:
     """Its first position is its last one, and the last that is published."""
-    last = PlannedBatch(2, PLAN_2, ("flights",), "9:9:", "12:12:", 0, 31, 6, 6, (Slice(1, 31, 31, 6, 1),))
-    published = (PublishedBatch(1, PLAN_1, 1, 5, 2, 2, 5), PublishedBatch(2, PLAN_2, 6, 6, 1, 1, 1))
+    last = LedgerBatch(2, PLAN_2, ("flights",), "9:9:", "12:12:", 0, 31, 6, 6, (Slice(1, 31, 31, 6, 1),))
+    published = (LedgerArrival(1, PLAN_1, 1, 5, 2, 2, 5), LedgerArrival(2, PLAN_2, 6, 6, 1, 1, 1))
     one = replace(
         ledgers[0],
         source=replace(ledgers[0].source, planned_position=6, planned=(OUTBOX_BATCHES[0], last)),
@@ -212,8 +212,8 @@ def test_a_slice_that_has_not_arrived_is_not_compared_though_its_batch_is_due(le
 def test_nothing_is_due_of_what_is_sent_again_to_an_empty_log(ledgers: list[Ledgers]) -> None:
     """All was confirmed, all was lost on record: no position must be there, not even the first."""
     one = replace(ledgers[0], destination=replace(ledgers[0].destination, published_position=0))
-    assert one.due_position(Confirmed(2, 9, resend_through=2)) == 0
-    assert replace(one, source=replace(one.source, resend_through=2)).due_position(Confirmed(2, 9)) == 0
+    assert one.due_position(LedgerConfirmation(2, 9, resend_through=2)) == 0
+    assert replace(one, source=replace(one.source, resend_through=2)).due_position(LedgerConfirmation(2, 9)) == 0
 
 
 def test_only_a_first_hop_reads_an_outbox(ledgers: list[Ledgers]) -> None:
@@ -222,14 +222,14 @@ def test_only_a_first_hop_reads_an_outbox(ledgers: list[Ledgers]) -> None:
 
 def test_a_way_past_a_restored_store_is_compared_where_its_messages_stand_now(route: Route, ledgers: list[Ledgers]) -> None:
     """The second hop adopted the first four messages, ten positions further on: each piece is read there, and known as adopted."""
-    adopted = PlannedBatch(1, PLAN_1, None, None, None, 0, 4, 11, 14, (Slice(1, 1, 4, 11, 4),), adopted=True)
+    adopted = LedgerBatch(1, PLAN_1, None, None, None, 0, 4, 11, 14, (Slice(1, 1, 4, 11, 4),), adopted=True)
     second = replace(
         ledgers[1],
         source=replace(ledgers[1].source, planned=(adopted,), planned_position=14),
         destination=replace(
             ledgers[1].destination,
             published_position=14,
-            published=(PublishedBatch(1, PLAN_1, 11, 14, 1, 1, 4),),
+            published=(LedgerArrival(1, PLAN_1, 11, 14, 1, 1, 4),),
             first_kept_position=11,
         ),
     )
@@ -238,7 +238,7 @@ def test_a_way_past_a_restored_store_is_compared_where_its_messages_stand_now(ro
         SliceRead.of_log(8, 1, 3, shift=10),
         SliceRead.of_log(8, 4, 4, shift=10),
     ]
-    assert [leg.is_adopted(position) for position in (None, 0, 1, 4, 5)] == [False, False, True, True, False]
+    assert [leg.is_adopted(log_position) for log_position in (None, 0, 1, 4, 5)] == [False, False, True, True, False]
     assert leg.pair(leg.pieces[0]) == (
         StoreRead(route.path[0], leg.pieces[0].source),
         StoreRead(route.path[2], leg.pieces[0].destination),
@@ -247,14 +247,14 @@ def test_a_way_past_a_restored_store_is_compared_where_its_messages_stand_now(ro
 
 def test_a_store_is_not_asked_what_it_knows_of_its_own_hop(route: Route, ledgers: list[Ledgers]) -> None:
     """What the last hop's source has confirmed and is gone is the hop's own contradiction; the whole way does not tell it again."""
-    told = replace(ledgers[1], confirmed={"flights/2": Confirmed(2, 9)})
+    told = replace(ledgers[1], confirmed={"flights/2": LedgerConfirmation(2, 9)})
     assert whole_leg(route, [ledgers[0], told]).contradictions == ()
 
 
 def test_a_loss_on_record_at_a_later_store_is_no_contradiction_at_the_origin(route: Route, ledgers: list[Ledgers]) -> None:
     """The origin was told of batch 2; the hop sends it again, as its own source knows."""
-    first = replace(ledgers[0], confirmed={"flights/2": Confirmed(2, 5)})
-    second = replace(ledgers[1], confirmed={"flights/2": Confirmed(2, 5, resend_through=2)})
+    first = replace(ledgers[0], confirmed={"flights/2": LedgerConfirmation(2, 5)})
+    second = replace(ledgers[1], confirmed={"flights/2": LedgerConfirmation(2, 5, resend_through=2)})
     assert whole_leg(route, [first, second]).contradictions == ()
 
 
@@ -263,8 +263,10 @@ def test_a_way_of_three_hops_ends_at_the_last_one(route: Route, ledgers: list[Le
     hop = replace(route.hops[1], number=3, source=route.path[2], destination=route.path[0])
     third = Ledgers(
         hop,
-        Source(Registered("airline", "cascade", (), ()), 8, 2, (replace(LOG_BATCHES[0], slices=(Slice(1, 1, 2, 1, 2),)),), 0),
-        Destination(9, "analytics", ("flights",), 2, (PublishedBatch(1, PLAN_1, 1, 2, 1, 1, 2),), 2),
+        Source(
+            HopRegistration("airline", "cascade", (), ()), 8, 2, (replace(LOG_BATCHES[0], slices=(Slice(1, 1, 2, 1, 2),)),), 0
+        ),
+        Destination(9, "analytics", ("flights",), 2, (LedgerArrival(1, PLAN_1, 1, 2, 1, 1, 2),), 2),
     )
     leg = whole_leg(route, [*ledgers, third])
     assert (leg.log_id, leg.through_position, [piece.row_count for piece in leg.pieces]) == (9, 2, [2])

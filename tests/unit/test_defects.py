@@ -10,7 +10,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaybox.proofs.defects import Defect, DefectKind, Row, compare_slice, reconcile, twice_read
+from relaybox.verification.defects import Defect, DefectKind, Row, compare_slice, reconcile, twice_read
 
 
 def message(number: int) -> UUID:
@@ -18,7 +18,10 @@ def message(number: int) -> UUID:
 
 
 def sent(count: int) -> list[Row]:
-    return [Row(position, message(position), f"S{position % 3}", f"hash {position}") for position in range(1, count + 1)]
+    return [
+        Row(log_position, message(log_position), f"S{log_position % 3}", f"hash {log_position}")
+        for log_position in range(1, count + 1)
+    ]
 
 
 def defects(expected: Sequence[Row], found: Sequence[Row]) -> list[Defect]:
@@ -29,13 +32,13 @@ def kinds(found: Sequence[Defect]) -> Counter[DefectKind]:
     return Counter(defect.kind for defect in found)
 
 
-def at(position: int, row: Row) -> Row:
-    return Row(position, row.message_id, row.sender, row.message_hash)
+def at(log_position: int, row: Row) -> Row:
+    return Row(log_position, row.message_id, row.sender, row.message_hash)
 
 
 def slices(rows: Sequence[Row], bounds: Sequence[int]) -> list[list[Row]]:
     edges = [0, *sorted(bounds), 10**6]
-    return [[row for row in rows if low < row.position <= high] for low, high in pairwise(edges)]
+    return [[row for row in rows if low < row.log_position <= high] for low, high in pairwise(edges)]
 
 
 def test_a_message_that_is_not_there_is_missing() -> None:
@@ -103,7 +106,7 @@ def test_every_break_is_named_once_wherever_slices_are_cut(count: int, data: st.
         if fate in ("keep", "copy"):
             found.append(row)
         if fate == "change":
-            found.append(Row(row.position, row.message_id, row.sender, "other"))
+            found.append(Row(row.log_position, row.message_id, row.sender, "other"))
         if fate in ("move", "copy"):
             next_position += 1
             found.append(at(next_position, row))
@@ -126,8 +129,8 @@ def test_every_break_is_named_once_wherever_slices_are_cut(count: int, data: st.
 )
 def test_defects_balance_what_was_sent_against_what_is_there(should: list[tuple[int, int]], here: list[tuple[int, int]]) -> None:
     """For any two sets of rows: missing minus too many is the difference of the counts, and none means equal."""
-    expected = [Row(position, message(number), "S", "hash") for position, number in dict(should).items()]
-    found = [Row(position, message(number), "S", "hash") for position, number in dict(here).items()]
+    expected = [Row(log_position, message(number), "S", "hash") for log_position, number in dict(should).items()]
+    found = [Row(log_position, message(number), "S", "hash") for log_position, number in dict(here).items()]
     named = defects(expected, found)
     tally = kinds(named)
     too_many = tally[DefectKind.DOUBLED] + tally[DefectKind.UNEXPECTED]

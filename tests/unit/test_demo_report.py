@@ -14,8 +14,8 @@ from relaybox.local.demo.airline import Fate, OpenTime, Tally
 from relaybox.local.demo.display import PLAIN_WIDTH
 from relaybox.local.demo.facts import BatchTimes, CascadeStep, DemoFacts, HopTimes, Latency, LogFacts
 from relaybox.local.demo.report import Report, show_report
-from relaybox.proofs.proof import LegProof, RouteProof
-from relaybox.proofs.reliability import measure_delivery
+from relaybox.verification.reliability import measure_delivery
+from relaybox.verification.results import LegVerification, RouteVerification
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -55,12 +55,12 @@ FACTS = DemoFacts(
 TALLY = Tally(RECEIVED, 36, Counter({Fate.COMMITTED: 20, Fate.ROLLED_BACK: 2, Fate.SAVEPOINT_UNDONE: 3, Fate.LATE: 1}))
 
 
-def leg(name: str, *, sent: int = 1000, unique: int = 1000, received: int = 1000, in_flight: int = 0) -> LegProof:
+def leg(name: str, *, sent: int = 1000, unique: int = 1000, received: int = 1000, in_flight: int = 0) -> LegVerification:
     delivery = measure_delivery(sent=sent, unique_received=unique, received=received)
-    return LegProof(name, "here", "there", sent, received, in_flight, 3, 3, delivery, (), ())
+    return LegVerification(name, "here", "there", sent, received, in_flight, 3, 3, delivery, (), ())
 
 
-PROOF = RouteProof(
+PROOF = RouteVerification(
     route="flights",
     verified_at=after(50),
     duration_seconds=5.0,
@@ -103,15 +103,15 @@ def test_a_report_without_fault_has_none() -> None:
     ("report", "fault"),
     [
         (
-            replace(REPORT, proof=replace(PROOF, end_to_end=leg("flights", in_flight=1))),
+            replace(REPORT, verification=replace(PROOF, end_to_end=leg("flights", in_flight=1))),
             "verify says: in flight",
         ),
         (
-            replace(REPORT, proof=replace(PROOF, hops=(leg("flights/1"), leg("flights/2", unique=999, received=999)))),
+            replace(REPORT, verification=replace(PROOF, hops=(leg("flights/1"), leg("flights/2", unique=999, received=999)))),
             "flights/2: R 0.999000, UR 1",
         ),
         (
-            replace(REPORT, proof=replace(PROOF, end_to_end=leg("flights", received=1250))),
+            replace(REPORT, verification=replace(PROOF, end_to_end=leg("flights", received=1250))),
             "flights: R 1, UR 0.800000",
         ),
         (

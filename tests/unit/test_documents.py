@@ -9,9 +9,9 @@ import pytest
 from pydantic import BaseModel
 
 from relaybox import errors, routes
-from relaybox.proofs.stream_proofs import VIOLATIONS
 from relaybox.routes.rules import LimitsRules, RetentionRules, RetriesRules, RouteRules, StoreRules
 from relaybox.stores.connections import _OWN_CODES
+from relaybox.verification.stream_verification import VIOLATIONS
 from tests.support.cli import commands
 
 ROOT = Path(__file__).parents[2]
@@ -186,8 +186,8 @@ def test_the_functions_of_consumers_are_those_they_may_call() -> None:
 
 
 def test_the_defaults_of_a_subscription_are_told() -> None:
-    """docs/consuming.md, as sql/functions/consumers/subscribe.sql has them."""
-    made = (ROOT / "sql/functions/consumers/subscribe.sql").read_text(encoding="utf-8")
+    """docs/consuming.md, as sql/functions/subscriptions/subscribe.sql has them."""
+    made = (ROOT / "sql/functions/subscriptions/subscribe.sql").read_text(encoding="utf-8")
     defaults = re.findall(r"(\w+) (?:integer|text|boolean) default ('?\w+'?)", made)
     (told,) = re.findall(r"Defaults: (.+?) \|", section_of("docs/consuming.md", "In SQL"))
     assert re.findall(r"`(\w+)` ('?\w+'?)", told) == [default for default in defaults if default[0] != "start"]

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from relaybox.hops.batches import HOLE_FACTOR, MAX_BUCKET_SEQS, Bucket, Cut, Slice, bucket_seqs, cut_batch, cut_log
-from relaybox.proofs.defects import Defect, DefectKind, Row, compare_slice, reconcile
+from relaybox.verification.defects import Defect, DefectKind, Row, compare_slice, reconcile
 
 
 @pytest.mark.parametrize(

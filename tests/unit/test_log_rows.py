@@ -20,7 +20,7 @@ _NUMBERS = st.integers(-(2**63), 2**63 - 1).map(lambda number: struct.pack(">q",
 def _field(name: str, oid: int) -> st.SearchStrategy[bytes | None]:
     if name == "epoch":
         return st.integers(-(2**31), 2**31 - 1).map(lambda number: struct.pack(">i", number))
-    if name in {"position", "index", "sent_at"}:
+    if name in {"log_position", "index", "sent_at"}:
         return _NUMBERS
     if oid == UUID:
         return st.binary(min_size=16, max_size=16)

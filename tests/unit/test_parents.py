@@ -15,14 +15,14 @@ from tests.support.world import wait_until
 
 PARENT = """
 import signal, subprocess, sys, time
-from relaybox.parents import child_dies_with_parent
+from relaybox.process_lifetime import child_dies_with_parent
 child = subprocess.Popen([sys.executable, "-c", {child!r}], preexec_fn={preexec_fn}, stdout=subprocess.PIPE)
 child.stdout.readline()
 print(child.pid, flush=True)
 time.sleep(600)
 """
 SLEEP = "import time; print('ready', flush=True); time.sleep(600)"
-ASK_AND_SLEEP = f"from relaybox.parents import die_with_parent; die_with_parent(); {SLEEP}"
+ASK_AND_SLEEP = f"from relaybox.process_lifetime import die_with_parent; die_with_parent(); {SLEEP}"
 NOTE_SIGTERM = "import pathlib, signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(pathlib.Path({note!r}).touch()))"
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relaybox.proofs.reliability import (
+from relaybox.verification.reliability import (
     PERFECT,
     Delivery,
     DeliveryMode,

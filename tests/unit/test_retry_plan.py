@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from relaybox.errors import ConfigurationError
-from relaybox.hops.retry_plan import Delay, MeasuredFailures, RetryPlan, plan_retries, reliability_of
+from relaybox.monitoring.retry_plan import Delay, MeasuredFailures, RetryPlan, plan_retries, reliability_of
 from relaybox.routes import Retries
 from tests.support.cli import invoke
 
@@ -85,7 +85,7 @@ def test_what_no_number_of_attempts_gives_is_refused(arguments: tuple[str, str],
 
 
 def test_no_failure_measured_is_not_no_failure() -> None:
-    """Of 300 tries none failed: at most one in a hundred does, with 95 % certainty."""
+    """Of 300 attempts none failed: at most one in a hundred does, with 95 % certainty."""
     assert MeasuredFailures(300, 0).failure_rate == Fraction(1, 100)
     assert MeasuredFailures(2, 0).failure_rate == Fraction(1, 2)
     assert MeasuredFailures(300, 30).failure_rate == Fraction(1, 10)
@@ -94,7 +94,7 @@ def test_no_failure_measured_is_not_no_failure() -> None:
 def test_the_command_tells_attempts_delays_and_what_to_write() -> None:
     shown = invoke("plan-retries", "--failure-rate", "10%", "--target", "0.99999").stdout
     assert "5 attempts, the first included, give 0.999990000000000" in shown
-    assert "before try 2: 10 to 20 s" in shown
+    assert "before attempt 2: 10 to 20 s" in shown
     assert "retries: {attempts: 5, delay_seconds: 10, backoff: 2, max_delay_seconds: 300}" in shown
     document = invoke("plan-retries", "--failure-rate", "1/10", "--target", "0.99999", "--json").document
     assert (document["attempts"], document["reliability"], document["measured"]) == (5, "0.999990000000000", None)

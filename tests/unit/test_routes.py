@@ -31,7 +31,7 @@ def load(tmp_path: Path, content: str | bytes) -> Routes:
 
 
 def problems(tmp_path: Path, content: str | bytes) -> list[str]:
-    """The message's lines after the first, without the file name: `line: place: text`."""
+    """The message's lines after the first, without the file name: `line: stream_position: text`."""
     with pytest.raises(ConfigurationError) as caught:
         load(tmp_path, content)
     heading, *lines = str(caught.value).split("\n")
@@ -261,7 +261,7 @@ def test_example_shows_every_key_and_every_default(tmp_path: Path) -> None:
 
 
 def test_everything_wrong_is_reported_at_once(tmp_path: Path) -> None:
-    """One reading names every problem, in the order of the file, each with line, place, value and rule."""
+    """One reading names every problem, in the order of the file, each with line, stream position, value and rule."""
     assert problems(
         tmp_path,
         """\

@@ -49,7 +49,7 @@ def next_version(tmp_path: Path) -> Path:
     shutil.copytree(schema.sql_directory(), directory)
     (directory / "migrations" / "0990_made_up.sql").write_text(NEXT)
     for path in [
-        *(directory / "functions" / "consumers" / f"{name}.sql" for name in ("fetch", "ack", "next_fetch", "move_cursor")),
+        *(directory / "functions" / "consumers" / f"{name}.sql" for name in ("fetch", "ack", "choose_next", "move_cursor")),
         *(directory / "functions" / "hops" / f"{name}.sql" for name in ("publish_batch", "lock_hop")),
     ]:
         text = path.read_text()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from relaybox import errors
-from relaybox.consuming import Consumer
+from relaybox.consumer import Consumer
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
 
@@ -20,20 +20,20 @@ STORE = "hub"
 SUBSCRIPTIONS = ("plain", "prepared", "in_plpgsql", "library")
 CALLER = """
 create schema if not exists app;
-create table if not exists app.worked (place bigint primary key, payload text);
+create table if not exists app.worked (stream_position bigint primary key, payload text);
 create function app.work() returns integer language plpgsql as $$
 declare
     message record;
-    acked_place bigint;
+    acked_stream_position bigint;
     worked integer := 0;
 begin
     for message in select * from relaybox.fetch('in_plpgsql', 10, worker => 'in_plpgsql') loop
-        insert into app.worked values (message.place, message.payload);
-        acked_place := message.place;
+        insert into app.worked values (message.stream_position, message.payload);
+        acked_stream_position := message.stream_position;
         worked := worked + 1;
     end loop;
     if worked > 0 then
-        perform relaybox.ack('in_plpgsql', acked_place);
+        perform relaybox.ack('in_plpgsql', acked_stream_position);
     end if;
     return worked;
 end $$;
@@ -114,7 +114,7 @@ def _consume(made: Traffic) -> Iterator[None]:
     """Fetch in one transaction, ack in the next one; then both in one."""
     with made.world.session(STORE) as connection, connection.cursor() as cursor:
         while True:
-            cursor.execute("select place, token from relaybox.fetch('plain', 5, worker => 'plain')")
+            cursor.execute("select stream_position, token from relaybox.fetch('plain', 5, worker => 'plain')")
             fetched = cursor.fetchall()
             connection.commit()
             if fetched:
@@ -134,7 +134,7 @@ def _last(rows: Sequence[tuple[Any, ...]]) -> int | None:
 def _consume_prepared(made: Traffic) -> Iterator[None]:
     with made.world.session(STORE) as connection, connection.cursor() as cursor:
         cursor.execute("prepare next_messages as select * from relaybox.fetch('prepared', 5, $1, $2, worker => 'prepared')")
-        cursor.execute("prepare arrived as select max(position), count(*) from relaybox.inbox where position > $1")
+        cursor.execute("prepare arrived as select max(log_position), count(*) from relaybox.inbox where log_position > $1")
         connection.commit()
         acked: tuple[Any, ...] = (None, None)
         while True:

@@ -2,7 +2,7 @@
 
 outbox --> transfer 1 --> log 1 --> transfer 2 --> log 2 --> confirm 2 --> settled 2 --> confirm 1 --> settled 1
 
-An event is a wake-up and no more: whoever it starts drains everything there is, so a lost or a double one does no harm.
+An event is a trigger and no more: whoever it starts drains everything there is, so a lost or a double one does no harm.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from relaybox.airflow.triggers import HopWorkTrigger
 from relaybox.routes import Hop, Routes, Store
 
 LOG_PATIENCE_SECONDS = 2.0
-"""How long a hop that reads a log leaves it to the hop before to wake it, which it does when its task ends, and not while it lingers."""
+"""How long a hop that reads a log leaves it to the hop before to trigger it, which it does when its task ends, and not while it lingers."""
 
 
 def outbox_asset(hop: Hop) -> Asset:
@@ -42,14 +42,14 @@ def settling_asset(routes: Routes, hop: Hop) -> Asset:
     return settled_asset(routes.hop(hop.downstream)) if hop.downstream else log_asset(hop)
 
 
-def proof_asset(route: str) -> Asset:
-    """The proof of delivery of a route: an event carries what it found."""
-    return Asset(name=f"relaybox/{route}/proof", uri=f"x-relaybox://{route}/proof", group="relaybox")
+def verification_asset(route: str) -> Asset:
+    """The verification of delivery of a route: an event carries what it found."""
+    return Asset(name=f"relaybox/{route}/verification", uri=f"x-relaybox://{route}/verification", group="relaybox")
 
 
-def wake_alias(store: Store) -> str:
-    """The asset alias under which the watch DAG wakes the hops that leave a store."""
-    return f"relaybox/{store.name}/wake"
+def trigger_alias(store: Store) -> str:
+    """The asset alias under which the watch DAG triggers the hops that leave a store."""
+    return f"relaybox/{store.name}/trigger"
 
 
 def settled_asset(hop: Hop) -> Asset:

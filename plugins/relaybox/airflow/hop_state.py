@@ -18,7 +18,7 @@ class HopState:
 
     has_work: bool
     batch: int
-    position: int
+    log_position: int
     waiting_count: int
 
 
@@ -33,7 +33,7 @@ def read_hop_state(hop: Hop) -> HopState:
         state = source.row_if_any(
             HopState,
             """
-            select relaybox.hop_has_work(h.hop) as has_work, h.batch, h.position,
+            select relaybox.hop_has_work(h.hop) as has_work, h.batch, h.log_position,
                 s.waiting_count + s.planned_position - s.received_position as waiting_count
             from relaybox.hop_out h, relaybox.sending_state(h.hop) s where h.hop = %s
             """,

@@ -17,8 +17,8 @@ from relaybox.stores.schema import store_session
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-    from relaybox.proofs.proof import LegProof, RouteProof
     from relaybox.routes import Hop, Route, Store
+    from relaybox.verification.results import LegVerification, RouteVerification
 
 
 @dataclass(frozen=True)
@@ -60,13 +60,13 @@ def transfer_lineage(hop: Hop, *, row_count: int) -> OperatorLineage[Any, Any]:
     )
 
 
-def proof_lineage(route: Route, proof: RouteProof) -> OperatorLineage[Any, Any]:
-    """What a proof read: each log of the route, with what was found of it as an assertion."""
+def verification_lineage(route: Route, verification: RouteVerification) -> OperatorLineage[Any, Any]:
+    """What a verification read: each log of the route, with what was found of it as an assertion."""
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.event_v2 import InputDataset
     from openlineage.client.facet_v2 import data_quality_assertions_dataset as assertions
 
-    def assertion(leg: LegProof) -> assertions.DataQualityAssertionsDatasetFacet:
+    def assertion(leg: LegVerification) -> assertions.DataQualityAssertionsDatasetFacet:
         made = assertions.Assertion(
             assertion="delivered",
             success=leg.defect_count == 0,
@@ -76,7 +76,7 @@ def proof_lineage(route: Route, proof: RouteProof) -> OperatorLineage[Any, Any]:
         )
         return assertions.DataQualityAssertionsDatasetFacet(assertions=[made])
 
-    tables = [(_table(hop.destination, hop.name), leg) for hop, leg in zip(route.hops, proof.hops, strict=True)]
+    tables = [(_table(hop.destination, hop.name), leg) for hop, leg in zip(route.hops, verification.hops, strict=True)]
     return OperatorLineage(
         inputs=[
             InputDataset(table.namespace, table.name, inputFacets={"dataQualityAssertions": assertion(leg)})
@@ -97,4 +97,4 @@ def _table(store: Store, hop: str | None) -> Table:
 
 def _log_id(store: Store, hop: str) -> int:
     with store_session(store, f"looking for the log of hop {hop}", application_name="relaybox look") as session:
-        return int(session.value("select hop_id from relaybox.hop_in where hop = %s", hop))
+        return int(session.value("select log_id from relaybox.hop_in where hop = %s", hop))

@@ -23,7 +23,7 @@ RUN_NAME_TEMPLATE = "{{ dag.dag_id }} {{ run_id }}"
 """What run_name() gives, for Airflow to fill in."""
 
 
-class OfARun(Protocol):
+class RunLike(Protocol):
     """A run, a task instance of it, or the key of one."""
 
     @property
@@ -33,7 +33,7 @@ class OfARun(Protocol):
     def run_id(self) -> str: ...
 
 
-def run_name(run: OfARun) -> str:
+def run_name(run: RunLike) -> str:
     """How the ledgers name a run that did something; the page makes a link of it (page/addresses.py)."""
     return f"{run.dag_id} {run.run_id}"
 

@@ -1,4 +1,4 @@
-"""Which failures of a Spark driver are worth a retry; asked in the worker after each failed try."""
+"""Which failures of a Spark driver are worth a retry; asked in the worker after each failed attempt."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from airflow.sdk import BaseHook
 
 from relaybox.airflow.libpq_parameters import libpq_parameters
-from relaybox.environment import environment
+from relaybox.env_vars import environment
 from relaybox.routes import Store
 
 _PREFIX = "relaybox-services-"

@@ -12,9 +12,9 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
 
 from relaybox.airflow.libpq_parameters import libpq_parameters
-from relaybox.airflow.wake_ups import Sighting
+from relaybox.airflow.run_triggers import HopPoll
 from relaybox.errors import ConfigurationError
-from relaybox.events import emit
+from relaybox.log_events import emit
 from relaybox.stores.connections import LINK_PARAMETERS, pin_settings
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ from (select hop, relaybox.hop_has_work(hop) as has_work from relaybox.hop_out o
 """
 
 
-async def watch_store(connection_id: str, *, poll_seconds: float) -> AsyncGenerator[Mapping[str, Sighting]]:
+async def watch_store(connection_id: str, *, poll_seconds: float) -> AsyncGenerator[Mapping[str, HopPoll]]:
     """Yields what each poll saw of every hop that leaves the store, for ever.
 
     A store that cannot be reached, has no schema yet or has no connection in Airflow is tried again with growing delays,
@@ -59,7 +59,7 @@ async def watch_store(connection_id: str, *, poll_seconds: float) -> AsyncGenera
         delay = min(2 * delay, MAX_DELAY_SECONDS)
 
 
-async def _polls(connection_id: str, poll_seconds: float) -> AsyncGenerator[Mapping[str, Sighting]]:
+async def _polls(connection_id: str, poll_seconds: float) -> AsyncGenerator[Mapping[str, HopPoll]]:
     parameters = libpq_parameters(await BaseHook.aget_connection(connection_id))
     with closing(await asyncio.to_thread(_open_session, parameters)) as session:
         emit("store_watched", connection=connection_id, poll_seconds=poll_seconds)
@@ -82,7 +82,7 @@ def _open_session(parameters: Mapping[str, str]) -> Session:
     return session
 
 
-def _poll(session: Session) -> dict[str, Sighting]:
+def _poll(session: Session) -> dict[str, HopPoll]:
     with session.cursor() as cursor:
         cursor.execute(_QUERY)
-        return {hop: Sighting(has_work, is_driven) for hop, has_work, is_driven in cursor.fetchall()}
+        return {hop: HopPoll(has_work, is_driven) for hop, has_work, is_driven in cursor.fetchall()}

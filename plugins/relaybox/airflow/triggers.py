@@ -8,8 +8,8 @@ from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
+from relaybox.airflow.run_triggers import HopPoll, RunTriggers
 from relaybox.airflow.store_watch import watch_store
-from relaybox.airflow.wake_ups import Sighting, WakeUps
 
 POLL_SECONDS = 1.0
 
@@ -46,15 +46,15 @@ class HopWorkTrigger(BaseEventTrigger):
         return ("relaybox store", self.connection, self.poll_seconds)
 
     @classmethod
-    async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Mapping[str, Sighting]]:
+    async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Mapping[str, HopPoll]]:
         async for sightings in watch_store(kwargs["connection"], poll_seconds=kwargs["poll_seconds"]):
             yield sightings
 
-    async def filter_shared_stream(self, shared_stream: AsyncIterator[Mapping[str, Sighting]]) -> AsyncIterator[TriggerEvent]:
-        wake_ups = WakeUps(patience_seconds=self.patience_seconds)
+    async def filter_shared_stream(self, shared_stream: AsyncIterator[Mapping[str, HopPoll]]) -> AsyncIterator[TriggerEvent]:
+        run_triggers = RunTriggers(patience_seconds=self.patience_seconds)
         async for sightings in shared_stream:
             sighting = sightings.get(self.hop)
-            if sighting is not None and wake_ups.due(sighting, time.monotonic()):
+            if sighting is not None and run_triggers.due(sighting, time.monotonic()):
                 yield TriggerEvent({"hop": self.hop})  # type: ignore[no-untyped-call]
 
     async def run(self) -> AsyncIterator[TriggerEvent]:

@@ -15,18 +15,18 @@ from relaybox.cli import (
     demo,
     holdback,
     monitoring,
-    proofs,
     recovery,
     retention,
     retry_plan,
     senders,
     stores,
     transfer,
+    verification,
 )
 from relaybox.cli.exits import CommandGroup, Settings
 
 GROUPS = (
-    *(stores, transfer, monitoring, proofs, consumers, dead_letters, senders, holdback),
+    *(stores, transfer, monitoring, verification, consumers, dead_letters, senders, holdback),
     *(retention, recovery, retry_plan, demo, bench),
 )
 """In the order of `relaybox --help`, which shows the commands of each module under its name."""

@@ -48,7 +48,7 @@ def bench_order(
 ) -> None:
     """Compare a hop without sender kinds, one with 64 gapless senders in order, and one with duplicates and disorder.
 
-    The last one has 5 % of its messages twice and 5 % displaced by up to 1,000 places; what it delivers is checked.
+    The last one has 5 % of its messages twice and 5 % displaced by up to 1,000 stream positions; what it delivers is checked.
 
     \b
     Examples:

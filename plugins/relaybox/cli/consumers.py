@@ -13,7 +13,7 @@ from relaybox.cli.subscription_options import AtStore, SubscriptionName, list_ea
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from relaybox.consuming import Message, UnreadLane
+    from relaybox.consumer import Message, UnreadLane
 
 commands = typer.Typer()
 
@@ -32,8 +32,8 @@ def subscriptions(
       relaybox subscriptions analytics --json
     """
     from relaybox.cli.terminal.consumers import show_subscriptions
-    from relaybox.consumers.subscriptions import list_subscriptions
     from relaybox.documents.consumers import SubscriptionsDocument
+    from relaybox.subscriptions.subscriptions import list_subscriptions
 
     list_each(context.obj, store, list_subscriptions, show_subscriptions, SubscriptionsDocument.of, as_json=as_json)
 
@@ -49,7 +49,9 @@ def consume(
         str | None,
         typer.Option("--subscribe", metavar="STREAM", help="Subscribe first: to a stream or a topic.", show_default=False),
     ] = None,
-    start: Annotated[str, typer.Option("--from", help="With --subscribe: earliest, latest, a place, or a time.")] = "earliest",
+    start: Annotated[
+        str, typer.Option("--from", help="With --subscribe: earliest, latest, a stream position, or a time.")
+    ] = "earliest",
     lane: Annotated[int | None, typer.Option("--lane", min=1, help="Only this lane.", show_default=False)] = None,
 ) -> None:
     """Print the messages of a subscription as JSON lines, and acknowledge each once it is written.
@@ -63,8 +65,8 @@ def consume(
       relaybox consume billing --follow | jq .payload
       relaybox consume look --store analytics --subscribe flights --from latest --count 10
     """
-    from relaybox.consumers.subscriptions import subscribe
-    from relaybox.consuming import Consumer
+    from relaybox.consumer import Consumer
+    from relaybox.subscriptions.subscriptions import subscribe
 
     at = store_of(context.obj.load_routes(), subscription, store, must_exist=source is None)
     if source is not None:
@@ -86,10 +88,11 @@ def replay(
     context: typer.Context,
     subscription: SubscriptionName,
     start: Annotated[
-        str | None, typer.Option("--from", help="earliest, a place, or a time of delivery.", show_default=False)
+        str | None, typer.Option("--from", help="earliest, a stream position, or a time of delivery.", show_default=False)
     ] = None,
     through: Annotated[
-        str | None, typer.Option("--through", help="With --second-cursor: the last place, or a time.", show_default=False)
+        str | None,
+        typer.Option("--through", help="With --second-cursor: the last stream position, or a time.", show_default=False),
     ] = None,
     second_cursor: Annotated[
         bool, typer.Option("--second-cursor", help="Open a second cursor; the live cursor is not moved.")
@@ -114,9 +117,9 @@ def replay(
       relaybox replay billing --cancel --reason "wrong month"
     """
     from relaybox import errors
-    from relaybox.consumers import subscriptions as steer
     from relaybox.documents.consumers import CancelledReplayDocument, ReplayDocument
     from relaybox.documents.document import write
+    from relaybox.subscriptions import subscriptions as steer
 
     at = store_of(context.obj.load_routes(), subscription, store)
     if cancel:
@@ -146,12 +149,14 @@ def replay(
     if begun.is_empty:
         reach = "through" if second_cursor else f"on: {subscription} is done through"
         print(
-            f"{subscription}: 0 messages: there is none from place {begun.first_place} {reach} place {begun.last_place}. "
+            f"{subscription}: 0 messages: there is none from stream position {begun.first_stream_position} {reach} "
+            f"stream position {begun.last_stream_position}. "
             "Nothing was changed."
         )
         return
     print(
-        f"{begun.replayed_as}: places {begun.first_place} to {begun.last_place}, {begun.message_count:,} messages, "
+        f"{begun.replayed_as}: stream positions {begun.first_stream_position} to {begun.last_stream_position}, "
+        f"{begun.message_count:,} messages, "
         f"{begun.byte_count:,} bytes, about {begun.estimated_seconds:.1f} s"
     )
     if begun.dry_run:
@@ -166,7 +171,7 @@ def _tell_unread(subscription: str, printed: int, unread: Sequence[UnreadLane]) 
             said = f"{where} is leased to worker {lane.worker} until {lane.leased_until}; its messages were not printed"
         else:
             said = f"{where} gave nothing: a refused message or a replay waits, an open transaction holds it, or messages came just now"
-        typer.echo(f"{said} (places behind: {lane.places})", err=True)
+        typer.echo(f"{said} (stream positions behind: {lane.stream_positions})", err=True)
     typer.echo(f"{printed} messages were printed; {len(unread)} lanes have more. Run it again later, or with --follow.", err=True)
 
 

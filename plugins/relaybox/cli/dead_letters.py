@@ -41,8 +41,8 @@ def list_(
       relaybox dead-letters list analytics --subscription billing --all --json
     """
     from relaybox.cli.terminal.dead_letters import show_dead_letters
-    from relaybox.consumers.subscriptions import OPEN_STATES, list_dead_letters
     from relaybox.documents.dead_letters import DeadLettersDocument
+    from relaybox.subscriptions.subscriptions import OPEN_STATES, list_dead_letters
 
     states = (*OPEN_STATES, "redriven", "dropped") if settled else OPEN_STATES
     list_each(
@@ -59,7 +59,7 @@ def list_(
 def show(
     context: typer.Context,
     store: Annotated[str, typer.Argument(metavar="STORE", help="The store that has it.")],
-    letter: Annotated[int, typer.Argument(metavar="LETTER", help="Its number, as in the list.")],
+    dead_letter_id: Annotated[int, typer.Argument(metavar="LETTER", help="Its number, as in the list.")],
     as_json: AsJson = False,
 ) -> None:
     """Show one dead letter with its message.
@@ -71,13 +71,15 @@ def show(
     from dataclasses import asdict
 
     from relaybox import errors
-    from relaybox.consumers.subscriptions import list_dead_letters
     from relaybox.documents.dead_letters import DeadLetterDocument
     from relaybox.documents.document import write
+    from relaybox.subscriptions.subscriptions import list_dead_letters
 
-    found = list_dead_letters(context.obj.load_routes().store(store), letter=letter)
+    found = list_dead_letters(context.obj.load_routes().store(store), dead_letter_id=dead_letter_id)
     if not found:
-        raise errors.DeadLetterNotOpen(f"store {store} has no dead letter {letter}.", next_step="See: relaybox dead-letters list")
+        raise errors.DeadLetterNotOpen(
+            f"store {store} has no dead letter {dead_letter_id}.", next_step="See: relaybox dead-letters list"
+        )
     if as_json:
         write(DeadLetterDocument.model_validate(found[0]))
         return
@@ -90,21 +92,23 @@ def redrive(
     context: typer.Context,
     subscription: SubscriptionName,
     reason: Reason,
-    letter: Annotated[int | None, typer.Option("--letter", help="Only this one.", show_default=False)] = None,
+    dead_letter_id: Annotated[int | None, typer.Option("--letter", help="Only this one.", show_default=False)] = None,
     store: AtStore = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give dead letters to the subscription's consumers again, in the order of their places.
+    """Give dead letters to the subscription's consumers again, in the order of their stream positions.
 
     \b
     Examples:
       relaybox dead-letters redrive billing --reason "customer made"
       relaybox dead-letters redrive billing --letter 17 --reason "fixed in 1.4"
     """
-    from relaybox.consumers import subscriptions as steer
     from relaybox.documents.dead_letters import RedrivenDocument
+    from relaybox.subscriptions import subscriptions as steer
 
-    count = steer.redrive(store_of(context.obj.load_routes(), subscription, store), subscription, reason=reason, letter=letter)
+    count = steer.redrive(
+        store_of(context.obj.load_routes(), subscription, store), subscription, reason=reason, dead_letter_id=dead_letter_id
+    )
     answer(f"{subscription}: {count} redriven", RedrivenDocument(subscription=subscription, redriven=count), as_json=as_json)
 
 
@@ -112,7 +116,7 @@ def redrive(
 def drop(
     context: typer.Context,
     store: Annotated[str, typer.Argument(metavar="STORE", help="The store that has it.")],
-    letter: Annotated[int, typer.Argument(metavar="LETTER", help="Its number, as in the list.")],
+    dead_letter_id: Annotated[int, typer.Argument(metavar="LETTER", help="Its number, as in the list.")],
     reason: Reason,
     as_json: AsJson = False,
 ) -> None:
@@ -122,9 +126,9 @@ def drop(
     Examples:
       relaybox dead-letters drop analytics 17 --reason "test data"
     """
-    from relaybox.consumers import subscriptions as steer
     from relaybox.documents.dead_letters import DroppedDocument
+    from relaybox.subscriptions import subscriptions as steer
 
-    steer.drop_dead_letter(context.obj.load_routes().store(store), letter, reason=reason)
-    dropped = DroppedDocument(store=store, letter=letter, dropped=True)
-    answer(f"{store}: dead letter {letter} is dropped", dropped, as_json=as_json)
+    steer.drop_dead_letter(context.obj.load_routes().store(store), dead_letter_id, reason=reason)
+    dropped = DroppedDocument(store=store, dead_letter_id=dead_letter_id, dropped=True)
+    answer(f"{store}: dead letter {dead_letter_id} is dropped", dropped, as_json=as_json)

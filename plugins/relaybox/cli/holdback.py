@@ -10,7 +10,7 @@ from relaybox.cli.exits import Failures, Settings, end
 from relaybox.cli.options import AsJson
 
 if TYPE_CHECKING:
-    from relaybox.streams.holdback import Skipped
+    from relaybox.streams.holdback import SkipResult
 
 commands = typer.Typer()
 
@@ -103,7 +103,7 @@ def skip(
     failures.end(debug=settings.debug)
 
 
-def _said(done: Skipped, sender: str) -> str:
+def _said(done: SkipResult, sender: str) -> str:
     if done.gap is None:
         return f"nothing skipped; {done.why_not}"
     first, last = done.gap.first_index, done.gap.last_index

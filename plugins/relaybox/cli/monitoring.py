@@ -52,14 +52,14 @@ def _tell_problems(status: Status, *, debug: bool) -> ExitCode:
             f"the oldest from {topic.first_sent_at:%Y-%m-%d %H:%M:%S}. {topic.next_step}",
             file=sys.stderr,
         )
-    for hop in status.left_behind:
+    for hop in status.orphaned_hops:
         print(
             f"warning: hop {hop.hop} is in no route of relaybox.yaml: {hop.store} keeps {hop.waiting_count} messages that no batch has and "
             f"{hop.unsettled_count} that are not settled. To move them, bring the route back and run: relaybox init. "
             f"To give them up: relaybox retire {hop.hop}",
             file=sys.stderr,
         )
-    waiting = [*status.unrouted, *status.left_behind]
+    waiting = [*status.unrouted, *status.orphaned_hops]
     return worst([*map(exit_code, found.values()), *(ExitCode.CONFIGURATION for _ in waiting)])
 
 
@@ -80,7 +80,7 @@ def where(
     from relaybox.cli.terminal.monitoring import show_traces
     from relaybox.documents.document import write
     from relaybox.documents.traces import TracesDocument
-    from relaybox.monitoring.tracing import trace_message
+    from relaybox.monitoring.message_trace import trace_message
 
     settings: Settings = context.obj
     routes = settings.load_routes()
@@ -104,14 +104,14 @@ def metrics(context: typer.Context, as_json: AsJson = False) -> None:
     """
     from relaybox.documents.document import write
     from relaybox.documents.metrics import MetricSample, MetricsDocument
-    from relaybox.monitoring.metrics import collect, read_signals, render
+    from relaybox.monitoring.metrics import collect, read_store_metrics, render
     from relaybox.monitoring.status import read_status
 
     settings: Settings = context.obj
     routes = settings.load_routes()
-    found, signals = read_status(routes), read_signals(routes)
+    found, store_metrics = read_status(routes), read_store_metrics(routes)
     if not as_json:
-        sys.stdout.write(render(found, signals))
+        sys.stdout.write(render(found, store_metrics))
         return
-    samples = [MetricSample.model_validate(sample) for sample in collect(found, signals)]
+    samples = [MetricSample.model_validate(sample) for sample in collect(found, store_metrics)]
     write(MetricsDocument(measured_at=found.measured_at, samples=samples))

@@ -112,7 +112,7 @@ def rebuild(
 ) -> None:
     """Bring a lost store back from its neighbours: every log the same, position by position, and so every stream.
 
-    Upstream stores send their batches again; stores further down get nothing twice. Ends with a proof of every route of the
+    Upstream stores send their batches again; stores further down get nothing twice. Ends with a verification of every route of the
     store. Run it again if it was interrupted. Cursors of consumers were in the store: save them with `relaybox subscriptions`.
     Without --reason nothing is changed, and the exit code is 1 if something is to be brought back.
 
@@ -143,7 +143,7 @@ def rebuild(
         show_rebuild(found, restored)
         if not reason:
             print(_next_step(found))
-    if "defects" in (found.verdicts or {}).values() or (not reason and found.is_needed):
+    if "defects" in (found.outcomes or {}).values() or (not reason and found.is_needed):
         raise typer.Exit(ExitCode.DEFECT_FOUND)
 
 

@@ -220,17 +220,17 @@ def _retire_hops(settings: Settings, routes: Routes, name: str | None, *, reason
     from relaybox.cli.terminal.retention import show_left_behind, show_next_retention, show_unrouted
     from relaybox.documents.document import write
     from relaybox.documents.retention import RetireDocument
-    from relaybox.documents.status import LeftBehindHop
-    from relaybox.retention.retiring import choose_left_behind, find_left_behind, retire_hop
+    from relaybox.documents.status import OrphanedHopDocument
+    from relaybox.retention.retiring import choose_orphaned_hops, find_orphaned_hops, retire_hop
 
-    found = find_left_behind(routes)
-    chosen = found if name is None else choose_left_behind(name, found, routes)
+    found = find_orphaned_hops(routes)
+    chosen = found if name is None else choose_orphaned_hops(name, found, routes)
     if reason:
         for hop in chosen:
             retire_hop(routes.store(hop.store), hop.hop, reason=reason, recorded_by=settings.recorded_by)
-        chosen = choose_left_behind(name or "", find_left_behind(routes), routes)
+        chosen = choose_orphaned_hops(name or "", find_orphaned_hops(routes), routes)
     if as_json:
-        write(RetireDocument(hops=[LeftBehindHop.model_validate(hop) for hop in chosen]))
+        write(RetireDocument(hops=[OrphanedHopDocument.model_validate(hop) for hop in chosen]))
         return
     show_left_behind(chosen, routes)
     if name is None:

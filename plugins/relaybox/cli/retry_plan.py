@@ -12,7 +12,7 @@ from relaybox.cli.options import AsJson
 
 if TYPE_CHECKING:
     from relaybox.documents.retry_plan import RetryPlanDocument
-    from relaybox.hops.retry_plan import MeasuredFailures, RetryPlan
+    from relaybox.monitoring.retry_plan import MeasuredFailures, RetryPlan
     from relaybox.routes import Retries, Route
 
 commands = typer.Typer()
@@ -28,14 +28,14 @@ def plan_retries(
     target: Annotated[str, typer.Option("--target", help="How reliable the whole is to be: 0.99999.", show_default=False)],
     failure_rate: Annotated[
         str | None,
-        typer.Option("--failure-rate", help="How often one try fails: 0.1. Default: measured on ROUTE.", show_default=False),
+        typer.Option("--failure-rate", help="How often one attempt fails: 0.1. Default: measured on ROUTE.", show_default=False),
     ] = None,
     outage_seconds: Annotated[float, typer.Option("--outage-seconds", min=0, help="The longest outage to outlast.")] = 0.0,
     as_json: AsJson = False,
 ) -> None:
     """Work out attempts and delays for a target reliability: R_n = 1 - (1 - R)^(n + 1) for n retries.
 
-    Only transient errors are retried, so only they count. In an outage tries fail together: --outage-seconds says how long
+    Only transient errors are retried, so only they count. In an outage attempts fail together: --outage-seconds says how long
     the delays must last.
 
     \b
@@ -45,7 +45,7 @@ def plan_retries(
     """
     from relaybox.cli.terminal.retry_plan import show_retry_plan
     from relaybox.documents.document import write
-    from relaybox.hops import retry_plan
+    from relaybox.monitoring import retry_plan
     from relaybox.routes import Retries
     from relaybox.routes.rules import RetriesRules
 
@@ -65,7 +65,7 @@ def plan_retries(
 
 def _measure(route: Route | None) -> MeasuredFailures:
     from relaybox.errors import ConfigurationError
-    from relaybox.hops.failure_rates import measure_failures
+    from relaybox.monitoring.failure_rates import measure_failures
 
     if route is None:
         raise ConfigurationError(
@@ -89,7 +89,7 @@ def _ratio(option: str, text: str) -> Fraction:
 
 def _document(plan: RetryPlan, measured: MeasuredFailures | None, retries: Retries) -> RetryPlanDocument:
     from relaybox.documents import retry_plan as documents
-    from relaybox.proofs.reliability import show_ratio
+    from relaybox.verification.reliability import show_ratio
 
     return documents.RetryPlanDocument(
         failure_rate=float(plan.failure_rate),

@@ -12,8 +12,8 @@ from relaybox import errors
 from relaybox.spark.driver_options import driver_java_options
 
 if TYPE_CHECKING:
-    from relaybox.proofs.comparison_runners import ComparisonRunner
     from relaybox.retention.detaching import SegmentArchive
+    from relaybox.verification.comparison_runners import ComparisonRunner
 
 
 @contextmanager

@@ -23,7 +23,7 @@ AtStore = Annotated[
 def store_of(routes: Routes, subscription: str, named: str | None, *, must_exist: bool = True) -> Store:
     """The store that --store names, or the one that has the subscription."""
     from relaybox import errors
-    from relaybox.consumers.subscriptions import find_subscription
+    from relaybox.subscriptions.subscriptions import find_subscription
 
     if named is not None:
         return routes.store(named)

@@ -9,7 +9,6 @@ from relaybox.documents import (
     dead_letters,
     holdback,
     metrics,
-    proofs,
     recovery,
     retention,
     retry_plan,
@@ -18,6 +17,7 @@ from relaybox.documents import (
     stores,
     traces,
     transfer,
+    verification,
 )
 from relaybox.documents.document import Document
 
@@ -29,7 +29,7 @@ ANSWERS: Mapping[str, tuple[type[Document], ...]] = {
     "status": (status.StatusDocument,),
     "where": (traces.TracesDocument,),
     "metrics": (metrics.MetricsDocument,),
-    "verify": (proofs.ProofDocument,),
+    "verify": (verification.VerificationDocument,),
     "subscriptions": (consumers.SubscriptionsDocument,),
     "replay": (consumers.ReplayDocument, consumers.CancelledReplayDocument),
     "dead-letters list": (dead_letters.DeadLettersDocument,),

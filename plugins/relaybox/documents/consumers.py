@@ -13,11 +13,11 @@ from relaybox.documents.document import Document, Time
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from relaybox.consumers.subscriptions import Subscribed
+    from relaybox.subscriptions.subscriptions import SubscriptionStatus
 
 
 class SubscriptionDocument(Document):
-    """One subscription; places are those of its slowest lane, of all topics of the stream."""
+    """One subscription; stream positions are those of its slowest lane, of all topics of the stream."""
 
     store: str
     subscription: str
@@ -25,9 +25,9 @@ class SubscriptionDocument(Document):
     topic: str | None
     lanes: int
     replay_of: str | None
-    done_place: int
-    last_place: int
-    places_behind: int
+    done_stream_position: int
+    last_stream_position: int
+    stream_positions_behind: int
     replaying: bool
     leased_lanes: int
     dead_letters: int
@@ -38,13 +38,13 @@ class SubscriptionDocument(Document):
     hold_sender: bool
     retry_seconds: int
     lease_seconds: int
-    lane_places: list[int]
+    lane_stream_positions: list[int]
     """How far each lane is done, in their order."""
     done_message_id: str | None
-    """Of the message at `done_place`; null where there is none, or where it is no longer kept."""
-    dead_letter_places: list[int]
+    """Of the message at `done_stream_position`; null where there is none, or where it is no longer kept."""
+    dead_letter_stream_positions: list[int]
     """Of the dead letters that need a decision."""
-    detached_places: int
+    detached_stream_positions: int
     """Places that it has not read and that are in files: `relaybox attach` brings them back."""
 
 
@@ -56,7 +56,7 @@ class SubscriptionsDocument(Document):
     """By store."""
 
     @classmethod
-    def of(cls, subscriptions: Sequence[Subscribed], errors: dict[str, str]) -> SubscriptionsDocument:
+    def of(cls, subscriptions: Sequence[SubscriptionStatus], errors: dict[str, str]) -> SubscriptionsDocument:
         return cls(subscriptions=[SubscriptionDocument.model_validate(one) for one in subscriptions], errors=errors)
 
 
@@ -66,8 +66,8 @@ class ReplayDocument(Document):
     store: str
     replayed_as: str | None
     """The subscription, or the name of its second cursor; null: nothing was begun, since the range is empty."""
-    first_place: int
-    last_place: int
+    first_stream_position: int
+    last_stream_position: int
     message_count: int
     byte_count: int
     estimated_seconds: float
@@ -86,9 +86,9 @@ def _base64(payload: bytes | None) -> str | None:
 
 
 class MessageDocument(Document):
-    """A line of `relaybox consume`: one message as it was sent, with its place in the stream."""
+    """A line of `relaybox consume`: one message as it was sent, with its stream position in the stream."""
 
-    place: int
+    stream_position: int
     lane: int
     token: str
     """Which fetch gave the message."""
@@ -96,7 +96,7 @@ class MessageDocument(Document):
     """It was acknowledged before, and is read again in a replay."""
     attempt: int
     hop: str
-    position: int
+    log_position: int
     message_id: UUID
     """The same in every store and every replay."""
     topic: str

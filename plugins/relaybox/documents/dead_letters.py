@@ -10,31 +10,31 @@ from relaybox.documents.document import Document, Time
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from relaybox.consumers.subscriptions import DeadLetter
+    from relaybox.subscriptions.subscriptions import DeadLetter
 
 
 class DeadLetterDocument(Document):
     """A message that a stream or a subscription set aside. The answer of `relaybox dead-letters show`."""
 
     store: str
-    letter: int
+    dead_letter_id: int
     state: str
     stream: str
     subscription: str | None
     lane: int | None
-    place: int | None
+    stream_position: int | None
     reason: str
     detail: str | None
     attempts: int
     first_at: Time
     last_at: Time
     last_by: str
-    settled_at: Time | None
+    resolved_at: Time | None
     """When it was redriven or dropped."""
-    settled_by: str | None
-    settled_reason: str | None
+    resolved_by: str | None
+    resolved_reason: str | None
     hop: str
-    position: int
+    log_position: int
     message_id: UUID | None
     topic: str | None
     sender: str | None
@@ -70,5 +70,5 @@ class DroppedDocument(Document):
     """The answer of `relaybox dead-letters drop`."""
 
     store: str
-    letter: int
+    dead_letter_id: int
     dropped: bool

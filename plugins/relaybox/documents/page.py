@@ -161,8 +161,8 @@ class CountedReplayDocument(Document):
     """What a replay would read."""
 
     said: str
-    first_place: int
-    last_place: int
+    first_stream_position: int
+    last_stream_position: int
     message_count: int
     byte_count: int
     estimated_seconds: float

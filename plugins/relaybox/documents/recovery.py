@@ -10,7 +10,7 @@ from relaybox.documents.document import Document
 class GhostDocument(Document):
     """A message that the destination has and the source lost."""
 
-    position: int
+    log_position: int
     message_id: str
     sender: str
     topic: str
@@ -72,11 +72,11 @@ class RestoredSubscriptionDocument(Document):
 
     subscription: str
     stream: str
-    first_place: int
+    first_stream_position: int
     """The first that its slowest lane reads."""
     doubt: str | None
     """Why it starts at the beginning."""
-    dead_letter_places: list[int]
+    dead_letter_stream_positions: list[int]
     """Messages that were dead letters when it was saved; their letters are lost."""
 
 
@@ -89,10 +89,10 @@ class RebuildDocument(Document):
     losses: list[str]
     """What no other store has; nothing is done about it."""
     doubts: dict[str, str]
-    """By stream whose places may differ from the lost ones, why: no cursor is restored there."""
+    """By stream whose stream positions may differ from the lost ones, why: no cursor is restored there."""
     moved_count: int
     """Messages that were sent to this store."""
-    verdicts: dict[str, str] | None
+    outcomes: dict[str, str] | None
     """By route through the store: delivered, in flight or defects."""
     duration_seconds: float
     is_needed: bool

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Literal
 
 from relaybox.documents.document import Document, Time
-from relaybox.documents.status import LeftBehindHop
+from relaybox.documents.status import OrphanedHopDocument
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +83,7 @@ class DetachedSegmentDocument(Document):
     """detaching, detached, attached or released."""
     directory: str
     row_count: int
-    for_whom: list[str]
+    needed_by: list[str]
     """The subscriptions that needed it when it was detached."""
 
 
@@ -155,10 +155,10 @@ class AttachDocument(Document):
 class RetireDocument(Document):
     """The answer of `relaybox retire`."""
 
-    hops: list[LeftBehindHop]
+    hops: list[OrphanedHopDocument]
 
 
-class LeftBehindTopic(Document):
+class OrphanedTopic(Document):
     """Messages of a topic that was taken from a hop before they were planned."""
 
     hop: str
@@ -172,8 +172,8 @@ class LeftBehindTopic(Document):
 class RetireTopicDocument(Document):
     """The answer of `relaybox retire --topic`."""
 
-    topics: list[LeftBehindTopic]
+    topics: list[OrphanedTopic]
 
     @classmethod
     def of(cls, topics: Sequence[UnroutedBacklog], *, retired: bool) -> RetireTopicDocument:
-        return cls(topics=[LeftBehindTopic.model_validate({**asdict(topic), "retired": retired}) for topic in topics])
+        return cls(topics=[OrphanedTopic.model_validate({**asdict(topic), "retired": retired}) for topic in topics])

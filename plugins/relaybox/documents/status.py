@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypedDict
 
 from relaybox.documents.document import Document, Ratio, Text, Time
-from relaybox.proofs.reliability import DeliveryMode, is_no_reading
+from relaybox.verification.reliability import DeliveryMode, is_no_reading
 
 if TYPE_CHECKING:
     from relaybox.monitoring.status import HopStatus, RouteStatus, Status, StreamStatus
-    from relaybox.proofs.reliability import Delivery
+    from relaybox.verification.reliability import Delivery
 
 
 class LastBatch(Document):
@@ -47,7 +47,7 @@ class StreamDocument(Document):
 
     stream: str
     delivery_order: str
-    last_place: int
+    last_stream_position: int
     decided_rows: int
     undecided_rows: int
     """Published, and not decided on yet."""
@@ -188,7 +188,7 @@ class UnroutedTopic(Document):
     next_step: str
 
 
-class LeftBehindHop(Document):
+class OrphanedHopDocument(Document):
     """A hop that a store knows and relaybox.yaml no longer contains."""
 
     hop: str
@@ -213,7 +213,7 @@ class StatusDocument(Document):
     hops: list[HopDocument]
     routes: list[RouteDocument]
     unrouted: list[UnroutedTopic]
-    left_behind: list[LeftBehindHop]
+    orphaned_hops: list[OrphanedHopDocument]
     errors: dict[str, Text]
     """By store that did not answer, or not fully."""
 
@@ -224,6 +224,6 @@ class StatusDocument(Document):
             hops=[HopDocument.of(hop) for hop in status.hops],
             routes=[RouteDocument.of(route) for route in status.routes],
             unrouted=[UnroutedTopic.model_validate(topic) for topic in status.unrouted],
-            left_behind=[LeftBehindHop.model_validate(hop) for hop in status.left_behind],
+            orphaned_hops=[OrphanedHopDocument.model_validate(hop) for hop in status.orphaned_hops],
             errors={store: str(error) for store, error in status.errors.items()},
         )

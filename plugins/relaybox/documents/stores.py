@@ -19,7 +19,7 @@ class InitialisedStore(Document):
     """By hop and direction, as in `flights/1 out`: registered, changed or unchanged."""
     sender_binding: str
     """To database roles: switched on, switched off or unchanged."""
-    left_behind: list[str]
+    orphaned_hops: list[str]
     """Hops that leave the store and that relaybox.yaml no longer contains, unless they are retired."""
     public_rights: list[str]
     """What every login may do in the database without a grant."""

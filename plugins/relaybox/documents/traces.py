@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from relaybox.documents.document import Document, Time
-from relaybox.monitoring.tracing import Fate, Place
+from relaybox.monitoring.message_trace import DeliveryState, HopStage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from relaybox.monitoring.tracing import Trace
+    from relaybox.monitoring.message_trace import Trace
 
 
 class SentMessage(Document):
@@ -43,8 +43,8 @@ class StreamDelivery(Document):
 
     stream: str
     delivery_order: str
-    fate: Fate
-    place: int | None
+    delivery_state: DeliveryState
+    stream_position: int | None
     """Where consumers read it, once it is delivered."""
     duplicate_of: int | None
     """Position of the message that it repeats; null when that one is no longer kept."""
@@ -60,10 +60,10 @@ class HopTraceDocument(Document):
     hop: str
     source: str
     destination: str
-    stage: Place
+    stage: HopStage
     batch: int | None
     slice: int | None
-    position: int | None
+    log_position: int | None
     planned_at: Time | None
     moved_by: str | None
     """Who made the newest attempt at its batch."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
-from relaybox.events import emit
-from relaybox.hops.publishing import Arrival, ask_destination, durable_arrival
+from relaybox.hops.publishing import PublishedBatch, ask_destination, durable_arrival
+from relaybox.log_events import emit
 from relaybox.stores.schema import open_store
 from relaybox.streams.delivering import deliver_arrived
 from relaybox.streams.topics import carry_topics
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from relaybox.hops.planning import Arrived
+    from relaybox.hops.planning import DestinationState
     from relaybox.routes import Hop, Route
     from relaybox.stores.sessions import StoreSession
 
 
 @dataclass(frozen=True)
-class Settled:
+class SettleResult:
     """How far a hop is settled: the last position, and how many messages this call settled anew."""
 
     hop: str
@@ -71,7 +71,7 @@ class _Confirmation(NamedTuple):
     happened_at: datetime
 
 
-def confirm_received(source: StoreSession, hop: Hop, arrival: Arrival, *, recorded_by: str) -> None:
+def confirm_received(source: StoreSession, hop: Hop, arrival: PublishedBatch, *, recorded_by: str) -> None:
     """Records that the destination has a batch. Commits; idempotent.
 
     Raises:
@@ -84,11 +84,11 @@ def confirm_received(source: StoreSession, hop: Hop, arrival: Arrival, *, record
     source.commit_durably("confirm")
 
 
-def confirm_arrived(source: StoreSession, destination: StoreSession, hop: Hop, *, recorded_by: str) -> Arrived:
+def confirm_arrived(source: StoreSession, destination: StoreSession, hop: Hop, *, recorded_by: str) -> DestinationState:
     """Asks the destination how far the hop is, and records at the source what is missing there. Commits both sides.
 
     What a driver published before it died is delivered first: once it is confirmed, nobody would come for it.
-    A destination that has published nothing gives an `Arrived` with batch 0, and nothing is recorded.
+    A destination that has published nothing gives an `DestinationState` with batch 0, and nothing is recorded.
     """
     arrived = ask_destination(destination, hop)
     if arrived.batch > 0 and not _is_received(source, hop, arrived):
@@ -97,7 +97,7 @@ def confirm_arrived(source: StoreSession, destination: StoreSession, hop: Hop, *
     return arrived
 
 
-def _is_received(source: StoreSession, hop: Hop, arrived: Arrived) -> bool:
+def _is_received(source: StoreSession, hop: Hop, arrived: DestinationState) -> bool:
     """Whether the source has this very arrival confirmed, in a short transaction of its own."""
     source = source.doing(f"reading the confirmations of hop {hop.name}")
     source.call("relaybox.require_writable_primary")
@@ -109,13 +109,13 @@ def _is_received(source: StoreSession, hop: Hop, arrived: Arrived) -> bool:
             where c.hop = %s and c.state = 'received' and c.through_position = %s and b.batch = %s and b.plan_id = %s
         )
         """,
-        *(hop.name, arrived.position, arrived.batch, str(arrived.plan_id)),
+        *(hop.name, arrived.log_position, arrived.batch, str(arrived.plan_id)),
     )
     source.rollback()
     return bool(received)
 
 
-def settle_hop(route: Route, hop: Hop, *, recorded_by: str) -> Settled:
+def settle_hop(route: Route, hop: Hop, *, recorded_by: str) -> SettleResult:
     """Brings the confirmations of one hop up to date from its destination. Commits; idempotent; run by anyone.
 
     Copies what the destination knows of the hops further down as well, so that the cascade of every batch can be read at
@@ -138,20 +138,20 @@ def settle_hop(route: Route, hop: Hop, *, recorded_by: str) -> Settled:
     return settled
 
 
-def _settle(source: StoreSession, destination: StoreSession, hop: Hop, *, recorded_by: str) -> Settled:
+def _settle(source: StoreSession, destination: StoreSession, hop: Hop, *, recorded_by: str) -> SettleResult:
     source = source.doing(f"settling hop {hop.name}")
     watermarks = _read_watermarks(source, hop.name)
-    position, happened_at = _policy_holds_through(destination, hop, watermarks)
-    if position <= watermarks.settled:
+    log_position, happened_at = _policy_holds_through(destination, hop, watermarks)
+    if log_position <= watermarks.settled:
         source.rollback()
-        return Settled(hop.name, watermarks.settled, 0)
+        return SettleResult(hop.name, watermarks.settled, 0)
     source.reach("settle.begin")
     if hop.processed_by:
-        source.call("relaybox.confirm_processed", hop.name, position, happened_at, recorded_by)
-    through_position = source.call("relaybox.confirm_settled", hop.name, position, happened_at, recorded_by)
+        source.call("relaybox.confirm_processed", hop.name, log_position, happened_at, recorded_by)
+    through_position = source.call("relaybox.confirm_settled", hop.name, log_position, happened_at, recorded_by)
     source.reach("settle.recorded")
     source.commit_durably("settle")
-    return Settled(hop.name, through_position, through_position - watermarks.settled)
+    return SettleResult(hop.name, through_position, through_position - watermarks.settled)
 
 
 def _read_watermarks(source: StoreSession, hop: str) -> _Watermarks:
@@ -187,7 +187,7 @@ def _processed_through(destination: StoreSession, hop: Hop) -> tuple[int, dateti
     """How far the subscriptions that the route names are done, durably. Commits at the destination."""
     names = list(hop.processed_by)
     destination = destination.doing(f"asking how far {', '.join(names)} have come")
-    position, happened_at, missing, of_one_topic = destination.row(
+    log_position, happened_at, missing, of_one_topic = destination.row(
         _ProcessedReading, "select * from relaybox.processed_reading(%s, %s)", hop.name, names
     )
     destination.reach("processed.read")
@@ -211,7 +211,7 @@ def _processed_through(destination: StoreSession, hop: Hop) -> tuple[int, dateti
                 f"put that name into processed_by in place of {of_one_topic[0].split()[0]}, and run: relaybox init"
             ),
         )
-    return position, happened_at
+    return log_position, happened_at
 
 
 def _record_downstream(source: StoreSession, destination: StoreSession, route: Route, hop: Hop, *, recorded_by: str) -> None:

@@ -14,7 +14,7 @@ from relaybox import errors
 from relaybox.stores.fingerprints import ClusterFingerprint, read_fingerprint
 
 if TYPE_CHECKING:
-    from relaybox.hops.planning import Arrived
+    from relaybox.hops.planning import DestinationState
     from relaybox.routes import Hop
     from relaybox.stores.sessions import StoreSession
 
@@ -50,14 +50,14 @@ class PublishedEnd:
     copied_plan_ids: tuple[str, ...]
 
 
-def published_end(arrived: Arrived) -> PublishedEnd:
+def published_end(arrived: DestinationState) -> PublishedEnd:
     """The same, of what a destination answered to `ask_destination`."""
     plan_id = None if arrived.plan_id is None else str(arrived.plan_id)
     return PublishedEnd(arrived.generation, arrived.batch, plan_id, tuple(map(str, arrived.copied_plan_ids)))
 
 
-class Succession(NamedTuple):
-    """What a hop's source says of itself (succession.sql), against which its cluster and its destination are compared."""
+class LedgerContinuity(NamedTuple):
+    """What a hop's source says of itself (ledger_continuity.sql), against which its cluster and its destination are compared."""
 
     reloaded: bool
     lower_xmax: str
@@ -69,7 +69,7 @@ class Succession(NamedTuple):
     arrived_plan_id: str | None
     next_plan_id: str | None
     read_through: int
-    log_position: int | None
+    source_log_position: int | None
     system_identifier: int
     timeline: int
     is_standby: bool = False
@@ -78,8 +78,8 @@ class Succession(NamedTuple):
 def find_gap(source: StoreSession, hop: Hop, published: PublishedEnd) -> HistoryGap | None:
     """Asks a hop's source, after its destination was asked, in a short transaction. None: the ledgers agree, or go on agreeing."""
     ledger = source.row_if_any(
-        Succession,
-        "select s.*, pg_is_in_recovery() as is_standby from relaybox.succession(%s, %s) s",
+        LedgerContinuity,
+        "select s.*, pg_is_in_recovery() as is_standby from relaybox.ledger_continuity(%s, %s) s",
         *(hop.name, published.batch),
     )
     # what a standby would say of its timeline is its primary's; the plan and the confirmations are replicated
@@ -90,7 +90,9 @@ def find_gap(source: StoreSession, hop: Hop, published: PublishedEnd) -> History
     return min(gaps, key=lambda gap: gap.may_be_attested, default=None)
 
 
-def find_gaps(hop: Hop, ledger: Succession, here: ClusterFingerprint | None, published: PublishedEnd) -> Iterator[HistoryGap]:
+def find_gaps(
+    hop: Hop, ledger: LedgerContinuity, here: ClusterFingerprint | None, published: PublishedEnd
+) -> Iterator[HistoryGap]:
     """How the ledger of a hop's source contradicts its cluster, None: not asked, and its destination."""
     source, destination = hop.source.name, hop.destination.name
     if ledger.reloaded:
@@ -122,8 +124,8 @@ def find_gaps(hop: Hop, ledger: Succession, here: ClusterFingerprint | None, pub
         theirs = f"{destination} has slices of batch {published.batch + 1} with plan {', '.join(sorted(lost_plans))}"
         mine = f"has plan {ledger.next_plan_id}" if ledger.next_plan_id else "has not planned it"
         yield HistoryGap(source, f"{theirs}, {source} {mine}: {source} lost history", _look(hop))
-    if ledger.log_position is not None and ledger.log_position < ledger.read_through:
-        yield lost_log(hop, ledger.read_through, ledger.log_position)
+    if ledger.source_log_position is not None and ledger.source_log_position < ledger.read_through:
+        yield lost_log(hop, ledger.read_through, ledger.source_log_position)
 
 
 def lost_generation(hop: Hop, known: int, published: int) -> HistoryGap:
@@ -147,12 +149,12 @@ def lost_batches(hop: Hop, received_batch: int, published_batch: int) -> History
     return HistoryGap(destination, f"{confirmed}: {destination} lost history", _look(hop))
 
 
-def lost_log(hop: Hop, read_through: int, log_position: int) -> HistoryGap:
+def lost_log(hop: Hop, read_through: int, source_log_position: int) -> HistoryGap:
     """The log that the hop reads ends before what it has read of it."""
     source = hop.source.name
     return HistoryGap(
         source,
-        f"it has read the log of {source} through position {read_through}, which ends at {log_position}: {source} lost history",
+        f"it has read the log of {source} through position {read_through}, which ends at {source_log_position}: {source} lost history",
         f"First repair the hop before it, {hop.upstream}. {_look(hop)}",
     )
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class CopyOrder:
+class SliceJob:
     """All that a slice's task needs besides its slice. Small and picklable; names services, holds no secret."""
 
     hop: str
@@ -58,9 +58,9 @@ class SliceCopied:
     found: str  # open (copied now) | copied | published
 
 
-def copy_order(hop: Hop, batch: Batch, *, attempt: int, log_id: int, reads_log: int | None) -> CopyOrder:
+def slice_job(hop: Hop, batch: Batch, *, attempt: int, log_id: int, reads_log: int | None) -> SliceJob:
     """The order for a batch of a hop."""
-    return CopyOrder(
+    return SliceJob(
         hop=hop.name,
         source=hop.source.name,
         source_service=hop.source.service,
@@ -80,12 +80,12 @@ def copy_order(hop: Hop, batch: Batch, *, attempt: int, log_id: int, reads_log: 
     )
 
 
-def session_name(order: CopyOrder, slice_: Slice) -> str:
+def session_name(order: SliceJob, slice_: Slice) -> str:
     """By this name newer attempts find the sessions of older ones (end_older_attempts.sql); at most 63 bytes."""
     return f"relaybox {order.hop[:30]} b{order.batch} s{slice_.slice} a{order.attempt}"
 
 
-def copy_slice(order: CopyOrder, slice_: Slice) -> SliceCopied:
+def copy_slice(order: SliceJob, slice_: Slice) -> SliceCopied:
     """Copies one slice and writes its receipt, in one transaction of the destination. Commits.
 
     A slice that already has its receipt is left as it is. Called once per slice and attempt, on an executor.
@@ -111,19 +111,19 @@ def copy_slice(order: CopyOrder, slice_: Slice) -> SliceCopied:
         destination.close()
 
 
-def _open(store: str, service: str, order: CopyOrder, slice_: Slice) -> StoreSession:
+def _open(store: str, service: str, order: SliceJob, slice_: Slice) -> StoreSession:
     connection = connect(service, application_name=session_name(order, slice_), statement_timeout_seconds=order.timeout_seconds)
     return StoreSession(connection, store, f"copying slice {slice_.slice} of batch {order.batch} of hop {order.hop}")
 
 
-def _slice_state(destination: StoreSession, order: CopyOrder, slice_: Slice) -> str:
+def _slice_state(destination: StoreSession, order: SliceJob, slice_: Slice) -> str:
     state = destination.call("relaybox.slice_state", order.log_id, order.batch, slice_.slice, str(order.plan_id))
     destination.rollback()
     return str(state)
 
 
 def _after_collision(
-    destination: StoreSession, order: CopyOrder, slice_: Slice, error: psycopg2.errors.UniqueViolation
+    destination: StoreSession, order: SliceJob, slice_: Slice, error: psycopg2.errors.UniqueViolation
 ) -> SliceCopied:
     """Rows of this slice are there already: fine only if a receipt says that this very plan put them there."""
     destination.rollback()
@@ -133,7 +133,7 @@ def _after_collision(
     return SliceCopied(slice_.slice, slice_.row_count, 0, 0.0, found)
 
 
-def _copy_rows(destination: StoreSession, order: CopyOrder, slice_: Slice) -> int:
+def _copy_rows(destination: StoreSession, order: SliceJob, slice_: Slice) -> int:
     # before the source's session begins: of a local hop it is one of this store, and has this name too
     destination.call("relaybox.end_older_attempts", order.hop, order.batch, slice_.slice, order.attempt)
     destination.rollback()
@@ -162,7 +162,7 @@ def _copy_rows(destination: StoreSession, order: CopyOrder, slice_: Slice) -> in
         source.close()
 
 
-def _pipe_rows(source: StoreSession, destination: StoreSession, order: CopyOrder, slice_: Slice) -> tuple[int, int]:
+def _pipe_rows(source: StoreSession, destination: StoreSession, order: SliceJob, slice_: Slice) -> tuple[int, int]:
     """Rows and bytes piped. A collision of positions is the caller's to judge; any other error is told by its side."""
     try:
         return pipe_copy(
@@ -182,7 +182,7 @@ def _pipe_rows(source: StoreSession, destination: StoreSession, order: CopyOrder
         raise translate(error, store=destination.store, doing=destination.activity) from error
 
 
-def _read_query(order: CopyOrder, slice_: Slice) -> sql.Composed:
+def _read_query(order: SliceJob, slice_: Slice) -> sql.Composed:
     """The slice's rows, with literals: COPY takes no parameters."""
     function: str
     arguments: tuple[object, ...]

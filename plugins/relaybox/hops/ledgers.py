@@ -17,7 +17,7 @@ Cluster = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class PlannedBatch:
+class LedgerBatch:
     """A batch as its source planned it, with all that is needed to read its slices again.
 
     `adopted`: the source lost its plan; where it stands at the destination is known, and, of a log, the slices that the source has.
@@ -36,16 +36,20 @@ class PlannedBatch:
     adopted: bool = False
     cluster: Cluster | None = None
 
-    def read_at(self, position: int) -> int | None:
+    def read_at(self, log_position: int) -> int | None:
         """The position of the log from which a position at the destination was read; None: of an adopted batch it is not known."""
         return next(
-            (s.first_read + position - s.first_position for s in self.slices if s.first_position <= position <= s.last_position),
+            (
+                s.first_read + log_position - s.first_position
+                for s in self.slices
+                if s.first_position <= log_position <= s.last_position
+            ),
             None,
         )
 
 
 @dataclass(frozen=True)
-class PublishedBatch:
+class LedgerArrival:
     """A batch as its destination published it."""
 
     batch: int
@@ -70,7 +74,7 @@ class Destination:
     source: str
     topics: tuple[str, ...]
     published_position: int
-    published: tuple[PublishedBatch, ...]
+    published: tuple[LedgerArrival, ...]
     highest_position: int
     first_kept_position: int = 1
     compacted_batch: int = 0
@@ -84,19 +88,19 @@ class Destination:
 
 
 @dataclass(frozen=True)
-class Confirmed:
+class LedgerConfirmation:
     """How far a store knows a hop to be received: it is told so after the destination has it, and it is never taken back.
 
     `resend_through`: of a hop that leaves the store: batches up to this one were lost at the destination, on record, and are sent again.
     """
 
     batch: int = 0
-    position: int = 0
+    log_position: int = 0
     resend_through: int = 0
 
 
 @dataclass(frozen=True)
-class Registered:
+class HopRegistration:
     """What `relaybox init` wrote about a hop into its source. A hop that reads a log has no topics."""
 
     destination: str
@@ -113,10 +117,10 @@ class Source:
     after batch `compacted_batch`, which ended at `compacted_position` and had read a log through `compacted_read`.
     """
 
-    registered: Registered
+    registered: HopRegistration
     reads_log: int | None
     planned_position: int
-    planned: tuple[PlannedBatch, ...]
+    planned: tuple[LedgerBatch, ...]
     waiting_count: int
     first_kept_read: int = 1
     compacted_batch: int = 0
@@ -128,7 +132,7 @@ class Source:
 
 
 class _DestinationHead(NamedTuple):
-    hop_id: int
+    log_id: int
     published_position: int
     first_kept_position: int
     compacted_batch: int
@@ -163,13 +167,13 @@ def read_destination(session: StoreSession, hop: str) -> Destination | None:
     head = session.row_if_any(
         _DestinationHead,
         """
-        select i.hop_id, i.published_position, i.first_kept_position, i.compacted_batch, i.compacted_position, i.generation, i.source,
+        select i.log_id, i.published_position, i.first_kept_position, i.compacted_batch, i.compacted_position, i.generation, i.source,
             array(
                 select t.topic from relaybox.stream_log l join relaybox.known_topics t on t.stream_id = l.stream_id
-                where l.hop_id = i.hop_id and t.carried_by <> 'nobody'
+                where l.log_id = i.log_id and t.carried_by <> 'nobody'
             ) topics,
             array(select relaybox.destination_contradictions(i.hop)) contradictions,
-            (select coalesce(max(l.position), 0) from relaybox.log l where l.hop_id = i.hop_id) highest_position
+            (select coalesce(max(l.log_position), 0) from relaybox.log l where l.log_id = i.log_id) highest_position
         from relaybox.hop_in i where i.hop = %s
         """,
         hop,
@@ -184,14 +188,14 @@ def read_destination(session: StoreSession, hop: str) -> Destination | None:
         from relaybox.arrival a
         cross join lateral (
             select count(*) receipt_count, coalesce(sum(c.row_count), 0)::bigint receipt_rows
-            from relaybox.receipt c where c.hop_id = a.hop_id and c.batch = a.batch and c.plan_id = a.plan_id
+            from relaybox.receipt c where c.log_id = a.log_id and c.batch = a.batch and c.plan_id = a.plan_id
         ) r
-        where a.hop_id = %s order by a.batch
+        where a.log_id = %s order by a.batch
         """,
-        head.hop_id,
+        head.log_id,
     )
     return Destination(
-        log_id=head.hop_id,
+        log_id=head.log_id,
         source=head.source,
         topics=tuple(head.topics),
         published_position=head.published_position,
@@ -226,7 +230,7 @@ def read_source(session: StoreSession, hop: str) -> Source | None:
         return None
     planned = session.rows(_PlannedRow, "select * from relaybox.batch where hop = %s order by batch", hop)
     return Source(
-        registered=Registered(head.destination, head.policy, tuple(head.topics or ()), tuple(head.processed_by or ())),
+        registered=HopRegistration(head.destination, head.policy, tuple(head.topics or ()), tuple(head.processed_by or ())),
         reads_log=head.reads_log,
         planned_position=head.planned_position,
         planned=tuple(map(_planned, planned)),
@@ -244,23 +248,23 @@ def read_source(session: StoreSession, hop: str) -> Source | None:
 class _ConfirmedHop(NamedTuple):
     hop: str
     batch: int
-    position: int
+    log_position: int
     resend_through: int
 
 
-def read_confirmed(session: StoreSession, hops: Sequence[str]) -> Mapping[str, Confirmed]:
+def read_confirmed(session: StoreSession, hops: Sequence[str]) -> Mapping[str, LedgerConfirmation]:
     """What a store knows of these hops, those that leave it or come after them, in one snapshot; none of which it knows nothing."""
     found = session.rows(
         _ConfirmedHop,
         """
-        select n.hop, c.through_batch as batch, c.through_position as position, coalesce(h.resend_through, 0) as resend_through
+        select n.hop, c.through_batch as batch, c.through_position as log_position, coalesce(h.resend_through, 0) as resend_through
         from unnest(%s::text[]) n (hop)
         cross join lateral relaybox.newest_confirmation(n.hop, 'received') c
         left join relaybox.hop_out h on h.hop = n.hop
         """,
         list(hops),
     )
-    return {one.hop: Confirmed(one.batch, one.position, one.resend_through) for one in found}
+    return {one.hop: LedgerConfirmation(one.batch, one.log_position, one.resend_through) for one in found}
 
 
 class _PublishedRow(NamedTuple):
@@ -277,8 +281,8 @@ class _PublishedRow(NamedTuple):
     source_timeline: int
 
 
-def _published(row: _PublishedRow) -> PublishedBatch:
-    return PublishedBatch(
+def _published(row: _PublishedRow) -> LedgerArrival:
+    return LedgerArrival(
         batch=row.batch,
         plan_id=UUID(str(row.plan_id)),
         first_position=row.first_position,
@@ -291,7 +295,7 @@ def _published(row: _PublishedRow) -> PublishedBatch:
 
 
 class _PlannedRow(NamedTuple):
-    """What a proof reads of a row of relaybox.batch."""
+    """What a verification reads of a row of relaybox.batch."""
 
     batch: int
     plan_id: str
@@ -308,8 +312,8 @@ class _PlannedRow(NamedTuple):
     timeline: int
 
 
-def _planned(row: _PlannedRow) -> PlannedBatch:
-    return PlannedBatch(
+def _planned(row: _PlannedRow) -> LedgerBatch:
+    return LedgerBatch(
         batch=row.batch,
         plan_id=UUID(str(row.plan_id)),
         topics=None if row.topics is None else tuple(row.topics),

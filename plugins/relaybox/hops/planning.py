@@ -26,7 +26,7 @@ SKIP_EMPTY_PAIR_TRANSACTIONS = 10_000
 
 
 @dataclass(frozen=True)
-class Arrived:
+class DestinationState:
     """What the destination has published of a hop: its newest batch (0: none) and that batch's last position and plan.
 
     Attributes:
@@ -36,13 +36,13 @@ class Arrived:
     log_id: int
     generation: int
     batch: int
-    position: int
+    log_position: int
     plan_id: UUID | None
     copied_plan_ids: tuple[UUID, ...]
 
 
 @dataclass(frozen=True)
-class Driver:
+class AttemptOwner:
     """Who runs a hop: a user, or a DAG and its run; and as which Spark application, None: as threads."""
 
     recorded_by: str
@@ -93,7 +93,7 @@ class _Head(NamedTuple):
     reads_log: int | None
     topics: list[str]
     batch: int
-    position: int
+    log_position: int
     lower: str
     received_batch: int
     generation: int
@@ -126,7 +126,7 @@ class _Piece(NamedTuple):
 
 
 def plan_batch(
-    source: StoreSession, hop: Hop, arrived: Arrived, *, driver: Driver, rest: CountedRest | None = None
+    source: StoreSession, hop: Hop, arrived: DestinationState, *, driver: AttemptOwner, rest: CountedRest | None = None
 ) -> Planned | None:
     """Plans the hop's next batch, or resumes the newest one if it has not arrived. Commits.
 
@@ -156,7 +156,9 @@ def plan_batch(
     return planned
 
 
-def _plan(source: StoreSession, hop: Hop, arrived: Arrived, driver: Driver, counted: CountedRest | None) -> Planned | None:
+def _plan(
+    source: StoreSession, hop: Hop, arrived: DestinationState, driver: AttemptOwner, counted: CountedRest | None
+) -> Planned | None:
     source.reach("plan.begin")
     head = source.row(_Head, "select * from relaybox.lock_hop(%s)", hop.name)
     source.reach("plan.locked")
@@ -178,7 +180,7 @@ def _plan(source: StoreSession, hop: Hop, arrived: Arrived, driver: Driver, coun
     return Planned(batch, _begin_attempt(source, batch, driver), resumed=False, rest=rest)
 
 
-def _require_common_history(hop: Hop, head: _Head, arrived: Arrived) -> None:
+def _require_common_history(hop: Hop, head: _Head, arrived: DestinationState) -> None:
     if arrived.generation > head.generation:
         gap = lost_generation(hop, head.generation, arrived.generation)
     elif arrived.batch > head.batch:
@@ -190,7 +192,7 @@ def _require_common_history(hop: Hop, head: _Head, arrived: Arrived) -> None:
     raise gap.as_error(hop, "Nothing was moved.")
 
 
-def _begin_attempt(source: StoreSession, batch: Batch, driver: Driver) -> int:
+def _begin_attempt(source: StoreSession, batch: Batch, driver: AttemptOwner) -> int:
     attempt = source.value(
         "select relaybox.record_attempt(%s, %s, relaybox.begin_attempt(%s), %s, %s)",
         *(batch.hop, batch.batch, batch.hop, driver.recorded_by, driver.application),
@@ -206,7 +208,7 @@ def _plan_log(source: StoreSession, hop: Hop, head: _Head) -> tuple[None, Cut, N
             array(select lower(a) from unnest(h.read_ahead) a) as ahead_from,
             array(select upper(a) - 1 from unnest(h.read_ahead) a) as ahead_to
         from relaybox.hop_out h
-        join relaybox.hop_in i on i.hop_id = h.reads_log
+        join relaybox.hop_in i on i.log_id = h.reads_log
         where h.hop = %s
         """,
         hop.name,
@@ -216,7 +218,7 @@ def _plan_log(source: StoreSession, hop: Hop, head: _Head) -> tuple[None, Cut, N
     cut = cut_log(
         reads_after=log.reads_after,
         published_position=log.published_position,
-        first_position=head.position + 1,
+        first_position=head.log_position + 1,
         batch_rows=hop.limits.batch_rows,
         slice_rows=hop.limits.slice_rows,
         read_ahead=list(zip(log.ahead_from, log.ahead_to, strict=True)),
@@ -265,7 +267,7 @@ def _cut_pair(
     cut = cut_batch(
         buckets,
         reads_after=pair.reads_after,
-        first_position=head.position + 1,
+        first_position=head.log_position + 1,
         batch_rows=hop.limits.batch_rows,
         slice_rows=hop.limits.slice_rows,
     )

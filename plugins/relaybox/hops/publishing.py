@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from relaybox import errors
-from relaybox.hops.planning import Arrived
+from relaybox.hops.planning import DestinationState
 
 if TYPE_CHECKING:
     from relaybox.hops.batches import Batch
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Arrival:
+class PublishedBatch:
     """A published batch: consumers may read the hop's log through `last_position`."""
 
     batch: int
@@ -35,14 +35,14 @@ class _ArrivalRow(NamedTuple):
     published_at: datetime
 
     @property
-    def arrival(self) -> Arrival:
-        return Arrival(self.batch, UUID(str(self.plan_id)), self.last_position, self.published_at)
+    def arrival(self) -> PublishedBatch:
+        return PublishedBatch(self.batch, UUID(str(self.plan_id)), self.last_position, self.published_at)
 
 
 class _Published(NamedTuple):
     """What a destination has published of a hop; plan ids as text."""
 
-    hop_id: int
+    log_id: int
     generation: int
     published_batch: int
     published_position: int
@@ -50,16 +50,16 @@ class _Published(NamedTuple):
     copied_plan_ids: list[str]
 
 
-def ask_destination(destination: StoreSession, hop: Hop) -> Arrived:
+def ask_destination(destination: StoreSession, hop: Hop) -> DestinationState:
     """What the destination has published of a hop, in a short transaction of its own. Raises UnknownHop."""
     destination = destination.doing(f"asking how far hop {hop.name} has arrived")
     found = destination.row_if_any(
         _Published,
         """
-        select i.hop_id, i.generation, i.published_batch, i.published_position,
-            (select a.plan_id from relaybox.arrival a where a.hop_id = i.hop_id and a.batch = i.published_batch),
+        select i.log_id, i.generation, i.published_batch, i.published_position,
+            (select a.plan_id from relaybox.arrival a where a.log_id = i.log_id and a.batch = i.published_batch),
             array(
-                select distinct r.plan_id::text from relaybox.receipt r where r.hop_id = i.hop_id and r.batch = i.published_batch + 1
+                select distinct r.plan_id::text from relaybox.receipt r where r.log_id = i.log_id and r.batch = i.published_batch + 1
             ) as copied_plan_ids
         from relaybox.hop_in i where i.hop = %s
         """,
@@ -70,17 +70,17 @@ def ask_destination(destination: StoreSession, hop: Hop) -> Arrived:
         raise errors.UnknownHop(
             f"hop {hop.name} does not arrive in store {hop.destination.name}.", next_step="Run: relaybox init"
         )
-    return Arrived(
-        log_id=found.hop_id,
+    return DestinationState(
+        log_id=found.log_id,
         generation=found.generation,
         batch=found.published_batch,
-        position=found.published_position,
+        log_position=found.published_position,
         plan_id=None if found.plan_id is None else UUID(str(found.plan_id)),
         copied_plan_ids=tuple(map(UUID, found.copied_plan_ids)),
     )
 
 
-def durable_arrival(destination: StoreSession, hop: Hop, arrived: Arrived) -> Arrival:
+def durable_arrival(destination: StoreSession, hop: Hop, arrived: DestinationState) -> PublishedBatch:
     """The arrival of the newest published batch, once it is durable: somebody else may have published it. Commits.
 
     Raises:
@@ -114,7 +114,7 @@ def begin_generation(destination: StoreSession, hop: Hop, *, log_id: int, genera
     destination.commit_durably("generation")
 
 
-def publish_batch(destination: StoreSession, hop: Hop, batch: Batch, *, log_id: int) -> Arrival:
+def publish_batch(destination: StoreSession, hop: Hop, batch: Batch, *, log_id: int) -> PublishedBatch:
     """Makes a batch readable if every slice has its receipt and every row is there. Commits; idempotent.
 
     Raises:

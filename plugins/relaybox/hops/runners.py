@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Protocol
 
 from relaybox.hops.batches import Slice
-from relaybox.hops.copying import CopyOrder, SliceCopied, copy_slice
+from relaybox.hops.copying import SliceCopied, SliceJob, copy_slice
 
 
 class SliceRunner(Protocol):
@@ -20,7 +20,7 @@ class SliceRunner(Protocol):
     @property
     def application(self) -> str | None: ...
 
-    def copy_slices(self, order: CopyOrder, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
+    def copy_slices(self, order: SliceJob, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
         """Yields a report for each slice as it is done; raises the first error once no slice is running."""
 
 
@@ -44,7 +44,7 @@ class ThreadRunner:
         self._threads = threads
         self._below_rows = below_rows
 
-    def copy_slices(self, order: CopyOrder, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
+    def copy_slices(self, order: SliceJob, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
         row_count = sum(slice_.row_count for slice_ in slices)
         if self._below_rows is not None and row_count >= self._below_rows:
             raise BatchTooLarge(f"batch {order.batch} of hop {order.hop} has {row_count} rows")

@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from relaybox import errors
-from relaybox.events import emit, warn
 from relaybox.hops.confirmations import confirm_arrived, confirm_received
-from relaybox.hops.copying import SliceCopied, copy_order
-from relaybox.hops.planning import CountedRest, Driver, Planned, plan_batch
+from relaybox.hops.copying import SliceCopied, slice_job
+from relaybox.hops.planning import AttemptOwner, CountedRest, Planned, plan_batch
 from relaybox.hops.publishing import ask_destination, begin_generation, make_log_segments, publish_batch
+from relaybox.log_events import emit, warn
 from relaybox.stores.schema import open_store
 from relaybox.streams.delivering import carry_senders, deliver_arrived
 from relaybox.streams.topics import carry_topics, find_unknown_topics
 
 if TYPE_CHECKING:
-    from relaybox.hops.planning import Arrived
+    from relaybox.hops.planning import DestinationState
     from relaybox.hops.runners import SliceRunner
     from relaybox.routes import Hop
     from relaybox.stores.sessions import StoreSession
@@ -176,7 +176,7 @@ class _Run:
             hop=self.hop.name,
             batch=batch.batch,
             rows=batch.row_count,
-            positions=f"{batch.first_position}-{batch.last_position}",
+            log_positions=f"{batch.first_position}-{batch.last_position}",
             slices=len(batch.slices),
             duration_seconds=seconds,
             rows_per_second=round(batch.row_count / seconds),
@@ -195,7 +195,7 @@ class _Run:
         )
         return True
 
-    def _plan(self, arrived: Arrived) -> Planned | None:
+    def _plan(self, arrived: DestinationState) -> Planned | None:
         """Plans; when another driver has published meanwhile, confirms that and plans after it."""
         for _ in range(3):
             try:
@@ -212,8 +212,8 @@ class _Run:
                 return planned
         return plan_batch(self.source, self.hop, arrived, driver=self._driver())
 
-    def _driver(self) -> Driver:
-        return Driver(self.recorded_by, self.runner.application)
+    def _driver(self) -> AttemptOwner:
+        return AttemptOwner(self.recorded_by, self.runner.application)
 
     def _copy(self, planned: Planned, log_id: int) -> int:
         batch = planned.batch
@@ -222,13 +222,13 @@ class _Run:
             hop=self.hop.name,
             batch=batch.batch,
             rows=batch.row_count,
-            positions=f"{batch.first_position}-{batch.last_position}",
+            log_positions=f"{batch.first_position}-{batch.last_position}",
             slices=len(batch.slices),
             attempt=planned.attempt,
         )
         self.progress(Progress(self.hop.name, batch.batch, batch.row_count, 0, published=False))
         make_log_segments(self.destination, self.hop, log_id=log_id, through_position=batch.last_position)
-        order = copy_order(self.hop, batch, attempt=planned.attempt, log_id=log_id, reads_log=self._reads_log())
+        order = slice_job(self.hop, batch, attempt=planned.attempt, log_id=log_id, reads_log=self._reads_log())
         copied = byte_count = 0
         for report in self.runner.copy_slices(order, batch.slices):
             copied += report.row_count
@@ -259,7 +259,7 @@ class _Run:
         source.reach("outbox_segments.made")
         source.commit("outbox_segments")
 
-    def _confirm(self) -> Arrived:
+    def _confirm(self) -> DestinationState:
         return confirm_arrived(self.source, self.destination, self.hop, recorded_by=self.recorded_by)
 
     def _end_transactions(self) -> None:

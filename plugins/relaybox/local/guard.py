@@ -16,7 +16,7 @@ import time
 from collections.abc import Sequence
 
 from relaybox.local.processes import descendants, send_signal
-from relaybox.parents import child_dies_with_parent
+from relaybox.process_lifetime import child_dies_with_parent
 
 GRACE_SECONDS = 20.0
 _POLL_SECONDS = 0.05

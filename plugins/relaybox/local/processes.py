@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from relaybox.parents import child_dies_with_parent
+from relaybox.process_lifetime import child_dies_with_parent
 
 _POLL_SECONDS = 0.02
 
@@ -99,9 +99,7 @@ def working_directory(pid: int) -> Path | None:
 def processes_in(directory: Path) -> list[int]:
     """Who works in a directory or below it, as a server does in its data directory; only root sees those of other users."""
     found = directory.resolve()
-    return [
-        pid for pid in _all_pids() if (cwd := working_directory(pid)) and cwd.is_relative_to(found) and is_alive(pid)
-    ]
+    return [pid for pid in _all_pids() if (cwd := working_directory(pid)) and cwd.is_relative_to(found) and is_alive(pid)]
 
 
 def children(pid: int) -> list[int]:

@@ -31,7 +31,7 @@ _locks: dict[Path, int] = {}
 
 
 @dataclass(frozen=True)
-class Abandoned:
+class AbandonedScratch:
     """A directory that was removed: its owner had been killed."""
 
     directory: Path
@@ -79,7 +79,7 @@ def scratch_directory(name: str, parent: Path | None = None) -> Iterator[Path]:
         yield make_scratch(name, parent)
 
 
-def remove_abandoned(say: Callable[[str], object], parent: Path | None = None) -> list[Abandoned]:
+def remove_abandoned(say: Callable[[str], object], parent: Path | None = None) -> list[AbandonedScratch]:
     """Removes directories of make_scratch() that no process owns and no process works in, and says which.
 
     Two callers may do this at once, also while others make directories.
@@ -109,7 +109,7 @@ def _looks_older(path: Path) -> bool:
     return bool(_OLDER_NAME.fullmatch(path.name)) and is_directory and owner in _our_accounts() and not processes_in(path)
 
 
-def _remove_unowned(directory: Path) -> Abandoned | None:
+def _remove_unowned(directory: Path) -> AbandonedScratch | None:
     try:
         if directory.lstat().st_uid not in _our_accounts():
             return None
@@ -120,7 +120,7 @@ def _remove_unowned(directory: Path) -> Abandoned | None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if processes_in(directory):
             return None  # a server that its owner left, and that still ends
-        abandoned = Abandoned(directory, bytes_below(directory))
+        abandoned = AbandonedScratch(directory, bytes_below(directory))
         shutil.rmtree(directory)
     except (BlockingIOError, FileNotFoundError):
         return None  # it has an owner, or its files are being removed

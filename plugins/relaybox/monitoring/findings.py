@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING
 from relaybox import errors
 
 if TYPE_CHECKING:
-    from relaybox.consumers.subscriptions import Subscribed
     from relaybox.hops.continuity import HistoryGap
     from relaybox.monitoring.blockers import Blocker, StoreBlockers, Wait
     from relaybox.monitoring.status import HopStatus, Status
     from relaybox.retention.detaching import DetachedLog
     from relaybox.routes import Hop, Routes
-    from relaybox.stores.left_behind import LeftBehind
+    from relaybox.stores.orphaned_hops import OrphanedHop
     from relaybox.streams.holdback import Gap, StoreHoldback
     from relaybox.streams.topics import UnknownTopics
+    from relaybox.subscriptions.subscriptions import SubscriptionStatus
 
 OPEN_SECONDS = 30.0
 """A transaction that has sent messages and is open for longer is shown."""
@@ -106,7 +106,7 @@ def find_blockers(
     blockers: Mapping[str, StoreBlockers],
     *,
     detached: Iterable[DetachedLog] = (),
-    left_behind: Iterable[LeftBehind] = (),
+    orphaned_hops: Iterable[OrphanedHop] = (),
 ) -> tuple[Finding, ...]:
     """Everything that is stuck, held up or worth a look, the worst and oldest first.
 
@@ -115,7 +115,7 @@ def find_blockers(
         status: what all stores said about their hops.
         blockers: by store; one that did not answer is missing.
         detached: of all stores.
-        left_behind: of all stores, retired hops included.
+        orphaned_hops: of all stores, retired hops included.
     """
     found = [
         *_silent_stores(routes, status),
@@ -124,7 +124,7 @@ def find_blockers(
         *(_topics_unknown(routes, hop, hop.unknown_topics) for hop in status.hops if hop.unknown_topics is not None),
         *_unrouted(status),
         *_detached(detached),
-        *_left_behind(left_behind),
+        *_left_behind(orphaned_hops),
     ]
     order = list(Severity)
     return tuple(sorted(found, key=lambda one: (order.index(one.severity), one.since is None, one.since)))
@@ -155,7 +155,7 @@ def _indexes(gap: Gap) -> str:
     return f"{gap.first_index:,}" if gap.first_index == gap.last_index else f"{gap.first_index:,} to {gap.last_index:,}"
 
 
-def find_dead_letters(subscriptions: Iterable[Subscribed]) -> Iterator[Finding]:
+def find_dead_letters(subscriptions: Iterable[SubscriptionStatus]) -> Iterator[Finding]:
     """Subscriptions with messages that their consumer refused."""
     for one in subscriptions:
         if one.dead_letters:
@@ -423,14 +423,14 @@ def _detached(logs: Iterable[DetachedLog]) -> Iterator[Finding]:
             since=log.since,
             what=(
                 f"Messages of the log of hop {log.hop} at {log.store} are detached, {segments} in files: "
-                f"only {', '.join(log.for_whom)} needed them, and stood still."
+                f"only {', '.join(log.needed_by)} needed them, and stood still."
             ),
             message_count=log.message_count,
             next_step=f"Mend the consumer, then: relaybox attach {log.store} {log.hop}",
         )
 
 
-def _left_behind(hops: Iterable[LeftBehind]) -> Iterator[Finding]:
+def _left_behind(hops: Iterable[OrphanedHop]) -> Iterator[Finding]:
     for hop in hops:
         if hop.retired_at is None:
             yield Finding(

@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from relaybox import errors
-from relaybox.proofs.reliability import is_no_reading, show_ratio
 from relaybox.stores.schema import store_session
+from relaybox.verification.reliability import is_no_reading, show_ratio
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
     from relaybox.monitoring.status import HopStatus, Status
-    from relaybox.proofs.reliability import Delivery
     from relaybox.routes import Routes, Store
+    from relaybox.verification.reliability import Delivery
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 STATEMENT_TIMEOUT_SECONDS = 10.0
@@ -90,7 +90,7 @@ METRICS = {
             "relaybox_detached_messages", "gauge", "Messages of a log that are in files only: a consumer that stopped needs them."
         ),
         Metric("relaybox_retention_segments", "gauge", "Segments of an outbox or a log."),
-        Metric("relaybox_retention_first_kept", "gauge", "The seq or position from which on an outbox or a log is kept."),
+        Metric("relaybox_retention_first_kept", "gauge", "The seq or log_position from which on an outbox or a log is kept."),
         Metric("relaybox_unrouted_messages", "gauge", "Messages of a topic that no hop of their store reads."),
     )
 }
@@ -106,7 +106,7 @@ class Sample:
     value: float | Fraction
 
 
-def read_signals(routes: Routes) -> dict[str, tuple[Sample, ...]]:
+def read_store_metrics(routes: Routes) -> dict[str, tuple[Sample, ...]]:
     """What each store that answers says of itself, by its name. Who does not answer is missing: `read_status` says why."""
     used = routes.used_stores
     with ThreadPoolExecutor(max(1, len(used)), thread_name_prefix="relaybox-metrics") as pool:
@@ -116,21 +116,21 @@ def read_signals(routes: Routes) -> dict[str, tuple[Sample, ...]]:
 
 def _ask(store: Store) -> tuple[Sample, ...] | None:
     try:
-        with store_session(store, "reading its signals", application_name="relaybox metrics") as session:
-            samples = session.rows(Sample, "select metric, labels, value from relaybox.signals()")
+        with store_session(store, "reading its store_metrics", application_name="relaybox metrics") as session:
+            samples = session.rows(Sample, "select metric, labels, value from relaybox.store_metrics()")
     except errors.RelayboxError:
         return None  # relaybox_store_up and relaybox_hop_error tell
     return tuple(replace(sample, labels={"store": store.name, **sample.labels}) for sample in samples)
 
 
-def collect(status: Status, signals: Mapping[str, tuple[Sample, ...]]) -> list[Sample]:
+def collect(status: Status, store_metrics: Mapping[str, tuple[Sample, ...]]) -> list[Sample]:
     """All samples: what the hops' ledgers gave, and what the stores said of themselves."""
     own = {
         (sample.metric, sample.labels.get("hop"), sample.labels.get("watermark")): sample.value
-        for each in signals.values()
+        for each in store_metrics.values()
         for sample in each
     }
-    samples = [*_stores(status), *(sample for each in signals.values() for sample in each)]
+    samples = [*_stores(status), *(sample for each in store_metrics.values() for sample in each)]
     for hop in status.hops:
         samples += _hop(hop)
         samples += _unhappiness(status, hop, own)
@@ -139,9 +139,9 @@ def collect(status: Status, signals: Mapping[str, tuple[Sample, ...]]) -> list[S
     return samples
 
 
-def render(status: Status, signals: Mapping[str, tuple[Sample, ...]]) -> str:
+def render(status: Status, store_metrics: Mapping[str, tuple[Sample, ...]]) -> str:
     """OpenMetrics text; serve it as CONTENT_TYPE."""
-    return "".join(f"{line}\n" for line in _lines(collect(status, signals)))
+    return "".join(f"{line}\n" for line in _lines(collect(status, store_metrics)))
 
 
 def _stores(status: Status) -> Iterator[Sample]:

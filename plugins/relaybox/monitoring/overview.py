@@ -12,7 +12,7 @@ from relaybox.monitoring.findings import OPEN_SECONDS, Finding, find_blockers
 from relaybox.monitoring.status import HopStatus, Status, hop_status, status_of
 from relaybox.monitoring.store_readings import StoreReading, start_reading
 from relaybox.retention.detaching import DetachedLog, list_detached_logs
-from relaybox.stores.left_behind import LeftBehind, list_left_behind
+from relaybox.stores.orphaned_hops import OrphanedHop, list_orphaned_hops
 from relaybox.stores.readings import Readings
 from relaybox.stores.schema import store_session
 
@@ -26,7 +26,7 @@ _RATES = """
     select i.hop, coalesce(sum(a.row_count), 0)::double precision / %(seconds)s as rate
     from relaybox.hop_in i
     left join relaybox.arrival a
-        on a.hop_id = i.hop_id and a.batch > i.published_batch - 5000
+        on a.log_id = i.log_id and a.batch > i.published_batch - 5000
             and a.published_at > clock_timestamp() - make_interval(secs => %(seconds)s)
     group by i.hop
 """
@@ -58,7 +58,7 @@ class StoreLook:
     blockers: StoreBlockers
     rates: Mapping[str, float]
     detached: Sequence[DetachedLog]
-    left_behind: Sequence[LeftBehind]
+    orphaned_hops: Sequence[OrphanedHop]
 
 
 def read_overview(routes: Routes, *, open_for_seconds: float = OPEN_SECONDS) -> Overview:
@@ -94,7 +94,7 @@ def overview_of(routes: Routes, hops: Mapping[str, HopStatus], said: Mapping[str
             status,
             {store: look.blockers for store, look in seen.items()},
             detached=[log for look in seen.values() for log in look.detached],
-            left_behind=[hop for look in seen.values() for hop in look.left_behind],
+            orphaned_hops=[hop for look in seen.values() for hop in look.orphaned_hops],
         ),
     )
 
@@ -104,7 +104,7 @@ def _look(store: Store, routes: Routes, open_for_seconds: float) -> StoreLook | 
     try:
         with store_session(store, "looking for what holds messages up", application_name="relaybox overview") as session:
             rates = dict(session.rows(_HopRate, _RATES, {"seconds": RATE_SECONDS}))
-            detached, left_behind = list_detached_logs(session), list_left_behind(session, store, routes)
-            return StoreLook(read_blockers(session, open_for_seconds=open_for_seconds), rates, detached, left_behind)
+            detached, orphaned_hops = list_detached_logs(session), list_orphaned_hops(session, store, routes)
+            return StoreLook(read_blockers(session, open_for_seconds=open_for_seconds), rates, detached, orphaned_hops)
     except errors.RelayboxError:
         return None

@@ -16,10 +16,10 @@ from relaybox import errors
 from relaybox.hops.continuity import HistoryGap
 from relaybox.monitoring.store_answers import ReceivingState, SendingState, StreamState
 from relaybox.monitoring.store_readings import StoreReading, start_reading
-from relaybox.proofs.conservation import TopicAccount, find_broken
-from relaybox.proofs.reliability import Delivery, compose, measure_delivery
 from relaybox.retention.retiring import Backlog
 from relaybox.streams.topics import UnknownTopics
+from relaybox.verification.conservation import TopicAccount, find_broken
+from relaybox.verification.reliability import Delivery, compose, measure_delivery
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Route, Routes
@@ -104,7 +104,7 @@ class StreamStatus:
     """What a store decided about the log of one hop.
 
     Attributes:
-        last_place: of the stream: places 1 to it are filled, of all its logs.
+        last_stream_position: of the stream: stream positions 1 to it are filled, of all its logs.
         decided_rows: of this log, so far; undecided_rows: published and not decided on yet.
         duplicate_count, set_aside_count, held_count: of the decided ones; set aside are those that are dead letters now.
         stalled: senders of the log's origin.
@@ -112,7 +112,7 @@ class StreamStatus:
 
     stream: str
     delivery_order: str
-    last_place: int
+    last_stream_position: int
     decided_rows: int
     undecided_rows: int
     duplicate_count: int
@@ -164,7 +164,7 @@ class Status:
     """All hops and routes, at nearly one moment.
 
     Attributes:
-        left_behind: hops that relaybox.yaml no longer contains and that keep messages.
+        orphaned_hops: hops that relaybox.yaml no longer contains and that keep messages.
         errors: the stores that did not answer, or not fully, by name.
     """
 
@@ -172,7 +172,7 @@ class Status:
     hops: tuple[HopStatus, ...]
     routes: tuple[RouteStatus, ...]
     unrouted: tuple[UnroutedTopic, ...]
-    left_behind: tuple[Backlog, ...]
+    orphaned_hops: tuple[Backlog, ...]
     errors: Mapping[str, errors.RelayboxError]
 
 
@@ -195,7 +195,7 @@ def status_of(routes: Routes, hops: Mapping[str, HopStatus], said: Mapping[str, 
         hops=tuple(hops[hop.name] for hop in routes.hops),
         routes=tuple(_route_status(route, [hops[hop.name] for hop in route.hops]) for route in routes.routes.values()),
         unrouted=tuple(_unrouted(routes, said)),
-        left_behind=tuple(hop for reading in said.values() for hop in reading.sending.left_behind),
+        orphaned_hops=tuple(hop for reading in said.values() for hop in reading.sending.orphaned_hops),
         errors={store: reading.error for store, reading in said.items() if reading.error is not None},
     )
 

@@ -11,9 +11,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypedDict, TypeVar
 
 from relaybox import errors
-from relaybox.proofs.conservation import TopicAccount, read_account
 from relaybox.retention.retiring import Backlog, read_backlogs
 from relaybox.streams.topics import UnknownTopics, count_unknown_topics
+from relaybox.verification.conservation import TopicAccount, read_account
 
 if TYPE_CHECKING:
     from relaybox.routes import Routes, Store
@@ -72,7 +72,7 @@ class StreamState(NamedTuple):
 
     stream: str
     delivery_order: str
-    last_place: int
+    last_stream_position: int
     decided_rows: int
     undecided_rows: int
     duplicate_count: int
@@ -96,7 +96,7 @@ class StoreAnswer(Generic[State]):
     accounts: Mapping[str, tuple[TopicAccount, ...]] = field(default_factory=dict)
     unknown_topics: Mapping[str, UnknownTopics] = field(default_factory=dict)
     unrouted: tuple[Unrouted, ...] = ()
-    left_behind: tuple[Backlog, ...] = ()
+    orphaned_hops: tuple[Backlog, ...] = ()
     error: errors.RelayboxError | None = None
 
 
@@ -106,10 +106,14 @@ def ask_sending(session: StoreSession, store: Store, *, routes: Routes) -> Store
     states = {hop.name: session.row_if_any(SendingState, "select * from relaybox.sending_state(%s)", hop.name) for hop in hops}
     accounts = {hop.name: read_account(session, hop) for hop in hops if hop.upstream is None}
     unrouted = session.rows(Unrouted, "select * from relaybox.unrouted_topics(%s)", UNROUTED_SEQS)
-    left_behind = tuple(hop for hop in read_backlogs(session, store, routes) if hop.keeps_messages)
+    orphaned_hops = tuple(hop for hop in read_backlogs(session, store, routes) if hop.keeps_messages)
     unknown = {hop.name: found for hop in hops if (found := count_unknown_topics(session, hop, newest=UNROUTED_SEQS))}
     return replace(
-        known_hops(states, store), accounts=accounts, unrouted=tuple(unrouted), left_behind=left_behind, unknown_topics=unknown
+        known_hops(states, store),
+        accounts=accounts,
+        unrouted=tuple(unrouted),
+        orphaned_hops=orphaned_hops,
+        unknown_topics=unknown,
     )
 
 

@@ -31,7 +31,7 @@ class HopReading(NamedTuple):
     state: str
     batch: int
     slice: int
-    position: int
+    log_position: int
     planned_at: datetime | None
     received_at: datetime | None
     received_by: str | None
@@ -67,8 +67,8 @@ class DeliveryRow(NamedTuple):
 
     stream: str
     delivery_order: str
-    fate: str
-    place: int | None
+    delivery_state: str
+    stream_position: int | None
     duplicate_of: int | None
     reason: str | None
     decided_at: datetime | None

@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relaybox import errors
-from relaybox.events import emit
-from relaybox.hops.continuity import Succession, find_gaps, lost_batches, published_end, unfinished_reanchor
+from relaybox.hops.continuity import LedgerContinuity, find_gaps, lost_batches, published_end, unfinished_reanchor
 from relaybox.hops.publishing import ask_destination
+from relaybox.log_events import emit
 from relaybox.stores.fingerprints import ClusterFingerprint, read_fingerprint
 from relaybox.stores.schema import open_store, store_session
 
 if TYPE_CHECKING:
-    from relaybox.hops.planning import Arrived
+    from relaybox.hops.planning import DestinationState
     from relaybox.routes import Hop, Routes, Store
     from relaybox.stores.sessions import StoreSession
 
 
 @dataclass(frozen=True)
-class Attested:
+class AttestResult:
     """The fingerprint that was recorded, for the hops that leave the store; `changed` is false when it was known already."""
 
     store: str
@@ -34,7 +34,7 @@ class Attested:
     changed: bool
 
 
-def attest_store(store: Store, routes: Routes, *, recorded_by: str, reason: str) -> Attested:
+def attest_store(store: Store, routes: Routes, *, recorded_by: str, reason: str) -> AttestResult:
     """Checks that a store goes on where its ledgers end, here and at the destinations, and records its new fingerprint.
 
     Args:
@@ -61,21 +61,21 @@ def attest_store(store: Store, routes: Routes, *, recorded_by: str, reason: str)
             _record(session, [hop.name for hop in hops], here, recorded_by, reason)
             session.reach("attest.recorded")
             session.commit_durably("attest")
-    attested = Attested(store.name, here.system_identifier, here.timeline, tuple(hop.name for hop in hops), any(changed))
+    attested = AttestResult(store.name, here.system_identifier, here.timeline, tuple(hop.name for hop in hops), any(changed))
     emit(
         "store_attested", store=store.name, system_identifier=here.system_identifier, timeline=here.timeline, changed=any(changed)
     )
     return attested
 
 
-def _ask(hop: Hop) -> Arrived:
+def _ask(hop: Hop) -> DestinationState:
     with closing(open_store(hop.destination, application_name="relaybox attest")) as session:
         return ask_destination(session, hop)
 
 
-def _check(session: StoreSession, hop: Hop, arrived: Arrived, here: ClusterFingerprint) -> bool:
+def _check(session: StoreSession, hop: Hop, arrived: DestinationState, here: ClusterFingerprint) -> bool:
     """Raises unless the hop's ledger goes on here; tells whether its fingerprint differs."""
-    ledger = session.row_if_any(Succession, "select * from relaybox.succession(%s, %s)", hop.name, arrived.batch)
+    ledger = session.row_if_any(LedgerContinuity, "select * from relaybox.ledger_continuity(%s, %s)", hop.name, arrived.batch)
     if ledger is None:
         raise errors.UnknownHop(f"hop {hop.name} does not leave store {session.store}.", next_step="Run: relaybox init")
     published = published_end(arrived)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from relaybox.hops.planning import Arrived
+    from relaybox.hops.planning import DestinationState
     from relaybox.routes import Hop, Routes
     from relaybox.stores.sessions import StoreSession
 
@@ -16,7 +16,7 @@ class HopRow(NamedTuple):
 
     reads_log: int | None
     generation: int
-    position: int
+    log_position: int
     lower: str | None
     compacted_batch: int
     compacted_position: int
@@ -43,6 +43,6 @@ class BothStores:
     source: StoreSession
     destination: StoreSession
     head: HopRow
-    arrived: Arrived
+    arrived: DestinationState
     recorded_by: str
     reason: str

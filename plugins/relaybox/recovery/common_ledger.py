@@ -38,11 +38,11 @@ def find_common_batch(stores: BothStores) -> int:
         planned[stores.head.compacted_batch] = str(stores.head.compacted_plan_id)
     destination = stores.destination.doing(f"reading the arrivals of hop {stores.hop.name}")
     arrivals = destination.rows(
-        _Batch, "select batch, plan_id::text from relaybox.arrival where hop_id = %s order by batch desc", stores.arrived.log_id
+        _Batch, "select batch, plan_id::text from relaybox.arrival where log_id = %s order by batch desc", stores.arrived.log_id
     )
     removed = destination.row(
         _Removed,
-        "select compacted_batch, compacted_plan_id::text from relaybox.hop_in where hop_id = %s",
+        "select compacted_batch, compacted_plan_id::text from relaybox.hop_in where log_id = %s",
         stores.arrived.log_id,
     )
     destination.rollback()
@@ -56,10 +56,10 @@ def position_of(stores: BothStores, batch: int) -> int:
     """The last position of a batch, as the source knows it; 0 if it does not know the batch."""
     if batch == stores.head.compacted_batch:
         return stores.head.compacted_position
-    position = stores.source.value(
+    log_position = stores.source.value(
         "select last_position from relaybox.batch where hop = %s and batch = %s", stores.hop.name, batch
     )
-    return int(position or 0)
+    return int(log_position or 0)
 
 
 def is_reloaded(stores: BothStores) -> bool:
@@ -86,7 +86,7 @@ def has_slices_of_lost_plans(stores: BothStores) -> bool:
     destination = stores.destination.doing(f"reading the receipts of hop {stores.hop.name}")
     staged = destination.rows(
         _Batch,
-        "select distinct batch, plan_id::text from relaybox.receipt where hop_id = %s and batch > %s",
+        "select distinct batch, plan_id::text from relaybox.receipt where log_id = %s and batch > %s",
         *(stores.arrived.log_id, stores.arrived.batch),
     )
     destination.rollback()
@@ -97,7 +97,7 @@ def count_unpublished(stores: BothStores) -> int:
     """How many messages of slices the destination has beyond its newest batch."""
     destination = stores.destination.doing(f"reading the receipts of hop {stores.hop.name}")
     count = destination.value(
-        "select coalesce(sum(row_count), 0) from relaybox.receipt where hop_id = %s and batch > %s",
+        "select coalesce(sum(row_count), 0) from relaybox.receipt where log_id = %s and batch > %s",
         *(stores.arrived.log_id, stores.arrived.batch),
     )
     destination.rollback()

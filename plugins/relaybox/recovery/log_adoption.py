@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
-from relaybox.recovery.upstream import Unfound, require_nothing_to_come
+from relaybox.recovery.upstream import UnfoundMessages, require_nothing_to_come
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -48,7 +48,7 @@ def match_log(source: StoreSession, hop: Hop, routes: Routes, common: int) -> Se
         "select array_agg(message_id::text) as message_ids, array_agg(sent_at) as sent_at from relaybox_adopted where is_ghost",
     )
     if ghosts.message_ids and ghosts.sent_at:
-        require_nothing_to_come(hop, routes, Unfound(ghosts.message_ids, ghosts.sent_at))
+        require_nothing_to_come(hop, routes, UnfoundMessages(ghosts.message_ids, ghosts.sent_at))
         _require_not_arrived_meanwhile(source, hop, searched)
     return searched
 
@@ -59,7 +59,7 @@ def _require_not_arrived_meanwhile(source: StoreSession, hop: Hop, searched: Sea
         """
         select count(*)
         from relaybox.hop_out h
-        join relaybox.log l on l.hop_id = h.reads_log and l.position > %s
+        join relaybox.log l on l.log_id = h.reads_log and l.log_position > %s
         join relaybox_adopted a on a.message_id = l.message_id and a.sent_at = l.sent_at and a.is_ghost
         where h.hop = %s
         """,

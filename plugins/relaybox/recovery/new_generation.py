@@ -15,7 +15,7 @@ from relaybox import errors
 from relaybox.recovery.anchoring import take_anchor
 from relaybox.recovery.common_ledger import count_unpublished, position_of
 from relaybox.recovery.log_adoption import adopt_reads, match_log
-from relaybox.recovery.reanchored import Ghost, Reanchored
+from relaybox.recovery.reanchor_result import Ghost, ReanchorResult
 from relaybox.stores.pipe import pipe_copy
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class _Arrival(NamedTuple):
 
 def begin_new_generation(
     stores: BothStores, common: int, here: ClusterFingerprint, *, loss: Literal["source", "both"] = "source"
-) -> Reanchored:
+) -> ReanchorResult:
     """Adopts what was delivered, makes the rest the hop's backlog, and writes both down; the caller commits.
 
     Args:
@@ -77,22 +77,22 @@ def begin_new_generation(
     stores.source.execute(
         """
         update relaybox.hop_out
-        set generation = %s, batch = %s, position = %s, resend_through = 0, anchor_seq = %s, lower = %s,
+        set generation = %s, batch = %s, log_position = %s, resend_through = 0, anchor_seq = %s, lower = %s,
             system_identifier = %s, timeline = %s, attempt = attempt + 1, numbering = (select numbering from relaybox.numbering)
         where hop = %s
         """,
-        *(generation, stores.arrived.batch, stores.arrived.position, anchor_seq, lower),
+        *(generation, stores.arrived.batch, stores.arrived.log_position, anchor_seq, lower),
         *(here.system_identifier, here.timeline, stores.hop.name),
     )
     if reading is not None:
         undelivered_count = adopt_reads(stores.source, stores.hop, common, reading)
-    found = Reanchored(
+    found = ReanchorResult(
         hop=stores.hop.name,
         loss=loss,
         generation=generation,
         common_batch=common,
         arrived_batch=stores.arrived.batch,
-        adopted_count=stores.arrived.position - common_position,
+        adopted_count=stores.arrived.log_position - common_position,
         ghosts=ghosts,
         undelivered_count=undelivered_count,
         removed_count=count_unpublished(stores),
@@ -107,7 +107,7 @@ def forget_what_was_delivered(stores: BothStores) -> int:
     Returns the common batch, none: what an outbox has beside those is undelivered, whatever this ledger says.
     """
     is_dropped = stores.source.value(
-        "select first_kept_seq > 1 and %s > %s from relaybox.store", stores.head.position, stores.arrived.position
+        "select first_kept_seq > 1 and %s > %s from relaybox.store", stores.head.log_position, stores.arrived.log_position
     )
     if is_dropped:
         raise errors.HistoryLost(
@@ -123,7 +123,7 @@ def _require_adoptable(stores: BothStores, common: int, common_position: int) ->
     """What is adopted must still be at the destination, and the ledgers must meet where both still begin."""
     destination = stores.destination.doing(f"asking what is kept of hop {stores.hop.name}")
     first_kept, compacted = destination.row(
-        _Kept, "select first_kept_position, compacted_batch from relaybox.hop_in where hop_id = %s", stores.arrived.log_id
+        _Kept, "select first_kept_position, compacted_batch from relaybox.hop_in where log_id = %s", stores.arrived.log_id
     )
     destination.rollback()
     if stores.arrived.batch < stores.head.compacted_batch:
@@ -147,15 +147,15 @@ def _fetch_adopted(stores: BothStores, common_position: int) -> None:
     stores.source.execute(
         """
         create temporary table relaybox_adopted (
-            "position" bigint, message_id uuid, sender text, topic text, sent_at timestamptz, is_ghost boolean default true,
+            "log_position" bigint, message_id uuid, sender text, topic text, sent_at timestamptz, is_ghost boolean default true,
             reads bigint
         ) on commit drop
         """
     )
-    columns = sql.SQL('"position", message_id, sender, topic, sent_at')
-    rows = sql.SQL("copy (select {} from relaybox.log where hop_id = {} and position > {} and position <= {}) to stdout").format(
-        columns, sql.Literal(stores.arrived.log_id), sql.Literal(common_position), sql.Literal(stores.arrived.position)
-    )
+    columns = sql.SQL('"log_position", message_id, sender, topic, sent_at')
+    rows = sql.SQL(
+        "copy (select {} from relaybox.log where log_id = {} and log_position > {} and log_position <= {}) to stdout"
+    ).format(columns, sql.Literal(stores.arrived.log_id), sql.Literal(common_position), sql.Literal(stores.arrived.log_position))
     with stores.source.translating():
         pipe_copy(
             stores.destination.connection,
@@ -189,7 +189,8 @@ def _outbox_part(stores: BothStores, common: int) -> tuple[int, str | None, str,
 def _ghosts(stores: BothStores) -> tuple[Ghost, ...]:
     return tuple(
         stores.source.rows(
-            Ghost, 'select "position", message_id::text, sender, topic from relaybox_adopted where is_ghost order by "position"'
+            Ghost,
+            'select "log_position", message_id::text, sender, topic from relaybox_adopted where is_ghost order by "log_position"',
         )
     )
 
@@ -207,7 +208,7 @@ def _adopt(stores: BothStores, common: int, generation: int, here: ClusterFinger
         _Arrival,
         """
         select batch, plan_id::text, first_position, last_position, row_count, published_at
-        from relaybox.arrival where hop_id = %s and batch > %s order by batch
+        from relaybox.arrival where log_id = %s and batch > %s order by batch
         """,
         *(stores.arrived.log_id, common),
     )
@@ -242,7 +243,7 @@ def _adopt(stores: BothStores, common: int, generation: int, here: ClusterFinger
         )
 
 
-def _record(stores: BothStores, found: Reanchored, anchor_seq: int, adopted_seqs: str) -> None:
+def _record(stores: BothStores, found: ReanchorResult, anchor_seq: int, adopted_seqs: str) -> None:
     stores.source.execute(
         """
         insert into relaybox.generation (
@@ -253,12 +254,12 @@ def _record(stores: BothStores, found: Reanchored, anchor_seq: int, adopted_seqs
         *(anchor_seq, adopted_seqs, found.undelivered_count, len(found.ghosts)),
     )
     stores.source.execute(
-        'delete from relaybox.ghost where hop = %s and "position" > %s', found.hop, position_of(stores, found.common_batch)
+        'delete from relaybox.ghost where hop = %s and "log_position" > %s', found.hop, position_of(stores, found.common_batch)
     )
     stores.source.execute(
         """
-        insert into relaybox.ghost (hop, "position", generation, message_id, sender, topic, sent_at)
-        select %s, a.position, %s, a.message_id, a.sender, a.topic, a.sent_at from relaybox_adopted a where a.is_ghost
+        insert into relaybox.ghost (hop, "log_position", generation, message_id, sender, topic, sent_at)
+        select %s, a.log_position, %s, a.message_id, a.sender, a.topic, a.sent_at from relaybox_adopted a where a.is_ghost
         """,
         *(found.hop, found.generation),
     )

@@ -15,9 +15,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from relaybox import errors
-from relaybox.events import emit
 from relaybox.hops.continuity import HistoryGap, find_gap, lost_batches, published_end
 from relaybox.hops.publishing import ask_destination, begin_generation
+from relaybox.log_events import emit
 from relaybox.recovery.both_stores import BothStores, HopRow
 from relaybox.recovery.common_ledger import (
     find_common_batch,
@@ -32,12 +32,12 @@ from relaybox.stores.fingerprints import read_fingerprint
 from relaybox.stores.schema import open_store
 
 if TYPE_CHECKING:
-    from relaybox.recovery.reanchored import Reanchored
+    from relaybox.recovery.reanchor_result import ReanchorResult
     from relaybox.routes import Hop, Routes
     from relaybox.stores.sessions import StoreSession
 
 
-def reanchor_hop(hop: Hop, routes: Routes, *, recorded_by: str, reason: str, dry_run: bool) -> Reanchored:
+def reanchor_hop(hop: Hop, routes: Routes, *, recorded_by: str, reason: str, dry_run: bool) -> ReanchorResult:
     """Compares the hop's two stores and lets it go on from what both have. One durable commit per store; can be repeated.
 
     Reads the hop's part of the outbox once. Producers wait for the moment in which the anchor is taken.
@@ -104,7 +104,7 @@ def _transaction(source: StoreSession, hop: Hop) -> Iterator[HopRow]:
             source.rollback()
 
 
-def _name_cause(hop: Hop, found: Reanchored, gap: HistoryGap | None) -> Reanchored:
+def _name_cause(hop: Hop, found: ReanchorResult, gap: HistoryGap | None) -> ReanchorResult:
     if found.loss == "destination":
         gap = lost_batches(hop, found.arrived_batch + found.resend_count, found.arrived_batch)
     if found.loss == "nobody" or gap is None:
@@ -113,7 +113,7 @@ def _name_cause(hop: Hop, found: Reanchored, gap: HistoryGap | None) -> Reanchor
     return replace(found, cause=gap.what, may_be_attested=gap.may_be_attested and nothing_is_missing)
 
 
-def _compare(stores: BothStores) -> Reanchored:
+def _compare(stores: BothStores) -> ReanchorResult:
     common = find_common_batch(stores)
     here = read_fingerprint(stores.source)
     moved = (

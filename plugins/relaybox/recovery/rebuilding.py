@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from relaybox import errors
-from relaybox.events import emit
 from relaybox.hops.transfer import Progress, transfer_hop
-from relaybox.proofs.verification import verify_route
+from relaybox.log_events import emit
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.stores.schema import initialise_store, store_session
+from relaybox.verification.route_verification import verify_route
 
 if TYPE_CHECKING:
     from relaybox.hops.runners import SliceRunner
@@ -51,9 +51,9 @@ class Rebuild:
 
     Attributes:
         losses: what no other store has, in words; nothing is done about it.
-        doubts: streams whose places may differ from the lost ones, by name, and why: no cursor is restored there.
+        doubts: streams whose stream positions may differ from the lost ones, by name, and why: no cursor is restored there.
         moved_count: messages that were sent to this store.
-        verdicts: of each route through the store, compared message by message: delivered, in flight, defects.
+        outcomes: of each route through the store, compared message by message: delivered, in flight, defects.
     """
 
     store: str
@@ -62,7 +62,7 @@ class Rebuild:
     losses: tuple[str, ...]
     doubts: Mapping[str, str]
     moved_count: int = 0
-    verdicts: Mapping[str, str] | None = None
+    outcomes: Mapping[str, str] | None = None
     duration_seconds: float = 0.0
 
     @property
@@ -116,10 +116,10 @@ def rebuild_store(
         reanchor_hop(hop, routes, recorded_by=recorded_by, reason=reason, dry_run=False)
         with show_progress(hop) as progress:
             moved_count += transfer_hop(hop, runner, recorded_by=recorded_by, progress=progress).row_count
-    verdicts = {route.name: verify_route(route).verdict for route in routes.routes.values() if store in route.path}
+    outcomes = {route.name: verify_route(route).outcome for route in routes.routes.values() if store in route.path}
     seconds = time.monotonic() - started
     emit("store_rebuilt", store=store.name, messages=moved_count, losses=len(found.losses), duration_seconds=seconds)
-    return replace(found, done=True, moved_count=moved_count, verdicts=verdicts, duration_seconds=seconds)
+    return replace(found, done=True, moved_count=moved_count, outcomes=outcomes, duration_seconds=seconds)
 
 
 def look_at_store(routes: Routes, store: Store) -> Rebuild:
@@ -153,7 +153,7 @@ _CONFIRMED = """
     from relaybox.hop_out h where h.hop = %s
 """
 _PUBLISHED = "select i.published_position from relaybox.hop_in i where i.hop = %s"
-_PLANNED = "select h.position from relaybox.hop_out h where h.hop = %s"
+_PLANNED = "select h.log_position from relaybox.hop_out h where h.hop = %s"
 
 
 _DROPPED = """
@@ -216,7 +216,10 @@ def _doubts(routes: Routes, store: Store, hops: Sequence[HopToRebuild]) -> Itera
         elif hop.order == "causal":
             yield hop.stream, "causal: the order of messages without cause and effect depends on what came first"
         elif _has_skips(routes, hop):
-            yield hop.stream, "a gap was skipped by hand: at what place depends on when; skip it again, and start consumers anew"
+            yield (
+                hop.stream,
+                "a gap was skipped by hand: at what stream position depends on when; skip it again, and start consumers anew",
+            )
 
 
 _ADOPTED = """
@@ -236,6 +239,6 @@ def _has_skips(routes: Routes, hop: Hop) -> bool:
 _SKIPPED = """
     select count(*) from relaybox.skip k
     join relaybox.stream_log l on l.stream_id = k.stream_id
-    join relaybox.hop_in i on i.hop_id = l.hop_id
+    join relaybox.hop_in i on i.log_id = l.log_id
     where i.hop = %s
 """

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from relaybox import errors
-from relaybox.recovery.reanchored import Reanchored
+from relaybox.recovery.reanchor_result import ReanchorResult
 
 if TYPE_CHECKING:
     from relaybox.recovery.both_stores import BothStores
 
 
-def resend(stores: BothStores, common: int) -> Reanchored:
+def resend(stores: BothStores, common: int) -> ReanchorResult:
     """Has the batches sent again that the source has confirmed and the destination has not; the caller commits.
 
     Raises:
@@ -21,13 +21,13 @@ def resend(stores: BothStores, common: int) -> Reanchored:
         "select coalesce((select c.through_batch from relaybox.newest_confirmation(%s, 'received') c), 0)", stores.hop.name
     )
     if received <= stores.arrived.batch:
-        return Reanchored(stores.hop.name, "nobody", stores.head.generation, common, stores.arrived.batch)
+        return ReanchorResult(stores.hop.name, "nobody", stores.head.generation, common, stores.arrived.batch)
     _require_kept(stores, stores.arrived.batch + 1, received)
     stores.source.execute(
         "update relaybox.hop_out set resend_through = %s, resend_after = %s where hop = %s",
         *(received, stores.arrived.batch, stores.hop.name),
     )
-    return Reanchored(
+    return ReanchorResult(
         stores.hop.name,
         "destination",
         stores.head.generation,

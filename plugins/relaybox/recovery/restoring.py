@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RestoredSubscription:
-    """A subscription made anew. `first_place` is the first that its slowest lane reads; `doubt`: why it starts at the beginning.
+    """A subscription made anew. `first_stream_position` is the first that its slowest lane reads; `doubt`: why it starts at the beginning.
 
-    `dead_letter_places`: messages that were dead letters when it was saved; their letters are lost.
+    `dead_letter_stream_positions`: messages that were dead letters when it was saved; their letters are lost.
     """
 
     subscription: str
     stream: str
-    first_place: int
+    first_stream_position: int
     doubt: str | None
-    dead_letter_places: tuple[int, ...]
+    dead_letter_stream_positions: tuple[int, ...]
 
 
 def restore_subscriptions(
@@ -33,7 +33,7 @@ def restore_subscriptions(
 ) -> list[RestoredSubscription]:
     """Makes the subscriptions of a rebuilt store anew, as `relaybox subscriptions STORE --json` had saved them. One commit.
 
-    A cursor is put back where the same message stands at its place as when it was saved; otherwise it starts at the beginning,
+    A cursor is put back where the same message stands at its stream position as when it was saved; otherwise it starts at the beginning,
     which repeats messages and leaves none out. Those that are there already, and replays, are passed over.
 
     Raises:
@@ -59,10 +59,10 @@ _SAVED_KEYS = {
     "replay_of",
     "lanes",
     "lane_by",
-    "lane_places",
-    "done_place",
+    "lane_stream_positions",
+    "done_stream_position",
     "done_message_id",
-    "dead_letter_places",
+    "dead_letter_stream_positions",
     "nack_limit",
     "crash_limit",
     "hold_sender",
@@ -82,25 +82,27 @@ def _checked(saved: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
 
 
 def _moved(session: StoreSession, one: Mapping[str, Any]) -> str | None:
-    """Why the places of a subscription are not those that were saved; None when they are."""
-    if one["done_place"] == 0:
+    """Why the stream positions of a subscription are not those that were saved; None when they are."""
+    if one["done_stream_position"] == 0:
         return None
     message_id = session.value(
-        "select message_id::text from relaybox.read_stream(%s, %s, 1)", one["stream"], one["done_place"] - 1
+        "select message_id::text from relaybox.read_stream(%s, %s, 1)", one["stream"], one["done_stream_position"] - 1
     )
     if message_id is not None and message_id == one["done_message_id"]:
         return None
-    return f"another message stands at place {one['done_place']} than when it was saved"
+    return f"another message stands at stream position {one['done_stream_position']} than when it was saved"
 
 
 def _restore(session: StoreSession, one: Mapping[str, Any], doubt: str | None) -> RestoredSubscription:
-    first_place = session.call(
+    first_stream_position = session.call(
         "relaybox.subscribe",
         *(one["subscription"], one["topic"] or one["stream"], "earliest", one["lanes"], one["lane_by"], one["nack_limit"]),
         *(one["crash_limit"], one["hold_sender"], one["retry_seconds"], one["lease_seconds"]),
     )
     if doubt is None:
-        for lane, done_place in enumerate(one["lane_places"], start=1):
-            session.call("relaybox.restore_cursor", one["subscription"], lane, done_place)
-        first_place = max(first_place, min(one["lane_places"]) + 1)
-    return RestoredSubscription(one["subscription"], one["stream"], first_place, doubt, tuple(one["dead_letter_places"]))
+        for lane, done_stream_position in enumerate(one["lane_stream_positions"], start=1):
+            session.call("relaybox.restore_cursor", one["subscription"], lane, done_stream_position)
+        first_stream_position = max(first_stream_position, min(one["lane_stream_positions"]) + 1)
+    return RestoredSubscription(
+        one["subscription"], one["stream"], first_stream_position, doubt, tuple(one["dead_letter_stream_positions"])
+    )

@@ -18,20 +18,20 @@ from relaybox.hops.publishing import ask_destination
 from relaybox.stores.schema import open_store
 
 if TYPE_CHECKING:
-    from relaybox.hops.planning import Arrived
+    from relaybox.hops.planning import DestinationState
     from relaybox.routes import Hop, Routes
     from relaybox.stores.sessions import StoreSession
 
 
 @dataclass(frozen=True)
-class Unfound:
+class UnfoundMessages:
     """Messages that a hop delivered and its source has not."""
 
     message_ids: Sequence[str]
     sent_at: Sequence[datetime]
 
 
-def require_nothing_to_come(hop: Hop, routes: Routes, unfound: Unfound) -> None:
+def require_nothing_to_come(hop: Hop, routes: Routes, unfound: UnfoundMessages) -> None:
     """Asks the stores further up, the origin first: messages move towards the hop, so none is passed over in between.
 
     Raises:
@@ -70,7 +70,7 @@ def _received_batch(source: StoreSession, hop: Hop) -> int:
     return int(received)
 
 
-def _require_one_history(hop: Hop, upstream: Hop, source: StoreSession, arrived: Arrived, received: int) -> None:
+def _require_one_history(hop: Hop, upstream: Hop, source: StoreSession, arrived: DestinationState, received: int) -> None:
     gap = find_gap(source, upstream, published_end(arrived))
     if gap is None and arrived.batch < received:
         gap = lost_batches(upstream, received, arrived.batch)
@@ -85,7 +85,7 @@ def _require_one_history(hop: Hop, upstream: Hop, source: StoreSession, arrived:
         )
 
 
-def _to_come(source: StoreSession, hop: Hop, arrived: Arrived, unfound: Unfound) -> int:
+def _to_come(source: StoreSession, hop: Hop, arrived: DestinationState, unfound: UnfoundMessages) -> int:
     """How many of the messages the source of a hop has, that have not arrived at its destination."""
     if hop.upstream is None:
         _require_nothing_prepared(source, hop)
@@ -143,7 +143,7 @@ _IN_LOG = """
             (select b.reads_through from relaybox.batch b where b.hop = h.hop and b.batch = %(batch)s), h.compacted_read
         ) as read_through
     ) arrived
-    join relaybox.log l on l.hop_id = h.reads_log and l.position > arrived.read_through and not h.read_ahead @> l.position
+    join relaybox.log l on l.log_id = h.reads_log and l.log_position > arrived.read_through and not h.read_ahead @> l.log_position
     join unnest(%(ids)s::uuid[], %(sent_at)s::timestamptz[]) u (message_id, sent_at) using (message_id, sent_at)
     where h.hop = %(hop)s
 """

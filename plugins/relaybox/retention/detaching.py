@@ -2,7 +2,7 @@
 
 A segment is detached when nobody needs it but subscriptions that stand still, of a route with `stopped_consumer: detach`. SQL decides
 it and keeps the ledger (`relaybox.detached_segment`); files are written and read by a SegmentArchive, which is Spark. The protocol,
-and why it needs no other lock, is docs/decisions/0008-detached-segments.md. Each step may be struck, repeated, and run twice at once.
+and why it needs no other lock, is docs/decisions/0008-detached-segments.md. Each step may fail, be repeated, and run twice at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from relaybox import errors
-from relaybox.events import emit
+from relaybox.log_events import emit
 from relaybox.retention.segments import PATIENCE_SECONDS, PAUSE_SECONDS, DropAnswer
 from relaybox.stores.log_rows import RowsDigest
 from relaybox.stores.schema import store_session
@@ -30,7 +30,7 @@ SUPERSEDED = "Nothing was lost: another run is at it, or was. See: relaybox rete
 
 
 @dataclass(frozen=True)
-class Part:
+class DetachPart:
     """Positions first to last of a log, both included; `table` has them, `directory` shall have them or has them."""
 
     service: str
@@ -48,13 +48,13 @@ class SegmentArchive(Protocol):
         RelayboxError: what a store said.
     """
 
-    def write(self, part: Part) -> None:
+    def write(self, part: DetachPart) -> None:
         """Reads the rows of a part from its table into its directory, which is not there yet."""
 
     def digest(self, directory: str) -> RowsDigest:
         """Reads all files of a directory: what relaybox.log_digest would say of the rows in them."""
 
-    def copy_back(self, part: Part) -> None:
+    def copy_back(self, part: DetachPart) -> None:
         """Copies all rows of the directory into the table; commits."""
 
     def remove(self, directory: str) -> None:
@@ -68,7 +68,7 @@ class DetachedSegment:
     Attributes:
         first, last: positions of the log of the hop.
         state: detaching | detached | attached | released.
-        for_whom: the subscriptions that needed it when it was detached.
+        needed_by: the subscriptions that needed it when it was detached.
     """
 
     hop: str
@@ -77,7 +77,7 @@ class DetachedSegment:
     state: str
     directory: str
     row_count: int
-    for_whom: tuple[str, ...]
+    needed_by: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class DetachedLog:
     Attributes:
         hop: which filled the log.
         since: when the first of these segments went.
-        for_whom: the subscriptions that needed one when it was detached.
+        needed_by: the subscriptions that needed one when it was detached.
     """
 
     store: str
@@ -95,7 +95,7 @@ class DetachedLog:
     segment_count: int
     message_count: int
     since: datetime
-    for_whom: tuple[str, ...]
+    needed_by: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -125,20 +125,20 @@ class _Line(NamedTuple):
     directory: str
     row_count: int
     hash_sum: Decimal
-    for_whom: list[str]
+    needed_by: list[str]
     hop: str = ""
     staging: str = ""
 
 
 class _Log(NamedTuple):
-    hop_id: int
+    log_id: int
     hop: str
 
 
 class _Strays(NamedTuple):
     """Directories of a detached segment that nobody needs any more."""
 
-    hop_id: int
+    log_id: int
     first: int
     attempt: int
     directories: list[str]
@@ -150,7 +150,7 @@ def has_detach_work(store: Store) -> bool:
         found = session.value(
             """
             select exists (
-                    select from relaybox.hop_in i cross join lateral relaybox.detachable_segments(i.hop_id)
+                    select from relaybox.hop_in i cross join lateral relaybox.detachable_segments(i.log_id)
                     where i.stopped_consumer = 'detach'
                 )
                 or exists (
@@ -170,7 +170,7 @@ def list_detached(store: Store, hop: str | None = None) -> list[DetachedSegment]
         lines = session.rows(
             _Line,
             """
-            select i.hop, d.* from relaybox.detached_segment d join relaybox.hop_in i on i.hop_id = d.hop_id
+            select i.hop, d.* from relaybox.detached_segment d join relaybox.hop_in i on i.log_id = d.log_id
             where d.state = 'detached' and i.hop = coalesce(%s, i.hop) order by i.hop, d.first desc
             """,
             hop,
@@ -184,15 +184,15 @@ def list_detached_logs(session: StoreSession) -> list[DetachedLog]:
         DetachedLog,
         """
         select i.hop, count(*) as segment_count, sum(d.row_count)::bigint as message_count, min(d.moved_at) as since, array(
-            select distinct w.name from relaybox.detached_segment n cross join lateral unnest(n.for_whom) w (name)
-            where n.hop_id = i.hop_id and n.state = 'detached' order by w.name
-        ) as for_whom
-        from relaybox.detached_segment d join relaybox.hop_in i on i.hop_id = d.hop_id
-        where d.state = 'detached' group by i.hop_id, i.hop order by i.hop
+            select distinct w.name from relaybox.detached_segment n cross join lateral unnest(n.needed_by) w (name)
+            where n.log_id = i.log_id and n.state = 'detached' order by w.name
+        ) as needed_by
+        from relaybox.detached_segment d join relaybox.hop_in i on i.log_id = d.log_id
+        where d.state = 'detached' group by i.log_id, i.hop order by i.hop
         """,
         store=session.store,
     )
-    return [replace(log, for_whom=tuple(log.for_whom)) for log in logs]
+    return [replace(log, needed_by=tuple(log.needed_by)) for log in logs]
 
 
 def detach_segments(
@@ -207,7 +207,7 @@ def detach_segments(
     segments: list[DetachedSegment] = []
     kept: dict[str, str] = {}
     with _session(store, "detaching what only stopped consumers need") as session:
-        logs = session.rows(_Log, "select hop_id, hop from relaybox.hop_in where stopped_consumer = 'detach' order by hop")
+        logs = session.rows(_Log, "select log_id, hop from relaybox.hop_in where stopped_consumer = 'detach' order by hop")
         for log_id, hop in logs:
             while (line := _begin_detach(session, log_id, recorded_by)) is not None:
                 session.reach("detach.begun")
@@ -253,7 +253,7 @@ def attach_segments(
         done = 0
         while done != count and (line := _begin_attach(session, log_id, recorded_by)) is not None:
             session.reach("attach.begun")
-            archive.copy_back(Part(store.service, line.staging, line.first, line.last, line.directory))
+            archive.copy_back(DetachPart(store.service, line.staging, line.first, line.last, line.directory))
             session.reach("attach.copied")
             if session.call("relaybox.finish_attach", log_id, line.first, line.attempt, recorded_by) != "attached":
                 raise errors.SliceSuperseded(
@@ -266,7 +266,7 @@ def attach_segments(
                 archive.remove(line.directory)
                 session.execute(
                     "update relaybox.detached_segment set removed_at = clock_timestamp()"
-                    " where hop_id = %s and first = %s and state = 'attached' and directory = %s",
+                    " where log_id = %s and first = %s and state = 'attached' and directory = %s",
                     *(log_id, line.first, line.directory),
                 )
             done += 1
@@ -282,18 +282,18 @@ def _session(store: Store, activity: str) -> Iterator[StoreSession]:
 
 
 def _segment(hop: str, line: _Line, *, state: str | None = None) -> DetachedSegment:
-    return DetachedSegment(hop, line.first, line.last, state or line.state, line.directory, line.row_count, tuple(line.for_whom))
+    return DetachedSegment(hop, line.first, line.last, state or line.state, line.directory, line.row_count, tuple(line.needed_by))
 
 
 def _where(store: Store, hop: str, line: _Line) -> dict[str, object]:
     """What an event tells of a segment."""
-    positions = f"{line.first}-{line.last}"
-    return {"store": store.name, "hop": hop, "positions": positions, "rows": line.row_count, "directory": line.directory}
+    log_positions = f"{line.first}-{line.last}"
+    return {"store": store.name, "hop": hop, "log_positions": log_positions, "rows": line.row_count, "directory": line.directory}
 
 
 def _log_id(session: StoreSession, hop: str) -> int:
-    logs = session.rows(_Log, "select hop_id, hop from relaybox.hop_in order by hop")
-    known = {log.hop: log.hop_id for log in logs}
+    logs = session.rows(_Log, "select log_id, hop from relaybox.hop_in order by hop")
+    known = {log.hop: log.log_id for log in logs}
     if hop not in known:
         raise errors.UnknownHop(
             f"hop {hop} does not arrive in store {session.store}.", next_step=f"Arriving there: {', '.join(known) or 'none'}."
@@ -311,7 +311,7 @@ def _begin_attach(session: StoreSession, log_id: int, recorded_by: str) -> _Line
 
 
 def _write_checked(archive: SegmentArchive, session: StoreSession, store: Store, hop: str, line: _Line) -> None:
-    part = Part(store.service, line.segment, line.first, line.last, line.directory)
+    part = DetachPart(store.service, line.segment, line.first, line.last, line.directory)
     archive.write(part)
     session.reach("detach.written")
     found = archive.digest(part.directory)
@@ -348,10 +348,10 @@ def _remove_files(archive: SegmentArchive, session: StoreSession) -> Iterator[st
     lines = session.rows(
         _Strays,
         """
-        select d.hop_id, d.first, d.attempt, d.strays || case when d.state = 'released' and d.removed_at is null
+        select d.log_id, d.first, d.attempt, d.strays || case when d.state = 'released' and d.removed_at is null
             then array[d.directory] else '{}' end as directories
         from relaybox.detached_segment d where d.strays <> '{}' or d.state = 'released' and d.removed_at is null
-        order by d.hop_id, d.first
+        order by d.log_id, d.first
         """,
     )
     for line in lines:
@@ -362,7 +362,7 @@ def _remove_files(archive: SegmentArchive, session: StoreSession) -> Iterator[st
             """
             update relaybox.detached_segment
             set strays = '{}', removed_at = case when state = 'released' then clock_timestamp() else removed_at end
-            where hop_id = %s and first = %s and attempt = %s
+            where log_id = %s and first = %s and attempt = %s
             """,
-            *(line.hop_id, line.first, line.attempt),
+            *(line.log_id, line.first, line.attempt),
         )

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox.errors import ConfigurationError
-from relaybox.events import emit
-from relaybox.stores.left_behind import LeftBehind, list_left_behind
+from relaybox.log_events import emit
+from relaybox.stores.orphaned_hops import OrphanedHop, list_orphaned_hops
 from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Backlog(LeftBehind):
+class Backlog(OrphanedHop):
     """A hop that was left behind, and what it has not moved.
 
     Attributes:
@@ -42,7 +42,7 @@ class Backlog(LeftBehind):
         return self.unsettled_count > 0 or self.waiting_count > 0
 
 
-def find_left_behind(routes: Routes) -> tuple[Backlog, ...]:
+def find_orphaned_hops(routes: Routes) -> tuple[Backlog, ...]:
     """Asks every store of the file for hops that the file has not, retired ones included. Changes nothing.
 
     Raises:
@@ -67,7 +67,7 @@ def read_backlogs(session: StoreSession, store: Store, routes: Routes) -> Iterat
 
     Runs in the session's transaction.
     """
-    for hop in list_left_behind(session, store, routes):
+    for hop in list_orphaned_hops(session, store, routes):
         not_moved = _read_not_moved(session, hop.hop) if hop.retired_at is None else _NotMoved(0, 0, None)
         yield Backlog(**vars(hop), **not_moved._asdict())
 
@@ -83,7 +83,7 @@ def _read_not_moved(session: StoreSession, hop: str) -> _NotMoved:
     )
 
 
-def choose_left_behind(name: str, left_behind: Sequence[Backlog], routes: Routes) -> tuple[Backlog, ...]:
+def choose_orphaned_hops(name: str, orphaned_hops: Sequence[Backlog], routes: Routes) -> tuple[Backlog, ...]:
     """Those that a name means: one hop, or all hops of a route.
 
     Raises:
@@ -93,9 +93,9 @@ def choose_left_behind(name: str, left_behind: Sequence[Backlog], routes: Routes
         raise ConfigurationError(
             f"{name} is in {routes.path}: its messages are to be moved.", next_step="Take its route out of the file first."
         )
-    chosen = tuple(hop for hop in left_behind if name in (hop.hop, hop.hop.rpartition("/")[0]))
+    chosen = tuple(hop for hop in orphaned_hops if name in (hop.hop, hop.hop.rpartition("/")[0]))
     if not chosen:
-        known = ", ".join(hop.hop for hop in left_behind) or "none"
+        known = ", ".join(hop.hop for hop in orphaned_hops) or "none"
         raise ConfigurationError(
             f"no store knows a hop {name}. Left behind by the file: {known}.", next_step="Run: relaybox retire"
         )

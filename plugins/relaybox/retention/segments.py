@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 import psycopg2
 
-from relaybox.events import emit
+from relaybox.log_events import emit
 from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 30.0
 """So long a table that sessions hold is tried again; then retention leaves it for its next run."""
 
 PAUSE_SECONDS = 0.5
-"""Between two tries: producers and consumers wait at most 0.2 s for each."""
+"""Between two attempts: producers and consumers wait at most 0.2 s for each."""
 
 
 @dataclass(frozen=True)
@@ -161,12 +161,12 @@ def read_retention(store: Store) -> StoreRetention:
 class _Table(NamedTuple):
     """The outbox (both None), or the log of a hop that arrives in the store."""
 
-    hop_id: int | None
+    log_id: int | None
     hop: str | None
 
 
 def _tables(session: StoreSession) -> list[_Table]:
-    return [_Table(None, None), *session.rows(_Table, "select hop_id, hop from relaybox.hop_in order by hop")]
+    return [_Table(None, None), *session.rows(_Table, "select log_id, hop from relaybox.hop_in order by hop")]
 
 
 class _Unmoved(NamedTuple):
@@ -181,7 +181,7 @@ def _table(session: StoreSession, log_id: int | None, hop: str | None) -> TableR
         Segment,
         """
         select s.segment::text as name, s.first, s.last, pg_total_relation_size(s.segment) as size_bytes
-        from relaybox.segments() s where s.hop_id is not distinct from %s order by s.first
+        from relaybox.segments() s where s.log_id is not distinct from %s order by s.first
         """,
         log_id,
     )
@@ -291,7 +291,7 @@ def _compact_ledgers(session: StoreSession, recorded_by: str) -> tuple[int, int]
     for hop in session.values("select hop from relaybox.hop_out order by hop"):
         batches += _count(session, "select relaybox.compact_hop_ledgers(%s)", hop)
         session.reach("retention.compacted")
-    for log_id in session.values("select hop_id from relaybox.hop_in order by hop_id"):
+    for log_id in session.values("select log_id from relaybox.hop_in order by log_id"):
         # in this order: what is let go no longer needs its ledgers
         released += _count(session, "select relaybox.release_detached(%s, %s)", log_id, recorded_by)
         batches += _count(session, "select relaybox.compact_log_ledgers(%s)", log_id)

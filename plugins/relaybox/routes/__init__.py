@@ -46,10 +46,10 @@ routes:
 |---|---|---|
 | `batch_rows` | 1000000 | 1 to 10000000: how many messages one batch has at most |
 | `slice_rows` | 100000 | 1 to `batch_rows` (also by default): how many one task copies; a batch has at most 10000 slices |
-| `slice_timeout_seconds` | 900 | 1 to 86400: how long one try at a slice may take |
+| `slice_timeout_seconds` | 900 | 1 to 86400: how long one attempt at a slice may take |
 | `linger_seconds` | 0 | 0 to 3600: how long an empty hop waits for more messages before the transfer ends |
 | `spark_from_rows` | 50000 | 1 to 1000000000: with `runner: auto`, so many messages to move or compare are worth a Spark application |
-| `run_timeout_seconds` | 21600 | 60 to 604800: how long Airflow lets one try of a transfer, a proof or detaching take before it ends it |
+| `run_timeout_seconds` | 21600 | 60 to 604800: after how long Airflow ends an attempt of a transfer, a verification or a detaching task |
 | `target_lag_seconds` | 600 | 1 to 604800: how long a message may wait at most; a hop that is later is alarmed |
 | `holdback_rows` | 10000 | 1 to 1000000: how many messages of one sender a store holds back until a gap fills; then that sender waits |
 | `fragments` | 1000000 | 100 to 100000000: how many pieces the set of one sender's indexes may fall into; then that sender waits |
@@ -59,7 +59,7 @@ routes:
 | key | default | rule |
 |---|---|---|
 | `attempts` | 5 | 1 to 100: how often a task is tried, the first time included |
-| `delay_seconds` | 10 | 0 to 86400: before the second try |
+| `delay_seconds` | 10 | 0 to 86400: before the second attempt |
 | `backoff` | 2.0 | 1 to 10: each delay is so many times the one before |
 | `max_delay_seconds` | 300 | `delay_seconds` to 86400: no delay is longer; at least `delay_seconds` by default |
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from pyspark import SparkConf, SparkContext
 
 from relaybox.errors import ConfigurationError, RelayboxError, SparkFailed, Transient
-from relaybox.events import emit
+from relaybox.log_events import emit
 from relaybox.monitoring.spark_pages import APPLICATION_FILE
-from relaybox.parents import die_with_parent
+from relaybox.process_lifetime import die_with_parent
 from relaybox.spark.failures import SPARK_ERRORS, failure_line
 from relaybox.spark.tasks import ContextSession
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from psycopg2 import sql
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, functions
 
 from relaybox import errors
 from relaybox.spark.failures import SPARK_ERRORS, failure_line
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import DataFrame
 
-    from relaybox.retention.detaching import Part
+    from relaybox.retention.detaching import DetachPart
 
 ROWS_PER_TASK = 100_000
 ROWS_PER_BATCH = 5_000
@@ -76,6 +76,8 @@ _SPARK_TYPES = {
 _ARROW_SCHEMA = pa.schema([pa.field(name, _ARROW_TYPES[oid]) for name, oid in LOG_COLUMNS])
 _SPARK_SCHEMA = ", ".join(f"`{name}` {_SPARK_TYPES[oid]}" for name, oid in LOG_COLUMNS)
 
+_OLD_POSITION = "position"
+
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -95,7 +97,7 @@ class SparkArchive:
         for name, value in _SETTINGS.items():
             self._session.conf.set(name, value)
 
-    def write(self, part: Part) -> None:
+    def write(self, part: DetachPart) -> None:
         ranges = split(part.first, part.last)
         with _files("writing", part.directory):
             self._context.setJobDescription(f"detaching {part.table}: {len(ranges)} ranges")
@@ -108,7 +110,7 @@ class SparkArchive:
             sums = self._read(directory).mapInArrow(_digest, "row_count bigint, hash_sum string").collect()
         return sum((RowsDigest(row.row_count, int(row.hash_sum)) for row in sums), RowsDigest())
 
-    def copy_back(self, part: Part) -> None:
+    def copy_back(self, part: DetachPart) -> None:
         with _files("reading", part.directory):
             self._context.setJobDescription(f"attaching {part.table}")
             self._read(part.directory).mapInArrow(_copier(part), "row_count bigint").collect()
@@ -120,7 +122,10 @@ class SparkArchive:
             path.getFileSystem(self._context._jsc.hadoopConfiguration()).delete(path, True)  # noqa: FBT003, SLF001
 
     def _read(self, directory: str) -> DataFrame:
-        return self._session.read.schema(_SPARK_SCHEMA).parquet(directory)
+        """The rows of the files. Files of versions before 0.1.0 have `position` for `log_position`."""
+        found = self._session.read.schema(f"{_SPARK_SCHEMA}, `{_OLD_POSITION}` bigint").parquet(directory)
+        log_position = functions.coalesce("log_position", _OLD_POSITION)
+        return found.withColumn("log_position", log_position).drop(_OLD_POSITION)
 
 
 @contextmanager
@@ -140,7 +145,7 @@ def split(first: int, last: int, rows: int = ROWS_PER_TASK) -> list[tuple[int, i
     return [(start, min(last, start + rows - 1)) for start in range(first, last + 1, rows)]
 
 
-def _reader(part: Part, ranges: list[tuple[int, int]]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _reader(part: DetachPart, ranges: list[tuple[int, int]]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What a task runs on an executor: its numbers are those of its ranges."""
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -151,9 +156,9 @@ def _reader(part: Part, ranges: list[tuple[int, int]]) -> Callable[[Iterable[pa.
     return read
 
 
-def _read_range(part: Part, first: int, last: int) -> Iterator[pa.RecordBatch]:
+def _read_range(part: DetachPart, first: int, last: int) -> Iterator[pa.RecordBatch]:
     query = sql.SQL(
-        "copy (select {} from relaybox.{} where position between {} and {} order by position) to stdout (format binary)"
+        "copy (select {} from relaybox.{} where log_position between {} and {} order by log_position) to stdout (format binary)"
     )
     doing = f"reading positions {first} to {last} of {part.table}"
     with closing(connect(part.service, application_name="relaybox detach")) as session:
@@ -237,7 +242,7 @@ def _digest(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pydict({"row_count": [found.row_count], "hash_sum": [str(found.hash_sum)]})
 
 
-def _copier(part: Part) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _copier(part: DetachPart) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What a task runs on an executor: all its rows in one transaction."""
 
     def copy(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from relaybox.proofs.comparison_runners import SessionComparisonRunner, group_reads
-from relaybox.proofs.reading import Sessions
 from relaybox.spark.tasks import run_tasks
+from relaybox.verification.comparison_runners import SessionComparisonRunner, group_reads
+from relaybox.verification.reading import Sessions
 
 if TYPE_CHECKING:
-    from relaybox.proofs.defects import Defect
-    from relaybox.proofs.reading import Digest, Pair, StoreRead
     from relaybox.spark.tasks import TaskSession
+    from relaybox.verification.defects import Defect
+    from relaybox.verification.reading import Digest, Pair, StoreRead
 
 
 class SparkComparisonRunner:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.daemon import manager
 
 import relaybox.hops.copying  # noqa: F401
-import relaybox.proofs.comparison_runners  # noqa: F401  # loaded once, inherited by every worker
+import relaybox.verification.comparison_runners  # noqa: F401  # loaded once, inherited by every worker
 
 if __name__ == "__main__":
     manager()

@@ -6,7 +6,7 @@ import argparse
 import getpass
 from collections.abc import Sequence
 
-from relaybox.events import emit
+from relaybox.log_events import emit
 from relaybox.retention.detaching import detach_segments
 from relaybox.routes import load_routes
 from relaybox.spark.application import new_parser, run_application, spark_session

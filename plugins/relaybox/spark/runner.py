@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from relaybox.hops.copying import CopyOrder, SliceCopied, copy_slice
+from relaybox.hops.copying import SliceCopied, SliceJob, copy_slice
 from relaybox.spark.tasks import run_tasks
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class SparkRunner:
         self._session = session
         self.application: str | None = session.application
 
-    def copy_slices(self, order: CopyOrder, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
+    def copy_slices(self, order: SliceJob, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
         """One job, one task per slice; an error of a store ends the job's batch."""
         description = f"{order.hop} batch {order.batch}: {len(slices)} slices"
         return run_tasks(self._session, description, slices, partial(copy_slice, order))

@@ -123,7 +123,7 @@ def _held_hops(session: StoreSession) -> set[str]:
     return set(
         session.values(
             """
-            select i.hop from relaybox.stream s join relaybox.stream_log l using (stream_id) join relaybox.hop_in i using (hop_id)
+            select i.hop from relaybox.stream s join relaybox.stream_log l using (stream_id) join relaybox.hop_in i using (log_id)
             where s.rules_pending
             """
         )

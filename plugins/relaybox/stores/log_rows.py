@@ -20,7 +20,7 @@ BIGINT, INTEGER, UUID, TIMESTAMPTZ, TEXT, JSONB, BYTEA = 20, 23, 2950, 1184, 25,
 """Numbers of types, the same in every Postgres."""
 
 LOG_COLUMNS = (
-    ("position", BIGINT),
+    ("log_position", BIGINT),
     ("index", BIGINT),
     ("epoch", INTEGER),
     ("message_id", UUID),

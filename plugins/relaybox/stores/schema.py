@@ -20,7 +20,7 @@ import psycopg2
 from relaybox import errors
 from relaybox.stores.connections import LOCK_TIMEOUT_SECONDS, connect
 from relaybox.stores.init_locks import TRANSACTION_ROW, lock_init, lock_relations, refuse_older_code, schema_is_held
-from relaybox.stores.left_behind import list_left_behind
+from relaybox.stores.orphaned_hops import list_orphaned_hops
 from relaybox.stores.renewal import changed_files, renew_functions
 from relaybox.stores.sessions import StoreSession
 
@@ -63,7 +63,7 @@ class StoreInitialised:
     segments_made: tuple[str, ...]
     hops: dict[str, str]  # "flights/1 out" -> registered | changed | unchanged
     sender_binding: str  # to database roles: switched on | switched off | unchanged
-    left_behind: tuple[str, ...]  # hops that leave the store, of no route in the file, not retired
+    orphaned_hops: tuple[str, ...]  # hops that leave the store, of no route in the file, not retired
     public_rights: tuple[str, ...]  # what every login may do in the database without a grant: CONNECT, TEMPORARY
     public_rights_revoked: tuple[str, ...]  # which of these this init took from PUBLIC
 
@@ -300,7 +300,7 @@ def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: S
     """Hops, in the transaction in which the schema was applied. Streams that an earlier init held are free again."""
     hops = dict(_register_hops(session, store, routes))
     session.execute("update relaybox.stream set rules_pending = false where rules_pending")
-    left_behind = tuple(one.hop for one in list_left_behind(session, store, routes) if one.retired_at is None)
+    orphaned_hops = tuple(one.hop for one in list_orphaned_hops(session, store, routes) if one.retired_at is None)
     is_switched = session.call("relaybox.bind_senders", store.bind_senders)
     binding = ("switched on" if store.bind_senders else "switched off") if is_switched else "unchanged"
     public = tuple(session.call("relaybox.public_rights"))
@@ -313,7 +313,7 @@ def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: S
         (),
         hops,
         binding,
-        left_behind,
+        orphaned_hops,
         public,
         revoked,
     )

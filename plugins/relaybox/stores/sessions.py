@@ -25,7 +25,7 @@ class StoreSession:
     Each method raises what an error of the store means (connections.translate), as `store hub: while <activity>: ...`.
     A transaction begins with the first statement, and ends with `commit`, `commit_durably` or `rollback`.
 
-    Rows are made by the names of their columns: `row(Head, "select batch, position ...")` gives a `Head(batch=..., position=...)`,
+    Rows are made by the names of their columns: `row(Head, "select batch, log_position ...")` gives a `Head(batch=..., log_position=...)`,
     where `Head` is a NamedTuple or a dataclass. Columns that it has no field for are left out. Fields without a column are given by
     keyword.
     """
@@ -101,7 +101,7 @@ class StoreSession:
             self.connection.rollback()
 
     def reach(self, failpoint: str) -> None:
-        """A named moment of the protocol at which a test may strike."""
+        """A named moment of the protocol at which a test may inject a fault."""
         with self.translating():
             failpoints.reach(failpoint, self.connection)
 

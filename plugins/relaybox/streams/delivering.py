@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
-from relaybox.events import emit
+from relaybox.log_events import emit
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop
@@ -40,7 +40,7 @@ class _Decision(NamedTuple):
     duplicate_count: int
     set_aside_count: int
     held_after: int
-    last_place: int
+    last_stream_position: int
     in_order: bool
 
 
@@ -56,7 +56,7 @@ def carry_senders(source: StoreSession, destination: StoreSession, hop: Hop, *, 
     """
     asking = destination.doing(f"asking which senders of hop {hop.name} are known")
     known = asking.row_if_any(
-        _SendersSeen, "select l.origin, l.senders_seen from relaybox.stream_log l where l.hop_id = %s", log_id
+        _SendersSeen, "select l.origin, l.senders_seen from relaybox.stream_log l where l.log_id = %s", log_id
     )
     if known is None:
         raise errors.UnknownHop(
@@ -114,7 +114,7 @@ def _deliver_next(destination: StoreSession, hop: Hop, log_id: int) -> bool:
         duplicates=decision.duplicate_count,
         set_aside=decision.set_aside_count,
         held=decision.held_after,
-        places_through=decision.last_place,
+        stream_positions_through=decision.last_stream_position,
         in_order=decision.in_order,
     )
     return True

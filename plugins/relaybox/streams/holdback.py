@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from relaybox import errors
-from relaybox.events import emit
+from relaybox.log_events import emit
 from relaybox.stores.schema import open_store, store_session
 from relaybox.streams.skip_plans import LAST_INDEX, SenderGap, plan_skip
 
@@ -98,7 +98,7 @@ class StoreHoldback:
 
 
 @dataclass(frozen=True)
-class Skipped:
+class SkipResult:
     """What a skip did at one store.
 
     Attributes:
@@ -249,7 +249,7 @@ def skip_gap(
     through: int | None = None,
     held: bool = False,
     only: Store | None = None,
-) -> list[Skipped]:
+) -> list[SkipResult]:
     """Gives up the first gap of a sender at every store of a route that has it, store by store. Commits each; idempotent.
 
     A store that lags behind an earlier one of the route gives up only what the earlier one misses or gave up: all else is on
@@ -276,7 +276,7 @@ def skip_gap(
     """
     order = _Order(route, sender, through, held, reason, recorded_by)
     _check(order, only)
-    done: list[Skipped] = []
+    done: list[SkipResult] = []
     states: list[tuple[str, SenderGap | None]] = []
     for store in _stores(route):
         try:
@@ -287,7 +287,7 @@ def skip_gap(
         except errors.RelayboxError as error:
             if not done:
                 raise
-            return [*done, Skipped(store.name, error=error)]  # the next ones give up only what this one misses
+            return [*done, SkipResult(store.name, error=error)]  # the next ones give up only what this one misses
         if store == only:
             break
     if all(state is None for _, state in states):
@@ -334,22 +334,22 @@ def _read_gap(session: StoreSession, order: _Order) -> SenderGap | None:
     return session.row_if_any(SenderGap, "select * from relaybox.sender_gap(%s, %s)", order.route.stream, order.sender)
 
 
-def _skip_at(session: StoreSession, order: _Order, earlier: Sequence[tuple[str, SenderGap | None]]) -> Skipped:
+def _skip_at(session: StoreSession, order: _Order, earlier: Sequence[tuple[str, SenderGap | None]]) -> SkipResult:
     state = _read_gap(session, order)
     session.rollback()
     planned = plan_skip(state, earlier, sender=order.sender, origin=order.route.path[0].name, through=order.through)
     if isinstance(planned, str):
-        return Skipped(session.store, why_not=planned)
+        return SkipResult(session.store, why_not=planned)
     try:
         return _skip_through(session, order, planned)
     except errors.NoSuchGap as error:
         session.rollback()
         if state is None:  # not even its declaration has come
-            return Skipped(session.store, why_not=str(error))
+            return SkipResult(session.store, why_not=str(error))
         raise
 
 
-def _skip_through(session: StoreSession, order: _Order, last_index: int) -> Skipped:
+def _skip_through(session: StoreSession, order: _Order, last_index: int) -> SkipResult:
     session = session.doing(f"skipping a gap of sender {order.sender}")
     gap = session.row(
         _SkippedGap,
@@ -367,4 +367,4 @@ def _skip_through(session: StoreSession, order: _Order, last_index: int) -> Skip
         last_index=gap.last_index,
         released=gap.released,
     )
-    return Skipped(session.store, gap.epoch, Gap(gap.first_index, gap.last_index), gap.released)
+    return SkipResult(session.store, gap.epoch, Gap(gap.first_index, gap.last_index), gap.released)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
-from relaybox.events import emit
+from relaybox.log_events import emit
 from relaybox.stores.schema import open_store
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@
 -- is here),
 -- RB015 (already published, or of an older generation).
 create or replace function relaybox.accept_slice(
-    log_id integer, generation_ integer, batch_ bigint, slice_ integer, plan_id_ uuid, row_count_ bigint, attempt_ bigint,
+    log_id_ integer, generation_ integer, batch_ bigint, slice_ integer, plan_id_ uuid, row_count_ bigint, attempt_ bigint,
     digest_ text default null, first_position bigint default null
 )
 returns void
@@ -21,7 +21,7 @@ begin
     if digest_ is not null then
         select d.digest into digest_here
         from relaybox.slice_digest(
-            log_id, null, null, null, first_position, first_position + row_count_ - 1, first_position, first_position + row_count_ - 1
+            log_id_, null, null, null, first_position, first_position + row_count_ - 1, first_position, first_position + row_count_ - 1
         ) d;
         if digest_here is distinct from digest_ then
             raise exception using errcode = 'RB012',
@@ -29,10 +29,11 @@ begin
                 hint = 'Messages of the source were changed after planning. Nothing of the slice was kept.';
         end if;
     end if;
-    select i.published_batch, i.generation into published, generation_here from relaybox.hop_in i where i.hop_id = log_id for share;
+    select i.published_batch, i.generation into published, generation_here from relaybox.hop_in i where i.log_id = log_id_ for share;
     if generation_here <> generation_ then
         raise exception using errcode = 'RB015',
-            message = format('slice %s of batch %s is of generation %s, the hop is in generation %s here', slice_, batch_, generation_, generation_here);
+            message = format('slice %s of batch %s is of generation %s, the hop is in generation %s here', slice_, batch_, generation_,
+            generation_here);
     end if;
     if published >= batch_ then
         raise exception using errcode = 'RB015',
@@ -43,11 +44,11 @@ begin
             message = format('slice of batch %s, but the newest published batch is %s', batch_, published),
             hint = 'One of the two stores lost history. Nothing was overwritten.';
     end if;
-    plan_here := relaybox.other_plan_copied(log_id, batch_, plan_id_);
+    plan_here := relaybox.other_plan_copied(log_id_, batch_, plan_id_);
     if plan_here is not null then
-        perform relaybox.refuse_other_plan(log_id, batch_, plan_here, plan_id_);
+        perform relaybox.refuse_other_plan(log_id_, batch_, plan_here, plan_id_);
     end if;
-    insert into relaybox.receipt (hop_id, batch, slice, plan_id, row_count, attempt)
-    values (log_id, batch_, slice_, plan_id_, row_count_, attempt_);
+    insert into relaybox.receipt (log_id, batch, slice, plan_id, row_count, attempt)
+    values (log_id_, batch_, slice_, plan_id_, row_count_, attempt_);
 end
 $$;

@@ -8,41 +8,41 @@ returns bigint
 language plpgsql volatile
 as $$
 declare
-    log_id integer := (select h.reads_log from relaybox.hop_out h where h.hop = hop_name);
+    log_id_ integer := (select h.reads_log from relaybox.hop_out h where h.hop = hop_name);
     first_missing bigint;
     adopted_through bigint;
 begin
-    create index on relaybox_adopted ("position");
+    create index on relaybox_adopted (log_position);
     create index on relaybox_adopted (reads);
-    select l.position into first_missing
+    select l.log_position into first_missing
     from relaybox.log l
-    where l.hop_id = log_id and l.position > read_through and l.position <= searched_through and not ahead @> l.position
-        and not exists (select from relaybox_adopted a where a.reads = l.position)
-    order by l.position limit 1;
+    where l.log_id = log_id_ and l.log_position > read_through and l.log_position <= searched_through and not ahead @> l.log_position
+        and not exists (select from relaybox_adopted a where a.reads = l.log_position)
+    order by l.log_position limit 1;
     with reached as (
         -- through here: everything up to the first position that a later batch, or none, has
-        select a.position,
+        select a.log_position,
             least(
-                min(a.reads) over (order by a.position desc rows between unbounded preceding and 1 preceding),
+                min(a.reads) over (order by a.log_position desc rows between unbounded preceding and 1 preceding),
                 first_missing, searched_through + 1
             ) - 1 as reads_through
         from relaybox_adopted a
     ), adopted as (
         select b.batch, r.reads_through, lag(r.reads_through, 1, adopt_reads.read_through) over (order by b.batch) as reads_after
         from relaybox.batch b
-        join reached r on r.position = b.last_position
+        join reached r on r.log_position = b.last_position
         where b.hop = hop_name and b.batch > common_batch
     ), matched as (
-        select b.batch, a.position, a.reads,
-            a.position - row_number() over (partition by b.batch, a.reads - a.position order by a.position) as run
+        select b.batch, a.log_position, a.reads,
+            a.log_position - row_number() over (partition by b.batch, a.reads - a.log_position order by a.log_position) as run
         from relaybox.batch b
-        join relaybox_adopted a on a.position >= b.first_position and a.position <= b.last_position
+        join relaybox_adopted a on a.log_position >= b.first_position and a.log_position <= b.last_position
         where b.hop = hop_name and b.batch > common_batch and a.reads is not null
     ), pieces as (
-        select m.batch, min(m.reads) as first_read, max(m.reads) as last_read, min(m.position) as first_position, count(*) as row_count,
-            row_number() over (partition by m.batch order by min(m.position)) as slice
+        select m.batch, min(m.reads) as first_read, max(m.reads) as last_read, min(m.log_position) as first_position, count(*) as row_count,
+            row_number() over (partition by m.batch order by min(m.log_position)) as slice
         from matched m
-        group by m.batch, m.reads - m.position, m.run
+        group by m.batch, m.reads - m.log_position, m.run
     ), sliced as (
         select p.batch, jsonb_agg(
             jsonb_build_array(p.slice, p.first_read, p.last_read, p.first_position, p.row_count) order by p.slice

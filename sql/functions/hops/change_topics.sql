@@ -13,7 +13,8 @@ declare
 begin
     select * into head from relaybox.hop_out h where h.hop = hop_name and h.reads_log is null for update;
     if not found then
-        raise exception using errcode = 'RB004', message = format('hop %s does not read the outbox of this store', hop_name), hint = 'Run: relaybox init';
+        raise exception using errcode = 'RB004', message = format('hop %s does not read the outbox of this store', hop_name),
+        hint = 'Run: relaybox init';
     end if;
     removed := array(select unnest(head.topics) except select unnest(topics_) order by 1);
     added := array(select unnest(topics_) except select unnest(head.topics) order by 1);
@@ -34,7 +35,7 @@ begin
     perform relaybox.split_backlog(hop_name, 'unrouted', added, 'routed', head.lower);
     if unknown <> '{}' and head.anchor_seq > 0 then
         insert into relaybox.backlog (hop, topics, lower, upper, seqs)
-        values (hop_name, unknown, '1:1:', relaybox.every_transaction(), int8multirange(int8range(1, head.anchor_seq, '[]')));
+        values (hop_name, unknown, '1:1:', relaybox.full_snapshot(), int8multirange(int8range(1, head.anchor_seq, '[]')));
     end if;
     if unknown <> '{}' and head.lower::text <> '1:1:' then
         insert into relaybox.backlog (hop, topics, lower, upper, seqs)

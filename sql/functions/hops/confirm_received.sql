@@ -8,13 +8,13 @@ language plpgsql volatile
 as $$
 declare
     planned relaybox.batch;
-    known relaybox.hop_out;
+    hop_ relaybox.hop_out;
     store_name text := (select s.store from relaybox.store s);
 begin
     perform relaybox.require_writable_primary();
     set local synchronous_commit = on;
-    select * into known from relaybox.hop_out h where h.hop = hop_name;
-    if known.compacted_batch >= batch_ then
+    select * into hop_ from relaybox.hop_out h where h.hop = hop_name;
+    if hop_.compacted_batch >= batch_ then
         return;  -- settled long ago
     end if;
     select * into planned from relaybox.batch b where b.hop = hop_name and b.batch = batch_;
@@ -22,7 +22,7 @@ begin
         raise exception using errcode = 'RB011',
             message = format(
                 'hop %s: the ledger of %s ends at batch %s, %s has published batch %s: %s lost history',
-                hop_name, store_name, known.batch, known.destination, batch_, store_name
+                hop_name, store_name, hop_.batch, hop_.destination, batch_, store_name
             ),
             hint = 'Nothing was moved. See what is missing with: relaybox reanchor ' || hop_name;
     end if;
@@ -30,7 +30,7 @@ begin
         raise exception using errcode = 'RB012',
             message = format(
                 'hop %s: %s has published batch %s with plan %s, %s has plan %s: %s lost history',
-                hop_name, known.destination, batch_, plan_id_, store_name, planned.plan_id, store_name
+                hop_name, hop_.destination, batch_, plan_id_, store_name, planned.plan_id, store_name
             ),
             hint = 'Nothing was moved. See what is missing with: relaybox reanchor ' || hop_name;
     end if;

@@ -9,7 +9,7 @@ as $$
             or exists (select from relaybox.backlog p where p.hop = h.hop and p.state = 'routed')
             or case
                 when h.reads_log is not null then
-                    (select i.published_position from relaybox.hop_in i where i.hop_id = h.reads_log)
+                    (select i.published_position from relaybox.hop_in i where i.log_id = h.reads_log)
                     > relaybox.log_read_through(h.hop)
                 else exists (
                     select from relaybox.outbox o

@@ -4,7 +4,7 @@ language sql stable
 as $$
     select lower(r.run), upper(r.run) - 1
     from relaybox.hop_out h
-    join relaybox.hop_in i on i.hop_id = h.reads_log
+    join relaybox.hop_in i on i.log_id = h.reads_log
     cross join lateral relaybox.log_read_through(h.hop) as read_through
     cross join lateral unnest(
         int8multirange(int8range(read_through + 1, greatest(i.published_position, read_through) + 1)) - h.read_ahead

@@ -14,7 +14,7 @@ declare
 begin
     select * into head from relaybox.hop_out h where h.hop = hop_name;
     select i.published_position, i.first_kept_position into searched_through, first_kept
-    from relaybox.hop_in i where i.hop_id = head.reads_log;
+    from relaybox.hop_in i where i.log_id = head.reads_log;
     read_through := case
         when common_batch = head.compacted_batch then head.compacted_read
         when common_batch < head.compacted_batch then 0
@@ -23,7 +23,8 @@ begin
     if first_kept > read_through + 1 then
         raise exception using errcode = 'RB011',
             message = format(
-                'hop %s: both stores know its batches through position %s of the log it reads, which keeps messages only from position %s on: retention has dropped what is between',
+                'hop %s: both stores know its batches through position %s of the log it reads, which keeps messages only from position %s on: ' ||
+                    'retention has dropped what is between',
                 hop_name, read_through, first_kept
             ),
             hint = 'Restore the store that lost history to a later time.';
@@ -34,21 +35,21 @@ begin
     ahead := ahead - int8multirange(int8range(0, read_through, '[]'));
     update relaybox_adopted a set reads = m.reads, is_ghost = false
     from (
-        select d.position, r.reads
+        select d.log_position, r.reads
         from (
-            select f.position, f.message_id, f.sent_at,
-                row_number() over (partition by f.message_id, f.sent_at order by f.position) as copy
+            select f.log_position, f.message_id, f.sent_at,
+                row_number() over (partition by f.message_id, f.sent_at order by f.log_position) as copy
             from relaybox_adopted f
         ) d
         join (
-            select l.position as reads, l.message_id, l.sent_at,
-                row_number() over (partition by l.message_id, l.sent_at order by l.position) as copy
+            select l.log_position as reads, l.message_id, l.sent_at,
+                row_number() over (partition by l.message_id, l.sent_at order by l.log_position) as copy
             from relaybox.log l
-            where l.hop_id = head.reads_log and l.position > match_adopted.read_through and l.position <= searched_through
-                and not ahead @> l.position
+            where l.log_id = head.reads_log and l.log_position > match_adopted.read_through and l.log_position <= searched_through
+                and not ahead @> l.log_position
         ) r using (message_id, sent_at, copy)
     ) m
-    where a.position = m.position;
+    where a.log_position = m.log_position;
     read_ahead := ahead;
 end
 $$;

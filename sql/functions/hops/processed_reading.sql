@@ -14,7 +14,7 @@ declare
 begin
     perform relaybox.require_writable_primary();
     set local synchronous_commit = on;
-    select l.* into log_here from relaybox.hop_in i join relaybox.stream_log l on l.hop_id = i.hop_id where i.hop = hop_name;
+    select l.* into log_here from relaybox.hop_in i join relaybox.stream_log l on l.log_id = i.log_id where i.hop = hop_name;
     if not found then
         raise exception using errcode = 'RB004', message = format('hop %s arrives in no stream of this store', hop_name), hint = 'Run: relaybox init';
     end if;
@@ -41,11 +41,11 @@ begin
     -- one statement, one snapshot
     select
         case
-            when r.done_place >= s.last_place then relaybox.resolved_position(log_here.hop_id)
+            when r.done_stream_position >= s.last_stream_position then relaybox.resolved_position(log_here.log_id)
             else coalesce((
                 select k.resolved_position from relaybox.decision k
-                where k.hop_id = log_here.hop_id and k.last_place <= r.done_place and k.resolved_position is not null
-                order by k.last_place desc, k.batch desc
+                where k.log_id = log_here.log_id and k.last_stream_position <= r.done_stream_position and k.resolved_position is not null
+                order by k.last_stream_position desc, k.batch desc
                 limit 1
             ), 0)
         end,
@@ -53,14 +53,15 @@ begin
     into through_position, happened_at
     from relaybox.stream s
     cross join lateral (
-        select min(least(greatest(c.done_place, c.replay_place), letter.place - 1)) as done_place, max(c.moved_at) as moved_at
+        select min(least(greatest(c.done_stream_position, c.replay_stream_position), dead_letter_id.stream_position - 1)) as done_stream_position,
+        max(c.moved_at) as moved_at
         from relaybox.subscription n
         join relaybox.lane_cursors c on c.subscription_id = n.subscription_id
         cross join lateral (
-            select min(d.place) as place from relaybox.dead_letter d
+            select min(d.stream_position) as stream_position from relaybox.dead_letter d
             where d.subscription_id = c.subscription_id and d.lane = c.lane and d.state in ('open', 'redriving')
                 and not d.acknowledged_before
-        ) letter
+        ) dead_letter_id
         where n.subscription = any(subscriptions) and n.stream_id = log_here.stream_id and n.ended_at is null and n.replay_of is null
     ) r
     where s.stream_id = log_here.stream_id;

@@ -2,7 +2,7 @@
 -- position follows from the seq. Same rows as read_outbox_slice, without looking at snapshots or numbering rows.
 create or replace function relaybox.read_dense_slice(first_seq bigint, last_seq bigint, first_position bigint)
 returns table (
-    "position" bigint, index bigint, epoch integer, message_id uuid, sent_at timestamptz,
+    log_position bigint, index bigint, epoch integer, message_id uuid, sent_at timestamptz,
     topic text, sender text, key text, headers jsonb, payload text, payload_bytes bytea, clock jsonb
 )
 language sql stable parallel safe

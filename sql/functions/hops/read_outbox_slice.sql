@@ -5,7 +5,7 @@ create or replace function relaybox.read_outbox_slice(
     lower_ pg_snapshot, upper_ pg_snapshot, topics_ text[], first_seq bigint, last_seq bigint, first_position bigint
 )
 returns table (
-    "position" bigint, index bigint, epoch integer, message_id uuid, sent_at timestamptz,
+    log_position bigint, index bigint, epoch integer, message_id uuid, sent_at timestamptz,
     topic text, sender text, key text, headers jsonb, payload text, payload_bytes bytea, clock jsonb
 )
 language sql stable parallel safe

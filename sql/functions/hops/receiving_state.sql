@@ -9,21 +9,21 @@ language sql stable
 as $$
     select
         i.generation, i.published_batch, newest.plan_id::text, i.published_position, newest.published_at,
-        array(select r.slice from relaybox.receipt r where r.hop_id = i.hop_id and r.batch = i.published_batch + 1 order by r.slice),
-        array(select distinct r.plan_id::text from relaybox.receipt r where r.hop_id = i.hop_id and r.batch = i.published_batch + 1),
-        due.received + gone.positions, due.positions + gone.positions
+        array(select r.slice from relaybox.receipt r where r.log_id = i.log_id and r.batch = i.published_batch + 1 order by r.slice),
+        array(select distinct r.plan_id::text from relaybox.receipt r where r.log_id = i.log_id and r.batch = i.published_batch + 1),
+        due.received + gone.log_positions, due.log_positions + gone.log_positions
     from relaybox.hop_in i
-    left join relaybox.arrival newest on newest.hop_id = i.hop_id and newest.batch = i.published_batch
+    left join relaybox.arrival newest on newest.log_id = i.log_id and newest.batch = i.published_batch
     cross join lateral (
         select
             coalesce(sum(a.row_count), 0)::bigint as received,
             coalesce((
                 select sum(upper(run) - lower(run)) from unnest(range_agg(int8range(a.first_position, a.last_position, '[]'))) run
-            ), 0)::bigint as positions
+            ), 0)::bigint as log_positions
         from relaybox.arrival a
-        where a.hop_id = i.hop_id and a.batch <= confirmed_batch
+        where a.log_id = i.log_id and a.batch <= confirmed_batch
     ) due
     -- removed ledgers were dense: as many rows as positions
-    cross join lateral (select case when confirmed_batch >= i.compacted_batch then i.compacted_position else 0 end as positions) gone
+    cross join lateral (select case when confirmed_batch >= i.compacted_batch then i.compacted_position else 0 end as log_positions) gone
     where i.hop = hop_name
 $$;

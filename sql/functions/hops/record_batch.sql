@@ -41,12 +41,12 @@ begin
     )
     values (
         hop_name, head.batch + 1, coalesce(piece.topics, head.topics), lower_, upper_, pair_last_seq_, pair_exhausted_, reads_after_, reads_through_,
-        head.position + 1, head.position + row_count_, row_count_, slices_, digests_, system_identifier_, timeline_, next_xid_,
+        head.log_position + 1, head.log_position + row_count_, row_count_, slices_, digests_, system_identifier_, timeline_, next_xid_,
         head.generation
     )
     returning * into planned;
     update relaybox.hop_out
-    set batch = planned.batch, position = planned.last_position,
+    set batch = planned.batch, log_position = planned.last_position,
         lower = case when piece.backlog_id is null then coalesce(upper_, lower) else lower end
     where hop = hop_name;
     -- what comes after this batch in its pair

@@ -1,13 +1,13 @@
 -- Raises RB006 for a hop that was retired: what it had not moved may be gone.
-create or replace function relaybox.refuse_retired_hop(known relaybox.hop_out) returns void
+create or replace function relaybox.refuse_retired_hop(hop_ relaybox.hop_out) returns void
 language plpgsql stable
 as $$
 begin
-    if known.retired_at is not null then
+    if hop_.retired_at is not null then
         raise exception using errcode = 'RB006',
             message = format(
-                'hop %s was retired by %s on %s: %s', known.hop, known.retired_by,
-                to_char(known.retired_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS UTC'), known.retired_reason
+                'hop %s was retired by %s on %s: %s', hop_.hop, hop_.retired_by,
+                to_char(hop_.retired_at at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS UTC'), hop_.retired_reason
             ),
             hint = 'Nobody kept its messages. Give the route a new name.';
     end if;

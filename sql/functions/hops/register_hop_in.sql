@@ -3,12 +3,12 @@ create or replace function relaybox.register_hop_in(hop_name text, source_ text,
 language plpgsql volatile
 as $$
 begin
-    select i.hop_id into log_id from relaybox.hop_in i where i.hop = hop_name;
+    select i.log_id into log_id from relaybox.hop_in i where i.hop = hop_name;
     registered := not found;
     if registered then
-        insert into relaybox.hop_in (hop, source) values (hop_name, source_) returning hop_id into log_id;
-        execute format('create table relaybox.log_%s partition of relaybox.log for values in (%s) partition by range (position)', log_id, log_id);
-        execute format('alter table relaybox.log_%s alter column hop_id set default %s', log_id, log_id);
+        insert into relaybox.hop_in (hop, source) values (hop_name, source_) returning hop_in.log_id into log_id;
+        execute format('create table relaybox.log_%s partition of relaybox.log for values in (%s) partition by range (log_position)', log_id, log_id);
+        execute format('alter table relaybox.log_%s alter column log_id set default %s', log_id, log_id);
     end if;
     perform relaybox.ensure_log_segments(log_id, 0);
 end

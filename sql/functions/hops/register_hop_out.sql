@@ -9,40 +9,41 @@ returns text
 language plpgsql volatile
 as $$
 declare
-    log_id integer := (select i.hop_id from relaybox.hop_in i where i.hop = upstream);
-    known relaybox.hop_out;
+    log_id_ integer := (select i.log_id from relaybox.hop_in i where i.hop = upstream);
+    hop_ relaybox.hop_out;
     anchor bigint := 0;
 begin
-    select * into known from relaybox.hop_out h where h.hop = hop_name for update;
+    select * into hop_ from relaybox.hop_out h where h.hop = hop_name for update;
     if not found then
         -- a hop keeps the positions of the log that it reads; retention holds the row while it drops the beginning
-        perform from relaybox.hop_in i where i.hop_id = log_id for key share;
-        if (select i.first_kept_position from relaybox.hop_in i where i.hop_id = log_id) > 1 then
+        perform from relaybox.hop_in i where i.log_id = log_id_ for key share;
+        if (select i.first_kept_position from relaybox.hop_in i where i.log_id = log_id_) > 1 then
             raise exception using errcode = 'RB006',
                 message = format('hop %s would read the log of hop %s, which keeps no message below position %s any more', hop_name, upstream, (
-                    select i.first_kept_position from relaybox.hop_in i where i.hop_id = log_id
+                    select i.first_kept_position from relaybox.hop_in i where i.log_id = log_id_
                 )),
                 hint = 'Give the longer route a new name, and a path from the store where its messages are sent.';
         end if;
         if upstream is null then
             anchor := relaybox.outbox_anchor();
         end if;
-        insert into relaybox.hop_out (hop, destination, reads_log, topics, policy, processed_by, lower, anchor_seq, numbering, system_identifier, timeline)
+        insert into relaybox.hop_out (hop, destination, reads_log, topics, policy, processed_by, lower, anchor_seq, numbering, system_identifier,
+        timeline)
         select
-            hop_name, destination_, log_id, case when upstream is null then topics_ end, policy_, processed_by_,
+            hop_name, destination_, log_id_, case when upstream is null then topics_ end, policy_, processed_by_,
             case when upstream is null then '1:1:'::pg_snapshot end, anchor, n.numbering, f.system_identifier, f.timeline
         from relaybox.cluster_fingerprint() f, relaybox.numbering n;
         insert into relaybox.backlog (hop, topics, lower, upper, seqs)
-        select hop_name, topics_, '1:1:', relaybox.every_transaction(), int8multirange(int8range(1, greatest(anchor, 1), '[]')) where anchor > 0;
+        select hop_name, topics_, '1:1:', relaybox.full_snapshot(), int8multirange(int8range(1, greatest(anchor, 1), '[]')) where anchor > 0;
         return 'registered';
     end if;
-    perform relaybox.refuse_retired_hop(known);
-    if known.destination <> destination_ or known.reads_log is distinct from log_id then
+    perform relaybox.refuse_retired_hop(hop_);
+    if hop_.destination <> destination_ or hop_.reads_log is distinct from log_id_ then
         raise exception using errcode = 'RB006',
-            message = format('hop %s is registered here with destination %s; the file says %s', hop_name, known.destination, destination_),
+            message = format('hop %s is registered here with destination %s; the file says %s', hop_name, hop_.destination, destination_),
             hint = 'A hop keeps its path for ever. Give the changed route a new name.';
     end if;
-    if known.policy = policy_ and known.processed_by is not distinct from processed_by_ and (upstream is not null or known.topics = topics_) then
+    if hop_.policy = policy_ and hop_.processed_by is not distinct from processed_by_ and (upstream is not null or hop_.topics = topics_) then
         return 'unchanged';
     end if;
     update relaybox.hop_out set policy = policy_, processed_by = processed_by_ where hop = hop_name;

@@ -16,7 +16,8 @@ begin
     set local synchronous_commit = on;
     select * into head from relaybox.hop_out h where h.hop = hop_name and h.reads_log is null for update;
     if not found then
-        raise exception using errcode = 'RB004', message = format('hop %s does not read the outbox of this store', hop_name), hint = 'Run: relaybox retire';
+        raise exception using errcode = 'RB004', message = format('hop %s does not read the outbox of this store', hop_name),
+        hint = 'Run: relaybox retire';
     end if;
     if head.topics && topics_ and head.retired_at is null then
         raise exception using errcode = 'RB006',
@@ -27,7 +28,7 @@ begin
     strange := array(select unnest(topics_) except select unnest(relaybox.hop_topics(hop_name)) order by 1);
     if strange <> '{}' then
         insert into relaybox.backlog (hop, topics, lower, upper, seqs, state)
-        select hop_name, strange, '1:1:', relaybox.every_transaction(), int8multirange(int8range(1, greatest(head.anchor_seq, 1), '[]')), 'unrouted'
+        select hop_name, strange, '1:1:', relaybox.full_snapshot(), int8multirange(int8range(1, greatest(head.anchor_seq, 1), '[]')), 'unrouted'
         where head.anchor_seq > 0;
         insert into relaybox.backlog (hop, topics, lower, seqs, state)
         values (hop_name, strange, '1:1:', int8multirange(int8range(head.anchor_seq + 1, 9223372036854775807)), 'unrouted');

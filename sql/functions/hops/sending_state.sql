@@ -10,7 +10,7 @@ language sql stable
 set enable_seqscan = off
 as $$
     select
-        h.batch, h.position, newest.row_count, jsonb_array_length(newest.slices), newest.planned_at,
+        h.batch, h.log_position, newest.row_count, jsonb_array_length(newest.slices), newest.planned_at,
         coalesce(received.through_batch, 0), coalesce(received.through_position, 0),
         case when h.processed_by is not null then coalesce(processed.through_position, 0) end, coalesce(settled.through_position, 0),
         waiting.row_count, oldest.sent_at,
@@ -34,12 +34,13 @@ as $$
         ) w
     ) waiting
     left join lateral (
-        select case when h.batch > coalesce(received.through_batch, 0) then (newest.slices -> 0 ->> 1)::bigint else waiting.first_read end as first_read
+        select case when h.batch > coalesce(received.through_batch,
+        0) then (newest.slices -> 0 ->> 1)::bigint else waiting.first_read end as first_read
     ) unreceived on true
     left join lateral (
         select o.sent_at from relaybox.outbox o where h.reads_log is null and o.seq = unreceived.first_read
         union all
-        select l.sent_at from relaybox.log l where l.hop_id = h.reads_log and l.position = unreceived.first_read
+        select l.sent_at from relaybox.log l where l.log_id = h.reads_log and l.log_position = unreceived.first_read
     ) oldest on true
     where h.hop = hop_name
 $$;

@@ -3,7 +3,7 @@
 -- unrouted (the hop has not its topic: kept), retired (given up on record), adopted (delivered by a ledger that this store lost), planned.
 create or replace function relaybox.trace_reading(
     hop_name text, reads bigint,
-    out state text, out batch bigint, out slice integer, out "position" bigint, out planned_at timestamptz,
+    out state text, out batch bigint, out slice integer, out log_position bigint, out planned_at timestamptz,
     out received_at timestamptz, out received_by text, out processed_at timestamptz, out processed_by text,
     out settled_at timestamptz, out settled_by text, out moved_by text, out application text
 )
@@ -31,7 +31,8 @@ begin
             else coalesce(
                 (select case s.state when 'routed' then 'waiting' else s.state end from relaybox.backlog_seqs(hop_name, reads - 1, reads) s limit 1),
                 case
-                    when message.topic = any(head.topics) and reads > head.anchor_seq and not pg_visible_in_snapshot(message.xid, head.lower) then 'waiting'
+                    when message.topic = any(head.topics) and reads > head.anchor_seq
+                        and not pg_visible_in_snapshot(message.xid, head.lower) then 'waiting'
                     else 'unrouted'
                 end
             )
@@ -45,7 +46,7 @@ begin
     where a.hop = hop_name and a.batch = planned.batch order by a.attempt desc limit 1;
     select * into piece from relaybox.batch_slices(planned.slices) s where s.first_read <= reads and s.last_read >= reads;
     slice := piece.slice;
-    "position" := case
+    log_position := case
         when head.reads_log is not null then reads - piece.first_read + piece.first_position
         -- retention has dropped the slice's beginning: counted from its end
         when piece.first_read < begins_at then (
@@ -53,17 +54,17 @@ begin
             from relaybox.read_outbox_slice(planned.lower, planned.upper, planned.topics, reads + 1, piece.last_read, 0) r
         )
         else (
-            select max(r.position)
+            select max(r.log_position)
             from relaybox.read_outbox_slice(
                 planned.lower, planned.upper, planned.topics, piece.first_read, reads, piece.first_position
             ) r
         )
     end;
     select c.recorded_at, c.recorded_by into received_at, received_by
-    from relaybox.confirmation_of(hop_name, 'received', trace_reading.position) c;
+    from relaybox.confirmation_of(hop_name, 'received', trace_reading.log_position) c;
     select c.recorded_at, c.recorded_by into processed_at, processed_by
-    from relaybox.confirmation_of(hop_name, 'processed', trace_reading.position) c;
+    from relaybox.confirmation_of(hop_name, 'processed', trace_reading.log_position) c;
     select c.recorded_at, c.recorded_by into settled_at, settled_by
-    from relaybox.confirmation_of(hop_name, 'settled', trace_reading.position) c;
+    from relaybox.confirmation_of(hop_name, 'settled', trace_reading.log_position) c;
 end
 $$;

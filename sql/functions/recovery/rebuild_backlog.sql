@@ -21,7 +21,7 @@ begin
         where o.seq <= anchor and o.message_id in (select message_id from relaybox_adopted)
     ) o
     join (
-        select message_id, sent_at, row_number() over (partition by message_id, sent_at order by "position") as copy from relaybox_adopted
+        select message_id, sent_at, row_number() over (partition by message_id, sent_at order by log_position) as copy from relaybox_adopted
     ) a on a.message_id = o.message_id and a.sent_at = o.sent_at and a.copy = o.copy;
     create temporary table relaybox_left_over on commit drop as
     select
@@ -49,7 +49,8 @@ begin
     delete from relaybox.backlog p where p.hop = hop_name;
     insert into relaybox.backlog (hop, topics, lower, upper, seqs, state, retired_by, retired_reason)
     select
-        hop_name, case when s.state = 'routed' then head.topics else s.topics end, '1:1:', relaybox.every_transaction(), s.seqs, s.state, s.retired_by, s.retired_reason
+        hop_name, case when s.state = 'routed' then head.topics else s.topics end, '1:1:', relaybox.full_snapshot(), s.seqs, s.state, s.retired_by,
+        s.retired_reason
     from (
         select r.state, r.retired_by, r.retired_reason, array_agg(distinct r.topic order by r.topic) as topics, range_agg(r.seqs) as seqs
         from (

@@ -1,17 +1,17 @@
 -- Makes the table into which the newest detached segment of a log is copied back; nobody reads it before finish_attach(). A later attempt
 -- supersedes an earlier one and drops its table. No row: nothing of the log is detached.
 -- Locks the row of the ledger, then the table, as finish_attach() does: an attempt that is at its end is waited for.
-create or replace function relaybox.begin_attach(log_id integer, recorded_by text, out made relaybox.detached_segment, out staging text)
+create or replace function relaybox.begin_attach(log_id_ integer, recorded_by text, out made relaybox.detached_segment, out staging text)
 returns setof record
 language plpgsql volatile
 as $$
 begin
     perform relaybox.require_writable_primary();
-    perform from relaybox.detached_segment d where d.hop_id = log_id and d.state = 'detached' order by d.first desc limit 1 for update;
+    perform from relaybox.detached_segment d where d.log_id = log_id_ and d.state = 'detached' order by d.first desc limit 1 for update;
     -- a later statement than the lock: what another attempt has attached meanwhile is passed over
     update relaybox.detached_segment d set attempt = d.attempt + 1, moved_by = recorded_by
-    where d.hop_id = log_id and d.state = 'detached' and d.first = (
-        select max(n.first) from relaybox.detached_segment n where n.hop_id = log_id and n.state = 'detached'
+    where d.log_id = log_id_ and d.state = 'detached' and d.first = (
+        select max(n.first) from relaybox.detached_segment n where n.log_id = log_id_ and n.state = 'detached'
     )
     returning d.* into made;
     if not found then
@@ -28,10 +28,10 @@ begin
     execute format(
         'create table relaybox.%I (
             like relaybox.log_%s including defaults including constraints,
-            constraint %I primary key (hop_id, position),
-            constraint rows_of_the_segment check (hop_id = %s and position >= %s and position < %s)
+            constraint %I primary key (log_id, log_position),
+            constraint rows_of_the_segment check (log_id = %s and log_position >= %s and log_position < %s)
         )',
-        staging, log_id, staging || '_pkey', log_id, made.first, made.last + 1
+        staging, log_id_, staging || '_pkey', log_id_, made.first, made.last + 1
     );
     return next;
 end

@@ -24,7 +24,7 @@ begin
     end;
     settled := case
         when head.retired_at is null then (select c.through_position from relaybox.newest_confirmation(hop_name, 'settled') c)
-        else head.position + 1
+        else head.log_position + 1
     end;
     -- late messages have low seqs: batches are removed up to the first one that has a message here
     select min(b.batch) into first_needed from relaybox.batch b

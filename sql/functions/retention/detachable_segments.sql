@@ -1,14 +1,14 @@
 -- The oldest segments of a log that nobody needs but subscriptions that stopped, and that their route detaches; and who these are.
-create or replace function relaybox.detachable_segments(log_id integer)
-returns table (segment regclass, first bigint, last bigint, for_whom text[])
+create or replace function relaybox.detachable_segments(log_id_ integer)
+returns table (segment regclass, first bigint, last bigint, needed_by text[])
 language sql stable
 as $$
     with needed as materialized (
-        select * from relaybox.holders(log_id)
+        select * from relaybox.holders(log_id_)
     )
     select s.segment, s.first, s.last, array(select distinct n.holder from needed n where n.detachable and n.needs_from <= s.last order by 1)
     from relaybox.segments() s
-    where s.hop_id = log_id and s.last < (select min(n.needs_from) from needed n where not n.detachable)
+    where s.log_id = log_id_ and s.last < (select min(n.needs_from) from needed n where not n.detachable)
         and exists (select from needed n where n.detachable and n.needs_from <= s.last)
     order by s.first
 $$;

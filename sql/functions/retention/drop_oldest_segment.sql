@@ -1,4 +1,4 @@
--- Drops the oldest segment of the outbox (log_id null) or of a log if nobody needs a row of it (G8), and raises what is kept from.
+-- Drops the oldest segment of the outbox (log_id_ null) or of a log if nobody needs a row of it (G8), and raises what is kept from.
 -- outcome: dropped; kept (holder says by whom, needs_from from where on); busy: a session reads or writes there (holder), come again; none.
 -- With detach_attempt: the segment that begins at detach_first may be needed by consumers that stopped, if that attempt has it in files;
 -- outcome: detached; superseded: another attempt detached it, or is at it.
@@ -6,7 +6,7 @@
 -- Locks in this order: the table against makers of segments; its hops and stream, so that no hop, subscription or replay begins
 -- meanwhile; when detaching, the lanes that need the segment, so that none of them reads meanwhile; then the table itself.
 create or replace function relaybox.drop_oldest_segment(
-    log_id integer, recorded_by text, detach_first bigint default null, detach_attempt integer default null,
+    log_id_ integer, recorded_by text, detach_first bigint default null, detach_attempt integer default null,
     out outcome text, out segment text, out holder text, out bytes bigint, out needs_from bigint
 )
 language plpgsql volatile
@@ -14,14 +14,14 @@ set enable_seqscan = off
 set lock_timeout = '200ms' -- producers and consumers wait as long behind the lock that is waited for
 as $$
 declare
-    parent regclass := to_regclass(case when log_id is null then 'relaybox.outbox' else format('relaybox.log_%s', log_id) end);
+    parent regclass := to_regclass(case when log_id_ is null then 'relaybox.outbox' else format('relaybox.log_%s', log_id_) end);
     oldest record;
     held record;
     checked pg_snapshot;
     account_ jsonb;
     broken jsonb;
     late bigint;
-    place_ bigint;
+    stream_position_ bigint;
     hops_before text;
     hops_now text;
 begin
@@ -30,9 +30,9 @@ begin
     perform set_config('synchronous_commit', 'local', true);
     begin
         -- looked at without a lock: a long backlog takes its time, and hops are to be planned meanwhile
-        hops_before := relaybox.hops_fingerprint(log_id);
+        hops_before := relaybox.hops_fingerprint(log_id_);
         checked := pg_current_snapshot();
-        select s.* into oldest from relaybox.segments() s where s.hop_id is not distinct from log_id order by s.first limit 1;
+        select s.* into oldest from relaybox.segments() s where s.log_id is not distinct from log_id_ order by s.first limit 1;
         if not found then
             outcome := 'none';
             return;
@@ -43,7 +43,7 @@ begin
         end if;
         segment := oldest.segment::text;
         bytes := pg_total_relation_size(oldest.segment);
-        select h.* into held from relaybox.holders(log_id) h
+        select h.* into held from relaybox.holders(log_id_) h
         where detach_attempt is null or not h.detachable order by h.needs_from, h.kind limit 1;
         if held.needs_from <= oldest.last then
             outcome := 'kept';
@@ -51,8 +51,8 @@ begin
             needs_from := held.needs_from;
             return;
         end if;
-        account_ := case when log_id is null then relaybox.outbox_account(oldest.first - 1, oldest.last) end;
-        -- G12: what no ledger accounts for, or two places of one, is not dropped, whatever the watermarks say
+        account_ := case when log_id_ is null then relaybox.outbox_account(oldest.first - 1, oldest.last) end;
+        -- G12: what no ledger accounts for, or two stream positions of one, is not dropped, whatever the watermarks say
         broken := jsonb_path_query_first(
             account_, '$[*] ? (@.missing_count > 0 || @.doubled_count > 0 || @.waiting_count > 0 || @.planned_count > 0)'
         );
@@ -65,7 +65,7 @@ begin
             );
             return;
         end if;
-        late := case when log_id is null then relaybox.unmoved_seq(oldest.first - 1, oldest.last) end;
+        late := case when log_id_ is null then relaybox.unmoved_seq(oldest.first - 1, oldest.last) end;
         if late is not null then
             outcome := 'kept';
             holder := format('unrouted topic %s', (select o.topic from relaybox.outbox o where o.seq = late));
@@ -74,13 +74,13 @@ begin
         end if;
         -- no segment is made meanwhile: their makers take this lock, before that of a hop as here
         execute format('lock table only %s in share update exclusive mode', parent);
-        perform from relaybox.hop_in i where i.hop_id = log_id for update;
-        perform from relaybox.hop_out h where h.reads_log is not distinct from log_id order by h.hop for update;
-        perform from relaybox.stream s where s.stream_id = (select l.stream_id from relaybox.stream_log l where l.hop_id = log_id) for update;
+        perform from relaybox.hop_in i where i.log_id = log_id_ for update;
+        perform from relaybox.hop_out h where h.reads_log is not distinct from log_id_ order by h.hop for update;
+        perform from relaybox.stream s where s.stream_id = (select l.stream_id from relaybox.stream_log l where l.log_id = log_id_) for update;
         -- later statements than the locks
-        hops_now := relaybox.hops_fingerprint(log_id);
+        hops_now := relaybox.hops_fingerprint(log_id_);
         if hops_now is distinct from hops_before
-            or oldest.first <> (select min(s.first) from relaybox.segments() s where s.hop_id is not distinct from log_id)
+            or oldest.first <> (select min(s.first) from relaybox.segments() s where s.log_id is not distinct from log_id_)
         then
             outcome := 'busy';
             holder := 'a hop that changed, or another retention';
@@ -88,15 +88,15 @@ begin
         end if;
         if detach_attempt is not null then
             perform from relaybox.detached_segment d
-            where d.hop_id = log_id and d.first = oldest.first and d.state = 'detaching' and d.attempt = detach_attempt for update;
+            where d.log_id = log_id_ and d.first = oldest.first and d.state = 'detaching' and d.attempt = detach_attempt for update;
             if not found then
                 outcome := 'superseded';
                 return;
             end if;
-            perform relaybox.fence_lanes(log_id, oldest.last);
+            perform relaybox.fence_lanes(log_id_, oldest.last);
         end if;
-        if log_id is not null then
-            select h.* into held from relaybox.log_holders(log_id) h
+        if log_id_ is not null then
+            select h.* into held from relaybox.log_holders(log_id_) h
             where h.needs_from <= oldest.last and (detach_attempt is null or not h.detachable) order by h.needs_from, h.kind limit 1;
             if found then
                 outcome := 'kept';
@@ -106,7 +106,7 @@ begin
             end if;
         end if;
         execute format('lock table %s in access exclusive mode', parent);
-        if log_id is null then
+        if log_id_ is null then
             -- nobody writes now; whoever has committed since the look above is in nobody's batch yet
             execute format(
                 'select min(o.seq) from %s o where (o.xid >= pg_snapshot_xmax($1) or o.xid = any(array(select pg_snapshot_xip($1)))) and o.seq > $2',
@@ -119,21 +119,24 @@ begin
             end if;
             update relaybox.store set first_kept_seq = oldest.last + 1;
         else
-            select relaybox.last_place_through(l.stream_id, log_id, oldest.last) into place_ from relaybox.stream_log l where l.hop_id = log_id;
-            update relaybox.stream s set first_kept_place = greatest(s.first_kept_place, place_ + 1),
-                dropped_place = case when detach_attempt is null then greatest(s.dropped_place, place_) else s.dropped_place end
-            where s.stream_id = (select l.stream_id from relaybox.stream_log l where l.hop_id = log_id);
-            update relaybox.hop_in set first_kept_position = oldest.last + 1 where hop_id = log_id;
+            select relaybox.last_stream_position_through(l.stream_id, log_id_, oldest.last) into stream_position_ from relaybox.stream_log l
+                where l.log_id = log_id_;
+            update relaybox.stream s set first_kept_stream_position = greatest(s.first_kept_stream_position, stream_position_ + 1),
+                dropped_stream_position = case when detach_attempt is null then greatest(s.dropped_stream_position,
+                stream_position_) else s.dropped_stream_position end
+            where s.stream_id = (select l.stream_id from relaybox.stream_log l where l.log_id = log_id_);
+            update relaybox.hop_in set first_kept_position = oldest.last + 1 where log_id = log_id_;
         end if;
         execute format('drop table %s', oldest.segment);
         outcome := case when detach_attempt is null then 'dropped' else 'detached' end;
         update relaybox.detached_segment d
         set state = case when detach_attempt is null then 'released' else 'detached' end, moved_at = clock_timestamp(), moved_by = recorded_by
-        where d.hop_id = log_id and d.first = oldest.first;
+        where d.log_id = log_id_ and d.first = oldest.first;
         if detach_attempt is null then
             insert into relaybox.dropped_segment (segment, hop, first, last, bytes, dropped_by, account)
             values (
-                segment, (select i.hop from relaybox.hop_in i where i.hop_id = log_id), oldest.first, oldest.last, drop_oldest_segment.bytes, recorded_by,
+                segment, (select i.hop from relaybox.hop_in i where i.log_id = log_id_), oldest.first, oldest.last, drop_oldest_segment.bytes,
+                recorded_by,
                 account_
             );
         end if;

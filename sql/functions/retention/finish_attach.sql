@@ -2,7 +2,7 @@
 -- attempt did it, or is at it. The consumers that stopped have detach_after_seconds from now on.
 -- Locks the row of the ledger against other attempts (release_detached() may change it meanwhile), then the copied table; then the log,
 -- its hop and its stream, as drop_oldest_segment() does. Raises RB012 if the rows are not those that were detached.
-create or replace function relaybox.finish_attach(log_id integer, first_ bigint, attempt_ integer, recorded_by text) returns text
+create or replace function relaybox.finish_attach(log_id_ integer, first_ bigint, attempt_ integer, recorded_by text) returns text
 language plpgsql volatile
 as $$
 declare
@@ -13,7 +13,7 @@ begin
     perform relaybox.require_writable_primary();
     perform set_config('synchronous_commit', 'local', true);
     select * into wanted from relaybox.detached_segment d
-    where d.hop_id = log_id and d.first = first_ and d.attempt = attempt_ and d.state = 'detached' for key share;
+    where d.log_id = log_id_ and d.first = first_ and d.attempt = attempt_ and d.state = 'detached' for key share;
     staging := format('%s_attempt_%s', wanted.segment, attempt_);
     if to_regclass('relaybox.' || quote_ident(staging)) is null then
         return 'superseded';
@@ -29,36 +29,37 @@ begin
         raise exception using errcode = 'RB012',
             message = format(
                 'log of %s: %s has %s rows with hash sum %s, detached were %s rows with hash sum %s',
-                (select i.hop from relaybox.hop_in i where i.hop_id = log_id), wanted.directory, copied.row_count, copied.hash_sum,
+                (select i.hop from relaybox.hop_in i where i.log_id = log_id_), wanted.directory, copied.row_count, copied.hash_sum,
                 wanted.row_count, wanted.hash_sum
             ),
             hint = 'Its files were changed or removed. Nothing was attached. Bring the files back from a backup, then attach again.';
     end if;
-    execute format('lock table only relaybox.log_%s in share update exclusive mode', log_id);
-    perform from relaybox.hop_in i where i.hop_id = log_id for update;
-    perform from relaybox.stream s where s.stream_id = (select l.stream_id from relaybox.stream_log l where l.hop_id = log_id) for update;
+    execute format('lock table only relaybox.log_%s in share update exclusive mode', log_id_);
+    perform from relaybox.hop_in i where i.log_id = log_id_ for update;
+    perform from relaybox.stream s where s.stream_id = (select l.stream_id from relaybox.stream_log l where l.log_id = log_id_) for update;
     update relaybox.detached_segment d set state = 'attached', moved_at = clock_timestamp(), moved_by = recorded_by
-    where d.hop_id = log_id and d.first = first_ and d.attempt = attempt_ and d.state = 'detached'
-        and d.last + 1 = (select i.first_kept_position from relaybox.hop_in i where i.hop_id = log_id);
+    where d.log_id = log_id_ and d.first = first_ and d.attempt = attempt_ and d.state = 'detached'
+        and d.last + 1 = (select i.first_kept_position from relaybox.hop_in i where i.log_id = log_id_);
     if not found then
         return 'superseded';
     end if;
     execute format('alter table relaybox.%I rename to %I', staging, wanted.segment);
     execute format('alter index relaybox.%I rename to %I', staging || '_pkey', wanted.segment || '_pkey');
     execute format(
-        'alter table relaybox.log_%s attach partition relaybox.%I for values from (%s) to (%s)', log_id, wanted.segment, wanted.first, wanted.last + 1
+        'alter table relaybox.log_%s attach partition relaybox.%I for values from (%s) to (%s)', log_id_, wanted.segment, wanted.first,
+        wanted.last + 1
     );
     execute format('alter table relaybox.%I drop constraint rows_of_the_segment', wanted.segment);
-    update relaybox.hop_in i set first_kept_position = greatest(1, wanted.first) where i.hop_id = log_id;
-    update relaybox.stream s set first_kept_place = 1 + greatest(s.dropped_place, (
-        select max(relaybox.last_place_through(s.stream_id, d.hop_id, d.last))
+    update relaybox.hop_in i set first_kept_position = greatest(1, wanted.first) where i.log_id = log_id_;
+    update relaybox.stream s set first_kept_stream_position = 1 + greatest(s.dropped_stream_position, (
+        select max(relaybox.last_stream_position_through(s.stream_id, d.log_id, d.last))
         from (
-            select n.hop_id, max(n.last) as last
-            from relaybox.detached_segment n join relaybox.stream_log l on l.hop_id = n.hop_id
-            where l.stream_id = s.stream_id and n.state = 'detached' group by n.hop_id
+            select n.log_id, max(n.last) as last
+            from relaybox.detached_segment n join relaybox.stream_log l on l.log_id = n.log_id
+            where l.stream_id = s.stream_id and n.state = 'detached' group by n.log_id
         ) d
     ))
-    where s.stream_id = (select l.stream_id from relaybox.stream_log l where l.hop_id = log_id);
+    where s.stream_id = (select l.stream_id from relaybox.stream_log l where l.log_id = log_id_);
     return 'attached';
 end
 $$;

@@ -1,27 +1,28 @@
 -- What the stream of a log still needs of it, and what always stays. Inlined in log_holders(), which says what each kind is.
-create or replace function relaybox.list_stream_holders(log_id integer)
+create or replace function relaybox.list_stream_holders(log_id_ integer)
 returns table (kind text, holder text, needs_from bigint, since timestamptz)
 language sql stable
 as $$
     with own_log as (
-        select i.hop, i.published_position, l.origin, l.decided_position, l.decided_batch, s.stream_id, s.last_place
+        select i.hop, i.published_position, l.origin, l.decided_position, l.decided_batch, s.stream_id, s.last_stream_position
         from relaybox.hop_in i
-        left join relaybox.stream_log l on l.hop_id = i.hop_id
+        left join relaybox.stream_log l on l.log_id = i.log_id
         left join relaybox.stream s on s.stream_id = l.stream_id
-        where i.hop_id = log_id
+        where i.log_id = log_id_
     )
-    select 'newest', o.hop, least(o.published_position, relaybox.first_position_after(o.stream_id, log_id, o.last_place - 1)), null::timestamptz
+    select 'newest', o.hop, least(o.published_position, relaybox.first_position_after(o.stream_id, log_id_, o.last_stream_position - 1)),
+    null::timestamptz
     from own_log o
     union all
     select 'undecided', o.hop, coalesce(o.decided_position, 0) + 1, (
-        select a.published_at from relaybox.arrival a where a.hop_id = log_id and a.batch > coalesce(o.decided_batch, 0) order by a.batch limit 1
+        select a.published_at from relaybox.arrival a where a.log_id = log_id_ and a.batch > coalesce(o.decided_batch, 0) order by a.batch limit 1
     )
     from own_log o where o.decided_position is distinct from o.published_position
     union all
     (
-        select 'held', e.sender, h.position, h.held_at
+        select 'held', e.sender, h.log_position, h.held_at
         from relaybox.held h join relaybox.sender_state e on e.sender_id = h.sender_id
-        where h.hop_id = log_id order by h.position limit 1
+        where h.log_id = log_id_ order by h.log_position limit 1
     )
     union all
     (

@@ -1,4 +1,4 @@
--- Refuses a place from which a snapshot or a ledger row can't be trusted.
+-- Refuses a stream position from which a snapshot or a ledger row can't be trusted.
 -- Raises RB001 on a standby (its snapshots show open transactions as visible), RB003 if a crash could lose what was committed.
 create or replace function relaybox.require_writable_primary() returns void
 language plpgsql volatile
@@ -11,7 +11,8 @@ begin
     end if;
     if current_setting('fsync') <> 'on' or current_setting('full_page_writes') <> 'on' then
         raise exception using errcode = 'RB003',
-            message = format('fsync is %s and full_page_writes is %s; both must be on', current_setting('fsync'), current_setting('full_page_writes')),
+            message = format('fsync is %s and full_page_writes is %s; both must be on', current_setting('fsync'),
+            current_setting('full_page_writes')),
             hint = 'Set both to on in postgresql.conf and reload. With them off a crash loses confirmed messages.';
     end if;
     if current_setting('server_encoding') <> 'UTF8' then

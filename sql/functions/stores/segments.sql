@@ -1,17 +1,17 @@
--- The segments of the outbox (hop_id is null) and of every log, oldest first: [first, last] of seqs or positions.
+-- The segments of the outbox (log_id is null) and of every log, oldest first: [first, last] of seqs or positions.
 create or replace function relaybox.segments()
-returns table (hop_id integer, segment regclass, first bigint, last bigint)
+returns table (log_id integer, segment regclass, first bigint, last bigint)
 language sql stable
 as $$
-    select p.hop_id, c.oid::regclass, bounds.ends[1]::bigint, bounds.ends[2]::bigint - 1
+    select p.log_id, c.oid::regclass, bounds.ends[1]::bigint, bounds.ends[2]::bigint - 1
     from (
-        select null::integer as hop_id, 'relaybox.outbox'::regclass as parent
+        select null::integer as log_id, 'relaybox.outbox'::regclass as parent
         union all
-        select i.hop_id, to_regclass(format('relaybox.log_%s', i.hop_id)) from relaybox.hop_in i
+        select i.log_id, to_regclass(format('relaybox.log_%s', i.log_id)) from relaybox.hop_in i
     ) p
     join pg_inherits n on n.inhparent = p.parent
     join pg_class c on c.oid = n.inhrelid
     cross join lateral regexp_match(pg_get_expr(c.relpartbound, c.oid), $re$FROM \('?(\d+)'?\) TO \('?(\d+)'?\)$re$) bounds (ends)
     where bounds.ends is not null
-    order by p.hop_id nulls first, bounds.ends[1]::bigint
+    order by p.log_id nulls first, bounds.ends[1]::bigint
 $$;

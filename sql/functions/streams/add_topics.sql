@@ -12,7 +12,7 @@ begin
     if not found then
         return coalesce((
             select relaybox.ask_for_topics(l.stream_id, topics_)
-            from relaybox.hop_out h join relaybox.stream_log l on l.hop_id = h.reads_log
+            from relaybox.hop_out h join relaybox.stream_log l on l.log_id = h.reads_log
             where h.hop = hop_name
         ), 0);
     end if;

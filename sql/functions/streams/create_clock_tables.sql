@@ -5,7 +5,7 @@ as $$
 begin
     -- a classified message whose index is done with. node: 1, 2, 3 ... by sender and index; release_seq: the largest number for never
     create temporary table causal_message (
-        arrival_seq bigint primary key, node bigint unique, hop_id integer, "position" bigint, sender_id integer, sender text,
+        arrival_seq bigint primary key, node bigint unique, log_id integer, log_position bigint, sender_id integer, sender text,
         epoch integer, index bigint, release_seq bigint, outcome text, clock_sum numeric, release_rank bigint
     );
     create index causal_message_index on pg_temp.causal_message (sender_id, index);

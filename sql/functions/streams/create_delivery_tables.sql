@@ -16,18 +16,18 @@ begin
     -- done with, delivered or not, or will be when it is released. release_seq: the arrival number at which it is delivered, null: not
     -- yet; release_rank: its order among those of the same release_seq
     create temporary table classified (
-        arrival_seq bigint, hop_id integer, "position" bigint, sender_id integer, epoch integer, index bigint, is_new boolean,
+        arrival_seq bigint, log_id integer, log_position bigint, sender_id integer, epoch integer, index bigint, is_new boolean,
         outcome text, original_position bigint, is_indexed boolean, release_seq bigint, release_rank bigint
     );
     -- a lower epoch of a sender, and the arrival number of the message that ends it
     create temporary table epoch_end (sender_id integer primary key, ended_at_seq bigint);
     -- a message whose message_id came before, within the window
-    create temporary table repeated_id ("position" bigint primary key, original_position bigint);
+    create temporary table repeated_id (log_position bigint primary key, original_position bigint);
     -- indexes beyond the watermark that were accepted before this decision, of those that came now
     create temporary table already_seen (sender_id integer, chunk bigint, indexes int8multirange, primary key (sender_id, chunk));
     -- an index that came again, and where it came first
     create temporary table repeated_index (
-        hop_id integer, sender_id integer, index bigint, original_position bigint, primary key (sender_id, index)
+        log_id integer, sender_id integer, index bigint, original_position bigint, primary key (sender_id, index)
     );
     -- a sender whose accepted indexes leave no gap behind
     create temporary table sender_without_gap (sender_id integer primary key);

@@ -2,12 +2,12 @@
 -- sets aside. In the caller's transaction, whose COMMIT must be durable. Returns null when there is nothing to decide.
 -- A batch whose senders all bring it in order is one run of positions; only the senders of another one are looked at row by row.
 -- Raises RB004 when the log's stream is not registered, RB007 while an init changes its rules.
-create or replace function relaybox.deliver_next(log_id integer) returns relaybox.decision
+create or replace function relaybox.deliver_next(log_id_ integer) returns relaybox.decision
 language plpgsql volatile
 as $$
 declare
-    here relaybox.stream;
-    input relaybox.stream_log;
+    stream_ relaybox.stream;
+    input_log relaybox.stream_log;
     batch relaybox.arrival;
     needs_look boolean;
     is_in_order boolean;
@@ -15,37 +15,37 @@ declare
 begin
     perform relaybox.require_writable_primary();
     set local synchronous_commit = on;
-    select s.* into here from relaybox.stream s join relaybox.stream_log l using (stream_id) where l.hop_id = log_id for no key update of s;
+    select s.* into stream_ from relaybox.stream s join relaybox.stream_log l using (stream_id) where l.log_id = log_id_ for no key update of s;
     if not found then
-        raise exception using errcode = 'RB004', message = format('log %s belongs to no stream', log_id), hint = 'Run: relaybox init';
+        raise exception using errcode = 'RB004', message = format('log %s belongs to no stream', log_id_), hint = 'Run: relaybox init';
     end if;
-    perform relaybox.refuse_pending_rules(here);
+    perform relaybox.refuse_pending_rules(stream_);
     -- its own statement, after the lock
-    select * into input from relaybox.stream_log l where l.hop_id = log_id;
-    select * into batch from relaybox.arrival a where a.hop_id = log_id and a.batch > input.decided_batch order by a.batch limit 1;
+    select * into input_log from relaybox.stream_log l where l.log_id = log_id_;
+    select * into batch from relaybox.arrival a where a.log_id = log_id_ and a.batch > input_log.decided_batch order by a.batch limit 1;
     if not found then
-        if here.recheck or relaybox.has_sender_to_take_up(here.stream_id, input.origin) then
-            perform relaybox.deliver_held(here, input);
+        if stream_.recheck or relaybox.has_sender_to_resume(stream_.stream_id, input_log.origin) then
+            perform relaybox.deliver_held(stream_, input_log);
         end if;
         return null;
     end if;
     -- recheck: an operator skipped a gap, so what is held is looked at again with this batch
-    needs_look := coalesce(batch.has_own_indexes, true) or here.message_id_window > 0 or here.delivery_order = 'causal' or here.recheck;
+    needs_look := coalesce(batch.has_own_indexes, true) or stream_.message_id_window > 0 or stream_.delivery_order = 'causal' or stream_.recheck;
     is_in_order := true;
     if needs_look then
-        perform relaybox.judge_batch(here, input, batch.batch, batch.first_position, batch.last_position);
-        is_in_order := not here.recheck and not exists (select from pg_temp.decision_sender d where not d.is_in_order);
+        perform relaybox.classify_batch(stream_, input_log, batch.batch, batch.first_position, batch.last_position);
+        is_in_order := not stream_.recheck and not exists (select from pg_temp.decision_sender d where not d.is_in_order);
     end if;
     if is_in_order then
-        perform relaybox.append_run(here, log_id, batch.first_position, batch.last_position);
+        perform relaybox.append_run(stream_, log_id_, batch.first_position, batch.last_position);
         delivered_count := batch.row_count;
     else
-        delivered_count := relaybox.place_messages(here, log_id, batch.first_position, batch.last_position);
-        perform relaybox.set_aside_judged(here);
+        delivered_count := relaybox.append_deliverable(stream_, log_id_, batch.first_position, batch.last_position);
+        perform relaybox.set_aside_classified(stream_);
     end if;
     if needs_look then
-        perform relaybox.settle_senders(here, log_id, batch.first_position, batch.last_position);
+        perform relaybox.update_sender_states(stream_, log_id_, batch.first_position, batch.last_position);
     end if;
-    return relaybox.record_decision(here, batch, is_in_order, delivered_count);
+    return relaybox.record_decision(stream_, batch, is_in_order, delivered_count);
 end
 $$;

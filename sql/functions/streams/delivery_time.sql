@@ -1,4 +1,4 @@
--- The time to record for what a stream delivers now: the store's clock, and never before what was recorded for an earlier place.
+-- The time to record for what a stream delivers now: the store's clock, and never before what was recorded for an earlier stream position.
 -- Caller holds the stream's row.
 create or replace function relaybox.delivery_time(stream_id_ integer) returns timestamptz
 language sql volatile
@@ -10,7 +10,7 @@ as $$
             select max(newest.decided_at)
             from relaybox.stream_log l
             cross join lateral (
-                select k.decided_at from relaybox.decision k where k.hop_id = l.hop_id order by k.decided_at desc limit 1
+                select k.decided_at from relaybox.decision k where k.log_id = l.log_id order by k.decided_at desc limit 1
             ) newest
             where l.stream_id = stream_id_
         ),

@@ -5,7 +5,8 @@ language sql immutable
 as $$
     select array_agg(counted.first_edge order by counted.node)
     from (
-        select n.node, 1 + coalesce(sum(count(*) - 1) over (order by n.node rows between unbounded preceding and 1 preceding), 0)::integer as first_edge
+        select n.node, 1 + coalesce(sum(count(*) - 1) over (order by n.node rows between unbounded preceding and 1 preceding),
+        0)::integer as first_edge
         from (
             select unnest(node_of_edge) as node
             union all

@@ -1,6 +1,6 @@
 -- What the clocks of pg_temp.causal_message ask for and has not been delivered. Each sender that is named is looked up once.
 -- Of an epoch that ended without a message nothing is known but its end.
-create or replace function relaybox.find_causes(here relaybox.stream) returns void
+create or replace function relaybox.find_causes(stream_ relaybox.stream) returns void
 language sql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
@@ -16,30 +16,30 @@ as $$
         select distinct e.sender, e.epoch
         from pg_temp.causal_message c
         cross join lateral (
-            select m.clock from relaybox.log m where m.hop_id = c.hop_id and m.position = c.position offset 0
+            select m.clock from relaybox.log m where m.log_id = c.log_id and m.log_position = c.log_position offset 0
         ) l
         cross join relaybox.clock_entries(l.clock) e
         where c.outcome is null and e.sender <> c.sender
     ) n
     left join lateral (
         select o.sender_id, o.watermark, o.skipped from relaybox.sender_state o
-        where o.stream_id = here.stream_id and o.sender = n.sender and o.epoch = n.epoch
+        where o.stream_id = stream_.stream_id and o.sender = n.sender and o.epoch = n.epoch
         offset 0
     ) s on true
     left join pg_temp.epoch_end f on f.sender_id = s.sender_id
     where not exists (
         select from relaybox.sender_state o
-        where o.stream_id = here.stream_id and o.sender = n.sender and o.epoch > n.epoch and o.begun_at is not null
+        where o.stream_id = stream_.stream_id and o.sender = n.sender and o.epoch > n.epoch and o.begun_at is not null
         offset 0
     );
     insert into pg_temp.unmet_cause (arrival_seq, cause_sender_id, cause_index, ended_at_seq, cause_seq)
     select a.arrival_seq, a.sender_id, a.index, a.ended_at_seq, d.arrival_seq
     from (
         select c.arrival_seq, n.sender_id, n.ended_at_seq, n.watermark,
-            case when n.skipped @> e.index then relaybox.index_to_wait_for(n.skipped, e.index) else e.index end as index
+            case when n.skipped @> e.index then relaybox.index_to_resolve(n.skipped, e.index) else e.index end as index
         from pg_temp.causal_message c
         cross join lateral (
-            select m.clock from relaybox.log m where m.hop_id = c.hop_id and m.position = c.position offset 0
+            select m.clock from relaybox.log m where m.log_id = c.log_id and m.log_position = c.log_position offset 0
         ) l
         cross join relaybox.clock_entries(l.clock) e
         join pg_temp.named_sender n on n.sender = e.sender and n.epoch = e.epoch

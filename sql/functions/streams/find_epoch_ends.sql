@@ -1,12 +1,14 @@
 -- From its first acceptable message on, a higher epoch of a sender ends the lower ones: fills pg_temp.epoch_end. begun_at of a higher epoch
 -- says so, or the first of its messages in the range that no rule refuses.
-create or replace function relaybox.find_epoch_ends(stream relaybox.stream, input relaybox.stream_log, first_position bigint, last_position bigint)
+create or replace function relaybox.find_epoch_ends(
+    stream relaybox.stream, input_log relaybox.stream_log, first_position bigint, last_position bigint
+)
 returns void
 language plpgsql volatile
 as $$
 declare
     waits_for_earlier boolean := stream.delivery_order in ('fifo', 'causal');
-    seq_shift bigint := stream.taken - first_position + 1;
+    seq_shift bigint := stream.arrival_seq - first_position + 1;
 begin
     if not exists (
         select from pg_temp.decision_sender b join relaybox.sender_state s on s.stream_id = stream.stream_id and s.sender = b.sender
@@ -19,13 +21,13 @@ begin
     from relaybox.sender_state lower
     join (
         select s.sender, s.epoch, coalesce(s.begun_at, (
-            select seq_shift + min(l.position)
+            select seq_shift + min(l.log_position)
             from relaybox.log l
             join pg_temp.decision_sender b on b.sender = l.sender and b.epoch = l.epoch
-            where l.hop_id = input.hop_id and l.position >= first_position and l.position <= last_position
+            where l.log_id = input_log.log_id and l.log_position >= first_position and l.log_position <= last_position
                 and l.sender = s.sender and l.epoch = s.epoch and l.sent_at >= b.declared_at and not b.is_of_another_store
                 and not (b.kind = 'sparse' and waits_for_earlier)
-                and not (b.kind = 'gapless' and l.index > greatest(l.position, upper(b.given_up) - 1) + 1000000)
+                and not (b.kind = 'gapless' and l.index > greatest(l.log_position, upper(b.given_up) - 1) + 1000000)
                 and not (b.kind = 'gapless' and b.given_up @> l.index)
         )) as begins_at_seq
         from relaybox.sender_state s

@@ -10,11 +10,11 @@ set enable_mergejoin = off
 set enable_hashjoin = on
 as $$
     with sought as (
-        select distinct r.hop_id, r.sender_id from pg_temp.repeated_index r where r.original_position is null
+        select distinct r.log_id, r.sender_id from pg_temp.repeated_index r where r.original_position is null
     ), sender_range as materialized (
         -- from where to where in the log a sender's indexes are, of which one is sought
         select
-            w.hop_id, s.sender_id, s.sender, s.epoch, greatest(min(r.first_position), from_position) as first_position,
+            w.log_id, s.sender_id, s.sender, s.epoch, greatest(min(r.first_position), from_position) as first_position,
             max(r.last_position) as last_position
         from sought w
         join relaybox.sender_state s on s.sender_id = w.sender_id
@@ -29,29 +29,29 @@ as $$
             where d.sender_id = w.sender_id and d.index >= r.first_index and d.index <= r.last_index and d.original_position is null
             order by d.index limit 1
         ) is not null
-        group by w.hop_id, s.sender_id
+        group by w.log_id, s.sender_id
     ), log_range as materialized (
         -- the same for all senders, so that no message is read twice
-        select g.hop_id, unnest(range_agg(int8range(g.first_position, g.last_position, '[]'))) as positions from sender_range g group by g.hop_id
+        select g.log_id, unnest(range_agg(int8range(g.first_position, g.last_position, '[]'))) as log_positions from sender_range g group by g.log_id
     )
-    insert into pg_temp.repeated_index (hop_id, sender_id, index, original_position)
-    select d.hop_id, d.sender_id, d.index, min(l.position)
+    insert into pg_temp.repeated_index (log_id, sender_id, index, original_position)
+    select d.log_id, d.sender_id, d.index, min(l.log_position)
     from log_range t
     cross join lateral (
-        select m.hop_id, m.position, m.sender, m.epoch, m.index from relaybox.log m
-        where m.hop_id = t.hop_id and m.position >= lower(t.positions) and m.position < upper(t.positions)
+        select m.log_id, m.log_position, m.sender, m.epoch, m.index from relaybox.log m
+        where m.log_id = t.log_id and m.log_position >= lower(t.log_positions) and m.log_position < upper(t.log_positions)
         offset 0
     ) l
-    join sender_range g on g.hop_id = l.hop_id and g.sender = l.sender and g.epoch = l.epoch
-        and g.first_position <= l.position and g.last_position >= l.position
-    join pg_temp.repeated_index d on d.hop_id = g.hop_id and d.sender_id = g.sender_id and d.index = l.index and d.original_position is null
+    join sender_range g on g.log_id = l.log_id and g.sender = l.sender and g.epoch = l.epoch
+        and g.first_position <= l.log_position and g.last_position >= l.log_position
+    join pg_temp.repeated_index d on d.log_id = g.log_id and d.sender_id = g.sender_id and d.index = l.index and d.original_position is null
     where not exists (
         -- what a stream refused is no original, unless its index is done with
         select from relaybox.dead_letter x
-        where x.hop_id = d.hop_id and x.position = l.position and x.subscription_id is null
+        where x.log_id = d.log_id and x.log_position = l.log_position and x.subscription_id is null
             and not starts_with(x.reason, 'clock_')
         offset 0
     )
-    group by d.hop_id, d.sender_id, d.index
+    group by d.log_id, d.sender_id, d.index
     on conflict (sender_id, index) do update set original_position = excluded.original_position
 $$;

@@ -29,7 +29,7 @@ as $$
     left join lateral (
         select count(*) as waiting_count, range_agg(int8range(l.index, l.index + 1)) as indexes
         from relaybox.stream_log i
-        join relaybox.log l on l.hop_id = i.hop_id and l.position > s.stalled_after and l.position <= i.decided_position
+        join relaybox.log l on l.log_id = i.log_id and l.log_position > s.stalled_after and l.log_position <= i.decided_position
         where i.stream_id = s.stream_id and i.origin = s.origin and l.sender = s.sender and l.epoch = s.epoch
     ) w on s.stalled_after is not null
     left join lateral (
@@ -40,10 +40,11 @@ as $$
             ) order by g.sender, g.epoch
         ) as causes
         from (
-            select u.sender, u.epoch, min(u.index) as first_index, max(u.index) as last_index, count(distinct (o.hop_id, o.position)) as waiting_count,
+            select u.sender, u.epoch, min(u.index) as first_index, max(u.index) as last_index,
+            count(distinct (o.log_id, o.log_position)) as waiting_count,
                 min(u.watermark) as watermark, min(u.origin) as origin, min(o.index) as first_waiting_index
             from relaybox.held o
-            cross join lateral relaybox.unmet_causes(s.stream_id, o.hop_id, o.position) u
+            cross join lateral relaybox.unmet_causes(s.stream_id, o.log_id, o.log_position) u
             where o.sender_id = s.sender_id
             group by u.sender, u.epoch
         ) g

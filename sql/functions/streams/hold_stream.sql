@@ -9,9 +9,9 @@ declare
 begin
     select s.* into stream
     from relaybox.stream s
-    where s.stream_id = (select l.stream_id from relaybox.stream_log l join relaybox.hop_in i using (hop_id) where i.hop = hop_name)
+    where s.stream_id = (select l.stream_id from relaybox.stream_log l join relaybox.hop_in i using (log_id) where i.hop = hop_name)
     for no key update;
-    if stream.taken > 0 then
+    if stream.arrival_seq > 0 then
         raise exception using errcode = 'RB006',
             message = format('stream %s began to deliver while init was checking the stores', stream.stream),
             hint = 'What a stream decided keeps its rules for ever. Give the changed route a new name, and no stream of another.';

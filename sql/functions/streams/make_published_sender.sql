@@ -5,7 +5,7 @@ as $$
 begin
     if to_regclass('pg_temp.published_sender') is null then
         create temporary table published_sender (
-            hop_id integer, batch bigint, sender text, epoch integer, row_count bigint, first_index bigint, last_index bigint,
+            log_id integer, batch bigint, sender text, epoch integer, row_count bigint, first_index bigint, last_index bigint,
             ascending boolean, first_sent_at timestamptz
         ) on commit preserve rows;
     else

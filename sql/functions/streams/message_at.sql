@@ -1,16 +1,17 @@
--- Where the message at a place of a stream is, and whose it is. No row: there is no such place, or it is no longer kept.
-create or replace function relaybox.message_at(stream_id_ integer, place_ bigint)
-returns table (hop_id integer, "position" bigint, topic text, sender text, key text)
+-- Where the message at a stream position is, and whose it is. No row: there is no such stream position, or it is no longer kept.
+create or replace function relaybox.message_at(stream_id_ integer, stream_position_ bigint)
+returns table (log_id integer, log_position bigint, topic text, sender text, key text)
 language sql stable
 set enable_seqscan = off
 as $$
-    select l.hop_id, l.position, l.topic, l.sender, l.key
+    select l.log_id, l.log_position, l.topic, l.sender, l.key
     from (
-        select d.hop_id, coalesce(d.positions[place_ - d.first_place + 1], d.first_position + place_ - d.first_place) as position
+        select d.log_id, coalesce(d.log_positions[stream_position_ - d.first_stream_position + 1],
+        d.first_position + stream_position_ - d.first_stream_position) as log_position
         from relaybox.delivery d
-        where d.stream_id = stream_id_ and d.last_place >= place_
-        order by d.last_place
+        where d.stream_id = stream_id_ and d.last_stream_position >= stream_position_
+        order by d.last_stream_position
         limit 1
     ) at
-    join relaybox.log l on l.hop_id = at.hop_id and l.position = at.position
+    join relaybox.log l on l.log_id = at.log_id and l.log_position = at.log_position
 $$;

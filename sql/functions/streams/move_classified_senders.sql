@@ -14,7 +14,7 @@ begin
         skipped = s.skipped + coalesce(c.set_aside_early, '{}')
     from (
         select j.sender_id, min(j.arrival_seq) as first_seq, max(j.index) filter (where j.release_seq is not null) as last_released,
-            min(j.index) as first_index, max(j.index) as last_index, min(j.position) as first_position, max(j.position) as last_position,
+            min(j.index) as first_index, max(j.index) as last_index, min(j.log_position) as first_position, max(j.log_position) as last_position,
             range_agg(int8range(j.index, j.index + 1)) filter (where j.release_seq is null and j.outcome is not null) as set_aside_early
         from pg_temp.classified j where j.is_indexed group by j.sender_id
     ) c

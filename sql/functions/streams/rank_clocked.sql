@@ -21,7 +21,8 @@ declare
     later integer;
 begin
     delete from pg_temp.release_order;
-    insert into pg_temp.release_order (arrival_seq, follows_seq, is_by_clock) select w.arrival_seq, w.follows_seq, w.is_by_clock from relaybox.waits_at_once() w;
+    insert into pg_temp.release_order (arrival_seq, follows_seq, is_by_clock) select w.arrival_seq, w.follows_seq, w.is_by_clock
+        from relaybox.waits_at_once() w;
     -- the sum of a clock grows along every chain of causes; what was set aside stands nowhere itself
     select
         array_agg(case when c.outcome is null then least(9000000000000000000, c.index + c.clock_sum)::bigint else 0 end order by c.node),

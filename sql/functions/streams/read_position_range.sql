@@ -1,18 +1,19 @@
--- The messages of a range of a log's positions, of which the first one stands at first_place of its stream: one range scan. Inlined, so that
+-- The messages of a range of a log's positions, of which the first one stands at first_stream_position of its stream: one range scan.
+-- Inlined, so that
 -- what the caller asks of a message is asked where it is read.
 create or replace function relaybox.read_position_range(
-    log_id integer, first_place bigint, first_position bigint, last_position bigint
+    log_id_ integer, first_stream_position bigint, first_position bigint, last_position bigint
 )
 returns table (
-    place bigint, "position" bigint, message_id uuid, topic text, sender text, epoch integer, index bigint, key text,
+    stream_position bigint, log_position bigint, message_id uuid, topic text, sender text, epoch integer, index bigint, key text,
     payload text, payload_bytes bytea, headers jsonb, clock jsonb, sent_at timestamptz
 )
 language sql stable
 as $$
     select
-        first_place + l.position - first_position, l.position, l.message_id, l.topic, l.sender, l.epoch, l.index, l.key,
+        first_stream_position + l.log_position - first_position, l.log_position, l.message_id, l.topic, l.sender, l.epoch, l.index, l.key,
         l.payload, l.payload_bytes, l.headers, l.clock, l.sent_at
     from relaybox.log l
-    where l.hop_id = log_id and l.position >= first_position and l.position <= last_position
-    order by l.position
+    where l.log_id = log_id_ and l.log_position >= first_position and l.log_position <= last_position
+    order by l.log_position
 $$;

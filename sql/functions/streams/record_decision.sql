@@ -14,21 +14,22 @@ begin
     else
         select count(*) filter (where j.outcome = 'duplicate') as duplicate_count,
             count(*) filter (where j.outcome is not null and j.outcome <> 'duplicate') as set_aside_count,
-            array_agg(j.position order by j.position) filter (where j.outcome = 'duplicate') as duplicates
+            array_agg(j.log_position order by j.log_position) filter (where j.outcome = 'duplicate') as duplicates
         into outcomes from pg_temp.classified j;
     end if;
     update relaybox.stream s
-    set taken = stream.taken + batch_.row_count, last_place = stream.last_place + delivered_count_, recheck = false
+    set arrival_seq = stream.arrival_seq + batch_.row_count, last_stream_position = stream.last_stream_position + delivered_count_, recheck = false
     where s.stream_id = stream.stream_id;
-    update relaybox.stream_log l set decided_batch = batch_.batch, decided_position = batch_.last_position where l.hop_id = batch_.hop_id;
+    update relaybox.stream_log l set decided_batch = batch_.batch, decided_position = batch_.last_position where l.log_id = batch_.log_id;
     insert into relaybox.decision (
-        hop_id, batch, first_taken, row_count, duplicate_count, set_aside_count, delivered_count, held_after, last_place, duplicates, in_order,
+        log_id, batch, first_arrival_seq, row_count, duplicate_count, set_aside_count, delivered_count, held_after, last_stream_position, duplicates,
+        in_order,
         resolved_position, decided_at
     )
     values (
-        batch_.hop_id, batch_.batch, stream.taken + 1, batch_.row_count, outcomes.duplicate_count, outcomes.set_aside_count, delivered_count_,
-        (select count(*) from relaybox.held h where h.stream_id = stream.stream_id), stream.last_place + delivered_count_,
-        outcomes.duplicates, is_in_order, relaybox.resolved_position(batch_.hop_id), relaybox.delivery_time(stream.stream_id)
+        batch_.log_id, batch_.batch, stream.arrival_seq + 1, batch_.row_count, outcomes.duplicate_count, outcomes.set_aside_count, delivered_count_,
+        (select count(*) from relaybox.held h where h.stream_id = stream.stream_id), stream.last_stream_position + delivered_count_,
+        outcomes.duplicates, is_in_order, relaybox.resolved_position(batch_.log_id), relaybox.delivery_time(stream.stream_id)
     )
     returning * into recorded;
     return recorded;

@@ -6,7 +6,8 @@ as $$
 begin
     if stream.rules_pending then
         raise exception using errcode = 'RB007',
-            message = format('stream %s delivers nothing: relaybox init began to change its rules in all its stores, and has not ended', stream.stream),
+            message = format('stream %s delivers nothing: relaybox init began to change its rules in all its stores, and has not ended',
+            stream.stream),
             hint = 'Run: relaybox init';
     end if;
 end

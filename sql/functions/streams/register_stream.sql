@@ -10,20 +10,20 @@ language plpgsql volatile
 as $$
 declare
     hint_ constant text := 'What a stream decided keeps its rules for ever. Give the changed route a new name, and no stream of another.';
-    log_id integer := (select i.hop_id from relaybox.hop_in i where i.hop = hop_name);
+    log_id_ integer := (select i.log_id from relaybox.hop_in i where i.hop = hop_name);
     log relaybox.stream_log;
-    known relaybox.stream;
+    stream_ relaybox.stream;
     other text;
 begin
-    if log_id is null then
+    if log_id_ is null then
         raise exception using errcode = 'RB004', message = format('hop %s does not arrive in this store', hop_name), hint = 'Run: relaybox init';
     end if;
     insert into relaybox.stream (stream, delivery_order, message_id_window, holdback_rows, fragments)
     values (stream_name, order_, message_id_window_, holdback_rows_, fragments_)
     on conflict (stream) do nothing;
-    select * into known from relaybox.stream s where s.stream = stream_name for no key update;
-    select * into log from relaybox.stream_log l where l.hop_id = log_id;
-    if log.decided_batch > 0 and log.stream_id <> known.stream_id then
+    select * into stream_ from relaybox.stream s where s.stream = stream_name for no key update;
+    select * into log from relaybox.stream_log l where l.log_id = log_id_;
+    if log.decided_batch > 0 and log.stream_id <> stream_.stream_id then
         raise exception using errcode = 'RB006', hint = hint_,
             message = format(
                 'hop %s was delivered in stream %s here; the file says %s',
@@ -34,38 +34,39 @@ begin
         raise exception using errcode = 'RB006', hint = hint_,
             message = format('hop %s was delivered here from origin %s; the file says %s', hop_name, log.origin, origin_);
     end if;
-    if known.taken > 0 and (known.delivery_order, known.message_id_window) <> (order_, message_id_window_) then
+    if stream_.arrival_seq > 0 and (stream_.delivery_order, stream_.message_id_window) <> (order_, message_id_window_) then
         raise exception using errcode = 'RB006', hint = hint_,
             message = format(
                 'stream %s was delivered here with order %s and message_id_window %s; the file says %s and %s',
-                stream_name, known.delivery_order, known.message_id_window, order_, message_id_window_
+                stream_name, stream_.delivery_order, stream_.message_id_window, order_, message_id_window_
             );
     end if;
     select i.hop into other
-    from relaybox.stream_log l join relaybox.hop_in i using (hop_id)
-    where l.stream_id = known.stream_id and l.hop_id <> log_id and order_ <> 'causal'
+    from relaybox.stream_log l join relaybox.hop_in i using (log_id)
+    where l.stream_id = stream_.stream_id and l.log_id <> log_id_ and order_ <> 'causal'
     order by i.hop limit 1;
     if found then
         raise exception using errcode = 'RB006', hint = hint_,
-            message = format('stream %s reads the log of hop %s here; only a causal stream can read that of hop %s too', stream_name, other, hop_name);
+            message = format('stream %s reads the log of hop %s here; only a causal stream can read that of hop %s too', stream_name, other,
+            hop_name);
     end if;
-    if (log.stream_id, log.origin) = (known.stream_id, origin_)
-        and (known.delivery_order, known.message_id_window, known.holdback_rows, known.fragments)
+    if (log.stream_id, log.origin) = (stream_.stream_id, origin_)
+        and (stream_.delivery_order, stream_.message_id_window, stream_.holdback_rows, stream_.fragments)
         = (order_, message_id_window_, holdback_rows_, fragments_)
     then
         return 'unchanged';
     end if;
     update relaybox.stream s
     set delivery_order = order_, message_id_window = message_id_window_, holdback_rows = holdback_rows_, fragments = fragments_,
-        recheck = s.taken > 0
-    where s.stream_id = known.stream_id;
-    insert into relaybox.stream_log (hop_id, stream_id, origin) values (log_id, known.stream_id, origin_)
-    on conflict (hop_id) do update set stream_id = excluded.stream_id, origin = excluded.origin;
+        recheck = s.arrival_seq > 0
+    where s.stream_id = stream_.stream_id;
+    insert into relaybox.stream_log (log_id, stream_id, origin) values (log_id_, stream_.stream_id, origin_)
+    on conflict (log_id) do update set stream_id = excluded.stream_id, origin = excluded.origin;
     delete from relaybox.stream s
-    where s.stream_id = log.stream_id and s.taken = 0
+    where s.stream_id = log.stream_id and s.arrival_seq = 0
         and not exists (select from relaybox.stream_log l where l.stream_id = s.stream_id)
         and not exists (select from relaybox.skip k where k.stream_id = s.stream_id)
         and not exists (select from relaybox.subscription n where n.stream_id = s.stream_id);
-    return case when log.hop_id is null then 'registered' else 'changed' end;
+    return case when log.log_id is null then 'registered' else 'changed' end;
 end
 $$;

@@ -1,6 +1,6 @@
 -- Destination: declarations as senders_since() gave them at the source, and the snapshot they are of. Returns how many are new here.
 -- Raises RB004, RB016 (a declaration that contradicts one that is here).
-create or replace function relaybox.remember_senders(log_id integer, seen pg_snapshot, senders jsonb) returns integer
+create or replace function relaybox.remember_senders(log_id_ integer, seen pg_snapshot, senders jsonb) returns integer
 language plpgsql volatile
 as $$
 declare
@@ -9,9 +9,9 @@ declare
     new_count integer;
 begin
     set local synchronous_commit = on;
-    select l.* into log_here from relaybox.stream_log l where l.hop_id = log_id;
+    select l.* into log_here from relaybox.stream_log l where l.log_id = log_id_;
     if not found then
-        raise exception using errcode = 'RB004', message = format('log %s belongs to no stream in this store', log_id), hint = 'Run: relaybox init';
+        raise exception using errcode = 'RB004', message = format('log %s belongs to no stream in this store', log_id_), hint = 'Run: relaybox init';
     end if;
     insert into relaybox.sender (origin, sender, epoch, kind, declared_at, declared_by)
     select log_here.origin, s.sender, s.epoch, s.kind, s.declared_at, s.declared_by
@@ -31,12 +31,13 @@ begin
                 'epoch %s of sender %s of %s is %s here and %s at the source', other.epoch, other.sender, log_here.origin, other.kind_here, other.kind
             ),
             hint = format(
-                'Store %s lost the declaration and made another. There, delete that row of relaybox.sender, then run: relaybox senders new-epoch %s %s',
+                'Store %s lost the declaration and made another. There, delete that row of relaybox.sender, then run: relaybox senders ' ||
+                    'new-epoch %s %s',
                 log_here.origin, log_here.origin, other.sender
             );
     end if;
     update relaybox.stream_log l set senders_seen = seen
-    where l.hop_id = log_id and (l.senders_seen is null or pg_snapshot_xmax(seen) >= pg_snapshot_xmax(l.senders_seen));
+    where l.log_id = log_id_ and (l.senders_seen is null or pg_snapshot_xmax(seen) >= pg_snapshot_xmax(l.senders_seen));
     return new_count;
 end
 $$;

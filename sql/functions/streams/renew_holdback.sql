@@ -4,9 +4,9 @@ language plpgsql volatile
 as $$
 begin
     delete from relaybox.held h using pg_temp.classified j
-    where not j.is_new and (j.release_seq is not null or j.outcome is not null) and h.hop_id = j.hop_id and h.position = j.position;
-    insert into relaybox.held (hop_id, "position", stream_id, sender_id, index, taken)
-    select j.hop_id, j.position, stream_id_, j.sender_id, j.index, j.arrival_seq
+    where not j.is_new and (j.release_seq is not null or j.outcome is not null) and h.log_id = j.log_id and h.log_position = j.log_position;
+    insert into relaybox.held (log_id, log_position, stream_id, sender_id, index, arrival_seq)
+    select j.log_id, j.log_position, stream_id_, j.sender_id, j.index, j.arrival_seq
     from pg_temp.classified j where j.is_new and j.release_seq is null and j.outcome is null;
 end
 $$;

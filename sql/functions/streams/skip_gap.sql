@@ -9,8 +9,8 @@ create or replace function relaybox.skip_gap(
 language plpgsql volatile
 as $$
 declare
-    here relaybox.stream;
-    input relaybox.stream_log;
+    stream_ relaybox.stream;
+    input_log relaybox.stream_log;
     state relaybox.sender_state;
     first_held bigint;
 begin
@@ -18,30 +18,31 @@ begin
     perform relaybox.require_reason(reason_, 'a gap is given up', 'Say why the messages will never come.');
     perform relaybox.require_length('the name of who skips', skipped_by_, 300);
     set local synchronous_commit = on;
-    select s.* into here from relaybox.stream s where s.stream = stream_name for update;
+    select s.* into stream_ from relaybox.stream s where s.stream = stream_name for update;
     if not found then
         raise exception using errcode = 'RB004', message = format('stream %s is not delivered in this store', stream_name),
             hint = 'Known here: ' || coalesce((select string_agg(s.stream, ', ' order by s.stream) from relaybox.stream s), 'none') || '.';
     end if;
     -- a sender of which nothing has come: others may wait for its first messages
     insert into relaybox.sender_state (stream_id, sender, epoch, origin, kind)
-    select here.stream_id, d.sender, d.epoch, d.origin, d.kind
-    from relaybox.sender d join relaybox.stream_log l on l.stream_id = here.stream_id and l.origin = d.origin
+    select stream_.stream_id, d.sender, d.epoch, d.origin, d.kind
+    from relaybox.sender d join relaybox.stream_log l on l.stream_id = stream_.stream_id and l.origin = d.origin
     where d.sender = sender_ and not exists (
-        select from relaybox.sender_state s where s.stream_id = here.stream_id and s.sender = sender_
+        select from relaybox.sender_state s where s.stream_id = stream_.stream_id and s.sender = sender_
     )
     order by d.epoch desc limit 1;
     select s.* into state from relaybox.sender_state s
-    where s.stream_id = here.stream_id and s.sender = sender_ order by s.begun_at is not null desc, s.epoch desc limit 1;
+    where s.stream_id = stream_.stream_id and s.sender = sender_ order by s.begun_at is not null desc, s.epoch desc limit 1;
     if not found then
-        raise exception using errcode = 'RB017', message = format('stream %s has nothing with an index of its own from sender %s', stream_name, sender_),
+        raise exception using errcode = 'RB017', message = format('stream %s has nothing with an index of its own from sender %s', stream_name,
+        sender_),
             hint = 'Skip only what is missing: see relaybox holdback.';
     end if;
     select min(h.index) into first_held from relaybox.held h where h.sender_id = state.sender_id;
     epoch := state.epoch;
     first_index := state.watermark + 1;
     last_index := coalesce(last_index_, first_held - 1);
-    if state.kind <> 'gapless' or here.delivery_order not in ('fifo', 'causal')
+    if state.kind <> 'gapless' or stream_.delivery_order not in ('fifo', 'causal')
         or last_index is null or last_index < first_index
         or last_index >= coalesce(first_held, last_index + 1)
             and not (with_held and (first_held, last_index) = (first_index, first_index))
@@ -54,14 +55,14 @@ begin
             hint = 'Skip only what is missing: see relaybox holdback.';
     end if;
     insert into relaybox.skip (stream_id, sender, epoch, first_index, last_index, reason, skipped_by)
-    values (here.stream_id, sender_, state.epoch, first_index, last_index, reason_, skipped_by_);
+    values (stream_.stream_id, sender_, state.epoch, first_index, last_index, reason_, skipped_by_);
     -- the watermark passes the gap now, so that this decision already finds met what clocks ask of it
     update relaybox.sender_state s set
         skipped = s.skipped + int8multirange(int8range(first_index, skip_gap.last_index, '[]')), watermark = skip_gap.last_index
     where s.sender_id = state.sender_id;
-    select l.* into input from relaybox.stream_log l where l.stream_id = here.stream_id and l.origin = state.origin;
-    here.recheck := true;
-    perform relaybox.deliver_held(here, input);
-    select s.last_place - here.last_place into released from relaybox.stream s where s.stream_id = here.stream_id;
+    select l.* into input_log from relaybox.stream_log l where l.stream_id = stream_.stream_id and l.origin = state.origin;
+    stream_.recheck := true;
+    perform relaybox.deliver_held(stream_, input_log);
+    select s.last_stream_position - stream_.last_stream_position into released from relaybox.stream s where s.stream_id = stream_.stream_id;
 end
 $$;

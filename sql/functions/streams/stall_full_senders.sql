@@ -9,9 +9,9 @@ begin
         stalled_after = case when counted.reason is not null then last_position_ end, stalled_reason = counted.reason,
         stalled_watermark = case when counted.reason is not null then s.watermark end
     from (
-        select o.sender_id, count(h.position) as held_count,
+        select o.sender_id, count(h.log_position) as held_count,
             case
-                when count(h.position) >= stream.holdback_rows then 'holdback_full'
+                when count(h.log_position) >= stream.holdback_rows then 'holdback_full'
                 when o.fragment_count > stream.fragments then 'set_full'
             end as reason
         from relaybox.sender_state o left join relaybox.held h on h.sender_id = o.sender_id

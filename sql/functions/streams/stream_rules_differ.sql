@@ -7,7 +7,7 @@ language sql stable
 as $$
     select exists (
         select from relaybox.hop_in i
-        join relaybox.stream_log l on l.hop_id = i.hop_id
+        join relaybox.stream_log l on l.log_id = i.log_id
         join relaybox.stream s on s.stream_id = l.stream_id
         where i.hop = hop_name
             and (s.stream, l.origin, s.delivery_order, s.message_id_window) is distinct from (stream_name, origin_, order_, message_id_window_)

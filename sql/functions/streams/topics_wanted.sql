@@ -4,7 +4,7 @@ language sql stable
 as $$
     select coalesce(array_agg(t.topic order by t.topic), '{}')
     from relaybox.hop_in i
-    join relaybox.stream_log l on l.hop_id = i.hop_id
+    join relaybox.stream_log l on l.log_id = i.log_id
     join relaybox.known_topics t on t.stream_id = l.stream_id
     where i.hop = hop_name and t.carried_by = 'subscription'
 $$;

@@ -37,8 +37,8 @@ How far it is, how fast, and what holds it up: [the page of the hop]({hop_page(h
 1. Looks whether anything waits. If not, the task is *skipped*; that is the normal end of a quiet run.
 2. {_mover(hop)}
    It plans a batch at {source}, copies its slices, publishes it at {destination}, confirms it at {source}, and goes on until
-   nothing is left{_lingering(hop)}. The log has a line for each: batch, positions, rows, rows per second.
-3. Its success says that the log grew, and wakes what reads it.
+   nothing is left{_lingering(hop)}. The log has a line for each: batch, log_positions, rows, rows per second.
+3. Its success says that the log grew, and triggers what reads it.
 
 It is started by new messages (a look at {source} every second); the DAG `{WATCH_DAG_ID}` starts it if that failed.
 
@@ -48,7 +48,7 @@ The last lines of the log say what is wrong, where, and what to do next.
 
 | the driver's exit code | means | then |
 |---|---|---|
-| 75, or killed | a retry may help: a store is down or busy | {tries}; the next try finishes the same batch |
+| 75, or killed | a retry may help: a store is down or busy | {tries}; the next attempt finishes the same batch |
 | 65 | a retry gives the same error | failed at once: follow the message |
 | 78 | `relaybox.yaml`, a connection or an argument is wrong | failed at once: correct it, then clear the task |
 
@@ -99,9 +99,9 @@ Looks after all {len(routes.hops)} hops by the clock (`{LOOK_CRON}`), one task p
 ### What it does
 
 1. Asks the store about every hop that leaves it, in one query.
-2. Wakes the transfer of a hop with work that nobody drives, and the confirmation of a hop with messages that are not settled.
+2. Triggers the transfer of a hop with work that nobody drives, and the confirmation of a hop with messages that are not settled.
 
-Usually it wakes nothing: the triggerer looks every second, and each DAG wakes the next. It is there for a dead triggerer
+Usually it triggers nothing: the triggerer looks every second, and each DAG triggers the next. It is there for a dead triggerer
 and for events that Airflow dropped. Hops without work start nothing at all.
 
 ### When it fails
@@ -121,7 +121,7 @@ Proves delivery of {len(routes.routes)} routes, once a day: {", ".join(routes.ro
    Little it compares by itself; for much it starts Spark, as the route's transfers do.
 2. The report has a row per route: sent, received, in flight, R, UR, defects. It is in the log of its task and in XCom.
 
-Each proof is an event of the asset `relaybox/<route>/proof`. Trigger it by hand to prove one route now.
+Each verification is an event of the asset `relaybox/<route>/verification`. Trigger it by hand to prove one route now.
 
 ### When it fails
 
@@ -158,11 +158,11 @@ It could not reach its store. A hop or subscription that keeps old segments is n
 def replay_doc(route: Route) -> str:
     return f"""\
 Has messages of route **{route.name}** read again, by a second cursor of a subscription. The live cursor stays where it is.
-`{route.path[0].name}` and the logs are only read: a replay changes no message, no position and no order.
+`{route.path[0].name}` and the logs are only read: a replay changes no message, no log_position and no order.
 
 ### What it does
 
-1. `count` tells places, messages, bytes and time, and changes nothing.
+1. `count` tells stream_positions, messages, bytes and time, and changes nothing.
 2. `replay` opens the second cursor for the range (`<subscription>.replay`), and succeeds when it has been read.
    Somebody must read it: `relaybox consume <subscription>.replay --follow`, or a program of yours.
    Every message comes with `replayed` true, no faster than the rate.
@@ -192,7 +192,7 @@ Gives dead letters of route **{route.name}** to the consumers that refused them 
 
 1. `show` lists the open letters: number, message, sender, reason. Payloads are on the Relaybox page, for those who may see them.
 2. `approve` waits for a person (Airflow: *Required Actions*), a day at most; no answer is a no.
-3. `redrive` gives exactly the approved letters back, in the order of their places, before what is new.
+3. `redrive` gives exactly the approved letters back, in the order of their stream positions, before what is new.
 
 Who asked, who approved and why is in `relaybox.consumer_action` of the store.
 

@@ -65,7 +65,7 @@ def route_dag_options(route: Route, kind: str) -> dict[str, Any]:
 
 
 def retry_options(retries: Retries) -> dict[str, Any]:
-    """The route's retries in Airflow's words: attempts count the first try, retries do not."""
+    """The route's retries in Airflow's words: attempts count the first attempt, retries do not."""
     return {
         "retries": retries.attempts - 1,
         "retry_delay": timedelta(seconds=retries.delay_seconds),

@@ -9,6 +9,16 @@ from airflow.sdk import DAG, Param
 from relaybox.airflow.dags.docs import replay_doc
 from relaybox.airflow.dags.factory import SHORT_TASK, build_route_dags, route_dag_options
 from relaybox.airflow.dags.replay_timetable import REPLAY_CRON, ReplayTimetable
+from relaybox.airflow.forms import (
+    REASON,
+    STORE,
+    SUBSCRIPTION,
+    SUBSCRIPTION_PATTERN,
+    reason_param,
+    store_param,
+    subscription_param,
+    text_param,
+)
 from relaybox.airflow.naming import COUNT_TASK_ID, REPLAY_TASK_ID, replay_dag_id
 from relaybox.airflow.operators.replay import (
     CURSOR,
@@ -19,21 +29,11 @@ from relaybox.airflow.operators.replay import (
     ReplayCountOperator,
     ReplayOperator,
 )
-from relaybox.airflow.order_params import (
-    REASON,
-    STORE,
-    SUBSCRIPTION,
-    SUBSCRIPTION_PATTERN,
-    reason_param,
-    store_param,
-    subscription_param,
-    text_param,
-)
 from relaybox.routes import Route, Routes
 
 USUAL_ROWS_PER_SECOND = 500
 PATIENCE = timedelta(days=1)
-"""For the consumers of the second cursor; then the try fails, and the next one goes on where they are."""
+"""For the consumers of the second cursor; then the attempt fails, and the next one goes on where they are."""
 
 
 def build_replay_dags(routes: Routes) -> dict[str, DAG]:
@@ -67,10 +67,11 @@ def replay_params(route: Route) -> dict[str, Param]:
         ),
         START: text_param(
             "From",
-            "earliest, a place such as 1200, or a time of delivery such as 2026-07-01 12:00+00. A backfill: leave it empty.",
+            "earliest, a stream position such as 1200, or a time of delivery such as 2026-07-01 12:00+00. A backfill: leave it empty.",
         ),
         THROUGH: text_param(
-            "To", "A place (it is in the range), or a time (it is not). Empty: all that is there now. A backfill: leave it empty."
+            "To",
+            "A stream position (it is in the range), or a time (it is not). Empty: all that is there now. A backfill: leave it empty.",
         ),
         CURSOR: text_param(
             "Second cursor",
@@ -90,6 +91,6 @@ def replay_params(route: Route) -> dict[str, Param]:
             False,  # noqa: FBT003  # the form's value
             type="boolean",
             title="Only count",
-            description="Tells places, messages, bytes and time in the log of the first task, and replays nothing.",
+            description="Tells stream positions, messages, bytes and time in the log of the first task, and replays nothing.",
         ),
     }

@@ -16,7 +16,7 @@ from relaybox.airflow.retry_policy import DriverExitPolicy
 from relaybox.routes import Routes
 
 RETENTION_CRON = "30 4 * * *"
-"""After the daily proof: what it compared is still there."""
+"""After the daily verification: what it compared is still there."""
 
 
 def build_retention_dag(routes: Routes) -> dict[str, DAG]:
@@ -66,7 +66,7 @@ def _retention_dag(routes: Routes) -> DAG:
 
 
 def _time_limits_of_detaching(routes: Routes) -> dict[str, timedelta]:
-    """How long a try may take in each store that has logs to detach: the longest that one of their routes allows."""
+    """How long an attempt may take in each store that has logs to detach: the longest that one of their routes allows."""
     limits: dict[str, timedelta] = {}
     for hop in routes.hops:
         if hop.log_retention.stopped_consumer == "detach":

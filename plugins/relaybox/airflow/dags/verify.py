@@ -6,17 +6,17 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, Param, TaskGroup
 
-from relaybox.airflow.assets import proof_asset
+from relaybox.airflow.assets import verification_asset
 from relaybox.airflow.dags.docs import verify_doc
 from relaybox.airflow.dags.factory import by_clock, wanted
 from relaybox.airflow.deployment import spark_application
 from relaybox.airflow.naming import REPORT_TASK_ID, VERIFY_DAG_ID
-from relaybox.airflow.operators.verify import EVERY_ROUTE, ProofReportOperator, RouteProofOperator
+from relaybox.airflow.operators.verify import EVERY_ROUTE, RouteVerifyOperator, VerificationReportOperator
 from relaybox.airflow.retry_policy import DriverExitPolicy
 from relaybox.routes import Routes
 
 VERIFY_CRON = "0 4 * * *"
-PROOFS_GROUP_ID = "proofs"
+PROOFS_GROUP_ID = "verification"
 
 
 def build_verify_dag(routes: Routes) -> dict[str, DAG]:
@@ -26,35 +26,37 @@ def build_verify_dag(routes: Routes) -> dict[str, DAG]:
 
 def _verify_dag(routes: Routes) -> DAG:
     names = list(routes.routes)
-    with DAG(
-        VERIFY_DAG_ID,
-        dag_display_name="verify all routes",
-        description="Compares the stores of each route message by message, and reports what is missing, doubled or changed",
-        doc_md=verify_doc(routes),
-        schedule=by_clock(VERIFY_CRON),
-        catchup=False,
-        max_active_runs=1,
-        max_active_tasks=1,  # a proof reads whole logs: one after the other, so that live messages keep their share of the disks
-        tags=["relaybox", "verify"],
-        params={
-            "route": Param(
-                EVERY_ROUTE,
-                type="string",
-                enum=[EVERY_ROUTE, *names],
-                title="Route",
-                description="Which route to prove; the daily run proves all.",
-            )
-        },
-        default_args={"owner": "relaybox", "retries": 2, "retry_delay": timedelta(minutes=1)},
-    ) as dag:
-        with TaskGroup(PROOFS_GROUP_ID, tooltip="One proof of delivery per route"):
-            proofs = [
-                RouteProofOperator(
+    with (
+        DAG(
+            VERIFY_DAG_ID,
+            dag_display_name="verify all routes",
+            description="Compares the stores of each route message by message, and reports what is missing, doubled or changed",
+            doc_md=verify_doc(routes),
+            schedule=by_clock(VERIFY_CRON),
+            catchup=False,
+            max_active_runs=1,
+            max_active_tasks=1,  # a verification reads whole logs: one after the other, so that live messages keep their share of the disks
+            tags=["relaybox", "verify"],
+            params={
+                "route": Param(
+                    EVERY_ROUTE,
+                    type="string",
+                    enum=[EVERY_ROUTE, *names],
+                    title="Route",
+                    description="Which route to prove; the daily run proves all.",
+                )
+            },
+            default_args={"owner": "relaybox", "retries": 2, "retry_delay": timedelta(minutes=1)},
+        ) as dag
+    ):
+        with TaskGroup(PROOFS_GROUP_ID, tooltip="One verification of delivery per route"):
+            verifications = [
+                RouteVerifyOperator(
                     task_id=name,
                     route=route,
                     application=str(spark_application("verify.py")),
                     route_file=routes.path,
-                    outlets=[proof_asset(name)],
+                    outlets=[verification_asset(name)],
                     owner=route.owner,
                     pool=route.path[-1].pool,
                     retry_policy=DriverExitPolicy(),
@@ -62,8 +64,11 @@ def _verify_dag(routes: Routes) -> DAG:
                 )
                 for name, route in routes.routes.items()
             ]
-        report = ProofReportOperator(
-            task_id=REPORT_TASK_ID, proof_task_ids=[proof.task_id for proof in proofs], trigger_rule="all_done", retries=0
+        report = VerificationReportOperator(
+            task_id=REPORT_TASK_ID,
+            verification_task_ids=[verification.task_id for verification in verifications],
+            trigger_rule="all_done",
+            retries=0,
         )
-        proofs >> report
+        verifications >> report
     return dag

@@ -1,4 +1,4 @@
-"""One DAG for all hops that wakes by the clock what no event started: a dead triggerer, a dropped event, a lost confirmation.
+"""One DAG for all hops that triggers by the clock what no event started: a dead triggerer, a dropped event, a lost confirmation.
 
 Hundreds of hops cost one task per store and look. A DAG of each hop with a clock of its own would cost hundreds of tasks that
 find nothing to do.
@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from airflow.sdk import DAG, AssetAlias, CronTriggerTimetable
 
-from relaybox.airflow.assets import read_asset, settling_asset, wake_alias
+from relaybox.airflow.assets import read_asset, settling_asset, trigger_alias
 from relaybox.airflow.dags.docs import watch_doc
 from relaybox.airflow.dags.factory import LOOK_CRON, SHORT_TASK, wanted
 from relaybox.airflow.naming import WATCH_DAG_ID, look_task_id
@@ -28,16 +28,18 @@ def _watch_dag(routes: Routes) -> DAG:
     with DAG(
         WATCH_DAG_ID,
         dag_display_name="watch all hops",
-        description="Wakes by the clock what no event started",
+        description="Triggers by the clock what no event started",
         doc_md=watch_doc(routes),
-        schedule=CronTriggerTimetable(LOOK_CRON, timezone="UTC", run_immediately=True),  # what waits in a new deployment is woken
+        schedule=CronTriggerTimetable(
+            LOOK_CRON, timezone="UTC", run_immediately=True
+        ),  # what waits in a new deployment is triggered
         catchup=False,
         max_active_runs=1,
         tags=["relaybox", "watch"],
         default_args={"owner": "relaybox", "retries": 1, "retry_delay": timedelta(seconds=10)},
     ) as dag:
         for store in sources:
-            alias = AssetAlias(wake_alias(store))
+            alias = AssetAlias(trigger_alias(store))
             StoreLookOperator(
                 task_id=look_task_id(store),
                 store=store,

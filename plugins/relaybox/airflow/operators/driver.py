@@ -17,7 +17,7 @@ from relaybox.airflow.lineage import nothing_moved
 from relaybox.airflow.links import SparkApplicationLink
 from relaybox.errors import ConfigurationError
 from relaybox.monitoring.spark_pages import APPLICATION_FILE
-from relaybox.parents import child_dies_with_parent
+from relaybox.process_lifetime import child_dies_with_parent
 from relaybox.spark.driver_options import driver_java_options
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The task that looks at all hops of a store, and wakes those that lie idle although they should not."""
+"""The task that looks at all hops of a store, and triggers those that lie idle although they should not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from relaybox.airflow.hop_state import read_idle_hops
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.errors import Transient
-from relaybox.events import emit, warn
+from relaybox.log_events import emit, warn
 from relaybox.routes import Hop, Store
 from relaybox.stores.schema import open_store
 from relaybox.streams.topics import carry_topics_of, find_unknown_topics
@@ -46,7 +46,7 @@ class StoreLookOperator(BaseOperator):
         self.alias = alias
 
     def execute(self, context: Context) -> dict[str, list[str]]:
-        """Returns the hops that were woken: names to look at in XCom, read by nobody."""
+        """Returns the hops that were triggered: names to look at in XCom, read by nobody."""
         for carrying in [hop.carries_topics for hop in self.hops if hop.carries_topics]:
             _carry_topics(carrying)
         with terminal_errors_fail_at_once(), service_file((self.store,)):
@@ -56,10 +56,10 @@ class StoreLookOperator(BaseOperator):
         unsettled = [hop for hop in self.hops if hop.name in idle and idle[hop.name].is_unsettled]
         events = context["outlet_events"][self.alias]
         for hop in waiting:
-            emit("hop_woken", hop=hop.name, reason="work")
+            emit("hop_triggered", hop=hop.name, reason="work")
             events.add(hop.reads)
         for hop in unsettled:
-            emit("hop_woken", hop=hop.name, reason="unsettled")
+            emit("hop_triggered", hop=hop.name, reason="unsettled")
             events.add(hop.settles)
         return {"waiting": [hop.name for hop in waiting], "unsettled": [hop.name for hop in unsettled]}
 

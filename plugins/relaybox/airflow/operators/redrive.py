@@ -9,22 +9,22 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from relaybox.airflow.approvals import approver, cell, shown
-from relaybox.airflow.order_params import REASON, SUBSCRIPTION, chosen_store, given, person
+from relaybox.airflow.forms import REASON, SUBSCRIPTION, chosen_store, given, person
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
-from relaybox.consumers.redriving import redrive_letters
-from relaybox.consumers.subscriptions import DeadLetter, list_dead_letters, require_of_stream
+from relaybox.subscriptions.redriving import redrive_letters
+from relaybox.subscriptions.subscriptions import DeadLetter, list_dead_letters, require_of_stream
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from relaybox.routes import Route
 
-LETTER = "letter"
+LETTER = "dead_letter_id"
 MOST_LETTERS = 1000
 
 
-class LettersOperator(BaseOperator):
+class DeadLettersOperator(BaseOperator):
     """Lists the open dead letters that the run is about; skips if there are none."""
 
     def __init__(self, *, route: Route, **kwargs: Any) -> None:
@@ -41,29 +41,29 @@ class LettersOperator(BaseOperator):
             listed = list_dead_letters(
                 store, subscription=subscription, states=("open",), limit=MOST_LETTERS, payload_characters=0
             )
-        letters = [letter for letter in listed if params.get(LETTER) in (None, letter.letter)]
+        letters = [dead_letter_id for dead_letter_id in listed if params.get(LETTER) in (None, dead_letter_id.dead_letter_id)]
         if not letters:
             raise AirflowSkipException(f"store {store.name}: subscription {subscription} has no such open dead letter")
         table = letters_table(letters)
         self.log.info("%s", table)
         return {
-            "letters": [letter.letter for letter in letters],
-            "attempts": [letter.attempts for letter in letters],
+            "letters": [dead_letter_id.dead_letter_id for dead_letter_id in letters],
+            "attempts": [dead_letter_id.attempts for dead_letter_id in letters],
             "table": table,
         }
 
 
 def letters_table(letters: Sequence[DeadLetter]) -> str:
-    """In Markdown; in the order of their places."""
+    """In Markdown; in the order of their stream positions."""
     rows = ["| letter | message | sender | reason | attempts | since |", "|---|---|---|---|---|---|"]
-    for letter in sorted(letters, key=lambda letter: letter.place or 0):
+    for dead_letter_id in sorted(letters, key=lambda dead_letter_id: dead_letter_id.stream_position or 0):
         columns = (
-            letter.letter,
-            letter.message_id,
-            letter.sender,
-            letter.reason,
-            letter.attempts,
-            f"{letter.first_at:%Y-%m-%d %H:%M}",
+            dead_letter_id.dead_letter_id,
+            dead_letter_id.message_id,
+            dead_letter_id.sender,
+            dead_letter_id.reason,
+            dead_letter_id.attempts,
+            f"{dead_letter_id.first_at:%Y-%m-%d %H:%M}",
         )
         rows.append(f"| {' | '.join(map(cell, columns))} |")
     return "\n".join(rows)
@@ -93,9 +93,9 @@ class RedriveOperator(BaseOperator):
                 reason=given(params, REASON, "Reason"),
                 on_behalf_of=f"{person(context)}, approved by {approver(context)}",
             )
-        for letter, why in result.passed_over.items():
+        for dead_letter_id, why in result.passed_over.items():
             self.log.warning(
-                "store %s: letter %s of subscription %s %s: it was not redriven", store.name, letter, subscription, why
+                "store %s: letter %s of subscription %s %s: it was not redriven", store.name, dead_letter_id, subscription, why
             )
         if not result.redriven:
             raise AirflowSkipException(

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from relaybox.airflow.order_params import REASON, SUBSCRIPTION, asker, chosen_store, given, person
+from relaybox.airflow.forms import REASON, SUBSCRIPTION, asker, chosen_store, given, person
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
-from relaybox.consumers import subscriptions
-from relaybox.consumers.replays import ReplayOrder, carry_out_replay, second_cursor
-from relaybox.events import emit
+from relaybox.log_events import emit
 from relaybox.routes import Route
+from relaybox.subscriptions import subscriptions
+from relaybox.subscriptions.replays import ReplayRequest, carry_out_replay, second_cursor
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -28,7 +28,7 @@ LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Range:
-    """From where to where, in the words of `relaybox.consumers.replays`."""
+    """From where to where, in the words of `relaybox.subscriptions.replays`."""
 
     start: str
     through: str
@@ -54,7 +54,7 @@ class ReplayCountOperator(BaseOperator):
         self.route = route
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Returns places, messages, bytes and seconds: numbers to look at in XCom, read by nobody."""
+        """Returns stream positions, messages, bytes and seconds: numbers to look at in XCom, read by nobody."""
         params, wanted = context["params"], wanted_range(context)
         store, subscription = chosen_store(self.route, params), given(params, SUBSCRIPTION, "Subscription")
         with terminal_errors_fail_at_once(), service_file((store,)):
@@ -72,7 +72,7 @@ class ReplayCountOperator(BaseOperator):
         emit(
             "replay_counted",
             subscription=subscription,
-            places=f"{counted.first_place}-{counted.last_place}",
+            stream_positions=f"{counted.first_stream_position}-{counted.last_stream_position}",
             messages=counted.message_count,
             bytes=counted.byte_count,
             estimated_seconds=counted.estimated_seconds,
@@ -105,16 +105,16 @@ class ReplayOperator(BaseOperator):
             raise AirflowSkipException(f"store {store.name} delivered nothing from {order.start} to {order.through}")
         return {
             "replayed_as": progress.replayed_as,
-            "first_place": progress.first_place,
-            "last_place": progress.last_place,
-            "done_place": progress.done_place,
+            "first_stream_position": progress.first_stream_position,
+            "last_stream_position": progress.last_stream_position,
+            "done_stream_position": progress.done_stream_position,
         }
 
 
-def _order(context: Context) -> ReplayOrder:
+def _order(context: Context) -> ReplayRequest:
     params, wanted = context["params"], wanted_range(context)
     subscription = given(params, SUBSCRIPTION, "Subscription")
-    return ReplayOrder(
+    return ReplayRequest(
         subscription=subscription,
         start=wanted.start,
         through=wanted.through,

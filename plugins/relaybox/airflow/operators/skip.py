@@ -10,10 +10,10 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from relaybox.airflow.approvals import approver, cell, shown
-from relaybox.airflow.order_params import REASON, asker, given, person
+from relaybox.airflow.forms import REASON, asker, given, person
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
-from relaybox.streams.holdback import Skipped, StoreHoldback, read_holdback, skip_gap
+from relaybox.streams.holdback import SkipResult, StoreHoldback, read_holdback, skip_gap
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -104,6 +104,6 @@ class SkipOperator(BaseOperator):
         return [_returned(one) for one in done]
 
 
-def _returned(done: Skipped) -> dict[str, Any]:
+def _returned(done: SkipResult) -> dict[str, Any]:
     """A result without an error, as JSON."""
     return {name: value for name, value in asdict(done).items() if name != "error"}

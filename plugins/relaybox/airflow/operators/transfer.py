@@ -18,9 +18,9 @@ from relaybox.airflow.operators.driver import SparkDriverOperator
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.airflow.transfer_params import with_params
-from relaybox.events import emit
 from relaybox.hops.runners import BatchTooLarge, ThreadRunner
 from relaybox.hops.transfer import transfer_hop
+from relaybox.log_events import emit
 from relaybox.routes import Hop
 from relaybox.spark.runner import SparkRunner
 
@@ -64,17 +64,18 @@ class HopTransferOperator(SparkDriverOperator):
                 state = read_hop_state(self.hop)
                 self._measure(before, state, time.monotonic() - started)
                 if lineage_is_asked_for():
-                    self.lineage = transfer_lineage(self.hop, row_count=state.position - before.position)
+                    self.lineage = transfer_lineage(self.hop, row_count=state.log_position - before.log_position)
             elif context["ti"].try_number == 1 or state.batch == 0:
                 raise AirflowSkipException(f"hop {self.hop.name}: nothing to move")
-            else:  # an earlier try moved it all and could not say so: this one delivers what that one published, and wakes the next hop
+            # an earlier attempt moved it all and could not say so: this one delivers what that one published, and triggers the next hop
+            else:
                 self._run_threads(context, linger_seconds=0.0)
             return self._announce(context, state)
 
     def _measure(self, before: HopState, after: HopState, seconds: float) -> None:
         """To Airflow's own metrics: as `airflow.relaybox.*`, with the hop as a tag."""
         tags = {"hop": self.hop.name}
-        stats.incr("relaybox.messages_moved", after.position - before.position, tags=tags)
+        stats.incr("relaybox.messages_moved", after.log_position - before.log_position, tags=tags)
         stats.incr("relaybox.batches_moved", after.batch - before.batch, tags=tags)
         stats.timing("relaybox.transfer_duration", timedelta(seconds=seconds), tags=tags)
         stats.gauge("relaybox.waiting_messages", after.waiting_count, tags=tags)
@@ -115,6 +116,6 @@ class HopTransferOperator(SparkDriverOperator):
         )
 
     def _announce(self, context: Context, state: HopState) -> dict[str, int]:
-        numbers = {"batch": state.batch, "position": state.position}
+        numbers = {"batch": state.batch, "log_position": state.log_position}
         context["outlet_events"][log_asset(self.hop)].extra = dict(numbers)
         return numbers

@@ -1,4 +1,4 @@
-"""The tasks of the daily proof of delivery: one per route, and the report."""
+"""The tasks of the daily verification of delivery: one per route, and the report."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from relaybox.airflow.assets import proof_asset
-from relaybox.airflow.lineage import lineage_is_asked_for, proof_lineage
+from relaybox.airflow.assets import verification_asset
+from relaybox.airflow.lineage import lineage_is_asked_for, verification_lineage
 from relaybox.airflow.operators.driver import SparkDriverOperator
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
-from relaybox.events import emit
-from relaybox.proofs.comparison_runners import ComparisonTooLarge
-from relaybox.proofs.proof import proof_line, read_proof
-from relaybox.proofs.verification import proof_session, verify_route
+from relaybox.log_events import emit
 from relaybox.routes import Route
 from relaybox.spark.comparison_runner import SparkComparisonRunner
+from relaybox.verification.comparison_runners import ComparisonTooLarge
+from relaybox.verification.results import read_verification, verification_line
+from relaybox.verification.route_verification import verification_session, verify_route
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from airflow.sdk import Context
 
-    from relaybox.proofs.proof import RouteProof
+    from relaybox.verification.results import RouteVerification
 
 EVERY_ROUTE = "every route"
 
 
-class RouteProofOperator(SparkDriverOperator):
-    """Compares the stores of a route message by message. Its success says that the proof was made, not what it found.
+class RouteVerifyOperator(SparkDriverOperator):
+    """Compares the stores of a route message by message. Its success says that the verification was made, not what it found.
 
     Little is compared by the task itself, much by Spark, as the route's `runner` and `limits.spark_from_rows` decide about
     its transfers.
@@ -46,15 +46,15 @@ class RouteProofOperator(SparkDriverOperator):
         if context["params"]["route"] not in (EVERY_ROUTE, self.route.name):
             raise AirflowSkipException(f"route {self.route.name} was not asked for")
         with terminal_errors_fail_at_once(), service_file(dict.fromkeys(self.route.path)) as services:
-            proof = self._prove(services.with_name("proof.json"))
+            verification = self._prove(services.with_name("verification.json"))
             if lineage_is_asked_for():
-                self.lineage = proof_lineage(self.route, proof)
-        line = proof_line(proof)
-        context["outlet_events"][proof_asset(self.route.name)].extra = dict(line)
+                self.lineage = verification_lineage(self.route, verification)
+        line = verification_line(verification)
+        context["outlet_events"][verification_asset(self.route.name)].extra = dict(line)
         return line
 
-    def _prove(self, result: Path) -> RouteProof:
-        """`result`: where a Spark application may leave its proof for this task, in a directory that only this user can read."""
+    def _prove(self, result: Path) -> RouteVerification:
+        """`result`: where a Spark application may leave its verification for this task, in a directory that only this user can read."""
         runner, limits = self.route.runner, self.route.limits
         reason = f"runner: {runner}"
         if runner != "spark":
@@ -66,25 +66,25 @@ class RouteProofOperator(SparkDriverOperator):
         if server := self.server:
             with self.connect(server) as session:
                 return verify_route(
-                    self.route, runner=SparkComparisonRunner(session, session_name=proof_session(self.route.name))
+                    self.route, runner=SparkComparisonRunner(session, session_name=verification_session(self.route.name))
                 )
         self.run_driver("--result", str(result))
-        return read_proof(result)
+        return read_verification(result)
 
 
-class ProofReportOperator(BaseOperator):
+class VerificationReportOperator(BaseOperator):
     """The report of a run, in its log and in XCom. Fails when any route has a defect or could not be proved."""
 
-    def __init__(self, *, proof_task_ids: Sequence[str], **kwargs: Any) -> None:
+    def __init__(self, *, verification_task_ids: Sequence[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.proof_task_ids = tuple(proof_task_ids)
+        self.verification_task_ids = tuple(verification_task_ids)
 
     def execute(self, context: Context) -> str:
         """Returns the report as a Markdown table. A route that was not asked for is not in it."""
         asked = context["params"]["route"]
-        wanted = [task for task in self.proof_task_ids if asked in (EVERY_ROUTE, task.rpartition(".")[2])]
+        wanted = [task for task in self.verification_task_ids if asked in (EVERY_ROUTE, task.rpartition(".")[2])]
         lines = {task.rpartition(".")[2]: context["ti"].xcom_pull(task_ids=task) for task in wanted}
-        report = proof_report(lines)
+        report = verification_report(lines)
         self.log.info("%s", report)
         bad = [route for route, line in lines.items() if line is None or line["defects"]]
         if bad:
@@ -94,18 +94,18 @@ class ProofReportOperator(BaseOperator):
         return report
 
 
-def proof_report(lines: dict[str, dict[str, Any] | None]) -> str:
-    """A Markdown table with a row per route; one without a proof says so."""
+def verification_report(lines: dict[str, dict[str, Any] | None]) -> str:
+    """A Markdown table with a row per route; one without a verification says so."""
     rows = [
-        "| route | verdict | sent | received | in flight | R | UR | defects | seconds |",
+        "| route | outcome | sent | received | in flight | R | UR | defects | seconds |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for route, line in lines.items():
         if line is None:
-            rows.append(f"| {route} | no proof: see its task | | | | | | | |")
+            rows.append(f"| {route} | no verification: see its task | | | | | | | |")
         else:
             rows.append(
-                f"| {route} | {line['verdict']} | {line['sent']} | {line['received']} | {line['in_flight']} | {line['reliability']} "
+                f"| {route} | {line['outcome']} | {line['sent']} | {line['received']} | {line['in_flight']} | {line['reliability']} "
                 f"| {line['uniqueness']} | {line['defects']} | {line['duration_seconds']:.1f} |"
             )
     return "\n".join(rows)

@@ -13,8 +13,8 @@ import httpx
 from airflow.api_fastapi.auth.managers.base_auth_manager import COOKIE_NAME_JWT_TOKEN
 from fastapi import Depends, HTTPException, Request, status
 
-from relaybox.airflow.page.addresses import AIRFLOW
 from relaybox.airflow.page.turns import without_turn
+from relaybox.airflow.page.urls import AIRFLOW
 
 
 class AirflowApi:

@@ -8,12 +8,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response, status
 
 from relaybox.airflow.naming import confirm_dag_id, transfer_dag_id
-from relaybox.airflow.page.access import RightsDep
 from relaybox.airflow.page.airflow_api import AirflowApi, AirflowApiDep
 from relaybox.airflow.page.documents import REFUSALS, answer, flow_document, overview_document, streams_document
-from relaybox.airflow.page.gathered import Gathering
 from relaybox.airflow.page.named_hops import GatheringDep, PausableHop, ReadableHop, RunnableHop
+from relaybox.airflow.page.permissions import RightsDep
 from relaybox.airflow.page.search import WantedDep, search
+from relaybox.airflow.page.store_overview import StoreOverview
 from relaybox.airflow.page.visible import forecast
 from relaybox.documents.page import (
     FlowDocument,
@@ -84,7 +84,7 @@ async def unpause_hop(hop: PausableHop, gathering: GatheringDep, airflow: Airflo
     return await _pause(gathering, airflow, hop, paused=False)
 
 
-async def _pause(gathering: Gathering, airflow: AirflowApi, hop: Hop, *, paused: bool) -> PausedDocument:
+async def _pause(gathering: StoreOverview, airflow: AirflowApi, hop: Hop, *, paused: bool) -> PausedDocument:
     for dag_id in (transfer_dag_id(hop), confirm_dag_id(hop)):
         await airflow.pause(dag_id, paused=paused)
     gathering.forget_paused()

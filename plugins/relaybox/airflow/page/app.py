@@ -11,14 +11,14 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from relaybox import __version__, errors
-from relaybox.airflow.page.access import may_see_the_page, refuse_other_origins
+from relaybox.airflow.page.actions import orders
 from relaybox.airflow.page.api import api
 from relaybox.airflow.page.bodies import BodyRefusedError
-from relaybox.airflow.page.gathered import Gathering
 from relaybox.airflow.page.html import error_page, pages
 from relaybox.airflow.page.openapi import openapi
-from relaybox.airflow.page.orders import orders
+from relaybox.airflow.page.permissions import may_see_the_page, refuse_other_origins
 from relaybox.airflow.page.plain_text import printable, refuse_odd_text
+from relaybox.airflow.page.store_overview import StoreOverview
 from relaybox.airflow.page.threads import busy
 from relaybox.monitoring.findings import plain_words
 
@@ -48,7 +48,7 @@ def build_app() -> FastAPI:
         openapi_url=None,
         dependencies=[Depends(may_see_the_page), Depends(refuse_other_origins), Depends(refuse_odd_text)],
     )
-    app.state.gathering = Gathering()
+    app.state.gathering = StoreOverview()
     app.include_router(api)
     app.include_router(orders)
     app.include_router(pages)
@@ -88,7 +88,10 @@ async def _say_in_plain_words(request: Request, error: Exception) -> Response:
     elif isinstance(error, _ASKED_WRONGLY):
         code, said = status.HTTP_422_UNPROCESSABLE_CONTENT, str(error.args[0])  # names of the request, and no hint of others
     elif isinstance(error, errors.Detached):
-        code, said = status.HTTP_409_CONFLICT, f"That place is detached. {error.next_step}"  # without the directory of its files
+        code, said = (
+            status.HTTP_409_CONFLICT,
+            f"That stream position is detached. {error.next_step}",
+        )  # without the directory of its files
     else:
         logger.warning("the Relaybox page could not answer %s: %s", request.scope["path"], error)
         words = plain_words(error) if isinstance(error, errors.RelayboxError) else "it answered with an error"

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 from markupsafe import Markup
 
-from relaybox.airflow.page import words
+from relaybox.airflow.page import formatting
 from relaybox.airflow.page.svg import drawing, element, text
-from relaybox.monitoring.flow import HopFlow
+from relaybox.monitoring.hop_history import HopFlow
 
 WIDTH, HEIGHT = 620.0, 190.0
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 12.0, 12.0, 26.0
@@ -23,7 +23,9 @@ def draw_rates(flow: HopFlow) -> Markup:
     bars = (
         element(
             "rect",
-            element("title", f"{words.clock(interval.starts_at)}: {interval.published_rows:,} messages, {words.rate(rate)}"),
+            element(
+                "title", f"{formatting.clock(interval.starts_at)}: {interval.published_rows:,} messages, {formatting.rate(rate)}"
+            ),
             x=LEFT + number * step + 0.5,
             y=_y(rate, top),
             width=max(1.0, step - 1),
@@ -33,7 +35,7 @@ def draw_rates(flow: HopFlow) -> Markup:
         for number, (interval, rate) in enumerate(zip(flow.intervals, rates, strict=True))
         if rate
     )
-    return _chart("Messages that arrived, per second", flow, top, words.rate, [*bars])
+    return _chart("Messages that arrived, per second", flow, top, formatting.rate, [*bars])
 
 
 def draw_delays(flow: HopFlow, *, lag_seconds: float | None) -> Markup:
@@ -49,7 +51,7 @@ def draw_delays(flow: HopFlow, *, lag_seconds: float | None) -> Markup:
     marks = [
         element(
             "circle",
-            element("title", f"{words.clock(flow.intervals[number].starts_at)}: {words.duration(delay)}"),
+            element("title", f"{formatting.clock(flow.intervals[number].starts_at)}: {formatting.duration(delay)}"),
             cx=x,
             cy=y,
             r=3.5,
@@ -63,10 +65,17 @@ def draw_delays(flow: HopFlow, *, lag_seconds: float | None) -> Markup:
         x, y = WIDTH - RIGHT - 4, _y(lag_seconds, top)
         waiting = [
             element(
-                "circle", element("title", f"waits since {words.duration(lag_seconds)}"), cx=x, cy=y, r=5, class_="point late"
+                "circle",
+                element("title", f"waits since {formatting.duration(lag_seconds)}"),
+                cx=x,
+                cy=y,
+                r=5,
+                class_="point late",
             )
         ]
-    return _chart("Age of the oldest message of a batch when it arrived", flow, top, words.duration, [line, *marks, *waiting])
+    return _chart(
+        "Age of the oldest message of a batch when it arrived", flow, top, formatting.duration, [line, *marks, *waiting]
+    )
 
 
 def nice_top(highest: float) -> float:

@@ -27,12 +27,12 @@ from relaybox.monitoring.findings import plain_words
 from relaybox.monitoring.spark_pages import application_address
 
 if TYPE_CHECKING:
-    from relaybox.airflow.page.streams import SeenStreams
-    from relaybox.airflow.page.visible import Seen
+    from relaybox.airflow.page.streams import VisibleStreams
+    from relaybox.airflow.page.visible import VisibleOverview
     from relaybox.documents.document import Document
     from relaybox.monitoring.findings import Finding
-    from relaybox.monitoring.flow import BatchTimes, HopFlow
     from relaybox.monitoring.forecasts import Forecast
+    from relaybox.monitoring.hop_history import BatchTimes, HopFlow
     from relaybox.monitoring.status import HopStatus
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -59,7 +59,7 @@ def _written(make: Callable[[], Document]) -> Response:
     return Response(make().model_dump_json(), media_type="application/json")
 
 
-def overview_document(seen: Seen) -> OverviewDocument:
+def overview_document(seen: VisibleOverview) -> OverviewDocument:
     """As `relaybox status --json`, for the hops that the user may read, with health, rate and what is stuck."""
     return OverviewDocument(
         measured_at=seen.overview.status.measured_at,
@@ -69,7 +69,7 @@ def overview_document(seen: Seen) -> OverviewDocument:
     )
 
 
-def _hop(seen: Seen, hop: HopStatus) -> PageHopDocument:
+def _hop(seen: VisibleOverview, hop: HopStatus) -> PageHopDocument:
     members = {
         **dict(HopDocument.of(hop)),
         "errors": [plain_words(error) for error in hop.errors],
@@ -126,7 +126,7 @@ def _batch(batch: BatchTimes) -> BatchTimesDocument:
     return BatchTimesDocument.model_validate({**asdict(batch), "application_address": address})
 
 
-def streams_document(seen: SeenStreams) -> StreamsDocument:
+def streams_document(seen: VisibleStreams) -> StreamsDocument:
     return StreamsDocument.model_validate(
         {
             "held": [

@@ -12,12 +12,11 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response, status
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from relaybox.airflow.forms import arrival_stores
 from relaybox.airflow.links import PREFIX
 from relaybox.airflow.naming import confirm_dag_id, transfer_dag_id
-from relaybox.airflow.order_params import arrival_stores
-from relaybox.airflow.page import words
-from relaybox.airflow.page.access import Rights, RightsDep
-from relaybox.airflow.page.addresses import run_address
+from relaybox.airflow.page import formatting
+from relaybox.airflow.page.actions import Kind, ReadableRoute, dag_of
 from relaybox.airflow.page.api import MINUTES, Minutes, MovedBy
 from relaybox.airflow.page.charts import draw_delays, draw_rates
 from relaybox.airflow.page.map_drawing import DrawnHop, draw_map
@@ -25,15 +24,16 @@ from relaybox.airflow.page.map_filter import MapFilter, MapFilterDep
 from relaybox.airflow.page.map_matrix import draw_matrix, is_too_large_to_draw
 from relaybox.airflow.page.markdown import render_runbook
 from relaybox.airflow.page.named_hops import GatheringDep, ReadableHop
-from relaybox.airflow.page.orders import Kind, ReadableRoute, dag_of
+from relaybox.airflow.page.permissions import Rights, RightsDep
 from relaybox.airflow.page.search import WantedDep, search
 from relaybox.airflow.page.threads import busy, in_page_thread
 from relaybox.airflow.page.timeline import draw_timeline
-from relaybox.airflow.page.visible import Seen, explained_by_pause, forecast
+from relaybox.airflow.page.urls import run_address
+from relaybox.airflow.page.visible import VisibleOverview, explained_by_pause, forecast
 from relaybox.monitoring.findings import plain_words
+from relaybox.monitoring.message_timeline import moments
 from relaybox.monitoring.runbooks import read_runbooks
 from relaybox.monitoring.spark_pages import application_address
-from relaybox.monitoring.way import moments
 
 pages = APIRouter(default_response_class=HTMLResponse, include_in_schema=False)
 
@@ -55,7 +55,7 @@ async def show_map(request: Request, gathering: GatheringDep, rights: RightsDep,
     return await in_page_thread(_draw_map_page, request, await gathering.overview(rights), rights, wanted)
 
 
-def _draw_map_page(request: Request, seen: Seen, rights: Rights, wanted: MapFilter) -> Response:
+def _draw_map_page(request: Request, seen: VisibleOverview, rights: Rights, wanted: MapFilter) -> Response:
     base = base_of(request)
     every = (
         DrawnHop(hop, seen.health(hop), seen.overview.rates.get(hop.hop.name), f"{base}/hops/{hop.hop.name}") for hop in seen.hops
@@ -157,7 +157,7 @@ async def show_order(
     kind: Kind,
     store: Filled = "",
     subscription: Filled = "",
-    letter: Filled = "",
+    dead_letter_id: Filled = "",
     sender: Filled = "",
     through: Filled = "",
 ) -> Response:
@@ -174,7 +174,7 @@ async def show_order(
         filled={
             "store": store or stores[-1],
             "subscription": subscription,
-            "letter": letter,
+            "dead_letter_id": dead_letter_id,
             "sender": sender,
             "through": through,
         },
@@ -251,7 +251,7 @@ def _templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["words"] = words
+    environment.globals["formatting"] = formatting
     environment.globals["plain_words"] = plain_words
     environment.globals["run_address"] = run_address
     environment.globals["application_address"] = application_address

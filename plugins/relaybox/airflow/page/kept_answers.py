@@ -25,7 +25,7 @@ _Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True)
-class Aged(Generic[_Answer]):
+class AgedAnswer(Generic[_Answer]):
     """An answer, and how long ago it was asked for."""
 
     answer: _Answer
@@ -41,7 +41,7 @@ class KeptAnswer(Generic[_Answer]):
         self._asked: tuple[float, Future[_Answer]] | None = None
         self._kept: tuple[float, _Answer] | None = None
 
-    async def get(self, *, first_seconds: float | None = None) -> Aged[_Answer]:
+    async def get(self, *, first_seconds: float | None = None) -> AgedAnswer[_Answer]:
         """The newest answer: at most two seconds old, or older if the next one has not come.
 
         Args:
@@ -88,5 +88,5 @@ class KeptAnswer(Generic[_Answer]):
         return self._kept
 
 
-def _aged(kept: tuple[float, _Answer]) -> Aged[_Answer]:
-    return Aged(kept[1], time.monotonic() - kept[0])
+def _aged(kept: tuple[float, _Answer]) -> AgedAnswer[_Answer]:
+    return AgedAnswer(kept[1], time.monotonic() - kept[0])

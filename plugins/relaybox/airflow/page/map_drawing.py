@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
-from relaybox.airflow.page import words
+from relaybox.airflow.page import formatting
 from relaybox.airflow.page.svg import drawing, element, text
 
 if TYPE_CHECKING:
@@ -223,9 +223,9 @@ def _card(hop: DrawnHop, box: _Box) -> Markup:
             element("rect", x=x, y=y, width=CARD_WIDTH, height=CARD_HEIGHT, rx=10),
             element("circle", cx=x + 16, cy=y + 17, r=5),
             text(status.hop.name, x + 28, y + 22, "name"),
-            text(words.rate(hop.rate), x + CARD_WIDTH - 12, y + 22, "small", "end"),
-            text(words.lag(status), x + 12, y + 43),
-            text(words.ratios(status), x + 12, y + 62, "small"),
+            text(formatting.rate(hop.rate), x + CARD_WIDTH - 12, y + 22, "small", "end"),
+            text(formatting.lag(status), x + 12, y + 43),
+            text(formatting.ratios(status), x + 12, y + 62, "small"),
             class_=f"card {hop.health}",
         ),
         href=hop.href,

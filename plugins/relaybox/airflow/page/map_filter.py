@@ -10,7 +10,7 @@ from fastapi import Depends, Query
 if TYPE_CHECKING:
     from relaybox.airflow.page.map_drawing import DrawnHop
 
-Wanted = Annotated[str, Query(max_length=100)]
+SearchRequest = Annotated[str, Query(max_length=100)]
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,9 @@ class MapFilter:
         )
 
 
-async def _filter(show: Wanted = "", source: Wanted = "", destination: Wanted = "", health: Wanted = "") -> MapFilter:
+async def _filter(
+    show: SearchRequest = "", source: SearchRequest = "", destination: SearchRequest = "", health: SearchRequest = ""
+) -> MapFilter:
     return MapFilter(show.strip(), source.strip(), destination.strip(), health)
 
 

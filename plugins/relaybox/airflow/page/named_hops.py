@@ -6,19 +6,19 @@ from typing import Annotated
 
 from fastapi import Depends, HTTPException, Request, status
 
-from relaybox.airflow.page.access import RightsDep
-from relaybox.airflow.page.gathered import Gathering
+from relaybox.airflow.page.permissions import RightsDep
+from relaybox.airflow.page.store_overview import StoreOverview
 from relaybox.airflow.page.threads import in_page_thread
 from relaybox.errors import ConfigurationError
 from relaybox.routes import Hop
 
 
-async def _gathering(request: Request) -> Gathering:
-    gathering: Gathering = request.app.state.gathering
+async def _gathering(request: Request) -> StoreOverview:
+    gathering: StoreOverview = request.app.state.gathering
     return gathering
 
 
-GatheringDep = Annotated[Gathering, Depends(_gathering)]
+GatheringDep = Annotated[StoreOverview, Depends(_gathering)]
 
 
 async def _readable_hop(gathering: GatheringDep, rights: RightsDep, route: str, number: int) -> Hop:

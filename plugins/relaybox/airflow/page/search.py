@@ -9,15 +9,15 @@ from uuid import UUID
 
 from fastapi import Depends, HTTPException, Query, status
 
-from relaybox.airflow.page.access import Rights
-from relaybox.airflow.page.gathered import Gathering
+from relaybox.airflow.page.permissions import Rights
+from relaybox.airflow.page.store_overview import StoreOverview
 from relaybox.monitoring.message_search import require_messages
-from relaybox.monitoring.tracing import Trace, trace_message
+from relaybox.monitoring.message_trace import Trace, trace_message
 from relaybox.routes import Route
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SearchRequest:
     """What was asked for: an id, or a sender and an index; `asked` is False for an empty form."""
 
     message_id: UUID | None = None
@@ -33,27 +33,27 @@ async def _wanted(
     message: Annotated[str, Query(max_length=100)] = "",
     sender: Annotated[str, Query(max_length=48)] = "",
     index: Annotated[str, Query(max_length=20)] = "",
-) -> Wanted:
+) -> SearchRequest:
     """Forms send empty fields: they are as good as none."""
     message, sender, index = message.strip(), sender.strip(), index.strip()
     if message:
         try:
-            return Wanted(message_id=UUID(message))
+            return SearchRequest(message_id=UUID(message))
         except ValueError:
             raise _refused("A message id is a UUID, such as 0198c0de-0000-7000-8000-000000000000.") from None
     if bool(sender) != bool(index):
         raise _refused("A sender needs an index with it, and an index a sender.")
     if not sender:
-        return Wanted()
+        return SearchRequest()
     if not (index.isascii() and index.isdigit() and 0 < int(index) < 2**63):
         raise _refused("An index is a whole number from 1 on.")
-    return Wanted(sender=sender, index=int(index))
+    return SearchRequest(sender=sender, index=int(index))
 
 
-WantedDep = Annotated[Wanted, Depends(_wanted)]
+WantedDep = Annotated[SearchRequest, Depends(_wanted)]
 
 
-async def search(gathering: Gathering, rights: Rights, wanted: Wanted) -> list[tuple[Trace, ...]]:
+async def search(gathering: StoreOverview, rights: Rights, wanted: SearchRequest) -> list[tuple[Trace, ...]]:
     """The way of each message found.
 
     Raises:
@@ -69,7 +69,7 @@ async def search(gathering: Gathering, rights: Rights, wanted: Wanted) -> list[t
     return await gathering.ask(lambda: _find(routes, wanted))
 
 
-def _find(routes: Sequence[Route], wanted: Wanted) -> list[tuple[Trace, ...]]:
+def _find(routes: Sequence[Route], wanted: SearchRequest) -> list[tuple[Trace, ...]]:
     if wanted.message_id is not None:
         return [trace_message(routes, wanted.message_id)]
     assert wanted.sender is not None and wanted.index is not None  # noqa: S101, PT018  # as _wanted() makes it

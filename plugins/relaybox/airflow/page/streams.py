@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from relaybox import errors
-from relaybox.consumers.subscriptions import DeadLetter, Subscribed, list_dead_letters, list_subscriptions
 from relaybox.monitoring.findings import Finding, find_dead_letters, find_held
 from relaybox.stores.schema import one_session
 from relaybox.streams.holdback import Gap, StoreHoldback, read_store_holdback
+from relaybox.subscriptions.subscriptions import DeadLetter, SubscriptionStatus, list_dead_letters, list_subscriptions
 
 if TYPE_CHECKING:
-    from relaybox.airflow.page.access import Rights
+    from relaybox.airflow.page.permissions import Rights
     from relaybox.routes import Route, Routes, Store
 
 SHOWN_LETTERS = 100
@@ -21,11 +21,11 @@ PREVIEW_CHARACTERS = 300
 
 
 @dataclass(frozen=True)
-class SeenStreams:
+class VisibleStreams:
     """Of the streams that the user may see, at the stores that answered. Payloads are None for who may not run their hops."""
 
     holdbacks: tuple[StoreHoldback, ...]
-    subscriptions: tuple[Subscribed, ...]
+    subscriptions: tuple[SubscriptionStatus, ...]
     letters: tuple[DeadLetter, ...]
     silent: tuple[str, ...]
     routes: Mapping[tuple[str, str], str]
@@ -53,7 +53,7 @@ class AllStreams:
 
     everything: Routes
     holdbacks: Sequence[StoreHoldback]
-    subscriptions: Sequence[Subscribed]
+    subscriptions: Sequence[SubscriptionStatus]
     letters: Sequence[DeadLetter]
     silent: frozenset[str]
 
@@ -65,11 +65,11 @@ class AllStreams:
             everything=routes,
             holdbacks=[here for answer in answers for here in answer.holdbacks],
             subscriptions=[one for answer in answers for one in answer.subscriptions],
-            letters=[letter for answer in answers for letter in answer.letters],
+            letters=[dead_letter_id for answer in answers for dead_letter_id in answer.letters],
             silent=frozenset(store.name for store, answer in said.items() if answer is None),
         )
 
-    def seen_by(self, rights: Rights) -> SeenStreams:
+    def seen_by(self, rights: Rights) -> VisibleStreams:
         """Of the routes all of whose hops the user may read."""
         routes = [route for route in self.everything.routes.values() if all(rights.may_read(hop) for hop in route.hops)]
         hidden = [route.name for route in self.everything.routes.values() if route not in routes]
@@ -78,13 +78,15 @@ class AllStreams:
             route.stream for route in self.everything.routes.values() if not all(rights.may_run(hop) for hop in route.hops)
         }
         stores = {store.name for store in arrival_stores(routes)}
-        return SeenStreams(
+        return VisibleStreams(
             holdbacks=tuple(
                 _without_routes(here, hidden) for here in self.holdbacks if here.error is None and here.stream in visible
             ),
             subscriptions=tuple(one for one in self.subscriptions if one.stream in visible),
             letters=tuple(
-                _preview(letter, shown=letter.stream in runnable) for letter in self.letters if letter.stream in visible
+                _preview(dead_letter_id, shown=dead_letter_id.stream in runnable)
+                for dead_letter_id in self.letters
+                if dead_letter_id.stream in visible
             ),
             silent=tuple(sorted(self.silent & stores)),
             routes={(route.stream, hop.destination.name): route.name for route in reversed(routes) for hop in route.hops},
@@ -96,7 +98,7 @@ class StoreStreams:
     """What one store said of all its streams."""
 
     holdbacks: Sequence[StoreHoldback]
-    subscriptions: Sequence[Subscribed]
+    subscriptions: Sequence[SubscriptionStatus]
     letters: Sequence[DeadLetter]
 
 
@@ -128,11 +130,11 @@ def arrival_stores(routes: Iterable[Route]) -> list[Store]:
     return list(dict.fromkeys(hop.destination for route in routes for hop in route.hops))
 
 
-def _preview(letter: DeadLetter, *, shown: bool) -> DeadLetter:
+def _preview(dead_letter_id: DeadLetter, *, shown: bool) -> DeadLetter:
     """The beginning of a payload and of a reason, for those who may act on it; headers and key are the application's too."""
     if not shown:
-        return replace(letter, payload=None, key=None, headers=None, detail=None)
-    return replace(letter, payload=_beginning(letter.payload), detail=_beginning(letter.detail))
+        return replace(dead_letter_id, payload=None, key=None, headers=None, detail=None)
+    return replace(dead_letter_id, payload=_beginning(dead_letter_id.payload), detail=_beginning(dead_letter_id.detail))
 
 
 def _beginning(text: str | None) -> str | None:

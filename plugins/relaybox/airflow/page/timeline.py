@@ -8,10 +8,10 @@ from math import sqrt
 
 from markupsafe import Markup
 
-from relaybox.airflow.page import words
-from relaybox.airflow.page.addresses import run_address
+from relaybox.airflow.page import formatting
 from relaybox.airflow.page.svg import drawing, element, text
-from relaybox.monitoring.flow import BatchTimes
+from relaybox.airflow.page.urls import run_address
+from relaybox.monitoring.hop_history import BatchTimes
 from relaybox.monitoring.spark_pages import application_address
 
 WIDTH, ROW, LEFT, RIGHT, TOP = 860.0, 26.0, 190.0, 120.0, 26.0
@@ -76,14 +76,16 @@ def _ticks(longest: float, height: float) -> Iterator[Markup]:
     for tick in shown:
         x = _x(tick, longest)
         yield element("line", x1=x, y1=TOP - 6, x2=x, y2=height, class_="grid")
-        yield text(f"+{words.duration(tick)}", x, TOP - 12, "tick", "middle")
+        yield text(f"+{formatting.duration(tick)}", x, TOP - 12, "tick", "middle")
 
 
 def _row(batch: BatchTimes, steps: Sequence[Bar], y: float, longest: float, airflow: str) -> Iterator[Markup]:
     yield _linked(text(f"{batch.batch:,}: {batch.row_count:,} messages", 8, y + 16), run_address(airflow, batch.moved_by))
     for bar in steps:
         start, end = _x(bar.start, longest), _x(bar.end, longest)
-        title = f"batch {batch.batch} {bar.step} {words.duration(bar.end)} after its plan ({words.clock(batch.planned_at)})"
+        title = (
+            f"batch {batch.batch} {bar.step} {formatting.duration(bar.end)} after its plan ({formatting.clock(batch.planned_at)})"
+        )
         by_spark = batch.application if bar.step == "copied" else None
         if by_spark:
             title += f" by Spark application {by_spark}"
@@ -111,4 +113,4 @@ def _linked(drawn: Markup, address: str | None) -> Markup:
 def _end(batch: BatchTimes, steps: Sequence[Bar]) -> str:
     if batch.published_at is None:
         return f"{len(batch.copied_at)} of {batch.slice_count} slices"
-    return f"{steps[-1].step} +{words.duration(steps[-1].end)}"
+    return f"{steps[-1].step} +{formatting.duration(steps[-1].end)}"

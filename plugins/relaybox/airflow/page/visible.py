@@ -11,8 +11,8 @@ from relaybox.monitoring.findings import Finding, Severity
 from relaybox.monitoring.forecasts import Forecast, forecast_drain
 
 if TYPE_CHECKING:
-    from relaybox.airflow.page.access import Rights
-    from relaybox.monitoring.flow import HopFlow
+    from relaybox.airflow.page.permissions import Rights
+    from relaybox.monitoring.hop_history import HopFlow
     from relaybox.monitoring.overview import Overview
     from relaybox.monitoring.status import HopStatus
 
@@ -21,7 +21,7 @@ OLD_SECONDS = 6.0
 
 
 @dataclass(frozen=True)
-class Seen:
+class VisibleOverview:
     """What one user sees: the overview, less what the user may not read."""
 
     overview: Overview
@@ -64,7 +64,7 @@ def explained_by_pause(finding: Finding, paused_hops: set[str]) -> bool:
     return finding.kind in _OF_A_PAUSE and finding.hop in paused_hops
 
 
-def see(overview: Overview, rights: Rights, *, measured_at: Mapping[str, float]) -> Seen:
+def see(overview: Overview, rights: Rights, *, measured_at: Mapping[str, float]) -> VisibleOverview:
     """Asks for the user's rights on each hop; may take as long as Airflow's auth manager takes.
 
     Args:
@@ -75,7 +75,7 @@ def see(overview: Overview, rights: Rights, *, measured_at: Mapping[str, float])
     hops = tuple(hop for hop in overview.status.hops if rights.may_read(hop.hop))
     shown = [measured_at[hop.hop.name] for hop in hops if hop.lag_messages is not None and hop.hop.name in measured_at]
     age_seconds = time.monotonic() - min(shown) if shown else 0.0
-    return Seen(overview, hops, tuple(_findings(overview, hops, rights)), age_seconds)
+    return VisibleOverview(overview, hops, tuple(_findings(overview, hops, rights)), age_seconds)
 
 
 def _findings(overview: Overview, hops: tuple[HopStatus, ...], rights: Rights) -> Iterator[Finding]:

@@ -10,21 +10,30 @@ from rich.markup import escape
 from relaybox.cli.terminal.tables import new_table, open_console, show_time
 
 if TYPE_CHECKING:
-    from relaybox.consumers.subscriptions import DeadLetter
+    from relaybox.subscriptions.subscriptions import DeadLetter
 
 
 def show_dead_letters(found: Sequence[DeadLetter]) -> None:
     table = new_table(
-        "store", "letter", "of", "place", "sender", "attempts", "last", "reason", "state", right=("letter", "place", "attempts")
+        "store",
+        "dead_letter_id",
+        "of",
+        "stream_position",
+        "sender",
+        "attempts",
+        "last",
+        "reason",
+        "state",
+        right=("dead_letter_id", "stream_position", "attempts"),
     )
     for one in found:
         reason = escape(f"{one.reason}: {one.detail}" if one.detail else one.reason)
         table.add_row(
             *(
                 one.store,
-                str(one.letter),
+                str(one.dead_letter_id),
                 one.subscription or f"stream {one.stream}",
-                "-" if one.place is None else str(one.place),
+                "-" if one.stream_position is None else str(one.stream_position),
             ),
             *(one.sender or "-", str(one.attempts), show_time(one.last_at), reason, one.state),
         )

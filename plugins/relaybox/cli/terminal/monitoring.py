@@ -11,14 +11,14 @@ from rich.markup import escape
 
 from relaybox.cli.terminal.rates import show_rates
 from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_seconds, show_time
+from relaybox.monitoring.message_timeline import moments
 from relaybox.monitoring.spark_pages import application_address
-from relaybox.monitoring.way import moments
-from relaybox.proofs.reliability import show_ratio
+from relaybox.verification.reliability import show_ratio
 
 if TYPE_CHECKING:
+    from relaybox.monitoring.message_timeline import TimelineEntry
+    from relaybox.monitoring.message_trace import Trace
     from relaybox.monitoring.status import HopStatus, LastBatch, OpenBatch, Status
-    from relaybox.monitoring.tracing import Trace
-    from relaybox.monitoring.way import Moment
 
 
 def show_status(status: Status) -> None:
@@ -55,10 +55,10 @@ def _show_streams(out: Console, status: Status) -> None:
     known = [(hop.hop, hop.stream) for hop in status.hops if hop.stream is not None]
     if not known:
         return
-    numbers = ("places", "duplicates", "held", "set aside", "UR")
+    numbers = ("stream_positions", "duplicates", "held", "set aside", "UR")
     rows = new_table("delivers", "order", *numbers, right=numbers)
     for hop, stream in known:
-        counts = map(show_count, (stream.last_place, stream.duplicate_count, stream.held_count, stream.set_aside_count))
+        counts = map(show_count, (stream.last_stream_position, stream.duplicate_count, stream.held_count, stream.set_aside_count))
         rows.add_row(hop.name, stream.delivery_order, *counts, show_ratio(stream.uniqueness) if stream.decided_rows else "-")
     out.print()
     out.print(rows)
@@ -119,13 +119,13 @@ def show_traces(traces: Sequence[Trace]) -> None:
         console.print(table)
 
 
-def _told(moment: Moment) -> str:
+def _told(moment: TimelineEntry) -> str:
     recorded = "" if moment.recorded_by is None else f", recorded by {escape(moment.recorded_by)}"
     what = f"{escape(moment.what)}{_driver(moment)}{recorded}"
     return f"[red]{what}[/]" if moment.is_wrong else what
 
 
-def _driver(moved: Moment | LastBatch) -> str:
+def _driver(moved: TimelineEntry | LastBatch) -> str:
     """` by somebody, Spark application local-1 (its address)`, as far as it is known."""
     if moved.moved_by is None:
         return ""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relaybox.proofs.reliability import is_no_reading, show_ratio
+from relaybox.verification.reliability import is_no_reading, show_ratio
 
 if TYPE_CHECKING:
-    from relaybox.proofs.reliability import Delivery
+    from relaybox.verification.reliability import Delivery
 
 
 def show_rates(delivery: Delivery | None, received: int | None) -> tuple[str, str, str]:

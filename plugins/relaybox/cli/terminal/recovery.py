@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from relaybox.cli.terminal.tables import NAMED_DEFECTS, new_table, open_console, show_count
 
 if TYPE_CHECKING:
-    from relaybox.recovery.reanchored import Reanchored
+    from relaybox.recovery.reanchor_result import ReanchorResult
     from relaybox.recovery.rebuilding import Rebuild
     from relaybox.recovery.restoring import RestoredSubscription
 
 
-def show_reanchored(found: Reanchored, *, done: bool) -> None:
+def show_reanchored(found: ReanchorResult, *, done: bool) -> None:
     """What a reanchoring found, and did or would do."""
     console = open_console()
     will = "" if done else "would be "
@@ -38,7 +38,7 @@ def show_reanchored(found: Reanchored, *, done: bool) -> None:
                 "what the source still has of them comes again"
             )
         for ghost in found.ghosts[:NAMED_DEFECTS]:
-            console.print(f"  ghost: {ghost.message_id} of {ghost.sender}, topic {ghost.topic}, at position {ghost.position}")
+            console.print(f"  ghost: {ghost.message_id} of {ghost.sender}, topic {ghost.topic}, at position {ghost.log_position}")
         if len(found.ghosts) > NAMED_DEFECTS:
             console.print(f"  and {len(found.ghosts) - NAMED_DEFECTS:,} more; --json names all")
 
@@ -56,14 +56,21 @@ def show_rebuild(found: Rebuild, restored: Sequence[RestoredSubscription]) -> No
     for loss in found.losses:
         console.print(f"[red]lost[/]: {loss}")
     for stream, doubt in found.doubts.items():
-        console.print(f"[yellow]stream {stream}[/]: its places may differ from the lost ones ({doubt})")
+        console.print(f"[yellow]stream {stream}[/]: its stream positions may differ from the lost ones ({doubt})")
     for one in restored:
-        where = f"goes on at place {one.first_place:,}" if one.doubt is None else f"starts at the beginning: {one.doubt}"
+        where = (
+            f"goes on at stream position {one.first_stream_position:,}"
+            if one.doubt is None
+            else f"starts at the beginning: {one.doubt}"
+        )
         console.print(f"subscription {one.subscription}: {where}")
-        if one.dead_letter_places:
-            places = ", ".join(map(str, one.dead_letter_places[:NAMED_DEFECTS]))
-            console.print(f"  its {len(one.dead_letter_places):,} dead letters are lost; their messages are at places {places}")
-    if found.verdicts is not None:
+        if one.dead_letter_stream_positions:
+            stream_positions = ", ".join(map(str, one.dead_letter_stream_positions[:NAMED_DEFECTS]))
+            console.print(
+                f"  its {len(one.dead_letter_stream_positions):,} dead letters are lost; their messages are at stream "
+                f"positions {stream_positions}"
+            )
+    if found.outcomes is not None:
         console.print(f"{found.store}: {found.moved_count:,} messages came in {found.duration_seconds:.1f} s")
-        for route, verdict in found.verdicts.items():
-            console.print(f"route {route}: {verdict}")
+        for route, outcome in found.outcomes.items():
+            console.print(f"route {route}: {outcome}")

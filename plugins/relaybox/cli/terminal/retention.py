@@ -70,7 +70,7 @@ def show_retained(done: tuple[StoreRetained, StoreDetached | None]) -> None:
         return
     for segment in detached.segments:
         print(
-            f"{detached.store}: log of {segment.hop}: detached {_described(segment)}, which only {', '.join(segment.for_whom)} needs; "
+            f"{detached.store}: log of {segment.hop}: detached {_described(segment)}, which only {', '.join(segment.needed_by)} needs; "
             f"back by: relaybox attach {detached.store} {segment.hop}"
         )
     for hop, holder in detached.kept.items():

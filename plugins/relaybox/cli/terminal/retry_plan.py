@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from relaybox.hops.retry_plan import reliability_of
-from relaybox.proofs.reliability import show_ratio
+from relaybox.monitoring.retry_plan import reliability_of
+from relaybox.verification.reliability import show_ratio
 
 if TYPE_CHECKING:
-    from relaybox.hops.retry_plan import MeasuredFailures, RetryPlan
+    from relaybox.monitoring.retry_plan import MeasuredFailures, RetryPlan
     from relaybox.routes import Retries
 
 
@@ -16,13 +16,13 @@ def show_retry_plan(plan: RetryPlan, measured: MeasuredFailures | None, retries:
     if measured:
         print(f"route {route}: {measured.failures} of {measured.attempts} attempts at batches failed.{_at_most(measured)}")
     print(
-        f"One try succeeds with {show_ratio(1 - plan.failure_rate)}; the target is {show_ratio(plan.target, digits=15).rstrip('0')}."
+        f"One attempt succeeds with {show_ratio(1 - plan.failure_rate)}; the target is {show_ratio(plan.target, digits=15).rstrip('0')}."
     )
     print(
         f"{plan.attempts} attempts, the first included, give {show_ratio(plan.reliability, digits=15)}: 1 - (1 - R)^{plan.attempts}."
     )
     for number, delay in enumerate(plan.delays, start=2):
-        print(f"  before try {number}: {delay.at_least_seconds:g} to {delay.at_most_seconds:g} s")
+        print(f"  before attempt {number}: {delay.at_least_seconds:g} to {delay.at_most_seconds:g} s")
     print(f"An outage of {plan.waits_at_least_seconds:g} s is outlasted.")
     if route:
         now = show_ratio(reliability_of(plan.failure_rate, retries.attempts), digits=15)

@@ -16,7 +16,7 @@ def show_initialised(stores: Sequence[StoreInitialised]) -> None:
     """What init did, store by store."""
     console = open_console()
     for store in stores:
-        for hop in store.left_behind:
+        for hop in store.orphaned_hops:
             console.print(
                 f"{store.store}: {hop} is in no route any more; what it has not moved is kept, see: relaybox retire {hop}"
             )

@@ -10,7 +10,7 @@ from relaybox.cli.terminal.bars import new_bar
 from relaybox.cli.terminal.tables import open_console, show_seconds
 
 if TYPE_CHECKING:
-    from relaybox.hops.confirmations import Settled
+    from relaybox.hops.confirmations import SettleResult
     from relaybox.hops.transfer import Progress, TransferSummary
     from relaybox.routes import Hop
 
@@ -24,7 +24,7 @@ def show_transfer(summary: TransferSummary) -> None:
     )
 
 
-def show_settled(hops: Sequence[Settled]) -> None:
+def show_settled(hops: Sequence[SettleResult]) -> None:
     """How far each hop is settled."""
     for hop in hops:
         open_console().print(f"{hop.hop}: settled through position {hop.through_position:,}, {hop.newly_settled:,} messages anew")

@@ -29,7 +29,7 @@ from relaybox.local.bench.stores import DESTINATION, BenchStores, bench_director
 
 _COLUMNS = "message_id, topic, sender, epoch, index, key, payload, payload_bytes, headers, clock, sent_at"
 _FETCHED = "1, '1-0000000000000000', false, 1, 'bench1/1'"  # lane, token, replayed, attempt, hop
-_SELECT = f"select position, {_FETCHED}, position, {_COLUMNS} from relaybox.log where hop_id = %s order by position"  # noqa: S608  # the columns are above
+_SELECT = f"select log_position, {_FETCHED}, log_position, {_COLUMNS} from relaybox.log where log_id = %s order by log_position"  # noqa: S608  # the columns are above
 _FETCH = "select * from relaybox.fetch('bench', %s, %s, %s, worker => 'bench')"
 _QUEUE = f"""
     delete from public.queue where id in (select id from public.queue order by id for update skip locked limit 100)
@@ -37,7 +37,7 @@ _QUEUE = f"""
 """  # noqa: S608  # the columns are above
 _REFILL = f"""
     create table public.queue as
-    select position as id, {_COLUMNS} from relaybox.log where hop_id = %s order by position
+    select log_position as id, {_COLUMNS} from relaybox.log where log_id = %s order by log_position
 """  # noqa: S608  # the columns are above
 _PIECE = 10_000
 """Rows that a plain select hands over at once, through a cursor of the server: like a fetch of 10,000, it never holds all."""
@@ -187,7 +187,7 @@ def _fill(stores: BenchStores, messages: int, console: Console) -> int:
         stores.fill(messages, rollback_every=0, filled=lambda count: progress.advance(task, count))
     transfer_hop(hop, ThreadRunner(len(os.sched_getaffinity(0))), recorded_by="relaybox bench consume")
     stores.query(DESTINATION, "vacuum (analyze) relaybox.log")
-    ((log_id,),) = stores.query(DESTINATION, "select hop_id from relaybox.hop_in where hop = %s", hop.name)
+    ((log_id,),) = stores.query(DESTINATION, "select log_id from relaybox.hop_in where hop = %s", hop.name)
     stores.query(DESTINATION, "select relaybox.subscribe('bench', %s)", hop.route)
     return int(log_id)
 

@@ -73,8 +73,8 @@ def _step_seconds(stores: BenchStores, log: EmptyLog, started_at: float) -> Mapp
         """
         select extract(epoch from max(r.copied_at))::float8, extract(epoch from a.published_at)::float8
         from relaybox.arrival a
-        join relaybox.receipt r on r.hop_id = a.hop_id and r.batch = a.batch
-        where a.hop_id = %s
+        join relaybox.receipt r on r.log_id = a.log_id and r.batch = a.batch
+        where a.log_id = %s
         group by a.batch, a.published_at
         order by a.batch
         """,

@@ -239,9 +239,9 @@ def measure_lingering(stores: BenchStores, hop: Hop, count: int) -> Iterator[flo
             if now >= next_at and len(committed) < count:
                 committed.append(_send(source, hop))
                 next_at = now + min(random.expovariate(1 / MEAN_PAUSE_SECONDS), LINGER_SECONDS / 2)
-            position, seen = _arrived(destination, hop), time.monotonic()
-            yield from (seen - committed[each - first] for each in range(arrived, position))
-            arrived = position
+            log_position, seen = _arrived(destination, hop), time.monotonic()
+            yield from (seen - committed[each - first] for each in range(arrived, log_position))
+            arrived = log_position
             if now > deadline:
                 raise errors.StackFailed(f"{arrived - first} of {count} messages of hop {hop.name} arrived in time.")
             time.sleep(LOOK_SECONDS)

@@ -1,7 +1,7 @@
 """`relaybox bench order`: what order and deduplication cost. One hop, and three streams of the same messages that take turns.
 
 Without indexes; from 64 gapless senders in order; and from 64 gapless senders with 5 % of the messages sent twice and 5 %
-displaced by up to 1,000 places, which `fifo` must put right.
+displaced by up to 1,000 stream positions, which `fifo` must put right.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ SHARE, PLACES = 0.05, 1000
 _DECLARE = "select relaybox.declare_sender(%s || '-' || n, 'gapless') from generate_series(0, %s - 1) n"
 _ARRANGE = """
 create temporary table arranged as
-select row_number() over (order by place) as place, n
+select row_number() over (order by stream_position) as stream_position, n
 from (
-    select n, n + case when %(topic)s = 'disordered' and random() < %(share)s then random() * %(places)s else 0 end as place
+    select n, n + case when %(topic)s = 'disordered' and random() < %(share)s then random() * %(stream_positions)s else 0 end as
+        stream_position
     from generate_series(1, %(messages)s) n
     union all
-    select n, n + random() * %(places)s
+    select n, n + random() * %(stream_positions)s
     from generate_series(1, %(messages)s) n where %(topic)s = 'disordered' and random() < %(share)s
 ) a
 """
@@ -52,15 +53,15 @@ insert into relaybox.outbox (topic, sender, index, key, payload)
 select
     %(topic)s, %(topic)s || '-' || n %% %(senders)s, case when %(topic)s <> 'plain' then (n - 1) / %(senders)s + 1 end,
     'order-' || n, json_build_object('order', n, 'sku', md5(n::text), 'checksum', md5('order ' || n), 'note', repeat('x', 150))::text
-from arranged order by place
+from arranged order by stream_position
 """
 _DELIVERED = """
 select
     count(*), count(distinct (sender, index)), count(*) filter (where index <> previous + 1),
-    (select sum(d.row_count) from relaybox.decision d where d.hop_id = %(log_id)s),
-    (select sum(d.duplicate_count) from relaybox.decision d where d.hop_id = %(log_id)s)
+    (select sum(d.row_count) from relaybox.decision d where d.log_id = %(log_id)s),
+    (select sum(d.duplicate_count) from relaybox.decision d where d.log_id = %(log_id)s)
 from (
-    select r.sender, r.index, coalesce(lag(r.index) over (partition by r.sender order by r.place), 0) as previous
+    select r.sender, r.index, coalesce(lag(r.index) over (partition by r.sender order by r.stream_position), 0) as previous
     from relaybox.read_stream(%(stream)s, 0, 2147483647) r
 ) s
 """
@@ -131,7 +132,7 @@ def ratios(measurements: tuple[OrderMeasurement, ...], contestant: str, baseline
 
 
 def _fill(stores: BenchStores, topic: str, messages: int) -> None:
-    values = {"topic": topic, "messages": messages, "share": SHARE, "places": PLACES, "senders": SENDERS}
+    values = {"topic": topic, "messages": messages, "share": SHARE, "stream_positions": PLACES, "senders": SENDERS}
     if topic != PLAIN:
         stores.query(SOURCE, _DECLARE, topic, SENDERS)
     with stores.session(SOURCE) as session, session.cursor() as cursor:

@@ -23,7 +23,7 @@ _TABLE = sql.Identifier("relaybox", "outbox")
 _CREATE_TABLE = """
 create schema relaybox;
 create table relaybox.outbox (
-    hop_id integer not null default 1,
+    log_id integer not null default 1,
     epoch integer not null,
     seq bigint not null,
     index bigint,
@@ -35,7 +35,7 @@ create table relaybox.outbox (
     headers jsonb,
     payload text,
     payload_bytes bytea,
-    primary key (hop_id, seq)
+    primary key (log_id, seq)
 ) partition by range (seq)
 """
 _CREATE_SEGMENT = sql.SQL("create table {segment} partition of relaybox.outbox for values from ({first}) to ({end})")

@@ -35,10 +35,10 @@ _SEND = """
 insert into relaybox.outbox (topic, sender, payload)
 select %(topic)s, 'shop-' || n %% 16, 'order ' || n from generate_series(1, %(rows)s) n
 """
-_FETCH = "select place, token from relaybox.fetch('day', %s, %s, %s, worker => 'bench')"
+_FETCH = "select stream_position, token from relaybox.fetch('day', %s, %s, %s, worker => 'bench')"
 _SELECT = """
-select position from (
-    select l.*, row_number() over (order by l.position) from relaybox.log l where l.position > %s and l.position <= %s offset 0
+select log_position from (
+    select l.*, row_number() over (order by l.log_position) from relaybox.log l where l.log_position > %s and l.log_position <= %s offset 0
 ) rows
 """
 _BYTES = """
@@ -173,23 +173,25 @@ def _hold_snapshots(held: ExitStack) -> None:
 
 
 def _read(consumer: Any, acked: int, through: int) -> tuple[int, list[float]]:
-    """Reads on to a place, in fetches of 10,000 that acknowledge the one before; the seconds of each full one, or of all."""
+    """Reads on to a stream position, in fetches of 10,000 that acknowledge the one before; the seconds of each full one, or of all."""
     seconds: list[tuple[int, float]] = []
-    fetched, proof = acked, (None, None)
+    fetched, verification = acked, (None, None)
     with consumer.cursor() as cursor:
         while True:
             begun = time.perf_counter()
-            cursor.execute(_FETCH, (FETCH_ROWS, *proof))
+            cursor.execute(_FETCH, (FETCH_ROWS, *verification))
             rows = cursor.fetchall()
-            places = [place for place, _ in rows]
-            if not places:
+            stream_positions = [stream_position for stream_position, _ in rows]
+            if not stream_positions:
                 break
-            seconds.append((len(places), time.perf_counter() - begun))
-            if places != list(range(fetched + 1, fetched + len(places) + 1)):
-                raise errors.ContentDiffers(f"places {places[0]} to {places[-1]} came after place {fetched}.")
-            fetched, proof = places[-1], rows[-1]
+            seconds.append((len(stream_positions), time.perf_counter() - begun))
+            if stream_positions != list(range(fetched + 1, fetched + len(stream_positions) + 1)):
+                raise errors.ContentDiffers(
+                    f"stream positions {stream_positions[0]} to {stream_positions[-1]} came after stream position {fetched}."
+                )
+            fetched, verification = stream_positions[-1], rows[-1]
     if fetched != through:
-        raise errors.ContentDiffers(f"the consumer read through place {fetched}, there are {through}.")
+        raise errors.ContentDiffers(f"the consumer read through stream position {fetched}, there are {through}.")
     return fetched, [took for count, took in seconds if count == FETCH_ROWS] or [took for _, took in seconds]
 
 

@@ -153,7 +153,7 @@ class BenchStores:
     def empty_log(self, *, topic: str = TOPIC, order: str = "none") -> Iterator[EmptyLog]:
         """The log of a new hop; dropped afterwards, which keeps the disk bounded."""
         hop = self.new_route(topic=topic, order=order)
-        ((log_id,),) = self.query(DESTINATION, "select hop_id from relaybox.hop_in where hop = %s", hop.name)
+        ((log_id,),) = self.query(DESTINATION, "select log_id from relaybox.hop_in where hop = %s", hop.name)
         log = EmptyLog(hop, log_id)
         yield log
         self.query(DESTINATION, sql.SQL("drop table {}").format(log.table))

@@ -1,4 +1,4 @@
-"""What the demo measured, read from the stores: batches, times, order. The verdict is `relaybox.proofs.verification`'s."""
+"""What the demo measured, read from the stores: batches, times, order. The outcome is `relaybox.verification.route_verification`'s."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ class _Reader:
             _Arrival,
             """
             select a.batch, a.published_at
-            from relaybox.hop_in i join relaybox.arrival a on a.hop_id = i.hop_id where i.hop = %s
+            from relaybox.hop_in i join relaybox.arrival a on a.log_id = i.log_id where i.hop = %s
             """,
             hop.name,
         )
@@ -217,7 +217,7 @@ class _Reader:
                 from relaybox.inbox i
                 cross join lateral jsonb_to_record(i.payload::jsonb) f (scheduled_at timestamptz, flight_id integer)
                 where i.hop = %s
-                window way as (partition by i.sender order by i.position)
+                window way as (partition by i.sender order by i.log_position)
             ) flights
             group by sender
             """,
@@ -264,8 +264,8 @@ class _Reader:
                 from relaybox.inbox l
                 join pg_temp.committed c using (message_id)
                 cross join lateral (
-                    select a.published_at from relaybox.arrival a join relaybox.hop_in i using (hop_id)
-                    where i.hop = l.hop and a.last_position >= l.position
+                    select a.published_at from relaybox.arrival a join relaybox.hop_in i using (log_id)
+                    where i.hop = l.hop and a.last_position >= l.log_position
                     order by a.last_position limit 1
                 ) a
                 where l.hop = %s
@@ -277,23 +277,23 @@ class _Reader:
         steady = Latency(row.steady_count, *row.steady_percentiles) if row.steady_percentiles else None
         return Latency(row.message_count, *row.percentiles), steady
 
-    def _cascade(self, position: int) -> Iterator[CascadeStep]:
+    def _cascade(self, log_position: int) -> Iterator[CascadeStep]:
         """What happened to the batch that ends at a position: hops keep positions, so it is the same message at all of them."""
         for hop in self._route.hops:
-            yield from self._planned(hop, position)
-            yield from self._confirmed(hop, position)
+            yield from self._planned(hop, log_position)
+            yield from self._confirmed(hop, log_position)
 
-    def _planned(self, hop: Hop, position: int) -> Iterator[CascadeStep]:
+    def _planned(self, hop: Hop, log_position: int) -> Iterator[CascadeStep]:
         rows = self._at(hop.source, "reading the plan of a batch").rows(
             _Plan,
             "select batch, planned_at from relaybox.batch where hop = %s and last_position >= %s order by last_position limit 1",
             hop.name,
-            position,
+            log_position,
         )
         for row in rows:
             yield CascadeStep(row.planned_at, hop.source.name, f"planned as batch {row.batch} of {hop.name}", "")
 
-    def _confirmed(self, hop: Hop, position: int) -> Iterator[CascadeStep]:
+    def _confirmed(self, hop: Hop, log_position: int) -> Iterator[CascadeStep]:
         rows = self._at(hop.source, "reading the confirmations of a batch").rows(
             _Confirmation,
             """
@@ -302,7 +302,7 @@ class _Reader:
             order by state, through_position
             """,
             hop.name,
-            position,
+            log_position,
         )
         for row in rows:
             if row.state == "received":

@@ -11,23 +11,23 @@ from rich.table import Table
 
 from relaybox.local.demo.airline import Fate, OpenTime, Tally
 from relaybox.local.demo.facts import DemoFacts, LogFacts
-from relaybox.proofs.proof import LegProof, RouteProof
-from relaybox.proofs.reliability import PERFECT, show_ratio
+from relaybox.verification.reliability import PERFECT, show_ratio
+from relaybox.verification.results import LegVerification, RouteVerification
 
 
 @dataclass(frozen=True)
 class Report:
-    """Three witnesses: the producers' own tally, the proof, and what the stores hold."""
+    """Three witnesses: the producers' own tally, the verification, and what the stores hold."""
 
     tally: Tally
     late: OpenTime
-    proof: RouteProof
+    verification: RouteVerification
     facts: DemoFacts
 
     @property
     def faults(self) -> list[str]:
         """Everything in which they disagree, or that is not exactly once and in order; empty is what the demo shows."""
-        return [*self._proof_faults(), *(fault for log in self.facts.logs for fault in self._log_faults(log))]
+        return [*self._verification_faults(), *(fault for log in self.facts.logs for fault in self._log_faults(log))]
 
     @property
     def messages_per_second(self) -> float:
@@ -35,14 +35,14 @@ class Report:
         seconds = (self.facts.last_arrived_at - self.facts.first_committed_at).total_seconds()
         return self.tally.committed_count / seconds
 
-    def _proof_faults(self) -> Iterator[str]:
-        if self.proof.verdict != "delivered":
-            yield f"verify says: {self.proof.verdict}"
-        for leg in (*self.proof.hops, self.proof.end_to_end):
+    def _verification_faults(self) -> Iterator[str]:
+        if self.verification.outcome != "delivered":
+            yield f"verify says: {self.verification.outcome}"
+        for leg in (*self.verification.hops, self.verification.end_to_end):
             if leg.delivery != PERFECT:
                 yield f"{leg.name}: R {show_ratio(leg.delivery.reliability)}, UR {show_ratio(leg.delivery.uniqueness)}"
-        if self.proof.end_to_end.sent != self.tally.committed_count:
-            yield f"the outbox has {self.proof.end_to_end.sent:,} messages, producers committed {self.tally.committed_count:,}"
+        if self.verification.end_to_end.sent != self.tally.committed_count:
+            yield f"the outbox has {self.verification.end_to_end.sent:,} messages, producers committed {self.tally.committed_count:,}"
 
     def _log_faults(self, log: LogFacts) -> Iterator[str]:
         for sender in sorted(self.tally.committed.keys() | log.received.keys()):
@@ -54,7 +54,7 @@ class Report:
 
 
 def show_report(report: Report, console: Console, *, airflow_url: str) -> None:
-    """Prints the report: tables, and the verdict last."""
+    """Prints the report: tables, and the outcome last."""
     console.print(_sent(report), _stores(report), _hops(report), _latencies(report), _cascade(report.facts))
     console.print(_late(report), highlight=False, soft_wrap=True)
     console.print(f"Airflow, no login: {airflow_url}", highlight=False, soft_wrap=True)
@@ -91,13 +91,13 @@ def _stores(report: Report) -> Table:
 
 def _hops(report: Report) -> Table:
     table = _table("hop", "sent", "received", "R", "UR", "delivery", "batches", "messages/s")
-    for leg, times in zip(report.proof.hops, report.facts.hops, strict=True):
+    for leg, times in zip(report.verification.hops, report.facts.hops, strict=True):
         table.add_row(*_leg(leg), f"{len(times.batches):,}", f"{times.rows_per_second:,.0f} moving")
-    table.add_row(*_leg(report.proof.end_to_end), "", f"{report.messages_per_second:,.0f} in all")
+    table.add_row(*_leg(report.verification.end_to_end), "", f"{report.messages_per_second:,.0f} in all")
     return table
 
 
-def _leg(leg: LegProof) -> Iterator[str]:
+def _leg(leg: LegVerification) -> Iterator[str]:
     yield f"{leg.name} {leg.source} → {leg.destination}"
     yield f"{leg.sent:,}"
     yield f"{leg.received:,}"

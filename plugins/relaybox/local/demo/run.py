@@ -18,8 +18,8 @@ from relaybox.local.demo.progress import ProgressReader, RouteProgress
 from relaybox.local.demo.report import Report, show_report
 from relaybox.local.demo.stack import APPLICATION, DemoStack, run_stack
 from relaybox.local.interrupts import signals_interrupt
-from relaybox.proofs.verification import verify_route
 from relaybox.routes import Hop
+from relaybox.verification.route_verification import verify_route
 
 YEAR_SECONDS = 75.0
 """How long the year 2013 takes: both hops' Spark applications run for a while before it ends."""
@@ -65,9 +65,9 @@ def _move_the_year(stack: DemoStack, display: DemoDisplay) -> int:
     tally, late = _produce(stack, display)
     display.say(f"all {tally.committed_count:,} committed messages are at the last store and settled at the first")
     with display.bars() as bars:
-        proof = verify_route(stack.route, progress=lambda at: bars.show({"verified": Bar(at.row_count, at.of_count)}))
+        verification = verify_route(stack.route, progress=lambda at: bars.show({"verified": Bar(at.row_count, at.of_count)}))
     display.say("verify has compared the stores, message by message")
-    report = Report(tally, late, proof, read_facts(stack.route))
+    report = Report(tally, late, verification, read_facts(stack.route))
     show_report(report, display.console, airflow_url=stack.airflow.url)
     return 1 if report.faults else 0
 

@@ -17,7 +17,7 @@ from psycopg2 import sql
 from psycopg2.extensions import encrypt_password
 from sqlalchemy import URL
 
-from relaybox.environment import environment
+from relaybox.env_vars import environment
 from relaybox.errors import ConfigurationError
 from relaybox.local.airflow_standalone import AirflowStandalone
 from relaybox.local.checkout import find_checkout
@@ -25,7 +25,7 @@ from relaybox.local.clusters import STOP_SECONDS, Cluster, create_cluster, write
 from relaybox.local.demo.airline import open_engine
 from relaybox.local.demo.flights import TOPIC, metadata
 from relaybox.local.processes import processes_in, wait_until_gone
-from relaybox.local.scratch import Abandoned, bytes_below, remove_abandoned, remove_scratch, scratch_removed, tell_of_older
+from relaybox.local.scratch import AbandonedScratch, bytes_below, remove_abandoned, remove_scratch, scratch_removed, tell_of_older
 from relaybox.routes import Route, Routes, load_routes
 from relaybox.stores.connections import connect
 from relaybox.stores.schema import initialise_store
@@ -146,7 +146,7 @@ def _remove_left(cluster: Path, say: Say) -> None:
     if cluster.is_symlink():
         remove_abandoned(say, data.parent)
     else:
-        say(str(Abandoned(data, bytes_below(data))))
+        say(str(AbandonedScratch(data, bytes_below(data))))
         remove_scratch(data)
 
 

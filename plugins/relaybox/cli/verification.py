@@ -1,0 +1,84 @@
+"""The command that proves delivery: verify."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from relaybox.cli.exits import ExitCode, Settings
+from relaybox.cli.options import AsJson
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from relaybox.routes import Route
+    from relaybox.verification.results import RouteVerification
+    from relaybox.verification.route_verification import VerifyProgress
+
+commands = typer.Typer()
+
+
+class Runner(StrEnum):
+    """Who does the work of a route, in the words of relaybox.yaml."""
+
+    AUTO = "auto"
+    SPARK = "spark"
+    THREADS = "threads"
+
+
+@commands.command()
+def verify(
+    context: typer.Context,
+    route: Annotated[str, typer.Argument(metavar="ROUTE", help="The route, as in relaybox.yaml.")],
+    runner: Annotated[
+        Runner,
+        typer.Option("--runner", help="Who compares: threads of this process, Spark, or as limits.spark_from_rows says (auto)."),
+    ] = Runner.THREADS,
+    as_json: AsJson = False,
+) -> None:
+    """Prove delivery: compare the stores of a route message by message, by count and by content.
+
+    Names every message that is missing, changed, misplaced, doubled, unexpected, or in no batch; proves the order of every store's
+    stream. Reads only.
+    Spark runs on this machine, or where its configuration (SPARK_CONF_DIR) says; the verification is the same.
+
+    \b
+    Examples:
+      relaybox verify flights
+      relaybox verify flights --json > verification.json
+      relaybox verify flights --runner spark
+    """
+    from relaybox.cli.terminal.verification import show_verification, verify_bar
+    from relaybox.documents.document import write
+    from relaybox.documents.verification import VerificationDocument
+
+    settings: Settings = context.obj
+    proved = settings.load_routes().route(route)
+    if as_json:
+        verification = _prove(proved, runner)
+        write(VerificationDocument.of(verification))
+    else:
+        with verify_bar() as progress:
+            verification = _prove(proved, runner, progress)
+        show_verification(verification)
+    raise typer.Exit(_verdict_code(verification))
+
+
+def _prove(route: Route, runner: str, progress: Callable[[VerifyProgress], None] = lambda _: None) -> RouteVerification:
+    """By threads of this process, or by Spark: `auto` leaves to it what is much."""
+    from relaybox.cli.spark import spark_comparison
+    from relaybox.verification.comparison_runners import ComparisonTooLarge
+    from relaybox.verification.route_verification import verification_session, verify_route
+
+    if runner != "spark":
+        with suppress(ComparisonTooLarge):
+            return verify_route(route, below_rows=route.limits.spark_from_rows if runner == "auto" else None, progress=progress)
+    with spark_comparison(verification_session(route.name)) as comparison:
+        return verify_route(route, runner=comparison, progress=progress)
+
+
+def _verdict_code(verification: RouteVerification) -> ExitCode:
+    return {"delivered": ExitCode.FINE, "in flight": ExitCode.IN_FLIGHT, "defects": ExitCode.DEFECT_FOUND}[verification.outcome]

@@ -1,1 +1,0 @@
-"""Subscriptions, replays and dead letters, for those who run them. Consumers themselves use relaybox.consuming."""

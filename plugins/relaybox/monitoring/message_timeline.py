@@ -1,0 +1,88 @@
+"""The way of one message as moments in the order of time, what streams decided and confirmations coming back included: in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from relaybox.monitoring.message_trace import DeliveryState, DeliveryTrace, HopStage, HopTrace, Trace
+
+
+@dataclass(frozen=True)
+class TimelineEntry:
+    """Something that happened, or (`at` None) a state that lasts.
+
+    Attributes:
+        what: in words, with its hop; has names in it that applications chose.
+        moved_by: who did it; as the Spark application `application`, if it was one.
+        recorded_by: who wrote it down.
+        is_wrong: it contradicts the ledgers.
+    """
+
+    at: datetime | None
+    store: str
+    what: str
+    moved_by: str | None = None
+    application: str | None = None
+    recorded_by: str | None = None
+    is_wrong: bool = False
+
+
+def moments(trace: Trace) -> list[TimelineEntry]:
+    """What lasts comes last."""
+    found = [*_sent(trace), *(moment for hop in trace.hops for moment in _on_hop(hop))]
+    return sorted(found, key=lambda moment: moment.at or datetime.max.replace(tzinfo=UTC))
+
+
+def _sent(trace: Trace) -> Iterator[TimelineEntry]:
+    sent = trace.sent
+    yield TimelineEntry(sent.sent_at, sent.store, f"sent: outbox seq {sent.seq:,}, transaction {sent.transaction:,}")
+    if sent.committed_at is not None:
+        yield TimelineEntry(sent.committed_at, sent.store, "committed")
+
+
+def _on_hop(hop: HopTrace) -> Iterator[TimelineEntry]:
+    name, source, destination = hop.hop, hop.source, hop.destination
+    if hop.batch is None or hop.log_position is None:
+        yield TimelineEntry(None, source, f"{name}: {hop.stage}")
+        return
+    planned = f"{name}: planned in batch {hop.batch:,}, slice {hop.slice}, for position {hop.log_position:,}"
+    steps = (
+        TimelineEntry(hop.planned_at, source, planned),
+        TimelineEntry(hop.copied_at, destination, f"{name}: copied", moved_by=hop.moved_by, application=hop.application),
+        TimelineEntry(hop.published_at, destination, f"{name}: arrived at position {hop.log_position:,}"),
+        TimelineEntry(hop.received_at, source, f"{name}: received", recorded_by=hop.received_by),
+        TimelineEntry(hop.processed_at, source, f"{name}: processed", recorded_by=hop.processed_by),
+        TimelineEntry(hop.settled_at, source, f"{name}: settled", recorded_by=hop.settled_by),
+    )
+    yield from (step for step in steps if step.at is not None)
+    if hop.delivered is not None:
+        is_lost = hop.delivered.delivery_state is DeliveryState.LOST
+        yield TimelineEntry(hop.delivered.decided_at, destination, f"{name}: {_decided(hop.delivered)}", is_wrong=is_lost)
+    if hop.stage is HopStage.GONE:
+        there = "no message" if hop.found_instead is None else f"message {hop.found_instead}"
+        compare = f"Compare the stores. Run: relaybox verify {name.split('/')[0]}"
+        yield TimelineEntry(None, destination, f"{name}: {there} is at position {hop.log_position:,}. {compare}", is_wrong=True)
+    elif hop.stage in (HopStage.PLANNED, HopStage.COPIED):
+        yield TimelineEntry(None, destination, f"{name}: {hop.stage}")
+
+
+def _decided(delivered: DeliveryTrace) -> str:
+    """What a store decided about a message."""
+    original = "an earlier message" if delivered.duplicate_of is None else f"position {delivered.duplicate_of:,}"
+    wanted = ", ".join(f"index {_indexes(one.first_index, one.last_index)} of {one.sender}" for one in delivered.waits_for)
+    return {
+        DeliveryState.DELIVERED: f"delivered at stream position {delivered.stream_position or 0:,} of stream {delivered.stream}",
+        DeliveryState.DUPLICATE: f"dropped: a duplicate of {original}",
+        DeliveryState.SET_ASIDE: f"set aside: {delivered.reason}",
+        DeliveryState.HELD: f"held: waits for {wanted or 'an earlier message that waits itself'}",
+        DeliveryState.STALLED: f"waits in the log: its sender has stalled, {delivered.reason}",
+        DeliveryState.UNDECIDED: "not decided yet: the next transfer does",
+        DeliveryState.DROPPED: "decided on, and no longer kept",
+        DeliveryState.LOST: "neither delivered nor refused. Run: relaybox verify",
+    }[delivered.delivery_state]
+
+
+def _indexes(first: int, last: int) -> str:
+    return f"{first}" if first == last else f"{first} to {last}"

@@ -1,1 +1,0 @@
-"""Proof of delivery and of order, from what the stores hold."""

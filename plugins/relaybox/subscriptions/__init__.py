@@ -1,0 +1,1 @@
+"""Subscriptions, replays and dead letters, for those who run them. Consumers themselves use relaybox.consumer."""

@@ -1,0 +1,169 @@
+"""Ranges of a stream read again by a second cursor of a subscription, one range after the other: what a backfill asks for.
+
+The second cursor has a name that stays, so one consumer reads all ranges of a backfill; the live cursor is never touched.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from relaybox import errors
+from relaybox.log_events import emit
+from relaybox.stores.schema import store_session
+
+if TYPE_CHECKING:
+    from relaybox.routes import Store
+
+LONGEST_NAME = 60
+
+
+@dataclass(frozen=True)
+class ReplayRequest:
+    """What somebody wants to be read again.
+
+    Attributes:
+        start, through: earliest, latest, a stream position, or a time of delivery in the store. A stream position at the end is
+        in the range, a time is not.
+        cursor: the second cursor's name; made at its first range.
+        asked_by: the same asker asking again does not start what was read for it.
+        on_behalf_of: the person, for the record.
+    """
+
+    subscription: str
+    start: str
+    through: str
+    reason: str
+    cursor: str
+    asked_by: str
+    rows_per_second: int | None = None
+    on_behalf_of: str = ""
+
+
+@dataclass(frozen=True)
+class StartedReplay:
+    """What the store said to an order.
+
+    Attributes:
+        state: begun; joined (somebody else has this range read now); waits (for the range that `waits_for` tells); done (read for this
+            asker already); empty (nothing was delivered between start and through).
+        replay: the range's number; None while it waits, and of an empty one.
+        message_count, byte_count, estimated_seconds: None unless it was begun now.
+    """
+
+    state: str
+    replay: int | None
+    first_stream_position: int
+    last_stream_position: int
+    message_count: int | None
+    byte_count: int | None
+    estimated_seconds: float | None
+    waits_for: str | None
+
+
+@dataclass(frozen=True)
+class ReplayProgress:
+    """How far a range has been read, by the slowest lane of its cursor."""
+
+    replayed_as: str
+    first_stream_position: int
+    last_stream_position: int
+    done_stream_position: int
+    leased_lanes: int
+    moved_at: datetime | None
+    is_done: bool
+    is_cancelled: bool
+
+
+def second_cursor(subscription: str) -> str:
+    """The name of a subscription's second cursor, unless another one is asked for: no two subscriptions have the same."""
+    own = subscription
+    if len(own) > LONGEST_NAME - len(".replay"):
+        own = f"{own[:44]}-{hashlib.sha256(own.encode()).hexdigest()[:8]}"
+    return f"{own}.replay"
+
+
+def ask_replay(store: Store, order: ReplayRequest) -> StartedReplay:
+    """Has the second cursor read a range, or says what it reads before. Commits. To be repeated while the state is `waits`.
+
+    Raises:
+        NotSubscribed, NoLongerKept, RequestRefused: no reason, an interval that is not over, or a name that is taken.
+    """
+    with store_session(store, f"replaying subscription {order.subscription}", application_name="relaybox replay") as session:
+        session.value("select set_config('relaybox.on_behalf_of', %s, true)", order.on_behalf_of)
+        asked = session.row(
+            StartedReplay,
+            "select * from relaybox.ask_replay(%s, %s, %s, %s, %s, %s, %s)",
+            *(order.subscription, order.cursor, order.start, order.through, order.reason, order.asked_by, order.rows_per_second),
+        )
+        session.commit()
+    return asked
+
+
+def read_progress(store: Store, replay: int) -> ReplayProgress:
+    """How far a range has been read. Reads only."""
+    with store_session(store, f"reading how far replay {replay} is", application_name="relaybox replay") as session:
+        return session.row(ReplayProgress, "select * from relaybox.replay_progress(%s)", replay)
+
+
+def carry_out_replay(store: Store, order: ReplayRequest, rest: Callable[[], object]) -> ReplayProgress | None:
+    """Has a range read, and returns when the consumers of the second cursor have read it; None where nothing was delivered.
+
+    Safe to break off and to repeat, also two at once: the store remembers. One event whenever something changed.
+
+    Args:
+        store: where the subscription is.
+        order: what is to be read.
+        rest: called between two looks; what it raises ends the wait, and the range goes on without it.
+
+    Raises:
+        RequestRefused: somebody closed the second cursor meanwhile, or the order makes no sense.
+        NotSubscribed, NoLongerKept: as ask_replay.
+    """
+    asked, said = ask_replay(store, order), None
+    while asked.state == "waits":
+        if asked.waits_for != said:
+            emit("replay_waits", subscription=order.subscription, cursor=order.cursor, behind=asked.waits_for)
+            said = asked.waits_for
+        rest()
+        asked = ask_replay(store, order)
+    if asked.replay is None:
+        emit("replay_empty", subscription=order.subscription, start=order.start, through=order.through)
+        return None
+    emit(
+        "replay_begun",
+        subscription=order.subscription,
+        cursor=order.cursor,
+        state=asked.state,
+        stream_positions=f"{asked.first_stream_position}-{asked.last_stream_position}",
+        messages="?" if asked.message_count is None else asked.message_count,
+    )
+    progress, said_stream_position = read_progress(store, asked.replay), -1
+    while not progress.is_done:
+        if progress.is_cancelled:
+            raise errors.RequestRefused(
+                f"store {store.name}: the replay {order.cursor} was cancelled at stream position "
+                f"{progress.done_stream_position} of {progress.last_stream_position}.",
+                next_step="Who and why: select * from relaybox.consumer_action. Clear the run to replay its interval again.",
+            )
+        if progress.done_stream_position != said_stream_position:
+            _emit_progress(order, progress)
+            said_stream_position = progress.done_stream_position
+        rest()
+        progress = read_progress(store, asked.replay)
+    _emit_progress(order, progress)
+    return progress
+
+
+def _emit_progress(order: ReplayRequest, progress: ReplayProgress) -> None:
+    emit(
+        "replay_progress",
+        subscription=order.subscription,
+        cursor=progress.replayed_as,
+        done=progress.done_stream_position - progress.first_stream_position + 1,
+        of=progress.last_stream_position - progress.first_stream_position + 1,
+        consumers=progress.leased_lanes,
+    )

@@ -1,0 +1,292 @@
+"""The subscriptions of the stores, their replays and their dead letters, as operators see and steer them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from relaybox import errors
+from relaybox.stores.schema import store_session
+
+if TYPE_CHECKING:
+    from relaybox.routes import Store
+    from relaybox.stores.sessions import StoreSession
+
+OPEN_STATES = ("open", "redriving")
+
+WHOLE_PAYLOAD = 2**25
+"""More characters than the 16 MiB that a payload may have are in base64."""
+
+LISTING = """
+    with listed as materialized (
+        select * from relaybox.subscriptions
+    ), done as materialized (
+        -- many subscriptions stand at one stream position: its message is read once
+        select p.stream, p.done_stream_position, l.message_id::text
+        from (select distinct stream, done_stream_position from listed) p
+        join relaybox.stream t on t.stream = p.stream
+        cross join lateral relaybox.message_at(t.stream_id, p.done_stream_position) m
+        join relaybox.log l on l.log_id = m.log_id and l.log_position = m.log_position
+        where p.done_stream_position >= t.first_kept_stream_position
+    )
+    select s.subscription, s.stream, s.topic, s.lanes, s.replay_of, s.done_stream_position, s.last_stream_position,
+        s.stream_positions_behind, s.replaying,
+        s.leased_lanes, s.dead_letters, s.moved_at, s.lane_by, s.nack_limit, s.crash_limit, s.hold_sender, s.retry_seconds,
+        s.lease_seconds, s.lane_stream_positions, d.message_id as done_message_id, s.dead_letter_stream_positions,
+        s.detached_stream_positions
+    from listed s
+    left join done d on d.stream = s.stream and d.done_stream_position = s.done_stream_position
+    order by s.subscription
+"""
+"""The subscriptions of a store. Its cost follows the lanes that there are: each is looked up once."""
+
+
+@dataclass(frozen=True)
+class SubscriptionStatus:
+    """One subscription; stream positions are those of its slowest lane, of all topics of the stream.
+
+    Attributes:
+        lane_stream_positions: how far each lane is done, in their order.
+        done_message_id: of the message at `done_stream_position`; None where there is none, or where it is no longer kept.
+        dead_letter_stream_positions: of the dead letters that wait for a decision.
+        detached_stream_positions: stream positions that it has not read and that are in files: `relaybox attach` brings them back.
+    """
+
+    store: str
+    subscription: str
+    stream: str
+    topic: str | None
+    lanes: int
+    replay_of: str | None
+    done_stream_position: int
+    last_stream_position: int
+    stream_positions_behind: int
+    replaying: bool
+    leased_lanes: int
+    dead_letters: int
+    moved_at: datetime
+    lane_by: str
+    nack_limit: int
+    crash_limit: int
+    hold_sender: bool
+    retry_seconds: int
+    lease_seconds: int
+    lane_stream_positions: list[int]
+    done_message_id: str | None
+    dead_letter_stream_positions: list[int]
+    detached_stream_positions: int
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A replay that was begun, or (dry run) would be: counts are estimates where a topic is filtered.
+
+    Attributes:
+        replayed_as: the cursor's name; None if nothing was begun, since the range is empty.
+    """
+
+    store: str
+    replayed_as: str | None
+    first_stream_position: int
+    last_stream_position: int
+    message_count: int
+    byte_count: int
+    estimated_seconds: float
+    dry_run: bool
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no stream position is in the range: then nothing was changed, dry run or not."""
+        return self.last_stream_position < self.first_stream_position
+
+
+@dataclass(frozen=True)
+class DeadLetter:
+    """A message that a stream or a subscription set aside.
+
+    Attributes:
+        payload: whole, or its beginning: as many characters as were asked for (of base64, where the message has bytes). None where the
+            log is no longer kept.
+        payload_size_bytes: of the whole payload as it was sent.
+    """
+
+    store: str
+    dead_letter_id: int
+    state: str
+    stream: str
+    subscription: str | None
+    lane: int | None
+    stream_position: int | None
+    reason: str
+    detail: str | None
+    attempts: int
+    first_at: datetime
+    last_at: datetime
+    last_by: str
+    resolved_at: datetime | None
+    resolved_by: str | None
+    resolved_reason: str | None
+    hop: str
+    log_position: int
+    message_id: UUID | None
+    topic: str | None
+    sender: str | None
+    key: str | None
+    payload: str | None
+    payload_size_bytes: int | None
+    headers: dict[str, Any] | None
+
+
+def list_subscriptions(store: Store) -> list[SubscriptionStatus]:
+    """The subscriptions of a store, replays included, by name."""
+    with _session(store, "listing subscriptions") as session:
+        return session.rows(SubscriptionStatus, LISTING, store=store.name)
+
+
+def find_subscription(stores: Iterable[Store], name: str) -> Store:
+    """The store that has a subscription of this name.
+
+    Raises:
+        NotSubscribed: none has.
+        ConfigurationError: several have; name one with --store.
+    """
+    known = {store.name: (store, [one.subscription for one in list_subscriptions(store)]) for store in stores}
+    having = [store for store, names in known.values() if name in names]
+    if len(having) == 1:
+        return having[0]
+    if having:
+        raise errors.ConfigurationError(
+            f"subscription {name} is in the stores {', '.join(store.name for store in having)}.",
+            next_step="Name one with --store.",
+        )
+    listed = ", ".join(f"{store}: {', '.join(names)}" for store, (_, names) in known.items() if names) or "none"
+    raise errors.NotSubscribed(
+        f"there is no subscription {name} in the stores {', '.join(known)}.", next_step=f"There are: {listed}."
+    )
+
+
+def require_of_stream(store: Store, subscription: str, stream: str) -> None:
+    """Refuses a subscription that the store has not, or that reads another stream. NotSubscribed."""
+    if (subscription, stream) not in {(one.subscription, one.stream) for one in list_subscriptions(store)}:
+        raise errors.NotSubscribed(f"store {store.name} has no subscription {subscription} to stream {stream}.")
+
+
+def subscribe(store: Store, subscription: str, source: str, start: str) -> int:
+    """Subscribes to a stream or topic; returns the first stream position. AlreadySubscribed, UnknownStream."""
+    return int(_call(store, "subscribing", "relaybox.subscribe", subscription, source, start))
+
+
+def replay(
+    store: Store,
+    subscription: str,
+    start: str,
+    *,
+    reason: str,
+    through: str | None = None,
+    second_cursor: bool = False,
+    rows_per_second: int | None = None,
+    dry_run: bool = False,
+) -> Replay:
+    """Reads again from `start` (earliest, a stream position, a time); with a second cursor up to `through`, leaving the live cursor alone.
+
+    Raises:
+        NotSubscribed, NoLongerKept, RequestRefused: no such start, or one in the future.
+    """
+    with _session(store, f"replaying subscription {subscription}") as session:
+        found = session.row(
+            Replay,
+            "select * from relaybox.replay(%s, %s, %s, %s, %s, %s, %s)",
+            *(subscription, start, reason, through, second_cursor, rows_per_second, dry_run),
+            store=store.name,
+            dry_run=dry_run,
+        )
+        session.commit()
+    return found
+
+
+def count_replay(store: Store, subscription: str, start: str, *, through: str | None, rows_per_second: int | None) -> Replay:
+    """What a replay with a second cursor would read. Changes nothing; for logins that may only read, too.
+
+    Raises:
+        as replay().
+    """
+    with _session(store, f"counting a replay of subscription {subscription}") as session:
+        found = session.row(
+            Replay,
+            "select * from relaybox.count_replay(%s, %s, %s, %s)",
+            *(subscription, start, through, rows_per_second),
+            store=store.name,
+            dry_run=True,
+        )
+        session.commit()
+    return found
+
+
+def cancel_replay(store: Store, subscription: str, *, reason: str) -> None:
+    """Ends a replay, by the name of its cursor or of the subscription that went back."""
+    _call(store, f"cancelling a replay of {subscription}", "relaybox.cancel_replay", subscription, reason)
+
+
+def list_dead_letters(
+    store: Store,
+    *,
+    subscription: str | None = None,
+    dead_letter_id: int | None = None,
+    states: Sequence[str] = OPEN_STATES,
+    limit: int | None = None,
+    payload_characters: int = WHOLE_PAYLOAD,
+) -> list[DeadLetter]:
+    """Dead letters of a store in these states; of one subscription, or one letter (whatever its state), if asked for.
+
+    With a `limit`, the oldest so many. No more than `payload_characters` of each payload leave the store.
+    """
+    query = """
+        select dead_letter_id, state, stream, subscription, lane, stream_position, reason, detail, attempts, first_at, last_at, last_by,
+            resolved_at, resolved_by, resolved_reason, hop, "log_position", message_id, topic, sender, key,
+            coalesce(
+                left(payload, %(payload_characters)s),
+                left(encode(substring(payload_bytes, 1, %(payload_characters)s), 'base64'), %(payload_characters)s)
+            ) as payload,
+            coalesce(octet_length(payload), octet_length(payload_bytes)) as payload_size_bytes, headers
+        from relaybox.dead_letters
+        where case when %(dead_letter_id)s::bigint is not null then dead_letter_id = %(dead_letter_id)s
+            else state = any(%(states)s) and (%(subscription)s::text is null or subscription = %(subscription)s) end
+        order by dead_letter_id limit %(limit)s
+    """
+    asked = {
+        "dead_letter_id": dead_letter_id,
+        "states": list(states),
+        "subscription": subscription,
+        "limit": limit,
+        "payload_characters": payload_characters,
+    }
+    with _session(store, "listing dead letters") as session:
+        return session.rows(DeadLetter, query, asked, store=store.name)
+
+
+def redrive(store: Store, subscription: str, *, reason: str, dead_letter_id: int | None = None) -> int:
+    """Gives dead letters to the subscription's consumers again; returns how many. DeadLetterNotOpen."""
+    return int(
+        _call(store, f"redriving dead letters of {subscription}", "relaybox.redrive", subscription, reason, dead_letter_id)
+    )
+
+
+def drop_dead_letter(store: Store, dead_letter_id: int, *, reason: str) -> None:
+    """Gives up a dead letter. DeadLetterNotOpen."""
+    _call(store, f"dropping dead letter {dead_letter_id}", "relaybox.drop_dead_letter", dead_letter_id, reason)
+
+
+def _session(store: Store, activity: str) -> AbstractContextManager[StoreSession]:
+    return store_session(store, activity, application_name="relaybox subscriptions")
+
+
+def _call(store: Store, activity: str, function: str, *arguments: object) -> Any:
+    """The value of one call, committed."""
+    with _session(store, activity) as session:
+        value = session.call(function, *arguments)
+        session.commit()
+    return value

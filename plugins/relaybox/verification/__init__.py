@@ -1,0 +1,1 @@
+"""Verification of delivery and of order, from what the stores hold."""

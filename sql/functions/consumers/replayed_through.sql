@@ -1,6 +1,0 @@
--- The place that every lane of a second cursor is done through; null if it was closed.
-create or replace function relaybox.replayed_through(cursor_id integer) returns bigint
-language sql stable
-as $$
-    select min(c.done_place) from relaybox.lane_cursors c where c.subscription_id = cursor_id
-$$;

@@ -1,0 +1,12 @@
+-- A locked lane's cursor leased to a worker, with the token that proves the fetch. Writes nothing.
+create or replace function relaybox.lease_lane(cursor_ relaybox.cursor, subscription_ relaybox.subscription, worker_ text) returns relaybox.cursor
+language plpgsql volatile
+as $$
+begin
+    cursor_.worker := worker_;
+    cursor_.leased_until := clock_timestamp() + make_interval(secs => subscription_.lease_seconds);
+    cursor_.token := cursor_.lane || '-' || left(replace(gen_random_uuid()::text, '-', ''), 16);
+    cursor_.fetched_in := pg_current_xact_id();
+    return cursor_;
+end
+$$;

@@ -1,0 +1,83 @@
+-- What consumers of a stream read: the messages after a stream position, in the order of their stream positions. Reads only, asks for no
+-- subscription.
+-- Runs with its owner's rights. Plans are fixed here, since consumers' sessions have the settings that they have; a generic one would
+-- lock the segments of all logs. After 0 or null: from the first kept.
+-- Never fewer messages than there are, in silence. Locks the stream's logs in ACCESS SHARE mode if there is something to read. Raises
+-- RB032 for an unknown stream, RB034 for a stream position that is no longer kept, RB036 for no max_count, RB038 for a stream position
+-- that is detached,
+-- 40001 if the snapshot is older than a drop, RB012 if a message is missing.
+create or replace function relaybox.read_stream(stream_name text, after_stream_position bigint default 0, max_count integer default 1000)
+returns table (
+    stream_position bigint, hop text, log_position bigint, message_id uuid, topic text, sender text, epoch integer, index bigint,
+    key text, payload text, payload_bytes bytea, headers jsonb, clock jsonb, sent_at timestamptz
+)
+language plpgsql volatile security definer
+set search_path = pg_catalog, relaybox, pg_temp
+set enable_seqscan = off
+set enable_bitmapscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set jit = off
+set work_mem = '64MB'
+as $$
+declare
+    source relaybox.stream;
+    log_ids integer[];
+    log_id_ integer;
+    run record;
+    through bigint;
+    run_count bigint;
+    found_count bigint := 0;
+begin
+    perform relaybox.require_count(max_count);
+    source := relaybox.find_stream(stream_name, after_stream_position);
+    if after_stream_position >= source.last_stream_position or source.first_kept_stream_position > source.last_stream_position then
+        return;
+    end if;
+    log_ids := array(select l.log_id from relaybox.stream_log l where l.stream_id = source.stream_id order by l.log_id);
+    foreach log_id_ in array log_ids loop
+        perform relaybox.keep_segments(log_id_);
+    end loop;
+    -- a later statement than the locks: what is kept now stays
+    source := relaybox.find_stream(stream_name, after_stream_position);
+    after_stream_position := greatest(after_stream_position, source.first_kept_stream_position - 1);
+    if after_stream_position >= source.last_stream_position then
+        return;
+    end if;
+    through := least(source.last_stream_position, after_stream_position + max_count);
+    for run in select r.* from relaybox.list_delivery_runs(source.stream_id, after_stream_position, through) r loop
+        if run.log_positions is null then
+            return query
+            select
+                m.stream_position, run.hop, m.log_position, m.message_id, m.topic, m.sender, m.epoch, m.index, m.key, m.payload, m.payload_bytes,
+                m.headers,
+                m.clock, m.sent_at
+            from relaybox.read_position_range(run.log_id, run.first_stream_position, run.first_position, run.last_position) m;
+        else
+            return query
+            select
+                m.stream_position, run.hop, m.log_position, m.message_id, m.topic, m.sender, m.epoch, m.index, m.key, m.payload, m.payload_bytes,
+                m.headers,
+                m.clock, m.sent_at
+            from relaybox.read_position_list(run.log_id, run.first_stream_position, run.log_positions) m;
+        end if;
+        get diagnostics run_count = row_count;
+        found_count := found_count + run_count;
+    end loop;
+    if found_count < through - after_stream_position then
+        perform relaybox.refuse_missing_messages(
+            format('stream %s, stream positions %s to %s', stream_name, after_stream_position + 1, through), log_ids,
+            through - after_stream_position - found_count
+        );
+    end if;
+end
+$$;
+
+comment on function relaybox.read_stream(text, bigint, integer) is
+'Reads messages of a stream in the order of their stream positions, without a subscription. Changes nothing.
+`stream_name`: the stream, as relaybox.subscriptions has it.
+`after_stream_position`: the place of the last message that you have; 0 or null: from the first kept message.
+`max_count`: greatest number of messages.
+Returns `stream_position`, and the message with the columns of relaybox.inbox.
+Errors: RB012 (messages are missing from a log), RB032 (no such stream), RB034 (no longer kept), RB036 (no max_count), RB038 (detached),
+40001 (the transaction began before segments were dropped: repeat it).';

@@ -1,0 +1,19 @@
+-- A locked lane's cursor put at a stream position by somebody's order: done through it, nothing fetched, redriven, suspected or leased.
+-- Writes nothing.
+create or replace function relaybox.reset_cursor(cursor_ relaybox.cursor, stream_position_ bigint) returns relaybox.cursor
+language plpgsql stable
+as $$
+begin
+    cursor_.done_stream_position := stream_position_;
+    cursor_.fetched_stream_position := stream_position_;
+    cursor_.redrive_stream_position := null;
+    cursor_.fetch_count := 0;
+    cursor_.suspect_stream_position := 0;
+    cursor_.suspect_rows := null;
+    cursor_.worker := null;
+    cursor_.leased_until := null;
+    cursor_.token := null;
+    cursor_.fetched_in := null;
+    return cursor_;
+end
+$$;

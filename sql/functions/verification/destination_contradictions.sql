@@ -1,0 +1,46 @@
+-- What is wrong within the destination ledger of a hop, in one snapshot: a sentence for each, with the numbers of both sides. No row:
+-- nothing. Reads no message.
+create or replace function relaybox.destination_contradictions(hop_name text) returns setof text
+language sql stable
+as $$
+    with head as materialized (
+        select * from relaybox.hop_in i where i.hop = hop_name
+    ), newest as (
+        select a.* from relaybox.arrival a where a.log_id = (select h.log_id from head h) order by a.batch desc limit 1
+    ), gone as (
+        -- why the log may begin where it does
+        select range_agg(int8range(d.first, d.last, '[]')) as log_positions
+        from (
+            select s.first, s.last from relaybox.dropped_segment s where s.hop = hop_name
+            union all
+            select s.first, s.last from relaybox.detached_segment s
+            where s.log_id = (select h.log_id from head h) and s.state in ('detached', 'released')
+        ) d
+    ), here as (
+        select range_agg(int8range(s.first, s.last, '[]')) as log_positions
+        from relaybox.segments() s where s.log_id = (select h.log_id from head h)
+    )
+    select format(
+        'ledger of the destination: published is batch %s through position %s; the newest arrival is batch %s and ends at position %s',
+        h.published_batch, h.published_position, coalesce(n.batch, h.compacted_batch), coalesce(n.last_position, h.compacted_position)
+    )
+    from head h left join newest n on true
+    where (h.published_batch, h.published_position) <> (coalesce(n.batch, h.compacted_batch), coalesce(n.last_position, h.compacted_position))
+    union all
+    select format('the log begins at position %s; that positions %s were dropped or detached is not on record', h.first_kept_position,
+    m.log_positions)
+    from head h
+    cross join gone g
+    cross join lateral (select int8multirange(int8range(1, h.first_kept_position)) - coalesce(g.log_positions, '{}') as log_positions) m
+    where m.log_positions <> '{}'
+    union all
+    select format('the log begins at position %s and is published through position %s; no segment has positions %s', h.first_kept_position,
+    h.published_position, m.log_positions)
+    from head h
+    cross join here s
+    cross join lateral (
+        select int8multirange(int8range(h.first_kept_position, greatest(h.published_position + 1, h.first_kept_position)))
+            - coalesce(s.log_positions, '{}') as log_positions
+    ) m
+    where m.log_positions <> '{}'
+$$;

@@ -1,0 +1,194 @@
+"""What the tasks of replay, redrive and skip do, with real stores; Airflow itself comes in test_real_scheduler.py."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from relaybox.airflow.approvals import cell
+from relaybox.airflow.dags.actions import build_redrive_dags, build_skip_dags
+from relaybox.airflow.dags.replay import build_replay_dags
+from relaybox.consumer import Consumer
+from tests.support.streams import deliver, fetch
+from tests.support.world import World
+
+STORE = "hub"
+
+
+@pytest.fixture
+def twelve(connected: World) -> World:
+    """12 messages, all acknowledged by `billing`, save 2 and 4 that it refused."""
+    deliver(connected, 12)
+    connected.query(STORE, "select relaybox.subscribe('billing', 'flights', nack_limit => 1)")
+    with Consumer(STORE, "billing", until_empty=True) as consumer:
+        consumer.run(refuse_two)
+    return connected
+
+
+def refuse_two(_: object, message: Any) -> None:
+    if message.stream_position in (2, 4):
+        raise ValueError("a | bad <one>")
+
+
+def run_task(world: World, dag_id: str, task_id: str, *, pulled: dict[str, Any] | None = None, **params: object) -> Any:
+    """Executes one task of a route's DAG, as a run that ada started would."""
+    builders: dict[str, Callable[..., Any]] = {
+        "replay": build_replay_dags,
+        "redrive": build_redrive_dags,
+        "skip": build_skip_dags,
+    }
+    dag = builders[dag_id](world.routes)[f"relaybox_{dag_id}__flights"]
+    run = SimpleNamespace(
+        dag_id=dag.dag_id,
+        run_id="r1",
+        run_type=params.pop("run_type", "manual"),
+        clear_number=0,
+        triggering_user_name="ada",
+        data_interval_start=None,
+        data_interval_end=None,
+    )
+    ti = SimpleNamespace(try_number=1, xcom_pull=lambda task_ids: (pulled or {})[task_ids])
+    filled = {**{name: dag.params[name] for name in dag.params}, "store": STORE, **params}
+    return dag.get_task(task_id).execute({"params": filled, "dag_run": run, "ti": ti})
+
+
+APPROVED = {"responded_by_user": {"id": "2", "name": "grace"}}
+
+
+def test_a_replay_is_counted_then_read_by_whoever_consumes_the_second_cursor(twelve: World) -> None:
+    """The task ends when they have read it; messages that are dead letters do not come again."""
+    counted = run_task(twelve, "replay", "count", subscription="billing", start="3", through="9")
+    assert (counted["first_stream_position"], counted["last_stream_position"], counted["message_count"], counted["dry_run"]) == (
+        3,
+        9,
+        7,
+        True,
+    )
+    ended = threading.Event()
+    read: list[tuple[int, bool]] = []
+
+    def consume() -> None:
+        while not ended.is_set():
+            with suppress(Exception), Consumer(STORE, "billing.replay", poll_seconds=0.05, until_empty=True) as consumer:
+                read.extend((message.stream_position, message.replayed) for message in consumer)
+
+    reader = threading.Thread(target=consume)
+    reader.start()
+    try:
+        done = run_task(twelve, "replay", "replay", subscription="billing", start="3", through="9", reason="audit")
+    finally:
+        ended.set()
+        reader.join()
+    assert done == {
+        "replayed_as": "billing.replay",
+        "first_stream_position": 3,
+        "last_stream_position": 9,
+        "done_stream_position": 9,
+    }
+    assert read == [(stream_position, True) for stream_position in (3, 5, 6, 7, 8, 9)]
+    assert fetch(twelve, 5) == []
+
+
+@pytest.mark.parametrize(
+    ("params", "says"),
+    [
+        ({"start": "1", "reason": "audit"}, "The field Subscription .subscription. is empty"),
+        ({"subscription": "billing", "reason": "audit"}, "The field From .start. is empty"),
+        ({"subscription": "billing", "start": "1"}, "The field Reason .reason. is empty"),
+        ({"subscription": "nobody", "start": "1", "reason": "audit"}, "no subscription nobody to stream flights"),
+        ({"subscription": "billing", "start": "1", "run_type": "backfill", "reason": "x y z"}, "leave From and To empty"),
+    ],
+)
+def test_a_replay_that_makes_no_sense_fails_at_once_and_says_what_to_fill_in(
+    twelve: World, params: dict[str, object], says: str
+) -> None:
+    with pytest.raises(AirflowFailException, match=says):
+        run_task(twelve, "replay", "replay", **params)
+
+
+def test_only_counting_replays_nothing(twelve: World) -> None:
+    with pytest.raises(AirflowSkipException, match="a dry run"):
+        run_task(twelve, "replay", "replay", subscription="billing", start="1", dry_run=True)
+    assert twelve.value(STORE, "select count(*) from relaybox.replay_range") == 0
+
+
+def test_a_range_without_messages_is_said_to_be_empty_and_skipped(twelve: World, caplog: pytest.LogCaptureFixture) -> None:
+    """By the task that counts, and by the one that replays; no second cursor is opened."""
+    caplog.set_level("INFO", logger="relaybox")
+    asked = {"subscription": "billing", "start": "latest", "reason": "audit"}
+    counted = run_task(twelve, "replay", "count", **asked)
+    assert (counted["message_count"], counted["dry_run"]) == (0, True)
+    assert caplog.messages[-1] == "replay_empty subscription=billing start=latest through=latest"
+    with pytest.raises(AirflowSkipException, match="store hub delivered nothing from latest to latest"):
+        run_task(twelve, "replay", "replay", **asked)
+    assert twelve.value(STORE, "select count(*) from relaybox.subscriptions") == 1
+
+
+def test_exactly_the_approved_letters_are_redriven_and_who_said_so_is_written_down(twelve: World) -> None:
+    """A second time nothing happens: they are open no more. The table to approve has no payload and draws nothing."""
+    order = {"subscription": "billing", "reason": "fixed in 1.4"}
+    shown = run_task(twelve, "redrive", "show", **order)
+    assert len(shown["letters"]) == 2
+    assert "m2" not in shown["table"]
+    pulled = {"show": {"letters": shown["letters"][:1], "attempts": shown["attempts"][:1]}, "approve": APPROVED}
+    assert run_task(twelve, "redrive", "redrive", pulled=pulled, **order) == {"redriven": 1}
+    with pytest.raises(AirflowSkipException, match="none of the approved letters was redriven"):
+        run_task(twelve, "redrive", "redrive", pulled=pulled, **order)
+    assert [row[0] for row in fetch(twelve, 5)] == [2]
+    audit = "select reason, detail ->> 'on_behalf_of' from relaybox.consumer_action where action = 'redrive'"
+    assert twelve.query(STORE, audit) == [("fixed in 1.4", "ada, approved by grace")]
+    assert run_task(twelve, "redrive", "show", **order)["letters"] == shown["letters"][1:]
+    with pytest.raises(AirflowSkipException, match="no such open dead letter"):
+        run_task(twelve, "redrive", "show", dead_letter_id=99, **order)
+
+
+def test_a_letter_that_was_refused_again_since_it_was_shown_is_not_redriven(
+    twelve: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two people asked for it. One approved at once, its consumer refused the message again, then the other one approved."""
+    order = {"subscription": "billing", "reason": "fixed in 1.4"}
+    shown = run_task(twelve, "redrive", "show", **order)
+    pulled = {"show": shown, "approve": APPROVED}
+    assert run_task(twelve, "redrive", "redrive", pulled=pulled, **order)["redriven"] == len(shown["letters"])
+    with Consumer(STORE, "billing", until_empty=True) as consumer:
+        consumer.run(refuse_two)
+    assert twelve.value(STORE, "select count(*) from relaybox.dead_letters where state = 'open'") == len(shown["letters"])
+    with pytest.raises(AirflowSkipException, match="none of the approved letters was redriven"):
+        run_task(twelve, "redrive", "redrive", pulled=pulled, **order)
+    assert "was refused again: 2 attempts: it was not redriven" in capsys.readouterr().out
+
+
+def test_a_cell_of_a_table_draws_nothing() -> None:
+    assert cell("a | <b> [c](d)\n`e`") == r"a \| \<b\> \[c\]\(d\) \`e\`"
+
+
+def test_the_gap_that_was_approved_is_given_up_and_no_more(connected: World) -> None:
+    """At every store of the route; what is behind it is delivered there."""
+    connected.change_route(order="fifo", runner="threads")
+    connected.query("airline", "select relaybox.declare_sender('UA', 'gapless')")
+    for index in (1, 4, 6):
+        connected.query(
+            "airline", "insert into relaybox.outbox (topic, sender, index, payload) values ('flights', 'UA', %s, 'x')", index
+        )
+    connected.transfer_all()
+    order = {"sender": "UA", "reason": "the device burnt"}
+    shown = run_task(connected, "skip", "show", **order)
+    assert shown["through"] == 3
+    assert "| hub | 1 | 2 to 3, 5 to 5 | 2 |" in shown["table"]
+    done = run_task(connected, "skip", "skip", pulled={"show": shown, "approve": APPROVED}, **order)
+    assert [(one["store"], one["gap"], one["released"]) for one in done] == [
+        (store, {"first_index": 2, "last_index": 3}, 1) for store in ("hub", "analytics")
+    ]
+    again = run_task(connected, "skip", "skip", pulled={"show": shown, "approve": APPROVED}, **order)
+    assert [one["gap"] for one in again] == [None, None]
+    assert connected.query("hub", "select reason, skipped_by from relaybox.skip") == [
+        ("the device burnt", "ada, approved by grace: relaybox_skip__flights r1")
+    ]
+    with pytest.raises(AirflowSkipException, match="nothing of sender DL is missing"):
+        run_task(connected, "skip", "show", sender="DL", reason="why not")
