@@ -2,21 +2,22 @@
 -- a right that a newer version takes back is revoked by its migration. What other owners have in this schema is left alone.
 -- Readers see all and change nothing. Operators may say for whom they act; they need the rights of consumers or the owner besides.
 -- Producers write the columns that are theirs; seq and xid are not. Nobody may change or remove a message.
-revoke all on schema relaybox from public;
+-- Nobody but the owner and readers has a right on relaybox_internal: applications reach what schema relaybox has.
+revoke all on schema relaybox, relaybox_internal from public;
 do $$
 declare
     ours text;
 begin
     for ours in
-        select format('table relaybox.%I', c.relname) from pg_class c
-        where c.relnamespace = 'relaybox'::regnamespace and exists (select from aclexplode(c.relacl) a where a.grantee = 0)
+        select format('table %s', c.oid::regclass) from pg_class c
+        where c.relnamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace) and exists (select from aclexplode(c.relacl) a where a.grantee = 0)
             and c.relowner = (select n.nspowner from pg_namespace n where n.nspname = 'relaybox')
         union all
         select format('routine %s', p.oid::regprocedure) from pg_proc p
-        where p.pronamespace = 'relaybox'::regnamespace
+        where p.pronamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace)
             and exists (select from aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a where a.grantee = 0)
             and (p.proname = 'new_message_id' or exists (
-                select from relaybox.installed_object o
+                select from relaybox_internal.installed_object o
                 where o.kind = 'function' and to_regprocedure(o.identity) = p.oid
             ))
     loop
@@ -51,24 +52,24 @@ grant execute on function relaybox.redrive(text, text, bigint) to relaybox_consu
 grant execute on function relaybox.drop_dead_letter(bigint, text) to relaybox_consumer;
 grant execute on function relaybox.release(text, text) to relaybox_consumer;
 
-grant usage on schema relaybox to relaybox_reader;
+grant usage on schema relaybox, relaybox_internal to relaybox_reader;
 grant execute on function relaybox.lag(text), relaybox.my_quota(), relaybox.read_log(text, bigint, integer) to relaybox_reader;
 grant execute on function relaybox.read_stream(text, bigint, integer) to relaybox_reader;
 grant execute on function relaybox.count_replay(text, text, text, integer) to relaybox_reader;
-alter default privileges in schema relaybox grant select on tables to relaybox_reader; -- segments and logs are made later
+alter default privileges in schema relaybox, relaybox_internal grant select on tables to relaybox_reader; -- segments and logs are made later
 do $$
 declare
     ours text;
 begin
     for ours in
-        select format('select on table relaybox.%I', c.relname) from pg_class c
-        where c.relnamespace = 'relaybox'::regnamespace and c.relkind in ('r', 'p', 'v', 'S')
+        select format('select on table %s', c.oid::regclass) from pg_class c
+        where c.relnamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace) and c.relkind in ('r', 'p', 'v', 'S')
             and c.relowner = (select n.nspowner from pg_namespace n where n.nspname = 'relaybox')
             and not has_table_privilege('relaybox_reader', c.oid, 'select')
         union all
         -- with the rights of who calls it: it can't do more than a reader may
         select format('execute on routine %s', p.oid::regprocedure) from pg_proc p
-        join relaybox.installed_object o on o.kind = 'function' and to_regprocedure(o.identity) = p.oid
+        join relaybox_internal.installed_object o on o.kind = 'function' and to_regprocedure(o.identity) = p.oid
         where not p.prosecdef and not has_function_privilege('relaybox_reader', p.oid, 'execute')
     loop
         execute format('grant %s to relaybox_reader', ours);

@@ -4,7 +4,11 @@ CREATE SCHEMA relaybox;
 
 COMMENT ON SCHEMA relaybox IS 'What producers, consumers and operators use of Relaybox. Functions: \df+ relaybox.*, tables and views: \d+ relaybox.*';
 
-CREATE TABLE relaybox.stream (
+CREATE SCHEMA relaybox_internal;
+
+COMMENT ON SCHEMA relaybox_internal IS 'What only Relaybox itself uses. Names and columns change from version to version.';
+
+CREATE TABLE relaybox_internal.stream (
     stream_id integer NOT NULL,
     stream text NOT NULL,
     delivery_order text NOT NULL,
@@ -25,21 +29,21 @@ CREATE TABLE relaybox.stream (
     CONSTRAINT stream_limits_positive CHECK (((message_id_window >= 0) AND (holdback_rows >= 1) AND (fragments >= 1)))
 );
 
-COMMENT ON TABLE relaybox.stream IS 'What this store delivers of a route: its order, its limits, and its last stream position.';
+COMMENT ON TABLE relaybox_internal.stream IS 'What this store delivers of a route: its order, its limits, and its last stream position.';
 
-COMMENT ON COLUMN relaybox.stream.arrival_seq IS 'rows of its logs that were decided on; the arrival number of the newest';
+COMMENT ON COLUMN relaybox_internal.stream.arrival_seq IS 'rows of its logs that were decided on; the arrival number of the newest';
 
-COMMENT ON COLUMN relaybox.stream.last_stream_position IS 'places 1 to this one are filled, and never change';
+COMMENT ON COLUMN relaybox_internal.stream.last_stream_position IS 'places 1 to this one are filled, and never change';
 
-COMMENT ON COLUMN relaybox.stream.recheck IS 'something besides a new batch may release what is held: an operator skipped a gap';
+COMMENT ON COLUMN relaybox_internal.stream.recheck IS 'something besides a new batch may release what is held: an operator skipped a gap';
 
-COMMENT ON COLUMN relaybox.stream.topics_by_subscription IS 'subscribing to a topic that no stream of the store carries makes it one of this stream';
+COMMENT ON COLUMN relaybox_internal.stream.topics_by_subscription IS 'subscribing to a topic that no stream of the store carries makes it one of this stream';
 
-COMMENT ON COLUMN relaybox.stream.dropped_stream_position IS 'places up to it were dropped for good; those between it and first_kept_place are detached';
+COMMENT ON COLUMN relaybox_internal.stream.dropped_stream_position IS 'places up to it were dropped for good; those between it and first_kept_place are detached';
 
-COMMENT ON COLUMN relaybox.stream.rules_pending IS 'an init that changes the rules of the stream in all its stores began and has not ended here';
+COMMENT ON COLUMN relaybox_internal.stream.rules_pending IS 'an init that changes the rules of the stream in all its stores began and has not ended here';
 
-CREATE TABLE relaybox.cursor (
+CREATE TABLE relaybox_internal.cursor (
     subscription_id integer NOT NULL,
     lane integer NOT NULL,
     version bigint NOT NULL,
@@ -62,29 +66,29 @@ CREATE TABLE relaybox.cursor (
     CONSTRAINT done_is_not_beyond_fetched CHECK ((fetched_stream_position >= done_stream_position))
 );
 
-COMMENT ON TABLE relaybox.cursor IS 'Where each lane is: one row for each of its newest movements. The newest version counts: relaybox.lane_cursors.';
+COMMENT ON TABLE relaybox_internal.cursor IS 'Where each lane is: one row for each of its newest movements. The newest version counts: relaybox_internal.lane_cursors.';
 
-COMMENT ON COLUMN relaybox.cursor.done_stream_position IS 'every message of the lane up to it was acknowledged or set aside';
+COMMENT ON COLUMN relaybox_internal.cursor.done_stream_position IS 'every message of the lane up to it was acknowledged or set aside';
 
-COMMENT ON COLUMN relaybox.cursor.fetched_stream_position IS 'beyond done_place: fetched, not acknowledged yet; fetching again gives the same';
+COMMENT ON COLUMN relaybox_internal.cursor.fetched_stream_position IS 'beyond done_place: fetched, not acknowledged yet; fetching again gives the same';
 
-COMMENT ON COLUMN relaybox.cursor.redrive_stream_position IS 'what is fetched now are redriven dead letters up to this place';
+COMMENT ON COLUMN relaybox_internal.cursor.redrive_stream_position IS 'what is fetched now are redriven dead letters up to this place';
 
-COMMENT ON COLUMN relaybox.cursor.fetch_count IS 'how often that was fetched without a word';
+COMMENT ON COLUMN relaybox_internal.cursor.fetch_count IS 'how often that was fetched without a word';
 
-COMMENT ON COLUMN relaybox.cursor.suspect_stream_position IS 'up to it fetches are small (suspect_rows): something there seems to kill its worker';
+COMMENT ON COLUMN relaybox_internal.cursor.suspect_stream_position IS 'up to it fetches are small (suspect_rows): something there seems to kill its worker';
 
-COMMENT ON COLUMN relaybox.cursor.replay_stream_position IS 'messages up to it were done before: they are read again';
+COMMENT ON COLUMN relaybox_internal.cursor.replay_stream_position IS 'messages up to it were done before: they are read again';
 
-COMMENT ON COLUMN relaybox.cursor.rate_from IS 'since when the rows of a limited replay are saved up';
+COMMENT ON COLUMN relaybox_internal.cursor.rate_from IS 'since when the rows of a limited replay are saved up';
 
-COMMENT ON COLUMN relaybox.cursor.token IS 'of the newest fetch of the lane; fetch returns it, and ack, nack and release take it; null: none since the lane was put to a place';
+COMMENT ON COLUMN relaybox_internal.cursor.token IS 'of the newest fetch of the lane; fetch returns it, and ack, nack and release take it; null: none since the lane was put to a place';
 
-COMMENT ON COLUMN relaybox.cursor.fetched_in IS 'the transaction of that fetch: within it an acknowledgement needs no token';
+COMMENT ON COLUMN relaybox_internal.cursor.fetched_in IS 'the transaction of that fetch: within it an acknowledgement needs no token';
 
-COMMENT ON COLUMN relaybox.cursor.first_fetched_at IS 'when what is fetched now was fetched first; a fetch that is cut smaller keeps it';
+COMMENT ON COLUMN relaybox_internal.cursor.first_fetched_at IS 'when what is fetched now was fetched first; a fetch that is cut smaller keeps it';
 
-CREATE TABLE relaybox.subscription (
+CREATE TABLE relaybox_internal.subscription (
     subscription_id integer NOT NULL,
     subscription text NOT NULL,
     stream_id integer NOT NULL,
@@ -111,15 +115,15 @@ CREATE TABLE relaybox.subscription (
     CONSTRAINT subscription_limits_positive CHECK (((first_stream_position >= 1) AND (nack_limit >= 1) AND (crash_limit >= 1) AND (retry_seconds >= 0) AND (lease_seconds >= 1) AND (rows_per_second >= 1)))
 );
 
-COMMENT ON TABLE relaybox.subscription IS 'Every subscription, ended ones included. To read the open ones: relaybox.subscriptions.';
+COMMENT ON TABLE relaybox_internal.subscription IS 'Every subscription, ended ones included. To read the open ones: relaybox.subscriptions.';
 
-COMMENT ON COLUMN relaybox.subscription.topic IS 'null: every topic of the stream';
+COMMENT ON COLUMN relaybox_internal.subscription.topic IS 'null: every topic of the stream';
 
-COMMENT ON COLUMN relaybox.subscription.lane_hash IS 'of a fixed text: another value means that this server would give senders other lanes';
+COMMENT ON COLUMN relaybox_internal.subscription.lane_hash IS 'of a fixed text: another value means that this server would give senders other lanes';
 
-COMMENT ON COLUMN relaybox.subscription.through_stream_position IS 'a second cursor, for a range: its last place';
+COMMENT ON COLUMN relaybox_internal.subscription.through_stream_position IS 'a second cursor, for a range: its last place';
 
-CREATE TABLE relaybox.detached_segment (
+CREATE TABLE relaybox_internal.detached_segment (
     log_id integer NOT NULL,
     first bigint NOT NULL,
     last bigint NOT NULL,
@@ -141,17 +145,17 @@ CREATE TABLE relaybox.detached_segment (
     CONSTRAINT needed_files_are_not_removed CHECK (((removed_at IS NULL) OR (state = ANY (ARRAY['attached'::text, 'released'::text]))))
 );
 
-COMMENT ON TABLE relaybox.detached_segment IS 'Segments of logs that were moved into files, and the directory of these files.';
+COMMENT ON TABLE relaybox_internal.detached_segment IS 'Segments of logs that were moved into files, and the directory of these files.';
 
-COMMENT ON COLUMN relaybox.detached_segment.state IS 'detaching: rows here, files being written; detached: rows in the files only; attached: rows here again; released: nobody needs the files';
+COMMENT ON COLUMN relaybox_internal.detached_segment.state IS 'detaching: rows here, files being written; detached: rows in the files only; attached: rows here again; released: nobody needs the files';
 
-COMMENT ON COLUMN relaybox.detached_segment.attempt IS 'whoever detaches or attaches it; a higher number supersedes a lower one';
+COMMENT ON COLUMN relaybox_internal.detached_segment.attempt IS 'whoever detaches or attaches it; a higher number supersedes a lower one';
 
-COMMENT ON COLUMN relaybox.detached_segment.strays IS 'directories of attempts that came to nothing, until they are removed';
+COMMENT ON COLUMN relaybox_internal.detached_segment.strays IS 'directories of attempts that came to nothing, until they are removed';
 
-COMMENT ON COLUMN relaybox.detached_segment.moved_at IS 'when it came into its state';
+COMMENT ON COLUMN relaybox_internal.detached_segment.moved_at IS 'when it came into its state';
 
-CREATE TABLE relaybox.stream_log (
+CREATE TABLE relaybox_internal.stream_log (
     log_id integer NOT NULL,
     stream_id integer NOT NULL,
     origin text NOT NULL,
@@ -163,15 +167,15 @@ CREATE TABLE relaybox.stream_log (
     compacted_stream_position bigint
 );
 
-COMMENT ON TABLE relaybox.stream_log IS 'The logs that a stream reads, and the last decided position of each.';
+COMMENT ON TABLE relaybox_internal.stream_log IS 'The logs that a stream reads, and the last decided position of each.';
 
-COMMENT ON COLUMN relaybox.stream_log.senders_seen IS 'the source''s snapshot through which its declarations of senders are here';
+COMMENT ON COLUMN relaybox_internal.stream_log.senders_seen IS 'the source''s snapshot through which its declarations of senders are here';
 
-COMMENT ON COLUMN relaybox.stream_log.compacted_duplicates IS 'duplicates that the removed decisions had counted';
+COMMENT ON COLUMN relaybox_internal.stream_log.compacted_duplicates IS 'duplicates that the removed decisions had counted';
 
-COMMENT ON COLUMN relaybox.stream_log.compacted_stream_position IS 'of the decisions that are compacted: the last place; the newest one is of compacted_decided_at';
+COMMENT ON COLUMN relaybox_internal.stream_log.compacted_stream_position IS 'of the decisions that are compacted: the last place; the newest one is of compacted_decided_at';
 
-CREATE TABLE relaybox.decision (
+CREATE TABLE relaybox_internal.decision (
     log_id integer NOT NULL,
     batch bigint NOT NULL,
     first_arrival_seq bigint NOT NULL,
@@ -187,17 +191,17 @@ CREATE TABLE relaybox.decision (
     resolved_position bigint
 );
 
-COMMENT ON TABLE relaybox.decision IS 'For each published batch: how many messages were delivered, held, set aside or found to be duplicates.';
+COMMENT ON TABLE relaybox_internal.decision IS 'For each published batch: how many messages were delivered, held, set aside or found to be duplicates.';
 
-COMMENT ON COLUMN relaybox.decision.first_arrival_seq IS 'arrival number of the batch''s first row in its stream';
+COMMENT ON COLUMN relaybox_internal.decision.first_arrival_seq IS 'arrival number of the batch''s first row in its stream';
 
-COMMENT ON COLUMN relaybox.decision.delivered_count IS 'messages that this batch let through, those held before included';
+COMMENT ON COLUMN relaybox_internal.decision.delivered_count IS 'messages that this batch let through, those held before included';
 
-COMMENT ON COLUMN relaybox.decision.held_after IS 'messages of the stream in the holdback after this batch';
+COMMENT ON COLUMN relaybox_internal.decision.held_after IS 'messages of the stream in the holdback after this batch';
 
-COMMENT ON COLUMN relaybox.decision.resolved_position IS 'every message of the log up to it was delivered, dropped or set aside when this was decided: none was held or waited; null: not asked then';
+COMMENT ON COLUMN relaybox_internal.decision.resolved_position IS 'every message of the log up to it was delivered, dropped or set aside when this was decided: none was held or waited; null: not asked then';
 
-CREATE TABLE relaybox.arrival (
+CREATE TABLE relaybox_internal.arrival (
     log_id integer NOT NULL,
     batch bigint NOT NULL,
     plan_id uuid NOT NULL,
@@ -212,9 +216,9 @@ CREATE TABLE relaybox.arrival (
     CONSTRAINT arrival_positions_dense CHECK ((((last_position - first_position) + 1) = row_count))
 );
 
-COMMENT ON TABLE relaybox.arrival IS 'Destination ledger: the published batches. Consumers may read up to the last position.';
+COMMENT ON TABLE relaybox_internal.arrival IS 'Destination ledger: the published batches. Consumers may read up to the last position.';
 
-CREATE TABLE relaybox.hop_in (
+CREATE TABLE relaybox_internal.hop_in (
     log_id integer NOT NULL,
     hop text NOT NULL,
     source text NOT NULL,
@@ -237,19 +241,19 @@ CREATE TABLE relaybox.hop_in (
     CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text, 'detach'::text])))
 );
 
-COMMENT ON TABLE relaybox.hop_in IS 'The hops that arrive in this store: the last published position of each log, and how long messages are kept.';
+COMMENT ON TABLE relaybox_internal.hop_in IS 'The hops that arrive in this store: the last published position of each log, and how long messages are kept.';
 
-COMMENT ON COLUMN relaybox.hop_in.replay_window_seconds IS 'a message stays for so long after it was delivered; null: for ever';
+COMMENT ON COLUMN relaybox_internal.hop_in.replay_window_seconds IS 'a message stays for so long after it was delivered; null: for ever';
 
-COMMENT ON COLUMN relaybox.hop_in.first_kept_position IS 'segments of the log below it were dropped';
+COMMENT ON COLUMN relaybox_internal.hop_in.first_kept_position IS 'segments of the log below it were dropped';
 
-COMMENT ON COLUMN relaybox.hop_in.compacted_batch IS 'arrivals, receipts and decisions up to it were removed: none of their messages is kept';
+COMMENT ON COLUMN relaybox_internal.hop_in.compacted_batch IS 'arrivals, receipts and decisions up to it were removed: none of their messages is kept';
 
-COMMENT ON COLUMN relaybox.hop_in.detach_after_seconds IS 'so long a consumer must have stood still before what only it needs is detached';
+COMMENT ON COLUMN relaybox_internal.hop_in.detach_after_seconds IS 'so long a consumer must have stood still before what only it needs is detached';
 
-COMMENT ON COLUMN relaybox.hop_in.detach_to IS 'directory or URI, written and read by Spark';
+COMMENT ON COLUMN relaybox_internal.hop_in.detach_to IS 'directory or URI, written and read by Spark';
 
-CREATE TABLE relaybox.batch (
+CREATE TABLE relaybox_internal.batch (
     hop text NOT NULL,
     batch bigint NOT NULL,
     plan_id uuid DEFAULT gen_random_uuid() NOT NULL,
@@ -280,11 +284,11 @@ CREATE TABLE relaybox.batch (
     CONSTRAINT pair_moves_forward CHECK (((pg_snapshot_xmin(upper) >= pg_snapshot_xmin(lower)) AND (pg_snapshot_xmax(upper) >= pg_snapshot_xmax(lower))))
 );
 
-COMMENT ON TABLE relaybox.batch IS 'Source ledger: the plan of each batch. A planned batch never changes.';
+COMMENT ON TABLE relaybox_internal.batch IS 'Source ledger: the plan of each batch. A planned batch never changes.';
 
-COMMENT ON COLUMN relaybox.batch.xid IS 'of the planning transaction: equal to the row''s xmin unless the store was dumped and reloaded';
+COMMENT ON COLUMN relaybox_internal.batch.xid IS 'of the planning transaction: equal to the row''s xmin unless the store was dumped and reloaded';
 
-CREATE TABLE relaybox.hop_out (
+CREATE TABLE relaybox_internal.hop_out (
     hop text NOT NULL,
     destination text NOT NULL,
     reads_log integer,
@@ -325,100 +329,31 @@ CREATE TABLE relaybox.hop_out (
     CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text])))
 );
 
-COMMENT ON TABLE relaybox.hop_out IS 'The hops that leave this store: what each one reads, its newest plan, and how it confirms.';
+COMMENT ON TABLE relaybox_internal.hop_out IS 'The hops that leave this store: what each one reads, its newest plan, and how it confirms.';
 
-COMMENT ON COLUMN relaybox.hop_out.lower IS 'snapshot from which the next pair starts; all that it sees above anchor_seq is in a batch or in a piece of the backlog';
+COMMENT ON COLUMN relaybox_internal.hop_out.lower IS 'snapshot from which the next pair starts; all that it sees above anchor_seq is in a batch or in a piece of the backlog';
 
-COMMENT ON COLUMN relaybox.hop_out.attempt IS 'newest driver of this hop; a higher number supersedes a lower one';
+COMMENT ON COLUMN relaybox_internal.hop_out.attempt IS 'newest driver of this hop; a higher number supersedes a lower one';
 
-COMMENT ON COLUMN relaybox.hop_out.anchor_seq IS 'pairs of this generation read above it; no transaction that wrote up to it was open';
+COMMENT ON COLUMN relaybox_internal.hop_out.anchor_seq IS 'pairs of this generation read above it; no transaction that wrote up to it was open';
 
-COMMENT ON COLUMN relaybox.hop_out.resend_through IS 'an operator said: batches up to this one may be sent again, the destination lost them';
+COMMENT ON COLUMN relaybox_internal.hop_out.resend_through IS 'an operator said: batches up to this one may be sent again, the destination lost them';
 
-COMMENT ON COLUMN relaybox.hop_out.replay_window_seconds IS 'of a hop that reads the outbox: what it sent stays there for so long; null: for ever';
+COMMENT ON COLUMN relaybox_internal.hop_out.replay_window_seconds IS 'of a hop that reads the outbox: what it sent stays there for so long; null: for ever';
 
-COMMENT ON COLUMN relaybox.hop_out.compacted_batch IS 'plans and confirmations up to it were removed: none of their messages is kept';
+COMMENT ON COLUMN relaybox_internal.hop_out.compacted_batch IS 'plans and confirmations up to it were removed: none of their messages is kept';
 
-COMMENT ON COLUMN relaybox.hop_out.processed_by IS 'subscriptions at the destination, the last store of a route with policy processed; null: the hop asks none';
+COMMENT ON COLUMN relaybox_internal.hop_out.processed_by IS 'subscriptions at the destination, the last store of a route with policy processed; null: the hop asks none';
 
-COMMENT ON COLUMN relaybox.hop_out.resend_after IS 'while resend_through is set: the last batch that the destination still had';
+COMMENT ON COLUMN relaybox_internal.hop_out.resend_after IS 'while resend_through is set: the last batch that the destination still had';
 
-COMMENT ON COLUMN relaybox.hop_out.read_ahead IS 'a hop that reads a log: positions of it beyond the last one read which the destination has already; batches leave them out';
+COMMENT ON COLUMN relaybox_internal.hop_out.read_ahead IS 'a hop that reads a log: positions of it beyond the last one read which the destination has already; batches leave them out';
 
-COMMENT ON COLUMN relaybox.hop_out.compacted_read IS 'a hop that reads a log: the position of it through which the batches that are no longer in the ledger had read';
+COMMENT ON COLUMN relaybox_internal.hop_out.compacted_read IS 'a hop that reads a log: the position of it through which the batches that are no longer in the ledger had read';
 
-COMMENT ON COLUMN relaybox.hop_out.numbering IS 'the one in which lower and the pairs above anchor_seq are; another one than the store''s: the hop is to be reanchored';
+COMMENT ON COLUMN relaybox_internal.hop_out.numbering IS 'the one in which lower and the pairs above anchor_seq are; another one than the store''s: the hop is to be reanchored';
 
-COMMENT ON COLUMN relaybox.hop_out.subscribed_topics IS 'of topics: those that consumers asked for, and that the file does not name';
-
-CREATE TABLE relaybox.attempt (
-    hop text NOT NULL,
-    batch bigint NOT NULL,
-    attempt bigint NOT NULL,
-    recorded_by text NOT NULL,
-    application text,
-    began_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
-);
-
-COMMENT ON TABLE relaybox.attempt IS 'Who tried to transfer which batch, and when it began.';
-
-CREATE TABLE relaybox.attestation (
-    attested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    attested_by text NOT NULL,
-    reason text NOT NULL,
-    from_system_identifier bigint NOT NULL,
-    from_timeline integer NOT NULL,
-    system_identifier bigint NOT NULL,
-    timeline integer NOT NULL
-);
-
-COMMENT ON TABLE relaybox.attestation IS 'Who stated that another cluster, or another timeline, is this store without any loss.';
-
-CREATE TABLE relaybox.backlog (
-    hop text NOT NULL,
-    backlog_id bigint NOT NULL,
-    topics text[] NOT NULL,
-    lower pg_snapshot NOT NULL,
-    upper pg_snapshot,
-    seqs int8multirange NOT NULL,
-    state text DEFAULT 'routed'::text NOT NULL,
-    changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    retired_by text,
-    retired_reason text,
-    CONSTRAINT backlog_not_empty CHECK (((cardinality(topics) > 0) AND (seqs <> '{}'::int8multirange))),
-    CONSTRAINT backlog_retired_by_somebody CHECK (((state = 'retired'::text) = (retired_by IS NOT NULL))),
-    CONSTRAINT backlog_retired_with_reason CHECK (((state = 'retired'::text) = (retired_reason IS NOT NULL))),
-    CONSTRAINT backlog_state_is_known CHECK ((state = ANY (ARRAY['routed'::text, 'unrouted'::text, 'retired'::text]))),
-    CONSTRAINT backlog_without_end_is_unrouted CHECK (((upper IS NOT NULL) OR (state = 'unrouted'::text)))
-);
-
-COMMENT ON TABLE relaybox.backlog IS 'pieces of the outbox that no batch of the hop has read: messages of these topics, in seqs, that upper sees and lower does not; disjoint';
-
-COMMENT ON COLUMN relaybox.backlog.upper IS 'null: whatever lower does not see, now and later';
-
-COMMENT ON COLUMN relaybox.backlog.state IS 'routed: the next batches read it, in the order of backlog_id; unrouted: its topics were taken from the hop, it is kept; retired: given up on record';
-
-ALTER TABLE relaybox.backlog ALTER COLUMN backlog_id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME relaybox.backlog_backlog_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
-
-CREATE TABLE relaybox.confirmation (
-    hop text NOT NULL,
-    state text NOT NULL,
-    through_position bigint NOT NULL,
-    through_batch bigint NOT NULL,
-    happened_at timestamp with time zone NOT NULL,
-    recorded_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    recorded_by text NOT NULL,
-    CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['received'::text, 'processed'::text, 'settled'::text])))
-);
-
-COMMENT ON TABLE relaybox.confirmation IS 'Source ledger: the last position of a hop that the stores further down the route received, processed or settled.';
+COMMENT ON COLUMN relaybox_internal.hop_out.subscribed_topics IS 'of topics: those that consumers asked for, and that the file does not name';
 
 CREATE TABLE relaybox.consumer_action (
     action_id bigint NOT NULL,
@@ -456,25 +391,7 @@ ALTER TABLE relaybox.consumer_action ALTER COLUMN action_id ADD GENERATED ALWAYS
     CACHE 1
 );
 
-CREATE TABLE relaybox.consumer_quota (
-    role_name name NOT NULL,
-    subscriptions integer,
-    lanes integer,
-    checked_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    topics integer,
-    CONSTRAINT quota_not_negative CHECK (((subscriptions >= 0) AND (lanes >= 0))),
-    CONSTRAINT topics_not_negative CHECK ((topics >= 0))
-);
-
-COMMENT ON TABLE relaybox.consumer_quota IS 'Database roles that have subscriptions, or a quota of their own.';
-
-COMMENT ON COLUMN relaybox.consumer_quota.subscriptions IS 'null: as relaybox.store says for every role';
-
-COMMENT ON COLUMN relaybox.consumer_quota.lanes IS 'null: as relaybox.store says for every role';
-
-COMMENT ON COLUMN relaybox.consumer_quota.topics IS 'null: as relaybox.store says for every role';
-
-CREATE TABLE relaybox.dead_letter (
+CREATE TABLE relaybox_internal.dead_letter (
     stream_id integer NOT NULL,
     log_id integer NOT NULL,
     log_position bigint NOT NULL,
@@ -499,28 +416,19 @@ CREATE TABLE relaybox.dead_letter (
     CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'redriving'::text, 'redriven'::text, 'dropped'::text])))
 );
 
-COMMENT ON TABLE relaybox.dead_letter IS 'Messages that a stream or a subscription set aside. To read them: relaybox.dead_letters.';
+COMMENT ON TABLE relaybox_internal.dead_letter IS 'Messages that a stream or a subscription set aside. To read them: relaybox.dead_letters.';
 
-COMMENT ON COLUMN relaybox.dead_letter.reason IS 'the kind, one word: of a subscription refused (by nack), killed_its_worker or waits_behind; of a stream why it was not delivered';
+COMMENT ON COLUMN relaybox_internal.dead_letter.reason IS 'the kind, one word: of a subscription refused (by nack), killed_its_worker or waits_behind; of a stream why it was not delivered';
 
-COMMENT ON COLUMN relaybox.dead_letter.detail IS 'in words: for refused, what the last nack gave as its reason';
+COMMENT ON COLUMN relaybox_internal.dead_letter.detail IS 'in words: for refused, what the last nack gave as its reason';
 
-COMMENT ON COLUMN relaybox.dead_letter.first_at IS 'of a subscription: when the message was fetched first, as far as known, or set aside if it waits behind another; of a stream: when it was set aside';
+COMMENT ON COLUMN relaybox_internal.dead_letter.first_at IS 'of a subscription: when the message was fetched first, as far as known, or set aside if it waits behind another; of a stream: when it was set aside';
 
-COMMENT ON COLUMN relaybox.dead_letter.acknowledged_before IS 'the consumer had acknowledged the message before a replay gave it again: the letter holds up no settling';
+COMMENT ON COLUMN relaybox_internal.dead_letter.acknowledged_before IS 'the consumer had acknowledged the message before a replay gave it again: the letter holds up no settling';
 
-COMMENT ON COLUMN relaybox.dead_letter.given_ahead IS 'redriven and acknowledged before the cursor of its lane came to its place: this pass of the cursor does not give it again';
+COMMENT ON COLUMN relaybox_internal.dead_letter.given_ahead IS 'redriven and acknowledged before the cursor of its lane came to its place: this pass of the cursor does not give it again';
 
-ALTER TABLE relaybox.dead_letter ALTER COLUMN dead_letter_id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME relaybox.dead_letter_dead_letter_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
-
-CREATE TABLE relaybox.log (
+CREATE TABLE relaybox_internal.log (
     log_id integer NOT NULL,
     epoch integer NOT NULL,
     log_position bigint NOT NULL,
@@ -537,9 +445,9 @@ CREATE TABLE relaybox.log (
 )
 PARTITION BY LIST (log_id);
 
-COMMENT ON TABLE relaybox.log IS 'The messages that arrived, one partition for each hop, in segments. Also what is not published yet.';
+COMMENT ON TABLE relaybox_internal.log IS 'The messages that arrived, one partition for each hop, in segments. Also what is not published yet.';
 
-COMMENT ON COLUMN relaybox.log.epoch IS '0: the sender gave no index, and the first log numbered the message by its position';
+COMMENT ON COLUMN relaybox_internal.log.epoch IS '0: the sender gave no index, and the first log numbered the message by its position';
 
 CREATE VIEW relaybox.dead_letters WITH (security_barrier='true') AS
  SELECT d.dead_letter_id,
@@ -569,11 +477,11 @@ CREATE VIEW relaybox.dead_letters WITH (security_barrier='true') AS
     l.payload_bytes,
     l.headers,
     l.sent_at
-   FROM ((((relaybox.dead_letter d
-     JOIN relaybox.stream s ON ((s.stream_id = d.stream_id)))
-     JOIN relaybox.hop_in i ON ((i.log_id = d.log_id)))
-     LEFT JOIN relaybox.subscription n ON ((n.subscription_id = d.subscription_id)))
-     LEFT JOIN relaybox.log l ON (((l.log_id = d.log_id) AND (l.log_position = d.log_position))));
+   FROM ((((relaybox_internal.dead_letter d
+     JOIN relaybox_internal.stream s ON ((s.stream_id = d.stream_id)))
+     JOIN relaybox_internal.hop_in i ON ((i.log_id = d.log_id)))
+     LEFT JOIN relaybox_internal.subscription n ON ((n.subscription_id = d.subscription_id)))
+     LEFT JOIN relaybox_internal.log l ON (((l.log_id = d.log_id) AND (l.log_position = d.log_position))));
 
 COMMENT ON VIEW relaybox.dead_letters IS 'Messages that a stream or a subscription of this store set aside. relaybox.redrive gives them again, relaybox.drop_dead_letter gives one up.';
 
@@ -631,101 +539,6 @@ COMMENT ON COLUMN relaybox.dead_letters.headers IS 'As sent; may be null.';
 
 COMMENT ON COLUMN relaybox.dead_letters.sent_at IS 'When the row was inserted at the origin, by the clock of that server; null when no longer kept.';
 
-CREATE TABLE relaybox.delivery (
-    stream_id integer NOT NULL,
-    first_stream_position bigint NOT NULL,
-    last_stream_position bigint NOT NULL,
-    log_id integer NOT NULL,
-    first_position bigint NOT NULL,
-    log_positions bigint[],
-    delivered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    CONSTRAINT delivery_names_each_position CHECK (((log_positions IS NULL) OR (cardinality(log_positions) = ((last_stream_position - first_stream_position) + 1)))),
-    CONSTRAINT delivery_not_empty CHECK (((first_stream_position >= 1) AND (last_stream_position >= first_stream_position)))
-);
-
-COMMENT ON TABLE relaybox.delivery IS 'Runs of stream positions in a stream, and the positions in the logs of the messages that have them.';
-
-CREATE TABLE relaybox.dropped_segment (
-    dropped_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    segment text NOT NULL,
-    hop text,
-    first bigint NOT NULL,
-    last bigint NOT NULL,
-    bytes bigint NOT NULL,
-    dropped_by text NOT NULL,
-    account jsonb
-);
-
-COMMENT ON TABLE relaybox.dropped_segment IS 'Segments that retention dropped: of the outbox (hop is null) or of the log of a hop.';
-
-COMMENT ON COLUMN relaybox.dropped_segment.account IS 'of an outbox segment: what its messages were, per hop and topic, when it went';
-
-CREATE TABLE relaybox.failed_attempt (
-    subscription_id integer NOT NULL,
-    lane integer NOT NULL,
-    stream_position bigint NOT NULL,
-    attempts integer NOT NULL,
-    first_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    last_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    last_by text NOT NULL,
-    reason text NOT NULL
-);
-
-COMMENT ON TABLE relaybox.failed_attempt IS 'Messages that were refused and will be fetched again.';
-
-COMMENT ON COLUMN relaybox.failed_attempt.reason IS 'what the last nack gave; the detail of the dead letter that this may become';
-
-CREATE TABLE relaybox.generation (
-    hop text NOT NULL,
-    generation integer NOT NULL,
-    begun_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    begun_by text NOT NULL,
-    reason text NOT NULL,
-    adopted_from bigint NOT NULL,
-    adopted_through bigint NOT NULL,
-    anchor_seq bigint NOT NULL,
-    undelivered_count bigint NOT NULL,
-    ghost_count bigint NOT NULL,
-    adopted_seqs int8multirange DEFAULT '{}'::int8multirange NOT NULL
-);
-
-COMMENT ON TABLE relaybox.generation IS 'Each time a hop went on after lost history: who did it, why, and what was found then.';
-
-COMMENT ON COLUMN relaybox.generation.adopted_seqs IS 'rows of the outbox that the destination had, delivered by the ledger that was lost';
-
-CREATE TABLE relaybox.ghost (
-    hop text NOT NULL,
-    log_position bigint NOT NULL,
-    generation integer NOT NULL,
-    message_id uuid NOT NULL,
-    sender text NOT NULL,
-    topic text NOT NULL,
-    sent_at timestamp with time zone NOT NULL
-);
-
-COMMENT ON TABLE relaybox.ghost IS 'Messages that a destination has and this store lost.';
-
-CREATE TABLE relaybox.held (
-    log_id integer NOT NULL,
-    log_position bigint NOT NULL,
-    stream_id integer NOT NULL,
-    sender_id integer NOT NULL,
-    index bigint NOT NULL,
-    arrival_seq bigint NOT NULL,
-    held_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
-);
-
-COMMENT ON TABLE relaybox.held IS 'Messages that wait for an earlier one of their sender, or for one that their clock names.';
-
-ALTER TABLE relaybox.hop_in ALTER COLUMN log_id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME relaybox.hop_in_log_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
-
 CREATE VIEW relaybox.inbox WITH (security_barrier='true') AS
  SELECT i.hop,
     l.log_position,
@@ -740,8 +553,8 @@ CREATE VIEW relaybox.inbox WITH (security_barrier='true') AS
     l.headers,
     l.clock,
     l.sent_at
-   FROM (relaybox.hop_in i
-     JOIN relaybox.log l ON (((l.log_id = i.log_id) AND (l.log_position <= i.published_position))));
+   FROM (relaybox_internal.hop_in i
+     JOIN relaybox_internal.log l ON (((l.log_id = i.log_id) AND (l.log_position <= i.published_position))));
 
 COMMENT ON VIEW relaybox.inbox IS 'Every published message of every log in this store, duplicates included. To read a stream in order, use relaybox.fetch or relaybox.read_stream.';
 
@@ -771,135 +584,6 @@ COMMENT ON COLUMN relaybox.inbox.clock IS 'What the sender had received when it 
 
 COMMENT ON COLUMN relaybox.inbox.sent_at IS 'When the row was inserted at the origin, by the clock of that server.';
 
-CREATE TABLE relaybox.index_range (
-    sender_id integer NOT NULL,
-    first_index bigint NOT NULL,
-    last_index bigint NOT NULL,
-    first_position bigint NOT NULL,
-    last_position bigint NOT NULL
-);
-
-COMMENT ON TABLE relaybox.index_range IS 'Runs of indexes of a sender, and the positions in the logs of the messages that have them.';
-
-CREATE TABLE relaybox.installed_object (
-    identity text NOT NULL,
-    kind text NOT NULL,
-    name text NOT NULL,
-    digest text NOT NULL,
-    installed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    CONSTRAINT kind_of_object_is_known CHECK ((kind = ANY (ARRAY['function'::text, 'view'::text])))
-);
-
-COMMENT ON TABLE relaybox.installed_object IS 'the functions and views of this schema that are Relaybox''s; any other belongs to somebody else';
-
-COMMENT ON COLUMN relaybox.installed_object.digest IS 'of the file that made it: a file that did not change is not applied again';
-
-CREATE TABLE relaybox.stream_topic (
-    stream_id integer NOT NULL,
-    topic text NOT NULL,
-    carried_by text DEFAULT 'file'::text NOT NULL,
-    CONSTRAINT carried_by_is_known CHECK ((carried_by = ANY (ARRAY['file'::text, 'subscription'::text, 'nobody'::text])))
-);
-
-COMMENT ON TABLE relaybox.stream_topic IS 'The topics that a stream carries, or carried.';
-
-COMMENT ON COLUMN relaybox.stream_topic.carried_by IS 'file: a route names it; subscription: the store downstream asked for it (topics_by_subscription); nobody: the file named it once. What consumers of this store asked for: relaybox.topic_request';
-
-CREATE TABLE relaybox.topic_request (
-    stream_id integer NOT NULL,
-    topic text NOT NULL,
-    requested_by text NOT NULL,
-    requested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
-);
-
-COMMENT ON TABLE relaybox.topic_request IS 'topics that consumers subscribed to where no stream of the store carried them (topics_by_subscription)';
-
-COMMENT ON COLUMN relaybox.topic_request.requested_by IS 'the login; the topic counts for its quota';
-
-CREATE VIEW relaybox.known_topics AS
- WITH requested AS (
-         SELECT DISTINCT topic_request.stream_id,
-            topic_request.topic
-           FROM relaybox.topic_request
-        )
- SELECT t.stream_id,
-    t.topic,
-        CASE
-            WHEN ((t.carried_by = 'nobody'::text) AND (r.topic IS NOT NULL)) THEN 'subscription'::text
-            ELSE t.carried_by
-        END AS carried_by
-   FROM (relaybox.stream_topic t
-     LEFT JOIN requested r ON (((r.stream_id = t.stream_id) AND (r.topic = t.topic))))
-UNION ALL
- SELECT r.stream_id,
-    r.topic,
-    'subscription'::text AS carried_by
-   FROM (requested r
-     LEFT JOIN relaybox.stream_topic t ON (((t.stream_id = r.stream_id) AND (t.topic = r.topic))))
-  WHERE (t.topic IS NULL);
-
-COMMENT ON VIEW relaybox.known_topics IS 'The topics of each stream, with those that consumers of this store asked for.';
-
-CREATE TABLE relaybox.lane (
-    subscription_id integer NOT NULL,
-    lane integer NOT NULL
-);
-
-COMMENT ON TABLE relaybox.lane IS 'The lanes of open subscriptions. A fetch locks its row.';
-
-CREATE VIEW relaybox.lane_cursors AS
- SELECT l.subscription_id,
-    l.lane,
-    newest.version,
-    newest.done_stream_position,
-    newest.fetched_stream_position,
-    newest.redrive_stream_position,
-    newest.fetch_count,
-    newest.suspect_stream_position,
-    newest.suspect_rows,
-    newest.worker,
-    newest.leased_until,
-    newest.wait_until,
-    newest.replay_stream_position,
-    newest.rate_from,
-    newest.moved_at,
-    newest.token,
-    newest.fetched_in,
-    newest.first_fetched_at
-   FROM (relaybox.lane l
-     CROSS JOIN LATERAL ( SELECT c.subscription_id,
-            c.lane,
-            c.version,
-            c.done_stream_position,
-            c.fetched_stream_position,
-            c.redrive_stream_position,
-            c.fetch_count,
-            c.suspect_stream_position,
-            c.suspect_rows,
-            c.worker,
-            c.leased_until,
-            c.wait_until,
-            c.replay_stream_position,
-            c.rate_from,
-            c.moved_at,
-            c.token,
-            c.fetched_in,
-            c.first_fetched_at
-           FROM relaybox.cursor c
-          WHERE ((c.subscription_id = l.subscription_id) AND (c.lane = l.lane))
-          ORDER BY c.version DESC
-         LIMIT 1) newest);
-
-COMMENT ON VIEW relaybox.lane_cursors IS 'The newest cursor of each lane of each subscription.';
-
-CREATE TABLE relaybox.late_delivery (
-    stream_id integer NOT NULL,
-    delivered_at timestamp with time zone NOT NULL,
-    after_stream_position bigint NOT NULL
-);
-
-COMMENT ON TABLE relaybox.late_delivery IS 'places of a stream beyond after_place were delivered at delivered_at or later, also where the decision that they are counted with is older';
-
 CREATE TABLE relaybox.migration (
     number integer NOT NULL,
     name text NOT NULL,
@@ -911,17 +595,6 @@ CREATE TABLE relaybox.migration (
 COMMENT ON TABLE relaybox.migration IS 'The numbered files of sql/migrations that were applied to this store.';
 
 COMMENT ON COLUMN relaybox.migration.phase IS 'pre: code of the previous version goes on beside it and after it; post: that code must have ended';
-
-CREATE TABLE relaybox.numbering (
-    only_row boolean DEFAULT true NOT NULL,
-    numbering integer DEFAULT 1 NOT NULL,
-    xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
-    CONSTRAINT numbering_has_one_row CHECK (only_row)
-);
-
-COMMENT ON TABLE relaybox.numbering IS 'one row, written by the transaction that it names: after a dump and reload another one has written it';
-
-COMMENT ON COLUMN relaybox.numbering.numbering IS 'counts the reloads that reanchor or init found';
 
 CREATE SEQUENCE relaybox.outbox_seq
     START WITH 1
@@ -988,48 +661,59 @@ COMMENT ON COLUMN relaybox.outbox.payload_bytes IS 'Bytes, at most 16 MiB. Exact
 
 COMMENT ON COLUMN relaybox.outbox.clock IS 'Optional JSON object, at most 64 KiB and 1,000 senders: what the sender had received when it sent, {"sender": index} or {"sender": [epoch, index]}.';
 
-CREATE TABLE relaybox.outbox_overflow (
-    seq bigint DEFAULT nextval('relaybox.outbox_seq'::regclass) CONSTRAINT outbox_seq_not_null NOT NULL,
-    xid xid8 DEFAULT pg_current_xact_id() CONSTRAINT outbox_xid_not_null NOT NULL,
-    message_id uuid DEFAULT relaybox.new_message_id() CONSTRAINT outbox_message_id_not_null NOT NULL,
-    index bigint,
-    sent_at timestamp with time zone DEFAULT clock_timestamp() CONSTRAINT outbox_sent_at_not_null NOT NULL,
-    epoch integer DEFAULT 1 CONSTRAINT outbox_epoch_not_null NOT NULL,
-    topic text CONSTRAINT outbox_topic_not_null NOT NULL,
-    sender text CONSTRAINT outbox_sender_not_null NOT NULL,
-    key text,
-    headers jsonb,
-    payload text,
-    payload_bytes bytea,
-    clock jsonb,
-    CONSTRAINT clock_is_an_object CHECK (((jsonb_typeof(clock) = 'object'::text) AND (octet_length((clock)::text) <= 65536))),
-    CONSTRAINT clock_names_at_most_1000_senders CHECK ((jsonb_array_length(jsonb_path_query_array(clock, '$.keyvalue()'::jsonpath, '{}'::jsonb, true)) <= 1000)),
-    CONSTRAINT headers_are_an_object CHECK ((jsonb_typeof(headers) = 'object'::text)),
-    CONSTRAINT headers_at_most_64_kib CHECK ((octet_length((headers)::text) <= 65536)),
-    CONSTRAINT index_and_epoch_positive CHECK (((index >= 1) AND (epoch >= 1))),
-    CONSTRAINT index_below_the_largest CHECK ((index < '9223372036854775807'::bigint)),
-    CONSTRAINT key_at_most_200_characters CHECK ((length(key) <= 200)),
-    CONSTRAINT message_has_exactly_one_payload CHECK ((num_nonnulls(payload, payload_bytes) = 1)),
-    CONSTRAINT payload_at_most_16_mib CHECK (((octet_length(payload) <= 16777216) AND (octet_length(payload_bytes) <= 16777216))),
-    CONSTRAINT sender_is_a_plain_name CHECK ((sender ~ '^[A-Za-z0-9_.:-]{1,48}$'::text)),
-    CONSTRAINT topic_is_a_plain_name CHECK ((topic ~ '^[a-z0-9_.-]{1,48}$'::text))
+CREATE TABLE relaybox_internal.lane (
+    subscription_id integer NOT NULL,
+    lane integer NOT NULL
 );
 
-COMMENT ON TABLE relaybox.outbox_overflow IS 'Rows of the outbox that no segment covers; the next ensure_outbox_segments() makes a segment of them.';
+COMMENT ON TABLE relaybox_internal.lane IS 'The lanes of open subscriptions. A fetch locks its row.';
 
-CREATE TABLE relaybox.receipt (
-    log_id integer NOT NULL,
-    batch bigint NOT NULL,
-    slice integer NOT NULL,
-    plan_id uuid NOT NULL,
-    row_count bigint NOT NULL,
-    attempt bigint NOT NULL,
-    copied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
-);
+CREATE VIEW relaybox_internal.lane_cursors AS
+ SELECT l.subscription_id,
+    l.lane,
+    newest.version,
+    newest.done_stream_position,
+    newest.fetched_stream_position,
+    newest.redrive_stream_position,
+    newest.fetch_count,
+    newest.suspect_stream_position,
+    newest.suspect_rows,
+    newest.worker,
+    newest.leased_until,
+    newest.wait_until,
+    newest.replay_stream_position,
+    newest.rate_from,
+    newest.moved_at,
+    newest.token,
+    newest.fetched_in,
+    newest.first_fetched_at
+   FROM (relaybox_internal.lane l
+     CROSS JOIN LATERAL ( SELECT c.subscription_id,
+            c.lane,
+            c.version,
+            c.done_stream_position,
+            c.fetched_stream_position,
+            c.redrive_stream_position,
+            c.fetch_count,
+            c.suspect_stream_position,
+            c.suspect_rows,
+            c.worker,
+            c.leased_until,
+            c.wait_until,
+            c.replay_stream_position,
+            c.rate_from,
+            c.moved_at,
+            c.token,
+            c.fetched_in,
+            c.first_fetched_at
+           FROM relaybox_internal.cursor c
+          WHERE ((c.subscription_id = l.subscription_id) AND (c.lane = l.lane))
+          ORDER BY c.version DESC
+         LIMIT 1) newest);
 
-COMMENT ON TABLE relaybox.receipt IS 'Which slices of a batch are copied, written by the transaction that copied them.';
+COMMENT ON VIEW relaybox_internal.lane_cursors IS 'The newest cursor of each lane of each subscription.';
 
-CREATE TABLE relaybox.replay_range (
+CREATE TABLE relaybox_internal.replay_range (
     replay_range_id bigint NOT NULL,
     subscription_id integer NOT NULL,
     first_stream_position bigint NOT NULL,
@@ -1042,22 +726,13 @@ CREATE TABLE relaybox.replay_range (
     CONSTRAINT somebody_asked_for_it CHECK ((cardinality(asked_by) >= 1))
 );
 
-COMMENT ON TABLE relaybox.replay_range IS 'Ranges that second cursors read, one after the other. To read them: relaybox.replay_ranges.';
+COMMENT ON TABLE relaybox_internal.replay_range IS 'Ranges that second cursors read, one after the other. To read them: relaybox.replay_ranges.';
 
-COMMENT ON COLUMN relaybox.replay_range.subscription_id IS 'the second cursor';
+COMMENT ON COLUMN relaybox_internal.replay_range.subscription_id IS 'the second cursor';
 
-COMMENT ON COLUMN relaybox.replay_range.asked_by IS 'whoever asked for it, and those who joined: a run of Airflow, how often it was cleared';
+COMMENT ON COLUMN relaybox_internal.replay_range.asked_by IS 'whoever asked for it, and those who joined: a run of Airflow, how often it was cleared';
 
-COMMENT ON COLUMN relaybox.replay_range.done_at IS 'written when the cursor''s next range begins; of the newest range its lanes tell';
-
-ALTER TABLE relaybox.replay_range ALTER COLUMN replay_range_id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME relaybox.replay_range_replay_range_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
+COMMENT ON COLUMN relaybox_internal.replay_range.done_at IS 'written when the cursor''s next range begins; of the newest range its lanes tell';
 
 CREATE VIEW relaybox.replay_ranges WITH (security_barrier='true') AS
  SELECT r.replay_range_id AS replay,
@@ -1070,11 +745,11 @@ CREATE VIEW relaybox.replay_ranges WITH (security_barrier='true') AS
     r.begun_at,
     n.ended_at,
     COALESCE(r.done_at, newest.done_at) AS done_at
-   FROM (((relaybox.replay_range r
-     JOIN relaybox.subscription n ON ((n.subscription_id = r.subscription_id)))
-     JOIN relaybox.subscription parent ON ((parent.subscription_id = n.replay_of)))
+   FROM (((relaybox_internal.replay_range r
+     JOIN relaybox_internal.subscription n ON ((n.subscription_id = r.subscription_id)))
+     JOIN relaybox_internal.subscription parent ON ((parent.subscription_id = n.replay_of)))
      LEFT JOIN LATERAL ( SELECT max(c.moved_at) AS done_at
-           FROM relaybox.lane_cursors c
+           FROM relaybox_internal.lane_cursors c
           WHERE ((c.subscription_id = r.subscription_id) AND (r.done_at IS NULL))
          HAVING (min(c.done_stream_position) >= r.last_stream_position)) newest ON (true));
 
@@ -1100,38 +775,6 @@ COMMENT ON COLUMN relaybox.replay_ranges.ended_at IS 'When the second cursor was
 
 COMMENT ON COLUMN relaybox.replay_ranges.done_at IS 'When the whole range was acknowledged; null: not yet.';
 
-CREATE TABLE relaybox.seen (
-    sender_id integer NOT NULL,
-    chunk bigint NOT NULL,
-    indexes int8multirange NOT NULL,
-    fragments integer NOT NULL
-);
-
-COMMENT ON TABLE relaybox.seen IS 'Message ids of the newest messages of a stream, to find duplicates.';
-
-CREATE TABLE relaybox.sender (
-    origin text NOT NULL,
-    sender text NOT NULL,
-    epoch integer NOT NULL,
-    kind text NOT NULL,
-    declared_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    declared_by text DEFAULT SESSION_USER NOT NULL,
-    xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
-    CONSTRAINT epoch_positive CHECK ((epoch >= 1)),
-    CONSTRAINT kind_is_known CHECK ((kind = ANY (ARRAY['gapless'::text, 'sparse'::text]))),
-    CONSTRAINT sender_is_a_plain_name CHECK ((sender ~ '^[A-Za-z0-9_.:-]{1,48}$'::text))
-);
-
-COMMENT ON TABLE relaybox.sender IS 'Senders that number their messages themselves, one row for each epoch; copied to every store that their routes reach.';
-
-CREATE TABLE relaybox.sender_counter (
-    sender text NOT NULL,
-    epoch integer NOT NULL,
-    last_index bigint DEFAULT 0 NOT NULL
-);
-
-COMMENT ON TABLE relaybox.sender_counter IS 'The newest number that next_index() gave, for each declared sender of this store.';
-
 CREATE TABLE relaybox.sender_role (
     sender text NOT NULL,
     role_name name NOT NULL,
@@ -1148,121 +791,6 @@ COMMENT ON COLUMN relaybox.sender_role.role_name IS 'The role that may send as t
 COMMENT ON COLUMN relaybox.sender_role.bound_at IS 'When it was bound.';
 
 COMMENT ON COLUMN relaybox.sender_role.bound_by IS 'The login that bound it.';
-
-CREATE TABLE relaybox.sender_state (
-    sender_id integer NOT NULL,
-    stream_id integer NOT NULL,
-    sender text NOT NULL,
-    epoch integer NOT NULL,
-    origin text NOT NULL,
-    kind text NOT NULL,
-    watermark bigint DEFAULT 0 NOT NULL,
-    seen_beyond bigint DEFAULT 0 NOT NULL,
-    fragment_count bigint DEFAULT 0 NOT NULL,
-    held_count bigint DEFAULT 0 NOT NULL,
-    skipped int8multirange DEFAULT '{}'::int8multirange NOT NULL,
-    begun_at bigint,
-    stalled_after bigint,
-    stalled_reason text,
-    range_first_index bigint,
-    range_last_index bigint,
-    range_first_position bigint,
-    range_last_position bigint,
-    moved_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    stalled_watermark bigint,
-    CONSTRAINT stalled_for_a_reason CHECK (((stalled_after IS NULL) = (stalled_reason IS NULL)))
-);
-
-COMMENT ON TABLE relaybox.sender_state IS 'For each sender of a stream: its epoch, and which of its indexes were delivered.';
-
-COMMENT ON COLUMN relaybox.sender_state.watermark IS 'every index up to it was delivered, set aside or skipped';
-
-COMMENT ON COLUMN relaybox.sender_state.skipped IS 'indexes that an operator gave up';
-
-COMMENT ON COLUMN relaybox.sender_state.begun_at IS 'arrival number of its first accepted message; lower epochs are refused from there on';
-
-COMMENT ON COLUMN relaybox.sender_state.stalled_after IS 'messages of this sender beyond this position of its log wait there, undecided and unlisted';
-
-COMMENT ON COLUMN relaybox.sender_state.range_first_index IS 'with the other three: where in the log to look for the newest indexes';
-
-ALTER TABLE relaybox.sender_state ALTER COLUMN sender_id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME relaybox.sender_state_sender_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
-
-CREATE TABLE relaybox.skip (
-    skip_id bigint NOT NULL,
-    stream_id integer NOT NULL,
-    sender text NOT NULL,
-    epoch integer NOT NULL,
-    first_index bigint NOT NULL,
-    last_index bigint NOT NULL,
-    reason text NOT NULL,
-    skipped_by text NOT NULL,
-    skipped_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    CONSTRAINT skip_not_empty CHECK (((last_index >= first_index) AND (btrim(reason) <> ''::text)))
-);
-
-COMMENT ON TABLE relaybox.skip IS 'Gaps of senders that an operator skipped: who did it, and why.';
-
-ALTER TABLE relaybox.skip ALTER COLUMN skip_id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME relaybox.skip_skip_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
-
-CREATE TABLE relaybox.store (
-    only_row boolean DEFAULT true NOT NULL,
-    store text NOT NULL,
-    segment_rows bigint NOT NULL,
-    grants_digest text,
-    initialised_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    first_kept_seq bigint DEFAULT 1 NOT NULL,
-    anchor_seq bigint DEFAULT 0 NOT NULL,
-    system_identifier bigint,
-    timeline integer,
-    subscriptions_per_role integer DEFAULT 100 NOT NULL,
-    lanes_per_role integer DEFAULT 1000 NOT NULL,
-    topics_per_role integer DEFAULT 100 NOT NULL,
-    CONSTRAINT first_kept_seq_positive CHECK ((first_kept_seq >= 1)),
-    CONSTRAINT quotas_not_negative CHECK (((subscriptions_per_role >= 0) AND (lanes_per_role >= 0))),
-    CONSTRAINT segment_rows_positive CHECK ((segment_rows > 0)),
-    CONSTRAINT store_has_one_row CHECK (only_row),
-    CONSTRAINT topics_per_role_not_negative CHECK ((topics_per_role >= 0))
-);
-
-COMMENT ON TABLE relaybox.store IS 'One row: what this store is, its quotas, and the cluster whose transaction numbers its outbox has.';
-
-COMMENT ON COLUMN relaybox.store.first_kept_seq IS 'segments of the outbox below it were dropped';
-
-COMMENT ON COLUMN relaybox.store.anchor_seq IS 'no transaction that wrote up to it is open, and rows up to it may carry transaction numbers of another cluster';
-
-COMMENT ON COLUMN relaybox.store.system_identifier IS 'of the cluster in whose transaction numbers rows above anchor_seq are written';
-
-ALTER TABLE relaybox.stream ALTER COLUMN stream_id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME relaybox.stream_stream_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
-
-ALTER TABLE relaybox.subscription ALTER COLUMN subscription_id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME relaybox.subscription_subscription_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
 
 CREATE VIEW relaybox.subscriptions WITH (security_barrier='true') AS
  SELECT n.subscription,
@@ -1290,21 +818,21 @@ CREATE VIEW relaybox.subscriptions WITH (security_barrier='true') AS
     GREATEST((0)::bigint, (LEAST(n.through_stream_position, s.last_stream_position) - c.done_stream_position)) AS stream_positions_behind,
     GREATEST((0)::bigint, (LEAST(n.through_stream_position, (s.first_kept_stream_position - 1)) - GREATEST(c.done_stream_position, s.dropped_stream_position))) AS detached_stream_positions,
     ( SELECT count(*) AS count
-           FROM relaybox.dead_letter d
+           FROM relaybox_internal.dead_letter d
           WHERE ((d.subscription_id = n.subscription_id) AND (d.state = ANY (ARRAY['open'::text, 'redriving'::text])))) AS dead_letters,
     ARRAY( SELECT d.stream_position
-           FROM relaybox.dead_letter d
+           FROM relaybox_internal.dead_letter d
           WHERE ((d.subscription_id = n.subscription_id) AND (d.state = ANY (ARRAY['open'::text, 'redriving'::text])))
           ORDER BY d.stream_position) AS dead_letter_stream_positions
-   FROM (((relaybox.subscription n
-     JOIN relaybox.stream s ON ((s.stream_id = n.stream_id)))
-     LEFT JOIN relaybox.subscription parent ON ((parent.subscription_id = n.replay_of)))
+   FROM (((relaybox_internal.subscription n
+     JOIN relaybox_internal.stream s ON ((s.stream_id = n.stream_id)))
+     LEFT JOIN relaybox_internal.subscription parent ON ((parent.subscription_id = n.replay_of)))
      JOIN LATERAL ( SELECT min(k.done_stream_position) AS done_stream_position,
             bool_or((k.done_stream_position < k.replay_stream_position)) AS replaying,
             max(k.moved_at) AS moved_at,
             count(*) FILTER (WHERE (k.leased_until > clock_timestamp())) AS leased_lanes,
             array_agg(k.done_stream_position ORDER BY k.lane) AS lane_stream_positions
-           FROM relaybox.lane_cursors k
+           FROM relaybox_internal.lane_cursors k
           WHERE (k.subscription_id = n.subscription_id)) c ON (true))
   WHERE (n.ended_at IS NULL);
 
@@ -1362,280 +890,756 @@ COMMENT ON COLUMN relaybox.subscriptions.dead_letters IS 'Number of its open dea
 
 COMMENT ON COLUMN relaybox.subscriptions.dead_letter_stream_positions IS 'Their stream positions.';
 
-ALTER TABLE ONLY relaybox.outbox ATTACH PARTITION relaybox.outbox_overflow DEFAULT;
+CREATE TABLE relaybox_internal.attempt (
+    hop text NOT NULL,
+    batch bigint NOT NULL,
+    attempt bigint NOT NULL,
+    recorded_by text NOT NULL,
+    application text,
+    began_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
 
-ALTER TABLE ONLY relaybox.arrival
-    ADD CONSTRAINT arrival_pkey PRIMARY KEY (log_id, batch);
+COMMENT ON TABLE relaybox_internal.attempt IS 'Who tried to transfer which batch, and when it began.';
 
-ALTER TABLE ONLY relaybox.attempt
-    ADD CONSTRAINT attempt_pkey PRIMARY KEY (hop, batch, attempt);
+CREATE TABLE relaybox_internal.attestation (
+    attested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    attested_by text NOT NULL,
+    reason text NOT NULL,
+    from_system_identifier bigint NOT NULL,
+    from_timeline integer NOT NULL,
+    system_identifier bigint NOT NULL,
+    timeline integer NOT NULL
+);
 
-ALTER TABLE ONLY relaybox.attestation
-    ADD CONSTRAINT attestation_pkey PRIMARY KEY (attested_at);
+COMMENT ON TABLE relaybox_internal.attestation IS 'Who stated that another cluster, or another timeline, is this store without any loss.';
 
-ALTER TABLE ONLY relaybox.backlog
-    ADD CONSTRAINT backlog_pkey PRIMARY KEY (hop, backlog_id);
+CREATE TABLE relaybox_internal.backlog (
+    hop text NOT NULL,
+    backlog_id bigint NOT NULL,
+    topics text[] NOT NULL,
+    lower pg_snapshot NOT NULL,
+    upper pg_snapshot,
+    seqs int8multirange NOT NULL,
+    state text DEFAULT 'routed'::text NOT NULL,
+    changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    retired_by text,
+    retired_reason text,
+    CONSTRAINT backlog_not_empty CHECK (((cardinality(topics) > 0) AND (seqs <> '{}'::int8multirange))),
+    CONSTRAINT backlog_retired_by_somebody CHECK (((state = 'retired'::text) = (retired_by IS NOT NULL))),
+    CONSTRAINT backlog_retired_with_reason CHECK (((state = 'retired'::text) = (retired_reason IS NOT NULL))),
+    CONSTRAINT backlog_state_is_known CHECK ((state = ANY (ARRAY['routed'::text, 'unrouted'::text, 'retired'::text]))),
+    CONSTRAINT backlog_without_end_is_unrouted CHECK (((upper IS NOT NULL) OR (state = 'unrouted'::text)))
+);
 
-ALTER TABLE ONLY relaybox.batch
-    ADD CONSTRAINT batch_pkey PRIMARY KEY (hop, batch);
+COMMENT ON TABLE relaybox_internal.backlog IS 'pieces of the outbox that no batch of the hop has read: messages of these topics, in seqs, that upper sees and lower does not; disjoint';
 
-ALTER TABLE ONLY relaybox.confirmation
-    ADD CONSTRAINT confirmation_pkey PRIMARY KEY (hop, state, through_position);
+COMMENT ON COLUMN relaybox_internal.backlog.upper IS 'null: whatever lower does not see, now and later';
+
+COMMENT ON COLUMN relaybox_internal.backlog.state IS 'routed: the next batches read it, in the order of backlog_id; unrouted: its topics were taken from the hop, it is kept; retired: given up on record';
+
+ALTER TABLE relaybox_internal.backlog ALTER COLUMN backlog_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox_internal.backlog_backlog_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE relaybox_internal.confirmation (
+    hop text NOT NULL,
+    state text NOT NULL,
+    through_position bigint NOT NULL,
+    through_batch bigint NOT NULL,
+    happened_at timestamp with time zone NOT NULL,
+    recorded_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    recorded_by text NOT NULL,
+    CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['received'::text, 'processed'::text, 'settled'::text])))
+);
+
+COMMENT ON TABLE relaybox_internal.confirmation IS 'Source ledger: the last position of a hop that the stores further down the route received, processed or settled.';
+
+CREATE TABLE relaybox_internal.consumer_quota (
+    role_name name NOT NULL,
+    subscriptions integer,
+    lanes integer,
+    checked_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    topics integer,
+    CONSTRAINT quota_not_negative CHECK (((subscriptions >= 0) AND (lanes >= 0))),
+    CONSTRAINT topics_not_negative CHECK ((topics >= 0))
+);
+
+COMMENT ON TABLE relaybox_internal.consumer_quota IS 'Database roles that have subscriptions, or a quota of their own.';
+
+COMMENT ON COLUMN relaybox_internal.consumer_quota.subscriptions IS 'null: as relaybox.store says for every role';
+
+COMMENT ON COLUMN relaybox_internal.consumer_quota.lanes IS 'null: as relaybox.store says for every role';
+
+COMMENT ON COLUMN relaybox_internal.consumer_quota.topics IS 'null: as relaybox.store says for every role';
+
+ALTER TABLE relaybox_internal.dead_letter ALTER COLUMN dead_letter_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox_internal.dead_letter_dead_letter_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE relaybox_internal.delivery (
+    stream_id integer NOT NULL,
+    first_stream_position bigint NOT NULL,
+    last_stream_position bigint NOT NULL,
+    log_id integer NOT NULL,
+    first_position bigint NOT NULL,
+    log_positions bigint[],
+    delivered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT delivery_names_each_position CHECK (((log_positions IS NULL) OR (cardinality(log_positions) = ((last_stream_position - first_stream_position) + 1)))),
+    CONSTRAINT delivery_not_empty CHECK (((first_stream_position >= 1) AND (last_stream_position >= first_stream_position)))
+);
+
+COMMENT ON TABLE relaybox_internal.delivery IS 'Runs of stream positions in a stream, and the positions in the logs of the messages that have them.';
+
+CREATE TABLE relaybox_internal.dropped_segment (
+    dropped_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    segment text NOT NULL,
+    hop text,
+    first bigint NOT NULL,
+    last bigint NOT NULL,
+    bytes bigint NOT NULL,
+    dropped_by text NOT NULL,
+    account jsonb
+);
+
+COMMENT ON TABLE relaybox_internal.dropped_segment IS 'Segments that retention dropped: of the outbox (hop is null) or of the log of a hop.';
+
+COMMENT ON COLUMN relaybox_internal.dropped_segment.account IS 'of an outbox segment: what its messages were, per hop and topic, when it went';
+
+CREATE TABLE relaybox_internal.failed_attempt (
+    subscription_id integer NOT NULL,
+    lane integer NOT NULL,
+    stream_position bigint NOT NULL,
+    attempts integer NOT NULL,
+    first_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    last_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    last_by text NOT NULL,
+    reason text NOT NULL
+);
+
+COMMENT ON TABLE relaybox_internal.failed_attempt IS 'Messages that were refused and will be fetched again.';
+
+COMMENT ON COLUMN relaybox_internal.failed_attempt.reason IS 'what the last nack gave; the detail of the dead letter that this may become';
+
+CREATE TABLE relaybox_internal.generation (
+    hop text NOT NULL,
+    generation integer NOT NULL,
+    begun_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    begun_by text NOT NULL,
+    reason text NOT NULL,
+    adopted_from bigint NOT NULL,
+    adopted_through bigint NOT NULL,
+    anchor_seq bigint NOT NULL,
+    undelivered_count bigint NOT NULL,
+    ghost_count bigint NOT NULL,
+    adopted_seqs int8multirange DEFAULT '{}'::int8multirange NOT NULL
+);
+
+COMMENT ON TABLE relaybox_internal.generation IS 'Each time a hop went on after lost history: who did it, why, and what was found then.';
+
+COMMENT ON COLUMN relaybox_internal.generation.adopted_seqs IS 'rows of the outbox that the destination had, delivered by the ledger that was lost';
+
+CREATE TABLE relaybox_internal.ghost (
+    hop text NOT NULL,
+    log_position bigint NOT NULL,
+    generation integer NOT NULL,
+    message_id uuid NOT NULL,
+    sender text NOT NULL,
+    topic text NOT NULL,
+    sent_at timestamp with time zone NOT NULL
+);
+
+COMMENT ON TABLE relaybox_internal.ghost IS 'Messages that a destination has and this store lost.';
+
+CREATE TABLE relaybox_internal.held (
+    log_id integer NOT NULL,
+    log_position bigint NOT NULL,
+    stream_id integer NOT NULL,
+    sender_id integer NOT NULL,
+    index bigint NOT NULL,
+    arrival_seq bigint NOT NULL,
+    held_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+COMMENT ON TABLE relaybox_internal.held IS 'Messages that wait for an earlier one of their sender, or for one that their clock names.';
+
+ALTER TABLE relaybox_internal.hop_in ALTER COLUMN log_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox_internal.hop_in_log_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE relaybox_internal.index_range (
+    sender_id integer NOT NULL,
+    first_index bigint NOT NULL,
+    last_index bigint NOT NULL,
+    first_position bigint NOT NULL,
+    last_position bigint NOT NULL
+);
+
+COMMENT ON TABLE relaybox_internal.index_range IS 'Runs of indexes of a sender, and the positions in the logs of the messages that have them.';
+
+CREATE TABLE relaybox_internal.installed_object (
+    identity text NOT NULL,
+    kind text NOT NULL,
+    name text NOT NULL,
+    digest text NOT NULL,
+    installed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT kind_of_object_is_known CHECK ((kind = ANY (ARRAY['function'::text, 'view'::text])))
+);
+
+COMMENT ON TABLE relaybox_internal.installed_object IS 'the functions and views of this schema that are Relaybox''s; any other belongs to somebody else';
+
+COMMENT ON COLUMN relaybox_internal.installed_object.digest IS 'of the file that made it: a file that did not change is not applied again';
+
+CREATE TABLE relaybox_internal.stream_topic (
+    stream_id integer NOT NULL,
+    topic text NOT NULL,
+    carried_by text DEFAULT 'file'::text NOT NULL,
+    CONSTRAINT carried_by_is_known CHECK ((carried_by = ANY (ARRAY['file'::text, 'subscription'::text, 'nobody'::text])))
+);
+
+COMMENT ON TABLE relaybox_internal.stream_topic IS 'The topics that a stream carries, or carried.';
+
+COMMENT ON COLUMN relaybox_internal.stream_topic.carried_by IS 'file: a route names it; subscription: the store downstream asked for it (topics_by_subscription); nobody: the file named it once. What consumers of this store asked for: relaybox.topic_request';
+
+CREATE TABLE relaybox_internal.topic_request (
+    stream_id integer NOT NULL,
+    topic text NOT NULL,
+    requested_by text NOT NULL,
+    requested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+COMMENT ON TABLE relaybox_internal.topic_request IS 'topics that consumers subscribed to where no stream of the store carried them (topics_by_subscription)';
+
+COMMENT ON COLUMN relaybox_internal.topic_request.requested_by IS 'the login; the topic counts for its quota';
+
+CREATE VIEW relaybox_internal.known_topics AS
+ WITH requested AS (
+         SELECT DISTINCT topic_request.stream_id,
+            topic_request.topic
+           FROM relaybox_internal.topic_request
+        )
+ SELECT t.stream_id,
+    t.topic,
+        CASE
+            WHEN ((t.carried_by = 'nobody'::text) AND (r.topic IS NOT NULL)) THEN 'subscription'::text
+            ELSE t.carried_by
+        END AS carried_by
+   FROM (relaybox_internal.stream_topic t
+     LEFT JOIN requested r ON (((r.stream_id = t.stream_id) AND (r.topic = t.topic))))
+UNION ALL
+ SELECT r.stream_id,
+    r.topic,
+    'subscription'::text AS carried_by
+   FROM (requested r
+     LEFT JOIN relaybox_internal.stream_topic t ON (((t.stream_id = r.stream_id) AND (t.topic = r.topic))))
+  WHERE (t.topic IS NULL);
+
+COMMENT ON VIEW relaybox_internal.known_topics IS 'The topics of each stream, with those that consumers of this store asked for.';
+
+CREATE TABLE relaybox_internal.late_delivery (
+    stream_id integer NOT NULL,
+    delivered_at timestamp with time zone NOT NULL,
+    after_stream_position bigint NOT NULL
+);
+
+COMMENT ON TABLE relaybox_internal.late_delivery IS 'places of a stream beyond after_place were delivered at delivered_at or later, also where the decision that they are counted with is older';
+
+CREATE TABLE relaybox_internal.numbering (
+    only_row boolean DEFAULT true NOT NULL,
+    numbering integer DEFAULT 1 NOT NULL,
+    xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    CONSTRAINT numbering_has_one_row CHECK (only_row)
+);
+
+COMMENT ON TABLE relaybox_internal.numbering IS 'one row, written by the transaction that it names: after a dump and reload another one has written it';
+
+COMMENT ON COLUMN relaybox_internal.numbering.numbering IS 'counts the reloads that reanchor or init found';
+
+CREATE TABLE relaybox_internal.outbox_overflow (
+    seq bigint DEFAULT nextval('relaybox.outbox_seq'::regclass) CONSTRAINT outbox_seq_not_null NOT NULL,
+    xid xid8 DEFAULT pg_current_xact_id() CONSTRAINT outbox_xid_not_null NOT NULL,
+    message_id uuid DEFAULT relaybox.new_message_id() CONSTRAINT outbox_message_id_not_null NOT NULL,
+    index bigint,
+    sent_at timestamp with time zone DEFAULT clock_timestamp() CONSTRAINT outbox_sent_at_not_null NOT NULL,
+    epoch integer DEFAULT 1 CONSTRAINT outbox_epoch_not_null NOT NULL,
+    topic text CONSTRAINT outbox_topic_not_null NOT NULL,
+    sender text CONSTRAINT outbox_sender_not_null NOT NULL,
+    key text,
+    headers jsonb,
+    payload text,
+    payload_bytes bytea,
+    clock jsonb,
+    CONSTRAINT clock_is_an_object CHECK (((jsonb_typeof(clock) = 'object'::text) AND (octet_length((clock)::text) <= 65536))),
+    CONSTRAINT clock_names_at_most_1000_senders CHECK ((jsonb_array_length(jsonb_path_query_array(clock, '$.keyvalue()'::jsonpath, '{}'::jsonb, true)) <= 1000)),
+    CONSTRAINT headers_are_an_object CHECK ((jsonb_typeof(headers) = 'object'::text)),
+    CONSTRAINT headers_at_most_64_kib CHECK ((octet_length((headers)::text) <= 65536)),
+    CONSTRAINT index_and_epoch_positive CHECK (((index >= 1) AND (epoch >= 1))),
+    CONSTRAINT index_below_the_largest CHECK ((index < '9223372036854775807'::bigint)),
+    CONSTRAINT key_at_most_200_characters CHECK ((length(key) <= 200)),
+    CONSTRAINT message_has_exactly_one_payload CHECK ((num_nonnulls(payload, payload_bytes) = 1)),
+    CONSTRAINT payload_at_most_16_mib CHECK (((octet_length(payload) <= 16777216) AND (octet_length(payload_bytes) <= 16777216))),
+    CONSTRAINT sender_is_a_plain_name CHECK ((sender ~ '^[A-Za-z0-9_.:-]{1,48}$'::text)),
+    CONSTRAINT topic_is_a_plain_name CHECK ((topic ~ '^[a-z0-9_.-]{1,48}$'::text))
+);
+
+COMMENT ON TABLE relaybox_internal.outbox_overflow IS 'Rows of the outbox that no segment covers; the next ensure_outbox_segments() makes a segment of them.';
+
+CREATE TABLE relaybox_internal.receipt (
+    log_id integer NOT NULL,
+    batch bigint NOT NULL,
+    slice integer NOT NULL,
+    plan_id uuid NOT NULL,
+    row_count bigint NOT NULL,
+    attempt bigint NOT NULL,
+    copied_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+COMMENT ON TABLE relaybox_internal.receipt IS 'Which slices of a batch are copied, written by the transaction that copied them.';
+
+ALTER TABLE relaybox_internal.replay_range ALTER COLUMN replay_range_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox_internal.replay_range_replay_range_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE relaybox_internal.seen (
+    sender_id integer NOT NULL,
+    chunk bigint NOT NULL,
+    indexes int8multirange NOT NULL,
+    fragments integer NOT NULL
+);
+
+COMMENT ON TABLE relaybox_internal.seen IS 'Message ids of the newest messages of a stream, to find duplicates.';
+
+CREATE TABLE relaybox_internal.sender (
+    origin text NOT NULL,
+    sender text NOT NULL,
+    epoch integer NOT NULL,
+    kind text NOT NULL,
+    declared_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    declared_by text DEFAULT SESSION_USER NOT NULL,
+    xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    CONSTRAINT epoch_positive CHECK ((epoch >= 1)),
+    CONSTRAINT kind_is_known CHECK ((kind = ANY (ARRAY['gapless'::text, 'sparse'::text]))),
+    CONSTRAINT sender_is_a_plain_name CHECK ((sender ~ '^[A-Za-z0-9_.:-]{1,48}$'::text))
+);
+
+COMMENT ON TABLE relaybox_internal.sender IS 'Senders that number their messages themselves, one row for each epoch; copied to every store that their routes reach.';
+
+CREATE TABLE relaybox_internal.sender_counter (
+    sender text NOT NULL,
+    epoch integer NOT NULL,
+    last_index bigint DEFAULT 0 NOT NULL
+);
+
+COMMENT ON TABLE relaybox_internal.sender_counter IS 'The newest number that next_index() gave, for each declared sender of this store.';
+
+CREATE TABLE relaybox_internal.sender_state (
+    sender_id integer NOT NULL,
+    stream_id integer NOT NULL,
+    sender text NOT NULL,
+    epoch integer NOT NULL,
+    origin text NOT NULL,
+    kind text NOT NULL,
+    watermark bigint DEFAULT 0 NOT NULL,
+    seen_beyond bigint DEFAULT 0 NOT NULL,
+    fragment_count bigint DEFAULT 0 NOT NULL,
+    held_count bigint DEFAULT 0 NOT NULL,
+    skipped int8multirange DEFAULT '{}'::int8multirange NOT NULL,
+    begun_at bigint,
+    stalled_after bigint,
+    stalled_reason text,
+    range_first_index bigint,
+    range_last_index bigint,
+    range_first_position bigint,
+    range_last_position bigint,
+    moved_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    stalled_watermark bigint,
+    CONSTRAINT stalled_for_a_reason CHECK (((stalled_after IS NULL) = (stalled_reason IS NULL)))
+);
+
+COMMENT ON TABLE relaybox_internal.sender_state IS 'For each sender of a stream: its epoch, and which of its indexes were delivered.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.watermark IS 'every index up to it was delivered, set aside or skipped';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.skipped IS 'indexes that an operator gave up';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.begun_at IS 'arrival number of its first accepted message; lower epochs are refused from there on';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.stalled_after IS 'messages of this sender beyond this position of its log wait there, undecided and unlisted';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.range_first_index IS 'with the other three: where in the log to look for the newest indexes';
+
+ALTER TABLE relaybox_internal.sender_state ALTER COLUMN sender_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox_internal.sender_state_sender_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE relaybox_internal.skip (
+    skip_id bigint NOT NULL,
+    stream_id integer NOT NULL,
+    sender text NOT NULL,
+    epoch integer NOT NULL,
+    first_index bigint NOT NULL,
+    last_index bigint NOT NULL,
+    reason text NOT NULL,
+    skipped_by text NOT NULL,
+    skipped_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    CONSTRAINT skip_not_empty CHECK (((last_index >= first_index) AND (btrim(reason) <> ''::text)))
+);
+
+COMMENT ON TABLE relaybox_internal.skip IS 'Gaps of senders that an operator skipped: who did it, and why.';
+
+ALTER TABLE relaybox_internal.skip ALTER COLUMN skip_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox_internal.skip_skip_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE relaybox_internal.store (
+    only_row boolean DEFAULT true NOT NULL,
+    store text NOT NULL,
+    segment_rows bigint NOT NULL,
+    grants_digest text,
+    initialised_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    first_kept_seq bigint DEFAULT 1 NOT NULL,
+    anchor_seq bigint DEFAULT 0 NOT NULL,
+    system_identifier bigint,
+    timeline integer,
+    subscriptions_per_role integer DEFAULT 100 NOT NULL,
+    lanes_per_role integer DEFAULT 1000 NOT NULL,
+    topics_per_role integer DEFAULT 100 NOT NULL,
+    CONSTRAINT first_kept_seq_positive CHECK ((first_kept_seq >= 1)),
+    CONSTRAINT quotas_not_negative CHECK (((subscriptions_per_role >= 0) AND (lanes_per_role >= 0))),
+    CONSTRAINT segment_rows_positive CHECK ((segment_rows > 0)),
+    CONSTRAINT store_has_one_row CHECK (only_row),
+    CONSTRAINT topics_per_role_not_negative CHECK ((topics_per_role >= 0))
+);
+
+COMMENT ON TABLE relaybox_internal.store IS 'One row: what this store is, its quotas, and the cluster whose transaction numbers its outbox has.';
+
+COMMENT ON COLUMN relaybox_internal.store.first_kept_seq IS 'segments of the outbox below it were dropped';
+
+COMMENT ON COLUMN relaybox_internal.store.anchor_seq IS 'no transaction that wrote up to it is open, and rows up to it may carry transaction numbers of another cluster';
+
+COMMENT ON COLUMN relaybox_internal.store.system_identifier IS 'of the cluster in whose transaction numbers rows above anchor_seq are written';
+
+ALTER TABLE relaybox_internal.stream ALTER COLUMN stream_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox_internal.stream_stream_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE relaybox_internal.subscription ALTER COLUMN subscription_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox_internal.subscription_subscription_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE ONLY relaybox.outbox ATTACH PARTITION relaybox_internal.outbox_overflow DEFAULT;
 
 ALTER TABLE ONLY relaybox.consumer_action
     ADD CONSTRAINT consumer_action_pkey PRIMARY KEY (action_id);
 
-ALTER TABLE ONLY relaybox.consumer_quota
-    ADD CONSTRAINT consumer_quota_pkey PRIMARY KEY (role_name);
-
-ALTER TABLE ONLY relaybox.cursor
-    ADD CONSTRAINT cursor_pkey PRIMARY KEY (subscription_id, lane, version);
-
-ALTER TABLE ONLY relaybox.dead_letter
-    ADD CONSTRAINT dead_letter_pkey PRIMARY KEY (dead_letter_id);
-
-ALTER TABLE ONLY relaybox.decision
-    ADD CONSTRAINT decision_pkey PRIMARY KEY (log_id, batch);
-
-ALTER TABLE ONLY relaybox.delivery
-    ADD CONSTRAINT delivery_pkey PRIMARY KEY (stream_id, last_stream_position);
-
-ALTER TABLE ONLY relaybox.detached_segment
-    ADD CONSTRAINT detached_segment_pkey PRIMARY KEY (log_id, first);
-
-ALTER TABLE ONLY relaybox.dropped_segment
-    ADD CONSTRAINT dropped_segment_pkey PRIMARY KEY (dropped_at, segment);
-
-ALTER TABLE ONLY relaybox.failed_attempt
-    ADD CONSTRAINT failed_attempt_pkey PRIMARY KEY (subscription_id, lane, stream_position);
-
-ALTER TABLE ONLY relaybox.generation
-    ADD CONSTRAINT generation_pkey PRIMARY KEY (hop, generation);
-
-ALTER TABLE ONLY relaybox.ghost
-    ADD CONSTRAINT ghost_pkey PRIMARY KEY (hop, log_position);
-
-ALTER TABLE ONLY relaybox.held
-    ADD CONSTRAINT held_pkey PRIMARY KEY (log_id, log_position);
-
-ALTER TABLE ONLY relaybox.hop_in
-    ADD CONSTRAINT hop_arrives_once UNIQUE (hop);
-
-ALTER TABLE ONLY relaybox.hop_in
-    ADD CONSTRAINT hop_in_pkey PRIMARY KEY (log_id);
-
-ALTER TABLE ONLY relaybox.hop_out
-    ADD CONSTRAINT hop_out_pkey PRIMARY KEY (hop);
-
-ALTER TABLE ONLY relaybox.index_range
-    ADD CONSTRAINT index_range_pkey PRIMARY KEY (sender_id, last_index, first_position);
-
-ALTER TABLE ONLY relaybox.installed_object
-    ADD CONSTRAINT installed_object_pkey PRIMARY KEY (identity);
-
-ALTER TABLE ONLY relaybox.lane
-    ADD CONSTRAINT lane_pkey PRIMARY KEY (subscription_id, lane);
-
-ALTER TABLE ONLY relaybox.late_delivery
-    ADD CONSTRAINT late_delivery_pkey PRIMARY KEY (stream_id, delivered_at, after_stream_position);
-
-ALTER TABLE ONLY relaybox.log
-    ADD CONSTRAINT log_pkey PRIMARY KEY (log_id, log_position);
-
 ALTER TABLE ONLY relaybox.migration
     ADD CONSTRAINT migration_pkey PRIMARY KEY (number);
-
-ALTER TABLE ONLY relaybox.numbering
-    ADD CONSTRAINT numbering_pkey PRIMARY KEY (only_row);
 
 ALTER TABLE ONLY relaybox.outbox
     ADD CONSTRAINT outbox_pkey PRIMARY KEY (seq);
 
-ALTER TABLE ONLY relaybox.outbox_overflow
-    ADD CONSTRAINT outbox_overflow_pkey PRIMARY KEY (seq);
-
-ALTER TABLE ONLY relaybox.receipt
-    ADD CONSTRAINT receipt_pkey PRIMARY KEY (log_id, batch, slice);
-
-ALTER TABLE ONLY relaybox.replay_range
-    ADD CONSTRAINT replay_range_pkey PRIMARY KEY (replay_range_id);
-
-ALTER TABLE ONLY relaybox.seen
-    ADD CONSTRAINT seen_pkey PRIMARY KEY (sender_id, chunk);
-
-ALTER TABLE ONLY relaybox.sender_counter
-    ADD CONSTRAINT sender_counter_pkey PRIMARY KEY (sender);
-
-ALTER TABLE ONLY relaybox.sender
-    ADD CONSTRAINT sender_pkey PRIMARY KEY (origin, sender, epoch);
-
 ALTER TABLE ONLY relaybox.sender_role
     ADD CONSTRAINT sender_role_pkey PRIMARY KEY (sender, role_name);
 
-ALTER TABLE ONLY relaybox.sender_state
+ALTER TABLE ONLY relaybox_internal.arrival
+    ADD CONSTRAINT arrival_pkey PRIMARY KEY (log_id, batch);
+
+ALTER TABLE ONLY relaybox_internal.attempt
+    ADD CONSTRAINT attempt_pkey PRIMARY KEY (hop, batch, attempt);
+
+ALTER TABLE ONLY relaybox_internal.attestation
+    ADD CONSTRAINT attestation_pkey PRIMARY KEY (attested_at);
+
+ALTER TABLE ONLY relaybox_internal.backlog
+    ADD CONSTRAINT backlog_pkey PRIMARY KEY (hop, backlog_id);
+
+ALTER TABLE ONLY relaybox_internal.batch
+    ADD CONSTRAINT batch_pkey PRIMARY KEY (hop, batch);
+
+ALTER TABLE ONLY relaybox_internal.confirmation
+    ADD CONSTRAINT confirmation_pkey PRIMARY KEY (hop, state, through_position);
+
+ALTER TABLE ONLY relaybox_internal.consumer_quota
+    ADD CONSTRAINT consumer_quota_pkey PRIMARY KEY (role_name);
+
+ALTER TABLE ONLY relaybox_internal.cursor
+    ADD CONSTRAINT cursor_pkey PRIMARY KEY (subscription_id, lane, version);
+
+ALTER TABLE ONLY relaybox_internal.dead_letter
+    ADD CONSTRAINT dead_letter_pkey PRIMARY KEY (dead_letter_id);
+
+ALTER TABLE ONLY relaybox_internal.decision
+    ADD CONSTRAINT decision_pkey PRIMARY KEY (log_id, batch);
+
+ALTER TABLE ONLY relaybox_internal.delivery
+    ADD CONSTRAINT delivery_pkey PRIMARY KEY (stream_id, last_stream_position);
+
+ALTER TABLE ONLY relaybox_internal.detached_segment
+    ADD CONSTRAINT detached_segment_pkey PRIMARY KEY (log_id, first);
+
+ALTER TABLE ONLY relaybox_internal.dropped_segment
+    ADD CONSTRAINT dropped_segment_pkey PRIMARY KEY (dropped_at, segment);
+
+ALTER TABLE ONLY relaybox_internal.failed_attempt
+    ADD CONSTRAINT failed_attempt_pkey PRIMARY KEY (subscription_id, lane, stream_position);
+
+ALTER TABLE ONLY relaybox_internal.generation
+    ADD CONSTRAINT generation_pkey PRIMARY KEY (hop, generation);
+
+ALTER TABLE ONLY relaybox_internal.ghost
+    ADD CONSTRAINT ghost_pkey PRIMARY KEY (hop, log_position);
+
+ALTER TABLE ONLY relaybox_internal.held
+    ADD CONSTRAINT held_pkey PRIMARY KEY (log_id, log_position);
+
+ALTER TABLE ONLY relaybox_internal.hop_in
+    ADD CONSTRAINT hop_arrives_once UNIQUE (hop);
+
+ALTER TABLE ONLY relaybox_internal.hop_in
+    ADD CONSTRAINT hop_in_pkey PRIMARY KEY (log_id);
+
+ALTER TABLE ONLY relaybox_internal.hop_out
+    ADD CONSTRAINT hop_out_pkey PRIMARY KEY (hop);
+
+ALTER TABLE ONLY relaybox_internal.index_range
+    ADD CONSTRAINT index_range_pkey PRIMARY KEY (sender_id, last_index, first_position);
+
+ALTER TABLE ONLY relaybox_internal.installed_object
+    ADD CONSTRAINT installed_object_pkey PRIMARY KEY (identity);
+
+ALTER TABLE ONLY relaybox_internal.lane
+    ADD CONSTRAINT lane_pkey PRIMARY KEY (subscription_id, lane);
+
+ALTER TABLE ONLY relaybox_internal.late_delivery
+    ADD CONSTRAINT late_delivery_pkey PRIMARY KEY (stream_id, delivered_at, after_stream_position);
+
+ALTER TABLE ONLY relaybox_internal.log
+    ADD CONSTRAINT log_pkey PRIMARY KEY (log_id, log_position);
+
+ALTER TABLE ONLY relaybox_internal.numbering
+    ADD CONSTRAINT numbering_pkey PRIMARY KEY (only_row);
+
+ALTER TABLE ONLY relaybox_internal.outbox_overflow
+    ADD CONSTRAINT outbox_overflow_pkey PRIMARY KEY (seq);
+
+ALTER TABLE ONLY relaybox_internal.receipt
+    ADD CONSTRAINT receipt_pkey PRIMARY KEY (log_id, batch, slice);
+
+ALTER TABLE ONLY relaybox_internal.replay_range
+    ADD CONSTRAINT replay_range_pkey PRIMARY KEY (replay_range_id);
+
+ALTER TABLE ONLY relaybox_internal.seen
+    ADD CONSTRAINT seen_pkey PRIMARY KEY (sender_id, chunk);
+
+ALTER TABLE ONLY relaybox_internal.sender_counter
+    ADD CONSTRAINT sender_counter_pkey PRIMARY KEY (sender);
+
+ALTER TABLE ONLY relaybox_internal.sender
+    ADD CONSTRAINT sender_pkey PRIMARY KEY (origin, sender, epoch);
+
+ALTER TABLE ONLY relaybox_internal.sender_state
     ADD CONSTRAINT sender_state_of_an_epoch UNIQUE (stream_id, sender, epoch);
 
-ALTER TABLE ONLY relaybox.sender_state
+ALTER TABLE ONLY relaybox_internal.sender_state
     ADD CONSTRAINT sender_state_pkey PRIMARY KEY (sender_id);
 
-ALTER TABLE ONLY relaybox.skip
+ALTER TABLE ONLY relaybox_internal.skip
     ADD CONSTRAINT skip_pkey PRIMARY KEY (skip_id);
 
-ALTER TABLE ONLY relaybox.store
+ALTER TABLE ONLY relaybox_internal.store
     ADD CONSTRAINT store_pkey PRIMARY KEY (only_row);
 
-ALTER TABLE ONLY relaybox.stream
+ALTER TABLE ONLY relaybox_internal.stream
     ADD CONSTRAINT stream_is_known_once UNIQUE (stream);
 
-ALTER TABLE ONLY relaybox.stream_log
+ALTER TABLE ONLY relaybox_internal.stream_log
     ADD CONSTRAINT stream_log_pkey PRIMARY KEY (log_id);
 
-ALTER TABLE ONLY relaybox.stream
+ALTER TABLE ONLY relaybox_internal.stream
     ADD CONSTRAINT stream_pkey PRIMARY KEY (stream_id);
 
-ALTER TABLE ONLY relaybox.stream_topic
+ALTER TABLE ONLY relaybox_internal.stream_topic
     ADD CONSTRAINT stream_topic_pkey PRIMARY KEY (stream_id, topic);
 
-ALTER TABLE ONLY relaybox.subscription
+ALTER TABLE ONLY relaybox_internal.subscription
     ADD CONSTRAINT subscription_pkey PRIMARY KEY (subscription_id);
 
-ALTER TABLE ONLY relaybox.topic_request
+ALTER TABLE ONLY relaybox_internal.topic_request
     ADD CONSTRAINT topic_request_pkey PRIMARY KEY (stream_id, topic, requested_by);
-
-CREATE UNIQUE INDEX arrival_last_position ON relaybox.arrival USING btree (log_id, last_position);
-
-CREATE UNIQUE INDEX batch_last_position ON relaybox.batch USING btree (hop, last_position);
-
-CREATE INDEX batch_topics ON relaybox.batch USING btree (hop, hash_array_extended(topics, (0)::bigint));
-
-CREATE UNIQUE INDEX dead_letter_of_a_stream ON relaybox.dead_letter USING btree (log_id, log_position) WHERE (subscription_id IS NULL);
-
-CREATE UNIQUE INDEX dead_letter_of_a_subscription ON relaybox.dead_letter USING btree (subscription_id, stream_position);
-
-CREATE INDEX dead_letter_stream ON relaybox.dead_letter USING btree (stream_id);
-
-CREATE INDEX dead_letter_unresolved ON relaybox.dead_letter USING btree (subscription_id, lane, stream_position) WHERE (state = ANY (ARRAY['open'::text, 'redriving'::text]));
-
-CREATE INDEX decision_decided_at ON relaybox.decision USING btree (log_id, decided_at, last_stream_position);
-
-CREATE INDEX decision_last_stream_position ON relaybox.decision USING btree (log_id, last_stream_position);
-
-CREATE INDEX held_sender ON relaybox.held USING btree (sender_id, index);
 
 CREATE INDEX outbox_message_id ON ONLY relaybox.outbox USING btree (message_id);
 
-CREATE INDEX outbox_overflow_message_id_idx ON relaybox.outbox_overflow USING btree (message_id);
-
 CREATE INDEX outbox_xid ON ONLY relaybox.outbox USING btree (xid);
 
-CREATE INDEX outbox_overflow_xid_idx ON relaybox.outbox_overflow USING btree (xid);
+CREATE UNIQUE INDEX arrival_last_position ON relaybox_internal.arrival USING btree (log_id, last_position);
 
-CREATE INDEX replay_range_of_a_cursor ON relaybox.replay_range USING btree (subscription_id, replay_range_id);
+CREATE UNIQUE INDEX batch_last_position ON relaybox_internal.batch USING btree (hop, last_position);
 
-CREATE INDEX sender_state_stalled ON relaybox.sender_state USING btree (stream_id) WHERE (stalled_after IS NOT NULL);
+CREATE INDEX batch_topics ON relaybox_internal.batch USING btree (hop, hash_array_extended(topics, (0)::bigint));
 
-CREATE INDEX sender_xid ON relaybox.sender USING btree (xid);
+CREATE UNIQUE INDEX dead_letter_of_a_stream ON relaybox_internal.dead_letter USING btree (log_id, log_position) WHERE (subscription_id IS NULL);
 
-CREATE INDEX stream_log_stream ON relaybox.stream_log USING btree (stream_id);
+CREATE UNIQUE INDEX dead_letter_of_a_subscription ON relaybox_internal.dead_letter USING btree (subscription_id, stream_position);
 
-CREATE UNIQUE INDEX subscribed_once ON relaybox.subscription USING btree (subscription) WHERE (ended_at IS NULL);
+CREATE INDEX dead_letter_stream ON relaybox_internal.dead_letter USING btree (stream_id);
 
-CREATE INDEX subscription_of_role ON relaybox.subscription USING btree (subscribed_by) INCLUDE (lanes) WHERE (ended_at IS NULL);
+CREATE INDEX dead_letter_unresolved ON relaybox_internal.dead_letter USING btree (subscription_id, lane, stream_position) WHERE (state = ANY (ARRAY['open'::text, 'redriving'::text]));
 
-CREATE INDEX topic_request_requested_by ON relaybox.topic_request USING btree (requested_by);
+CREATE INDEX decision_decided_at ON relaybox_internal.decision USING btree (log_id, decided_at, last_stream_position);
 
-ALTER INDEX relaybox.outbox_message_id ATTACH PARTITION relaybox.outbox_overflow_message_id_idx;
+CREATE INDEX decision_last_stream_position ON relaybox_internal.decision USING btree (log_id, last_stream_position);
 
-ALTER INDEX relaybox.outbox_pkey ATTACH PARTITION relaybox.outbox_overflow_pkey;
+CREATE INDEX held_sender ON relaybox_internal.held USING btree (sender_id, index);
 
-ALTER INDEX relaybox.outbox_xid ATTACH PARTITION relaybox.outbox_overflow_xid_idx;
+CREATE INDEX outbox_overflow_message_id_idx ON relaybox_internal.outbox_overflow USING btree (message_id);
 
-ALTER TABLE ONLY relaybox.arrival
-    ADD CONSTRAINT arrival_of_a_hop FOREIGN KEY (log_id) REFERENCES relaybox.hop_in(log_id);
+CREATE INDEX outbox_overflow_xid_idx ON relaybox_internal.outbox_overflow USING btree (xid);
 
-ALTER TABLE ONLY relaybox.backlog
-    ADD CONSTRAINT backlog_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox.hop_out(hop);
+CREATE INDEX replay_range_of_a_cursor ON relaybox_internal.replay_range USING btree (subscription_id, replay_range_id);
 
-ALTER TABLE ONLY relaybox.batch
-    ADD CONSTRAINT batch_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox.hop_out(hop);
+CREATE INDEX sender_state_stalled ON relaybox_internal.sender_state USING btree (stream_id) WHERE (stalled_after IS NOT NULL);
 
-ALTER TABLE ONLY relaybox.dead_letter
-    ADD CONSTRAINT dead_letter_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox.hop_in(log_id);
+CREATE INDEX sender_xid ON relaybox_internal.sender USING btree (xid);
 
-ALTER TABLE ONLY relaybox.dead_letter
-    ADD CONSTRAINT dead_letter_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);
+CREATE INDEX stream_log_stream ON relaybox_internal.stream_log USING btree (stream_id);
 
-ALTER TABLE ONLY relaybox.dead_letter
-    ADD CONSTRAINT dead_letter_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox.subscription(subscription_id);
+CREATE UNIQUE INDEX subscribed_once ON relaybox_internal.subscription USING btree (subscription) WHERE (ended_at IS NULL);
 
-ALTER TABLE ONLY relaybox.decision
-    ADD CONSTRAINT decision_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox.hop_in(log_id);
+CREATE INDEX subscription_of_role ON relaybox_internal.subscription USING btree (subscribed_by) INCLUDE (lanes) WHERE (ended_at IS NULL);
 
-ALTER TABLE ONLY relaybox.delivery
-    ADD CONSTRAINT delivery_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);
+CREATE INDEX topic_request_requested_by ON relaybox_internal.topic_request USING btree (requested_by);
 
-ALTER TABLE ONLY relaybox.detached_segment
-    ADD CONSTRAINT detached_segment_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox.hop_in(log_id);
+ALTER INDEX relaybox.outbox_message_id ATTACH PARTITION relaybox_internal.outbox_overflow_message_id_idx;
 
-ALTER TABLE ONLY relaybox.failed_attempt
-    ADD CONSTRAINT failed_attempt_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox.subscription(subscription_id);
+ALTER INDEX relaybox.outbox_pkey ATTACH PARTITION relaybox_internal.outbox_overflow_pkey;
 
-ALTER TABLE ONLY relaybox.generation
-    ADD CONSTRAINT generation_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox.hop_out(hop);
+ALTER INDEX relaybox.outbox_xid ATTACH PARTITION relaybox_internal.outbox_overflow_xid_idx;
 
-ALTER TABLE ONLY relaybox.ghost
-    ADD CONSTRAINT ghost_of_a_generation FOREIGN KEY (hop, generation) REFERENCES relaybox.generation(hop, generation);
+ALTER TABLE ONLY relaybox_internal.arrival
+    ADD CONSTRAINT arrival_of_a_hop FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
 
-ALTER TABLE ONLY relaybox.held
-    ADD CONSTRAINT held_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox.hop_in(log_id);
+ALTER TABLE ONLY relaybox_internal.backlog
+    ADD CONSTRAINT backlog_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox_internal.hop_out(hop);
 
-ALTER TABLE ONLY relaybox.held
-    ADD CONSTRAINT held_sender_id_fkey FOREIGN KEY (sender_id) REFERENCES relaybox.sender_state(sender_id);
+ALTER TABLE ONLY relaybox_internal.batch
+    ADD CONSTRAINT batch_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox_internal.hop_out(hop);
 
-ALTER TABLE ONLY relaybox.held
-    ADD CONSTRAINT held_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);
+ALTER TABLE ONLY relaybox_internal.dead_letter
+    ADD CONSTRAINT dead_letter_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
 
-ALTER TABLE ONLY relaybox.index_range
-    ADD CONSTRAINT index_range_sender_id_fkey FOREIGN KEY (sender_id) REFERENCES relaybox.sender_state(sender_id);
+ALTER TABLE ONLY relaybox_internal.dead_letter
+    ADD CONSTRAINT dead_letter_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
 
-ALTER TABLE ONLY relaybox.lane
-    ADD CONSTRAINT lane_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox.subscription(subscription_id);
+ALTER TABLE ONLY relaybox_internal.dead_letter
+    ADD CONSTRAINT dead_letter_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox_internal.subscription(subscription_id);
 
-ALTER TABLE ONLY relaybox.late_delivery
-    ADD CONSTRAINT late_delivery_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id) ON DELETE CASCADE;
+ALTER TABLE ONLY relaybox_internal.decision
+    ADD CONSTRAINT decision_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
 
-ALTER TABLE ONLY relaybox.hop_out
-    ADD CONSTRAINT reads_log_of_a_hop_that_arrives_here FOREIGN KEY (reads_log) REFERENCES relaybox.hop_in(log_id);
+ALTER TABLE ONLY relaybox_internal.delivery
+    ADD CONSTRAINT delivery_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
 
-ALTER TABLE ONLY relaybox.receipt
-    ADD CONSTRAINT receipt_of_a_hop FOREIGN KEY (log_id) REFERENCES relaybox.hop_in(log_id);
+ALTER TABLE ONLY relaybox_internal.detached_segment
+    ADD CONSTRAINT detached_segment_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
 
-ALTER TABLE ONLY relaybox.replay_range
-    ADD CONSTRAINT replay_range_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox.subscription(subscription_id);
+ALTER TABLE ONLY relaybox_internal.failed_attempt
+    ADD CONSTRAINT failed_attempt_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox_internal.subscription(subscription_id);
 
-ALTER TABLE ONLY relaybox.seen
-    ADD CONSTRAINT seen_sender_id_fkey FOREIGN KEY (sender_id) REFERENCES relaybox.sender_state(sender_id);
+ALTER TABLE ONLY relaybox_internal.generation
+    ADD CONSTRAINT generation_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox_internal.hop_out(hop);
 
-ALTER TABLE ONLY relaybox.sender_state
-    ADD CONSTRAINT sender_state_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);
+ALTER TABLE ONLY relaybox_internal.ghost
+    ADD CONSTRAINT ghost_of_a_generation FOREIGN KEY (hop, generation) REFERENCES relaybox_internal.generation(hop, generation);
 
-ALTER TABLE ONLY relaybox.skip
-    ADD CONSTRAINT skip_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);
+ALTER TABLE ONLY relaybox_internal.held
+    ADD CONSTRAINT held_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
 
-ALTER TABLE ONLY relaybox.stream_log
-    ADD CONSTRAINT stream_log_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox.hop_in(log_id);
+ALTER TABLE ONLY relaybox_internal.held
+    ADD CONSTRAINT held_sender_id_fkey FOREIGN KEY (sender_id) REFERENCES relaybox_internal.sender_state(sender_id);
 
-ALTER TABLE ONLY relaybox.stream_log
-    ADD CONSTRAINT stream_log_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);
+ALTER TABLE ONLY relaybox_internal.held
+    ADD CONSTRAINT held_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
 
-ALTER TABLE ONLY relaybox.stream_topic
-    ADD CONSTRAINT stream_topic_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id) ON DELETE CASCADE;
+ALTER TABLE ONLY relaybox_internal.index_range
+    ADD CONSTRAINT index_range_sender_id_fkey FOREIGN KEY (sender_id) REFERENCES relaybox_internal.sender_state(sender_id);
 
-ALTER TABLE ONLY relaybox.subscription
-    ADD CONSTRAINT subscription_replay_of_fkey FOREIGN KEY (replay_of) REFERENCES relaybox.subscription(subscription_id);
+ALTER TABLE ONLY relaybox_internal.lane
+    ADD CONSTRAINT lane_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox_internal.subscription(subscription_id);
 
-ALTER TABLE ONLY relaybox.subscription
-    ADD CONSTRAINT subscription_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id);
+ALTER TABLE ONLY relaybox_internal.late_delivery
+    ADD CONSTRAINT late_delivery_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id) ON DELETE CASCADE;
 
-ALTER TABLE ONLY relaybox.topic_request
-    ADD CONSTRAINT topic_request_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox.stream(stream_id) ON DELETE CASCADE;
+ALTER TABLE ONLY relaybox_internal.hop_out
+    ADD CONSTRAINT reads_log_of_a_hop_that_arrives_here FOREIGN KEY (reads_log) REFERENCES relaybox_internal.hop_in(log_id);
+
+ALTER TABLE ONLY relaybox_internal.receipt
+    ADD CONSTRAINT receipt_of_a_hop FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
+
+ALTER TABLE ONLY relaybox_internal.replay_range
+    ADD CONSTRAINT replay_range_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox_internal.subscription(subscription_id);
+
+ALTER TABLE ONLY relaybox_internal.seen
+    ADD CONSTRAINT seen_sender_id_fkey FOREIGN KEY (sender_id) REFERENCES relaybox_internal.sender_state(sender_id);
+
+ALTER TABLE ONLY relaybox_internal.sender_state
+    ADD CONSTRAINT sender_state_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
+
+ALTER TABLE ONLY relaybox_internal.skip
+    ADD CONSTRAINT skip_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
+
+ALTER TABLE ONLY relaybox_internal.stream_log
+    ADD CONSTRAINT stream_log_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
+
+ALTER TABLE ONLY relaybox_internal.stream_log
+    ADD CONSTRAINT stream_log_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
+
+ALTER TABLE ONLY relaybox_internal.stream_topic
+    ADD CONSTRAINT stream_topic_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id) ON DELETE CASCADE;
+
+ALTER TABLE ONLY relaybox_internal.subscription
+    ADD CONSTRAINT subscription_replay_of_fkey FOREIGN KEY (replay_of) REFERENCES relaybox_internal.subscription(subscription_id);
+
+ALTER TABLE ONLY relaybox_internal.subscription
+    ADD CONSTRAINT subscription_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
+
+ALTER TABLE ONLY relaybox_internal.topic_request
+    ADD CONSTRAINT topic_request_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id) ON DELETE CASCADE;

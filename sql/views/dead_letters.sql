@@ -5,11 +5,11 @@ select
     d.dead_letter_id, d.state, s.stream, n.subscription, d.lane, d.stream_position, d.reason, d.detail, d.attempts,
     d.first_at, d.last_at, d.last_by, d.resolved_at, d.resolved_by, d.resolved_reason,
     i.hop, d.log_position, l.message_id, l.topic, l.sender, l.epoch, l.index, l.key, l.payload, l.payload_bytes, l.headers, l.sent_at
-from relaybox.dead_letter d
-join relaybox.stream s on s.stream_id = d.stream_id
-join relaybox.hop_in i on i.log_id = d.log_id
-left join relaybox.subscription n on n.subscription_id = d.subscription_id
-left join relaybox.log l on l.log_id = d.log_id and l.log_position = d.log_position;
+from relaybox_internal.dead_letter d
+join relaybox_internal.stream s on s.stream_id = d.stream_id
+join relaybox_internal.hop_in i on i.log_id = d.log_id
+left join relaybox_internal.subscription n on n.subscription_id = d.subscription_id
+left join relaybox_internal.log l on l.log_id = d.log_id and l.log_position = d.log_position;
 
 comment on view relaybox.dead_letters is
 'Messages that a stream or a subscription of this store set aside. relaybox.redrive gives them again, relaybox.drop_dead_letter gives one up.';

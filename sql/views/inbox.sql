@@ -3,8 +3,8 @@ create or replace view relaybox.inbox with (security_barrier) as
 select
     i.hop, l.log_position, l.message_id, l.topic, l.sender, l.epoch, l.index,
     l.key, l.payload, l.payload_bytes, l.headers, l.clock, l.sent_at
-from relaybox.hop_in i
-join relaybox.log l on l.log_id = i.log_id and l.log_position <= i.published_position;
+from relaybox_internal.hop_in i
+join relaybox_internal.log l on l.log_id = i.log_id and l.log_position <= i.published_position;
 
 comment on view relaybox.inbox is
 'Every published message of every log in this store, duplicates included. To read a stream in order, use relaybox.fetch or relaybox.read_stream.';

@@ -5,13 +5,13 @@ select
     r.replay_range_id as replay, parent.subscription, n.subscription as replayed_as, r.first_stream_position, r.last_stream_position, r.asked_by,
     r.reason,
     r.begun_at, n.ended_at, coalesce(r.done_at, newest.done_at) as done_at
-from relaybox.replay_range r
-join relaybox.subscription n on n.subscription_id = r.subscription_id
-join relaybox.subscription parent on parent.subscription_id = n.replay_of
+from relaybox_internal.replay_range r
+join relaybox_internal.subscription n on n.subscription_id = r.subscription_id
+join relaybox_internal.subscription parent on parent.subscription_id = n.replay_of
 left join lateral (
     -- the table knows when a cursor went on to its next range; of the newest one its lanes tell
     select max(c.moved_at) as done_at
-    from relaybox.lane_cursors c
+    from relaybox_internal.lane_cursors c
     where c.subscription_id = r.subscription_id and r.done_at is null
     having min(c.done_stream_position) >= r.last_stream_position
 ) newest on true;

@@ -13,24 +13,24 @@ select
         - greatest(c.done_stream_position, s.dropped_stream_position)
     ) as detached_stream_positions,
     (
-        select count(*) from relaybox.dead_letter d
+        select count(*) from relaybox_internal.dead_letter d
         where d.subscription_id = n.subscription_id and d.state in ('open', 'redriving')
     ) as dead_letters,
     array(
-        select d.stream_position from relaybox.dead_letter d
+        select d.stream_position from relaybox_internal.dead_letter d
         where d.subscription_id = n.subscription_id and d.state in ('open', 'redriving')
         order by d.stream_position
     ) as dead_letter_stream_positions
-from relaybox.subscription n
-join relaybox.stream s on s.stream_id = n.stream_id
-left join relaybox.subscription parent on parent.subscription_id = n.replay_of
+from relaybox_internal.subscription n
+join relaybox_internal.stream s on s.stream_id = n.stream_id
+left join relaybox_internal.subscription parent on parent.subscription_id = n.replay_of
 join lateral (
     select
         min(k.done_stream_position) as done_stream_position, bool_or(k.done_stream_position < k.replay_stream_position) as replaying,
         max(k.moved_at) as moved_at,
         count(*) filter (where k.leased_until > clock_timestamp()) as leased_lanes,
         array_agg(k.done_stream_position order by k.lane) as lane_stream_positions
-    from relaybox.lane_cursors k
+    from relaybox_internal.lane_cursors k
     where k.subscription_id = n.subscription_id
 ) c on true
 where n.ended_at is null;

@@ -107,7 +107,7 @@ def test_g3_the_stores_are_right_whatever_is_done_in_airflow(system: System, act
     system.client.patch(f"dags/{DAG_ID}", {"is_paused": False})
     _settle(system)
 
-    assert system.world.query("hub", "select batch from relaybox.arrival group by batch having count(*) > 1") == []
+    assert system.world.query("hub", "select batch from relaybox_internal.arrival group by batch having count(*) > 1") == []
     assert _newest_batch(system) >= batch
     assert system.world.payloads("flights/2") == system.world.sent()
     assert system.world.log_positions("flights/2") == list(range(1, len(system.world.sent()) + 1))
@@ -134,9 +134,7 @@ def _bring_about(system: System, state: str, holding: ExitStack) -> Struck:
     if state == "lingering":
         system.client.trigger_dag(DAG_ID, {"linger_seconds": LINGER_SECONDS})
     system.world.send_many(MESSAGES, prefix=state)
-    received = (
-        "select coalesce(max(through_position), 0) from relaybox.confirmation where hop = 'flights/1' and state = 'received'"
-    )
+    received = "select coalesce(max(through_position), 0) from relaybox_internal.confirmation where hop = 'flights/1' and state = 'received'"
     wait_until(
         lambda: system.world.value("airline", received) == len(system.world.sent()), "received", deadline_seconds=ARRIVE_SECONDS
     )
@@ -148,7 +146,8 @@ def _bring_about(system: System, state: str, holding: ExitStack) -> Struck:
 def _mover(system: System) -> str:
     """The run that moved the newest batch: it may have been waiting before anything was sent."""
     recorded_by = system.world.value(
-        "airline", "select recorded_by from relaybox.attempt where hop = 'flights/1' order by batch desc, attempt desc limit 1"
+        "airline",
+        "select recorded_by from relaybox_internal.attempt where hop = 'flights/1' order by batch desc, attempt desc limit 1",
     )
     return str(recorded_by).partition(" ")[2]
 
@@ -201,7 +200,9 @@ def _wait_for_next_try(target: Struck) -> None:
 
 
 def _newest_batch(system: System) -> int:
-    return int(system.world.value("airline", "select coalesce(max(batch), 0) from relaybox.batch where hop = 'flights/1'"))
+    return int(
+        system.world.value("airline", "select coalesce(max(batch), 0) from relaybox_internal.batch where hop = 'flights/1'")
+    )
 
 
 def _settle(system: System) -> None:

@@ -102,7 +102,9 @@ def deliver_days(world: World) -> None:
             producer.commit()
         world.transfer_all()
         world.query(
-            STORE, "update relaybox.decision set decided_at = %s where decided_at > now() - interval '1 day'", f"{day} 12:00+00"
+            STORE,
+            "update relaybox_internal.decision set decided_at = %s where decided_at > now() - interval '1 day'",
+            f"{day} 12:00+00",
         )
     world.settle_all()
 
@@ -110,7 +112,7 @@ def deliver_days(world: World) -> None:
 def stream_positions_of_days(world: World) -> dict[str, list[int]]:
     """Which stream positions were delivered on each day, by the store's own ledger."""
     decided = world.query(
-        STORE, "select decided_at::date::text, last_stream_position from relaybox.decision order by last_stream_position"
+        STORE, "select decided_at::date::text, last_stream_position from relaybox_internal.decision order by last_stream_position"
     )
     ends = {day: last for day, last in decided if day in DAYS}
     starts = [0, *ends.values()]

@@ -80,7 +80,9 @@ class System:
 
     def settled_through(self, hop: str = "flights/1") -> int:
         """The position through which a hop is settled, as the origin knows it."""
-        query = "select coalesce(max(through_position), 0) from relaybox.confirmation where hop = %s and state = 'settled'"
+        query = (
+            "select coalesce(max(through_position), 0) from relaybox_internal.confirmation where hop = %s and state = 'settled'"
+        )
         return int(self.world.value("airline", query, hop))
 
     def wait_until_settled(self, log_position: int) -> None:

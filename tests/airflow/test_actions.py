@@ -115,7 +115,7 @@ def test_a_replay_that_makes_no_sense_fails_at_once_and_says_what_to_fill_in(
 def test_only_counting_replays_nothing(twelve: World) -> None:
     with pytest.raises(AirflowSkipException, match="a dry run"):
         run_task(twelve, "replay", "replay", subscription="billing", start="1", dry_run=True)
-    assert twelve.value(STORE, "select count(*) from relaybox.replay_range") == 0
+    assert twelve.value(STORE, "select count(*) from relaybox_internal.replay_range") == 0
 
 
 def test_a_range_without_messages_is_said_to_be_empty_and_skipped(twelve: World, caplog: pytest.LogCaptureFixture) -> None:
@@ -187,7 +187,7 @@ def test_the_gap_that_was_approved_is_given_up_and_no_more(connected: World) -> 
     ]
     again = run_task(connected, "skip", "skip", pulled={"show": shown, "approve": APPROVED}, **order)
     assert [one["gap"] for one in again] == [None, None]
-    assert connected.query("hub", "select reason, skipped_by from relaybox.skip") == [
+    assert connected.query("hub", "select reason, skipped_by from relaybox_internal.skip") == [
         ("the device burnt", "ada, approved by grace: relaybox_skip__flights r1")
     ]
     with pytest.raises(AirflowSkipException, match="nothing of sender DL is missing"):

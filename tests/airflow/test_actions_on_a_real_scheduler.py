@@ -57,7 +57,7 @@ def test_g9_a_backfill_replays_exactly_its_days_while_live_messages_flow(system:
         assert sum(later - stream_position != 1 for stream_position, later in pairwise(again.stream_positions)) <= 2
 
         backfill = _backfill(system, {**conf, "cursor": "slow"}, at_once=1)
-        waiting = "select count(*) from relaybox.subscription where subscription = 'slow'"
+        waiting = "select count(*) from relaybox_internal.subscription where subscription = 'slow'"
         wait_until(lambda: system.world.value(STORE, waiting) == 1, "the first day is begun", deadline_seconds=ARRIVE_SECONDS)
         system.client.put(f"backfills/{backfill}/cancel")
         with reading("slow") as cancelled:
@@ -93,7 +93,9 @@ def test_the_page_leads_through_a_replay_and_a_redrive_that_is_approved(system: 
         browser.press("Count first")
         browser.see("#said", f"Places {day[0]} to {day[-1]}: {len(day)} messages")
         browser.picture("page-replay.png")
-        assert world.value(STORE, "select count(*) from relaybox.subscription where subscription = 'refunds.replay'") == 0
+        assert (
+            world.value(STORE, "select count(*) from relaybox_internal.subscription where subscription = 'refunds.replay'") == 0
+        )
         with reading("refunds.replay") as again:
             browser.press("Replay")
             browser.see("#said", "of the replay of flights is started.")
@@ -109,7 +111,10 @@ def test_the_page_leads_through_a_replay_and_a_redrive_that_is_approved(system: 
         browser.see("#said", "It waits for an approval there")
         run = _newest_run(system, REDRIVE_DAG)
         attempt = _wait_until_asked(system, run)
-        assert world.value(STORE, "select state from relaybox.dead_letter where dead_letter_id = %s", dead_letter_id) == "open"
+        assert (
+            world.value(STORE, "select state from relaybox_internal.dead_letter where dead_letter_id = %s", dead_letter_id)
+            == "open"
+        )
         while attempt:  # Airflow asks again when it loses the task, or the machine that it runs on
             browser.open(f"/dags/{REDRIVE_DAG}/runs/{quote(run, safe='')}/tasks/approve/required_actions")
             approve = browser.tab.get_by_role("button", name="Approve", exact=True)
@@ -133,7 +138,7 @@ def _refuse_one(world: World) -> int:
     """A message that its consumer can't take: the number of its dead letter. Everything else is read."""
     world.query(STORE, "select relaybox.subscribe('refunds', 'flights', nack_limit => 1)")
     world.send("<b>refund</b> of order 4711", sender="REF")
-    letters = "select dead_letter_id from relaybox.dead_letter where state = 'open'"
+    letters = "select dead_letter_id from relaybox_internal.dead_letter where state = 'open'"
 
     def refuse(_: object, message: Message) -> None:
         if message.sender == "REF":

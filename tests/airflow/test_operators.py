@@ -152,7 +152,7 @@ def test_a_retry_that_finds_nothing_left_succeeds(
         with pytest.raises(StoreBusy):
             connected.transfer()
     numbers, events = transfer(connected, connected.first_hop, try_number=2)
-    assert connected.value("hub", "select last_stream_position from relaybox.stream") == 2
+    assert connected.value("hub", "select last_stream_position from relaybox_internal.stream") == 2
     assert numbers == {"batch": 1, "log_position": 2}
     assert events[log_asset(connected.first_hop)].extra == numbers
     assert not spark_submit.was_called
@@ -207,7 +207,7 @@ def test_openlineage_is_told_what_a_proof_found(connected: World, lineage: None)
     """An assertion per log of the route."""
     connected.send("one", "two")
     connected.transfer_all()
-    connected.query("hub", "update relaybox.log set payload = 'other' where log_position = 1")
+    connected.query("hub", "update relaybox_internal.log set payload = 'other' where log_position = 1")
     task = verification_task(connected)
     execute(task, try_number=1, route="flights")
     told = task.get_openlineage_facets_on_complete(None)
@@ -225,8 +225,8 @@ def dataset_names(world: World) -> dict[str, tuple[str, str]]:
     names = {}
     for store in ("airline", "hub", "analytics"):
         fields = json.loads(os.environ[f"AIRFLOW_CONN_RELAYBOX_{store.upper()}"])
-        for table in ("outbox", "log_1"):
-            names[f"{store} {table}"] = f"postgres://{fields['host']}:{fields['port']}", f"{fields['schema']}.relaybox.{table}"
+        for schema, table in (("relaybox", "outbox"), ("relaybox_internal", "log_1")):
+            names[f"{store} {table}"] = f"postgres://{fields['host']}:{fields['port']}", f"{fields['schema']}.{schema}.{table}"
     return names
 
 
@@ -276,7 +276,7 @@ def test_the_drivers_exit_code_decides_about_a_retry(
 
 def test_a_store_that_does_not_know_the_hop_is_no_empty_hop(connected: World, spark_submit: SparkSubmit) -> None:
     """A forgotten `relaybox init` fails at once and says so; skipping for ever would look like peace."""
-    connected.query("airline", "delete from relaybox.hop_out")
+    connected.query("airline", "delete from relaybox_internal.hop_out")
     with pytest.raises(AirflowFailException, match=r"store airline: it does not know hop flights/1\. Run: relaybox init"):
         transfer(connected, connected.first_hop)
 
@@ -318,7 +318,7 @@ def test_a_small_backlog_is_moved_by_the_task_itself(connected: World, spark_sub
     assert numbers == {"batch": 1, "log_position": 2}
     assert events[log_asset(connected.first_hop)].extra == numbers
     assert connected.payloads() == ["one", "two"]
-    assert connected.value("airline", "select recorded_by from relaybox.confirmation") == "a_dag a_run"
+    assert connected.value("airline", "select recorded_by from relaybox_internal.confirmation") == "a_dag a_run"
     assert not spark_submit.was_called
 
 
@@ -350,7 +350,7 @@ def test_a_large_batch_that_comes_while_threads_linger_is_left_to_spark(connecte
     assert connected.payloads() == ["one"]
     connected.transfer()
     assert connected.log_positions() == list(range(1, 12))
-    assert connected.value("airline", "select count(*) from relaybox.batch") == 2
+    assert connected.value("airline", "select count(*) from relaybox_internal.batch") == 2
 
 
 def test_airflows_own_metrics_tell_what_a_transfer_moved(
@@ -387,7 +387,7 @@ def test_the_proof_of_a_route_is_reported(connected: World) -> None:
     assert (line["outcome"], line["sent"], line["received"], line["reliability"], line["defects"]) == ("delivered", 2, 2, "1", 0)
     assert events[verification_asset("flights")].extra == line
     assert "| flights | delivered | 2 | 2 | 0 | 1 | 1 | 0 |" in report(connected, line)
-    connected.query("hub", "update relaybox.log set payload = 'other' where log_position = 1")
+    connected.query("hub", "update relaybox_internal.log set payload = 'other' where log_position = 1")
     changed, _ = execute(verification, try_number=1, route="flights")
     assert changed["outcome"] == "defects"
     with pytest.raises(AirflowFailException, match=r"Not proved: flights\. See docs/runbooks/loss-or-duplicates\.md"):
@@ -456,18 +456,18 @@ def test_a_warm_server_moves_and_compares_what_is_much(
         task = transfer_task(connected, connected.first_hop)
         execute(task, try_number=1)
         connected.transfer(connected.second_hop)
-        damaged = "update relaybox.log set payload = 'other' where log_position = 1500"
+        damaged = "update relaybox_internal.log set payload = 'other' where log_position = 1500"
         connected.query("hub", damaged)
         verification = verification_task(connected)
         line, _ = execute(verification, try_number=1, route="flights")
         connected.send_many(10)
-        connected.query("hub", "alter table relaybox.receipt rename to receipt_away")
+        connected.query("hub", "alter table relaybox_internal.receipt rename to receipt_away")
         with pytest.raises(AirflowFailException, match=r"store hub: .*receipt"):
             execute(transfer_task(connected, connected.first_hop), try_number=1)
     assert not spark_submit.was_called
     assert connected.log_positions() == list(range(1, 6001))
     assert task.spark_application is not None
-    assert connected.query("airline", "select distinct application from relaybox.attempt where batch <= 2") == [
+    assert connected.query("airline", "select distinct application from relaybox_internal.attempt where batch <= 2") == [
         (task.spark_application,)
     ]
     assert (line["outcome"], line["sent"], line["defects"]) == ("defects", 6000, 2)
@@ -569,8 +569,10 @@ def test_a_time_limit_does_not_wait_for_the_slices_of_threads(connected: World, 
     connected.send("one")
     waiting = "select count(*) from pg_stat_activity where application_name like %s and wait_event_type = 'Lock'"
     with connected.session("hub") as blocker, blocker.cursor() as cursor:
-        connected.query("hub", "select relaybox.ensure_log_segments(log_id, 1) from relaybox.hop_in where hop = 'flights/1'")
-        cursor.execute("lock table relaybox.receipt in exclusive mode")
+        connected.query(
+            "hub", "select relaybox_internal.ensure_log_segments(log_id, 1) from relaybox_internal.hop_in where hop = 'flights/1'"
+        )
+        cursor.execute("lock table relaybox_internal.receipt in exclusive mode")
         with (
             interrupted_once(lambda: connected.value("hub", waiting, "relaybox flights/1 b1%") == 1),
             pytest.raises(AirflowTaskTimeout),
@@ -591,7 +593,7 @@ def test_a_time_limit_cancels_what_a_proof_asks_by_itself(
     connected.transfer_all()
     sessions = "select count(*) from pg_stat_activity where application_name = 'relaybox flights verify'"
     with connected.session("hub") as blocker, blocker.cursor() as cursor:
-        cursor.execute("lock table relaybox.log in access exclusive mode")
+        cursor.execute("lock table relaybox_internal.log in access exclusive mode")
         waiting = f"{sessions} and wait_event_type = 'Lock'"
         started = time.monotonic()
         with interrupted_once(lambda: connected.value("hub", waiting) == 1), pytest.raises(AirflowTaskTimeout):
@@ -637,7 +639,10 @@ def test_the_look_at_a_store_learns_topics_that_were_subscribed_to(connected: Wo
     connected.query("analytics", "select relaybox.subscribe('billing', 'invoices')")
     for store in ("hub", "airline"):
         execute(parse_dag(connected, "relaybox_watch").get_task(f"look_at_{store}"), try_number=1)
-    assert connected.value("airline", "select topics from relaybox.hop_out where hop = 'flights/1'") == ["flights", "invoices"]
+    assert connected.value("airline", "select topics from relaybox_internal.hop_out where hop = 'flights/1'") == [
+        "flights",
+        "invoices",
+    ]
 
 
 def test_a_topic_that_the_store_does_not_move_yet_is_a_warning_in_the_tasks_logs(
@@ -706,5 +711,6 @@ def test_g7_the_confirm_tasks_settle_from_the_end_to_the_origin(connected: World
     assert numbers == {"through_position": 3, "newly_settled": 3}
     assert events[settled_asset(connected.first_hop)].extra == numbers
     assert (
-        connected.value("airline", "select min(recorded_by) from relaybox.confirmation where state = 'settled'") == "a_dag a_run"
+        connected.value("airline", "select min(recorded_by) from relaybox_internal.confirmation where state = 'settled'")
+        == "a_dag a_run"
     )

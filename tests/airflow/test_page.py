@@ -155,7 +155,7 @@ def test_a_hop_shows_its_charts_its_batches_and_who_moved_them(
     """Each batch leads to its DAG run and to its Spark application."""
     connected.query(
         "airline",
-        "update relaybox.attempt set application = 'local-<1>', "
+        "update relaybox_internal.attempt set application = 'local-<1>', "
         "recorded_by = 'relaybox_transfer__flights_1 manual__2026-01-01T00:00:00+00:00'",
     )
     shown = page.client("viewer").get("/relaybox/hops/flights/1?minutes=15").text
@@ -236,7 +236,7 @@ def test_a_gap_of_a_sender_is_explained_with_what_to_do(page: PageServer, connec
     add_route(connected.path, "meters", topics=["meters"], path=["airline", "hub"], order="fifo")
     connected.initialise()
     connected.query(
-        "airline", "insert into relaybox.sender (origin, sender, epoch, kind) values ('airline', 'meter', 1, 'gapless')"
+        "airline", "insert into relaybox_internal.sender (origin, sender, epoch, kind) values ('airline', 'meter', 1, 'gapless')"
     )
     connected.query(
         "airline", "insert into relaybox.outbox (topic, sender, index, payload) values ('meters', 'meter', 2, 'second')"
@@ -258,8 +258,8 @@ def test_a_dead_letter_is_escaped_and_its_payload_is_for_operators(page: PageSer
     connected.transfer_all()
     connected.query(
         "analytics",
-        "insert into relaybox.dead_letter (stream_id, log_id, log_position, reason, detail) "
-        "select l.stream_id, l.log_id, 2, 'refused', '<b>why</b>' from relaybox.stream_log l",
+        "insert into relaybox_internal.dead_letter (stream_id, log_id, log_position, reason, detail) "
+        "select l.stream_id, l.log_id, 2, 'refused', '<b>why</b>' from relaybox_internal.stream_log l",
     )
     shown = {user: page.client(user).get("/relaybox/streams").text for user in ("viewer", "oncall")}
     assert all("billing" in text and "refused" in text for text in shown.values())
@@ -270,11 +270,11 @@ def test_a_dead_letter_is_escaped_and_its_payload_is_for_operators(page: PageSer
 
 
 DETACHED = """
-    insert into relaybox.detached_segment
+    insert into relaybox_internal.detached_segment
         (log_id, first, last, segment, state, directory, row_count, hash_sum, needed_by, begun_by, moved_by, moved_at)
     select i.log_id, n * 10, n * 10 + 9, 'log_1_s' || n, case when n < 3 then 'detached' else 'attached' end, '/srv/private/' || n, 10, 0,
         array['billing', 'audit' || n], 'test', 'test', timestamptz '2026-07-01Z' + n * interval '1 day'
-    from relaybox.hop_in i cross join generate_series(1, 3) n
+    from relaybox_internal.hop_in i cross join generate_series(1, 3) n
 """
 
 
@@ -285,7 +285,7 @@ def test_what_is_detached_is_shown_with_the_command_that_brings_it_back(page: Pa
     pages = ("/relaybox/streams", "/relaybox/stuck", "/relaybox/hops/flights/1")
     assert not [path for path in pages if "etached" in client.get(path).text]
     connected.query("hub", DETACHED)
-    connected.query("hub", "update relaybox.stream set first_kept_stream_position = 2")
+    connected.query("hub", "update relaybox_internal.stream set first_kept_stream_position = 2")
     gathering.forget()
     for path in pages:
         shown = client.get(path).text
@@ -318,7 +318,7 @@ def test_a_hop_of_no_route_is_shown_to_who_may_read_its_dag_until_it_is_retired(
     assert 'href="/relaybox/runbooks/growing-store"' in shown
     assert asyncio.run(gathering.overview(OneHop("flights/1"))).findings == ()
     assert [finding.hop for finding in asyncio.run(gathering.overview(OneHop("strays/1"))).findings] == ["strays/1"]
-    connected.query("airline", "select relaybox.retire_hop('strays/1', 'nobody reads it', 'test')")
+    connected.query("airline", "select relaybox_internal.retire_hop('strays/1', 'nobody reads it', 'test')")
     gathering.forget()
     assert said not in client.get("/relaybox/stuck").text
 
@@ -397,7 +397,7 @@ def test_a_replay_from_a_detached_place_is_answered_with_the_command_that_brings
     connected.transfer()
     connected.query("hub", "select relaybox.subscribe('billing', 'flights')")
     connected.query("hub", DETACHED)
-    connected.query("hub", "update relaybox.stream set first_kept_stream_position = 2")
+    connected.query("hub", "update relaybox_internal.stream set first_kept_stream_position = 2")
     order = {"store": "hub", "subscription": "billing", "start": "1"}
     answer = page.client("oncall").post("/relaybox/api/routes/flights/replay/count", json=order)
     assert answer.status_code == 409, answer.text

@@ -104,7 +104,7 @@ def test_no_daily_dag_runs_in_the_middle_of_a_test(moved: System) -> None:
 
 def test_the_watch_wakes_what_no_event_started(moved: System) -> None:
     """Confirmations that were lost on their way: the clock's DAG finds them missing, and the confirm DAG writes them again."""
-    moved.world.query("airline", "delete from relaybox.confirmation where state = 'settled'")
+    moved.world.query("airline", "delete from relaybox_internal.confirmation where state = 'settled'")
     assert moved.settled_through() == 0
     moved.client.trigger_dag("relaybox_watch")
     moved.wait_until_settled(FIRST_COUNT)
@@ -151,7 +151,7 @@ def test_the_task_log_tells_batches_counts_and_rates(moved: System) -> None:
     tasks = [task for task in moved.task_instances("relaybox_transfer__flights_1") if task["state"] == "success"]
     assert tasks
     log = "\n".join(moved.task_log(task, task["try_number"]) for task in tasks)
-    batches = moved.world.query("airline", "select batch, row_count from relaybox.batch where hop = 'flights/1'")
+    batches = moved.world.query("airline", "select batch, row_count from relaybox_internal.batch where hop = 'flights/1'")
     assert len(batches) == 3
     for number, rows in batches:
         assert f"batch_published hop=flights/1 batch={number} rows={rows} positions=" in log
@@ -234,9 +234,9 @@ def test_a_task_and_a_dag_lead_to_the_page_of_their_hop(moved: System, tmp_path:
     """In the dark theme, which the page takes from Airflow."""
     task = next(task for task in moved.task_instances("relaybox_transfer__flights_2") if task["state"] == "success")
     links = moved.client.get(f"{_task_path(task)}/links")["extra_links"]
-    batches = moved.world.query("hub", "select count(*) from relaybox.batch where hop = 'flights/2'")
+    batches = moved.world.query("hub", "select count(*) from relaybox_internal.batch where hop = 'flights/2'")
     run = f"{task['dag_id']} {task['dag_run_id']}"
-    application = "select distinct application from relaybox.attempt where recorded_by = %s"
+    application = "select distinct application from relaybox_internal.attempt where recorded_by = %s"
     spark_page = f"{SPARK_UI}/history/{moved.world.value('hub', application, run)}/"
     assert links["Spark application"] == spark_page
     with page_browser(moved.airflow.url, tmp_path, dark=True) as browser:
@@ -255,13 +255,18 @@ def test_a_task_and_a_dag_lead_to_the_page_of_their_hop(moved: System, tmp_path:
 
 def test_g3_a_killed_driver_is_retried_and_finishes_the_same_batch(moved: System) -> None:
     """SIGKILL in the middle of a batch: the next attempt copies what was missing, nothing twice, and positions stay dense."""
-    world, before = moved.world, moved.world.value("airline", "select max(batch) from relaybox.batch where hop = 'flights/1'")
+    world, before = (
+        moved.world,
+        moved.world.value("airline", "select max(batch) from relaybox_internal.batch where hop = 'flights/1'"),
+    )
     log_position = len(world.sent())
     with _slice_held_up(moved, batch=before + 1, slice_=3):
         world.send_many(SECOND_COUNT, prefix="second")
-        copied = "select count(*) from relaybox.receipt where batch = %s"
+        copied = "select count(*) from relaybox_internal.receipt where batch = %s"
         wait_until(lambda: world.value("hub", copied, before + 1) == 3, "three of four slices copied", deadline_seconds=120)
-        plan = world.value("airline", "select plan_id from relaybox.batch where hop = 'flights/1' and batch = %s", before + 1)
+        plan = world.value(
+            "airline", "select plan_id from relaybox_internal.batch where hop = 'flights/1' and batch = %s", before + 1
+        )
         killed = _kill_driver_of(f"relaybox flights/1 b{before + 1} s3 a", moved)
     moved.wait_until_settled(log_position + SECOND_COUNT)
     moved.wait_until_quiet()
@@ -271,7 +276,7 @@ def test_g3_a_killed_driver_is_retried_and_finishes_the_same_batch(moved: System
     log = moved.task_log(retried, retried["try_number"])
     assert f"batch_resumed hop=flights/1 batch={before + 1} rows={SECOND_COUNT}" in log
     assert log.count("slice_found") >= 3  # the fourth too, if its orphan got to its commit before the retry came
-    assert world.value("hub", "select plan_id from relaybox.arrival where batch = %s", before + 1) == plan
+    assert world.value("hub", "select plan_id from relaybox_internal.arrival where batch = %s", before + 1) == plan
     assert world.log_positions("flights/2") == list(range(1, log_position + SECOND_COUNT + 1))
     assert verify_route(world.route).outcome == "delivered"
 
@@ -281,8 +286,8 @@ def _slice_held_up(system: System, *, batch: int, slice_: int) -> Iterator[None]
     """Holds an uncommitted receipt of one slice, on whose key the slice then waits."""
     with system.world.session("hub") as connection, connection.cursor() as cursor:
         cursor.execute(
-            "insert into relaybox.receipt (log_id, batch, slice, plan_id, row_count, attempt) "
-            "select log_id, %s, %s, gen_random_uuid(), 1, 0 from relaybox.hop_in where hop = 'flights/1'",
+            "insert into relaybox_internal.receipt (log_id, batch, slice, plan_id, row_count, attempt) "
+            "select log_id, %s, %s, gen_random_uuid(), 1, 0 from relaybox_internal.hop_in where hop = 'flights/1'",
             (batch, slice_),
         )
         yield
@@ -323,8 +328,8 @@ def _running_try(system: System) -> Mapping[str, Any]:
 def test_g3_whatever_is_done_to_a_task_ends_its_spark_and_its_batch_arrives_once(moved: System) -> None:
     """One batch, hit in the middle of its slices: task killed, cleared, marked success, triggered twice, scheduler killed."""
     world, dag_id = moved.world, "relaybox_transfer__flights_1"
-    batch = 1 + world.value("airline", "select max(batch) from relaybox.batch where hop = 'flights/1'")
-    plan = "select plan_id from relaybox.batch where hop = 'flights/1' and batch = %s"
+    batch = 1 + world.value("airline", "select max(batch) from relaybox_internal.batch where hop = 'flights/1'")
+    plan = "select plan_id from relaybox_internal.batch where hop = 'flights/1' and batch = %s"
     with moved.held():
         world.send_many(SECOND_COUNT, prefix="third")
         first = moved.wait_for_driver("flights/1")
@@ -350,7 +355,7 @@ def test_g3_whatever_is_done_to_a_task_ends_its_spark_and_its_batch_arrives_once
     moved.wait_until_quiet()
 
     assert {run["state"] for run in moved.runs(dag_id) if run["dag_run_id"] in runs} == {"success"}
-    assert world.value("hub", "select plan_id from relaybox.arrival where batch = %s", batch) == planned
+    assert world.value("hub", "select plan_id from relaybox_internal.arrival where batch = %s", batch) == planned
     assert world.log_positions("flights/2") == list(range(1, len(world.sent()) + 1))
     _assert_perfect(moved, outcome="delivered")
 

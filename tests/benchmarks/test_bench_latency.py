@@ -42,7 +42,8 @@ def test_the_first_message_is_timed_from_its_commit_to_its_arrival(stores: Bench
 
     def run_late() -> None:
         wait_until(
-            lambda: stores.query(SOURCE, "select relaybox.hop_has_work(%s)", hop.name) == [(True,)], "the message is there"
+            lambda: stores.query(SOURCE, "select relaybox_internal.hop_has_work(%s)", hop.name) == [(True,)],
+            "the message is there",
         )
         stores.query(SOURCE, "select pg_sleep(%s)", DELAY_SECONDS)
         transfer(hop)
@@ -60,7 +61,9 @@ def test_messages_to_a_lingering_hop_are_timed_one_by_one(stores: BenchStores) -
     with ThreadPoolExecutor(1) as pool:
 
         def run() -> None:
-            wait_until(lambda: stores.query(SOURCE, "select relaybox.hop_has_work(%s)", hop.name) == [(True,)], "a message")
+            wait_until(
+                lambda: stores.query(SOURCE, "select relaybox_internal.hop_has_work(%s)", hop.name) == [(True,)], "a message"
+            )
             transfer(hop, linger_seconds=2.0)
 
         driver = pool.submit(run)
@@ -68,7 +71,9 @@ def test_messages_to_a_lingering_hop_are_timed_one_by_one(stores: BenchStores) -
         driver.result()
     assert len(seconds) == 10
     assert 0 < min(seconds) <= max(seconds) < LINGER_SECONDS
-    assert stores.query(DESTINATION, "select published_position from relaybox.hop_in where hop = %s", hop.name) == [(11,)]
+    assert stores.query(DESTINATION, "select published_position from relaybox_internal.hop_in where hop = %s", hop.name) == [
+        (11,)
+    ]
 
 
 def test_cpu_time_counts_children_that_have_ended() -> None:

@@ -45,7 +45,7 @@ class Row:
 
 
 class Declaration(NamedTuple):
-    """A row of relaybox.sender."""
+    """A row of relaybox_internal.sender."""
 
     origin: str
     sender: str

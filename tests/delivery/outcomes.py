@@ -41,21 +41,23 @@ def read_outcome(query: Query, stream: str) -> Outcome:
     delivered = query(
         """
         select i.hop, coalesce(d.log_positions[n + 1], d.first_position + n)
-        from relaybox.delivery d join relaybox.stream s using (stream_id) join relaybox.hop_in i using (log_id),
+        from relaybox_internal.delivery d join relaybox_internal.stream s using (stream_id) join relaybox_internal.hop_in i using (log_id),
             generate_series(0, d.last_stream_position - d.first_stream_position) n
         where s.stream = %s order by d.first_stream_position + n
         """,
         stream,
     )
-    of_stream = "join relaybox.hop_in i using (log_id) join relaybox.stream_log using (log_id) join relaybox.stream s on s.stream_id = stream_log.stream_id"
-    duplicates = query(f"select i.hop, unnest(d.duplicates) from relaybox.decision d {of_stream} where s.stream = %s", stream)
-    dead_letters = query(
-        f"select i.hop, d.log_position, d.reason from relaybox.dead_letter d {of_stream} where s.stream = %s", stream
+    of_stream = "join relaybox_internal.hop_in i using (log_id) join relaybox_internal.stream_log using (log_id) join relaybox_internal.stream s on s.stream_id = stream_log.stream_id"
+    duplicates = query(
+        f"select i.hop, unnest(d.duplicates) from relaybox_internal.decision d {of_stream} where s.stream = %s", stream
     )
-    held = query(f"select i.hop, h.log_position from relaybox.held h {of_stream} where s.stream = %s", stream)
+    dead_letters = query(
+        f"select i.hop, d.log_position, d.reason from relaybox_internal.dead_letter d {of_stream} where s.stream = %s", stream
+    )
+    held = query(f"select i.hop, h.log_position from relaybox_internal.held h {of_stream} where s.stream = %s", stream)
     stalled = query(
         """
-        select t.sender, t.epoch, t.stalled_after from relaybox.sender_state t join relaybox.stream s using (stream_id)
+        select t.sender, t.epoch, t.stalled_after from relaybox_internal.sender_state t join relaybox_internal.stream s using (stream_id)
         where s.stream = %s and t.stalled_after is not null
         """,
         stream,
@@ -71,9 +73,12 @@ def read_outcome(query: Query, stream: str) -> Outcome:
 
 def decide_again(query: Query, stream: str) -> Stream:
     """Has the brute force decide on what a store has in its logs, in the order in which the store has decided on it."""
-    ((order, window),) = query("select delivery_order, message_id_window from relaybox.stream where stream = %s", stream)
+    ((order, window),) = query("select delivery_order, message_id_window from relaybox_internal.stream where stream = %s", stream)
     logs = query(
-        "select i.hop, l.origin from relaybox.stream_log l join relaybox.stream s using (stream_id) join relaybox.hop_in i using (log_id) where s.stream = %s",
+        (
+            "select i.hop, l.origin from relaybox_internal.stream_log l join relaybox_internal.stream s using (stream_id) "
+            "join relaybox_internal.hop_in i using (log_id) where s.stream = %s"
+        ),
         stream,
     )
     brute = Stream(order, dict(logs), message_id_window=window)
@@ -81,7 +86,7 @@ def decide_again(query: Query, stream: str) -> Stream:
         *[
             Declaration(origin, sender, epoch, kind, declared_at.timestamp())
             for origin, sender, epoch, kind, declared_at in query(
-                "select origin, sender, epoch, kind, declared_at from relaybox.sender"
+                "select origin, sender, epoch, kind, declared_at from relaybox_internal.sender"
             )
         ]
     )
@@ -90,12 +95,12 @@ def decide_again(query: Query, stream: str) -> Stream:
         for log, log_position, sender, epoch, index, sent_at, message_id, clock, *content in query(
             """
             select i.hop, m.log_position, m.sender, m.epoch, m.index, m.sent_at, m.message_id, m.clock, m.topic, m.key, m.payload, m.payload_bytes
-            from relaybox.stream s
-            join relaybox.stream_log l using (stream_id)
-            join relaybox.hop_in i using (log_id)
-            join relaybox.decision d using (log_id)
-            join relaybox.arrival a using (log_id, batch)
-            join relaybox.log m on m.log_id = a.log_id and m.log_position >= a.first_position and m.log_position <= a.last_position
+            from relaybox_internal.stream s
+            join relaybox_internal.stream_log l using (stream_id)
+            join relaybox_internal.hop_in i using (log_id)
+            join relaybox_internal.decision d using (log_id)
+            join relaybox_internal.arrival a using (log_id, batch)
+            join relaybox_internal.log m on m.log_id = a.log_id and m.log_position >= a.first_position and m.log_position <= a.last_position
             where s.stream = %s order by d.first_arrival_seq + m.log_position - a.first_position
             """,
             stream,

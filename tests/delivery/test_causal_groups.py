@@ -24,9 +24,9 @@ WAYS = tuple(product(STORES, STORES))
 """From every store to every store, its own included."""
 
 HEARD = """
-select l.sender, l.epoch, l.index, l.clock from relaybox.hop_in i
-join relaybox.decision d using (log_id) join relaybox.arrival a using (log_id, batch)
-join relaybox.log l on l.log_id = a.log_id and l.log_position >= a.first_position and l.log_position <= a.last_position
+select l.sender, l.epoch, l.index, l.clock from relaybox_internal.hop_in i
+join relaybox_internal.decision d using (log_id) join relaybox_internal.arrival a using (log_id, batch)
+join relaybox_internal.log l on l.log_id = a.log_id and l.log_position >= a.first_position and l.log_position <= a.last_position
 where i.hop like 'none-%%' order by d.decided_at, l.log_position
 """
 """A consumer who reads what comes when it comes: one stream per log, merged by the time of delivery."""

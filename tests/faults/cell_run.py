@@ -35,7 +35,7 @@ LIVENESS_SECONDS = 60.0
 OF_ONE_GENERATION = ("batch_chain", "one_batch_each", "batch_content")
 """Invariants of snapshots that follow each other; a reanchored hop begins anew, above an anchor in seq."""
 
-_ANOTHER_FINGERPRINT = "update relaybox.hop_out set timeline = timeline + 1 returning timeline"
+_ANOTHER_FINGERPRINT = "update relaybox_internal.hop_out set timeline = timeline + 1 returning timeline"
 """As after a promotion or an upgrade: the cluster is not the one that the ledger was written by."""
 
 
@@ -230,13 +230,14 @@ class _Run:
         """Topics that the stream behind the first hop has, and that the hop does not know of."""
         hop = self.site.route.hops[0]
         (wanted,) = _ask(
-            hop.destination.name, "select array_agg(distinct topic) from relaybox.known_topics where carried_by <> 'nobody'"
+            hop.destination.name,
+            "select array_agg(distinct topic) from relaybox_internal.known_topics where carried_by <> 'nobody'",
         )
-        (carried,) = _ask(hop.source.name, "select topics from relaybox.hop_out where hop = %s", hop.name)
+        (carried,) = _ask(hop.source.name, "select topics from relaybox_internal.hop_out where hop = %s", hop.name)
         return {*wanted} - {*carried}
 
     def _published(self, hop: Hop) -> int:
-        return _ask(hop.destination.name, "select published_position from relaybox.hop_in where hop = %s", hop.name)[0]
+        return _ask(hop.destination.name, "select published_position from relaybox_internal.hop_in where hop = %s", hop.name)[0]
 
     def _wait_for_consumers(self, workload: Workload) -> None:
         for hop in self.site.route.hops:
@@ -268,7 +269,8 @@ def _leftovers(store: str) -> list[str]:
     sessions = "select count(*) from pg_stat_activity where datname = current_database() and application_name like 'relaybox %%'"
     wait_until(lambda: _ask(store, sessions) == (0,), f"the sessions of all drivers at {store} have ended")
     staged = (
-        "select count(*) from relaybox.log l join relaybox.hop_in i using (log_id) where l.log_position > i.published_position"
+        "select count(*) from relaybox_internal.log l join relaybox_internal.hop_in i using (log_id) "
+        "where l.log_position > i.published_position"
     )
     (count,) = _ask(store, staged)
     return [f"{count} staged rows are left at {store}"] if count else []

@@ -185,10 +185,12 @@ class ChangeMachine(Life):
     @rule()
     def retire_weather(self) -> None:
         """What was kept of a topic that the hop no longer has is given up on record; what comes of it later is not."""
-        (topics,) = self.world.query("airline", "select topics from relaybox.hop_out where hop = 'flights/1'")[0]
+        (topics,) = self.world.query("airline", "select topics from relaybox_internal.hop_out where hop = 'flights/1'")[0]
         if "weather" not in topics:
             self._end_open()
-            self.world.query("airline", "select relaybox.retire_topics('flights/1', '{weather}', 'nobody wants it', 'test')")
+            self.world.query(
+                "airline", "select relaybox_internal.retire_topics('flights/1', '{weather}', 'nobody wants it', 'test')"
+            )
             self.account.give_up("flights/1", "weather")
 
     # who sets something in a store: for the sessions from now on, until it is reset or the store restored
@@ -273,7 +275,7 @@ class ChangeMachine(Life):
 
     def _orders(self) -> set[str]:
         """Those in which the stores of the path have decided about messages of the stream."""
-        orders = "select delivery_order from relaybox.stream where stream = 'flights' and arrival_seq > 0"
+        orders = "select delivery_order from relaybox_internal.stream where stream = 'flights' and arrival_seq > 0"
         return {order for store in self.files[0].path[1:] for (order,) in self.world.query(store, orders)}
 
     def _init(self, which: int) -> None:

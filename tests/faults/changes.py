@@ -137,9 +137,9 @@ def _initialise_and_die(path: Path, services: str, after_statements: int) -> Non
 def tables_of(stores: Sequence[str]) -> dict[str, list[tuple[Any, ...]]]:
     """What the stores have registered: equal before and after something that was refused."""
     query = """
-        select 'out ' || hop, to_jsonb(o) - 'attempt' from relaybox.hop_out o
-        union all select 'in ' || hop, to_jsonb(i) from relaybox.hop_in i
-        union all select 'stream ' || stream, to_jsonb(s) from relaybox.stream s
+        select 'out ' || hop, to_jsonb(o) - 'attempt' from relaybox_internal.hop_out o
+        union all select 'in ' || hop, to_jsonb(i) from relaybox_internal.hop_in i
+        union all select 'stream ' || stream, to_jsonb(s) from relaybox_internal.stream s
         order by 1
         """
     found: dict[str, list[tuple[Any, ...]]] = {}

@@ -75,9 +75,11 @@ def confirmed_too_early(world: World) -> Iterator[str]:
     for hop in world.route.hops:
         confirmed = world.value(
             hop.source.name,
-            "select coalesce(max(through_position), 0) from relaybox.confirmation where hop = %s and state = 'received'",
+            "select coalesce(max(through_position), 0) from relaybox_internal.confirmation where hop = %s and state = 'received'",
             hop.name,
         )
-        published = world.value(hop.destination.name, "select published_position from relaybox.hop_in where hop = %s", hop.name)
+        published = world.value(
+            hop.destination.name, "select published_position from relaybox_internal.hop_in where hop = %s", hop.name
+        )
         if confirmed > published:
             yield f"{hop.name}: confirmed through {confirmed}, published through {published}"

@@ -146,7 +146,7 @@ _OF_THE_DRIVER = "from pg_stat_activity where datname = %s and application_name 
 def _locked(site: Site, side: str, table: str) -> Iterator[None]:
     parameters = site.sides.clusters[side].parameters(site.database(side))
     with closing(psycopg2.connect(**parameters)) as connection, connection.cursor() as cursor:
-        cursor.execute(f"lock table relaybox.{table} in access exclusive mode")
+        cursor.execute(f"lock table relaybox_internal.{table} in access exclusive mode")
         yield
         connection.rollback()
 

@@ -198,7 +198,7 @@ class HopMachine(Life):
         batch = planned.batch
         assert all(job.planned.batch == batch for job in self.jobs if job.key == (hop.name, batch.batch))
         make_log_segments(destination, hop, log_id=arrived.log_id, through_position=batch.last_position)
-        reads_log = self.world.value(hop.source.name, "select reads_log from relaybox.hop_out where hop = %s", hop.name)
+        reads_log = self.world.value(hop.source.name, "select reads_log from relaybox_internal.hop_out where hop = %s", hop.name)
         order = slice_job(hop, batch, attempt=planned.attempt, log_id=arrived.log_id, reads_log=reads_log)
         self.jobs.append(Job(hop, planned, order))
 
@@ -320,7 +320,7 @@ class HopMachine(Life):
 
     def _plans_never_change_and_follow_each_other(self) -> None:
         for hop in self.route.hops:
-            query = "select batch, first_position, last_position, b::text from relaybox.batch b where hop = %s order by batch"
+            query = "select batch, first_position, last_position, b::text from relaybox_internal.batch b where hop = %s order by batch"
             last = 0
             for number, (batch, first_position, last_position, text) in enumerate(
                 self._observe(hop.source.name, query, hop.name), start=1
@@ -397,7 +397,7 @@ class HopMachine(Life):
 
     def _watermark(self, store: str, hop: str, state: str, column: str = "through_position") -> int:
         """The newest confirmation; it never falls."""
-        query = f"select coalesce(max({column}), 0) from relaybox.confirmation where hop = %s and state = %s"
+        query = f"select coalesce(max({column}), 0) from relaybox_internal.confirmation where hop = %s and state = %s"
         found = int(self._observe(store, query, hop, state)[0][0])
         if column == "through_position":
             assert found >= self.watermarks.get((store, hop, state), 0), "a confirmation was taken back"

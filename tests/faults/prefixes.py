@@ -211,7 +211,7 @@ def _lost_acknowledged(before: Delivered, world: World, moment: Moment, recordin
         if hop.destination.name == prefix.store:
             confirmed = world.value(
                 hop.source.name,
-                "select coalesce(max(through_position), 0) from relaybox.confirmation where hop = %s and state = 'received'",
+                "select coalesce(max(through_position), 0) from relaybox_internal.confirmation where hop = %s and state = 'received'",
                 hop.name,
             )
             lost += max(0, confirmed - len(before.logs[hop.name]))

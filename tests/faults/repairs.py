@@ -55,7 +55,7 @@ def unlisted_ghosts(world: World, now: Delivered) -> Iterator[str]:
         log_positions = {
             log_position
             for (log_position,) in world.query(
-                hop.source.name, 'select "log_position" from relaybox.ghost where hop = %s', hop.name
+                hop.source.name, 'select "log_position" from relaybox_internal.ghost where hop = %s', hop.name
             )
         }
         listed = _at(now.logs[hop.name], log_positions)

@@ -29,7 +29,7 @@ RESTORES = (("airline",), ("hub",), ("analytics",), ("airline", "hub"), ("airlin
 """One, two and all stores of the route."""
 
 _ANOTHER_TIMELINE = """
-    update relaybox.hop_out set timeline = timeline + 1000;
+    update relaybox_internal.hop_out set timeline = timeline + 1000;
     """
 """The cluster that a ledger was written by is not the one that it was restored into."""
 
@@ -77,8 +77,11 @@ def is_comparable(copy: Copy, databases: Databases, stores: Sequence[str], hops:
     If not, `reanchor` refuses: nobody can tell any more which messages of the source the destination has had.
     """
     return all(
-        _value(databases[hop.destination.name], "select first_kept_position from relaybox.hop_in where hop = %s", hop.name)
-        <= _value(copy.databases[hop.source.name], "select log_position from relaybox.hop_out where hop = %s", hop.name) + 1
+        _value(
+            databases[hop.destination.name], "select first_kept_position from relaybox_internal.hop_in where hop = %s", hop.name
+        )
+        <= _value(copy.databases[hop.source.name], "select log_position from relaybox_internal.hop_out where hop = %s", hop.name)
+        + 1
         for hop in hops
         if hop.source.name in stores and hop.destination.name not in stores
     )

@@ -132,7 +132,9 @@ def soak(minutes: float, *, seed: int, directory: Path, fault_every_seconds: flo
             workload.stop_producers()
             _move_to_the_end(site)
             for hop in site.route.hops:
-                last = _count(hop.destination.name, "select published_position from relaybox.hop_in where hop = %s", hop.name)
+                last = _count(
+                    hop.destination.name, "select published_position from relaybox_internal.hop_in where hop = %s", hop.name
+                )
                 wait_until(
                     lambda name=hop.name, last=last: workload.seen_through(name) == last, f"consumers of {hop.name} see {last}"
                 )
@@ -156,7 +158,7 @@ def _soak_changes(directory: Path, *, seconds: float, seed: int) -> ChangeSoak:
 def _rate(site: Site, work: Callable[[], None]) -> float:
     """Messages a second that arrived at the end of the route while `work` went on."""
     last = site.route.hops[-1]
-    question = "select published_position from relaybox.hop_in where hop = %s"
+    question = "select published_position from relaybox_internal.hop_in where hop = %s"
     before, started = _count(last.destination.name, question, last.name), time.monotonic()
     work()
     for hop in site.route.hops:
@@ -224,11 +226,13 @@ def _mission(site: Site, hop: str, *, proxied: bool = False) -> Mission:
 
 def _sizes(site: Site, started: float) -> Sizes:
     hop = site.hop
-    batches = _count(hop.source.name, "select count(*) from relaybox.batch where hop = %s", hop.name)
-    rows = _count(hop.source.name, "select count(*) from relaybox.confirmation where hop = %s and state = 'received'", hop.name)
+    batches = _count(hop.source.name, "select count(*) from relaybox_internal.batch where hop = %s", hop.name)
+    rows = _count(
+        hop.source.name, "select count(*) from relaybox_internal.confirmation where hop = %s and state = 'received'", hop.name
+    )
     rows += _count(
         hop.destination.name,
-        "select count(*) from relaybox.arrival a join relaybox.hop_in i using (log_id) where hop = %s",
+        "select count(*) from relaybox_internal.arrival a join relaybox_internal.hop_in i using (log_id) where hop = %s",
         hop.name,
     )
     sessions = "select count(*) from pg_stat_activity where datname = current_database() and application_name like 'relaybox %%'"

@@ -246,7 +246,7 @@ class _Run:
 
     def _published(self, hop_name: str) -> int:
         destination = self.site.routes.hop(hop_name).destination.service
-        return _ask(destination, "select published_position from relaybox.hop_in where hop = %s", hop_name)
+        return _ask(destination, "select published_position from relaybox_internal.hop_in where hop = %s", hop_name)
 
     def _judge(self, history: Path) -> None:
         stores = read_stores(self.site.routes.hops)
@@ -255,7 +255,7 @@ class _Run:
             self.result.messages = one.sent
             if (one.r, one.ur) != (1.0, 1.0):
                 self.result.violations.append(f"R of {one.hop} is {one.r}, UR is {one.ur}")
-        staged = "select count(*) from relaybox.log l join relaybox.hop_in i using (log_id) where l.log_position > i.published_position"
+        staged = "select count(*) from relaybox_internal.log l join relaybox_internal.hop_in i using (log_id) where l.log_position > i.published_position"
         for hop in self.site.route.hops:
             if count := _ask(hop.destination.service, staged):
                 self.result.violations.append(f"{count} staged rows are left at {hop.destination.name}")

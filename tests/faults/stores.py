@@ -168,7 +168,9 @@ def _outbox(session: Connection) -> Iterable[OutboxRow]:
 
 def _hop(sessions: dict[str, Connection], hop: Hop) -> HopState:
     source, destination = sessions[hop.source.name], sessions[hop.destination.name]
-    log_id, published = _rows(destination, "select log_id, published_position from relaybox.hop_in where hop = %s", hop.name)[0]
+    log_id, published = _rows(
+        destination, "select log_id, published_position from relaybox_internal.hop_in where hop = %s", hop.name
+    )[0]
     return HopState(
         name=hop.name,
         source=hop.source.name,
@@ -189,11 +191,13 @@ def _hop(sessions: dict[str, Connection], hop: Hop) -> HopState:
             for store, session in sessions.items()
             for row in _rows(
                 session,
-                "select state, through_position, through_batch from relaybox.confirmation where hop = %s order by 1, 2",
+                "select state, through_position, through_batch from relaybox_internal.confirmation where hop = %s order by 1, 2",
                 hop.name,
             )
         ),
-        decided=tuple(batch for (batch,) in _rows(destination, "select batch from relaybox.decision where log_id = %s", log_id)),
+        decided=tuple(
+            batch for (batch,) in _rows(destination, "select batch from relaybox_internal.decision where log_id = %s", log_id)
+        ),
         stream_positions=tuple(_stream_positions(destination, log_id)),
         processed_by=hop.processed_by,
         acknowledged=_rows(destination, ACKNOWLEDGED, list(hop.processed_by))[0][0],
@@ -202,7 +206,7 @@ def _hop(sessions: dict[str, Connection], hop: Hop) -> HopState:
 
 def _stream_positions(session: Connection, log_id: int) -> Iterable[tuple[int, int]]:
     query = """
-        select first_stream_position, last_stream_position, first_position, log_positions from relaybox.delivery where log_id = %s
+        select first_stream_position, last_stream_position, first_position, log_positions from relaybox_internal.delivery where log_id = %s
         order by first_stream_position, last_stream_position
         """
     for first_stream_position, last_stream_position, first_position, log_positions in _rows(session, query, log_id):
@@ -212,9 +216,7 @@ def _stream_positions(session: Connection, log_id: int) -> Iterable[tuple[int, i
 
 def _log(session: Connection, log_id: int, published: int) -> Iterable[LogRow]:
     """The published part: what is staged above it is nobody's business yet."""
-    query = (
-        f"select log_position, index, {_MESSAGE} from relaybox.log where log_id = %s and log_position <= %s order by log_position"
-    )
+    query = f"select log_position, index, {_MESSAGE} from relaybox_internal.log where log_id = %s and log_position <= %s order by log_position"
     return (
         LogRow(log_position, index, Message(*message))
         for log_position, index, *message in _rows(session, query, log_id, published)
@@ -225,14 +227,14 @@ def _batches(session: Connection, hop: str) -> Iterable[BatchRow]:
     query = """
         select batch, plan_id::text, topics, lower::text, upper::text, pair_exhausted, reads_after, reads_through,
             first_position, last_position, row_count, slices
-        from relaybox.batch where hop = %s order by batch
+        from relaybox_internal.batch where hop = %s order by batch
         """
     for batch, plan_id, topics, *columns, slices in _rows(session, query, hop):
         yield BatchRow(batch, plan_id, tuple(topics or ()), *columns, tuple(tuple(numbers) for numbers in slices))
 
 
 def _typed(kind: type, session: Connection, table: str, columns: str, log_id: int) -> tuple[Any, ...]:
-    rows = _rows(session, f"select {columns} from relaybox.{table} where log_id = %s order by 1, 2", log_id)
+    rows = _rows(session, f"select {columns} from relaybox_internal.{table} where log_id = %s order by 1, 2", log_id)
     return tuple(kind(*row) for row in rows)
 
 

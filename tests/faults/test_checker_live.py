@@ -47,9 +47,9 @@ def test_a_run_without_faults_is_clean(world: World, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("store", "tampering", "expected"),
     [
-        ("hub", "update relaybox.log set payload = payload || '!' where log_position = 7", {"altered", "disagreement", "invented", "lost"}),
-        ("analytics", "delete from relaybox.log where log_position = 7", {"batch_content", "dense_positions", "disagreement"}),
-        ("airline", "delete from relaybox.confirmation where state = 'received'", {"confirmation_taken_back", "unfinished"}),
+        ("hub", "update relaybox_internal.log set payload = payload || '!' where log_position = 7", {"altered", "disagreement", "invented", "lost"}),
+        ("analytics", "delete from relaybox_internal.log where log_position = 7", {"batch_content", "dense_positions", "disagreement"}),
+        ("airline", "delete from relaybox_internal.confirmation where state = 'received'", {"confirmation_taken_back", "unfinished"}),
         ("hub", "update relaybox.outbox set xid = xid", set()),
     ],
 )  # fmt: skip

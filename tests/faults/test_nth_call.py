@@ -80,7 +80,9 @@ class State:
             received = self.rows(store, "select log_position, message_id from relaybox.inbox order by log_position")
             assert received == [(log_position, *row) for log_position, row in enumerate(sent, start=1)]
         for store, hops in (("airline", ("flights/1", "flights/2")), ("hub", ("flights/2",))):
-            confirmed = self.rows(store, "select hop, state, max(through_position) from relaybox.confirmation group by 1, 2")
+            confirmed = self.rows(
+                store, "select hop, state, max(through_position) from relaybox_internal.confirmation group by 1, 2"
+            )
             assert sorted(confirmed) == [(hop, state, count) for hop in hops for state in ("received", "settled")]
 
 

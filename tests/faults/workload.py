@@ -425,8 +425,9 @@ class Subscriber(Reader):
 
 ACKNOWLEDGED = """
     select coalesce(min(coalesce(done.stream_position, 0)), 0)
-    from relaybox.subscription s
-    cross join lateral (select max(c.done_stream_position) as stream_position from relaybox.cursor c where c.subscription_id = s.subscription_id) done
+    from relaybox_internal.subscription s
+    cross join lateral (select max(c.done_stream_position) as stream_position from relaybox_internal.cursor c
+        where c.subscription_id = s.subscription_id) done
     where s.subscription = any(%s)
     """
 """Through which stream position all of these subscriptions, of one lane each, have acknowledged."""
@@ -434,14 +435,16 @@ ACKNOWLEDGED = """
 _CONFIRMED = """
     select coalesce(max(through_position) filter (where state = 'received'), 0),
         coalesce(max(through_position) filter (where state = 'settled'), 0)
-    from relaybox.confirmation where hop = %s
+    from relaybox_internal.confirmation where hop = %s
     """
 _PUBLISHED = (
-    "select coalesce(max(last_position), 0) from relaybox.arrival a join relaybox.hop_in i using (log_id) where i.hop = %s"
+    "select coalesce(max(last_position), 0) from relaybox_internal.arrival a join relaybox_internal.hop_in i using (log_id) "
+    "where i.hop = %s"
 )
 _SETTLED_READING = """
     select coalesce(max(b.reads_through), 0)
-    from relaybox.batch b join relaybox.confirmation c on c.hop = b.hop and c.through_batch = b.batch and c.state = 'settled'
+    from relaybox_internal.batch b join relaybox_internal.confirmation c on c.hop = b.hop and c.through_batch = b.batch
+        and c.state = 'settled'
     where b.hop = %s
     """
 

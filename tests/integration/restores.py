@@ -117,7 +117,7 @@ class Chain:
         database = self.database(store)
         administer(self.cluster(store), f"drop database {database} with (force)", copy_database(database, copy))
         if promoted:
-            self.query(store, "update relaybox.hop_out set timeline = timeline + 1")
+            self.query(store, "update relaybox_internal.hop_out set timeline = timeline + 1")
 
     def existing(self) -> set[str]:
         """What any store has in its outbox or in a log."""
@@ -131,7 +131,7 @@ class Chain:
 
     def log(self, hop: Hop) -> list[str]:
         statement = (
-            "select l.payload from relaybox.hop_in i join relaybox.log l using (log_id)"
+            "select l.payload from relaybox_internal.hop_in i join relaybox_internal.log l using (log_id)"
             " where i.hop = %s and l.log_position <= i.published_position order by l.log_position"
         )
         return [payload for (payload,) in self.query(hop.destination.name, statement, hop.name)]
@@ -163,7 +163,9 @@ class Chain:
         for hop in self.route.hops:
             log = self.log(hop)
             ghosts = dict(
-                self.query(hop.source.name, "select log_position, message_id from relaybox.ghost where hop = %s", hop.name)
+                self.query(
+                    hop.source.name, "select log_position, message_id from relaybox_internal.ghost where hop = %s", hop.name
+                )
             )
             unlisted = [p for n, p in enumerate(log, start=1) if p not in here and n not in ghosts]
             listed = [p for n, p in enumerate(log, start=1) if p in here and n in ghosts]

@@ -122,7 +122,7 @@ def test_an_undecided_batch(world: World, monkeypatch: pytest.MonkeyPatch) -> No
     assert age(world, "delivered") > 0
     follow(world, "undecided-batch")
     assert age(world, "delivered") == 0
-    assert world.value(STORE, "select last_stream_position from relaybox.stream") == 1
+    assert world.value(STORE, "select last_stream_position from relaybox_internal.stream") == 1
 
 
 def test_a_gap_of_a_sender(world: World) -> None:
@@ -140,7 +140,7 @@ def test_a_gap_of_a_sender(world: World) -> None:
     assert age(world, "sender") > 0
     follow(world, "sender-gap")
     assert age(world, "sender") == 0
-    assert world.value(STORE, "select last_stream_position from relaybox.stream") == 2
+    assert world.value(STORE, "select last_stream_position from relaybox_internal.stream") == 2
 
 
 def test_a_stalled_sender(world: World) -> None:
@@ -156,7 +156,7 @@ def test_a_stalled_sender(world: World) -> None:
     assert worst(world, "relaybox_stream_stalled_senders") == 1
     follow(world, "stalled-sender")
     assert worst(world, "relaybox_stream_stalled_senders") == 0
-    assert world.value(STORE, "select last_stream_position from relaybox.stream") == 4
+    assert world.value(STORE, "select last_stream_position from relaybox_internal.stream") == 4
 
 
 def test_a_stopped_consumer(world: World) -> None:
@@ -186,9 +186,9 @@ def test_a_message_that_kills_workers_whose_fetch_is_rolled_back(world: World) -
     """No number of deaths finds it, as docs/consuming.md says; the runbook leads to it, sets it aside, and the rest flows."""
     deliver(world, 12)
     world.query(STORE, "select relaybox.subscribe('billing', 'flights', nack_limit => 1, crash_limit => 2)")
-    before = world.query(STORE, "select * from relaybox.lane_cursors")
+    before = world.query(STORE, "select * from relaybox_internal.lane_cursors")
     assert [work_until_killed(world, 4) for _ in range(10)] == [[]] * 10
-    assert world.query(STORE, "select * from relaybox.lane_cursors") == before, "nothing is left of ten deaths"
+    assert world.query(STORE, "select * from relaybox_internal.lane_cursors") == before, "nothing is left of ten deaths"
     steps = run_blocks(
         "killed-workers",
         variables={"LANE": "1", "STREAM_POSITION": "4"},
@@ -287,7 +287,7 @@ def test_lost_messages(world: World) -> None:
     world.send("two")
     world.transfer()
     for table in ("arrival", "log"):
-        world.query("hub", f"delete from relaybox.{table} where {'batch' if table == 'arrival' else 'log_position'} = 1")
+        world.query("hub", f"delete from relaybox_internal.{table} where {'batch' if table == 'arrival' else 'log_position'} = 1")
     assert 0 < worst(world, "relaybox_hop_reliability", hop="flights/1") < 1
 
     def rename_route() -> None:
@@ -315,14 +315,14 @@ def test_an_unrouted_topic(world: World) -> None:
 def test_a_growing_store(world: World) -> None:
     """A subscription that nobody reads keeps a segment; when it has read, the segment goes."""
     deliver(world, 10)
-    world.query(STORE, "update relaybox.store set segment_rows = 10")
+    world.query(STORE, "update relaybox_internal.store set segment_rows = 10")
     world.query(STORE, "select relaybox.subscribe('billing', 'flights')")
-    world.query(STORE, "update relaybox.decision set decided_at = decided_at - interval '2 days'")
-    world.query(STORE, "update relaybox.cursor set moved_at = moved_at - interval '2 days'")
+    world.query(STORE, "update relaybox_internal.decision set decided_at = decided_at - interval '2 days'")
+    world.query(STORE, "update relaybox_internal.cursor set moved_at = moved_at - interval '2 days'")
     assert worst(world, "relaybox_retention_held_seconds", kind="subscription", holder="billing") > 86_400
-    world.query(STORE, "update relaybox.hop_in set stopped_consumer = 'keep'")
+    world.query(STORE, "update relaybox_internal.hop_in set stopped_consumer = 'keep'")
     assert worst(world, "relaybox_retention_held_seconds", kind="subscription") == 0
-    world.query(STORE, "update relaybox.hop_in set stopped_consumer = 'alarm'")
+    world.query(STORE, "update relaybox_internal.hop_in set stopped_consumer = 'alarm'")
 
     def read() -> None:
         world.query(STORE, "select relaybox.ack('billing', 10, min(token)) from relaybox.fetch('billing')")

@@ -19,7 +19,7 @@ CHANGES = (
     (),
     ("b", "c"),
 )
-ACCOUNT = "select a.seq, a.state from relaybox.accounted_seqs('flights/1', %s, %s) a order by 1, 2"
+ACCOUNT = "select a.seq, a.state from relaybox_internal.accounted_seqs('flights/1', %s, %s) a order by 1, 2"
 
 
 def test_each_row_is_accounted_for_once_whatever_topics_come_and_go(world: World) -> None:
@@ -47,7 +47,7 @@ def test_each_row_is_accounted_for_once_whatever_topics_come_and_go(world: World
 def standing_at(world: World, frontier: str, anchor: int) -> Iterator[Any]:
     """A hop that never had one of the topics: a cursor whose transaction is rolled back."""
     with world.session() as session, session.cursor() as cursor:
-        cursor.execute("update relaybox.hop_out set lower = %s, anchor_seq = %s", (frontier, anchor))
+        cursor.execute("update relaybox_internal.hop_out set lower = %s, anchor_seq = %s", (frontier, anchor))
         yield cursor
         session.rollback()
 
@@ -56,7 +56,7 @@ def follow(cursor: Any, topics: dict[int, str], changes: Sequence[tuple[str, ...
     had: set[str] = set()
     routed: set[str] = set()
     for change in changes:
-        cursor.execute("select relaybox.change_topics('flights/1', %s)", (["flights", *change],))
+        cursor.execute("select relaybox_internal.change_topics('flights/1', %s)", (["flights", *change],))
         assert cursor.fetchone() == (routed != set(change),)
         routed = set(change)
         had |= routed
@@ -64,7 +64,7 @@ def follow(cursor: Any, topics: dict[int, str], changes: Sequence[tuple[str, ...
         for after, through in ((0, 100), (0, 4), (4, 5), (5, 8), (7, 100)):
             cursor.execute(ACCOUNT, (after, through))
             assert cursor.fetchall() == [(seq, state) for seq, state in expected if after < seq <= through], (change, after)
-        cursor.execute("select relaybox.change_topics('flights/1', %s)", (["flights", *reversed(change)],))
+        cursor.execute("select relaybox_internal.change_topics('flights/1', %s)", (["flights", *reversed(change)],))
         assert cursor.fetchone() == (False,), "the same topics in another order"
 
 
@@ -93,10 +93,10 @@ def give_up(world: World, cursor: Any, late: Any) -> None:
         assert cursor.fetchall() == sorted(states.items()), (given_up, kept, routed)
 
     def change(*topics: str) -> None:
-        cursor.execute("select relaybox.change_topics('flights/1', %s)", (["flights", *topics],))
+        cursor.execute("select relaybox_internal.change_topics('flights/1', %s)", (["flights", *topics],))
 
     def retire(*topics: str) -> int:
-        cursor.execute("select relaybox.retire_topics('flights/1', %s, 'why', 'test')", (list(topics),))
+        cursor.execute("select relaybox_internal.retire_topics('flights/1', %s, 'why', 'test')", (list(topics),))
         return int(cursor.fetchone()[0])
 
     change("a", "c")

@@ -277,7 +277,7 @@ def test_ctrl_c_ends_a_command_and_its_sessions(world: World, command: list[str]
     here = "select count(*) from pg_stat_activity where application_name = %s and state = %s"
     with world.session("hub") as holder, holder.cursor() as cursor:
         if command[0] == "verify":
-            cursor.execute("lock table relaybox.log in access exclusive mode")
+            cursor.execute("lock table relaybox_internal.log in access exclusive mode")
         process = start(*command)
         state = "active" if command[0] == "verify" else "idle"
         wait_until(lambda: world.value("hub", here, session, state) == 1, f"{command} is at work")

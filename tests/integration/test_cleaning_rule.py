@@ -20,38 +20,42 @@ SEGMENT_ROWS = 5
 NAMES = ("a", "b", "c")
 
 EMPTY = """
-delete from relaybox.cursor; delete from relaybox.failed_attempt; delete from relaybox.dead_letter; delete from relaybox.lane;
-delete from relaybox.consumer_action; delete from relaybox.subscription; delete from relaybox.delivery; delete from relaybox.decision;
-delete from relaybox.arrival; delete from relaybox.confirmation; delete from relaybox.batch; delete from relaybox.dropped_segment;
-update relaybox.hop_in set published_batch = 0, published_position = 0, first_kept_position = 1;
-update relaybox.stream set last_stream_position = 0, first_kept_stream_position = 1, dropped_stream_position = 0;
-update relaybox.stream_log set decided_batch = 0, decided_position = 0;
+delete from relaybox_internal.cursor; delete from relaybox_internal.failed_attempt; delete from relaybox_internal.dead_letter; delete
+    from relaybox_internal.lane;
+delete from relaybox.consumer_action; delete from relaybox_internal.subscription; delete from relaybox_internal.delivery; delete
+    from relaybox_internal.decision;
+delete from relaybox_internal.arrival; delete from relaybox_internal.confirmation; delete from relaybox_internal.batch; delete
+    from relaybox_internal.dropped_segment;
+update relaybox_internal.hop_in set published_batch = 0, published_position = 0, first_kept_position = 1;
+update relaybox_internal.stream set last_stream_position = 0, first_kept_stream_position = 1, dropped_stream_position = 0;
+update relaybox_internal.stream_log set decided_batch = 0, decided_position = 0;
 do $$ declare s record; begin
-    for s in select segment from relaybox.segments() where log_id = 1 loop execute format('drop table %s', s.segment); end loop;
+    for s in select segment from relaybox_internal.segments() where log_id = 1 loop execute format('drop table %s', s.segment); end loop;
 end $$;
-select relaybox.ensure_log_segments(1, 0);
+select relaybox_internal.ensure_log_segments(1, 0);
 """
 
 WRITE = """
-insert into relaybox.log (log_id, epoch, log_position, index, message_id, sent_at, topic, sender, key, payload)
+insert into relaybox_internal.log (log_id, epoch, log_position, index, message_id, sent_at, topic, sender, key, payload)
 select 1, 0, p, p, gen_random_uuid(), now(), 'flights', 's' || p %% 4, null, 'm' || p from generate_series(%(first)s, %(last)s) p;
-insert into relaybox.arrival (log_id, batch, plan_id, first_position, last_position, row_count, slice_count, source_system_identifier, source_timeline)
+insert into relaybox_internal.arrival (log_id, batch, plan_id, first_position, last_position, row_count, slice_count,
+source_system_identifier, source_timeline)
 values (1, %(batch)s, gen_random_uuid(), %(first)s, %(last)s, %(last)s - %(first)s + 1, 1, 1, 1);
-insert into relaybox.decision (
+insert into relaybox_internal.decision (
     log_id, batch, first_arrival_seq, row_count, duplicate_count, set_aside_count, delivered_count, held_after, last_stream_position, in_order
 ) values (1, %(batch)s, 1, 1, 0, 0, 1, 0, %(last)s, true);
-insert into relaybox.delivery (stream_id, first_stream_position, last_stream_position, log_id, first_position, log_positions)
-select stream_id, %(first)s, %(last)s, 1, %(first)s, %(log_positions)s::bigint[] from relaybox.stream;
-update relaybox.stream set last_stream_position = %(last)s;
-update relaybox.hop_in set published_batch = %(batch)s, published_position = %(last)s;
-update relaybox.stream_log set decided_batch = %(batch)s, decided_position = %(last)s;
+insert into relaybox_internal.delivery (stream_id, first_stream_position, last_stream_position, log_id, first_position, log_positions)
+select stream_id, %(first)s, %(last)s, 1, %(first)s, %(log_positions)s::bigint[] from relaybox_internal.stream;
+update relaybox_internal.stream set last_stream_position = %(last)s;
+update relaybox_internal.hop_in set published_batch = %(batch)s, published_position = %(last)s;
+update relaybox_internal.stream_log set decided_batch = %(batch)s, decided_position = %(last)s;
 """
 
 SETTLE = """
-insert into relaybox.batch (
+insert into relaybox_internal.batch (
     hop, batch, pair_exhausted, reads_after, reads_through, first_position, last_position, row_count, slices, system_identifier, timeline, next_xid
 ) values ('flights/2', %(batch)s, true, %(after)s, %(through)s, %(after)s + 1, %(through)s, %(through)s - %(after)s, '[[1, 1, 1, 1, 1]]', 1, 1, '3');
-insert into relaybox.confirmation (hop, state, through_position, through_batch, happened_at, recorded_by)
+insert into relaybox_internal.confirmation (hop, state, through_position, through_batch, happened_at, recorded_by)
 values ('flights/2', 'settled', %(through)s, %(batch)s, now(), 'test');
 """
 
@@ -103,7 +107,7 @@ class Store:
         e.log_positions += log_positions
         for stream_positions in e.unread.values():
             stream_positions.update(range(first, last + 1))
-        self.run("select relaybox.ensure_log_segments(1, %s)", last)
+        self.run("select relaybox_internal.ensure_log_segments(1, %s)", last)
         with self.connection.cursor() as cursor:
             cursor.execute(
                 WRITE, {"first": first, "last": last, "batch": e.batches, "log_positions": log_positions if backwards else None}
@@ -168,7 +172,7 @@ class Store:
         if name not in e.unread or not e.log_positions:
             return
         ((highest,),) = self.run("select max(done_stream_position) from relaybox.lag(%s)", name)
-        ((kept,),) = self.run("select first_kept_stream_position from relaybox.stream")
+        ((kept,),) = self.run("select first_kept_stream_position from relaybox_internal.stream")
         if highest < kept:
             return  # nothing to replay
         ((first,),) = self.run("select first_stream_position from relaybox.replay(%s, 'earliest', 'test')", name)
@@ -186,18 +190,19 @@ class Store:
     def retain(self) -> None:
         """Safe: what is needed is there. Complete: of the oldest segment something is needed. Told: what is kept from."""
         needed = self.expected.needed()
-        while self.run("select outcome from relaybox.drop_oldest_segment(1, 'test')") == [("dropped",)]:
+        while self.run("select outcome from relaybox_internal.drop_oldest_segment(1, 'test')") == [("dropped",)]:
             pass
-        there = {row[0] for row in self.run("select log_position from relaybox.log")}
+        there = {row[0] for row in self.run("select log_position from relaybox_internal.log")}
         assert needed <= there
         last = len(self.expected.log_positions)
         if last:
-            oldest = min(row[0] for row in self.run("select first from relaybox.segments() where log_id = 1"))
+            oldest = min(row[0] for row in self.run("select first from relaybox_internal.segments() where log_id = 1"))
             lanes_stand = self.lowest_done()
             assert any(p < oldest + SEGMENT_ROWS for p in needed | lanes_stand)
             assert there == {p for p in range(1, last + 1) if p >= oldest}
             ((first_stream_position, first_position),) = self.run(
-                "select first_kept_stream_position, first_kept_position from relaybox.stream, relaybox.hop_in where log_id = 1"
+                "select first_kept_stream_position, first_kept_position from relaybox_internal.stream, relaybox_internal.hop_in "
+                "where log_id = 1"
             )
             gone = {p for p in range(1, last + 1) if p < oldest}
             assert first_position == max(1, oldest)
@@ -213,8 +218,9 @@ class Store:
         """Positions beyond where some lane stands: it has not looked at them yet, and may find that they are another lane's."""
         stand = self.run(
             """
-            select min(k.done_stream_position) from relaybox.lane l join lateral (
-                select c.done_stream_position from relaybox.cursor c where c.subscription_id = l.subscription_id and c.lane = l.lane
+            select min(k.done_stream_position) from relaybox_internal.lane l join lateral (
+                select c.done_stream_position from relaybox_internal.cursor c where c.subscription_id = l.subscription_id
+                    and c.lane = l.lane
                 order by c.version desc limit 1
             ) k on true
             """

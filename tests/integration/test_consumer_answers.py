@@ -66,7 +66,7 @@ def test_each_refused_acknowledgement_has_the_hint_of_its_cause(shop: World) -> 
     theirs = token(shop, worker="b")
     shop.query(
         STORE,
-        "update relaybox.cursor set leased_until = clock_timestamp(), moved_at = moved_at - interval '2 minutes'"
+        "update relaybox_internal.cursor set leased_until = clock_timestamp(), moved_at = moved_at - interval '2 minutes'"
         " where worker = 'b'",
     )
     fetch(shop, 4, worker="c")
@@ -109,7 +109,7 @@ def test_a_time_in_the_future_is_refused_as_start_and_as_end(shop: World) -> Non
         code, said, hint = refusal(shop, f"select {call}", ahead)
         assert (code, f"stream flights: {ahead} is in the future" in said) == ("RB036", True), said
         assert "'latest'" in hint
-    shop.query(STORE, "update relaybox.decision set decided_at = clock_timestamp() + interval '2 hours'")
+    shop.query(STORE, "update relaybox_internal.decision set decided_at = clock_timestamp() + interval '2 hours'")
     assert shop.value(STORE, "select relaybox.subscribe('late', 'flights', %s)", ahead) == 1
 
 
@@ -141,7 +141,7 @@ def test_a_consumer_sees_its_quota_and_its_replays(shop: World, reader_login: st
             *("role_name", "subscriptions", "subscription_quota", "lanes", "lane_quota", "topics", "topic_quota"),
         ]
         assert cursor.fetchall() == [(reader_login, 1, 5, 4, 40, 0, 3)]
-        shop.query(STORE, "select relaybox.ask_replay('own', 'own.replay', '2', '5', 'tax audit', 'run 1')")
+        shop.query(STORE, "select relaybox_internal.ask_replay('own', 'own.replay', '2', '5', 'tax audit', 'run 1')")
         cursor.execute(
             "select subscription, replayed_as, first_stream_position, last_stream_position, asked_by, reason from relaybox.replay_ranges"
         )
@@ -155,14 +155,14 @@ def test_a_consumer_sees_its_quota_and_its_replays(shop: World, reader_login: st
             read_to_its_end = cursor.fetchall()
         assert read_to_its_end == [(True,)], "its consumers have acknowledged it"
         with pytest.raises(psycopg2.errors.InsufficientPrivilege):
-            cursor.execute("select * from relaybox.consumer_quota")
+            cursor.execute("select * from relaybox_internal.consumer_quota")
     connection.close()
     owner = shop.query(STORE, "select subscription_quota, lane_quota, topic_quota from relaybox.my_quota()")
     assert owner == [(None, None, None)], "the owner has no quota"
 
 
 def test_a_new_topic_with_an_invalid_name_is_told_how_names_are(shop: World) -> None:
-    shop.query(STORE, "update relaybox.stream set topics_by_subscription = true")
+    shop.query(STORE, "update relaybox_internal.stream set topics_by_subscription = true")
     for name in ("New Topic", "t" * 49, ""):
         code, said, hint = refusal(shop, "select relaybox.subscribe('new', %s)", name)
         assert (code, "1 to 48 of a-z 0-9 _ . -" in said) == ("RB032", True), said

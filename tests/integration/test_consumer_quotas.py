@@ -80,7 +80,7 @@ def test_a_role_has_100_subscriptions_and_1000_lanes_unless_the_owner_says_other
     assert shops.query(STORE, LIVE, SHOP) == [(100, 100)]
     assert [subscribe(OTHER, f"wide{n}", 64) for n in range(16)] == [None] * 15 + ["RB039"]
     assert shops.query(STORE, LIVE, OTHER) == [(15, 960)]
-    assert shops.value(STORE, "select count(*) from relaybox.lane") == 1060
+    assert shops.value(STORE, "select count(*) from relaybox_internal.lane") == 1060
 
 
 def test_a_quota_counts_replays_and_is_free_again_after_unsubscribing(shops: World) -> None:
@@ -115,7 +115,7 @@ def test_who_sets_a_quota_and_whom_it_binds(shops: World) -> None:
         cursor.execute("select relaybox.unsubscribe('f')")
         assert outcome(cursor, "select relaybox.subscribe('h', 'flights')") == "RB039"
         assert outcome(cursor, "select relaybox.set_consumer_quota(100, 100, %s)", SHOP) == "42501"
-        assert outcome(cursor, "update relaybox.consumer_quota set lanes = 100") == "42501"
+        assert outcome(cursor, "update relaybox_internal.consumer_quota set lanes = 100") == "42501"
     with shops.session(STORE, autocommit=True) as connection, connection.cursor() as cursor:
         assert outcome(cursor, "select relaybox.set_consumer_quota(-1, 5)") == "RB036"
         assert outcome(cursor, "select relaybox.set_consumer_quota(1, 5, 'nobody_of_that_name')") == "RB036"
@@ -151,8 +151,8 @@ def test_eight_at_once_never_exceed_a_quota(shops: World, isolation: str) -> Non
 
 def test_topics_that_a_login_asked_for_are_counted(shops: World) -> None:
     """Where topics come by subscription: also those whose subscription has ended. The file's topics and those of others are not counted."""
-    shops.query(STORE, "update relaybox.stream set topics_by_subscription = true")
-    topics = "select topic from relaybox.known_topics where carried_by = 'subscription' order by topic"
+    shops.query(STORE, "update relaybox_internal.stream set topics_by_subscription = true")
+    topics = "select topic from relaybox_internal.known_topics where carried_by = 'subscription' order by topic"
     shops.query(STORE, "select relaybox.set_consumer_quota(10, 10, %s, topics => 2)", SHOP)
     asked = "select relaybox.subscribe(%s, %s)"
     with login(SHOP) as cursor:
@@ -173,7 +173,7 @@ def test_topics_that_a_login_asked_for_are_counted(shops: World) -> None:
             *(None, None),
             "RB039",
         ]
-        shops.query(STORE, "select relaybox.register_topics('flights', '{flights,t1}')")
+        shops.query(STORE, "select relaybox_internal.register_topics('flights', '{flights,t1}')")
         assert outcome(cursor, asked, "h", "t4") is None
         shops.query(STORE, "select relaybox.set_consumer_quota(null, null, %s)", SHOP)
         assert outcome(cursor, asked, "i", "t5") is None

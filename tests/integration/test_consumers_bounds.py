@@ -91,7 +91,7 @@ def test_a_number_or_name_that_makes_no_sense_is_denied_in_words(ten: World, cal
 
 def test_reading_after_nothing_begins_at_the_start_and_after_the_end_gives_nothing(ten: World) -> None:
     """read_log and read_stream alike."""
-    ten.query(STORE, "update relaybox.hop_in set published_position = 10")
+    ten.query(STORE, "update relaybox_internal.hop_in set published_position = 10")
     for call in ("read_stream('flights', %s)", "read_log('flights/1', %s)"):
         rows = ten.query(STORE, f"select log_position from relaybox.{call}", None)
         assert stream_positions(rows) == list(range(1, 11))
@@ -152,7 +152,7 @@ def days(world: World) -> World:
         deliver(world, 5)
         world.query(
             STORE,
-            "update relaybox.decision set decided_at = %s where batch = (select max(batch) from relaybox.decision)",
+            "update relaybox_internal.decision set decided_at = %s where batch = (select max(batch) from relaybox_internal.decision)",
             f"2026-07-{day:02} 12:00+00",
         )
     return world
@@ -162,23 +162,25 @@ def forget(world: World, through_day: int, *, through_stream_position: int | Non
     """As retention does: messages are dropped; what was decided of them is compacted with whole days."""
     world.query(
         STORE,
-        "update relaybox.stream set first_kept_stream_position = %s, dropped_stream_position = %s",
+        "update relaybox_internal.stream set first_kept_stream_position = %s, dropped_stream_position = %s",
         (through_stream_position or through_day * 5) + 1,
         through_stream_position or through_day * 5,
     )
     world.query(
         STORE,
-        "update relaybox.hop_in set first_kept_position = %s, published_batch = 1000",
+        "update relaybox_internal.hop_in set first_kept_position = %s, published_batch = 1000",
         (through_stream_position or through_day * 5) + 1,
     )
-    world.query(STORE, "update relaybox.stream_log set decided_batch = 1000")
+    world.query(STORE, "update relaybox_internal.stream_log set decided_batch = 1000")
     world.query(
         STORE,
-        "insert into relaybox.arrival (log_id, batch, plan_id, first_position, last_position, row_count, slice_count,"
-        " source_system_identifier, source_timeline)"
-        " select 1, d.batch, gen_random_uuid(), d.last_stream_position - 4, d.last_stream_position, 5, 1, 1, 1 from relaybox.decision d",
+        "insert into relaybox_internal.arrival (log_id, batch, plan_id, first_position, last_position, row_count, slice_count,"
+        " source_system_identifier, source_timeline)"(
+            " select 1, d.batch, gen_random_uuid(), d.last_stream_position - 4, d.last_stream_position, 5, 1, 1, 1 "
+            "from relaybox_internal.decision d"
+        ),
     )
-    assert world.value(STORE, "select relaybox.compact_log_ledgers(1)") == through_day
+    assert world.value(STORE, "select relaybox_internal.compact_log_ledgers(1)") == through_day
 
 
 def test_a_time_of_which_messages_are_gone_is_refused(days: World) -> None:

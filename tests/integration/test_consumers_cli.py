@@ -192,7 +192,7 @@ def test_what_goes_wrong_is_told_with_the_next_step(billed: World, arguments: tu
 
 def test_consuming_from_a_store_without_the_schema_is_told_what_to_run(billed: World) -> None:
     """Not in Postgres' words alone."""
-    billed.query("analytics", "drop schema relaybox cascade")
+    billed.query("analytics", "drop schema relaybox, relaybox_internal cascade")
     refused = invoke("consume", "look", "--store", "analytics")
     assert refused.exit_code == 5
     assert refused.stderr.rstrip().endswith("Run: relaybox init")

@@ -83,7 +83,7 @@ def test_g10_an_exception_in_the_body_leaves_no_effect_of_that_message(ten: Worl
                 raise ZeroDivisionError("poison")
     assert effects(ten) == [1, 2]
     assert done(ten) == 2
-    assert ten.query(STORE, "select stream_position, attempts, reason from relaybox.failed_attempt") == [
+    assert ten.query(STORE, "select stream_position, attempts, reason from relaybox_internal.failed_attempt") == [
         (3, 1, "ZeroDivisionError: poison")
     ]
     with consumer() as worker:

@@ -58,7 +58,9 @@ def end_sessions(world: World) -> None:
 def failed_attempts(world: World) -> int:
     """Refusals that count now, and those that made a dead letter."""
     return int(
-        world.value(STORE, "select (select count(*) from relaybox.failed_attempt) + (select count(*) from relaybox.dead_letters)")
+        world.value(
+            STORE, "select (select count(*) from relaybox_internal.failed_attempt) + (select count(*) from relaybox.dead_letters)"
+        )
     )
 
 
@@ -192,7 +194,7 @@ def test_in_the_loop_work_that_the_store_refuses_refuses_the_message_and_ends_th
             if message.stream_position == 2:
                 with contextlib.suppress(DBAPIError):
                     worker.connection.execute(text(statement))
-    assert ten.query(STORE, "select stream_position, attempts from relaybox.failed_attempt") == [(2, 1)]
+    assert ten.query(STORE, "select stream_position, attempts from relaybox_internal.failed_attempt") == [(2, 1)]
     assert ten.value(STORE, "select max(done_stream_position) from relaybox.lag('billing')") == 1
 
 

@@ -59,15 +59,15 @@ def test_after_its_limit_a_refused_message_is_set_aside_and_the_rest_flows(twelv
     assert letters(twelve, "stream_position, state, reason, detail, attempts, first_at < last_at, last_by, payload, sender") == [
         (3, "open", "refused", "still no such customer", 2, True, "a", "m3", "s3")
     ]
-    assert twelve.value(STORE, "select count(*) from relaybox.failed_attempt") == 0
+    assert twelve.value(STORE, "select count(*) from relaybox_internal.failed_attempt") == 0
 
 
 def test_a_refused_message_waits_where_the_subscription_says_so(twelve: World) -> None:
-    twelve.query(STORE, "update relaybox.subscription set retry_seconds = 3600")
+    twelve.query(STORE, "update relaybox_internal.subscription set retry_seconds = 3600")
     fetch(twelve, 5)
     nack(twelve, 1)
     assert fetch(twelve, 5) == []
-    twelve.query(STORE, "update relaybox.cursor set wait_until = clock_timestamp()")
+    twelve.query(STORE, "update relaybox_internal.cursor set wait_until = clock_timestamp()")
     assert stream_positions(fetch(twelve, 5)) == [1, 2, 3, 4, 5]
 
 
@@ -167,13 +167,15 @@ def test_redriven_letters_are_acknowledged_in_their_own_lane_only(twelve: World)
         assert twelve.query(STORE, done) == [
             ("billing", stream_position) for stream_position in redriven if stream_position <= acked
         ]
-    of_billing = "join relaybox.subscription s using (subscription_id) where s.subscription = 'billing' and s.ended_at is null"
-    leased = f"select c.redrive_stream_position, c.worker from relaybox.lane_cursors c {of_billing} and c.lane = %s"
+    of_billing = (
+        "join relaybox_internal.subscription s using (subscription_id) where s.subscription = 'billing' and s.ended_at is null"
+    )
+    leased = f"select c.redrive_stream_position, c.worker from relaybox_internal.lane_cursors c {of_billing} and c.lane = %s"
     assert twelve.query(STORE, leased, lane) == [(None, None)], "nothing of this lane is left"
 
 
 def test_dead_letters_are_redriven_in_order_before_what_is_new(twelve: World) -> None:
-    twelve.query(STORE, "update relaybox.subscription set nack_limit = 1")
+    twelve.query(STORE, "update relaybox_internal.subscription set nack_limit = 1")
     for stream_position in (5, 2, 9):
         fetch(twelve, 12)
         nack(twelve, stream_position)
@@ -189,7 +191,7 @@ def test_dead_letters_are_redriven_in_order_before_what_is_new(twelve: World) ->
 
 def test_a_dropped_letter_never_comes_again(twelve: World) -> None:
     """Neither by redrive nor by a replay; who dropped it, when and why is in the letter and in the audit."""
-    twelve.query(STORE, "update relaybox.subscription set nack_limit = 1")
+    twelve.query(STORE, "update relaybox_internal.subscription set nack_limit = 1")
     fetch(twelve, 12)
     nack(twelve, 2)
     (dead_letter_id,) = letters(twelve, "dead_letter_id")[0]
@@ -267,7 +269,7 @@ def test_g9_one_pass_of_a_replay_gives_each_message_once(ordered: World, cursor:
     assert read_on(ordered) == list(range(1, 13))
     begin = {
         "billing": "select relaybox.replay('billing', 'earliest', 'again')",
-        "billing.replay": "select relaybox.ask_replay('billing', 'billing.replay', '1', '12', 'again', 'pass ' || random())",
+        "billing.replay": "select relaybox_internal.ask_replay('billing', 'billing.replay', '1', '12', 'again', 'pass ' || random())",
     }[cursor]
     for _ in ("the letters are new", "the letters were redriven in the pass before"):
         ordered.query(STORE, begin)
@@ -283,7 +285,7 @@ def test_g9_one_pass_of_a_replay_gives_each_message_once(ordered: World, cursor:
 
 def test_g9_a_letter_that_is_redriven_during_a_replay_comes_once(twelve: World) -> None:
     """4 was set aside before the replay and never acknowledged: it comes as the redriven letter, not again as a part of the replay."""
-    twelve.query(STORE, "update relaybox.subscription set nack_limit = 1")
+    twelve.query(STORE, "update relaybox_internal.subscription set nack_limit = 1")
     fetch(twelve, 12)
     nack(twelve, 4)
     read_on(twelve)
@@ -437,7 +439,10 @@ def test_a_letter_of_a_stream_can_be_dropped_and_is_listed(twelve: World) -> Non
     """What a stream could not deliver is in the same list, with no subscription."""
     twelve.query(
         STORE,
-        "insert into relaybox.dead_letter (stream_id, log_id, log_position, reason) select stream_id, 1, 5, 'epoch_fenced' from relaybox.stream",
+        (
+            "insert into relaybox_internal.dead_letter (stream_id, log_id, log_position, reason) select stream_id, 1, 5, 'epoch_fenced' "
+            "from relaybox_internal.stream"
+        ),
     )
     assert twelve.query(STORE, "select stream, subscription, reason, payload, state from relaybox.dead_letters") == [
         ("flights", None, "epoch_fenced", "m5", "open")

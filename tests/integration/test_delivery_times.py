@@ -12,7 +12,7 @@ from tests.support.senders import declare, send_numbered
 from tests.support.world import STORES, World
 
 MIGRATION = Path(__file__).parents[2] / "sql" / "migrations" / "0035_delivery_times.sql"
-FIRST_PLACE = "select relaybox.start_stream_position(1, (clock_timestamp() + interval %s)::text)"
+FIRST_PLACE = "select relaybox_internal.start_stream_position(1, (clock_timestamp() + interval %s)::text)"
 
 
 def deliver_at(world: World, count: int, seconds: int | None = None) -> None:
@@ -22,8 +22,8 @@ def deliver_at(world: World, count: int, seconds: int | None = None) -> None:
     if seconds is not None:
         world.query(
             "hub",
-            "update relaybox.decision set decided_at = clock_timestamp() + make_interval(secs => %s)"
-            " where batch = (select max(batch) from relaybox.decision)",
+            "update relaybox_internal.decision set decided_at = clock_timestamp() + make_interval(secs => %s)"
+            " where batch = (select max(batch) from relaybox_internal.decision)",
             seconds,
         )
 
@@ -36,7 +36,7 @@ def first_stream_positions(world: World, *seconds: int) -> list[int]:
 def stream_positions_between(world: World, start: int, end: int) -> tuple[int, int]:
     found = world.query(
         "hub",
-        "select first_stream_position, last_stream_position from relaybox.stream_positions_between("
+        "select first_stream_position, last_stream_position from relaybox_internal.stream_positions_between("
         "1, (clock_timestamp() + make_interval(secs => %s))::text, (clock_timestamp() + make_interval(secs => %s))::text)",
         start,
         end,
@@ -46,7 +46,7 @@ def stream_positions_between(world: World, start: int, end: int) -> tuple[int, i
 
 def is_in_order(world: World) -> bool:
     """Whether later decisions of the stream have later times, or the same."""
-    times = world.query("hub", "select decided_at from relaybox.decision order by first_arrival_seq")
+    times = world.query("hub", "select decided_at from relaybox_internal.decision order by first_arrival_seq")
     return times == sorted(times)
 
 
@@ -87,8 +87,8 @@ def test_g9_the_times_of_a_stream_are_those_of_all_its_logs(world: World) -> Non
         )
         world.transfer(world.routes.hop(f"{name}/1"))
         if ahead:
-            world.query("hub", "update relaybox.decision set decided_at = decided_at + interval '1 hour'")
-    assert world.value("hub", "select last_stream_position from relaybox.stream where stream = 'chat'") == 3
+            world.query("hub", "update relaybox_internal.decision set decided_at = decided_at + interval '1 hour'")
+    assert world.value("hub", "select last_stream_position from relaybox_internal.stream where stream = 'chat'") == 3
     assert is_in_order(world)
 
 
@@ -98,24 +98,27 @@ def test_g9_what_a_skip_releases_counts_from_its_release(world: World) -> None:
     declare(world, "a")
     send_numbered(world, "a", 1, 3, 4)
     world.transfer()
-    world.query("hub", "update relaybox.decision set decided_at = decided_at - interval '1 hour'")
-    world.query("hub", "update relaybox.arrival set published_at = published_at - interval '1 hour'")
+    world.query("hub", "update relaybox_internal.decision set decided_at = decided_at - interval '1 hour'")
+    world.query("hub", "update relaybox_internal.arrival set published_at = published_at - interval '1 hour'")
     assert first_stream_positions(world, -1800) == [2]
-    world.query("hub", "select relaybox.skip_gap('flights', 'a', null, 'lost by hand', 'test')")
-    assert world.value("hub", "select last_stream_position from relaybox.stream") == 3
+    world.query("hub", "select relaybox_internal.skip_gap('flights', 'a', null, 'lost by hand', 'test')")
+    assert world.value("hub", "select last_stream_position from relaybox_internal.stream") == 3
     assert first_stream_positions(world, -7200, -1800) == [1, 2]
-    assert world.value("hub", "select relaybox.start_stream_position(1, clock_timestamp()::text)") == 4
-    window = "select needs_from from relaybox.log_holders(1) where kind = 'window'"
+    assert world.value("hub", "select relaybox_internal.start_stream_position(1, clock_timestamp()::text)") == 4
+    window = "select needs_from from relaybox_internal.log_holders(1) where kind = 'window'"
     assert world.value("hub", window) == 2
     send_numbered(world, "a", 5)
     world.transfer()
     assert is_in_order(world)
     world.query(
-        "hub", "update relaybox.hop_in set first_kept_position = 4; update relaybox.stream set first_kept_stream_position = 4"
+        "hub",
+        "update relaybox_internal.hop_in set first_kept_position = 4; update relaybox_internal.stream set first_kept_stream_position = 4",
     )
-    assert world.value("hub", "select relaybox.compact_log_ledgers(1)") == 1
-    assert world.value("hub", "select count(*) from relaybox.late_delivery") == 0
-    assert world.value("hub", "select compacted_decided_at > clock_timestamp() - interval '30 minutes' from relaybox.stream_log")
+    assert world.value("hub", "select relaybox_internal.compact_log_ledgers(1)") == 1
+    assert world.value("hub", "select count(*) from relaybox_internal.late_delivery") == 0
+    assert world.value(
+        "hub", "select compacted_decided_at > clock_timestamp() - interval '30 minutes' from relaybox_internal.stream_log"
+    )
 
 
 def test_times_that_went_back_before_they_could_not_are_corrected(world: World) -> None:
@@ -125,16 +128,21 @@ def test_times_that_went_back_before_they_could_not_are_corrected(world: World) 
     for batch, seconds in ((1, 0), (2, 3600), (3, 1800)):
         world.query(
             "hub",
-            "update relaybox.decision set decided_at = timestamptz '2026-07-01 12:00+00' + make_interval(secs => %s) where batch = %s",
+            (
+                "update relaybox_internal.decision set decided_at = timestamptz '2026-07-01 12:00+00' + make_interval(secs => %s) "
+                "where batch = %s"
+            ),
             seconds,
             batch,
         )
     statements = MIGRATION.read_text()
     world.query(
         "hub",
-        statements[statements.index("update relaybox.decision") :]
+        statements[statements.index("update relaybox_internal.decision") :]
         .replace("hop_id", "log_id")
         .replace("first_taken", "first_arrival_seq"),
     )
-    seconds = "select extract(epoch from decided_at - '2026-07-01 12:00+00')::integer from relaybox.decision order by batch"
+    seconds = (
+        "select extract(epoch from decided_at - '2026-07-01 12:00+00')::integer from relaybox_internal.decision order by batch"
+    )
     assert world.query("hub", seconds) == [(0,), (3600,), (3600,)]

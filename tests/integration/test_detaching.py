@@ -16,17 +16,17 @@ from tests.support.two_logs import fill_two_logs
 from tests.support.world import World, wait_until
 
 DETACHES = """
-update relaybox.hop_in set stopped_consumer = 'detach', detach_after_seconds = 3600, detach_to = '/files/', replay_window_seconds = 0;
-update relaybox.hop_out set retired_at = now(), retired_by = 'test', retired_reason = 'why';
-create table public.saved as select * from relaybox.log;
+update relaybox_internal.hop_in set stopped_consumer = 'detach', detach_after_seconds = 3600, detach_to = '/files/', replay_window_seconds
+= 0;
+update relaybox_internal.hop_out set retired_at = now(), retired_by = 'test', retired_reason = 'why';
+create table public.saved as select * from relaybox_internal.log;
 """
-ON_RECORD = (
-    "select first, last, state, attempt, row_count, needed_by from relaybox.detached_segment where log_id = %s order by first"
-)
-DROP = "select outcome from relaybox.drop_oldest_segment(%s, 'test', %s, %s)"
+ON_RECORD = "select first, last, state, attempt, row_count, needed_by from relaybox_internal.detached_segment where log_id = %s order by first"
+DROP = "select outcome from relaybox_internal.drop_oldest_segment(%s, 'test', %s, %s)"
 KEPT = """
 select i.first_kept_position, s.first_kept_stream_position, s.dropped_stream_position
-from relaybox.hop_in i join relaybox.stream_log l using (log_id) join relaybox.stream s using (stream_id) order by i.log_id
+from relaybox_internal.hop_in i join relaybox_internal.stream_log l using (log_id)
+    join relaybox_internal.stream s using (stream_id) order by i.log_id
 """
 LOCK_WAITS = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
 
@@ -54,7 +54,7 @@ def logs(two_logs: str, make_world: Any) -> Iterator[World]:
 
 
 def begin(world: World, log_id: int) -> dict[str, Any] | None:
-    rows = world.query("hub", "select to_jsonb(d) from relaybox.begin_detach(%s, 'test') d", log_id)
+    rows = world.query("hub", "select to_jsonb(d) from relaybox_internal.begin_detach(%s, 'test') d", log_id)
     return rows[0][0] if rows else None
 
 
@@ -68,7 +68,9 @@ def detach(world: World, log_id: int) -> int:
 
 def begin_attach(world: World, log_id: int) -> tuple[int, int, str] | None:
     """First position, attempt and the table to copy into."""
-    rows = world.query("hub", "select (made).first, (made).attempt, staging from relaybox.begin_attach(%s, 'test')", log_id)
+    rows = world.query(
+        "hub", "select (made).first, (made).attempt, staging from relaybox_internal.begin_attach(%s, 'test')", log_id
+    )
     return rows[0] if rows else None
 
 
@@ -77,13 +79,13 @@ def copy_back(world: World, log_id: int, *, leave_out: int = -1) -> tuple[int, i
     begun = begin_attach(world, log_id)
     assert begun
     first, attempt, staging = begun
-    rows = "insert into relaybox.{} select * from public.saved where log_id = %s and log_position between %s and %s and log_position <> %s"
+    rows = "insert into relaybox_internal.{} select * from public.saved where log_id = %s and log_position between %s and %s and log_position <> %s"
     world.query("hub", rows.format(staging), log_id, first, first + 9, leave_out)
     return first, attempt
 
 
 def finish_attach(world: World, log_id: int, first: int, attempt: int) -> str:
-    return str(world.value("hub", "select relaybox.finish_attach(%s, %s, %s, 'test')", log_id, first, attempt))
+    return str(world.value("hub", "select relaybox_internal.finish_attach(%s, %s, %s, 'test')", log_id, first, attempt))
 
 
 def attach(world: World, log_id: int, *, leave_out: int = -1) -> str:
@@ -103,17 +105,17 @@ def test_the_oldest_segment_that_only_stopped_consumers_need_is_what_leaves(logs
         assert logs.query("hub", ON_RECORD, log_id) == [(0, 9, "detaching", 3 - log_id, 9, [who])]
     for first, attempt in ((0, 1), (10, 2), (0, 3)):
         assert logs.value("hub", DROP, 1, first, attempt) == "superseded", (first, attempt)
-    logs.query("hub", "update relaybox.detached_segment set attempt = 2")
+    logs.query("hub", "update relaybox_internal.detached_segment set attempt = 2")
     assert logs.query("hub", KEPT) == [(1, 1, 0), (1, 1, 0)]
     assert logs.value("hub", DROP, 1, 0, 2) == "detached"
     assert logs.query("hub", KEPT) == [(10, 10, 0), (1, 1, 0)]
     assert [logs.query("hub", ON_RECORD, log_id)[0][2] for log_id in (1, 2)] == ["detached", "detaching"]
-    assert logs.query("hub", "select count(*) from relaybox.dropped_segment") == [(0,)]
+    assert logs.query("hub", "select count(*) from relaybox_internal.dropped_segment") == [(0,)]
     assert [detach(logs, 1), detach(logs, 1), begin(logs, 1)] == [10, 20, None], "the last message stays"
     assert [detach(logs, 2), begin(logs, 2)] == [0, None]
     assert logs.query("hub", KEPT) == [(30, 30, 0), (10, 10, 0)]
     assert logs.query(
-        "hub", "select log_id, array_agg(log_position order by log_position) from relaybox.log group by 1 order by 1"
+        "hub", "select log_id, array_agg(log_position order by log_position) from relaybox_internal.log group by 1 order by 1"
     ) == [
         (1, [30]),
         (2, [10, 11, 12, 13, 14, 15]),
@@ -126,8 +128,8 @@ def test_what_other_consumers_need_does_not_leave(logs: World) -> None:
     assert [detach(logs, 1), begin(logs, 1)] == [0, None]
     put_back(logs, "cursor.moved_at", 0.9)
     assert begin(logs, 2) is None, "an hour has not passed"
-    logs.query("hub", "update relaybox.hop_in set detach_after_seconds = 3000")
-    logs.query("hub", "delete from relaybox.log where log_id = 2 and log_position = 4")
+    logs.query("hub", "update relaybox_internal.hop_in set detach_after_seconds = 3000")
+    logs.query("hub", "delete from relaybox_internal.log where log_id = 2 and log_position = 4")
     with pytest.raises(psycopg2.Error, match=r"log of other/1: segment .* has 8 rows for positions 1 to 9") as refused:
         begin(logs, 2)
     assert refused.value.pgcode == "RB012"
@@ -136,7 +138,7 @@ def test_what_other_consumers_need_does_not_leave(logs: World) -> None:
 
 def test_what_left_comes_back_from_its_newest_segment_on(logs: World) -> None:
     """Row by row or not at all; an earlier attempt is superseded, its table is gone; what is kept follows, in its own stream only."""
-    before = logs.query("hub", "select record_send(l) from relaybox.log l order by log_id, log_position")
+    before = logs.query("hub", "select record_send(l) from relaybox_internal.log l order by log_id, log_position")
     assert [detach(logs, 1), detach(logs, 1), detach(logs, 2)] == [0, 10, 0]
     first = begin_attach(logs, 1)
     second = begin_attach(logs, 1)
@@ -166,7 +168,7 @@ def test_what_left_comes_back_from_its_newest_segment_on(logs: World) -> None:
     assert begin_attach(logs, 1) is None
     assert attach(logs, 2) == "attached"
     assert logs.query("hub", KEPT) == [(1, 1, 0), (1, 1, 0)]
-    assert logs.query("hub", "select record_send(l) from relaybox.log l order by log_id, log_position") == before
+    assert logs.query("hub", "select record_send(l) from relaybox_internal.log l order by log_id, log_position") == before
     put_back(logs, "detached_segment.moved_at", 2)
     assert detach(logs, 1) == 0
 
@@ -174,11 +176,11 @@ def test_what_left_comes_back_from_its_newest_segment_on(logs: World) -> None:
 def test_a_newer_segment_comes_back_before_an_older_one(logs: World) -> None:
     """Its rows are there, yet the log does not begin behind it: nothing is attached."""
     assert [detach(logs, 1), detach(logs, 1)] == [0, 10]
-    logs.query("hub", "update relaybox.detached_segment set state = 'released' where first = 10")
+    logs.query("hub", "update relaybox_internal.detached_segment set state = 'released' where first = 10")
     assert attach(logs, 1) == "superseded"
     assert logs.query("hub", KEPT)[0] == (20, 20, 0)
-    logs.query("hub", "update relaybox.stream set dropped_stream_position = 4 where stream = 'flights'")
-    logs.query("hub", "update relaybox.hop_in set first_kept_position = 10 where log_id = 1")
+    logs.query("hub", "update relaybox_internal.stream set dropped_stream_position = 4 where stream = 'flights'")
+    logs.query("hub", "update relaybox_internal.hop_in set first_kept_position = 10 where log_id = 1")
     assert attach(logs, 1) == "attached"
     assert logs.query("hub", KEPT)[0] == (1, 5, 4), "what is gone for good does not come back"
 
@@ -188,7 +190,7 @@ def test_an_attach_whose_table_another_attach_drops_is_superseded(logs: World) -
     detach(logs, 1)
     first, attempt = copy_back(logs, 1)
     with logs.session("hub") as other, other.cursor() as cursor, ThreadPoolExecutor(1) as pool:
-        cursor.execute("select (made).attempt from relaybox.begin_attach(1, 'other')")
+        cursor.execute("select (made).attempt from relaybox_internal.begin_attach(1, 'other')")
         assert cursor.fetchall() == [(attempt + 1,)]
         finished = pool.submit(finish_attach, logs, 1, first, attempt)
         wait_until(lambda: logs.value("hub", LOCK_WAITS) == 1, "finish_attach waits for the other attach")
@@ -202,14 +204,14 @@ def test_an_attach_that_begins_while_another_one_ends_goes_on_with_the_next_segm
     assert [detach(logs, 1), detach(logs, 1)] == [0, 10]
     first, attempt = copy_back(logs, 1)
     with logs.session("hub") as driver, driver.cursor() as cursor, ThreadPoolExecutor(2) as pool:
-        cursor.execute("select from relaybox.hop_in i where i.log_id = 1 for update")
+        cursor.execute("select from relaybox_internal.hop_in i where i.log_id = 1 for update")
         finished = pool.submit(finish_attach, logs, 1, first, attempt)
         wait_until(lambda: logs.value("hub", LOCK_WAITS) == 1, "finish_attach waits for the driver")
         begun = pool.submit(begin_attach, logs, 1)
         wait_until(lambda: logs.value("hub", LOCK_WAITS) == 2, "begin_attach waits for finish_attach")
         # as release_detached() does while it holds the hop
         cursor.execute("set local lock_timeout = '1s'")
-        cursor.execute("update relaybox.detached_segment set moved_by = 'driver' where log_id = 1")
+        cursor.execute("update relaybox_internal.detached_segment set moved_by = 'driver' where log_id = 1")
         driver.commit()
         assert finished.result(patience(30)) == "attached"
         older = begun.result(patience(30))

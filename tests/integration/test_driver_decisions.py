@@ -46,7 +46,7 @@ def test_g11_a_log_that_ends_before_what_was_read_of_it_stops_the_next_hop(world
     """The hop before it is repaired first."""
     world.send("a", "b")
     world.transfer_all()
-    world.query("hub", "update relaybox.hop_in set published_position = 1 where hop = 'flights/1'")
+    world.query("hub", "update relaybox_internal.hop_in set published_position = 1 where hop = 'flights/1'")
     with pytest.raises(errors.HistoryLost, match="log of hub through position 2, which ends at 1: hub lost history") as lost:
         world.transfer(world.second_hop)
     assert "First repair the hop before it" in str(lost.value.next_step)
@@ -56,10 +56,10 @@ def test_a_generation_that_the_destination_was_not_told_of_begins_with_the_next_
     """Whoever reanchored the source died before it told the destination."""
     world.send("a")
     world.transfer()
-    world.query("airline", "update relaybox.hop_out set generation = generation + 1 where hop = 'flights/1'")
+    world.query("airline", "update relaybox_internal.hop_out set generation = generation + 1 where hop = 'flights/1'")
     world.send("b")
     world.transfer()
-    generation = "select generation from relaybox.{} where hop = 'flights/1'"
+    generation = "select generation from relaybox_internal.{} where hop = 'flights/1'"
     assert world.value("hub", generation.format("hop_in")) == world.value("airline", generation.format("hop_out"))
     assert world.payloads() == ["a", "b"]
 
@@ -89,7 +89,9 @@ def test_a_driver_that_lingers_moves_what_comes_and_ends_in_time(world: World) -
     linger_seconds = patience(2)
 
     def send_another() -> None:
-        wait_until(lambda: not world.value("airline", "select relaybox.hop_has_work('flights/1')"), "the first is confirmed")
+        wait_until(
+            lambda: not world.value("airline", "select relaybox_internal.hop_has_work('flights/1')"), "the first is confirmed"
+        )
         world.send("b")
 
     world.send("a")
@@ -116,11 +118,11 @@ def test_g3_a_slice_that_another_driver_copied_meanwhile_is_found(world: World) 
     order = slice_job(hop, batch, attempt=planned.attempt, log_id=arrived.log_id, reads_log=None)
     with world.session("hub") as other, other.cursor() as cursor, ThreadPoolExecutor(1) as pool:
         cursor.execute(
-            f"insert into relaybox.log_{order.log_id} (log_position, index, epoch, message_id, sent_at, topic, sender, payload) "
+            f"insert into relaybox_internal.log_{order.log_id} (log_position, index, epoch, message_id, sent_at, topic, sender, payload) "
             "select n, n, 1, gen_random_uuid(), now(), 'flights', 'UA', n from generate_series(1, 2) n"
         )
         cursor.execute(
-            "select relaybox.accept_slice(%s, %s, %s, %s, %s, 2, %s, null, 1)",
+            "select relaybox_internal.accept_slice(%s, %s, %s, %s, %s, 2, %s, null, 1)",
             (order.log_id, order.generation, order.batch, slice_.slice, str(order.plan_id), order.attempt),
         )
         copying = pool.submit(copy_slice, order, slice_)
@@ -146,6 +148,6 @@ def test_an_older_attempt_at_a_hop_with_a_long_name_is_ended_by_its_session(worl
         cursor.execute("select current_setting('application_name')")
         assert cursor.fetchone() == (session_name(order, slice_),)
         older.rollback()
-        end = "select relaybox.end_older_attempts(%s, %s, %s, %s)"
+        end = "select relaybox_internal.end_older_attempts(%s, %s, %s, %s)"
         assert world.value("hub", end, order.hop, order.batch, slice_.slice, order.attempt - 1) == 0
         assert world.value("hub", end, order.hop, order.batch, slice_.slice, order.attempt) == 1

@@ -60,8 +60,8 @@ def _transfer_with_cancelled_wait(world: World, store: str) -> None:
 def test_commit_that_returns_with_a_warning_is_refused(world: World, dead_standby: str) -> None:
     """The wait is cancelled: COMMIT returns, the plan is visible, and still nothing of the batch is read."""
     _transfer_with_cancelled_wait(world, dead_standby)
-    assert world.value("airline", "select count(*) from relaybox.batch") == 1
-    assert world.value("hub", "select count(*) from relaybox.log") == 0
+    assert world.value("airline", "select count(*) from relaybox_internal.batch") == 1
+    assert world.value("hub", "select count(*) from relaybox_internal.log") == 0
     _set_standby(world, dead_standby, "''")
     summary = world.transfer()
     assert summary.resumed_count == 1
@@ -74,10 +74,10 @@ def test_an_arrival_that_may_not_be_durable_is_not_confirmed_by_the_next_driver_
     for _ in range(3):  # publishing waits first, then the decision on the batch, then only who confirms
         _transfer_with_cancelled_wait(world, dead_standby)
         assert world.payloads() == ["a", "b"]
-        assert world.value("airline", "select count(*) from relaybox.confirmation") == 0
+        assert world.value("airline", "select count(*) from relaybox_internal.confirmation") == 0
     _set_standby(world, dead_standby, "''")
     world.transfer()
-    assert world.value("airline", "select count(*) from relaybox.confirmation where state = 'received'") == 1
+    assert world.value("airline", "select count(*) from relaybox_internal.confirmation where state = 'received'") == 1
 
 
 HIDDEN = {
@@ -86,7 +86,7 @@ HIDDEN = {
     "by a function in the middle of the transaction": """
         create function relaybox.hide() returns trigger language plpgsql
         as 'begin perform set_config(''client_min_messages'', ''error'', false); return null; end';
-        create trigger hides after insert or update on relaybox.{table} for each statement execute function relaybox.hide()
+        create trigger hides after insert or update on relaybox_internal.{table} for each statement execute function relaybox.hide()
         """,
 }
 
@@ -100,8 +100,8 @@ def test_g7_a_cancelled_wait_can_not_be_hidden(world: World, dead_standby: str, 
         table = {"airline": "batch", "hub": "arrival"}[dead_standby]
         cursor.execute(hide.format(database=connection.info.dbname, table=table))
     _transfer_with_cancelled_wait(world, dead_standby)
-    assert world.value("airline", "select count(*) from relaybox.confirmation") == 0
-    assert world.value("hub", "select count(*) from relaybox.log") == {"airline": 0, "hub": 2}[dead_standby]
+    assert world.value("airline", "select count(*) from relaybox_internal.confirmation") == 0
+    assert world.value("hub", "select count(*) from relaybox_internal.log") == {"airline": 0, "hub": 2}[dead_standby]
 
 
 @pytest.mark.parametrize("dead_standby", ["hub"], indirect=True)

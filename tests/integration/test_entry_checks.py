@@ -10,36 +10,34 @@ import pytest
 
 from tests.support.world import World
 
-PUBLISH = (
-    "relaybox.publish_batch(1, 1, {batch}, '{plan_id}', {first_position}, {last_position}, 1, {system_identifier}, {timeline})"
-)
+PUBLISH = "relaybox_internal.publish_batch(1, 1, {batch}, '{plan_id}', {first_position}, {last_position}, 1, {system_identifier}, {timeline})"
 
 NEEDS_PRIMARY: Mapping[str, tuple[str, ...]] = {
     "airline": (
-        "relaybox.lock_hop('flights/1')",
-        "relaybox.confirm_received('flights/1', 1, '{plan_id}', now(), 'test')",
-        "relaybox.confirm_processed('flights/1', 1, now(), 'test')",
-        "relaybox.confirm_settled('flights/1', 1, now(), 'test')",
-        "relaybox.retire_topics('flights/1', '{{other}}', 'why', 'test')",
-        "relaybox.compact_hop_ledgers('flights/1')",
-        "relaybox.drop_oldest_segment(null, 'test')",
-        "relaybox.add_topics('flights/1', '{{other}}')",
+        "relaybox_internal.lock_hop('flights/1')",
+        "relaybox_internal.confirm_received('flights/1', 1, '{plan_id}', now(), 'test')",
+        "relaybox_internal.confirm_processed('flights/1', 1, now(), 'test')",
+        "relaybox_internal.confirm_settled('flights/1', 1, now(), 'test')",
+        "relaybox_internal.retire_topics('flights/1', '{{other}}', 'why', 'test')",
+        "relaybox_internal.compact_hop_ledgers('flights/1')",
+        "relaybox_internal.drop_oldest_segment(null, 'test')",
+        "relaybox_internal.add_topics('flights/1', '{{other}}')",
     ),
     "hub": (
         PUBLISH,
-        "relaybox.begin_generation(1, 1)",
-        "relaybox.durable_arrival(1)",
-        "relaybox.retire_hop('flights/2', 'why', 'test')",
-        "relaybox.processed_reading('flights/1', '{{}}')",
-        "relaybox.deliver_next(1)",
-        "relaybox.compact_log_ledgers(1)",
-        "relaybox.drop_oldest_segment(1, 'test')",
-        "relaybox.begin_attach(1, 'test')",
-        "relaybox.finish_attach(1, 0, 1, 'test')",
-        "relaybox.begin_detach(1, 'test')",
-        "relaybox.release_detached(1, 'test')",
-        "relaybox.ensure_log_segments(1, 1)",
-        "relaybox.skip_gap('flights', 'pump', 1, 'why', 'test')",
+        "relaybox_internal.begin_generation(1, 1)",
+        "relaybox_internal.durable_arrival(1)",
+        "relaybox_internal.retire_hop('flights/2', 'why', 'test')",
+        "relaybox_internal.processed_reading('flights/1', '{{}}')",
+        "relaybox_internal.deliver_next(1)",
+        "relaybox_internal.compact_log_ledgers(1)",
+        "relaybox_internal.drop_oldest_segment(1, 'test')",
+        "relaybox_internal.begin_attach(1, 'test')",
+        "relaybox_internal.finish_attach(1, 0, 1, 'test')",
+        "relaybox_internal.begin_detach(1, 'test')",
+        "relaybox_internal.release_detached(1, 'test')",
+        "relaybox_internal.ensure_log_segments(1, 1)",
+        "relaybox_internal.skip_gap('flights', 'pump', 1, 'why', 'test')",
     ),
 }
 LOCAL = ("compact", "drop_oldest", "finish_attach")
@@ -48,7 +46,7 @@ ANY = ("add_topics", "begin_attach", "begin_detach", "release_detached", "ensure
 """In the transaction of a caller that waits, or nothing rests on them."""
 ALSO_DURABLE = {
     "airline": ("relaybox.declare_sender('pump', 'gapless')", "relaybox.new_epoch('pump')"),
-    "hub": ("relaybox.remember_senders(1, pg_current_snapshot(), '[]')",),
+    "hub": ("relaybox_internal.remember_senders(1, pg_current_snapshot(), '[]')",),
 }
 
 
@@ -58,12 +56,12 @@ def calls(world: World) -> dict[str, list[str]]:
     world.query("airline", "select relaybox.declare_sender('pump', 'gapless')")
     world.send("a")
     world.transfer()
-    (batch,) = world.value("airline", "select jsonb_agg(b) from relaybox.batch b")
+    (batch,) = world.value("airline", "select jsonb_agg(b) from relaybox_internal.batch b")
     return {store: [f"select * from {call.format(**batch)}" for call in texts] for store, texts in NEEDS_PRIMARY.items()}
 
 
 def named(call: str, names: tuple[str, ...]) -> bool:
-    return any(f"relaybox.{name}" in call for name in names)
+    return any(f".{name}" in call for name in names)
 
 
 def test_g7_each_commit_waits_whatever_the_role_says(world: World, calls: dict[str, list[str]]) -> None:
@@ -82,7 +80,7 @@ def test_g7_each_commit_waits_whatever_the_role_says(world: World, calls: dict[s
 def test_no_ledger_is_written_where_a_snapshot_or_a_commit_cannot_be_trusted(world: World, calls: dict[str, list[str]]) -> None:
     """Each function asks for itself, before anything else: whoever calls it may be connected to a standby."""
     refuse = """
-    create or replace function relaybox.require_writable_primary() returns void language plpgsql as
+    create or replace function relaybox_internal.require_writable_primary() returns void language plpgsql as
     $$ begin raise exception using errcode = 'RB001', message = 'asked'; end $$
     """
     for store, texts in calls.items():

@@ -28,9 +28,9 @@ SUBSCRIBED = {
     "a topic in two lanes by key": "'other', lanes => 2, lane_by => 'key'",
 }
 OF_LANE = """
-select r.stream_position from relaybox.read_stream('flights', 0, 1000) r, relaybox.subscription s
+select r.stream_position from relaybox.read_stream('flights', 0, 1000) r, relaybox_internal.subscription s
 where s.subscription = 'billing' and s.ended_at is null and (s.topic is null or r.topic = s.topic)
-    and (s.lanes = 1 or relaybox.lane_of(s.lane_by, s.lanes, r.sender, r.key) = %s) order by 1
+    and (s.lanes = 1 or relaybox_internal.lane_of(s.lane_by, s.lanes, r.sender, r.key) = %s) order by 1
 """
 
 
@@ -41,7 +41,10 @@ def sixteen(make_template: Any) -> str:
     def fill(world: World) -> None:
         world.query(
             STORE,
-            "insert into relaybox.stream_topic (stream_id, topic, carried_by) select stream_id, 'other', 'file' from relaybox.stream",
+            (
+                "insert into relaybox_internal.stream_topic (stream_id, topic, carried_by) select stream_id, 'other', 'file' "
+                "from relaybox_internal.stream"
+            ),
         )
         for count, topic, backwards in DELIVERED:
             deliver(world, count, topic=topic, backwards=backwards)
@@ -73,7 +76,9 @@ def test_each_fetch_has_as_many_messages_as_asked_for_in_their_order(stream: Wor
     """Over the borders of runs and lists, of one topic and of each lane, for sizes that end before, at and behind each border."""
     for size in (1, 2, 4, 5, 100):
         stream.query(STORE, f"select relaybox.subscribe('billing', {source})")
-        lanes = stream.value(STORE, "select lanes from relaybox.subscription where subscription = 'billing' and ended_at is null")
+        lanes = stream.value(
+            STORE, "select lanes from relaybox_internal.subscription where subscription = 'billing' and ended_at is null"
+        )
         for lane in range(1, lanes + 1):
             wanted = [row[0] for row in stream.query(STORE, OF_LANE, lane)]
             assert read_lane(stream, lane, size) == cut(wanted, size), (size, lane)
@@ -116,7 +121,7 @@ def test_a_subscription_that_is_looked_at_is_no_other(stream: World) -> None:
 
 def test_a_start_may_be_any_place_that_is_kept_or_comes_next(stream: World) -> None:
     """The first one, the last one, and the one after it; by time, what this very stream delivered by then."""
-    stream.query(STORE, "update relaybox.stream set first_kept_stream_position = 3")
+    stream.query(STORE, "update relaybox_internal.stream set first_kept_stream_position = 3")
     for start, first in (("3", 3), ("16", 16), ("17", 17), ("earliest", 3), ("latest", 17), ("now", 17)):
         assert stream.value(STORE, "select relaybox.subscribe('billing', 'flights', %s)", start) == first, start
         stream.query(STORE, "select relaybox.unsubscribe('billing')")
@@ -132,7 +137,7 @@ def test_a_second_cursor_takes_a_name_that_no_live_one_has(stream: World) -> Non
         stream.query(STORE, f"select relaybox.subscribe('billing.replay-{number}', 'flights')")
     for number in (1, 2):
         stream.query(STORE, f"select relaybox.unsubscribe('billing.replay-{number}')")
-    free = "select relaybox.free_replay_name(s) from relaybox.subscription s where s.subscription = 'billing'"
+    free = "select relaybox_internal.free_replay_name(s) from relaybox_internal.subscription s where s.subscription = 'billing'"
     assert stream.value(STORE, free) == "billing.replay-1"
     stream.query(STORE, "select relaybox.unsubscribe('billing.replay-3')")
     assert stream.value(STORE, free) == "billing.replay-1"
@@ -141,7 +146,7 @@ def test_a_second_cursor_takes_a_name_that_no_live_one_has(stream: World) -> Non
 def test_a_replay_that_is_asked_for_says_how_long_it_takes(stream: World) -> None:
     """By its rate, or, without one, by what reading costs here."""
     stream.query(STORE, "select relaybox.subscribe('billing', 'flights')")
-    asked = "select state, message_count, estimated_seconds from relaybox.ask_replay('billing', %s, '1', '16', 'why', 'me', %s)"
+    asked = "select state, message_count, estimated_seconds from relaybox_internal.ask_replay('billing', %s, '1', '16', 'why', 'me', %s)"
     assert stream.query(STORE, asked, "slow", 2) == [("begun", 16, 8.0)]
     ((state, count, seconds),) = stream.query(STORE, asked, "fast", None)
     assert (state, count) == ("begun", 16)

@@ -98,7 +98,7 @@ def test_the_fetch_of_this_transaction_needs_no_token(shop: World) -> None:
     shop.query(STORE, "select relaybox.subscribe('wide', 'flights', lanes => 3)")
     for subscription in ("billing", "wide"):
         with shop.session(STORE) as connection, connection.cursor() as cursor:
-            cursor.execute("select max(age(xmin)) from relaybox.cursor")  # before the transaction has a number
+            cursor.execute("select max(age(xmin)) from relaybox_internal.cursor")  # before the transaction has a number
             cursor.execute("savepoint work")
             cursor.execute("select max(stream_position) from relaybox.fetch(%s, 2)", (subscription,))
             (last,) = cursor.fetchone()
@@ -115,7 +115,7 @@ def test_a_fetch_from_before_a_reload_is_not_taken_for_this_transactions(shop: W
     with shop.session(STORE) as connection, connection.cursor() as cursor:
         cursor.execute("select pg_current_xact_id()::text")
         (number,) = cursor.fetchone()
-        shop.query(STORE, "update relaybox.cursor set fetched_in = %s::text::xid8 where token is not null", number)
+        shop.query(STORE, "update relaybox_internal.cursor set fetched_in = %s::text::xid8 where token is not null", number)
         with pytest.raises(psycopg2.Error, match="the token is missing, and this transaction has fetched nothing") as refused:
             cursor.execute("select relaybox.ack('billing', 3)")
     assert refused.value.pgcode == "RB033"

@@ -116,7 +116,9 @@ def test_g10_killed_at_each_step_in_turn(shop: World, tmp_path: Path, step: str)
     deliver(shop, 12)
     assert target(tmp_path, f"{step}=kill", worker="w", refused_stream_position=2 if step == "consume.refused" else 0)
     assert step in (tmp_path / "hits.jsonl").read_text()
-    assert shop.value(STORE, "select count(*) from relaybox.failed_attempt") == 0, "a refusal that was not committed is none"
+    assert shop.value(STORE, "select count(*) from relaybox_internal.failed_attempt") == 0, (
+        "a refusal that was not committed is none"
+    )
     work(worker="w")
     assert [row[0] for row in shop.query(STORE, "select stream_position from public.effect order by n")] == list(range(1, 13))
 
@@ -170,7 +172,7 @@ def test_g10_a_worker_that_slept_through_its_lease_leaves_no_effect(shop: World)
         cursor.execute("select stream_position, payload, token from relaybox.fetch('billing', 3, worker => 'sleeper')")
         rows = cursor.fetchall()
         sleeper.commit()
-        shop.query(STORE, "update relaybox.cursor set leased_until = clock_timestamp() where worker = 'sleeper'")
+        shop.query(STORE, "update relaybox_internal.cursor set leased_until = clock_timestamp() where worker = 'sleeper'")
         work(worker="heir")
         cursor.executemany("insert into public.effect (stream_position, payload) values (%s, %s)", [row[:2] for row in rows])
         with pytest.raises(psycopg2.Error) as refused:

@@ -91,7 +91,7 @@ def test_g12_a_pair_whose_rest_holds_none_of_the_topics_left_is_done_with(two_to
     two_topics.send("late", topic="a")
     two_topics.transfer()
     assert "late" in two_topics.payloads()
-    assert not two_topics.value("airline", "select relaybox.hop_has_work('flights/1')")
+    assert not two_topics.value("airline", "select relaybox_internal.hop_has_work('flights/1')")
 
 
 def test_g12_a_running_driver_counts_anew_when_topics_change_between_its_batches(two_topics: World) -> None:
@@ -105,7 +105,7 @@ def test_g12_a_running_driver_counts_anew_when_topics_change_between_its_batches
 
     two_topics.transfer(progress=change_topics)
     assert Counter(two_topics.payloads()) == Counter(f"{'ab'[(n + 1) % 2]}{n}" for n in range(1, 401))
-    topics = two_topics.query("airline", "select topics from relaybox.batch order by batch")
+    topics = two_topics.query("airline", "select topics from relaybox_internal.batch order by batch")
     assert topics[:2] == [(["a", "b"],), (["a"],)]
 
 
@@ -161,7 +161,7 @@ def test_g12_status_and_retention_refuse_what_no_ledger_accounts_for(two_topics:
     two_topics.send("a1", topic="a")
     move_and_retain(two_topics)
     send_alternating(two_topics, 40)
-    two_topics.query("airline", "update relaybox.hop_out set lower = pg_current_snapshot() where hop = 'flights/1'")
+    two_topics.query("airline", "update relaybox_internal.hop_out set lower = pg_current_snapshot() where hop = 'flights/1'")
     send_alternating(two_topics, 40)
     two_topics.transfer_all()
     two_topics.settle_all()
@@ -188,7 +188,9 @@ def test_g12_a_topic_is_given_up_on_record_only(two_topics: World) -> None:
     send_alternating(two_topics, 20)
     two_topics.transfer_all()
     move_and_retain(two_topics)
-    recorded = two_topics.query("airline", "select distinct retired_reason from relaybox.backlog where state = 'retired'")
+    recorded = two_topics.query(
+        "airline", "select distinct retired_reason from relaybox_internal.backlog where state = 'retired'"
+    )
     assert recorded == [("ticket 1",)]
     assert two_topics.value("airline", "select min(seq) from relaybox.outbox where topic = 'b'") == 40
     carry(two_topics, "a", "b")

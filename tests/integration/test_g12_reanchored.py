@@ -29,13 +29,13 @@ def reload_outbox(world: World) -> None:
         world.query(
             "airline",
             f"""
-            update relaybox.{table} set {column} = format('%%s:%%s:', pg_snapshot_xmin({column})::text::bigint + %s,
+            update relaybox_internal.{table} set {column} = format('%%s:%%s:', pg_snapshot_xmin({column})::text::bigint + %s,
                 pg_snapshot_xmax({column})::text::bigint + %s)::pg_snapshot
             where pg_snapshot_xmin({column}) > '1'::xid8
             """,
             *(SHIFT, SHIFT),
         )
-    world.query("airline", "update relaybox.store set timeline = timeline + 1")
+    world.query("airline", "update relaybox_internal.store set timeline = timeline + 1")
     another_cluster(world)
 
 
@@ -105,7 +105,7 @@ def test_g12_a_route_on_a_reloaded_outbox_waits_for_its_hops_to_be_reanchored(wo
 
 def test_g12_the_first_route_on_a_reloaded_outbox_anchors_it(world: World) -> None:
     """No hop reads the outbox yet: what it holds is moved whatever its transaction numbers are."""
-    world.query("airline", "delete from relaybox.hop_out")
+    world.query("airline", "delete from relaybox_internal.hop_out")
     world.send("b1", "b2", topic="b")
     reload_outbox(world)
     write_routes(world, others=["b"])
@@ -137,7 +137,7 @@ def test_an_attested_store_takes_new_routes(world: World) -> None:
     world.send("a1")
     world.send("b1", topic="b")
     world.transfer()
-    world.query("airline", "update relaybox.store set timeline = timeline + 1")
+    world.query("airline", "update relaybox_internal.store set timeline = timeline + 1")
     another_cluster(world)
     attest_store(world.route.path[0], world.routes, recorded_by="test", reason="promoted")
     write_routes(world, flights=["flights"], others=["b"])
@@ -163,8 +163,8 @@ def test_g8_what_is_sent_again_is_kept_until_it_has_arrived(world: World, backup
     world.transfer(world.routes.hop(hop))
     assert world.payloads(hop) == log
     retain_store(source, recorded_by="test")
-    table = "outbox" if hop == "flights/1" else "log"
-    assert world.value(source.name, f"select count(*) from relaybox.{table}") < 60
+    table = "relaybox.outbox" if hop == "flights/1" else "relaybox_internal.log"
+    assert world.value(source.name, f"select count(*) from {table}") < 60
 
 
 def test_a_message_that_got_another_position_after_a_restore_is_no_defect(world: World, backups: Backups) -> None:
@@ -216,7 +216,7 @@ def test_g12_a_dump_that_comes_back_to_its_own_cluster_is_a_reload_for_every_hop
     world.send("a2, elsewhere")
     world.send("b2, elsewhere", topic="b")
     world.query("airline", "update relaybox.outbox set xid = '3' where payload like '%%elsewhere'")
-    world.query("airline", "update relaybox.numbering set xid = '4'")
+    world.query("airline", "update relaybox_internal.numbering set xid = '4'")
     for hop in ("flights/1", "others/1"):
         with pytest.raises(errors.HistoryLost, match="loaded from a dump"):
             world.transfer(world.routes.hop(hop))
@@ -232,11 +232,11 @@ def test_g12_what_commits_after_a_reload_is_not_given_up(world: World) -> None:
     write_routes(world, flights=["flights", "b"])
     write_routes(world, flights=["flights"])
     world.send("given up", topic="b")
-    world.query("airline", "select relaybox.retire_topics('flights/1', '{b}', 'a test', 'test')")
+    world.query("airline", "select relaybox_internal.retire_topics('flights/1', '{b}', 'a test', 'test')")
     reload_outbox(world)
     world.query(
         "airline",
-        "update relaybox.backlog set upper = format('%%s:%%s:', pg_snapshot_xmin(upper)::text::bigint + %s,"
+        "update relaybox_internal.backlog set upper = format('%%s:%%s:', pg_snapshot_xmin(upper)::text::bigint + %s,"
         " pg_snapshot_xmax(upper)::text::bigint + %s)::pg_snapshot where state = 'retired'",
         *(SHIFT, SHIFT),
     )
@@ -258,18 +258,18 @@ def test_g11_a_batch_that_retention_removed_is_the_same_only_with_the_same_plan(
         world.transfer()
     world.query(
         "hub",
-        "update relaybox.hop_in set compacted_batch = 2, compacted_position = 2, first_kept_position = 3, compacted_plan_id = "
-        + ("(select plan_id from relaybox.arrival where batch = 2)" if same_plan else "gen_random_uuid()"),
+        "update relaybox_internal.hop_in set compacted_batch = 2, compacted_position = 2, first_kept_position = 3, compacted_plan_id = "
+        + ("(select plan_id from relaybox_internal.arrival where batch = 2)" if same_plan else "gen_random_uuid()"),
     )
-    world.query("hub", "delete from relaybox.arrival where batch <= 2")
+    world.query("hub", "delete from relaybox_internal.arrival where batch <= 2")
     if removed_at == "both":
         world.query(
             "airline",
-            "update relaybox.hop_out set compacted_batch = 2, compacted_position = 2, compacted_plan_id = b.plan_id "
-            "from relaybox.batch b where b.batch = 2",
+            "update relaybox_internal.hop_out set compacted_batch = 2, compacted_position = 2, compacted_plan_id = b.plan_id "
+            "from relaybox_internal.batch b where b.batch = 2",
         )
-        world.query("airline", "delete from relaybox.batch where batch <= 2")
-    world.query("airline", "update relaybox.batch set plan_id = gen_random_uuid() where batch = 3")
+        world.query("airline", "delete from relaybox_internal.batch where batch <= 2")
+    world.query("airline", "update relaybox_internal.batch set plan_id = gen_random_uuid() where batch = 3")
     another_cluster(world)
     if same_plan:
         assert reanchor_hop(world.first_hop, world.routes, recorded_by="test", reason="a test", dry_run=False).common_batch == 2

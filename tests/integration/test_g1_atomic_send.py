@@ -81,8 +81,8 @@ def test_g1_the_producer_s_role_can_insert_and_nothing_else(world: World) -> Non
             "delete from relaybox.outbox",
             "truncate relaybox.outbox",
             "select payload from relaybox.outbox",
-            "select * from relaybox.batch",
-            "select relaybox.begin_attempt('flights/1')",
+            "select * from relaybox_internal.batch",
+            "select relaybox_internal.begin_attempt('flights/1')",
             "select setval('relaybox.outbox_seq', 1)",
         ):
             cursor.execute("savepoint attempt")

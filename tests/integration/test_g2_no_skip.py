@@ -22,13 +22,13 @@ from tests.support.world import World, insert, wait_until
 def ledger(world: World) -> list[tuple[Any, ...]]:
     return world.query(
         "airline",
-        "select batch, first_position, last_position, pair_exhausted, lower::text, upper::text from relaybox.batch order by batch",
+        "select batch, first_position, last_position, pair_exhausted, lower::text, upper::text from relaybox_internal.batch order by batch",
     )
 
 
 def test_g2_a_late_commit_with_a_low_seq_is_in_the_next_batch(world: World) -> None:
     """A transaction that took its seq first and commits last is not skipped (a cursor over ids would skip it), and wakes pollers."""
-    has_work = "select relaybox.hop_has_work('flights/1')"
+    has_work = "select relaybox_internal.hop_has_work('flights/1')"
     with world.session() as late, world.session() as others:
         insert(late, "late")
         insert(others, "of no hop", topic="invoices")
@@ -48,7 +48,7 @@ def test_g2_a_wide_pair_without_messages_is_skipped_and_forgets_no_late_commit(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A busy outbox of other topics is not counted again at every poll; what was open when it was skipped is moved."""
-    lower = "select lower::text from relaybox.hop_out where hop = 'flights/1'"
+    lower = "select lower::text from relaybox_internal.hop_out where hop = 'flights/1'"
     before = world.value("airline", lower)
     with world.session() as late:
         insert(late, "late")
@@ -59,7 +59,7 @@ def test_g2_a_wide_pair_without_messages_is_skipped_and_forgets_no_late_commit(
         world.transfer()
         assert world.value("airline", lower) != before
         late.commit()
-    assert world.value("airline", "select relaybox.hop_has_work('flights/1')") is True
+    assert world.value("airline", "select relaybox_internal.hop_has_work('flights/1')") is True
     world.transfer()
     assert world.payloads() == ["late"]
 
@@ -186,7 +186,7 @@ def test_g2_a_changed_route_never_changes_a_planned_batch(world: World) -> None:
     world.change_route(topics=["flights", "invoices"])
     world.send("c", topic="invoices")
     world.transfer()
-    assert world.query("airline", "select topics from relaybox.batch order by batch") == [
+    assert world.query("airline", "select topics from relaybox_internal.batch order by batch") == [
         (["flights"],),
         (["invoices"],),
         (["flights", "invoices"],),
@@ -255,7 +255,7 @@ def test_g2_two_planners_never_see_time_run_backwards(world: World) -> None:
     """Lock in one statement, snapshot in a later one: a planner that waited takes a newer snapshot."""
     world.send("a")
     with world.session("airline") as first, first.cursor() as cursor:
-        cursor.execute("select * from relaybox.lock_hop('flights/1')")
+        cursor.execute("select * from relaybox_internal.lock_hop('flights/1')")
         done: list[object] = []
         second = threading.Thread(target=lambda: done.append(world.transfer()))
         second.start()
@@ -276,7 +276,7 @@ def test_g2_two_planners_never_see_time_run_backwards(world: World) -> None:
     assert world.payloads() == ["a", "b"]
     snapshots = world.query(
         "airline",
-        "select pg_snapshot_xmax(lower)::text::bigint, pg_snapshot_xmax(upper)::text::bigint from relaybox.batch order by batch",
+        "select pg_snapshot_xmax(lower)::text::bigint, pg_snapshot_xmax(upper)::text::bigint from relaybox_internal.batch order by batch",
     )
     assert all(lower <= upper for lower, upper in snapshots)
 
@@ -290,15 +290,15 @@ def test_g2_an_empty_hop_makes_no_batch(world: World) -> None:
 
 def test_g2_messages_that_fell_into_the_overflow_are_moved_and_become_a_segment(world: World) -> None:
     """Producers that outrun every segment made ahead are not refused, and nothing of theirs is lost."""
-    covered = world.value("airline", "select relaybox.outbox_covered()")
+    covered = world.value("airline", "select relaybox_internal.outbox_covered()")
     world.send("before")
     world.query("airline", "select setval('relaybox.outbox_seq', %s)", covered + 5)
     world.send_many(50, prefix="overflow ")
-    assert world.value("airline", "select count(*) from relaybox.outbox_overflow") == 50
+    assert world.value("airline", "select count(*) from relaybox_internal.outbox_overflow") == 50
     world.transfer()
     assert world.payloads() == ["before", *(f"overflow {n}" for n in range(1, 51))]
-    assert world.value("airline", "select count(*) from relaybox.outbox_overflow") == 0
-    assert world.value("airline", "select relaybox.outbox_covered()") > covered
+    assert world.value("airline", "select count(*) from relaybox_internal.outbox_overflow") == 0
+    assert world.value("airline", "select relaybox_internal.outbox_covered()") > covered
     world.send("after")
     world.transfer()
     assert world.payloads()[-1] == "after"
@@ -312,4 +312,4 @@ def test_g2_a_wide_hole_in_seq_makes_slices_end_before_it(world: World) -> None:
     world.send("c")
     world.transfer()
     assert world.payloads() == ["a", "b", "c"]
-    assert world.value("airline", "select jsonb_array_length(slices) from relaybox.batch") == 2
+    assert world.value("airline", "select jsonb_array_length(slices) from relaybox_internal.batch") == 2

@@ -50,13 +50,13 @@ def test_g3_a_driver_that_dies_after_any_step_is_resumed_with_the_same_batch(
         if target:
             patch.setattr(transfer, target, die)
         transfer_hop(world.first_hop, runner, recorded_by="dies")
-    plan = world.query("airline", "select plan_id, slices from relaybox.batch")
+    plan = world.query("airline", "select plan_id, slices from relaybox_internal.batch")
 
     world.send("after the crash")
     summary = world.transfer()
 
     assert summary.resumed_count == (step != "publish")
-    assert world.query("airline", "select plan_id, slices from relaybox.batch where batch = 1") == plan
+    assert world.query("airline", "select plan_id, slices from relaybox_internal.batch where batch = 1") == plan
     assert world.payloads() == [*(f"m{n}" for n in range(1, 101)), "after the crash"]
     assert world.log_positions() == list(range(1, 102))
 
@@ -104,7 +104,7 @@ def test_g3_publishing_twice_is_one_arrival(world: World) -> None:
     copy_slice(order, planned.batch.slices[0])
     publish(world, planned)
     publish(world, planned)
-    assert world.query("hub", "select batch, last_position from relaybox.arrival") == [(1, 5)]
+    assert world.query("hub", "select batch, last_position from relaybox_internal.arrival") == [(1, 5)]
 
 
 def test_g3_a_zombie_slice_that_wakes_after_publish_is_refused(world: World) -> None:
@@ -114,7 +114,7 @@ def test_g3_a_zombie_slice_that_wakes_after_publish_is_refused(world: World) -> 
     copy_slice(order, planned.batch.slices[0])
     publish(world, planned)
     with world.session("hub") as zombie, zombie.cursor() as cursor, pytest.raises(psycopg2.Error) as refused:
-        cursor.execute("select relaybox.accept_slice(%s, 1, 1, 1, %s, 5, 1)", (order.log_id, str(order.plan_id)))
+        cursor.execute("select relaybox_internal.accept_slice(%s, 1, 1, 1, %s, 5, 1)", (order.log_id, str(order.plan_id)))
     assert refused.value.pgcode == "RB015"
 
 
@@ -123,7 +123,7 @@ def test_g3_publish_waits_for_a_slice_in_flight(world: World) -> None:
     world.send_many(5)
     planned, order = planned_batch(world)
     with world.session("hub") as in_flight, in_flight.cursor() as cursor:
-        cursor.execute("select relaybox.accept_slice(%s, 1, 1, 1, %s, 5, 1)", (order.log_id, str(order.plan_id)))
+        cursor.execute("select relaybox_internal.accept_slice(%s, 1, 1, 1, %s, 5, 1)", (order.log_id, str(order.plan_id)))
         ended: list[BaseException] = []
 
         def try_publish() -> None:
@@ -157,7 +157,7 @@ def test_g3_a_frozen_older_attempt_does_not_block_the_newer_one(world: World, ho
     frozen = connect("hub", application_name=name)
     with frozen.cursor() as cursor:
         cursor.execute(
-            f"insert into relaybox.log_{order.log_id} (log_position, index, epoch, message_id, sent_at, topic, sender, payload) "
+            f"insert into relaybox_internal.log_{order.log_id} (log_position, index, epoch, message_id, sent_at, topic, sender, payload) "
             "values (1, 1, 1, gen_random_uuid(), now(), 'flights', 'UA', 'frozen')"
         )
     copied = copy_slice(replace(order, attempt=order.attempt + 1), planned.batch.slices[0])

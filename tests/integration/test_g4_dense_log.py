@@ -33,14 +33,14 @@ def test_g4_rows_that_disappear_from_the_source_stop_the_slice(world: World) -> 
     world.query("airline", "delete from relaybox.outbox where payload = 'm4'")
     with pytest.raises(errors.ContentDiffers, match="has 9 rows at airline, planned were 10"):
         copy_slice(order, planned.batch.slices[0])
-    assert world.value("hub", "select count(*) from relaybox.log") == 0
+    assert world.value("hub", "select count(*) from relaybox_internal.log") == 0
 
 
 def test_g4_a_detached_segment_stops_the_slice(world: World) -> None:
     """A segment detached between plan and copy gives an error, not fewer messages."""
     world.send_many(10)
     planned, order = planned_batch(world)
-    world.query("airline", "alter table relaybox.outbox detach partition relaybox.outbox_s000000")
+    world.query("airline", "alter table relaybox.outbox detach partition relaybox_internal.outbox_s000000")
     with pytest.raises(errors.ContentDiffers):
         copy_slice(order, planned.batch.slices[0])
 
@@ -71,7 +71,7 @@ def test_g4_publish_counts_rows_and_believes_no_receipt(world: World) -> None:
     world.send_many(10)
     planned, order = planned_batch(world)
     copy_slice(order, planned.batch.slices[0])
-    world.query("hub", "delete from relaybox.log where log_position = 5")
+    world.query("hub", "delete from relaybox_internal.log where log_position = 5")
     with pytest.raises(errors.HistoryLost, match="has 9 rows in positions 1 to 10, expected 10"):
         publish(world, planned)
     assert world.payloads() == []
@@ -85,17 +85,17 @@ def test_g4_content_changed_after_planning_is_refused_where_the_route_asks_for_c
     world.query("airline", "update relaybox.outbox set payload = 'forged' where payload = 'm7'")
     with pytest.raises(errors.ContentDiffers, match="arrived with other content than was planned"):
         copy_slice(order, planned.batch.slices[0])
-    assert world.value("hub", "select count(*) from relaybox.log") == 0
+    assert world.value("hub", "select count(*) from relaybox_internal.log") == 0
     world.query("airline", "update relaybox.outbox set payload = 'm7' where payload = 'forged'")
     world.transfer_all()
     assert world.payloads("flights/2") == [f"m{n}" for n in range(1, 11)]
-    assert world.value("hub", "select cardinality(digests) from relaybox.batch where hop = 'flights/2'") == 1
+    assert world.value("hub", "select cardinality(digests) from relaybox_internal.batch where hop = 'flights/2'") == 1
 
 
 def test_g4_without_checksums_nothing_is_hashed(world: World) -> None:
     world.send_many(10)
     world.transfer()
-    assert world.value("airline", "select digests is null from relaybox.batch") is True
+    assert world.value("airline", "select digests is null from relaybox_internal.batch") is True
 
 
 def test_g4_publish_without_all_receipts_is_refused(world: World) -> None:
@@ -117,7 +117,7 @@ def test_g4_a_staged_row_is_never_seen(world: World) -> None:
     world.send_many(10)
     planned, order = planned_batch(world)
     copy_slice(order, planned.batch.slices[0])
-    assert world.value("hub", "select count(*) from relaybox.log") == 10
+    assert world.value("hub", "select count(*) from relaybox_internal.log") == 10
     assert world.value("hub", "select count(*) from relaybox.inbox") == 0
     assert world.payloads() == []
 
@@ -132,7 +132,11 @@ def test_g4_a_consumer_s_role_reads_published_messages_and_nothing_else(world: W
         assert cursor.fetchall() == [("a",)]
         cursor.execute("select log_position, payload from relaybox.read_log('flights/1')")
         assert cursor.fetchall() == [(1, "a")]
-        for statement in ("select * from relaybox.log", "select * from relaybox.arrival", "delete from relaybox.inbox"):
+        for statement in (
+            "select * from relaybox_internal.log",
+            "select * from relaybox_internal.arrival",
+            "delete from relaybox.inbox",
+        ):
             cursor.execute("savepoint attempt")
             with pytest.raises(psycopg2.Error) as refused:
                 cursor.execute(statement)

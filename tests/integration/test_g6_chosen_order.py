@@ -27,9 +27,9 @@ def test_g6_messages_without_an_index_are_delivered_as_they_came(world: World) -
     world.send("three")
     world.transfer()
     assert stream(world) == ["one", "two", "three"]
-    assert world.query("hub", "select first_stream_position, last_stream_position, log_positions from relaybox.delivery") == [
-        (1, 3, None)
-    ]
+    assert world.query(
+        "hub", "select first_stream_position, last_stream_position, log_positions from relaybox_internal.delivery"
+    ) == [(1, 3, None)]
 
 
 def test_g6_fifo_holds_back_what_came_early_and_releases_it_in_order(fifo: World) -> None:
@@ -63,7 +63,7 @@ def test_g6_a_duplicate_is_dropped_in_its_batch_and_in_any_later_one(world: Worl
     send_numbered(world, "a", 1, 3, 2)
     world.transfer()
     assert stream(world) == ["a1", "a2", "a3"]
-    assert world.query("hub", "select duplicate_count, duplicates from relaybox.decision order by batch") == [
+    assert world.query("hub", "select duplicate_count, duplicates from relaybox_internal.decision order by batch") == [
         (1, [3]),
         (2, [4, 6]),
     ]
@@ -111,7 +111,7 @@ def test_g6_a_copy_of_what_was_set_aside_before_its_turn_is_a_duplicate(world: W
         send_numbered(world, "a", 3, payload=payload, clock='{"a": 7}')
         world.transfer()
     assert reasons(world) == [(1, "clock_invalid"), (3, "other_content")]
-    assert world.query("hub", "select log_position from relaybox.decision, unnest(duplicates) as log_position") == [(2,)]
+    assert world.query("hub", "select log_position from relaybox_internal.decision, unnest(duplicates) as log_position") == [(2,)]
 
 
 def test_g6_a_clock_waits_however_far_ahead_what_it_names_is(world: World) -> None:
@@ -137,11 +137,15 @@ def test_g6_a_stalled_sender_stalls_no_other_one(fifo: World) -> None:
     send_numbered(fifo, "b", 1, 2)
     fifo.transfer()
     assert stream(fifo) == ["b1", "b2"]
-    assert fifo.query("hub", "select count(*) from relaybox.held") == [(6,)], "what came after it stalled waits in the log"
+    assert fifo.query("hub", "select count(*) from relaybox_internal.held") == [(6,)], (
+        "what came after it stalled waits in the log"
+    )
     send_numbered(fifo, "a", 1)
     fifo.transfer()
     assert stream(fifo) == ["b1", "b2", *(f"a{index}" for index in range(1, 12))]
-    assert fifo.query("hub", "select held_count, stalled_after from relaybox.sender_state where sender = 'a'") == [(0, None)]
+    assert fifo.query("hub", "select held_count, stalled_after from relaybox_internal.sender_state where sender = 'a'") == [
+        (0, None)
+    ]
 
 
 def test_g6_a_stalled_sender_goes_on_when_another_one_lets_go_a_part_of_what_it_holds(world: World) -> None:
@@ -173,13 +177,15 @@ def test_g6_a_skipped_gap_releases_what_waited_and_is_on_record(fifo: World) -> 
     send_numbered(fifo, "a", 1, 4, 5)
     fifo.transfer()
     assert stream(fifo) == ["a1"]
-    assert fifo.query("hub", "select * from relaybox.skip_gap('flights', 'a', null, 'lost by hand', 'me')") == [(1, 2, 3, 2)]
+    assert fifo.query("hub", "select * from relaybox_internal.skip_gap('flights', 'a', null, 'lost by hand', 'me')") == [
+        (1, 2, 3, 2)
+    ]
     assert stream(fifo) == ["a1", "a4", "a5"]
     send_numbered(fifo, "a", 2, 6)
     fifo.transfer()
     assert stream(fifo) == ["a1", "a4", "a5", "a6"]
     assert reasons(fifo) == [(4, "index_skipped")]
-    assert fifo.query("hub", "select sender, first_index, last_index, reason, skipped_by from relaybox.skip") == [
+    assert fifo.query("hub", "select sender, first_index, last_index, reason, skipped_by from relaybox_internal.skip") == [
         ("a", 2, 3, "lost by hand", "me")
     ]
 
@@ -260,8 +266,8 @@ def test_g6_a_clock_of_the_store_that_steps_back_sets_nothing_aside(world: World
     declare(world, "a")
     send_numbered(world, "a", 1, clock='{"b": 1}', payload="answer")
     world.transfer()
-    world.query("hub", "update relaybox.held set held_at = '2000-01-01'")
-    world.query("hub", "select relaybox.deliver_next(1)")
+    world.query("hub", "update relaybox_internal.held set held_at = '2000-01-01'")
+    world.query("hub", "select relaybox_internal.deliver_next(1)")
     assert reasons(world) == []
     declare(world, "b")
     world.transfer()

@@ -51,7 +51,9 @@ def settled(world: World) -> dict[str, int]:
 
 
 def read(world: World, *names: str) -> Any:
-    return world.value("analytics", "select through_position from relaybox.processed_reading('flights/2', %s)", list(names))
+    return world.value(
+        "analytics", "select through_position from relaybox_internal.processed_reading('flights/2', %s)", list(names)
+    )
 
 
 def test_g7_processed_settles_when_every_named_subscription_has_acknowledged(processed: World) -> None:
@@ -64,7 +66,9 @@ def test_g7_processed_settles_when_every_named_subscription_has_acknowledged(pro
     assert settled(processed) == {"flights/1": 0, "flights/2": 0}, "audit has one message of the batch to go"
     assert consume(processed, "audit") == 1
     assert settled(processed) == {"flights/1": 2, "flights/2": 2}
-    assert processed.query("airline", "select hop, state, through_position from relaybox.confirmation order by 1, 2") == [
+    assert processed.query(
+        "airline", "select hop, state, through_position from relaybox_internal.confirmation order by 1, 2"
+    ) == [
         ("flights/1", "received", 2),
         ("flights/1", "settled", 2),
         ("flights/2", "processed", 2),
@@ -80,7 +84,7 @@ def test_g7_nothing_settles_beyond_what_is_recorded_as_processed(processed: Worl
     """The database refuses it, whoever asks: settled implies processed."""
     processed.send("a")
     processed.transfer_all()
-    assert processed.value("hub", "select relaybox.confirm_settled('flights/2', 1, now(), 'forger')") == 0
+    assert processed.value("hub", "select relaybox_internal.confirm_settled('flights/2', 1, now(), 'forger')") == 0
 
 
 def test_g7_a_replay_neither_unsettles_nor_delays(processed: World) -> None:
@@ -121,7 +125,9 @@ def test_g7_a_subscription_to_one_topic_processes_no_stream(world: World, topics
     assert "in place of billing, and run: relaybox init" in str(stopped.value)
     run = invoke("confirm", "flights")
     assert (run.exit_code, "relaybox.subscribe('ANOTHER-NAME', 'flights')" in " ".join(run.stderr.split())) == (5, True)
-    assert world.query("hub", "select state, max(through_position) from relaybox.confirmation group by 1") == [("received", 2)]
+    assert world.query("hub", "select state, max(through_position) from relaybox_internal.confirmation group by 1") == [
+        ("received", 2)
+    ]
     world.query("analytics", "select relaybox.subscribe('all', 'flights')")
     world.change_route(topics=["flights", "gates"], policy="processed", processed_by=["all"])
     assert settled(world) == {"flights/1": 0, "flights/2": 0}
@@ -140,12 +146,15 @@ def test_g7_an_ended_subscription_stops_settling_and_says_so(processed: World) -
     processed.send("b")
     processed.transfer_all()
     processed.query(
-        "hub", "delete from relaybox.confirmation where hop = 'flights/2' and state = 'received' and through_position = 2"
+        "hub",
+        "delete from relaybox_internal.confirmation where hop = 'flights/2' and state = 'received' and through_position = 2",
     )
     with pytest.raises(errors.NotSubscribed, match="has no subscription audit to stream flights") as stopped:
         settle_hop(processed.route, processed.second_hop, recorded_by="test")
     assert "relaybox.subscribe('audit', 'flights')" in str(stopped.value)
-    assert processed.query("hub", "select state, max(through_position) from relaybox.confirmation group by 1 order by 1") == [
+    assert processed.query(
+        "hub", "select state, max(through_position) from relaybox_internal.confirmation group by 1 order by 1"
+    ) == [
         ("processed", 1),
         ("received", 2),
         ("settled", 1),
@@ -198,7 +207,7 @@ def test_g7_idle_lanes_hold_nothing_up(processed: World) -> None:
 def test_g7_asking_makes_acknowledgements_durable(processed: World) -> None:
     """A consumer need not wait for the flush of its COMMIT; who confirms on its strength writes, so that its own COMMIT flushes both."""
     with processed.session("analytics") as session, session.cursor() as cursor:
-        cursor.execute("select relaybox.processed_reading('flights/2', array['billing'])")
+        cursor.execute("select relaybox_internal.processed_reading('flights/2', array['billing'])")
         cursor.execute("select pg_current_xact_id_if_assigned() is not null, current_setting('synchronous_commit')")
         assert cursor.fetchone() == (True, "on")
 
@@ -218,7 +227,7 @@ def test_g7_a_kill_between_processed_and_settled_loses_and_forges_nothing(
         patch.setenv("RELAYBOX_FAILPOINTS_DIRECTORY", str(tmp_path))
         killed = subprocess.run([sys.executable, "-c", CONFIRM], capture_output=True, timeout=patience(60), check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-    states = processed.query("hub", "select state from relaybox.confirmation where hop = 'flights/2' order by 1")
+    states = processed.query("hub", "select state from relaybox_internal.confirmation where hop = 'flights/2' order by 1")
     if failpoint == "settle.committed":
         assert states == [("processed",), ("received",), ("settled",)]
     else:
@@ -243,7 +252,9 @@ def test_g7_processed_is_what_a_look_at_every_message_says(world: World, seed: i
             world.query("airline", insert, index, f"m{index}")
         world.transfer_all()
         consume(world, "billing", chance.randint(0, 3) or 1)
-        found = world.value("analytics", "select through_position from relaybox.processed_reading('flights/2', array['billing'])")
+        found = world.value(
+            "analytics", "select through_position from relaybox_internal.processed_reading('flights/2', array['billing'])"
+        )
         assert found <= processed_by_each_message(world)
     while consume(world, "billing"):
         pass
@@ -256,7 +267,7 @@ def processed_by_each_message(world: World) -> int:
     delivered = dict(
         world.query("analytics", "select log_position, stream_position from relaybox.read_stream('flights', 0, 1000)")
     )
-    dropped = {row[0] for row in world.query("analytics", "select unnest(duplicates) from relaybox.decision")}
+    dropped = {row[0] for row in world.query("analytics", "select unnest(duplicates) from relaybox_internal.decision")}
     log_position = 0
     while log_position + 1 in dropped or delivered.get(log_position + 1, done + 1) <= done:
         log_position += 1
@@ -269,9 +280,9 @@ def test_g7_a_dead_letter_of_a_replay_takes_nothing_back(processed: World) -> No
     processed.transfer_all()
     for name in ("billing", "audit"):
         consume(processed, name)
-    reading = "select through_position from relaybox.processed_reading('flights/2', '{billing}')"
+    reading = "select through_position from relaybox_internal.processed_reading('flights/2', '{billing}')"
     assert processed.value("analytics", reading) == 2
-    processed.query("analytics", "update relaybox.subscription set nack_limit = 1, hold_sender = true")
+    processed.query("analytics", "update relaybox_internal.subscription set nack_limit = 1, hold_sender = true")
     processed.query("analytics", "select relaybox.replay('billing', 'earliest', 'again')")
     processed.query("analytics", "select relaybox.nack('billing', stream_position, 'bad') from relaybox.fetch('billing', 1)")
     assert processed.value("analytics", "select count(*) from relaybox.dead_letters where state = 'open'") == 1

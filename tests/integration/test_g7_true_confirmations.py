@@ -16,16 +16,17 @@ from tests.support.world import World
 
 
 def confirmations(world: World, store: str = "airline") -> list[tuple[Any, ...]]:
-    return world.query(store, "select hop, state, through_position from relaybox.confirmation order by 1, 2, 3")
+    return world.query(store, "select hop, state, through_position from relaybox_internal.confirmation order by 1, 2, 3")
 
 
 def test_g7_received_is_recorded_with_the_time_of_the_arrival(world: World) -> None:
     """The confirmation carries the arrival's time and who recorded it."""
     world.send("a")
     world.transfer()
-    arrived = world.value("hub", "select published_at from relaybox.arrival")
+    arrived = world.value("hub", "select published_at from relaybox_internal.arrival")
     assert world.query(
-        "airline", "select hop, state, through_position, through_batch, happened_at, recorded_by from relaybox.confirmation"
+        "airline",
+        "select hop, state, through_position, through_batch, happened_at, recorded_by from relaybox_internal.confirmation",
     ) == [("flights/1", "received", 1, 1, arrived, "test")]
 
 
@@ -100,7 +101,7 @@ def test_g7_settling_again_changes_nothing(world: World) -> None:
     again = [world.settle_all(), confirmations(world)]
     assert first[1] == again[1]
     assert [(s.newly_settled, s.through_position) for s in again[0]] == [(0, 2), (0, 2)]
-    assert world.value("airline", "select relaybox.confirm_settled('flights/1', 1, now(), 'late')") == 2
+    assert world.value("airline", "select relaybox_internal.confirm_settled('flights/1', 1, now(), 'late')") == 2
 
 
 def test_g7_settled_never_passes_received(world: World) -> None:
@@ -108,7 +109,7 @@ def test_g7_settled_never_passes_received(world: World) -> None:
     world.send("a")
     world.transfer()
     world.send("b")
-    assert world.value("airline", "select relaybox.confirm_settled('flights/1', 1000, now(), 'forger')") == 1
+    assert world.value("airline", "select relaybox_internal.confirm_settled('flights/1', 1000, now(), 'forger')") == 1
 
 
 def test_g7_a_confirmation_of_an_unknown_or_different_batch_is_refused(world: World) -> None:
@@ -117,7 +118,9 @@ def test_g7_a_confirmation_of_an_unknown_or_different_batch_is_refused(world: Wo
     world.transfer()
     for batch, code in ((2, "RB011"), (1, "RB012")):
         with pytest.raises(psycopg2.Error) as refused:
-            world.query("airline", "select relaybox.confirm_received('flights/1', %s, gen_random_uuid(), now(), 'x')", batch)
+            world.query(
+                "airline", "select relaybox_internal.confirm_received('flights/1', %s, gen_random_uuid(), now(), 'x')", batch
+            )
         assert refused.value.pgcode == code
 
 
@@ -125,9 +128,9 @@ def test_g11_a_destination_ahead_of_the_source_stops_the_hop(world: World) -> No
     """The source's ledger is gone back: the error names both sides, and nothing moves."""
     world.send("a")
     world.transfer()
-    world.query("airline", "delete from relaybox.confirmation")
-    world.query("airline", "delete from relaybox.batch")
-    world.query("airline", "update relaybox.hop_out set batch = 0, log_position = 0")
+    world.query("airline", "delete from relaybox_internal.confirmation")
+    world.query("airline", "delete from relaybox_internal.batch")
+    world.query("airline", "update relaybox_internal.hop_out set batch = 0, log_position = 0")
     world.send("b")
     with pytest.raises(errors.HistoryLost, match=r"flights/1: the ledger of airline ends at batch 0, hub has published batch 1"):
         world.transfer()
@@ -138,8 +141,8 @@ def test_g11_a_destination_behind_its_confirmations_stops_the_hop(world: World) 
     """The destination lost a confirmed batch: stop, never send on top of it."""
     world.send("a")
     world.transfer()
-    world.query("hub", "delete from relaybox.arrival")
-    world.query("hub", "update relaybox.hop_in set published_batch = 0, published_position = 0")
+    world.query("hub", "delete from relaybox_internal.arrival")
+    world.query("hub", "update relaybox_internal.hop_in set published_batch = 0, published_position = 0")
     world.send("b")
     with pytest.raises(errors.HistoryLost, match="airline has batch 1 confirmed, hub ends at batch 0"):
         world.transfer()
@@ -149,7 +152,7 @@ def test_g11_a_destination_behind_its_confirmations_stops_the_hop(world: World) 
 def test_g11_another_cluster_or_timeline_than_recorded_stops_planning(world: World, column: str) -> None:
     """A restored, promoted or replaced source is found before the first read."""
     world.send("a")
-    world.query("airline", f"update relaybox.hop_out set {column} = {column} + 1")
+    world.query("airline", f"update relaybox_internal.hop_out set {column} = {column} + 1")
     with pytest.raises(errors.HistoryLost, match="was written by cluster"):
         world.transfer()
 
@@ -157,7 +160,7 @@ def test_g11_another_cluster_or_timeline_than_recorded_stops_planning(world: Wor
 def test_g11_transaction_numbers_that_went_back_stop_planning(world: World) -> None:
     """A dump loaded into a younger cluster can't pass: its next transaction is below the last snapshot."""
     world.send("a")
-    world.query("airline", "update relaybox.hop_out set lower = '900000000:900000000:'")
+    world.query("airline", "update relaybox_internal.hop_out set lower = '900000000:900000000:'")
     with pytest.raises(errors.HistoryLost, match="next transaction"):
         world.transfer()
 
@@ -166,7 +169,7 @@ def test_g7_planning_refuses_a_transaction_that_has_written(world: World) -> Non
     """A snapshot taken after a write counts the own rows as visible."""
     with world.session() as connection, connection.cursor() as cursor, pytest.raises(psycopg2.Error) as refused:
         cursor.execute("select pg_current_xact_id()")
-        cursor.execute("select * from relaybox.lock_hop('flights/1')")
+        cursor.execute("select * from relaybox_internal.lock_hop('flights/1')")
     assert refused.value.pgcode == "RB002"
 
 
@@ -175,7 +178,7 @@ def test_g7_the_next_batch_is_not_planned_before_the_last_is_confirmed(world: Wo
     hop = world.first_hop
     world.send("a")
     world.transfer()
-    world.query("airline", "delete from relaybox.confirmation")
+    world.query("airline", "delete from relaybox_internal.confirmation")
     world.send("b")
     with world.store_session("airline") as source, world.store_session("hub") as destination:
         arrived = ask_destination(destination, hop)

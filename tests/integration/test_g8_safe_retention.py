@@ -89,9 +89,9 @@ def test_g8_what_everybody_is_done_with_goes_and_the_newest_segment_stays(small:
         == rows(small, "analytics", "flights/2")
         == [40, 41, 42, 43, 44, 45]
     )
-    assert small.query("hub", "select hop, first, last, dropped_by from relaybox.dropped_segment order by first limit 1") == [
-        ("flights/1", 0, 9, "test")
-    ]
+    assert small.query(
+        "hub", "select hop, first, last, dropped_by from relaybox_internal.dropped_segment order by first limit 1"
+    ) == [("flights/1", 0, 9, "test")]
     again = retain(small, "hub")["flights/1"]
     assert (again.dropped_count, again.outcome, again.holder) == (0, "kept", "newest flights/1")
     small.send_many(4)
@@ -135,8 +135,8 @@ def test_g8_a_message_stays_for_the_replay_window(small: World) -> None:
     small.change_route(retention={"replay_window_seconds": 3600})
     move(small, 25)
     for table, column in (("decision", "decided_at"), ("arrival", "published_at"), ("batch", "planned_at")):
-        small.query("hub", f"update relaybox.{table} set {column} = {column} - interval '2 hours'")
-    small.query("airline", "update relaybox.batch set planned_at = planned_at - interval '2 hours'")
+        small.query("hub", f"update relaybox_internal.{table} set {column} = {column} - interval '2 hours'")
+    small.query("airline", "update relaybox_internal.batch set planned_at = planned_at - interval '2 hours'")
     move(small, 20)
     assert kept(small, "hub", "flights/1")[0] == kept(small, "airline")[0] == 0
     assert retain(small, "hub")["flights/1"].holder == "window flights/1"
@@ -221,10 +221,10 @@ def test_g8_nothing_is_dropped_while_somebody_holds_a_hop_or_the_stream(small: W
     """A hop that is planned, and a subscription or replay that begins, may need in a moment what nobody needs now."""
     move(small)
     for store, hop, held in (
-        ("airline", None, "relaybox.hop_out for update"),
-        ("hub", "flights/1", "relaybox.hop_out for update"),
-        ("hub", "flights/1", "relaybox.hop_in for key share"),
-        ("hub", "flights/1", "relaybox.stream for key share"),
+        ("airline", None, "relaybox_internal.hop_out for update"),
+        ("hub", "flights/1", "relaybox_internal.hop_out for update"),
+        ("hub", "flights/1", "relaybox_internal.hop_in for key share"),
+        ("hub", "flights/1", "relaybox_internal.stream for key share"),
     ):
         with small.session(store) as holder, holder.cursor() as cursor:
             cursor.execute(f"select from {held}")
@@ -246,9 +246,9 @@ def test_g8_retention_killed_anywhere_is_gone_on_with(small: World, tmp_path: Pa
     command = [sys.executable, "-c", "from relaybox.cli import main; main()", "retention", "hub"]
     killed = subprocess.run(command, env=env, capture_output=True, text=True, timeout=patience(120), check=False)
     assert killed.returncode == -9
-    first = small.value("hub", "select first_kept_position from relaybox.hop_in")
+    first = small.value("hub", "select first_kept_position from relaybox_internal.hop_in")
     assert first == max(1, kept(small, "hub", "flights/1")[0])
-    assert (first, small.value("hub", "select first_kept_stream_position from relaybox.stream")) in {
+    assert (first, small.value("hub", "select first_kept_stream_position from relaybox_internal.stream")) in {
         (1, 1),
         (10, 10),
         (20, 20),
@@ -333,7 +333,7 @@ def test_g8_what_a_stream_holds_back_is_kept_and_a_finished_replay_keeps_nothing
     move(small, 10)
     read(small, "billing", 42)
     assert retain(small, "hub")["flights/1"].dropped_count == 4
-    assert small.query("hub", "select first_kept_stream_position from relaybox.stream") == [(40,)]
+    assert small.query("hub", "select first_kept_stream_position from relaybox_internal.stream") == [(40,)]
     assert verify_route(small.route).outcome == "delivered"
 
 
@@ -413,7 +413,7 @@ LEDGERS = {
 
 def ledger_rows(world: World) -> dict[str, int]:
     return {
-        f"{store} {table}": world.value(store, f"select count(*) from relaybox.{table}")
+        f"{store} {table}": world.value(store, f"select count(*) from relaybox_internal.{table}")
         for store, tables in LEDGERS.items()
         for table in tables
     }
@@ -435,10 +435,12 @@ def test_ledgers_stay_as_small_as_what_is_kept_and_every_report_stays_the_same(s
     for hop in read_status(small.routes).hops:
         assert (hop.sent, hop.received, hop.settled_through, hop.lag_messages) == (84, 84, 84, 0)
         assert hop.delivery == PERFECT
-    first = small.query("hub", "select compacted_batch, compacted_position from relaybox.hop_in")
+    first = small.query("hub", "select compacted_batch, compacted_position from relaybox_internal.hop_in")
     assert first == [(11, 77)]
     planned, arrived = (
-        small.query(store, f"select compacted_batch, compacted_plan_id::text from relaybox.{ledger} where hop = 'flights/1'")
+        small.query(
+            store, f"select compacted_batch, compacted_plan_id::text from relaybox_internal.{ledger} where hop = 'flights/1'"
+        )
         for store, ledger in (("airline", "hop_out"), ("hub", "hop_in"))
     )
     assert planned == arrived
@@ -447,12 +449,14 @@ def test_ledgers_stay_as_small_as_what_is_kept_and_every_report_stays_the_same(s
     assert [hop.stream_position for hop in trace_message([small.route], last_id)[0].hops] == [HopStage.SETTLED, HopStage.SETTLED]
     plan = "00000000-0000-0000-0000-000000000000"
     for batch in (3, 11):
-        assert small.value("hub", "select relaybox.slice_state(1, %s, 1, %s)", batch, plan) == "published", "a zombie's slice"
-        small.query("airline", "select relaybox.confirm_received('flights/1', %s, %s, now(), 'zombie')", batch, plan)
+        assert small.value("hub", "select relaybox_internal.slice_state(1, %s, 1, %s)", batch, plan) == "published", (
+            "a zombie's slice"
+        )
+        small.query("airline", "select relaybox_internal.confirm_received('flights/1', %s, %s, now(), 'zombie')", batch, plan)
         with pytest.raises(psycopg2.Error, match=f"batch {batch} was published long ago") as late:
-            small.query("hub", "select relaybox.publish_batch(1, 1, %s, %s, 15, 21, 1, 1, 1)", batch, plan)
+            small.query("hub", "select relaybox_internal.publish_batch(1, 1, %s, %s, 15, 21, 1, 1, 1)", batch, plan)
         assert late.value.pgcode == "RB015"
-    due = "select due_received, due_unique from relaybox.receiving_state('flights/1', %s)"
+    due = "select due_received, due_unique from relaybox_internal.receiving_state('flights/1', %s)"
     assert [small.query("hub", due, batch) for batch in (11, 12)] == [[(77, 77)], [(84, 84)]]
     assert verify_route(small.route).outcome == "delivered"
 
@@ -464,9 +468,10 @@ def test_what_was_dropped_is_not_sent_again_to_a_store_that_lost_it(small: World
     retain(small, "hub")
     small.query(
         "analytics",
-        "delete from relaybox.decision; delete from relaybox.arrival; delete from relaybox.receipt; delete from relaybox.delivery;"
-        "delete from relaybox.log; update relaybox.hop_in set published_batch = 0, published_position = 0;"
-        "update relaybox.stream set last_stream_position = 0, arrival_seq = 0; update relaybox.stream_log set decided_batch = 0, decided_position = 0",
+        "delete from relaybox_internal.decision; delete from relaybox_internal.arrival; delete from relaybox_internal.receipt; delete "
+        "from relaybox_internal.delivery;"
+        "delete from relaybox_internal.log; update relaybox_internal.hop_in set published_batch = 0, published_position = 0;"
+        "update relaybox_internal.stream set last_stream_position = 0, arrival_seq = 0; update relaybox_internal.stream_log set decided_batch = 0, decided_position = 0",
     )
     with pytest.raises(HistoryLost, match="analytics lost batches 1 to 2, and retention has dropped messages of them at hub"):
         reanchor_hop(small.second_hop, small.routes, recorded_by="test", reason="test", dry_run=True)
@@ -475,7 +480,7 @@ def test_what_was_dropped_is_not_sent_again_to_a_store_that_lost_it(small: World
 def test_a_longer_path_is_refused_where_the_log_has_lost_its_beginning(small: World) -> None:
     """A hop keeps the positions of the log that it reads; the file is refused before anything is registered."""
     small.change_route(path=["airline", "hub"], retention={"replay_window_seconds": 0})
-    small.query("hub", "delete from relaybox.hop_out where hop = 'flights/2'")
+    small.query("hub", "delete from relaybox_internal.hop_out where hop = 'flights/2'")
     move(small)
     retain(small, "hub")
     with pytest.raises(

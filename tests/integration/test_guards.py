@@ -37,7 +37,7 @@ def planned(world: World) -> Planned:
 
 @pytest.fixture
 def order(world: World, planned: Planned) -> SliceJob:
-    log_id = world.value("hub", "select log_id from relaybox.hop_in where hop = 'flights/1'")
+    log_id = world.value("hub", "select log_id from relaybox_internal.hop_in where hop = 'flights/1'")
     return slice_job(world.first_hop, planned.batch, attempt=planned.attempt, log_id=log_id, reads_log=None)
 
 
@@ -58,7 +58,7 @@ def test_g5_messages_are_ordered_by_insertion_whatever_their_xid_and_clock_say(w
 
 def test_g2_the_next_pair_begins_where_this_one_ended(world: World, planned: Planned) -> None:
     """From the plan's COMMIT on, in the same transaction: nothing lies between two pairs, and nothing in both."""
-    assert world.value("airline", "select lower::text from relaybox.hop_out") == planned.batch.upper
+    assert world.value("airline", "select lower::text from relaybox_internal.hop_out") == planned.batch.upper
 
 
 def test_g1_a_savepoint_that_outlives_a_batch_is_sent_with_its_transaction(world: World) -> None:
@@ -93,7 +93,7 @@ def test_g2_the_snapshot_of_a_plan_is_younger_than_its_lock(world: World) -> Non
     world.send("before")
     with world.session() as other, ThreadPoolExecutor(1) as pool:
         with other.cursor() as cursor:
-            cursor.execute("select from relaybox.lock_hop('flights/1')")
+            cursor.execute("select from relaybox_internal.lock_hop('flights/1')")
         run = pool.submit(world.transfer)
         wait_until(lambda: world.value("airline", LOCK_WAITS) == 1, "the planner waits for the lock")
         world.send("meanwhile")
@@ -110,7 +110,7 @@ def test_g2_a_transaction_that_ends_while_rows_are_counted_is_in_the_next_pair(w
         upper = world.value("airline", "select pg_current_snapshot()::text")
         late.commit()
     after = world.value("airline", "select pg_current_snapshot()::text")
-    count = "select coalesce(sum(row_count), 0) from relaybox.outbox_buckets(%s, %s, '{flights}', 8, 0)"
+    count = "select coalesce(sum(row_count), 0) from relaybox_internal.outbox_buckets(%s, %s, '{flights}', 8, 0)"
     assert world.value("airline", count, "1:1:", upper) == 1
     assert world.value("airline", count, upper, after) == 1
 
@@ -121,10 +121,12 @@ def test_g3_a_slice_that_comes_while_its_batch_is_being_published_is_refused(
     """The guard waits for the publish in flight and then sees what it did; a plain SELECT would have seen the time before."""
     slice_ = planned.batch.slices[0]
     copy_slice(order, slice_)
-    accept = "select relaybox.accept_slice(%s, 1, 1, 99, %s, 2::bigint, 1::bigint)"
+    accept = "select relaybox_internal.accept_slice(%s, 1, 1, 99, %s, 2::bigint, 1::bigint)"
     with world.session("hub") as publisher, ThreadPoolExecutor(1) as pool:
         with publisher.cursor() as cursor:
-            cursor.execute("update relaybox.hop_in set published_batch = 1, published_position = 2 where hop = 'flights/1'")
+            cursor.execute(
+                "update relaybox_internal.hop_in set published_batch = 1, published_position = 2 where hop = 'flights/1'"
+            )
         zombie = pool.submit(world.query, "hub", accept, order.log_id, str(order.plan_id))
         wait_until(lambda: world.value("hub", LOCK_WAITS) == 1, "the slice waits for publish")
         publisher.commit()
@@ -141,10 +143,10 @@ def test_g2_the_ledger_takes_no_plan_that_does_not_follow_the_last(world: World)
         world.query(
             "airline",
             """
-            select relaybox.record_batch(
+            select relaybox_internal.record_batch(
                 hop, null::bigint, '1:1:'::pg_snapshot, upper, pair_last_seq, true, 0::bigint, reads_through, row_count, slices, null::text[],
                 system_identifier, timeline, next_xid
-            ) from relaybox.batch
+            ) from relaybox_internal.batch
             """,
         )
     assert refused.value.pgcode == "RB005"
@@ -154,12 +156,12 @@ def test_g3_rows_that_no_receipt_explains_are_never_taken_for_a_copy(world: Worl
     """A stranger's row at the slice's positions is an error that stops, not a slice that is done."""
     world.query(
         "hub",
-        f"insert into relaybox.log_{order.log_id} (log_position, index, epoch, message_id, sent_at, topic, sender, payload) "
+        f"insert into relaybox_internal.log_{order.log_id} (log_position, index, epoch, message_id, sent_at, topic, sender, payload) "
         "values (1, 1, 1, gen_random_uuid(), now(), 'flights', 'UA', 'stranger')",
     )
     with pytest.raises(errors.StoreFailed, match="23505"):
         copy_slice(order, planned.batch.slices[0])
-    assert world.value("hub", "select count(*) from relaybox.receipt") == 0
+    assert world.value("hub", "select count(*) from relaybox_internal.receipt") == 0
 
 
 def test_g3_an_older_attempt_never_ends_a_newer_one(world: World, planned: Planned, order: SliceJob) -> None:
@@ -171,7 +173,7 @@ def test_g3_an_older_attempt_never_ends_a_newer_one(world: World, planned: Plann
         copy_slice(order, slice_)
         cursor.execute("select 1")
         newer.rollback()
-        world.query("hub", "select relaybox.begin_generation(%s, 2)", order.log_id)
+        world.query("hub", "select relaybox_internal.begin_generation(%s, 2)", order.log_id)
         with pytest.raises(psycopg2.OperationalError):
             cursor.execute("select 1")
     with closing(elsewhere), elsewhere.cursor() as cursor:
@@ -193,11 +195,11 @@ def test_g3_receipts_of_another_plan_do_not_count(world: World, planned: Planned
 def test_g3_a_batch_is_not_published_over_slices_of_another_plan(world: World, planned: Planned, order: SliceJob) -> None:
     """The zombie of a plan that the source lost and the driver of the new one copy at the same time: neither sees the other's slice."""
     with world.session("hub") as zombie, zombie.cursor() as cursor:
-        cursor.execute("select relaybox.accept_slice(%s, 1, 1, 2, gen_random_uuid(), 0, 1)", (order.log_id,))
+        cursor.execute("select relaybox_internal.accept_slice(%s, 1, 1, 2, gen_random_uuid(), 0, 1)", (order.log_id,))
         copy_slice(order, planned.batch.slices[0])
         zombie.commit()
         with pytest.raises(psycopg2.Error, match="batch 1 is here with plan"):
-            cursor.execute("select relaybox.accept_slice(%s, 1, 1, 3, %s, 0, 1)", (order.log_id, str(order.plan_id)))
+            cursor.execute("select relaybox_internal.accept_slice(%s, 1, 1, 3, %s, 0, 1)", (order.log_id, str(order.plan_id)))
     with world.store_session("hub") as destination, pytest.raises(errors.ContentDiffers):
         publish_batch(destination, world.first_hop, planned.batch, log_id=order.log_id)
     assert world.payloads() == []
@@ -219,12 +221,12 @@ def test_g7_an_arrival_is_confirmed_as_often_as_anybody_likes(world: World, plan
         arrival = publish_batch(destination, world.first_hop, planned.batch, log_id=order.log_id)
         for _ in range(2):
             confirm_received(source, world.first_hop, arrival, recorded_by="test")
-    assert world.value("airline", "select count(*) from relaybox.confirmation") == 1
+    assert world.value("airline", "select count(*) from relaybox_internal.confirmation") == 1
 
 
 def test_g7_a_planned_batch_that_nobody_received_is_never_settled(world: World, planned: Planned) -> None:
     """Whatever position is offered, and also where nothing at all was received yet."""
-    settle = "select relaybox.confirm_settled('flights/1', 1000, now(), 'forger')"
+    settle = "select relaybox_internal.confirm_settled('flights/1', 1000, now(), 'forger')"
     assert world.value("airline", settle) == 0
     world.transfer()
     assert world.value("airline", settle) == 2
@@ -284,13 +286,13 @@ def test_g7_a_transaction_that_failed_is_never_taken_for_committed(world: World)
 
 DURABLE = {
     "airline": (
-        "select relaybox.lock_hop('flights/1')",
-        "select relaybox.confirm_received('flights/1', 1, plan_id, now(), 'test') from relaybox.batch",
-        "select relaybox.confirm_settled('flights/1', 1, now(), 'test')",
+        "select relaybox_internal.lock_hop('flights/1')",
+        "select relaybox_internal.confirm_received('flights/1', 1, plan_id, now(), 'test') from relaybox_internal.batch",
+        "select relaybox_internal.confirm_settled('flights/1', 1, now(), 'test')",
     ),
     "hub": (
-        "select relaybox.publish_batch({publish})",
-        "select relaybox.durable_arrival(1)",
+        "select relaybox_internal.publish_batch({publish})",
+        "select relaybox_internal.durable_arrival(1)",
     ),
 }
 
@@ -301,12 +303,12 @@ def test_g7_what_must_be_durable_waits_for_the_disk_whatever_the_role_says(world
     world.send("a")
     world.transfer()
     columns = "generation, batch, plan_id, first_position, last_position, jsonb_array_length(slices), system_identifier, timeline"
-    (arguments,) = world.query("airline", f"select {columns} from relaybox.batch")
+    (arguments,) = world.query("airline", f"select {columns} from relaybox_internal.batch")
     with world.session(store) as connection, connection.cursor() as cursor:
         cursor.execute("set synchronous_commit = off")
         connection.commit()
         if "{publish}" in statement:
-            cursor.execute("select relaybox.publish_batch(1, %s, %s, %s, %s, %s, %s, %s, %s)", arguments)
+            cursor.execute("select relaybox_internal.publish_batch(1, %s, %s, %s, %s, %s, %s, %s, %s)", arguments)
         else:
             cursor.execute(statement)
         cursor.execute("show synchronous_commit")
@@ -337,39 +339,39 @@ def test_g7_a_server_that_may_forget_what_it_committed_is_refused(world: World, 
     assert world.payloads() == []
 
 
-ANCHOR = "select anchor_seq, system_identifier from relaybox.store"
-MOVED_HERE = "update relaybox.store set system_identifier = 1"
-NUMBERINGS = "select numbering from relaybox.numbering"
+ANCHOR = "select anchor_seq, system_identifier from relaybox_internal.store"
+MOVED_HERE = "update relaybox_internal.store set system_identifier = 1"
+NUMBERINGS = "select numbering from relaybox_internal.numbering"
 
 
 def test_an_outbox_of_another_cluster_is_anchored_once(world: World) -> None:
     """Where no hop reads it by that cluster's numbers: hops that were retired, that read a log, or that know this cluster, do not count."""
     world.send("a", "b", "c")
-    here = world.value("airline", "select system_identifier from relaybox.store")
+    here = world.value("airline", "select system_identifier from relaybox_internal.store")
     for store, hops in (
         ("airline", "select true"),
         (
             "airline",
-            "update relaybox.hop_out set system_identifier = 1, retired_at = now(), retired_by = 'x', retired_reason = 'x'",
+            "update relaybox_internal.hop_out set system_identifier = 1, retired_at = now(), retired_by = 'x', retired_reason = 'x'",
         ),
-        ("hub", "update relaybox.hop_out set system_identifier = 1"),
+        ("hub", "update relaybox_internal.hop_out set system_identifier = 1"),
     ):
-        cluster = world.value(store, "select system_identifier from relaybox.cluster_fingerprint()")
+        cluster = world.value(store, "select system_identifier from relaybox_internal.cluster_fingerprint()")
         world.query(store, MOVED_HERE)
         world.query(store, hops)
         seq = world.value(store, "select last_value from relaybox.outbox_seq")
-        assert world.value(store, "select relaybox.outbox_anchor()") == seq, hops
+        assert world.value(store, "select relaybox_internal.outbox_anchor()") == seq, hops
         assert world.query(store, ANCHOR) == [(seq, cluster)], hops
-    assert world.value("airline", "select relaybox.outbox_anchor()") == 3
-    assert here == world.value("airline", "select system_identifier from relaybox.store")
+    assert world.value("airline", "select relaybox_internal.outbox_anchor()") == 3
+    assert here == world.value("airline", "select system_identifier from relaybox_internal.store")
 
 
 def test_an_outbox_is_not_anchored_while_a_hop_reads_it_by_the_numbers_of_another_cluster(world: World) -> None:
     """RB011, whichever of several hops it is."""
     world.query("airline", MOVED_HERE)
-    world.query("airline", "update relaybox.hop_out set system_identifier = 1")
+    world.query("airline", "update relaybox_internal.hop_out set system_identifier = 1")
     with pytest.raises(psycopg2.Error, match="was written by cluster 1 ") as refused:
-        world.query("airline", "select relaybox.outbox_anchor()")
+        world.query("airline", "select relaybox_internal.outbox_anchor()")
     assert refused.value.pgcode == "RB011"
 
 
@@ -377,20 +379,20 @@ def test_an_anchor_goes_on_only_and_a_numbering_begins_after_a_reload_only(world
     """A lower one would read rows of the old cluster by the numbers of the new one."""
     before = world.value("airline", NUMBERINGS)
     for seq, anchored in ((7, 7), (3, 7), (9, 9)):
-        world.query("airline", "select relaybox.record_anchor(%s)", seq)
-        assert world.value("airline", "select anchor_seq from relaybox.store") == anchored
+        world.query("airline", "select relaybox_internal.record_anchor(%s)", seq)
+        assert world.value("airline", "select anchor_seq from relaybox_internal.store") == anchored
     assert world.value("airline", NUMBERINGS) == before
-    world.query("airline", "update relaybox.numbering set xid = '1'")
-    world.query("airline", "select relaybox.record_anchor(9)")
+    world.query("airline", "update relaybox_internal.numbering set xid = '1'")
+    world.query("airline", "select relaybox_internal.record_anchor(9)")
     assert world.value("airline", NUMBERINGS) == before + 1
-    assert not world.value("airline", "select relaybox.is_reloaded()")
+    assert not world.value("airline", "select relaybox_internal.is_reloaded()")
 
 
 def test_an_outbox_is_not_anchored_beside_a_transaction_that_writes_to_it(world: World) -> None:
     """It is not waited for longer than producers would wait behind that."""
     world.query("airline", MOVED_HERE)
-    world.query("airline", "delete from relaybox.hop_out")
+    world.query("airline", "delete from relaybox_internal.hop_out")
     with world.session() as producer:
         insert(producer, "open")
         with pytest.raises(psycopg2.errors.LockNotAvailable):
-            world.query("airline", "set statement_timeout = '30s'; select relaybox.outbox_anchor()")
+            world.query("airline", "set statement_timeout = '30s'; select relaybox_internal.outbox_anchor()")

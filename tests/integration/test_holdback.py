@@ -40,7 +40,9 @@ def held(store: str) -> list[dict[str, Any]]:
 
 
 def skipped(world: World, store: str = "hub") -> list[tuple[Any, ...]]:
-    return world.query(store, "select sender, epoch, first_index, last_index, reason from relaybox.skip order by skip_id")
+    return world.query(
+        store, "select sender, epoch, first_index, last_index, reason from relaybox_internal.skip order by skip_id"
+    )
 
 
 def test_nothing_waits_in_a_route_without_disorder(world: World) -> None:
@@ -65,7 +67,7 @@ def test_a_gap_is_named_with_who_waits_since_when_and_the_command_that_gives_it_
         3,
         4,
     )
-    assert waits["held_since"] == fifo.value("hub", "select min(held_at) from relaybox.held").isoformat()
+    assert waits["held_since"] == fifo.value("hub", "select min(held_at) from relaybox_internal.held").isoformat()
     assert waits["repairs"] == ['relaybox skip flights a --reason "..."']
     assert held("analytics") == []
     shown = invoke("holdback", "flights").stdout
@@ -103,7 +105,7 @@ def test_the_printed_command_gives_the_gap_up_at_every_store_once(fifo: World) -
     ]
     assert stream(fifo) == stream(fifo, "analytics") == ["a1", "a4"]
     assert skipped(fifo) == skipped(fifo, "analytics") == [("a", 1, 2, 3, "pump replaced")]
-    assert "with relaybox" in fifo.value("hub", "select skipped_by from relaybox.skip")
+    assert "with relaybox" in fifo.value("hub", "select skipped_by from relaybox_internal.skip")
     again = invoke(*shlex.split(command)[1:])
     assert again.exit_code == 0
     assert again.stdout.splitlines() == [

@@ -21,18 +21,18 @@ from tests.support.world import World, wait_until
 STORE = "hub"
 OTHERS = """
 create schema app;
-create table app.orders (id integer, segment text default relaybox.segment_name('app', 1));
+create table app.orders (id integer, segment text default relaybox_internal.segment_name('app', 1));
 create view app.arrived as select message_id, log_position from relaybox.inbox;
 create materialized view app.counted as select count(*) as messages from relaybox.inbox;
 create function app.newest() returns bigint language sql begin atomic select max(log_position) from relaybox.inbox; end;
 create function app.of_rows(one relaybox.inbox) returns text language sql return one.topic;
-create view app.named as select relaybox.segment_name('app', id) from app.orders;
-create function app.named() returns text language sql return relaybox.segment_name('app', 1);
-create index orders_by_segment on app.orders (relaybox.segment_name('app', id));
-alter table app.orders add constraint named check (relaybox.segment_name('app', id) <> '');
+create view app.named as select relaybox_internal.segment_name('app', id) from app.orders;
+create function app.named() returns text language sql return relaybox_internal.segment_name('app', 1);
+create index orders_by_segment on app.orders (relaybox_internal.segment_name('app', id));
+alter table app.orders add constraint named check (relaybox_internal.segment_name('app', id) <> '');
 alter table app.orders enable row level security;
 create policy arrived on app.orders using (exists (select from relaybox.inbox i where i.log_position = id));
-create policy named on app.orders using (relaybox.segment_name('app', id) = segment);
+create policy named on app.orders using (relaybox_internal.segment_name('app', id) = segment);
 create function app.refuse() returns trigger language plpgsql as $$ begin return null; end $$;
 create trigger refused instead of insert on relaybox.inbox for each row execute function app.refuse();
 create rule ignored as on delete to relaybox.inbox do instead nothing;
@@ -63,7 +63,7 @@ select jsonb_object_agg(what, which) from (
     from pg_class c where c.relnamespace = 'app'::regnamespace or c.relname in ('mine', 'inbox')
     union all
     select p.oid::regprocedure::text, p.oid::text || coalesce(p.proacl::text, '') from pg_proc p
-    where p.pronamespace = 'app'::regnamespace or p.pronamespace = 'relaybox'::regnamespace
+    where p.pronamespace = 'app'::regnamespace or p.pronamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace)
     union all
     select polname || ' policy', oid::text from pg_policy
     union all
@@ -117,7 +117,7 @@ def reader(world: World, service: str) -> Iterator[None]:
         "grant usage on schema relaybox to others_reader",
         "grant select on relaybox.inbox to others_reader with grant option",
         "grant select (payload), update (topic) on relaybox.inbox to others_reader",
-        "grant execute on function relaybox.segment_name(text, bigint) to others_reader",
+        "grant execute on function relaybox_internal.segment_name(text, bigint) to others_reader",
     ):
         world.query(service, statement)
     yield
@@ -139,7 +139,7 @@ def found(world: World, service: str = STORE) -> Mapping[str, str]:
 def test_an_upgrade_keeps_every_object_of_others_and_every_right(beside: World) -> None:
     """All functions and views are applied again: nothing of others, no oid and no grant changes."""
     before = found(beside)
-    beside.query(STORE, "update relaybox.installed_object set digest = 'older'")
+    beside.query(STORE, "update relaybox_internal.installed_object set digest = 'older'")
     assert init(beside).functions_renewed
     assert found(beside) == before
     assert before["counted"] == "2"
@@ -149,7 +149,7 @@ def test_an_upgrade_keeps_every_object_of_others_and_every_right(beside: World) 
 def test_only_the_files_that_changed_are_applied(beside: World, change: Change) -> None:
     """A new column at the end of a view fits into it: what depends on the view stays."""
     before = found(beside)
-    version = "select oid || ' ' || xmin from pg_proc where oid = 'relaybox.segment_name(text, bigint)'::regprocedure"
+    version = "select oid || ' ' || xmin from pg_proc where oid = 'relaybox_internal.segment_name(text, bigint)'::regprocedure"
     untouched = beside.value(STORE, version)
     change("inbox.sql", "l.clock, l.sent_at", "l.clock, l.sent_at, l.sender as sent_by")
     assert init(beside).functions_renewed
@@ -179,7 +179,8 @@ def test_what_depends_on_a_function_whose_result_changed_is_named_one_and_all(be
     before = found(beside)
     change("segment_name.sql", "returns text", "returns varchar")
     with pytest.raises(
-        errors.ObjectsInTheWay, match=r"must drop function relaybox.segment_name\(.*\), whose parameters or result changed\."
+        errors.ObjectsInTheWay,
+        match=r"must drop function relaybox_internal.segment_name\(.*\), whose parameters or result changed\.",
     ) as refused:
         init(beside)
     assert_named(str(refused.value), ON_THE_FUNCTION)
@@ -213,7 +214,7 @@ def test_a_function_that_disappeared_is_dropped_only_if_nobody_depends_on_it(bes
     """Names that others gave to objects in our schema are no business of ours."""
     change(
         "ensure_log_segments.sql",
-        "relaybox.segment_name(format('log_%s', log_id_), k)",
+        "relaybox_internal.segment_name(format('log_%s', log_id_), k)",
         "format('log_%s_s%s', log_id, lpad(k::text, 6, '0'))",
     )
     change("segment_name.sql", "create", "")
@@ -223,7 +224,7 @@ def test_a_function_that_disappeared_is_dropped_only_if_nobody_depends_on_it(bes
     for drop in ON_THE_FUNCTION.values():
         beside.query(STORE, drop)
     assert init(beside).functions_renewed
-    assert beside.value(STORE, "select to_regproc('relaybox.segment_name')") is None
+    assert beside.value(STORE, "select to_regproc('relaybox_internal.segment_name')") is None
     assert beside.value(STORE, "select relaybox.mine()") == 1
 
 
@@ -235,13 +236,14 @@ def test_a_function_with_another_signature_takes_the_rights_of_the_former_one(be
     signatures = "select array_agg(pronargs::int) from pg_proc where proname = 'segment_name'"
     assert beside.value(STORE, signatures) == [3]
     assert beside.value(
-        STORE, "select has_function_privilege('others_reader', 'relaybox.segment_name(text, bigint, integer)', 'execute')"
+        STORE,
+        "select has_function_privilege('others_reader', 'relaybox_internal.segment_name(text, bigint, integer)', 'execute')",
     )
     assert not init(beside).changed
 
 
 def test_a_view_of_ours_on_a_view_of_ours_is_made_anew_with_it(world: World, change: Change) -> None:
-    """relaybox.subscriptions reads relaybox.lane_cursors."""
+    """relaybox.subscriptions reads relaybox_internal.lane_cursors."""
     world.query(STORE, "select relaybox.subscribe('billing', 'flights')")
     change("lane_cursors.sql", "l.subscription_id, l.lane,", "l.lane, l.subscription_id,")
     assert init(world).functions_renewed
@@ -259,7 +261,7 @@ def test_an_object_that_was_dropped_by_hand_is_made_again(world: World) -> None:
 def test_a_store_of_before_the_record_knows_its_own_objects_by_the_files(beside: World, change: Change) -> None:
     """Functions that have the name of a file are ours; the others stay."""
     before = found(beside)
-    beside.query(STORE, "truncate relaybox.installed_object")
+    beside.query(STORE, "truncate relaybox_internal.installed_object")
     assert init(beside).functions_renewed
     assert found(beside) == before
     assert not init(beside).changed
@@ -271,7 +273,7 @@ def test_an_owner_s_init_leaves_the_objects_of_a_superuser_alone(owned: World, c
     superuser = f"administer_{STORE}"
     with others_of_a_superuser(owned, superuser), reader(owned, superuser):
         before = found(owned, superuser)
-        owned.query(superuser, "update relaybox.installed_object set digest = 'older'")
+        owned.query(superuser, "update relaybox_internal.installed_object set digest = 'older'")
         assert init(owned).functions_renewed
         assert found(owned, superuser) == before
         assert owned.value(superuser, "select has_table_privilege('others_reader', 'relaybox.notes', 'select')")
@@ -313,7 +315,10 @@ def test_producers_consumers_and_drivers_notice_nothing_of_an_init(world: World)
             sent,
             *world.query(
                 STORE,
-                "select published_position, (select sum(done_stream_position) from relaybox.lane_cursors) from relaybox.hop_in",
+                (
+                    "select published_position, (select sum(done_stream_position) from relaybox_internal.lane_cursors) "
+                    "from relaybox_internal.hop_in"
+                ),
             )[0],
         ]
 
@@ -323,7 +328,7 @@ def test_producers_consumers_and_drivers_notice_nothing_of_an_init(world: World)
             for _ in range(6):
                 seen = progress()
                 for store in ("airline", STORE):
-                    world.query(store, "update relaybox.installed_object set digest = 'older'")
+                    world.query(store, "update relaybox_internal.installed_object set digest = 'older'")
                     assert initialise_store(world.routes.store(store), world.routes).functions_renewed
                 wait_until(
                     lambda seen=seen: (

@@ -31,7 +31,7 @@ def empty(databases: Mapping[str, Mapping[str, Any]], tmp_path: Path, monkeypatc
     return World(path)
 
 
-ORDER = "select s.delivery_order from relaybox.stream s join relaybox.stream_log l using (stream_id)"
+ORDER = "select s.delivery_order from relaybox_internal.stream s join relaybox_internal.stream_log l using (stream_id)"
 REACHED = {"init.checked": 1, "init_hold.committing": 2, "init_hold.committed": 2}
 """How often an init that changes the rules of a stream in two of three stores reaches its failpoints; the others: once per store."""
 
@@ -124,18 +124,20 @@ def kill(world: World, monkeypatch: pytest.MonkeyPatch, path: str, failpoint: st
 
 def assert_same_rules(world: World) -> None:
     assert len(orders(world)) == 1
-    assert not any(world.value(store, "select bool_or(rules_pending) from relaybox.stream") for store in ("hub", "analytics"))
+    assert not any(
+        world.value(store, "select bool_or(rules_pending) from relaybox_internal.stream") for store in ("hub", "analytics")
+    )
 
 
 def test_a_stream_whose_rules_are_changing_decides_nothing(world: World) -> None:
     """The error says what to do; after an init the same batch is decided on."""
-    world.query("hub", "select relaybox.hold_stream('flights/1')")
+    world.query("hub", "select relaybox_internal.hold_stream('flights/1')")
     world.send("a")
     with pytest.raises(errors.InitUnfinished, match="Run: relaybox init"):
         world.transfer()
     assert invoke("init").exit_code == 0
     world.transfer()
-    assert world.value("hub", "select last_stream_position from relaybox.stream") == 1
+    assert world.value("hub", "select last_stream_position from relaybox_internal.stream") == 1
 
 
 def test_two_inits_with_different_files_come_one_after_the_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,7 +206,7 @@ def test_a_store_that_goes_away_in_the_middle_is_done_by_the_next_init(world: Wo
     _, said = paused.communicate(timeout=patience(120))
     assert (paused.returncode, said.count("error: store hub: no connection")) == (4, 1)
     break_service("hub", port=port)
-    assert world.value("hub", "select rules_pending from relaybox.stream")
+    assert world.value("hub", "select rules_pending from relaybox_internal.stream")
     assert orders(world) == {"none", "fifo"}
     assert init(file_with(world, "fifo")) == 0
     assert orders(world) == {"fifo"}
@@ -219,7 +221,7 @@ def test_a_part_of_a_stream_s_stores_does_not_change_its_rules(world: World) -> 
     assert (refused.exit_code, orders(world)) == (2, {"none"})
     assert "stream flights changes its rules in its stores analytics, hub; analytics is left out" in refused.stderr
     assert invoke("init", "hub").exit_code == 0
-    world.query("hub", "select relaybox.hold_stream('flights/1')")
+    world.query("hub", "select relaybox_internal.hold_stream('flights/1')")
     assert invoke("init", "hub").exit_code == 2
     assert invoke("init").exit_code == 0
 
@@ -268,10 +270,11 @@ def fingerprint(world: World, store: str) -> str:
     """Of all functions and views of a store."""
     query = """
         select md5(string_agg(what, ' ' order by what)) from (
-            select p.oid || ' ' || p.xmin as what from pg_proc p where p.pronamespace = 'relaybox'::regnamespace
+            select p.oid || ' ' || p.xmin as what from pg_proc p
+                where p.pronamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace)
             union all
             select c.oid || ' ' || w.xmin from pg_class c join pg_rewrite w on w.ev_class = c.oid
-            where c.relnamespace = 'relaybox'::regnamespace
+            where c.relnamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace)
         ) found
     """
     return str(world.value(store, query))

@@ -102,7 +102,9 @@ def fetch_all(world: World, worker: str) -> list[tuple[int, int]]:
 
 def test_an_expired_lease_that_nobody_took_still_counts(four: World) -> None:
     rows = fetch(four, 3, worker="slow")
-    four.query(STORE, "update relaybox.cursor set leased_until = clock_timestamp() - interval '1 hour' where worker = 'slow'")
+    four.query(
+        STORE, "update relaybox_internal.cursor set leased_until = clock_timestamp() - interval '1 hour' where worker = 'slow'"
+    )
     assert ack(four, rows[-1][0], worker="slow") == rows[-1][0]
 
 
@@ -125,7 +127,7 @@ def test_a_lane_that_is_none_is_denied(four: World) -> None:
 
 def test_a_server_that_hashes_otherwise_is_refused(four: World) -> None:
     """Else a sender's messages would move to a lane that is further, and be passed over."""
-    four.query(STORE, "update relaybox.subscription set lane_hash = lane_hash + 1")
+    four.query(STORE, "update relaybox_internal.subscription set lane_hash = lane_hash + 1")
     with pytest.raises(psycopg2.Error, match="would give its senders other lanes") as refused:
         fetch(four, 3)
     assert refused.value.pgcode == "RB036"

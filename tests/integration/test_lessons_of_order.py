@@ -129,7 +129,7 @@ def test_causal_holds_an_answer_until_its_question_is_there(world: World) -> Non
     for origin in ("hub", "airline"):
         move(world, *(f"{order}-{origin}-analytics/1" for order in orders))
         if origin == "hub":
-            assert world.query("analytics", "select count(*) from relaybox.held") == [(1,)]
+            assert world.query("analytics", "select count(*) from relaybox_internal.held") == [(1,)]
         for screen in screens.values():
             screen.look()
     shown = {order: screen.shown for order, screen in screens.items()}

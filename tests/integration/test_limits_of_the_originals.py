@@ -43,7 +43,7 @@ def delivered(world: World, sender: str, store: str = "hub") -> list[int]:
 
 def decisions(world: World, store: str = "hub") -> list[tuple[int, int, int]]:
     """Rows, duplicates and rows set aside, by batch."""
-    return world.query(store, "select row_count, duplicate_count, set_aside_count from relaybox.decision order by batch")
+    return world.query(store, "select row_count, duplicate_count, set_aside_count from relaybox_internal.decision order by batch")
 
 
 def test_the_first_of_5000_ids_is_still_known(world: World) -> None:
@@ -57,7 +57,9 @@ def test_the_first_of_5000_ids_is_still_known(world: World) -> None:
     world.transfer()
     assert delivered(world, "probe") == indexes
     assert decisions(world) == [(5000, 0, 0), (1, 1, 0)]
-    assert world.value("hub", "select count(*) from relaybox.seen n, unnest(n.indexes)") == 5000, "nobody overwrote an id"
+    assert world.value("hub", "select count(*) from relaybox_internal.seen n, unnest(n.indexes)") == 5000, (
+        "nobody overwrote an id"
+    )
 
 
 @pytest.mark.parametrize("kind", ["sparse", "gapless"])
@@ -83,15 +85,16 @@ def age(world: World, store: str) -> None:
     columns = world.query(
         store,
         """
-        select c.table_name, c.column_name from information_schema.columns c
+        select c.table_schema, c.table_name, c.column_name from information_schema.columns c
         join information_schema.tables t using (table_schema, table_name)
-        where c.table_schema = 'relaybox' and c.data_type = 'timestamp with time zone' and t.table_type = 'BASE TABLE'
+        where c.table_schema in ('relaybox', 'relaybox_internal') and c.data_type = 'timestamp with time zone' and t.table_type = 'BASE
+        TABLE'
         """,
     )
     with world.session(store) as session, session.cursor() as cursor:
         cursor.execute("set session_replication_role = replica")  # no trigger minds
-        for table, column in columns:
-            cursor.execute(f'update relaybox."{table}" set "{column}" = "{column}" - interval \'1 year\'')
+        for schema, table, column in columns:
+            cursor.execute(f'update {schema}."{table}" set "{column}" = "{column}" - interval \'1 year\'')
         session.commit()
 
 
@@ -158,10 +161,11 @@ def test_a_destination_rebuilt_from_nothing_decides_the_same_again(world: World)
         world.transfer()
     before = (delivered(world, "probe"), decisions(world))
     forget = """
-        truncate relaybox.delivery, relaybox.decision, relaybox.seen, relaybox.index_range, relaybox.held, relaybox.dead_letter,
-            relaybox.sender_state cascade;
-        update relaybox.stream set arrival_seq = 0, last_stream_position = 0;
-        update relaybox.stream_log set decided_batch = 0, decided_position = 0;
+        truncate relaybox_internal.delivery, relaybox_internal.decision, relaybox_internal.seen, relaybox_internal.index_range,
+        relaybox_internal.held, relaybox_internal.dead_letter,
+            relaybox_internal.sender_state cascade;
+        update relaybox_internal.stream set arrival_seq = 0, last_stream_position = 0;
+        update relaybox_internal.stream_log set decided_batch = 0, decided_position = 0;
     """
     world.query("hub", forget)
     assert delivered(world, "probe") == []
@@ -181,7 +185,7 @@ def test_a_set_that_is_full_stalls_its_sender_and_forgets_nothing(world: World) 
     send_indexes(world, "probe", [1, 5])
     world.transfer()
     assert (delivered(world, "scattered"), delivered(world, "probe")) == (first, [1, 5])
-    stalled = "select sender, stalled_reason from relaybox.sender_state where stalled_after is not null"
+    stalled = "select sender, stalled_reason from relaybox_internal.sender_state where stalled_after is not null"
     assert world.query("hub", stalled) == [("scattered", "set_full")]
     assert decisions(world) == [(120, 0, 0), (124, 0, 0)], "what waits in the log is neither delivered nor called a duplicate"
 

@@ -24,8 +24,8 @@ BACKLOG_ROWS = int(os.environ.get("RELAYBOX_TEST_BACKLOG_ROWS", "200000"))
 
 COUNTED_BLOCKS = """
 explain (analyze, buffers, format json)
-select * from relaybox.outbox_buckets(
-    (select lower from relaybox.hop_out where hop = 'flights/1'), pg_current_snapshot(), '{flights}', 64, 0
+select * from relaybox_internal.outbox_buckets(
+    (select lower from relaybox_internal.hop_out where hop = 'flights/1'), pg_current_snapshot(), '{flights}', 64, 0
 )
 """
 
@@ -74,7 +74,9 @@ def test_hundreds_of_open_writers_are_in_one_snapshot_and_lose_nothing(world: Wo
     world.send("between")
     world.transfer()
     assert world.payloads() == ["between"]
-    assert len(world.value("airline", "select upper::text from relaybox.batch where batch = 1").split(",")) >= OPEN_WRITERS
+    assert (
+        len(world.value("airline", "select upper::text from relaybox_internal.batch where batch = 1").split(",")) >= OPEN_WRITERS
+    )
     for n in range(OPEN_WRITERS):
         world.query("airline", f"commit prepared 'writer {n}'")
     world.transfer()
@@ -121,4 +123,4 @@ def test_sixteen_hops_into_one_store_do_not_deadlock(world: World, tmp_path: Pat
         moved = list(pool.map(lambda hop: transfer_hop(hop, ThreadRunner(1), recorded_by="test").row_count, routes.hops))
     assert moved == [200] * 16
     assert world.value("hub", deadlocks) == before
-    assert world.query("hub", "select count(*), count(distinct log_id) from relaybox.log") == [(3200, 16)]
+    assert world.query("hub", "select count(*), count(distinct log_id) from relaybox_internal.log") == [(3200, 16)]

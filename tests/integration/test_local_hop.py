@@ -155,7 +155,7 @@ def test_reanchored_after_a_reload_it_goes_on(local: World) -> None:
     """The store that lost history is both sides at once: its ledger and its log still agree, and nothing is sent twice."""
     local.send("a", "b")
     local.transfer_all()
-    local.query("airline", "update relaybox.hop_out set timeline = timeline + 1")
+    local.query("airline", "update relaybox_internal.hop_out set timeline = timeline + 1")
     for hop in local.route.hops:
         if hop.source.name == "airline":
             reanchor_hop(hop, local.routes, recorded_by="test", reason="a test", dry_run=False)

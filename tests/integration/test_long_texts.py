@@ -39,9 +39,9 @@ def test_a_long_reason_of_a_refusal_is_cut_with_a_mark_and_never_fails(refusing:
 
 def test_a_refused_attempt_keeps_the_cut_reason(refusing: World) -> None:
     """Also before the message is a dead letter, and for a reason of blanks there is none."""
-    refusing.query(STORE, "update relaybox.subscription set nack_limit = 5")
+    refusing.query(STORE, "update relaybox_internal.subscription set nack_limit = 5")
     refusing.query(STORE, f"select relaybox.nack('billing', stream_position, {LONG}) from relaybox.fetch('billing', 1)")
-    assert refusing.value(STORE, "select length(reason) from relaybox.failed_attempt") <= 4000
+    assert refusing.value(STORE, "select length(reason) from relaybox_internal.failed_attempt") <= 4000
     with pytest.raises(psycopg2.Error, match="with a reason") as refused:
         refusing.query(STORE, "select relaybox.nack('billing', stream_position, ' ') from relaybox.fetch('billing', 1)")
     assert refused.value.pgcode == "RB036"
@@ -82,10 +82,10 @@ def test_any_other_long_text_is_refused_with_a_short_error(refusing: World) -> N
 
 def test_listing_dead_letters_reads_the_beginning_of_payloads(refusing: World) -> None:
     """Of text and of bytes; the size says how much there is. One letter is shown whole."""
-    refusing.query(STORE, f"update relaybox.log set payload = repeat('p', {8 * MEGABYTE}) where log_position = 1")
+    refusing.query(STORE, f"update relaybox_internal.log set payload = repeat('p', {8 * MEGABYTE}) where log_position = 1")
     refusing.query(
         STORE,
-        f"update relaybox.log set payload = null, payload_bytes = decode(repeat('00', {8 * MEGABYTE}), 'hex') where log_position = 2",
+        f"update relaybox_internal.log set payload = null, payload_bytes = decode(repeat('00', {8 * MEGABYTE}), 'hex') where log_position = 2",
     )
     for stream_position in (1, 2, 3):
         refusing.query(STORE, "select from relaybox.fetch('billing', 1, worker => 'a')")

@@ -27,14 +27,14 @@ CONSUMING = {
     "lag": "select * from relaybox.lag('billing')",
     "fetch of 64 lanes": "select * from relaybox.fetch('wide', 10, worker => 'b')",
     "own row": "select * from relaybox.subscriptions where subscription = 'billing'",
-    "processed": "select * from relaybox.processed_reading('flights/1', '{billing}')",
+    "processed": "select * from relaybox_internal.processed_reading('flights/1', '{billing}')",
 }
 LOOKING = {
     "subscriptions": "select * from relaybox.subscriptions",
     "relaybox subscriptions, the page": LISTING,
-    "metrics": "select * from relaybox.store_metrics()",
-    "retention": "select * from relaybox.holders(1)",
-    "dropping a segment": "select relaybox.fence_lanes(1, 0)",
+    "metrics": "select * from relaybox_internal.store_metrics()",
+    "retention": "select * from relaybox_internal.holders(1)",
+    "dropping a segment": "select relaybox_internal.fence_lanes(1, 0)",
 }
 
 
@@ -81,7 +81,7 @@ def pages(cursor: Any, query: str) -> int:
 def all_pages(world: World, queries: dict[str, str]) -> dict[str, int]:
     with world.session(STORE) as connection, connection.cursor() as cursor:
         cursor.execute("set statement_timeout = '60s'")
-        cursor.execute("select token from relaybox.cursor where worker = 'a'")
+        cursor.execute("select token from relaybox_internal.cursor where worker = 'a'")
         token = cursor.fetchone()[0]
         return {name: pages(cursor, query.replace("TOKEN", token)) for name, query in queries.items()}
 

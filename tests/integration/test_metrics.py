@@ -79,7 +79,7 @@ def test_a_batch_that_does_not_arrive_ages(world: World) -> None:
     """Planned, and its confirmation is missing."""
     world.send("one")
     world.transfer()
-    world.query("airline", "delete from relaybox.confirmation")
+    world.query("airline", "delete from relaybox_internal.confirmation")
     ages_until(world, "received", world.transfer, hop="flights/1")
 
 
@@ -96,10 +96,10 @@ def test_a_published_batch_that_no_stream_decides_on_ages(world: World) -> None:
     """Consumers do not see it."""
     world.send("one")
     world.transfer()
-    decided = world.query(STORE, "select decided_batch, decided_position from relaybox.stream_log")[0]
-    world.query(STORE, "delete from relaybox.decision")
-    world.query(STORE, "update relaybox.stream_log set decided_batch = 0")
-    mend = "update relaybox.stream_log set decided_batch = 1"
+    decided = world.query(STORE, "select decided_batch, decided_position from relaybox_internal.stream_log")[0]
+    world.query(STORE, "delete from relaybox_internal.decision")
+    world.query(STORE, "update relaybox_internal.stream_log set decided_batch = 0")
+    mend = "update relaybox_internal.stream_log set decided_batch = 1"
     ages_until(world, "delivered", lambda: world.query(STORE, mend), hop="flights/1", store=STORE)
     assert decided == (1, 1)
 
@@ -108,14 +108,14 @@ def test_a_gap_that_holds_messages_back_ages(world: World) -> None:
     """Received and not deliverable, and the sender that is beyond its holdback is counted."""
     deliver(world, 1)
     sender = (
-        "with state as (insert into relaybox.sender_state (stream_id, sender, epoch, origin, kind, stalled_after, stalled_reason) "
-        "select stream_id, 'UA', 1, 'airline', 'gapless', 1, 'holdback' from relaybox.stream returning sender_id, stream_id) "
-        "insert into relaybox.held (log_id, log_position, stream_id, sender_id, index, arrival_seq) select 1, 1, stream_id, sender_id, 2, 1 from state"
+        "with state as (insert into relaybox_internal.sender_state (stream_id, sender, epoch, origin, kind, stalled_after, stalled_reason) "
+        "select stream_id, 'UA', 1, 'airline', 'gapless', 1, 'holdback' from relaybox_internal.stream returning sender_id, stream_id) "
+        "insert into relaybox_internal.held (log_id, log_position, stream_id, sender_id, index, arrival_seq) select 1, 1, stream_id, sender_id, 2, 1 from state"
     )
     world.query(STORE, sender)
     assert value(world, "relaybox_stream_held_messages", store=STORE) == 1
     assert value(world, "relaybox_stream_stalled_senders", store=STORE) == 1
-    ages_until(world, "sender", lambda: world.query(STORE, "delete from relaybox.held"), store=STORE)
+    ages_until(world, "sender", lambda: world.query(STORE, "delete from relaybox_internal.held"), store=STORE)
 
 
 def test_a_consumer_that_stopped_ages(world: World) -> None:

@@ -16,7 +16,7 @@ from tests.support.world import World
 AGE, HELD = "relaybox_watermark_age_seconds", "relaybox_retention_held_seconds"
 HUB = "hub"
 DETACHES = """
-update relaybox.hop_in set stopped_consumer = 'detach', detach_after_seconds = 3600, detach_to = '/x', replay_window_seconds = %s
+update relaybox_internal.hop_in set stopped_consumer = 'detach', detach_after_seconds = 3600, detach_to = '/x', replay_window_seconds = %s
 """
 
 
@@ -44,15 +44,19 @@ def hours_of(world: World, metric: str, *labels: str) -> float:
 def subscribe(world: World, name: str, stream: str, done: int, through: int | None = None) -> None:
     """A subscription that is done with a stream position, which it was two days ago; with an end it is a second cursor."""
     world.query(HUB, "select relaybox.subscribe(%s, %s)", name, stream)
-    own = "subscription_id = (select s.subscription_id from relaybox.subscription s where s.subscription = %s)"
+    own = "subscription_id = (select s.subscription_id from relaybox_internal.subscription s where s.subscription = %s)"
     world.query(
-        HUB, f"update relaybox.cursor set done_stream_position = %s, fetched_stream_position = %s where {own}", done, done, name
+        HUB,
+        f"update relaybox_internal.cursor set done_stream_position = %s, fetched_stream_position = %s where {own}",
+        done,
+        done,
+        name,
     )
     put_back(world, "cursor.moved_at", 48)
     if through is not None:
         world.query(
             HUB,
-            f"update relaybox.subscription set replay_of = subscription_id, through_stream_position = %s where {own}",
+            f"update relaybox_internal.subscription set replay_of = subscription_id, through_stream_position = %s where {own}",
             through,
             name,
         )
@@ -65,14 +69,14 @@ def test_a_log_ages_from_its_own_first_batch_that_no_stream_decided_on(logs: Wor
         return hours_of(logs, AGE, "flights/1", "flights", "delivered"), hours_of(logs, AGE, "other/1", "other", "delivered")
 
     assert ages() == (0, 0)
-    logs.query(HUB, "delete from relaybox.decision where log_id = 1 and batch = 2")
-    logs.query(HUB, "update relaybox.stream_log set decided_batch = 1 where log_id = 1")
+    logs.query(HUB, "delete from relaybox_internal.decision where log_id = 1 and batch = 2")
+    logs.query(HUB, "update relaybox_internal.stream_log set decided_batch = 1 where log_id = 1")
     assert ages() == (6, 0)
     put_back(logs, "decision.decided_at", 3, "log_id = 1")
     assert ages() == (3, 0)
-    logs.query(HUB, "update relaybox.arrival set batch = batch + 10 where log_id = 2")
-    logs.query(HUB, "delete from relaybox.decision where log_id = 2")
-    logs.query(HUB, "update relaybox.stream_log set decided_batch = 0 where log_id = 2")
+    logs.query(HUB, "update relaybox_internal.arrival set batch = batch + 10 where log_id = 2")
+    logs.query(HUB, "delete from relaybox_internal.decision where log_id = 2")
+    logs.query(HUB, "update relaybox_internal.stream_log set decided_batch = 0 where log_id = 2")
     assert ages() == (3, 8)
 
 
@@ -106,15 +110,15 @@ def test_a_second_cursor_is_behind_as_far_as_its_end_or_the_streams(logs: World)
 def test_a_hop_keeps_a_log_since_the_first_arrival_of_that_log_that_it_has_not_settled(logs: World) -> None:
     """One settled the first batch to its end, the other never ran; from the segment's size on."""
     transfer_hop(logs.routes.hop("flights/2"), ThreadRunner(1), recorded_by="test")
-    logs.query(HUB, "update relaybox.batch set last_position = 20, reads_through = 20, row_count = 20")
+    logs.query(HUB, "update relaybox_internal.batch set last_position = 20, reads_through = 20, row_count = 20")
     logs.query(
         HUB,
-        "insert into relaybox.confirmation (hop, state, through_position, through_batch, happened_at, recorded_by)"
+        "insert into relaybox_internal.confirmation (hop, state, through_position, through_batch, happened_at, recorded_by)"
         " values ('flights/2', 'settled', 20, 1, now(), 'test')",
     )
-    assert logs.query(HUB, "select through_position from relaybox.settled_reading('flights/2')") == [(20,)]
+    assert logs.query(HUB, "select through_position from relaybox_internal.settled_reading('flights/2')") == [(20,)]
     for rows, flights, other in ((10, 6, 8), (11, 0, 8), (15, 0, 8), (16, 0, 0)):
-        logs.query(HUB, "update relaybox.store set segment_rows = %s", rows)
+        logs.query(HUB, "update relaybox_internal.store set segment_rows = %s", rows)
         assert (hours_of(logs, HELD, "flights/2", "hop"), hours_of(logs, HELD, "other/2", "hop")) == (flights, other), rows
 
 
@@ -124,14 +128,14 @@ def test_a_stopped_subscription_keeps_what_its_own_log_could_have_detached(logs:
     subscribe(logs, "audit", "other", 2)
 
     def held(rows: int) -> tuple[float, float]:
-        logs.query(HUB, "update relaybox.store set segment_rows = %s", rows)
+        logs.query(HUB, "update relaybox_internal.store set segment_rows = %s", rows)
         return hours_of(logs, HELD, "billing", "subscription"), hours_of(logs, HELD, "audit", "subscription")
 
     logs.query(HUB, DETACHES, int(5.5 * HOUR))  # before that: stream position 20 of `flights`, stream position 5 of `other`
     assert [held(rows) for rows in (3, 4, 8, 9)] == [(7, 6), (7, 0), (7, 0), (0, 0)]
-    logs.query(HUB, "update relaybox.stream set first_kept_stream_position = 17 where stream = 'flights'")
+    logs.query(HUB, "update relaybox_internal.stream set first_kept_stream_position = 17 where stream = 'flights'")
     assert [held(rows) for rows in (4, 5)] == [(7, 0), (0, 0)], "stream positions 17 to 20"
-    logs.query(HUB, "update relaybox.stream set first_kept_stream_position = 1")
+    logs.query(HUB, "update relaybox_internal.stream set first_kept_stream_position = 1")
     logs.query(HUB, DETACHES, 2 * 3600)
     assert [held(rows) for rows in (13, 14, 18, 19)] == [(7, 6), (7, 0), (7, 0), (0, 0)], "all of both streams is older"
     logs.query(HUB, DETACHES, 24 * 3600)
@@ -140,18 +144,21 @@ def test_a_stopped_subscription_keeps_what_its_own_log_could_have_detached(logs:
 
 def test_a_stream_of_two_logs_waits_for_what_either_delivered_first(logs: World) -> None:
     """It is detached by the longer of their times, of what either delivered before the window, and only if both detach."""
-    logs.query(HUB, "update relaybox.stream_log set stream_id = (select stream_id from relaybox.stream where stream = 'flights')")
+    logs.query(
+        HUB,
+        "update relaybox_internal.stream_log set stream_id = (select stream_id from relaybox_internal.stream where stream = 'flights')",
+    )
     subscribe(logs, "billing", "flights", 4)
     assert hours_of(logs, AGE, "flights", "billing", "acknowledged") == 8
     put_back(logs, "decision.decided_at", 10, "log_id = 2 and batch = 1")
     assert hours_of(logs, AGE, "flights", "billing", "acknowledged") == 10
     logs.query(HUB, DETACHES, int(5.5 * HOUR))
-    logs.query(HUB, "update relaybox.hop_in set detach_after_seconds = 3600 * log_id")
+    logs.query(HUB, "update relaybox_internal.hop_in set detach_after_seconds = 3600 * log_id")
 
     def held(rows: int) -> float:
-        logs.query(HUB, "update relaybox.store set segment_rows = %s", rows)
+        logs.query(HUB, "update relaybox_internal.store set segment_rows = %s", rows)
         return hours_of(logs, HELD, "billing", "subscription")
 
     assert [held(rows) for rows in (16, 17)] == [8, 0], "stream positions 5 to 20"
-    logs.query(HUB, "update relaybox.hop_in set stopped_consumer = 'alarm' where log_id = 2")
+    logs.query(HUB, "update relaybox_internal.hop_in set stopped_consumer = 'alarm' where log_id = 2")
     assert [held(rows) for rows in (26, 27)] == [10, 0]

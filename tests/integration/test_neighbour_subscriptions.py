@@ -15,35 +15,39 @@ STORE = "hub"
 LOOKS = """
     select done_stream_position, fetched_stream_position, last_stream_position, stream_positions_behind, waiting_since is null, worker, replaying, failing, dead_letters
     from relaybox.lag('billing') where lane = 1;
-    select stream_position, state, reason, attempts, sender, acknowledged_before, given_ahead from relaybox.dead_letter where {own} and lane = 1 order by 1;
-    select stream_position, attempts, reason from relaybox.failed_attempt where {own} and lane = 1 order by 1;
+    select stream_position, state, reason, attempts, sender, acknowledged_before, given_ahead from relaybox_internal.dead_letter
+        where {own} and lane = 1 order by 1;
+    select stream_position, attempts, reason from relaybox_internal.failed_attempt where {own} and lane = 1 order by 1;
     select version, done_stream_position, fetched_stream_position, redrive_stream_position, fetch_count, suspect_stream_position, suspect_rows, worker, replay_stream_position
-    from relaybox.cursor where {own} and lane = 1 order by 1;
+    from relaybox_internal.cursor where {own} and lane = 1 order by 1;
     select action, detail - 'dead_letter_id', reason from relaybox.consumer_action where subscription = 'billing' order by action_id
 """
-OWN = "subscription_id = (select s.subscription_id from relaybox.subscription s where s.subscription = 'billing' and s.ended_at is null)"
+OWN = (
+    "subscription_id = (select s.subscription_id from relaybox_internal.subscription s where s.subscription = 'billing' "
+    "and s.ended_at is null)"
+)
 LETTERS = """
-insert into relaybox.dead_letter (stream_id, log_id, log_position, reason, subscription_id, lane, stream_position, sender, state)
+insert into relaybox_internal.dead_letter (stream_id, log_id, log_position, reason, subscription_id, lane, stream_position, sender, state)
 select s.stream_id, 1, p, case mod(p, 3) when 0 then 'refused' else 'waits_behind' end, s.subscription_id, %(lane)s, p, m.sender,
     (array['open', 'redriving', 'redriven', 'dropped'])[1 + mod(p, 4)]
-from relaybox.subscription s, generate_series(31, 60) p cross join lateral (values ('s' || 1 + mod(p - 31, 3))) m (sender)
-where s.subscription_id = %(id)s and (%(lane)s = 1 or relaybox.lane_of(s.lane_by, s.lanes, m.sender, null) = %(lane)s)
+from relaybox_internal.subscription s, generate_series(31, 60) p cross join lateral (values ('s' || 1 + mod(p - 31, 3))) m (sender)
+where s.subscription_id = %(id)s and (%(lane)s = 1 or relaybox_internal.lane_of(s.lane_by, s.lanes, m.sender, null) = %(lane)s)
 """
 ATTEMPTS = """
-insert into relaybox.failed_attempt (subscription_id, lane, stream_position, attempts, last_by, reason)
-select d.subscription_id, d.lane, d.stream_position, 4, 'a neighbour', 'no' from relaybox.dead_letter d
+insert into relaybox_internal.failed_attempt (subscription_id, lane, stream_position, attempts, last_by, reason)
+select d.subscription_id, d.lane, d.stream_position, 4, 'a neighbour', 'no' from relaybox_internal.dead_letter d
 where d.subscription_id = %(id)s and d.lane = %(lane)s
 """
 OTHERS = """
 select jsonb_agg(t.one order by t.one::text) from (
-    select to_jsonb(c) as one, c.subscription_id, c.lane from relaybox.lane_cursors c
+    select to_jsonb(c) as one, c.subscription_id, c.lane from relaybox_internal.lane_cursors c
     union all
-    select to_jsonb(d), d.subscription_id, d.lane from relaybox.dead_letter d
+    select to_jsonb(d), d.subscription_id, d.lane from relaybox_internal.dead_letter d
     union all
-    select to_jsonb(f), f.subscription_id, f.lane from relaybox.failed_attempt f
+    select to_jsonb(f), f.subscription_id, f.lane from relaybox_internal.failed_attempt f
 ) t
 where t.lane = 2 or t.subscription_id <> (
-    select s.subscription_id from relaybox.subscription s where s.subscription = 'billing' and s.ended_at is null
+    select s.subscription_id from relaybox_internal.subscription s where s.subscription = 'billing' and s.ended_at is null
 )
 """
 QUESTION = "select stream_position, replayed, attempt, sender, payload, token from relaybox.fetch('billing', %s, only_lane => 1, worker => 'w')"
@@ -62,7 +66,9 @@ def filled(make_template: Any) -> str:
 
 def crowd(world: World, name: str, lane: int = 1) -> None:
     """Places of a lane are dead letters in every state, and each has failed four times."""
-    subscription_id = world.value(STORE, "select max(subscription_id) from relaybox.subscription where subscription = %s", name)
+    subscription_id = world.value(
+        STORE, "select max(subscription_id) from relaybox_internal.subscription where subscription = %s", name
+    )
     with world.session(STORE, autocommit=True) as session, session.cursor() as cursor:
         for rows in (LETTERS, ATTEMPTS):
             cursor.execute(rows, {"id": subscription_id, "lane": lane})
@@ -93,7 +99,8 @@ def letters(world: World) -> dict[int, int]:
     """Place -> letter, of the lane."""
     return dict(
         world.query(
-            STORE, f"select stream_position, dead_letter_id from relaybox.dead_letter where {OWN} and lane = 1 and state = 'open'"
+            STORE,
+            f"select stream_position, dead_letter_id from relaybox_internal.dead_letter where {OWN} and lane = 1 and state = 'open'",
         )
     )
 

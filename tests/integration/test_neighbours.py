@@ -79,7 +79,7 @@ def move(world: World, route: str, *, settle: bool = True) -> None:
         transfer_hop(hop, ThreadRunner(1), recorded_by=name)
     if settle:
         for hop in reversed(world.routes.route(route).hops):
-            world.query(hop.source.name, "select relaybox.confirm_settled(%s, 1000000, now(), %s)", hop.name, name)
+            world.query(hop.source.name, "select relaybox_internal.confirm_settled(%s, 1000000, now(), %s)", hop.name, name)
 
 
 def send_numbered(world: World, sender: str, topic: str, *indexes: int) -> None:
@@ -123,7 +123,7 @@ OTHERS = {
 
 
 def of_neighbours(world: World) -> dict[str, Any]:
-    rows = "select coalesce(jsonb_agg(to_jsonb(t) order by to_jsonb(t)::text), '[]') from relaybox.{} t where {}"
+    rows = "select coalesce(jsonb_agg(to_jsonb(t) order by to_jsonb(t)::text), '[]') from relaybox_internal.{} t where {}"
     return {
         f"{store} {table}": world.value(store, rows.format(table, others)) for store in STORES for table, others in OTHERS.items()
     }
@@ -135,7 +135,7 @@ def ask(world: World) -> dict[str, Any]:
     for store, questions in ASKED.items():
         with world.session(store, autocommit=True) as session, session.cursor() as cursor:
             for question in filter(None, (one.strip() for one in questions.split(";"))):
-                cursor.execute(f"select to_jsonb(r) from relaybox.{question} r")
+                cursor.execute(f"select to_jsonb(r) from relaybox_internal.{question} r")
                 answers[f"{store}: {question}"] = [without_differing(row) for (row,) in cursor.fetchall()]
     return answers
 
@@ -162,10 +162,10 @@ def live(world: World) -> Iterator[dict[str, Any]]:
         move(world, "flights")
         yield ask(world)
         late.commit()
-    world.query("hub", "select relaybox.skip_gap('flights', 'pump', 6, 'lost', 'test')")
-    world.query("airline", "select relaybox.change_topics('flights/1', '{other}')")
+    world.query("hub", "select relaybox_internal.skip_gap('flights', 'pump', 6, 'lost', 'test')")
+    world.query("airline", "select relaybox_internal.change_topics('flights/1', '{other}')")
     yield ask(world)
-    world.query("airline", "select relaybox.retire_topics('flights/1', '{flights}', 'why', 'test')")
+    world.query("airline", "select relaybox_internal.retire_topics('flights/1', '{flights}', 'why', 'test')")
     world.send("after", topic="other")
     move(world, "flights")
     for store in world.routes.stores.values():
@@ -193,11 +193,11 @@ def test_a_piece_of_a_hop_s_backlog_is_ended_for_this_hop_only(world: World) -> 
     write_routes(world, "flights", "ahead")
     world.query(
         "airline",
-        "insert into relaybox.backlog (hop, backlog_id, topics, lower, upper, seqs) overriding system value "
-        "select h.hop, 1, h.topics, h.lower, pg_current_snapshot(), '{[1,2)}' from relaybox.hop_out h",
+        "insert into relaybox_internal.backlog (hop, backlog_id, topics, lower, upper, seqs) overriding system value "
+        "select h.hop, 1, h.topics, h.lower, pg_current_snapshot(), '{[1,2)}' from relaybox_internal.hop_out h",
     )
-    world.query("airline", "select relaybox.end_backlog_piece('flights/1', 1)")
-    assert world.query("airline", "select hop from relaybox.backlog") == [("ahead/1",)]
+    world.query("airline", "select relaybox_internal.end_backlog_piece('flights/1', 1)")
+    assert world.query("airline", "select hop from relaybox_internal.backlog") == [("ahead/1",)]
 
 
 def test_slices_that_were_copied_of_another_hop_are_none_of_this_one(world: World) -> None:
@@ -205,10 +205,10 @@ def test_slices_that_were_copied_of_another_hop_are_none_of_this_one(world: Worl
     write_routes(world, "flights", "ahead")
     world.query(
         "hub",
-        "insert into relaybox.receipt (log_id, batch, slice, plan_id, row_count, attempt) "
-        "select i.log_id, 1, 1, gen_random_uuid(), 5, 1 from relaybox.hop_in i where i.hop = 'ahead/1'",
+        "insert into relaybox_internal.receipt (log_id, batch, slice, plan_id, row_count, attempt) "
+        "select i.log_id, 1, 1, gen_random_uuid(), 5, 1 from relaybox_internal.hop_in i where i.hop = 'ahead/1'",
     )
-    copied = "select copied_slices, cardinality(copied_plan_ids) from relaybox.receiving_state(%s, 0)"
+    copied = "select copied_slices, cardinality(copied_plan_ids) from relaybox_internal.receiving_state(%s, 0)"
     assert {hop: world.query("hub", copied, hop) for hop in ("flights/1", "ahead/1")} == {
         "flights/1": [([], 0)],
         "ahead/1": [([1], 1)],
@@ -219,7 +219,7 @@ def test_a_message_is_traced_in_the_hop_that_is_asked_for(world: World) -> None:
     """Although another one, which lies before it in the table, or behind it, does not move the topic."""
     write_routes(world, "flights", "ahead")
     world.send("a")
-    traced = "select state from relaybox.trace_reading(%s, 1)"
+    traced = "select state from relaybox_internal.trace_reading(%s, 1)"
     assert {hop: world.value("airline", traced, hop) for hop in ("flights/1", "ahead/1")} == {
         "flights/1": "waiting",
         "ahead/1": "unrouted",
@@ -231,5 +231,5 @@ def test_what_a_hop_adopts_is_read_from_its_own_log(world: World) -> None:
     write_routes(world, "flights", "ahead")
     world.send("a", "b")
     world.transfer()
-    rows = "select count(*) from relaybox.hop_in i, relaybox.adopted_rows(i.log_id, 1, 9) where i.hop = %s"
+    rows = "select count(*) from relaybox_internal.hop_in i, relaybox_internal.adopted_rows(i.log_id, 1, 9) where i.hop = %s"
     assert {hop: world.value("hub", rows, hop) for hop in ("flights/1", "ahead/1")} == {"flights/1": 2, "ahead/1": 0}

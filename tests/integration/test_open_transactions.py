@@ -44,7 +44,8 @@ MORE_CALLS = {
 }
 GRANTED = """
 select distinct p.proname from pg_proc p cross join unnest(%s) role
-where p.pronamespace = 'relaybox'::regnamespace and p.prosecdef and has_function_privilege(role, p.oid, 'execute')
+where p.pronamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace) and p.prosecdef and has_function_privilege(role,
+p.oid, 'execute')
 """
 OF_OTHERS = (
     "select relaybox.nack('billing', stream_position, 'why', token) from relaybox.fetch('billing', 1)",
@@ -122,7 +123,7 @@ def test_an_open_transaction_of_any_function_stops_nobody_else(subscribed: World
         world.settle_all()
         consume(world, *OF_OTHERS[-3:])
         world.transfer_all()
-        world.query(STORE, "update relaybox.installed_object set digest = 'older' where strpos(identity, '(') > 0")
+        world.query(STORE, "update relaybox_internal.installed_object set digest = 'older' where strpos(identity, '(') > 0")
         for command in ("status", "init"):
             run = invoke(command)
             assert (run.exit_code, run.stderr) == (0, ""), command
@@ -141,7 +142,7 @@ def test_a_topic_that_a_consumer_asks_for_and_does_not_commit_stops_nobody(world
     """Whatever store it sits at: others ask for the same topic, it travels up, init names it, and other topics are delivered."""
     world.change_route(topics_by_subscription=True)
     world.query(store, "create role mallory login password 'secret' in role relaybox_consumer")
-    carried = "select topics from relaybox.hop_out where hop = 'flights/1'"
+    carried = "select topics from relaybox_internal.hop_out where hop = 'flights/1'"
     try:
         with sitting("mallory", "select relaybox.subscribe('evil', 'invoices')", store) as evil:
             consume(world, "select relaybox.subscribe('good', 'invoices')")

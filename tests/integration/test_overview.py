@@ -115,8 +115,8 @@ def test_a_hop_that_waits_for_a_lock_names_who_has_it(world: World) -> None:
     """Whoever it is: here somebody's open look at the hop's row."""
     with world.session("hub") as blocker, transfer_session(world, "hub") as waiter:
         with blocker.cursor() as cursor:
-            cursor.execute("select from relaybox.hop_in where hop = 'flights/1' for update")
-        waiter.run("select from relaybox.hop_in where hop = 'flights/1' for update")
+            cursor.execute("select from relaybox_internal.hop_in where hop = 'flights/1' for update")
+        waiter.run("select from relaybox_internal.hop_in where hop = 'flights/1' for update")
         wait_until(lambda: "hop_blocked" in found(world), "the wait is seen")
         finding = found(world)["hop_blocked"]
         assert (finding.hop, finding.store) == ("flights/1", "hub")
@@ -178,8 +178,8 @@ def test_a_silent_store_is_a_finding_without_host_port_or_user(world: World) -> 
 def test_lost_history_names_the_runbook(world: World) -> None:
     world.send("a")
     world.transfer()
-    world.query("hub", "delete from relaybox.arrival")
-    world.query("hub", "update relaybox.hop_in set published_batch = 0, published_position = 0")
+    world.query("hub", "delete from relaybox_internal.arrival")
+    world.query("hub", "update relaybox_internal.hop_in set published_batch = 0, published_position = 0")
     finding = found(world)["history_lost"]
     assert (finding.hop, finding.runbook) == ("flights/1", "lossy-failover")
 

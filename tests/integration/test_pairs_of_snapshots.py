@@ -71,11 +71,11 @@ def test_g2_a_pair_of_snapshots_is_counted_and_read_as_a_look_at_every_row_says(
 
 def ask_all(cursor: Any, chance: random.Random, pair: tuple[str, str, list[str]], between: dict[int, tuple[Any, ...]]) -> None:
     width, after = chance.choice((1, 8, 1000)), chance.choice((0, 1, 40))
-    cursor.execute("select * from relaybox.outbox_buckets(%s, %s, %s, %s, %s)", (*pair, width, after))
+    cursor.execute("select * from relaybox_internal.outbox_buckets(%s, %s, %s, %s, %s)", (*pair, width, after))
     assert cursor.fetchall() == buckets((seq for seq in between if seq > after), width), (pair, width, after)
     begin, end = sorted(chance.choices(range(1, TRANSACTIONS * 3 + 1), k=2))
     cursor.execute(
-        'select "log_position", index, epoch, payload from relaybox.read_outbox_slice(%s, %s, %s, %s, %s, 101)',
+        'select "log_position", index, epoch, payload from relaybox_internal.read_outbox_slice(%s, %s, %s, %s, %s, 101)',
         (*pair, begin, end),
     )
     read = [row for seq, row in between.items() if begin <= seq <= end]
@@ -86,7 +86,7 @@ def ask_all(cursor: Any, chance: random.Random, pair: tuple[str, str, list[str]]
     assert sorted(cursor.fetchall()) == expected, (pair, begin, end)
     runs, most = [(begin, end), (end + 2, end + 20)], chance.choice((1, 5, 1000))
     cursor.execute(
-        "select * from relaybox.backlog_buckets(%s, %s, %s, %s, %s, %s)",
+        "select * from relaybox_internal.backlog_buckets(%s, %s, %s, %s, %s, %s)",
         (*pair, "{" + ",".join(f"[{low},{high}]" for low, high in runs) + "}", width, most),
     )
     waiting = islice(((seq, run) for run, (low, high) in enumerate(runs, start=1) for seq in between if low <= seq <= high), most)

@@ -15,13 +15,14 @@ ENDS = (3, 7, 8, 15, 21, 30)
 """The last stream positions of the batches of `flights`; each says how far its log was resolved then, but the fourth: nothing was."""
 RESOLVED = {end: end for end in ENDS if end != 15}
 LETTER = """
-insert into relaybox.dead_letter (stream_id, log_id, log_position, reason, subscription_id, lane, stream_position, sender, state, acknowledged_before)
+insert into relaybox_internal.dead_letter (stream_id, log_id, log_position, reason, subscription_id, lane, stream_position, sender, state,
+acknowledged_before)
 select s.stream_id, 1, %s, 'refused', s.subscription_id, %s, %s, 'UA', %s, %s
-from relaybox.subscription s where s.subscription = %s
+from relaybox_internal.subscription s where s.subscription = %s
 """
 CURSOR = """
-update relaybox.cursor set done_stream_position = %s, fetched_stream_position = %s, replay_stream_position = %s
-where lane = %s and subscription_id = (select s.subscription_id from relaybox.subscription s where s.subscription = %s)
+update relaybox_internal.cursor set done_stream_position = %s, fetched_stream_position = %s, replay_stream_position = %s
+where lane = %s and subscription_id = (select s.subscription_id from relaybox_internal.subscription s where s.subscription = %s)
 """
 
 
@@ -33,11 +34,11 @@ def two_logs(make_template: Any) -> str:
 @pytest.fixture
 def logs(two_logs: str, make_world: Any) -> Iterator[World]:
     with make_world(two_logs) as world:
-        world.query("hub", "delete from relaybox.decision where log_id = 1")
+        world.query("hub", "delete from relaybox_internal.decision where log_id = 1")
         for batch, end in enumerate(ENDS, start=1):
             world.query(
                 "hub",
-                "insert into relaybox.decision (log_id, batch, first_arrival_seq, row_count, duplicate_count, set_aside_count, delivered_count,"
+                "insert into relaybox_internal.decision (log_id, batch, first_arrival_seq, row_count, duplicate_count, set_aside_count, delivered_count,"
                 " held_after, last_stream_position, in_order, resolved_position) values (1, %s, %s, 1, 0, 0, 1, 0, %s, true, %s)",
                 *(batch, end, end, RESOLVED.get(end)),
             )
@@ -62,7 +63,7 @@ def undone(world: World) -> Iterator[Any]:
 
 
 def read(cursor: Any, *names: str) -> int | None:
-    cursor.execute("select through_position from relaybox.processed_reading('flights/1', %s)", (list(names),))
+    cursor.execute("select through_position from relaybox_internal.processed_reading('flights/1', %s)", (list(names),))
     return cursor.fetchone()[0]
 
 
@@ -85,12 +86,13 @@ def test_g7_processed_is_what_the_slowest_lane_has_acknowledged(logs: World) -> 
                 assert read(cursor, "billing", "audit") == resolved(stream_position), (stream_position, lane)
                 cursor.execute(CURSOR, (30, 30, 0, lane, "billing"))
         cursor.execute(
-            "update relaybox.decision set last_stream_position = last_stream_position + 1, resolved_position = 29 where log_id = 1 and last_stream_position = 30"
+            "update relaybox_internal.decision set last_stream_position = last_stream_position + 1, resolved_position = 29 "
+            "where log_id = 1 and last_stream_position = 30"
         )
         assert read(cursor, "billing", "audit") == 30, (
             "at the stream's last stream position it is asked now, not as it was told then"
         )
-        cursor.execute("update relaybox.stream_log set decided_position = 28 where log_id = 1")
+        cursor.execute("update relaybox_internal.stream_log set decided_position = 28 where log_id = 1")
         assert read(cursor, "billing", "audit") == 28
 
 
@@ -102,7 +104,7 @@ def test_g7_the_place_of_a_dead_letter_is_not_processed_while_it_waits(logs: Wor
             cursor.execute(LETTER, (stream_position, 2, stream_position, state, True, "billing"))
             cursor.execute(LETTER, (1, 1, 1, "open", False, "third"))
             assert read(cursor, "billing", "audit") == 30
-            cursor.execute("update relaybox.dead_letter set acknowledged_before = false")
+            cursor.execute("update relaybox_internal.dead_letter set acknowledged_before = false")
             cursor.execute(LETTER, (stream_position, 1, stream_position + 1, state, False, "audit"))
             waits = state in {"open", "redriving"}
             assert read(cursor, "billing", "audit") == (resolved(stream_position - 1) if waits else 30), stream_position
@@ -111,19 +113,19 @@ def test_g7_the_place_of_a_dead_letter_is_not_processed_while_it_waits(logs: Wor
 
 def test_g7_only_subscriptions_that_live_and_read_the_whole_stream_process_it(logs: World) -> None:
     """Others are named, and nothing is processed: of another stream, ended, a second cursor, of one topic, or none at all."""
-    asked = "select through_position, missing, of_one_topic from relaybox.processed_reading('flights/1', %s)"
-    moved = "update relaybox.cursor set moved_at = now() - make_interval(hours => %s) where subscription_id = (select subscription_id from relaybox.subscription where subscription = %s)"
+    asked = "select through_position, missing, of_one_topic from relaybox_internal.processed_reading('flights/1', %s)"
+    moved = "update relaybox_internal.cursor set moved_at = now() - make_interval(hours => %s) where subscription_id = (select subscription_id from relaybox_internal.subscription where subscription = %s)"
     with undone(logs) as cursor:
         for hours, name in ((9, "billing"), (7, "audit"), (1, "third")):
             cursor.execute(moved, (hours, name))
         cursor.execute(
-            "select happened_at = now() - interval '7 hours' from relaybox.processed_reading('flights/1', '{billing,audit}')"
+            "select happened_at = now() - interval '7 hours' from relaybox_internal.processed_reading('flights/1', '{billing,audit}')"
         )
         assert cursor.fetchone() == (True,)
     for change, told in (
         ("ended_at = now()", (0, ["third"], [])),
         ("replay_of = subscription_id, through_stream_position = 30", (0, ["third"], [])),
-        ("stream_id = (select stream_id from relaybox.stream where stream = 'other')", (0, ["third"], [])),
+        ("stream_id = (select stream_id from relaybox_internal.stream where stream = 'other')", (0, ["third"], [])),
         ("subscription = 'another'", (0, ["third"], [])),
         ("topic = 'flights'", (0, [], ["third (topic flights)"])),
         ("topic = 'flights', ended_at = now()", (0, ["third"], [])),
@@ -131,7 +133,7 @@ def test_g7_only_subscriptions_that_live_and_read_the_whole_stream_process_it(lo
         with undone(logs) as cursor:
             cursor.execute(CURSOR, (30, 30, 0, 1, "third"))
             assert read(cursor, "billing", "third") == 30
-            cursor.execute(f"update relaybox.subscription set {change} where subscription = 'third'")
+            cursor.execute(f"update relaybox_internal.subscription set {change} where subscription = 'third'")
             cursor.execute(asked, (["billing", "third"],))
             assert cursor.fetchone() == told, change
             cursor.execute(asked, (["billing"],))

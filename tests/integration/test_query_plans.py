@@ -18,7 +18,7 @@ def busy(world: World) -> World:
     world.send_many(20_000)
     world.transfer_all()
     world.query("airline", "analyze relaybox.outbox")
-    world.query("hub", "analyze relaybox.log")
+    world.query("hub", "analyze relaybox_internal.log")
     world.send_many(100)
     return world
 
@@ -45,13 +45,13 @@ def scans(nodes: list[dict[str, Any]]) -> set[tuple[str, str]]:
 
 def head(world: World) -> tuple[str, str]:
     return world.query(
-        "airline", "select lower::text, pg_current_snapshot()::text from relaybox.hop_out where hop = 'flights/1'"
+        "airline", "select lower::text, pg_current_snapshot()::text from relaybox_internal.hop_out where hop = 'flights/1'"
     )[0]
 
 
 def test_the_count_of_a_pair_reads_the_xid_index(busy: World) -> None:
     """outbox_buckets is inlined and touches only the pair's transactions."""
-    nodes = plan_nodes(busy, "airline", "select * from relaybox.outbox_buckets(%s, %s, '{flights}', 64, 0)", *head(busy))
+    nodes = plan_nodes(busy, "airline", "select * from relaybox_internal.outbox_buckets(%s, %s, '{flights}', 64, 0)", *head(busy))
     indexes = {index for _, index in scans(nodes) if index}
     assert indexes
     assert all(index.endswith("_xid_idx") for index in indexes)
@@ -61,7 +61,10 @@ def test_the_count_of_a_pair_reads_the_xid_index(busy: World) -> None:
 def test_a_slice_of_an_outbox_is_read_along_its_primary_key_from_one_segment(busy: World) -> None:
     """read_outbox_slice is inlined, pruned to the slice's segment, and sorted by the index alone."""
     nodes = plan_nodes(
-        busy, "airline", "select * from relaybox.read_outbox_slice(%s, %s, '{flights}', 20001, 20100, 20001)", *head(busy)
+        busy,
+        "airline",
+        "select * from relaybox_internal.read_outbox_slice(%s, %s, '{flights}', 20001, 20100, 20001)",
+        *head(busy),
     )
     assert {scan for scan in scans(nodes) if scan[1]} == {("Index Scan", "outbox_s000002_pkey")}
     assert not any(node["Node Type"] == "Seq Scan" for node in nodes)
@@ -70,28 +73,28 @@ def test_a_slice_of_an_outbox_is_read_along_its_primary_key_from_one_segment(bus
 
 def test_a_slice_of_a_log_is_read_along_its_primary_key_from_one_segment(busy: World) -> None:
     """read_log_slice is inlined and pruned to one segment."""
-    nodes = plan_nodes(busy, "hub", "select * from relaybox.read_log_slice(1, 15001, 15100, 15001)")
+    nodes = plan_nodes(busy, "hub", "select * from relaybox_internal.read_log_slice(1, 15001, 15100, 15001)")
     assert scans(nodes) == {("Index Scan", "log_1_s000001_pkey")}
 
 
 def test_a_run_of_places_is_one_range_scan_and_a_list_of_positions_a_lookup_each(busy: World) -> None:
     """read_position_range and read_position_list are inlined; read_delivery_run opens the segments of one of the two."""
-    run = plan_nodes(busy, "hub", "select * from relaybox.read_position_range(1, 15001, 15001, 15100)")
+    run = plan_nodes(busy, "hub", "select * from relaybox_internal.read_position_range(1, 15001, 15001, 15100)")
     assert scans(run) == {("Index Scan", "log_1_s000001_pkey")}
     assert not any(node["Node Type"] == "Sort" for node in run)
-    listed = plan_nodes(busy, "hub", "select * from relaybox.read_position_list(1, 1, '{7,5,6}')")
+    listed = plan_nodes(busy, "hub", "select * from relaybox_internal.read_position_list(1, 1, '{7,5,6}')")
     assert {kind for kind, _ in scans(listed)} == {"Index Scan", "Function Scan", "Subquery Scan"}
     assert {node.get("Function Name") for node in listed} == {None, "unnest"}
-    either = plan_nodes(busy, "hub", "select * from relaybox.read_delivery_run(1, 15001, 15001, 15100, null)")
+    either = plan_nodes(busy, "hub", "select * from relaybox_internal.read_delivery_run(1, 15001, 15001, 15100, null)")
     assert {scan for scan in scans(either) if scan[1]} == {("Index Scan", "log_1_s000001_pkey")}
-    either = plan_nodes(busy, "hub", "select * from relaybox.read_delivery_run(1, 1, null, null, '{7,5,6}')")
+    either = plan_nodes(busy, "hub", "select * from relaybox_internal.read_delivery_run(1, 1, null, null, '{7,5,6}')")
     assert {node.get("Function Name") for node in either} == {None, "unnest"}
 
 
 def test_the_runs_between_two_places_are_found_by_an_index(busy: World) -> None:
     """list_delivery_runs is inlined, and looks at no run beyond the last place that is asked for."""
     nodes = plan_nodes(
-        busy, "hub", "select r.first_stream_position, r.log_positions from relaybox.list_delivery_runs(1, 100, 200) r"
+        busy, "hub", "select r.first_stream_position, r.log_positions from relaybox_internal.list_delivery_runs(1, 100, 200) r"
     )
     assert {index for _, index in scans(nodes) if index} == {"delivery_pkey"}
     assert not any(node["Node Type"] == "Sort" for node in nodes)
@@ -102,7 +105,7 @@ def test_the_rest_of_a_capped_pair_is_walked_and_stops(busy: World) -> None:
     nodes = plan_nodes(
         busy,
         "airline",
-        "select * from relaybox.backlog_buckets('1:1:', %s, '{flights}', '{[101,20001)}', 64, 1001)",
+        "select * from relaybox_internal.backlog_buckets('1:1:', %s, '{flights}', '{[101,20001)}', 64, 1001)",
         head(busy)[1],
     )
     assert any(node["Node Type"] == "Limit" for node in nodes)
@@ -112,7 +115,7 @@ def test_the_rest_of_a_capped_pair_is_walked_and_stops(busy: World) -> None:
 
 def test_the_poll_for_new_messages_reads_the_xid_index(busy: World) -> None:
     """hop_has_work costs an index probe, not a scan of the outbox."""
-    buffers = plan_buffers(busy, "select relaybox.hop_has_work('flights/1')")
+    buffers = plan_buffers(busy, "select relaybox_internal.hop_has_work('flights/1')")
     assert buffers < 200, f"a poll touched {buffers} pages"
 
 
@@ -148,7 +151,7 @@ def test_senders_are_counted_in_the_order_of_positions_whatever_the_planner_pref
     with world.session("hub") as session, session.cursor() as cursor:
         for setting in ("enable_hashagg = off", "enable_indexscan = off", "enable_sort = on"):
             cursor.execute(f"set {setting}")
-        cursor.execute("select sender, row_count, ascending from relaybox.count_senders(1, 1, 3000) order by sender")
+        cursor.execute("select sender, row_count, ascending from relaybox_internal.count_senders(1, 1, 3000) order by sender")
         assert cursor.fetchall() == [(f"sender-{n}", 1000, True) for n in range(3)]
 
 
@@ -161,12 +164,12 @@ def old_ledger(world: World) -> World:
     """A hop with a long ledger; the oldest batches have a topic that it does not move any more."""
     world.send("first")
     world.transfer()
-    world.query("airline", "alter table relaybox.batch set (autovacuum_enabled = off)")
+    world.query("airline", "alter table relaybox_internal.batch set (autovacuum_enabled = off)")
     columns = [
         name
         for (name,) in world.query(
             "airline",
-            "select attname from pg_attribute where attrelid = 'relaybox.batch'::regclass and attnum > 0 and not attisdropped",
+            "select attname from pg_attribute where attrelid = 'relaybox_internal.batch'::regclass and attnum > 0 and not attisdropped",
         )
     ]
     changed = {
@@ -180,16 +183,16 @@ def old_ledger(world: World) -> World:
     }
     world.query(
         "airline",
-        f"insert into relaybox.batch ({', '.join(columns)}) "
-        f"select {', '.join(changed.get(name, f'b.{name}') for name in columns)} from relaybox.batch b, generate_series(1, %s) n",
+        f"insert into relaybox_internal.batch ({', '.join(columns)}) "
+        f"select {', '.join(changed.get(name, f'b.{name}') for name in columns)} from relaybox_internal.batch b, generate_series(1, %s) n",
         BATCHES,
     )
-    world.query("airline", "vacuum analyze relaybox.batch")
+    world.query("airline", "vacuum analyze relaybox_internal.batch")
     return world
 
 
 def test_the_topics_that_a_hop_had_are_found_without_reading_its_ledger(old_ledger: World) -> None:
     """Each status asks for them, of each hop: some pages per topic, however many batches there are."""
-    assert old_ledger.value("airline", "select relaybox.hop_topics('flights/1')") == ["bookings", "flights"]
-    buffers = plan_buffers(old_ledger, "select relaybox.hop_topics('flights/1')")
+    assert old_ledger.value("airline", "select relaybox_internal.hop_topics('flights/1')") == ["bookings", "flights"]
+    buffers = plan_buffers(old_ledger, "select relaybox_internal.hop_topics('flights/1')")
     assert buffers < 200, f"hop_topics touched {buffers} pages"

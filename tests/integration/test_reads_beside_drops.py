@@ -19,14 +19,14 @@ READS = {
     "stream": "select stream_position from relaybox.read_stream('flights', %s)",
 }
 DROPS = {
-    "dropped": ("relaybox.drop_oldest_segment(1, 'test')", "RB034"),
-    "detached": ("relaybox.drop_oldest_segment(1, 'test', 0, 1)", "RB038"),
+    "dropped": ("relaybox_internal.drop_oldest_segment(1, 'test')", "RB034"),
+    "detached": ("relaybox_internal.drop_oldest_segment(1, 'test', 0, 1)", "RB038"),
 }
 BEING_DETACHED = """
-insert into relaybox.detached_segment (log_id, first, last, segment, directory, row_count, hash_sum, needed_by, begun_by, moved_by)
+insert into relaybox_internal.detached_segment (log_id, first, last, segment, directory, row_count, hash_sum, needed_by, begun_by, moved_by)
 values (1, 0, 9, 'log_1_s000000', '/files', 9, 0, '{}', 'test', 'test')
 """
-LOG_LOCKS = "select count(*) from pg_locks where pid = %s and relation = 'relaybox.log_1'::regclass"
+LOG_LOCKS = "select count(*) from pg_locks where pid = %s and relation = 'relaybox_internal.log_1'::regclass"
 
 
 @pytest.fixture(scope="module")
@@ -115,16 +115,16 @@ def test_g8_a_reader_keeps_the_segments_until_its_transaction_ends(small: World)
         assert small.value("hub", LOG_LOCKS, session.info.backend_pid) == 0
         for read in READS.values():
             assert outcome(session, read, 43) == [44, 45]
-            assert small.value("hub", "select outcome from relaybox.drop_oldest_segment(1, 'test')") == "busy"
+            assert small.value("hub", "select outcome from relaybox_internal.drop_oldest_segment(1, 'test')") == "busy"
             session.rollback()
             cursor.execute("set role relaybox_consumer")
-    assert small.value("hub", "select outcome from relaybox.drop_oldest_segment(1, 'test')") == "dropped"
+    assert small.value("hub", "select outcome from relaybox_internal.drop_oldest_segment(1, 'test')") == "dropped"
 
 
 @pytest.mark.parametrize("read", READS)
 def test_g8_a_message_that_is_missing_is_not_passed_over(small: World, read: str) -> None:
     """Removed by hand: neither retention nor an old snapshot is blamed, and what is beyond can be read."""
-    small.query("hub", "delete from relaybox.log where log_position = 7")
+    small.query("hub", "delete from relaybox_internal.log where log_position = 7")
     with pytest.raises(
         psycopg2.Error, match=r"1 to 45: 1 messages are missing in the store, .*\n.*relaybox verify flights"
     ) as refused:
@@ -142,7 +142,7 @@ def test_subscriptions_are_listed_while_the_last_message_they_read_goes(small: W
 
     assert listed() == [(9, False)]
     with small.session("hub") as dropping, dropping.cursor() as cursor, ThreadPoolExecutor(1) as pool:
-        cursor.execute("select outcome from relaybox.drop_oldest_segment(1, 'test')")
+        cursor.execute("select outcome from relaybox_internal.drop_oldest_segment(1, 'test')")
         assert cursor.fetchone() == ("dropped",)
         waiting = pool.submit(listed)
         waits = "select count(*) > 0 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"

@@ -80,13 +80,15 @@ def test_a_dumped_and_reloaded_source_delivers_every_message_once(world: World) 
     world.query(
         "airline",
         """
-        update relaybox.batch set lower = lower, upper = format('%%s:%%s:', pg_snapshot_xmin(upper)::text::bigint + %s,
+        update relaybox_internal.batch set lower = lower, upper = format('%%s:%%s:', pg_snapshot_xmin(upper)::text::bigint + %s,
             pg_snapshot_xmax(upper)::text::bigint + %s)::pg_snapshot, xid = ((xid::text)::bigint + %s)::text::xid8
         """,
         *(shift, shift, shift),
     )
-    world.query("airline", "update relaybox.hop_out set lower = (select upper from relaybox.batch where batch = 1)")
-    world.query("airline", "update relaybox.numbering set xid = ((xid::text)::bigint + %s)::text::xid8", shift)
+    world.query(
+        "airline", "update relaybox_internal.hop_out set lower = (select upper from relaybox_internal.batch where batch = 1)"
+    )
+    world.query("airline", "update relaybox_internal.numbering set xid = ((xid::text)::bigint + %s)::text::xid8", shift)
     another_cluster(world)
     with pytest.raises(errors.HistoryLost, match="airline was loaded from a dump"):
         attest_store(world.route.path[0], world.routes, recorded_by="test", reason="wrong word")
@@ -102,7 +104,7 @@ def test_a_dumped_and_reloaded_source_delivers_every_message_once(world: World) 
     world.query("airline", "update relaybox.outbox set xid = pg_current_xact_id() where payload like 'waiting%%'")
     world.transfer_all()
     assert world.payloads() == expected
-    assert world.value("airline", "select relaybox.hop_has_work('flights/1')") is False
+    assert world.value("airline", "select relaybox_internal.hop_has_work('flights/1')") is False
 
 
 def test_repeated_ids_that_were_adopted_are_unchanged(world: World, backups: Backups) -> None:
@@ -120,7 +122,7 @@ def test_repeated_ids_that_were_adopted_are_unchanged(world: World, backups: Bac
     assert reanchor(world).adopted_count == 2
     world.transfer_all()
     assert verify(world).hops[0].adopted_count == 2
-    world.query("hub", "update relaybox.log set payload = 'third' where payload = 'second'")
+    world.query("hub", "update relaybox_internal.log set payload = 'third' where payload = 'second'")
     verification = verify_route(world.route).hops[0]
     assert [defect.kind for defect in verification.defects] == [DefectKind.CHANGED]
     assert (verification.sent, verification.delivery.reliability) == (1, 0), "R counts no other adopted message"
@@ -151,7 +153,7 @@ def test_a_capped_pair_is_finished_by_the_new_generation(world: World) -> None:
     transfer_until(world.first_hop, lambda progress: progress.published)
     another_cluster(world)
     found = reanchor(world)
-    assert found.undelivered_count == 50 - world.value("hub", "select published_position from relaybox.hop_in")
+    assert found.undelivered_count == 50 - world.value("hub", "select published_position from relaybox_internal.hop_in")
     world.send_many(5, prefix="n")
     world.transfer_all()
     assert world.payloads() == [f"m{n}" for n in range(1, 51)] + [f"n{n}" for n in range(1, 6)]
@@ -161,7 +163,7 @@ def test_a_capped_pair_is_finished_by_the_new_generation(world: World) -> None:
 def test_a_planned_batch_that_never_arrived_is_void_and_its_messages_come_first(world: World) -> None:
     world.send("a", "b")
     transfer_until(world.first_hop, lambda progress: progress.copied == progress.row_count)
-    assert world.value("hub", "select count(*) from relaybox.log") == 2
+    assert world.value("hub", "select count(*) from relaybox_internal.log") == 2
     another_cluster(world)
     found = reanchor(world)
     assert (found.common_batch, found.undelivered_count) == (0, 2)
@@ -192,14 +194,14 @@ def test_a_destination_that_lost_its_tail_gets_it_again_at_the_same_positions(wo
     world.transfer_all()
     world.send("c", "d")
     world.transfer_all()
-    log = world.query("hub", "select log_position, payload, message_id from relaybox.log order by 1")
+    log = world.query("hub", "select log_position, payload, message_id from relaybox_internal.log order by 1")
     backups.restore("hub", before)
     with pytest.raises(errors.HistoryLost, match="hub lost history"):
         world.transfer()
     found = reanchor(world)
     assert (found.loss, found.resend_count) == ("destination", 2)
     world.transfer()
-    assert world.query("hub", "select log_position, payload, message_id from relaybox.log order by 1") == log
+    assert world.query("hub", "select log_position, payload, message_id from relaybox_internal.log order by 1") == log
     # the hub lost the ledger of the next hop as well
     with pytest.raises(errors.HistoryLost):
         world.transfer(world.second_hop)
@@ -221,7 +223,7 @@ def test_what_is_lost_after_a_batch_that_retention_removed_is_sent_again(world: 
     world.transfer_all()
     world.settle_all()
     retain_store(world.routes.store("airline"), recorded_by="test")
-    assert world.query("airline", "select compacted_batch, compacted_position from relaybox.hop_out") == [(1, 9)]
+    assert world.query("airline", "select compacted_batch, compacted_position from relaybox_internal.hop_out") == [(1, 9)]
     assert world.query("airline", "select min(seq) from relaybox.outbox") == [(10,)]
     backups.restore("hub", before)
     found = reanchor(world)
@@ -286,8 +288,8 @@ def test_nothing_is_changed_without_a_reason_or_when_nobody_lost_anything(world:
     another_cluster(world)
     told = reanchor_hop(world.first_hop, world.routes, recorded_by="test", reason="", dry_run=True)
     assert told.loss == "source"
-    assert world.value("airline", "select max(generation) from relaybox.hop_out") == 1
-    assert world.value("airline", "select count(*) from relaybox.generation") == 0
+    assert world.value("airline", "select max(generation) from relaybox_internal.hop_out") == 1
+    assert world.value("airline", "select count(*) from relaybox_internal.generation") == 0
 
 
 def test_an_open_writer_is_waited_for_and_named(world: World) -> None:
@@ -307,7 +309,7 @@ def test_a_zombie_of_the_older_generation_is_refused(world: World) -> None:
     another_cluster(world)
     reanchor(world)
     with world.session("hub") as session, session.cursor() as cursor, pytest.raises(psycopg2.Error) as refused:
-        cursor.execute("select relaybox.accept_slice(1, 1, 2, 1, gen_random_uuid(), 1, 1)")
+        cursor.execute("select relaybox_internal.accept_slice(1, 1, 2, 1, gen_random_uuid(), 1, 1)")
     assert refused.value.pgcode == "RB015"
 
 
@@ -384,7 +386,7 @@ def test_attest_takes_an_adopted_batch_for_what_it_is(world: World, backups: Bac
     world.transfer()
     backups.restore("airline", before)
     assert reanchor(world).adopted_count == 1
-    assert world.value("airline", "select adopted from relaybox.batch")
+    assert world.value("airline", "select adopted from relaybox_internal.batch")
     another_cluster(world)
     assert attest_store(world.route.path[0], world.routes, recorded_by="test", reason="promoted").changed
 
@@ -397,7 +399,7 @@ def test_attest_refuses_transaction_numbers_that_went_back(world: World) -> None
     for factor, refused in ((10, True), (1, False)):
         world.query(
             "airline",
-            "update relaybox.hop_out set lower = format('%%s:%%s:', next, next)::pg_snapshot"
+            "update relaybox_internal.hop_out set lower = format('%%s:%%s:', next, next)::pg_snapshot"
             " from (select (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1) * %s as next) n",
             factor,
         )
@@ -416,19 +418,19 @@ def test_attest_refuses_a_store_that_lost_something(world: World, backups: Backu
     another_cluster(world)
     with pytest.raises(errors.HistoryLost, match="relaybox reanchor flights/1"):
         attest_store(world.route.path[0], world.routes, recorded_by="test", reason="wrong word")
-    assert world.value("airline", "select count(*) from relaybox.attestation") == 0
+    assert world.value("airline", "select count(*) from relaybox_internal.attestation") == 0
 
 
 def test_attest_leaves_a_hop_stopped_that_no_route_names_any_more(world: World) -> None:
     """Its destination was not asked, so nobody knows whether it agrees."""
     world.query(
         "airline",
-        "insert into relaybox.hop_out (hop, destination, topics, policy, lower, system_identifier, timeline)"
-        " select 'old/1', 'hub', topics, policy, lower, system_identifier, timeline from relaybox.hop_out",
+        "insert into relaybox_internal.hop_out (hop, destination, topics, policy, lower, system_identifier, timeline)"
+        " select 'old/1', 'hub', topics, policy, lower, system_identifier, timeline from relaybox_internal.hop_out",
     )
     another_cluster(world)
     assert attest_store(world.route.path[0], world.routes, recorded_by="test", reason="promoted").changed
-    timelines = dict(world.query("airline", "select hop, timeline from relaybox.hop_out"))
+    timelines = dict(world.query("airline", "select hop, timeline from relaybox_internal.hop_out"))
     assert timelines["old/1"] == timelines["flights/1"] + 1
 
 
@@ -437,7 +439,7 @@ def test_reanchor_with_an_empty_reason_only_tells(world: World) -> None:
     world.transfer()
     another_cluster(world)
     assert invoke("reanchor", "flights/1", "--reason", "").exit_code == 1
-    assert world.value("airline", "select count(*) from relaybox.generation") == 0
+    assert world.value("airline", "select count(*) from relaybox_internal.generation") == 0
 
 
 def in_one_line(text: str) -> str:
@@ -450,11 +452,11 @@ def lose_nothing(world: World, backups: Backups) -> None:
 
 
 def lose_numbers(world: World, backups: Backups) -> None:
-    world.query("airline", "update relaybox.hop_out set lower = '9000000000:9000000000:'")
+    world.query("airline", "update relaybox_internal.hop_out set lower = '9000000000:9000000000:'")
 
 
 def lose_by_a_dump(world: World, backups: Backups) -> None:
-    world.query("airline", "update relaybox.numbering set xid = ((xid::text)::bigint + 1000)::text::xid8")
+    world.query("airline", "update relaybox_internal.numbering set xid = ((xid::text)::bigint + 1000)::text::xid8")
     another_cluster(world)
 
 

@@ -60,7 +60,7 @@ def contents(world: World, store: str, hop: str) -> tuple[Any, ...]:
             store,
             "select md5(string_agg(md5(r::text), '' order by r.stream_position)) from relaybox.read_stream('flights', 0, 100000000) r",
         ),
-        world.query(store, "select batch, plan_id, first_position, last_position from relaybox.arrival order by batch"),
+        world.query(store, "select batch, plan_id, first_position, last_position from relaybox_internal.arrival order by batch"),
     )
 
 
@@ -130,7 +130,8 @@ def test_a_lost_middle_store_gives_nothing_twice_further_down(world: World, lose
     world.settle_all()
     assert (
         world.value(
-            "airline", "select max(through_position) from relaybox.confirmation where hop = 'flights/1' and state = 'settled'"
+            "airline",
+            "select max(through_position) from relaybox_internal.confirmation where hop = 'flights/1' and state = 'settled'",
         )
         == 17
     )
@@ -229,7 +230,7 @@ def test_a_batch_that_upstream_can_not_send_again_stops_the_rebuild(world: World
     """Upstream has dropped messages since: nothing is published that is not whole."""
     world.send("a", "b")
     world.transfer_all()
-    world.query("hub", "delete from relaybox.log where log_position = 1")
+    world.query("hub", "delete from relaybox_internal.log where log_position = 1")
     lose("analytics")
     with pytest.raises(errors.ContentDiffers):
         rebuild(world, "analytics")
@@ -239,14 +240,14 @@ def test_a_batch_that_upstream_can_not_send_again_stops_the_rebuild(world: World
 def test_what_retention_has_dropped_upstream_is_told_before_anything_is_changed(world: World, lose: Lose) -> None:
     world.send("a", "b")
     world.transfer_all()
-    world.query("hub", "update relaybox.hop_in set first_kept_position = 2")
+    world.query("hub", "update relaybox_internal.hop_in set first_kept_position = 2")
     lose("analytics")
     told = invoke("rebuild", "analytics")
     assert told.exit_code == 1
     assert "retention at hub has dropped messages that had arrived here" in told.stdout.replace("\n", " ")
     assert invoke("rebuild", "analytics", "--reason", "disk died").exit_code == 5
     with pytest.raises(psycopg2.errors.UndefinedTable):
-        world.query("analytics", "select from relaybox.store")
+        world.query("analytics", "select from relaybox_internal.store")
     assert invoke("rebuild", "analytics", "--reason", "disk died", "--accept-losses").exit_code == 5
 
 
@@ -276,7 +277,7 @@ def test_a_lost_store_whose_first_batches_were_adopted_is_rebuilt(world: World, 
     world.send("ghost 1", "ghost 2")
     world.transfer_all()
     backups.restore("airline", before)
-    world.query("airline", "update relaybox.hop_out set timeline = timeline + 1")
+    world.query("airline", "update relaybox_internal.hop_out set timeline = timeline + 1")
     world.send("new 1")
     found = reanchor_hop(world.first_hop, world.routes, recorded_by="test", reason="restored", dry_run=False)
     assert (found.adopted_count, len(found.ghosts)) == (3, 2)

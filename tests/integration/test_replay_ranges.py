@@ -22,7 +22,7 @@ def days(world: World) -> World:
         deliver(world, count, backwards=day == 2)
         world.query(
             STORE,
-            "update relaybox.decision set decided_at = %s where batch = (select max(batch) from relaybox.decision)",
+            "update relaybox_internal.decision set decided_at = %s where batch = (select max(batch) from relaybox_internal.decision)",
             noon(day),
         )
     world.query(STORE, "select relaybox.subscribe('billing', 'flights')")
@@ -114,7 +114,7 @@ def test_g9_nonsense_is_refused_and_an_empty_day_is_no_error(days: World) -> Non
     ):
         with pytest.raises(errors.RequestRefused, match=said):
             ask(days, wrong)
-    assert days.value(STORE, "select count(*) from relaybox.replay_range") == 0
+    assert days.value(STORE, "select count(*) from relaybox_internal.replay_range") == 0
 
 
 def test_a_replay_is_written_down_with_who_it_was_for(days: World) -> None:

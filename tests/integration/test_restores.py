@@ -146,14 +146,14 @@ def test_new_messages_at_the_positions_of_old_ones_are_sent_to_new_positions(mak
     hop = chain.route.hops[1]
     found = reanchor_hop(hop, chain.routes, recorded_by="test", reason="restored", dry_run=False)
     assert (found.adopted_count, len(found.ghosts), found.undelivered_count) == (30, 30, 30)
-    assert chain.query("first", "select * from relaybox.log_unread('r/2')") == [(21, 50)]
+    assert chain.query("first", "select * from relaybox_internal.log_unread('r/2')") == [(21, 50)]
     chain.transfer(2)
     assert chain.log(hop) == chain.committed
     chain.settle()
     assert list(chain.wrong(existing)) == []
     chain.retain()
-    kept = chain.query("first", "select first_kept_position from relaybox.hop_in")
-    assert (kept, chain.query("first", "select compacted_read < compacted_position from relaybox.hop_out")) == (
+    kept = chain.query("first", "select first_kept_position from relaybox_internal.hop_in")
+    assert (kept, chain.query("first", "select compacted_read < compacted_position from relaybox_internal.hop_out")) == (
         [(50,)],
         [(True,)],
     )
@@ -161,7 +161,7 @@ def test_new_messages_at_the_positions_of_old_ones_are_sent_to_new_positions(mak
     chain.transfer()
     chain.settle()
     assert verify_route(chain.route).outcome == "delivered"
-    assert chain.query("last", "select max(log_position) from relaybox.log") == [(92,)]
+    assert chain.query("last", "select max(log_position) from relaybox_internal.log") == [(92,)]
 
 
 def test_fewer_new_messages_than_old_ones_are_no_dead_end(make_chain: MakeChain) -> None:

@@ -63,10 +63,12 @@ def test_a_hop_of_no_route_is_shown_and_keeps_its_messages_until_it_is_retired(r
     assert "flights/2" not in first_needed_by(removed, "hub", "flights/1")
     retain_store(removed.store("airline"), recorded_by="test")
     assert world.value("airline", "select count(*) from relaybox.outbox where topic = 'flights'") < 10
-    assert world.value("airline", "select hop from relaybox.hop_out where retired_at is null") == "cargo/1"
+    assert world.value("airline", "select hop from relaybox_internal.hop_out where retired_at is null") == "cargo/1"
     assert "flights" not in invoke("init").stdout
     assert not [
-        row for row in world.query("airline", "select labels ->> 'hop' from relaybox.store_metrics()") if row[0] == "flights/1"
+        row
+        for row in world.query("airline", "select labels ->> 'hop' from relaybox_internal.store_metrics()")
+        if row[0] == "flights/1"
     ]
 
 

@@ -20,7 +20,7 @@ from tests.support.world import STORES, World, routes_file
 
 WRITES = (
     "insert into relaybox.outbox (topic, sender, payload) values ('flights', 'UA', 'forged')",
-    "update relaybox.hop_out set destination = destination",
+    "update relaybox_internal.hop_out set destination = destination",
     "delete from relaybox.consumer_action",
     "select relaybox.subscribe('mine', 'flights')",
     "select * from relaybox.fetch('billing')",
@@ -28,8 +28,8 @@ WRITES = (
     "select relaybox.redrive('billing', 'why')",
     "select relaybox.replay('billing', 'earliest', 'why')",
     "select relaybox.unsubscribe('billing', 'why')",
-    "select relaybox.ensure_outbox_segments(100)",
-    "select relaybox.record_action('billing', 'redrive', 'forged', '{}')",
+    "select relaybox_internal.ensure_outbox_segments(100)",
+    "select relaybox_internal.record_action('billing', 'redrive', 'forged', '{}')",
     "select nextval('relaybox.outbox_seq')",
     "do $$ begin lock table relaybox.outbox in share update exclusive mode; end $$",
     "select from relaybox.migration for update",

@@ -14,17 +14,18 @@ from tests.support.breaking import transfer_until
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
 
-REGISTER = "select relaybox.register_hop_out('{hop}', 'hub', {upstream}, {topics}, 'cascade')"
+REGISTER = "select relaybox_internal.register_hop_out('{hop}', 'hub', {upstream}, {topics}, 'cascade')"
 PLAN_AGAIN = """
-select relaybox.record_batch(
+select relaybox_internal.record_batch(
     h.hop, null, h.lower, pg_current_snapshot(), 1, true, 0, 1, 1, '[[1, 1, 1, 1, 1]]', null, h.system_identifier, h.timeline, '9'::xid8
-) from relaybox.hop_out h where h.hop = 'flights/1'
+) from relaybox_internal.hop_out h where h.hop = 'flights/1'
 """
 PUBLISH = """
-select (relaybox.publish_batch(
+select (relaybox_internal.publish_batch(
     1, 1, r.batch, r.plan_id, i.published_position + 1, i.published_position + sum(r.row_count)::bigint, count(*)::integer, 1, 1
 )).batch
-from relaybox.receipt r join relaybox.hop_in i using (log_id) where r.batch = 2 group by r.batch, r.plan_id, i.published_position
+from relaybox_internal.receipt r join relaybox_internal.hop_in i using (log_id)
+    where r.batch = 2 group by r.batch, r.plan_id, i.published_position
 """
 
 
@@ -42,73 +43,76 @@ class Race:
 
 RACES = {
     "a generation never goes back": Race(
-        "hub", "update relaybox.hop_in set generation = 5", "select relaybox.begin_generation(1, 3)", "RB014: .* in generation 3"
+        "hub",
+        "update relaybox_internal.hop_in set generation = 5",
+        "select relaybox_internal.begin_generation(1, 3)",
+        "RB014: .* in generation 3",
     ),
     "a batch is published once": Race("hub", PUBLISH, PUBLISH, 2),
     "a change of topics knows the one before": Race(
         "airline",
-        "select relaybox.change_topics('flights/1', '{flights,b}')",
-        "select relaybox.change_topics('flights/1', '{flights,c}')",
+        "select relaybox_internal.change_topics('flights/1', '{flights,b}')",
+        "select relaybox_internal.change_topics('flights/1', '{flights,c}')",
         True,
-        "select exists (select from relaybox.backlog where topics = '{b}' and state = 'unrouted')",
+        "select exists (select from relaybox_internal.backlog where topics = '{b}' and state = 'unrouted')",
     ),
     "added topics join those added meanwhile": Race(
         "airline",
-        "select relaybox.change_topics('flights/1', '{flights,b}')",
-        "select relaybox.add_topics('flights/1', '{b,c}')",
+        "select relaybox_internal.change_topics('flights/1', '{flights,b}')",
+        "select relaybox_internal.add_topics('flights/1', '{b,c}')",
         1,
-        "select topics = '{b,c,flights}' from relaybox.hop_out where hop = 'flights/1'",
+        "select topics = '{b,c,flights}' from relaybox_internal.hop_out where hop = 'flights/1'",
     ),
     "what subscriptions have not processed is not settled": Race(
         "airline",
-        "update relaybox.hop_out set policy = 'processed', processed_by = '{billing}'",
-        "select relaybox.confirm_settled('flights/1', 9, now(), 'test')",
+        "update relaybox_internal.hop_out set policy = 'processed', processed_by = '{billing}'",
+        "select relaybox_internal.confirm_settled('flights/1', 9, now(), 'test')",
         0,
     ),
     "a plan follows the newest one": Race(
         "airline",
-        "update relaybox.hop_out set lower = pg_current_snapshot() where hop = 'flights/1'",
+        "update relaybox_internal.hop_out set lower = pg_current_snapshot() where hop = 'flights/1'",
         PLAN_AGAIN,
         "RB005: .* does not follow",
-        before="select relaybox.confirm_received('flights/1', 2, plan_id, now(), 'test') from relaybox.batch where batch = 2",
+        before="select relaybox_internal.confirm_received('flights/1', 2, plan_id, now(), 'test') from relaybox_internal.batch where batch = 2",
     ),
     "a hop is retired once": Race(
         "airline",
-        "select relaybox.retire_hop('flights/1', 'why', 'one')",
-        "select relaybox.retire_hop('flights/1', 'why', 'other')",
+        "select relaybox_internal.retire_hop('flights/1', 'why', 'one')",
+        "select relaybox_internal.retire_hop('flights/1', 'why', 'other')",
         False,
     ),
     "a topic that came is not given up": Race(
         "airline",
-        "select relaybox.change_topics('flights/1', '{flights,b}')",
-        "select relaybox.retire_topics('flights/1', '{b}', 'why', 'test')",
+        "select relaybox_internal.change_topics('flights/1', '{flights,b}')",
+        "select relaybox_internal.retire_topics('flights/1', '{b}', 'why', 'test')",
         "RB006: .* moves topic b",
     ),
     "a retired hop is not registered again": Race(
         "airline",
-        "update relaybox.hop_out set retired_at = now(), retired_by = 'one', retired_reason = 'why'",
+        "update relaybox_internal.hop_out set retired_at = now(), retired_by = 'one', retired_reason = 'why'",
         REGISTER.format(hop="flights/1", upstream="null", topics="'{flights}'"),
         "RB006: .* was retired by one",
     ),
     "a new hop reads no log whose beginning goes": Race(
         "hub",
-        "update relaybox.hop_in set first_kept_position = 2 where (select true from relaybox.hop_in for update)",
+        "update relaybox_internal.hop_in set first_kept_position = 2 where (select true from relaybox_internal.hop_in for update)",
         REGISTER.format(hop="longer/2", upstream="'flights/1'", topics="null"),
         "RB006: .* keeps no message below position 2",
     ),
     "rules that init is changing decide nothing": Race(
-        "hub", "update relaybox.stream set rules_pending = true", "select relaybox.deliver_next(1)", "RB007: "
+        "hub", "update relaybox_internal.stream set rules_pending = true", "select relaybox_internal.deliver_next(1)", "RB007: "
     ),
     "a stream that began to deliver keeps its rules": Race(
         "hub",
-        "update relaybox.stream set arrival_seq = 1",
-        "select relaybox.register_stream('flights/1', 'flights', 'airline', 'fifo', 0, 1, 1)",
+        "update relaybox_internal.stream set arrival_seq = 1",
+        "select relaybox_internal.register_stream('flights/1', 'flights', 'airline', 'fifo', 0, 1, 1)",
         "RB006: .* was delivered here with order none",
     ),
     "init holds no stream that began to deliver": Race(
         "hub",
-        "update relaybox.stream set arrival_seq = 1",
-        "select relaybox.hold_stream('flights/1')",
+        "update relaybox_internal.stream set arrival_seq = 1",
+        "select relaybox_internal.hold_stream('flights/1')",
         "RB006: .* began to deliver",
     ),
     "an ended subscription leaves no cursor": Race(
@@ -116,12 +120,12 @@ RACES = {
         "select from relaybox.fetch('billing', 1)",
         "select relaybox.unsubscribe('billing', 'why')",
         "",
-        "select not exists (select from relaybox.cursor) and not exists (select from relaybox.lane)",
+        "select not exists (select from relaybox_internal.cursor) and not exists (select from relaybox_internal.lane)",
         before="select relaybox.subscribe('billing', 'flights')",
     ),
     "a replay of a subscription that was ended meanwhile is none": Race(
         "hub",
-        "lock table relaybox.stream in access exclusive mode; select relaybox.unsubscribe('billing', 'why')",
+        "lock table relaybox_internal.stream in access exclusive mode; select relaybox.unsubscribe('billing', 'why')",
         "select (relaybox.replay('billing', 'earliest', 'why', dry_run => true)).replayed_as",
         "RB031: there is no subscription billing",
         before="select relaybox.subscribe('billing', 'flights')",
@@ -138,7 +142,7 @@ def filled(make_template: Any) -> str:
         world.query("airline", "select relaybox.declare_sender('pump', 'gapless')")
         world.send("a")
         world.transfer()
-        world.query("hub", "update relaybox.stream set arrival_seq = 0")
+        world.query("hub", "update relaybox_internal.stream set arrival_seq = 0")
         world.send("b")
         transfer_until(world.first_hop, lambda progress: progress.copied == 1 and progress.batch == 2)
 
@@ -166,22 +170,23 @@ def test_who_waited_decides_on_what_was_committed_meanwhile(filled: str, make_wo
 
 
 DETACHED = """
-insert into relaybox.detached_segment (log_id, first, last, segment, state, directory, row_count, hash_sum, needed_by, begun_by, moved_by)
+insert into relaybox_internal.detached_segment (log_id, first, last, segment, state, directory, row_count, hash_sum, needed_by, begun_by,
+moved_by)
 values (1, 0, 9, 'log_1_s000000', 'detached', 'x', 9, 0, '{}', 'test', 'test')
 """
 SUBSCRIBED = "select relaybox.subscribe('billing', 'flights')"
 HELD = {
     "airline": (
-        ("hop_out", "for update", "relaybox.compact_hop_ledgers('flights/1')"),
+        ("hop_out", "for update", "relaybox_internal.compact_hop_ledgers('flights/1')"),
         ("store", "for update", REGISTER.format(hop="new/1", upstream="null", topics="'{flights}'").removeprefix("select ")),
     ),
     "hub": (
-        ("hop_in", "for key share", "relaybox.compact_log_ledgers(1)"),
-        ("stream", "for key share", "relaybox.compact_log_ledgers(1)"),
-        ("hop_in", "for key share", "relaybox.release_detached(1, 'test')"),
-        ("stream", "for key share", "relaybox.release_detached(1, 'test')"),
+        ("hop_in", "for key share", "relaybox_internal.compact_log_ledgers(1)"),
+        ("stream", "for key share", "relaybox_internal.compact_log_ledgers(1)"),
+        ("hop_in", "for key share", "relaybox_internal.release_detached(1, 'test')"),
+        ("stream", "for key share", "relaybox_internal.release_detached(1, 'test')"),
         ("hop_in", "for update", REGISTER.format(hop="longer/2", upstream="'flights/1'", topics="null").removeprefix("select ")),
-        ("subscription", "for update", "relaybox.processed_reading('flights/1', '{billing}')"),
+        ("subscription", "for update", "relaybox_internal.processed_reading('flights/1', '{billing}')"),
         ("stream", "for update", "relaybox.subscribe('audit', 'flights')"),
         ("stream", "for update", "relaybox.replay('billing', 'earliest', 'why')"),
     ),
@@ -197,7 +202,7 @@ def test_nobody_decides_on_a_row_that_another_one_holds(filled: str, make_world:
             for table, strength, call in cases:
                 with world.session(store) as holder, world.session(store) as other:
                     for session, statement in (
-                        (holder, f"select from relaybox.{table} {strength}"),
+                        (holder, f"select from relaybox_internal.{table} {strength}"),
                         (other, "set lock_timeout = '100ms'"),
                     ):
                         with session.cursor() as cursor:

@@ -41,9 +41,11 @@ def test_init_renews_functions_in_place_and_keeps_every_row(world: World, monkey
     world.send("before")
     world.transfer_all()
     for store in world.routes.stores:
-        world.query(store, "update relaybox.installed_object set digest = 'older'")
+        world.query(store, "update relaybox_internal.installed_object set digest = 'older'")
         world.query(store, "create function relaybox.left_over() returns integer language sql as 'select 1'")
-        world.query(store, "insert into relaybox.installed_object values ('relaybox.left_over()', 'function', 'left_over', '')")
+        world.query(
+            store, "insert into relaybox_internal.installed_object values ('relaybox.left_over()', 'function', 'left_over', '')"
+        )
     assert all(initialise_store(store, world.routes).functions_renewed for store in world.routes.stores.values())
     assert world.value("airline", "select to_regproc('relaybox.left_over')") is None
     world.send("after")
@@ -60,7 +62,7 @@ def test_a_hop_keeps_its_path_for_ever(world: World) -> None:
 
 def test_a_database_that_is_another_store_is_refused(world: World) -> None:
     """Two names for one database would move messages in a circle."""
-    world.query("hub", "update relaybox.store set store = 'elsewhere'")
+    world.query("hub", "update relaybox_internal.store set store = 'elsewhere'")
     with pytest.raises(errors.ConfigurationError, match="already store elsewhere"):
         initialise_store(world.routes.stores["hub"], world.routes)
 
@@ -93,10 +95,10 @@ def test_nothing_is_granted_to_public(world: World) -> None:
             "airline",
             """
             select p.proname from pg_proc p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a
-            where p.pronamespace = 'relaybox'::regnamespace and a.grantee = 0
+            where p.pronamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace) and a.grantee = 0
             union all
             select c.relname from pg_class c, aclexplode(c.relacl) a
-            where c.relnamespace = 'relaybox'::regnamespace and a.grantee = 0
+            where c.relnamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace) and a.grantee = 0
             """,
         )
         == []
@@ -107,7 +109,9 @@ def test_security_definer_functions_pin_their_search_path(world: World) -> None:
     """An attacker's function or temporary table can't take the place of ours."""
     settings = dict(
         world.query(
-            "airline", "select proname, proconfig from pg_proc where pronamespace = 'relaybox'::regnamespace and prosecdef"
+            "airline",
+            "select proname, proconfig from pg_proc "
+            "where pronamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace) and prosecdef",
         )
     )
     assert {"read_log", "read_stream", "subscribe", "fetch", "ack", "nack", "replay", "next_index"} <= set(settings)
@@ -126,8 +130,8 @@ def dump_schema(cluster: Cluster, database: str) -> str:
     """Tables, views, indexes, constraints and their comments, without what differs between versions of pg_dump, and without segments."""
     parameters = cluster.parameters(database)
     command = [
-        str(postgres_binaries() / "pg_dump"), "--schema-only", "--no-owner", "--no-privileges", "--schema=relaybox",
-        "--exclude-table=relaybox.outbox_s0*", "--exclude-table=relaybox.log_*",
+        str(postgres_binaries() / "pg_dump"), "--schema-only", "--no-owner", "--no-privileges", "--schema=relaybox", "--schema=relaybox_internal",
+        "--exclude-table=relaybox_internal.outbox_s0*", "--exclude-table=relaybox_internal.log_*",
         f"--dbname=host={parameters['host']} port={parameters['port']} user={parameters['user']} dbname={database}",
     ]  # fmt: skip
     output = subprocess.run(

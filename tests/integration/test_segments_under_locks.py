@@ -13,7 +13,7 @@ from relaybox.stores.schema import initialise_store
 from tests.support.patience import patience
 from tests.support.world import World, insert, wait_until
 
-OVERFLOW_ROWS = "select count(*) from relaybox.outbox_overflow"
+OVERFLOW_ROWS = "select count(*) from relaybox_internal.outbox_overflow"
 
 
 def jump(world: World, seq: int) -> None:
@@ -42,11 +42,11 @@ def test_g2_a_long_reader_of_the_outbox_keeps_no_hop_waiting(world: World) -> No
         jump(world, 30_000)
         world.send("a")
         world.transfer()
-        covered = world.value("airline", "select relaybox.outbox_covered()")
+        covered = world.value("airline", "select relaybox_internal.outbox_covered()")
         dump.rollback()
     world.transfer()
     assert world.payloads() == ["a"]
-    assert world.value("airline", "select relaybox.outbox_covered()") > covered
+    assert world.value("airline", "select relaybox_internal.outbox_covered()") > covered
 
 
 LOCK_WAITS = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
@@ -57,7 +57,7 @@ def test_g1_a_producer_never_fails_because_its_segment_is_being_made(world: Worl
     jump(world, 200_000)
     with world.session() as maker, ThreadPoolExecutor(1) as pool:
         with maker.cursor() as cursor:
-            cursor.execute("select relaybox.ensure_outbox_segments()")
+            cursor.execute("select relaybox_internal.ensure_outbox_segments()")
             assert cursor.fetchone()[0]
         producer = pool.submit(world.send, "in time")
         wait_until(lambda: world.value("airline", LOCK_WAITS) == 1, "the producer waits for the maker")
@@ -73,7 +73,7 @@ def test_init_holds_no_lock_on_the_outbox_while_it_waits_for_a_hop(world: World,
     jump(world, 200_000)
     world.send("in the overflow")
     with world.session() as planner, planner.cursor() as cursor, ThreadPoolExecutor(1) as pool:
-        cursor.execute("select from relaybox.hop_out for update")
+        cursor.execute("select from relaybox_internal.hop_out for update")
         done = pool.submit(init, world.routes.store("airline"), world.routes)
         wait_until(lambda: world.value("airline", LOCK_WAITS) == 1, "init waits for the planner")
         cursor.execute("set local lock_timeout = '100ms'")

@@ -36,7 +36,7 @@ def roles(world: World) -> Iterator[World]:
         world.query("airline", f"create role {role} login password 'secret' in role relaybox_producer")
     world.query("airline", "create role team_ba; grant team_ba to app_ba")
     assert bind_senders(world, asked=True) == "switched on"
-    world.query("airline", "select relaybox.bind_sender('UA', 'app_ua'), relaybox.bind_sender('BA', 'team_ba')")
+    world.query("airline", "select relaybox_internal.bind_sender('UA', 'app_ua'), relaybox_internal.bind_sender('BA', 'team_ba')")
     yield world
     for role in (*logins, "team_ba"):
         world.query("airline", f"drop owned by {role}; drop role {role}")
@@ -116,15 +116,15 @@ def test_nobody_uses_up_the_numbers_of_another(roles: World, call: str) -> None:
 def test_what_is_taken_back_holds_from_the_next_insert(roles: World) -> None:
     with login(roles, "app_ua") as cursor:
         cursor.execute(INSERT, ("UA", "before"))
-        assert roles.value("airline", "select relaybox.unbind_sender('UA', 'app_ua')")
-        assert not roles.value("airline", "select relaybox.unbind_sender('UA', 'app_ua')")
+        assert roles.value("airline", "select relaybox_internal.unbind_sender('UA', 'app_ua')")
+        assert not roles.value("airline", "select relaybox_internal.unbind_sender('UA', 'app_ua')")
         with pytest.raises(psycopg2.errors.InsufficientPrivilege):
             cursor.execute(INSERT, ("UA", "after"))
 
 
 def test_a_role_that_was_dropped_leaves_its_sender_to_the_others(roles: World) -> None:
     """A binding to nobody breaks nothing."""
-    roles.query("airline", "create role leaving; select relaybox.bind_sender('UA', 'leaving')")
+    roles.query("airline", "create role leaving; select relaybox_internal.bind_sender('UA', 'leaving')")
     roles.query("airline", "drop role leaving")
     with login(roles, "app_ua") as cursor:
         cursor.execute(INSERT, ("UA", "still here"))
@@ -133,16 +133,16 @@ def test_a_role_that_was_dropped_leaves_its_sender_to_the_others(roles: World) -
 
 def test_binding_to_no_role_is_refused(world: World) -> None:
     with pytest.raises(psycopg2.errors.UndefinedObject, match="there is no role nobody_here in this cluster"):
-        world.query("airline", "select relaybox.bind_sender('UA', 'nobody_here')")
+        world.query("airline", "select relaybox_internal.bind_sender('UA', 'nobody_here')")
 
 
 def test_upgrades_keep_the_binding_and_segments_are_under_it(roles: World) -> None:
     """Functions are made anew below it, and a new segment of the outbox is no way round."""
-    roles.query("airline", "update relaybox.store set segment_rows = 10")
-    roles.query("airline", "update relaybox.installed_object set digest = 'older'")
+    roles.query("airline", "update relaybox_internal.store set segment_rows = 10")
+    roles.query("airline", "update relaybox_internal.installed_object set digest = 'older'")
     assert bind_senders(roles, asked=True) == "unchanged"
     roles.query("airline", "select setval('relaybox.outbox_seq', 50000)")
-    roles.query("airline", "select relaybox.ensure_outbox_segments()")
+    roles.query("airline", "select relaybox_internal.ensure_outbox_segments()")
     with login(roles, "app_ba") as cursor, pytest.raises(psycopg2.errors.InsufficientPrivilege):
         cursor.execute(INSERT, ("UA", "spoofed"))
 

@@ -65,7 +65,7 @@ def test_declaring_again_changes_nothing_and_another_kind_is_refused(world: Worl
     code, message, hint = refused(world, "select relaybox.declare_sender('pump', 'sparse')")
     assert (code, message) == ("RB021", "sender pump is gapless here since epoch 1, not sparse")
     assert hint == "Another kind is a new epoch: select relaybox.new_epoch('pump', 'sparse')"
-    assert world.query("airline", "select origin, sender, epoch, kind from relaybox.sender order by sender") == [
+    assert world.query("airline", "select origin, sender, epoch, kind from relaybox_internal.sender order by sender") == [
         ("airline", "probe", 1, "sparse"),
         ("airline", "pump", 1, "gapless"),
     ]
@@ -101,7 +101,7 @@ def test_a_new_epoch_starts_the_counter_anew_and_may_change_the_kind(world: Worl
     code, message, hint = refused(world, "select relaybox.next_index('pump')")
     assert (code, message) == ("RB022", "sender pump is sparse in this store, and only gapless senders have a counter")
     assert hint == "Begin a gapless epoch: select relaybox.new_epoch('pump', 'gapless')"
-    assert world.query("airline", "select epoch, kind from relaybox.sender order by epoch") == [
+    assert world.query("airline", "select epoch, kind from relaybox_internal.sender order by epoch") == [
         (1, "gapless"),
         (2, "gapless"),
         (3, "sparse"),
@@ -203,21 +203,21 @@ def test_a_producer_may_declare_and_number_and_nothing_else_about_senders(world:
         )
         connection.commit()
         for statement in (
-            "insert into relaybox.sender (origin, sender, epoch, kind) values ('airline', 'x', 1, 'sparse')",
-            "update relaybox.sender_counter set last_index = 99",
+            "insert into relaybox_internal.sender (origin, sender, epoch, kind) values ('airline', 'x', 1, 'sparse')",
+            "update relaybox_internal.sender_counter set last_index = 99",
             "insert into relaybox.sender_role (sender, role_name) values ('pump', 'relaybox_producer')",
-            "select relaybox.bind_sender('pump', 'relaybox_producer')",
-            "select relaybox.unbind_sender('pump', 'relaybox_producer')",
-            "select relaybox.bind_senders(true)",
-            "select relaybox.senders_since('airline', null)",
-            "select relaybox.remember_senders(1, null, '[]')",
+            "select relaybox_internal.bind_sender('pump', 'relaybox_producer')",
+            "select relaybox_internal.unbind_sender('pump', 'relaybox_producer')",
+            "select relaybox_internal.bind_senders(true)",
+            "select relaybox_internal.senders_since('airline', null)",
+            "select relaybox_internal.remember_senders(1, null, '[]')",
         ):
             cursor.execute("savepoint attempt")
             with pytest.raises(psycopg2.errors.InsufficientPrivilege):
                 cursor.execute(statement)
             cursor.execute("rollback to savepoint attempt")
         connection.commit()
-    declared_by = world.value("airline", "select declared_by from relaybox.sender where epoch = 2")
+    declared_by = world.value("airline", "select declared_by from relaybox_internal.sender where epoch = 2")
     assert declared_by == world.value("airline", "select session_user")
     assert world.query("airline", "select epoch, index from relaybox.outbox") == [(2, 1)]
 
@@ -236,7 +236,9 @@ def test_an_index_that_no_sender_can_have_is_refused_by_a_constraint(world: Worl
 def since(world: World, store: str, seen: str | None) -> tuple[str, list[tuple[str, int, str]], str]:
     """What senders_since gives: the snapshot, the declarations, and their JSON."""
     ((through, senders, document),) = world.query(
-        store, "select through::text, senders, senders::text from relaybox.senders_since('airline', %s::pg_snapshot)", seen
+        store,
+        "select through::text, senders, senders::text from relaybox_internal.senders_since('airline', %s::pg_snapshot)",
+        seen,
     )
     return str(through), [(one["sender"], one["epoch"], one["kind"]) for one in senders], str(document)
 
@@ -245,7 +247,10 @@ def remember(world: World, store: str, hop: str, seen: str, document: str) -> in
     return int(
         world.value(
             store,
-            "select relaybox.remember_senders((select log_id from relaybox.hop_in where hop = %s), %s::pg_snapshot, %s::jsonb)",
+            (
+                "select relaybox_internal.remember_senders((select log_id from relaybox_internal.hop_in "
+                "where hop = %s), %s::pg_snapshot, %s::jsonb)"
+            ),
             *(hop, seen, document),
         )
     )
@@ -255,15 +260,15 @@ def remember(world: World, store: str, hop: str, seen: str, document: str) -> in
 def streams(world: World) -> World:
     """The world with a stream on each log, as init registers them."""
     for store in ("hub", "analytics"):
-        world.query(store, "delete from relaybox.stream_log")
+        world.query(store, "delete from relaybox_internal.stream_log")
         world.query(
             store,
-            "insert into relaybox.stream (stream, delivery_order) values ('flights', 'fifo') on conflict (stream) do nothing",
+            "insert into relaybox_internal.stream (stream, delivery_order) values ('flights', 'fifo') on conflict (stream) do nothing",
         )
         world.query(
             store,
-            "insert into relaybox.stream_log (log_id, stream_id, origin) "
-            "select i.log_id, s.stream_id, 'airline' from relaybox.hop_in i, relaybox.stream s",
+            "insert into relaybox_internal.stream_log (log_id, stream_id, origin) "
+            "select i.log_id, s.stream_id, 'airline' from relaybox_internal.hop_in i, relaybox_internal.stream s",
         )
     return world
 
@@ -283,11 +288,11 @@ def test_declarations_are_carried_along_the_path_each_once(streams: World) -> No
     assert declared == [("late", 1, "sparse")]
     assert remember(world, "hub", "flights/1", again, document) == 1
     assert since(world, "airline", again)[1] == []
-    assert world.value("hub", "select senders_seen::text from relaybox.stream_log") == again
+    assert world.value("hub", "select senders_seen::text from relaybox_internal.stream_log") == again
     through, declared, document = since(world, "hub", None)
     assert declared == [("late", 1, "sparse"), ("probe", 1, "sparse"), ("pump", 1, "gapless")]
     assert remember(world, "analytics", "flights/2", through, document) == 3
-    columns = "select origin, sender, epoch, kind, declared_at, declared_by from relaybox.sender order by sender"
+    columns = "select origin, sender, epoch, kind, declared_at, declared_by from relaybox_internal.sender order by sender"
     assert world.query("analytics", columns) == world.query("hub", columns) == world.query("airline", columns)
 
 
@@ -304,8 +309,8 @@ def test_a_declaration_that_contradicts_one_already_here_is_lost_history(streams
     declare(world, "pump", "gapless")
     through, _, document = since(world, "airline", None)
     remember(world, "hub", "flights/1", through, document)
-    world.query("airline", "delete from relaybox.sender")
-    world.query("airline", "delete from relaybox.sender_counter")
+    world.query("airline", "delete from relaybox_internal.sender")
+    world.query("airline", "delete from relaybox_internal.sender_counter")
     declare(world, "pump", "sparse")
     through, _, document = since(world, "airline", None)
     with pytest.raises(psycopg2.Error) as error:
@@ -313,7 +318,7 @@ def test_a_declaration_that_contradicts_one_already_here_is_lost_history(streams
     assert error.value.pgcode == "RB016"
     assert error.value.diag.message_primary == "epoch 1 of sender pump of airline is gapless here and sparse at the source"
     assert "relaybox senders new-epoch airline pump" in str(error.value.diag.message_hint)
-    world.query("airline", "delete from relaybox.sender where epoch = 1")
+    world.query("airline", "delete from relaybox_internal.sender where epoch = 1")
     assert world.value("airline", "select relaybox.new_epoch('pump', 'sparse')") == 2
     through, _, document = since(world, "airline", None)
     assert remember(world, "hub", "flights/1", through, document) == 1
@@ -328,14 +333,16 @@ def test_an_older_snapshot_never_replaces_a_newer_one(streams: World) -> None:
         declare(world, "pump", "gapless")
         newer, _, news = since(world, "airline", None)
         remember(world, "hub", "flights/1", newer, news)
-        cursor.execute("select relaybox.remember_senders(1, %s::pg_snapshot, %s::jsonb)", (through, document))
+        cursor.execute("select relaybox_internal.remember_senders(1, %s::pg_snapshot, %s::jsonb)", (through, document))
         slow.commit()
-    assert world.value("hub", "select senders_seen::text from relaybox.stream_log") == newer
+    assert world.value("hub", "select senders_seen::text from relaybox_internal.stream_log") == newer
 
 
 def test_a_new_generation_of_a_hop_asks_for_every_declaration_again(streams: World) -> None:
     """Snapshots of a history that the source lost say nothing about the one it has now."""
     through, _, document = since(streams, "airline", None)
     remember(streams, "hub", "flights/1", through, document)
-    streams.query("hub", "select relaybox.begin_generation(log_id, 2) from relaybox.hop_in where hop = 'flights/1'")
-    assert streams.value("hub", "select senders_seen from relaybox.stream_log") is None
+    streams.query(
+        "hub", "select relaybox_internal.begin_generation(log_id, 2) from relaybox_internal.hop_in where hop = 'flights/1'"
+    )
+    assert streams.value("hub", "select senders_seen from relaybox_internal.stream_log") is None

@@ -30,7 +30,9 @@ def test_senders_are_listed_with_kind_epoch_counter_and_roles(world: World, role
     world.query("airline", "select relaybox.next_index('pump')")
     for sender in ("pump", "UA"):
         assert invoke("senders", "bind", "airline", sender, role).exit_code == 0
-    world.query("hub", "insert into relaybox.sender (origin, sender, epoch, kind) values ('airline', 'pump', 2, 'gapless')")
+    world.query(
+        "hub", "insert into relaybox_internal.sender (origin, sender, epoch, kind) values ('airline', 'pump', 2, 'gapless')"
+    )
     listed = invoke("senders", "--json")
     assert (listed.exit_code, set(listed.document), listed.document["errors"]) == (0, {"senders", "errors"}, {})
     assert all(set(one) == KEYS for one in listed.document["senders"])
@@ -82,7 +84,7 @@ def test_what_is_refused_says_why_and_what_to_do(world: World, arguments: list[s
 
 def test_a_store_that_does_not_answer_hides_no_other(world: World) -> None:
     invoke("senders", "declare", "airline", "pump", "gapless")
-    world.query("hub", "drop schema relaybox cascade")
+    world.query("hub", "drop schema relaybox, relaybox_internal cascade")
     listed = invoke("senders", "--json")
     assert (listed.exit_code, list(listed.document["errors"])) == (5, ["hub"])
     assert [one["sender"] for one in listed.document["senders"]] == ["pump"]

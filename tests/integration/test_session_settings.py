@@ -46,7 +46,10 @@ def test_a_store_is_initialised_whatever_is_set(world: World) -> None:
     """`relaybox init` writes where sessions are read only by default."""
     set_for_database(world, "default_transaction_read_only", "on")
     world.change_route(topics=["flights", "weather"])
-    assert world.value("airline", "select topics from relaybox.hop_out where hop = 'flights/1'") == ["flights", "weather"]
+    assert world.value("airline", "select topics from relaybox_internal.hop_out where hop = 'flights/1'") == [
+        "flights",
+        "weather",
+    ]
 
 
 def test_our_sessions_stand_above_database_role_and_what_is_set_later(world: World) -> None:

@@ -131,9 +131,9 @@ def test_the_newest_attempt_at_the_newest_batch_is_named(world: World) -> None:
     world.send("a")
     copy_first_slices(world.first_hop, 0)
     for attempt, name in ((8, "eighth"), (7, "seventh")):
-        world.query("airline", "select relaybox.record_attempt('flights/1', 1, %s, %s, null)", attempt, name)
-    world.query("airline", "select relaybox.record_attempt('flights/1', 9, 9, 'of another batch', null)")
-    assert world.value("airline", "select moved_by from relaybox.sending_state('flights/1')") == "eighth"
+        world.query("airline", "select relaybox_internal.record_attempt('flights/1', 1, %s, %s, null)", attempt, name)
+    world.query("airline", "select relaybox_internal.record_attempt('flights/1', 9, 9, 'of another batch', null)")
+    assert world.value("airline", "select moved_by from relaybox_internal.sending_state('flights/1')") == "eighth"
 
 
 def test_a_running_transfer_is_shown(world: World) -> None:
@@ -146,7 +146,7 @@ def test_a_running_transfer_is_shown(world: World) -> None:
 def test_numbers_are_whole_in_eighty_columns(world: World, monkeypatch: pytest.MonkeyPatch, command: list[str]) -> None:
     world.send_many(3)
     world.transfer_all()
-    world.query("airline", "update relaybox.hop_out set log_position = 7654321")
+    world.query("airline", "update relaybox_internal.hop_out set log_position = 7654321")
     monkeypatch.setenv("FORCE_COLOR", "1")  # a terminal, to Rich
     monkeypatch.setenv("COLUMNS", "80")
     lines = re.sub(r"\x1b\[[0-9;]*m", "", invoke(*command).stdout).splitlines()
@@ -161,8 +161,8 @@ def test_a_store_that_lost_history_shows_what_it_lost(world: World) -> None:
     world.transfer()
     world.send("d")
     world.transfer()
-    world.query("hub", "delete from relaybox.arrival where batch = 2")
-    world.query("hub", "update relaybox.hop_in set published_batch = 1, published_position = 3")
+    world.query("hub", "delete from relaybox_internal.arrival where batch = 2")
+    world.query("hub", "update relaybox_internal.hop_in set published_batch = 1, published_position = 3")
     first, _ = hops(exit_code=5)
     assert (first["reliability"], first["mode"]) == (0.75, "at most once")
     assert "hub lost history" in first["errors"][0]
@@ -171,13 +171,13 @@ def test_a_store_that_lost_history_shows_what_it_lost(world: World) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ("update relaybox.hop_out set timeline = timeline + 1", "airline was restored, promoted or replaced"),
-        ("update relaybox.hop_out set lower = '9000000000:9000000000:'", "airline was restored, promoted or replaced"),
-        ("update relaybox.batch set plan_id = gen_random_uuid() where batch = 2", "has published batch 2 with plan"),
+        ("update relaybox_internal.hop_out set timeline = timeline + 1", "airline was restored, promoted or replaced"),
+        ("update relaybox_internal.hop_out set lower = '9000000000:9000000000:'", "airline was restored, promoted or replaced"),
+        ("update relaybox_internal.batch set plan_id = gen_random_uuid() where batch = 2", "has published batch 2 with plan"),
         (
             (
-                "delete from relaybox.confirmation where through_batch = 2; delete from relaybox.batch where batch = 2; "
-                "update relaybox.hop_out set batch = 1, log_position = 3"
+                "delete from relaybox_internal.confirmation where through_batch = 2; delete from relaybox_internal.batch where batch = 2; "
+                "update relaybox_internal.hop_out set batch = 1, log_position = 3"
             ),
             "the ledger of airline ends at batch 1, hub has published batch 2: airline lost history",
         ),
@@ -201,7 +201,7 @@ def test_a_source_in_an_older_generation_than_its_destination_is_named(world: Wo
     """It was restored to before its reanchoring: batches agree, generations do not."""
     world.send("a")
     world.transfer()
-    world.query("hub", "update relaybox.hop_in set generation = 2")
+    world.query("hub", "update relaybox_internal.hop_in set generation = 2")
     assert "airline is in generation 1 of it, hub in generation 2" in hops(exit_code=5)[0]["errors"][0]
 
 
@@ -211,11 +211,11 @@ def test_a_route_multiplies_what_its_hops_lose_and_double(world: World) -> None:
     world.transfer_all()
     world.send("d")
     world.transfer()
-    world.query("hub", "delete from relaybox.arrival where batch = 2")
-    world.query("hub", "update relaybox.hop_in set published_batch = 1, published_position = 3")
+    world.query("hub", "delete from relaybox_internal.arrival where batch = 2")
+    world.query("hub", "update relaybox_internal.hop_in set published_batch = 1, published_position = 3")
     world.query(
         "analytics",
-        "insert into relaybox.arrival select log_id, 0, gen_random_uuid(), 1, 2, 2, 1, 0, 0, now() from relaybox.hop_in",
+        "insert into relaybox_internal.arrival select log_id, 0, gen_random_uuid(), 1, 2, 2, 1, 0, 0, now() from relaybox_internal.hop_in",
     )
     status = invoke("status", "--json")
     assert [hop["mode"] for hop in status.document["hops"]] == ["at most once", "at least once"]
@@ -304,11 +304,11 @@ def test_a_status_reads_no_outbox_from_its_beginning(world: World) -> None:
     world.send_many(3)
     with world.session() as session, session.cursor() as cursor:
         cursor.execute("set random_page_cost = 1000000")  # a planner that believes in sequential scans
-        cursor.execute("select waiting_count from relaybox.sending_state('flights/1')")
+        cursor.execute("select waiting_count from relaybox_internal.sending_state('flights/1')")
         assert cursor.fetchone()[0] == 3
         cursor.execute(
             "select coalesce(sum(seq_scan), 0), coalesce(sum(seq_tup_read + idx_tup_fetch), 0) "
-            "from pg_stat_xact_user_tables where schemaname = 'relaybox' and relname like 'outbox_s%%'"
+            "from pg_stat_xact_user_tables where schemaname in ('relaybox', 'relaybox_internal') and relname like 'outbox_s%%'"
         )
         scans, rows_read = cursor.fetchone()
     assert scans == 0
@@ -348,7 +348,7 @@ def test_a_stream_shows_what_was_delivered_dropped_held_and_set_aside(world: Wor
 def test_published_batches_that_no_store_decided_on_are_shown(world: World) -> None:
     world.send("a", "b")
     transfer_until(world.first_hop, lambda progress: progress.published)
-    world.query("hub", "truncate relaybox.delivery, relaybox.decision")
-    world.query("hub", "update relaybox.stream_log set decided_batch = 0, decided_position = 0")
+    world.query("hub", "truncate relaybox_internal.delivery, relaybox_internal.decision")
+    world.query("hub", "update relaybox_internal.stream_log set decided_batch = 0, decided_position = 0")
     assert hops()[0]["stream"]["undecided_rows"] == 2
     assert "flights/1: 2 messages are published and not decided on" in invoke("status").stdout

@@ -17,7 +17,12 @@ def test_subscriptions_are_behind_by_what_their_lanes_have_not_done(world: World
     """Three batches, delivered nine, six and three hours ago; each waits since the first batch that it has not done, or since it moved."""
     for hours in (9, 6, 3):
         deliver(world, 4)
-        put_back(world, "decision.decided_at", hours, "last_stream_position = (select last_stream_position from relaybox.stream)")
+        put_back(
+            world,
+            "decision.decided_at",
+            hours,
+            "last_stream_position = (select last_stream_position from relaybox_internal.stream)",
+        )
     for name, options in (("none", ""), ("some", ""), ("split", ", lanes => 2"), ("all", ""), ("gone", "")):
         world.query(STORE, f"select relaybox.subscribe('{name}', 'flights'{options})")
     for name, count in (("some", 4), ("all", 12)):
@@ -38,7 +43,7 @@ def test_subscriptions_are_behind_by_what_their_lanes_have_not_done(world: World
         "split": pytest.approx(9, abs=0.1),
         "all": 0,
     }
-    none = "subscription_id = (select subscription_id from relaybox.subscription where subscription = 'none')"
+    none = "subscription_id = (select subscription_id from relaybox_internal.subscription where subscription = 'none')"
     put_back(world, "cursor.moved_at", 1, none)
     moved = store_metrics(world)
     key = next(key for key in moved if key[0] == "relaybox_watermark_age_seconds" and "none" in key)
@@ -51,7 +56,7 @@ def test_a_hop_ages_from_the_first_batch_that_has_not_come_so_far(world: World) 
     for count in (1, 2, 3):
         world.send(*"abc"[:count])
         world.transfer()
-    world.query("airline", "select relaybox.confirm_settled('flights/1', 3, now(), 'test')")
+    world.query("airline", "select relaybox_internal.confirm_settled('flights/1', 3, now(), 'test')")
     world.send("d", "e")
     copy_first_slices(world.first_hop, 0)
     for batch, hours in ((1, 40), (2, 30), (3, 20), (4, 10)):
@@ -72,7 +77,7 @@ def test_a_hop_ages_from_the_first_batch_that_has_not_come_so_far(world: World) 
     assert (now - found[progress]) / HOUR == pytest.approx(10, abs=0.1), "the newest batch was planned then"
     put_back(world, "confirmation.recorded_at", 2, "through_batch = 3 and state = 'received'", store="airline")
     assert (now - store_metrics(world, "airline")[progress]) / HOUR == pytest.approx(2, abs=0.1)
-    world.query("airline", "select relaybox.retire_hop('flights/1', 'why', 'test')")
+    world.query("airline", "select relaybox_internal.retire_hop('flights/1', 'why', 'test')")
     assert not any("flights/1" in key for key in store_metrics(world, "airline"))
 
 
@@ -97,7 +102,7 @@ def test_an_idle_hop_and_its_store_have_a_value_for_everything(world: World) -> 
         ("relaybox_retention_first_kept", "flights/1"): 1,
         ("relaybox_store_oldest_transaction_seconds",): 0,
     }
-    segments = "select count(*) filter (where log_id is null), count(log_id) from relaybox.segments()"
+    segments = "select count(*) filter (where log_id is null), count(log_id) from relaybox_internal.segments()"
     told = tuple(found["relaybox_retention_segments", table] for table in ("outbox", "flights/1"))
     assert world.query(STORE, segments) == [told]
     assert all(found["relaybox_store_bytes", part] > 0 for part in ("outbox", "logs", "ledgers", "rest"))
@@ -107,8 +112,8 @@ def test_counts_of_a_stream_are_those_of_its_tables(world: World) -> None:
     """Duplicates in the ledger and before it; letters that are open or on their way again; files that are still needed."""
     deliver(world, 5)
     deliver(world, 5)
-    world.query(STORE, "update relaybox.decision set duplicate_count = 2")
-    world.query(STORE, "update relaybox.stream_log set compacted_duplicates = 7")
+    world.query(STORE, "update relaybox_internal.decision set duplicate_count = 2")
+    world.query(STORE, "update relaybox_internal.stream_log set compacted_duplicates = 7")
     world.query(STORE, "select relaybox.subscribe('billing', 'flights', nack_limit => 1)")
     for stream_position in (1, 2, 3, 4):
         world.query(
@@ -119,14 +124,14 @@ def test_counts_of_a_stream_are_those_of_its_tables(world: World) -> None:
     for state, stream_position in (("redriving", 2), ("dropped", 3)):
         world.query(
             STORE,
-            "update relaybox.dead_letter set state = %s, resolved_at = now() where stream_position = %s",
+            "update relaybox_internal.dead_letter set state = %s, resolved_at = now() where stream_position = %s",
             state,
             stream_position,
         )
     for first, state in ((0, "released"), (10, "detached"), (20, "detached"), (30, "attached")):
         world.query(
             STORE,
-            "insert into relaybox.detached_segment (log_id, first, last, segment, state, directory, row_count, hash_sum, needed_by, begun_by, moved_by)"
+            "insert into relaybox_internal.detached_segment (log_id, first, last, segment, state, directory, row_count, hash_sum, needed_by, begun_by, moved_by)"
             " values (1, %s, %s, 's', %s, 'd', 8, 0, '{}', 'test', 'test')",
             *(first, first + 9, state),
         )
@@ -146,7 +151,7 @@ def test_the_oldest_transaction_that_writes_is_told_and_no_other(world: World) -
         assert store_metrics(world)[oldest] == 0
     with world.session(STORE) as asking, asking.cursor() as cursor:
         cursor.execute("select pg_current_xact_id()")
-        cursor.execute("select value from relaybox.store_metrics() where metric = %s", oldest)
+        cursor.execute("select value from relaybox_internal.store_metrics() where metric = %s", oldest)
         assert cursor.fetchone() == (0.0,)
     with world.session(STORE) as writer, writer.cursor() as cursor:
         cursor.execute("select pg_current_xact_id()")
@@ -176,15 +181,15 @@ def test_who_keeps_a_whole_segment_is_told_since_when(world: World) -> None:
     put_back(world, "cursor.moved_at", 24)
     for rows, is_held in ((7, False), (6, True)):
         for store in ("airline", STORE):
-            world.query(store, "update relaybox.store set segment_rows = %s", rows)
+            world.query(store, "update relaybox_internal.store set segment_rows = %s", rows)
         found = {**store_metrics(world), **store_metrics(world, "airline")}
         ages = [found[held, *holder] for holder in (("flights/1", "hop"), ("flights/2", "hop"), ("billing", "subscription"))]
         assert [age / HOUR for age in ages] == [pytest.approx(9 if is_held else 0, abs=0.1)] * 3, rows
     for store in ("airline", STORE):
-        world.query(store, "update relaybox.store set segment_rows = 4")
+        world.query(store, "update relaybox_internal.store set segment_rows = 4")
     world.transfer(world.second_hop)
-    world.query(STORE, "select relaybox.confirm_settled('flights/2', 2, now(), 'test')")
-    world.query("airline", "select relaybox.confirm_settled('flights/1', 2, now(), 'test')")
+    world.query(STORE, "select relaybox_internal.confirm_settled('flights/2', 2, now(), 'test')")
+    world.query("airline", "select relaybox_internal.confirm_settled('flights/1', 2, now(), 'test')")
     world.query(STORE, "select relaybox.ack('billing', 2, min(token)) from relaybox.fetch('billing', 2)")
     put_back(world, "cursor.moved_at", 24)
     put_back(world, "confirmation.recorded_at", 8, "state = 'received'")  # later than what it reads arrived
@@ -192,6 +197,6 @@ def test_who_keeps_a_whole_segment_is_told_since_when(world: World) -> None:
     assert found[held, "flights/1", "hop"] / HOUR == pytest.approx(6, abs=0.1)
     assert found[held, "flights/2", "hop"] / HOUR == pytest.approx(9, abs=0.1), "its only batch is not settled whole"
     assert found[held, "billing", "subscription"] / HOUR == pytest.approx(6, abs=0.1)
-    world.query(STORE, "update relaybox.hop_in set stopped_consumer = 'keep'")
-    world.query(STORE, "update relaybox.hop_out set stopped_consumer = 'keep'")
+    world.query(STORE, "update relaybox_internal.hop_in set stopped_consumer = 'keep'")
+    world.query(STORE, "update relaybox_internal.hop_out set stopped_consumer = 'keep'")
     assert not any(key[0] == held for key in store_metrics(world))

@@ -17,7 +17,7 @@ from tests.support.world import STORES, World
 REPOSITORY = Path(__file__).resolve().parents[2]
 GUESSED_LOCKS = """
 select count(pg_advisory_lock(c.oid::bigint)) + count(pg_advisory_lock(hashtext(c.relname))) from pg_class c
-where c.relnamespace = 'relaybox'::regnamespace
+where c.relnamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace)
 union all select count(pg_advisory_lock(hashtext(key))) from unnest(array['relaybox init', 'relaybox init of all stores']) key
 """
 READABLE_CATALOGS = """
@@ -59,7 +59,7 @@ def test_a_stranger_stops_neither_hop_nor_retention_nor_init(strangers: World) -
         strangers.settle_all()
     assert len(strangers.payloads("flights/2")) == 120
     for store in STORES:
-        strangers.query(store, "update relaybox.installed_object set digest = 'older'")
+        strangers.query(store, "update relaybox_internal.installed_object set digest = 'older'")
     for command in ("init", "retention", "status"):
         run = invoke(command)
         assert (run.exit_code, run.stderr) == (0, ""), command
@@ -88,7 +88,9 @@ def test_an_open_transaction_of_a_consumer_or_a_reader_stops_neither_hop_nor_ini
             cursor.execute(f"select * from {call}" if "fetch" not in call else f"select {call}")
             world.send("c")
             world.transfer_all()
-            world.query("analytics", "update relaybox.installed_object set digest = 'older' where strpos(identity, '(') > 0")
+            world.query(
+                "analytics", "update relaybox_internal.installed_object set digest = 'older' where strpos(identity, '(') > 0"
+            )
             run = invoke("init")
             assert (run.exit_code, run.stderr, world.payloads("flights/2")) == (0, "", ["a", "b", "c"])
     finally:
@@ -102,7 +104,7 @@ def test_an_init_that_waits_for_a_reader_names_it(world: World) -> None:
     with closing(psycopg2.connect(service="analytics", application_name="a report")) as held, held.cursor() as cursor:
         cursor.execute("select count(*), pg_backend_pid() from relaybox.inbox")
         _, pid = cursor.fetchone()
-        world.query("analytics", "update relaybox.installed_object set digest = 'older'")
+        world.query("analytics", "update relaybox_internal.installed_object set digest = 'older'")
         run = invoke("init")
     assert run.exit_code == 4
     assert "store analytics: init waited 10 s for what other transactions hold: a report (pid " in run.stderr

@@ -12,13 +12,14 @@ from tests.support.store_metrics import put_back
 from tests.support.two_logs import fill_two_logs
 from tests.support.world import World
 
-LOCKED = "lock table relaybox.log_{} in access exclusive mode"
+LOCKED = "lock table relaybox_internal.log_{} in access exclusive mode"
 LETTER = """
-insert into relaybox.dead_letter (stream_id, log_id, log_position, reason)
-select l.stream_id, l.log_id, 3, 'index_missing' from relaybox.stream_log l where l.log_id = %s returning dead_letter_id
+insert into relaybox_internal.dead_letter (stream_id, log_id, log_position, reason)
+select l.stream_id, l.log_id, 3, 'index_missing' from relaybox_internal.stream_log l where l.log_id = %s returning dead_letter_id
 """
 CURSORS = """
-select s.subscription, c.lane, c.version, c.done_stream_position from relaybox.lane_cursors c join relaybox.subscription s using (subscription_id) order by 1, 2
+select s.subscription, c.lane, c.version, c.done_stream_position from relaybox_internal.lane_cursors c
+    join relaybox_internal.subscription s using (subscription_id) order by 1, 2
 """
 
 
@@ -35,7 +36,9 @@ def logs(two_logs: str, make_world: Any) -> Iterator[World]:
 
 def test_a_subscription_starts_in_its_own_stream(logs: World) -> None:
     """At what is kept of it, behind its last message, at a stream position, or at what was delivered since a moment."""
-    logs.query("hub", "update relaybox.stream set first_kept_stream_position = case stream when 'flights' then 7 else 3 end")
+    logs.query(
+        "hub", "update relaybox_internal.stream set first_kept_stream_position = case stream when 'flights' then 7 else 3 end"
+    )
     for hours, batch in ((9, 1), (5, 2)):
         put_back(logs, "decision.decided_at", hours, f"batch = {batch}")
     first_stream_position = "select relaybox.subscribe(%s, %s, %s)"
@@ -86,7 +89,7 @@ def test_a_letter_of_a_stream_is_dropped_on_its_own_record(logs: World) -> None:
         logs.query("hub", "select relaybox.drop_dead_letter(%s, 'why')", dead_letter_id)
     actions = "select subscription, action, detail ->> 'why_dead' from relaybox.consumer_action order by action_id"
     assert logs.query("hub", actions) == [("flights", "drop", "index_missing"), ("other", "drop", "index_missing")]
-    assert logs.query("hub", "select distinct state from relaybox.dead_letter") == [("dropped",)]
+    assert logs.query("hub", "select distinct state from relaybox_internal.dead_letter") == [("dropped",)]
 
 
 def test_a_lane_waits_since_its_own_stream_delivered_what_it_has_not_done(logs: World) -> None:
@@ -115,19 +118,19 @@ def test_lanes_that_have_not_done_a_segment_are_fenced_and_no_other(logs: World)
     for lane, done in ((1, 10), (2, 9), (3, 11)):
         logs.query(
             "hub",
-            "update relaybox.cursor set done_stream_position = %s, fetched_stream_position = %s where lane = %s"
-            " and subscription_id = (select subscription_id from relaybox.subscription where subscription = 'billing')",
+            "update relaybox_internal.cursor set done_stream_position = %s, fetched_stream_position = %s where lane = %s"
+            " and subscription_id = (select subscription_id from relaybox_internal.subscription where subscription = 'billing')",
             *(done, done, lane),
         )
     before = logs.query("hub", CURSORS)
     with logs.session("hub") as working, working.cursor() as cursor:
         cursor.execute(
-            "select from relaybox.lane l join relaybox.subscription s using (subscription_id)"
+            "select from relaybox_internal.lane l join relaybox_internal.subscription s using (subscription_id)"
             " where s.subscription <> 'billing' or l.lane <> 2 for update of l"
         )
-        logs.query("hub", "set lock_timeout = '500ms'; select relaybox.fence_lanes(1, 10)")
+        logs.query("hub", "set lock_timeout = '500ms'; select relaybox_internal.fence_lanes(1, 10)")
     fenced = [(name, lane, version + (name == "billing" and lane == 2), done) for name, lane, version, done in before]
     assert logs.query("hub", CURSORS) == fenced
     with logs.session("hub") as working, working.cursor() as cursor, pytest.raises(psycopg2.errors.LockNotAvailable):
-        cursor.execute("select from relaybox.lane l where l.lane = 2 for update")
-        logs.query("hub", "set lock_timeout = '100ms'; select relaybox.fence_lanes(1, 10)")
+        cursor.execute("select from relaybox_internal.lane l where l.lane = 2 for update")
+        logs.query("hub", "set lock_timeout = '100ms'; select relaybox_internal.fence_lanes(1, 10)")

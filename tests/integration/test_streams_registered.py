@@ -25,7 +25,8 @@ CHAT: dict[str, dict[str, Any]] = {
 
 STREAMS = """
     select i.hop, s.stream, l.origin, s.delivery_order, s.message_id_window, s.holdback_rows, s.fragments
-    from relaybox.stream s left join relaybox.stream_log l using (stream_id) left join relaybox.hop_in i using (log_id)
+    from relaybox_internal.stream s left join relaybox_internal.stream_log l using (stream_id) left
+        join relaybox_internal.hop_in i using (log_id)
     order by i.hop
 """
 
@@ -51,10 +52,10 @@ def decide(world: World, hop: str = "flights/1", store: str = "hub") -> None:
         store,
         """
         with log as (
-            update relaybox.stream_log l set decided_batch = 1, decided_position = 1 from relaybox.hop_in i
+            update relaybox_internal.stream_log l set decided_batch = 1, decided_position = 1 from relaybox_internal.hop_in i
             where i.log_id = l.log_id and i.hop = %s returning l.stream_id
         )
-        update relaybox.stream s set arrival_seq = 1, last_stream_position = 1 from log where log.stream_id = s.stream_id
+        update relaybox_internal.stream s set arrival_seq = 1, last_stream_position = 1 from log where log.stream_id = s.stream_id
         """,
         hop,
     )
@@ -80,7 +81,7 @@ def test_causal_routes_share_a_stream_that_reads_several_logs(world: World) -> N
 
 def test_store_of_an_older_relaybox_gets_its_streams(world: World) -> None:
     """Its hops are known, their logs are read by no stream yet."""
-    world.query("hub", "delete from relaybox.stream_log; delete from relaybox.stream")
+    world.query("hub", "delete from relaybox_internal.stream_log; delete from relaybox_internal.stream")
     assert change(world, order="fifo")["flights/1 in"] == "registered"
     assert streams(world) == [("flights/1", "flights", "airline", "fifo", 0, 10_000, 1_000_000)]
 
@@ -126,7 +127,7 @@ def test_what_was_decided_keeps_its_rules(world: World, route: dict[str, object]
 def test_a_hop_keeps_its_origin_once_it_was_decided_on(world: World) -> None:
     """Senders are known by the store where they send: another one would be other senders under the same names."""
     decide(world)
-    query = "select relaybox.register_stream('flights/1', 'flights', 'analytics', 'none', 0, 10000, 1000000)"
+    query = "select relaybox_internal.register_stream('flights/1', 'flights', 'analytics', 'none', 0, 10000, 1000000)"
     with pytest.raises(psycopg2.Error, match="hop flights/1 was delivered here from origin airline; the file says analytics"):
         world.query("hub", query)
 
@@ -143,7 +144,7 @@ def test_a_stream_without_causal_order_reads_one_log(world: World) -> None:
 
 def test_a_hop_that_does_not_arrive_has_no_stream(world: World) -> None:
     with pytest.raises(psycopg2.Error, match="hop flights/2 does not arrive in this store") as caught:
-        world.query("hub", "select relaybox.register_stream('flights/2', 'x', 'airline', 'none', 0, 1, 100)")
+        world.query("hub", "select relaybox_internal.register_stream('flights/2', 'x', 'airline', 'none', 0, 1, 100)")
     assert caught.value.pgcode == "RB004"
 
 

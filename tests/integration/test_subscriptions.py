@@ -47,7 +47,7 @@ def test_every_role_of_consumers_can_do_all_of_it_and_nothing_else(ten: World) -
         cursor.execute("select relaybox.unsubscribe('mine')")
         for table in ("cursor", "lane", "subscription", "delivery", "dead_letter", "failed_attempt"):
             with pytest.raises(psycopg2.errors.InsufficientPrivilege):
-                cursor.execute(f"select * from relaybox.{table}")
+                cursor.execute(f"select * from relaybox_internal.{table}")
         with pytest.raises(psycopg2.errors.InsufficientPrivilege):
             cursor.execute("delete from relaybox.consumer_action")
 
@@ -108,7 +108,7 @@ def test_refusing_what_was_not_fetched_is_denied(ten: World) -> None:
 
 def test_a_place_that_is_no_longer_kept_is_denied(ten: World) -> None:
     """By subscribe, replay and fetch; nothing is passed over in silence."""
-    ten.query(STORE, "update relaybox.stream set first_kept_stream_position = 6")
+    ten.query(STORE, "update relaybox_internal.stream set first_kept_stream_position = 6")
     with denied("RB034", "stream position 3 is no longer kept; the first one is 6"):
         ten.query(STORE, "select relaybox.subscribe('late', 'flights', '3')")
     with denied("RB034", "stream position 2 is no longer kept"):
@@ -137,7 +137,7 @@ def test_a_subscription_starts_where_it_is_told(world: World) -> None:
 
 def test_a_topic_of_a_stream_is_read_alone(world: World) -> None:
     """Other topics are passed over, in runs and in lists of positions, and cost no empty fetches."""
-    world.query(STORE, "select relaybox.register_topics('flights', '{flights,gates}')")
+    world.query(STORE, "select relaybox_internal.register_topics('flights', '{flights,gates}')")
     for topic, backwards in (("flights", False), ("gates", False), ("flights", True), ("gates", True)):
         deliver(world, 5, topic=topic, backwards=backwards)
     world.query(STORE, "select relaybox.subscribe('g', 'gates')")
@@ -177,7 +177,7 @@ def test_a_part_of_a_fetch_can_be_acknowledged(ten: World) -> None:
 def test_unsubscribing_frees_the_name_and_forgets_the_place(ten: World) -> None:
     fetch(ten, 6)
     ten.query(STORE, "select relaybox.unsubscribe('billing', 'moved to another store')")
-    assert ten.value(STORE, "select count(*) from relaybox.cursor") == 0
+    assert ten.value(STORE, "select count(*) from relaybox_internal.cursor") == 0
     ten.query(STORE, "select relaybox.subscribe('billing', 'flights')")
     assert stream_positions(fetch(ten, 3)) == [1, 2, 3]
     actions = ten.query(STORE, "select action, reason, done_by is not null from relaybox.consumer_action order by action_id")
@@ -188,7 +188,7 @@ def test_an_idle_poll_writes_nothing(ten: World) -> None:
     """A consumer that finds nothing leaves no row behind, however often it asks."""
     fetch(ten, 10)
     fetch(ten, 10, acked=10)
-    versions = "select max(version) from relaybox.cursor"
+    versions = "select max(version) from relaybox_internal.cursor"
     before = ten.value(STORE, versions)
     for _ in range(5):
         assert fetch(ten, 10) == []
@@ -217,7 +217,7 @@ def test_fetching_costs_the_same_whatever_the_statistics_and_under_a_held_snapsh
     world.query(STORE, "select relaybox.subscribe('billing', 'flights')")
     with world.session(STORE) as held, held.cursor() as holding:
         holding.execute("set transaction isolation level repeatable read")
-        holding.execute("select count(*) from relaybox.cursor")
+        holding.execute("select count(*) from relaybox_internal.cursor")
         before = touched(world)
         with world.session(STORE, autocommit=True) as connection, connection.cursor() as cursor:
             verification = token(world)
@@ -252,8 +252,8 @@ def test_old_cursors_are_removed(ten: World) -> None:
     with ten.session(STORE, autocommit=True) as connection, connection.cursor() as cursor:
         for _ in range(125):
             cursor.execute("select relaybox.nack('busy', stream_position, 'not now') from relaybox.fetch('busy', 1)")
-    assert ten.value(STORE, "select max(version) from relaybox.cursor") > 200
-    assert ten.value(STORE, "select count(*) from relaybox.cursor") <= 101
+    assert ten.value(STORE, "select max(version) from relaybox_internal.cursor") > 200
+    assert ten.value(STORE, "select count(*) from relaybox_internal.cursor") <= 101
 
 
 def test_a_transaction_with_an_old_snapshot_can_not_move_a_lane_back(ten: World) -> None:
@@ -269,7 +269,8 @@ def test_a_transaction_with_an_old_snapshot_can_not_move_a_lane_back(ten: World)
 def end_lease(world: World) -> None:
     """As if the lease's time had passed."""
     world.query(
-        STORE, "update relaybox.cursor set leased_until = clock_timestamp() - interval '1 second' where worker is not null"
+        STORE,
+        "update relaybox_internal.cursor set leased_until = clock_timestamp() - interval '1 second' where worker is not null",
     )
 
 

@@ -63,10 +63,10 @@ def fill(world: World, name: str) -> None:
 def lose_newest_batch(world: World) -> None:
     """The first store goes back to before its newest batch, of whose seven messages it has six; the hop goes on."""
     for statement in (
-        "delete from relaybox.confirmation where hop = 'flights/1' and through_batch = 5",
-        "delete from relaybox.batch where hop = 'flights/1' and batch = 5",
-        "update relaybox.hop_out set batch = 4, log_position = 34, timeline = timeline + 1 where hop = 'flights/1'",
-        "update relaybox.hop_out set lower = (select upper from relaybox.batch where hop = 'flights/1' and batch = 4)",
+        "delete from relaybox_internal.confirmation where hop = 'flights/1' and through_batch = 5",
+        "delete from relaybox_internal.batch where hop = 'flights/1' and batch = 5",
+        "update relaybox_internal.hop_out set batch = 4, log_position = 34, timeline = timeline + 1 where hop = 'flights/1'",
+        "update relaybox_internal.hop_out set lower = (select upper from relaybox_internal.batch where hop = 'flights/1' and batch = 4)",
         "delete from relaybox.outbox where payload = 'p7'",
     ):
         world.query("airline", statement)

@@ -11,7 +11,7 @@ from tests.support.world import World
 
 
 def topics(world: World) -> list[str]:
-    return list(world.value("airline", "select topics from relaybox.hop_out where hop = 'flights/1'"))
+    return list(world.value("airline", "select topics from relaybox_internal.hop_out where hop = 'flights/1'"))
 
 
 def test_a_topic_exists_by_its_first_subscription_and_travels_to_its_origin(world: World) -> None:
@@ -72,7 +72,9 @@ def test_a_mistyped_topic_is_removed_by_naming_it_in_the_file_once(world: World)
     assert topics(world) == ["flights"]
     assert world.value("analytics", "select topics from relaybox.my_quota()") == 0
     for store in ("hub", "analytics"):
-        assert world.query(store, "select topic from relaybox.known_topics where carried_by <> 'nobody'") == [("flights",)]
+        assert world.query(store, "select topic from relaybox_internal.known_topics where carried_by <> 'nobody'") == [
+            ("flights",)
+        ]
 
 
 def test_a_route_whose_topics_come_by_subscription_no_more_carries_those_of_the_file(world: World) -> None:

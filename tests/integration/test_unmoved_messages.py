@@ -7,7 +7,7 @@ import pytest
 from tests.support.breaking import copy_first_slices
 from tests.support.world import World
 
-UNMOVED = "select relaybox.unmoved_seq(%s, %s)"
+UNMOVED = "select relaybox_internal.unmoved_seq(%s, %s)"
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def unrouted(world: World, newest: int) -> list[tuple[str, int, int]]:
     return world.query(
         "airline",
         """
-        select u.topic, u.message_count, min(o.seq) from relaybox.unrouted_topics(%s) u
+        select u.topic, u.message_count, min(o.seq) from relaybox_internal.unrouted_topics(%s) u
         join relaybox.outbox o on o.topic = u.topic and o.sent_at = u.first_sent_at group by 1, 2 order by 1
         """,
         newest,
@@ -43,10 +43,10 @@ def test_the_first_row_that_nobody_moved_is_found_in_exactly_the_range_that_is_a
 
 def test_a_row_whose_topic_was_taken_away_is_moved_by_nobody_until_it_is_given_up(sent: World) -> None:
     """Unrouted, it keeps its segment and is told of; retired it is done with. What had arrived before stays moved."""
-    sent.query("airline", "select relaybox.change_topics('flights/1', '{logs-only}')")
+    sent.query("airline", "select relaybox_internal.change_topics('flights/1', '{logs-only}')")
     assert sent.value("airline", UNMOVED, 7, 8) == 8
     assert unrouted(sent, 100) == [("flights", 1, 8), ("nobody", 2, 4)]
-    sent.query("airline", "select relaybox.retire_topics('flights/1', '{flights}', 'why', 'test')")
+    sent.query("airline", "select relaybox_internal.retire_topics('flights/1', '{flights}', 'why', 'test')")
     assert sent.value("airline", UNMOVED, 7, 8) is None
     assert unrouted(sent, 100) == [("nobody", 2, 4)]
 
@@ -62,7 +62,7 @@ def test_a_report_counts_the_newest_rows_that_it_was_asked_for(sent: World) -> N
 def test_what_was_planned_is_moved_although_it_has_not_arrived(sent: World) -> None:
     """Its topic went meanwhile: the batch is finished, so nobody is told of it."""
     copy_first_slices(sent.first_hop, 0)
-    sent.query("airline", "select relaybox.change_topics('flights/1', '{other}')")
+    sent.query("airline", "select relaybox_internal.change_topics('flights/1', '{other}')")
     assert (sent.value("airline", UNMOVED, 7, 8), [topic for topic, _, _ in unrouted(sent, 100)]) == (
         None,
         ["logs-only", "nobody"],
@@ -71,7 +71,7 @@ def test_what_was_planned_is_moved_although_it_has_not_arrived(sent: World) -> N
 
 def test_a_retired_hop_has_no_topics(sent: World) -> None:
     """What is sent after it was retired is moved by nobody."""
-    sent.query("airline", "select relaybox.retire_hop('flights/1', 'why', 'test')")
+    sent.query("airline", "select relaybox_internal.retire_hop('flights/1', 'why', 'test')")
     sent.send("9")
     assert ("flights", 1, 9) in unrouted(sent, 100)
 
@@ -81,14 +81,14 @@ def test_a_hop_that_reads_a_log_moves_no_row_of_the_outbox_beside_it(sent: World
     sent.transfer(sent.second_hop)
     sent.query("hub", "insert into relaybox.outbox (topic, sender, payload) values ('nobody', 'UA', 'x'), ('nobody', 'UA', 'y')")
     assert sent.value("hub", UNMOVED, 0, 2) == 1
-    assert sent.value("hub", "select message_count from relaybox.unrouted_topics(100)") == 2
+    assert sent.value("hub", "select message_count from relaybox_internal.unrouted_topics(100)") == 2
 
 
 def test_what_no_ledger_accounts_for_is_told_for_exactly_the_range_that_is_asked_for(sent: World) -> None:
     """The plan of seqs 1, 2, 3 and 5 is gone; 8 waits, and the others are not the hop's."""
-    unaccounted = "select seq, entry_count from relaybox.unaccounted_messages('flights/1', %s, %s)"
+    unaccounted = "select seq, entry_count from relaybox_internal.unaccounted_messages('flights/1', %s, %s)"
     assert sent.query("airline", unaccounted, 0, 8) == []
-    sent.query("airline", "delete from relaybox.batch")
+    sent.query("airline", "delete from relaybox_internal.batch")
     found = {(0, 8): [1, 2, 3, 5], (1, 3): [2, 3], (2, 2): [], (3, 5): [5], (4, 5): [5], (5, 8): []}
     for (after, through), seqs in found.items():
         assert sent.query("airline", unaccounted, after, through) == [(seq, 0) for seq in seqs], (after, through)

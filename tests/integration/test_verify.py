@@ -33,7 +33,7 @@ def named(leg: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def message_at(world: World, log_position: int) -> str:
-    return str(world.value("hub", "select message_id from relaybox.log where log_position = %s", log_position))
+    return str(world.value("hub", "select message_id from relaybox_internal.log where log_position = %s", log_position))
 
 
 def deliver(world: World, count: int = 30) -> None:
@@ -124,7 +124,7 @@ def test_a_topic_that_joined_later_and_a_skipped_pair_are_no_defects(world: Worl
     world.send("a")
     world.transfer_all()
     world.send("y", topic="other")
-    world.query("airline", "select relaybox.skip_empty_pair('flights/1', pg_current_snapshot())")
+    world.query("airline", "select relaybox_internal.skip_empty_pair('flights/1', pg_current_snapshot())")
     world.send("b")
     world.change_route(topics=["flights", "other"])
     world.send("c", topic="other")
@@ -133,11 +133,11 @@ def test_a_topic_that_joined_later_and_a_skipped_pair_are_no_defects(world: Worl
 
 
 BREAKS = {
-    "missing": "delete from relaybox.log where log_position = 11",
-    "changed": "update relaybox.log set payload = payload || ' ' where log_position = 11",
-    "misplaced": "update relaybox.log set log_position = 5000 where log_position = 11",
-    "doubled": "insert into relaybox.log select log_id, epoch, 5000, index, message_id, sent_at, topic, sender, key, headers, payload, "
-    "payload_bytes, clock from relaybox.log where log_position = 11",
+    "missing": "delete from relaybox_internal.log where log_position = 11",
+    "changed": "update relaybox_internal.log set payload = payload || ' ' where log_position = 11",
+    "misplaced": "update relaybox_internal.log set log_position = 5000 where log_position = 11",
+    "doubled": "insert into relaybox_internal.log select log_id, epoch, 5000, index, message_id, sent_at, topic, sender, key, headers, payload, "
+    "payload_bytes, clock from relaybox_internal.log where log_position = 11",
 }
 
 
@@ -164,13 +164,13 @@ def test_a_broken_message_is_named_at_the_hop_that_broke_it(world: World, kind: 
 
 def make_room(world: World, store: str) -> None:
     """A segment for positions that no batch has."""
-    world.query(store, "select relaybox.ensure_log_segments(1, 6000)")
+    world.query(store, "select relaybox_internal.ensure_log_segments(1, 6000)")
 
 
 def test_a_stranger_in_a_log_is_unexpected(world: World) -> None:
     deliver(world)
     stranger = str(uuid4())
-    world.query("hub", "update relaybox.log set message_id = %s where log_position = 30", stranger)
+    world.query("hub", "update relaybox_internal.log set message_id = %s where log_position = 30", stranger)
     lost = str(world.value("airline", "select message_id from relaybox.outbox order by seq desc limit 1"))
     assert Counter(named(verify(1)["hops"][0])) == Counter([("missing", lost), ("unexpected", stranger)])
 
@@ -182,7 +182,7 @@ def test_messages_that_changed_places_put_their_senders_out_of_order(world: Worl
     deliver(world)
     swapped = [message_at(world, 3), message_at(world, other)]
     for log_position, to in ((3, 0), (other, 3), (0, other)):
-        world.query("analytics", "update relaybox.log set log_position = %s where log_position = %s", to, log_position)
+        world.query("analytics", "update relaybox_internal.log set log_position = %s where log_position = %s", to, log_position)
     verification = verify(1)
     assert named(verification["end_to_end"]) == [("misplaced", swapped[0]), ("misplaced", swapped[1])]
     assert verification["senders"] == {"count": 3, "out_of_order": senders}
@@ -207,7 +207,9 @@ COLUMNS = {
 def test_a_change_in_any_column_is_found(world: World, column: str) -> None:
     world.send("a", "b")
     world.transfer()
-    world.query("hub", f"update relaybox.log set {COLUMNS[column]} where log_position = 2")  # a fixed list of assignments
+    world.query(
+        "hub", f"update relaybox_internal.log set {COLUMNS[column]} where log_position = 2"
+    )  # a fixed list of assignments
     assert named(verify(1)["hops"][0]) == [("changed", message_at(world, 2))]
 
 
@@ -218,8 +220,8 @@ def test_a_change_of_columns_into_one_another_is_found(world: World) -> None:
         "insert into relaybox.outbox (topic, sender, key, payload) values ('flights', 'UA', 'a,b', 'c'), ('flights', 'UA', null, 'd')",
     )
     world.transfer()
-    world.query("hub", "update relaybox.log set key = 'a', payload = 'b,c' where log_position = 1")
-    world.query("hub", "update relaybox.log set key = '' where log_position = 2")
+    world.query("hub", "update relaybox_internal.log set key = 'a', payload = 'b,c' where log_position = 1")
+    world.query("hub", "update relaybox_internal.log set key = '' where log_position = 2")
     assert [kind for kind, _ in named(verify(1)["hops"][0])] == ["changed", "changed"]
 
 
@@ -257,7 +259,7 @@ def test_a_message_in_a_pair_that_was_skipped_wrongly_is_named(world: World) -> 
     world.transfer_all()
     world.send("skipped")
     skipped = str(world.value("airline", "select message_id from relaybox.outbox where payload = 'skipped'"))
-    world.query("airline", "select relaybox.skip_empty_pair('flights/1', pg_current_snapshot())")
+    world.query("airline", "select relaybox_internal.skip_empty_pair('flights/1', pg_current_snapshot())")
     assert named(verify(1)["hops"][0]) == [("unbatched", skipped)]
     world.send("b")
     world.transfer_all()
@@ -267,7 +269,7 @@ def test_a_message_in_a_pair_that_was_skipped_wrongly_is_named(world: World) -> 
 def test_a_message_that_a_hop_has_read_twice_is_doubled(world: World) -> None:
     """The frontier is set back: what was delivered is planned again, and both slices find in the log what they read."""
     deliver(world)
-    world.query("airline", "update relaybox.hop_out set lower = '1:1:'")
+    world.query("airline", "update relaybox_internal.hop_out set lower = '1:1:'")
     assert any("batch 2 has read up to snapshot" in told for told in verify(1)["hops"][0]["contradictions"])
     world.transfer_all()
     verification = verify(1)
@@ -282,9 +284,9 @@ def test_what_was_confirmed_and_is_gone_is_missing_and_not_in_flight(world: Worl
     deliver(world)
     world.settle_all()
     for statement in (
-        "delete from relaybox.arrival where batch = 2",
-        "delete from relaybox.log where log_position > 16",
-        "update relaybox.hop_in set published_batch = 1, published_position = 16",
+        "delete from relaybox_internal.arrival where batch = 2",
+        "delete from relaybox_internal.log where log_position > 16",
+        "update relaybox_internal.hop_in set published_batch = 1, published_position = 16",
     ):
         world.query("analytics", statement)
     verification = verify(1)
@@ -327,26 +329,30 @@ def test_a_source_row_that_was_removed_after_it_was_copied_is_told(world: World)
 
 
 LEDGER_BREAKS = {
-    "a missing arrival": ("hub", "delete from relaybox.arrival where batch = 1", "begins with batch 2 at position"),
+    "a missing arrival": ("hub", "delete from relaybox_internal.arrival where batch = 1", "begins with batch 2 at position"),
     "another plan": (
         "hub",
-        "update relaybox.arrival set plan_id = gen_random_uuid() where batch = 2",
+        "update relaybox_internal.arrival set plan_id = gen_random_uuid() where batch = 2",
         "batch 2 is published with plan",
     ),
-    "a missing receipt": ("hub", "delete from relaybox.receipt where batch = 1 and slice = 1", "with 1 receipts of 2 slices"),
+    "a missing receipt": (
+        "hub",
+        "delete from relaybox_internal.receipt where batch = 1 and slice = 1",
+        "with 1 receipts of 2 slices",
+    ),
     "a batch that the source forgot": (
         "airline",
-        "delete from relaybox.batch where batch = 2",
+        "delete from relaybox_internal.batch where batch = 2",
         "batch 2 is published but not in the ledger of the source",
     ),
     "a head behind its arrivals": (
         "hub",
-        "update relaybox.hop_in set published_position = published_position - 1",
+        "update relaybox_internal.hop_in set published_position = published_position - 1",
         "through position 29; the newest arrival is batch 2 and ends at position 30",
     ),
     "a range that was read twice": (
         "airline",
-        "update relaybox.batch set first_position = 1, last_position = row_count where batch = 2",
+        "update relaybox_internal.batch set first_position = 1, last_position = row_count where batch = 2",
         "batch 1 ends at position",
     ),
 }
@@ -364,7 +370,7 @@ def test_ledgers_that_contradict_each_other_are_told(world: World, case: str) ->
 
 def test_verify_of_a_source_that_lost_history_says_what_to_do_and_counts_what_it_lists(world: World) -> None:
     deliver(world)
-    world.query("airline", "delete from relaybox.batch where batch = 2")
+    world.query("airline", "delete from relaybox_internal.batch where batch = 2")
     verification = invoke("verify", "flights")
     said = " ".join(verification.stdout.split())
     assert verification.exit_code == 1
@@ -398,7 +404,7 @@ def test_a_route_of_one_hop_is_its_own_end_to_end(world: World) -> None:
 def test_all_defects_are_in_the_document_and_the_first_ones_on_the_terminal(world: World) -> None:
     world.send_many(60)
     world.transfer()
-    world.query("hub", "update relaybox.log set payload = 'broken'")
+    world.query("hub", "update relaybox_internal.log set payload = 'broken'")
     assert len(verify(1)["hops"][0]["defects"]) == 60
     shown = invoke("verify", "flights").stdout
     assert shown.count("changed    ") == 20

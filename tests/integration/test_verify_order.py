@@ -98,7 +98,7 @@ def test_gaps_that_were_given_up_or_fenced_break_no_rule(world: World) -> None:
     world.transfer_all()
     assert stream(world) == ["a1", "b1", "a3", "b3", "b1"]
     assert [one["violations"] for one in streams(0).values()] == [NONE, NONE]
-    world.query("hub", "delete from relaybox.skip")
+    world.query("hub", "delete from relaybox_internal.skip")
     is_broken("sender_out_of_order", "stream position 3: index 3 of a, epoch 1, follows index 1")
 
 
@@ -114,7 +114,7 @@ def test_causes_that_were_given_up_or_set_aside_break_no_rule(world: World) -> N
     world.transfer_all()
     assert stream(world) == ["a1", "a3", "b2"]
     assert [one["violations"] for one in streams(0).values()] == [NONE, NONE]
-    world.query("hub", "delete from relaybox.skip")
+    world.query("hub", "delete from relaybox_internal.skip")
     verification = streams(1)["hub"]
     assert (verification["violations"]["before_its_cause"], verification["violations"]["sender_out_of_order"]) == (2, 1)
     assert (
@@ -122,26 +122,32 @@ def test_causes_that_were_given_up_or_set_aside_break_no_rule(world: World) -> N
     )
 
 
-SWAP = "update relaybox.delivery set log_positions = array[2, 1], first_position = 2 where first_stream_position = 1"
+SWAP = "update relaybox_internal.delivery set log_positions = array[2, 1], first_position = 2 where first_stream_position = 1"
 BREAKS = {
     "stream_positions_not_dense": (
         (
-            "update relaybox.stream set last_stream_position = last_stream_position + 1; "
-            "update relaybox.delivery set first_stream_position = first_stream_position + 20, last_stream_position = last_stream_position + 20; "
-            "update relaybox.delivery set first_stream_position = first_stream_position - 19, last_stream_position = last_stream_position - 19"
+            "update relaybox_internal.stream set last_stream_position = last_stream_position + 1; "
+            "update relaybox_internal.delivery set first_stream_position = first_stream_position + 20, last_stream_position = last_stream_position + 20; "
+            "update relaybox_internal.delivery set first_stream_position = first_stream_position - 19, last_stream_position = last_stream_position - 19"
         ),
         "stream position 2 follows stream position 0",
     ),
     "position_lost": (
-        "delete from relaybox.dead_letter where log_position = 9",
+        "delete from relaybox_internal.dead_letter where log_position = 9",
         "position 9 of flights/1 has no stream position and no reason for it",
     ),
     "position_decided_twice": (
-        "insert into relaybox.dead_letter (stream_id, log_id, log_position, reason) select stream_id, log_id, 1, 'by hand' from relaybox.dead_letter limit 1",
+        (
+            "insert into relaybox_internal.dead_letter (stream_id, log_id, log_position, reason) select stream_id, log_id, 1, 'by hand' "
+            "from relaybox_internal.dead_letter limit 1"
+        ),
         "position 1 of flights/1: stream position 2, set aside",
     ),
     "position_unknown": (
-        "insert into relaybox.dead_letter (stream_id, log_id, log_position, reason) select stream_id, log_id, 500, 'by hand' from relaybox.dead_letter limit 1",
+        (
+            "insert into relaybox_internal.dead_letter (stream_id, log_id, log_position, reason) select stream_id, log_id, 500, 'by hand' "
+            "from relaybox_internal.dead_letter limit 1"
+        ),
         "position 500 of flights/1 was never decided on: set aside",
     ),
 }
@@ -157,7 +163,7 @@ def test_a_broken_decision_is_named(world: World, kind: str) -> None:
 
 def test_a_place_that_the_stream_counts_and_nothing_fills_is_named(world: World) -> None:
     disordered(world, "fifo")
-    world.query("hub", "update relaybox.stream set last_stream_position = 9")
+    world.query("hub", "update relaybox_internal.stream set last_stream_position = 9")
     is_broken("stream_positions_not_dense", "stream position 10 follows stream position 7")
 
 
@@ -166,9 +172,9 @@ def test_a_repeated_index_is_named(world: World) -> None:
     declare(world, "a")
     send_numbered(world, "a", 1, 2, 1)
     world.transfer_all()
-    world.query("hub", "update relaybox.delivery set last_stream_position = 3")
-    world.query("hub", "update relaybox.stream set last_stream_position = 3")
-    world.query("hub", "update relaybox.decision set duplicates = null")
+    world.query("hub", "update relaybox_internal.delivery set last_stream_position = 3")
+    world.query("hub", "update relaybox_internal.stream set last_stream_position = 3")
+    world.query("hub", "update relaybox_internal.decision set duplicates = null")
     is_broken("index_repeated", "stream position 3: index 1 of a stands at stream position 1 already")
 
 
@@ -176,7 +182,10 @@ def test_a_repeated_id_within_the_window_is_named(world: World) -> None:
     world.change_route(order="none", message_id_window=100)
     world.send("x", "y")
     world.transfer_all()
-    world.query("hub", "update relaybox.log set message_id = (select message_id from relaybox.log where log_position = 1)")
+    world.query(
+        "hub",
+        "update relaybox_internal.log set message_id = (select message_id from relaybox_internal.log where log_position = 1)",
+    )
     verification = streams(1)["hub"]
     assert verification["violations"] == {**NONE, "message_id_repeated": 1}
     assert verification["examples"]["message_id_repeated"] == [

@@ -58,7 +58,7 @@ def test_a_wheel_makes_the_stores_that_the_checkout_makes(installed: Path, world
     told = run(installed, "from relaybox.cli import main; main()", "init")
     assert "renewed" not in told
     assert all(store in told for store in world.routes.stores)
-    world.query("hub", "update relaybox.installed_object set digest = 'older'")
+    world.query("hub", "update relaybox_internal.installed_object set digest = 'older'")
     assert run(installed, "from relaybox.cli import main; main()", "init", "hub").count("renewed") == 1
     world.send("one")
     world.transfer_all()

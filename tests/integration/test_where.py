@@ -131,7 +131,7 @@ def test_a_message_that_is_not_where_the_ledgers_put_it_is_told_so(world: World)
     world.send("a", "b")
     world.transfer()
     stranger = uuid4()
-    world.query("hub", "update relaybox.log set message_id = %s where log_position = 2", str(stranger))
+    world.query("hub", "update relaybox_internal.log set message_id = %s where log_position = 2", str(stranger))
     hop = trace(ids(world)[1])["hops"][0]
     assert (hop["stream_position"], UUID(hop["found_instead"])) == ("not where the ledgers put it", stranger)
     assert "Run: relaybox verify flights" in invoke("where", ids(world)[1]).stdout
@@ -203,7 +203,7 @@ def test_a_message_is_found_by_its_sender_and_position(world: World) -> None:
     """A sender that gives no index has the position in the first log as one."""
     world.send("a", "b", "c")
     world.transfer()
-    (expected,) = world.query("hub", "select message_id from relaybox.log where log_position = 2")
+    (expected,) = world.query("hub", "select message_id from relaybox_internal.log where log_position = 2")
     assert [str(found) for found in find_messages([world.route], "UA", 2)] == [str(expected[0])]
     assert find_messages([world.route], "DL", 2) == ()
     with pytest.raises(UnknownMessage, match="no message of sender UA with index 9"):
@@ -286,9 +286,9 @@ def test_a_message_that_waits_for_its_cause_says_so(world: World) -> None:
 def test_a_message_without_any_fate_is_told_to_be_lost(world: World) -> None:
     world.send("a", "b")
     world.transfer_all()
-    world.query("hub", "update relaybox.delivery set last_stream_position = 1")
+    world.query("hub", "update relaybox_internal.delivery set last_stream_position = 1")
     assert [delivery_state for delivery_state, _ in fates(world)] == ["delivered", "lost"]
-    world.query("hub", "update relaybox.stream_log set decided_position = 1")
+    world.query("hub", "update relaybox_internal.stream_log set decided_position = 1")
     assert [delivery_state for delivery_state, _ in fates(world)] == ["delivered", "undecided"]
 
 
@@ -301,7 +301,7 @@ def test_the_newest_attempt_and_its_spark_application_are_shown(world: World, mo
         transfer_hop(world.first_hop, ThreadRunner(), recorded_by="a dag a run")
     hop = trace(ids(world)[0])["hops"][0]
     assert (hop["moved_by"], hop["application"]) == ("a dag a run", "local-4711")
-    assert world.query("airline", "select attempt, recorded_by, application from relaybox.attempt order by attempt") == [
+    assert world.query("airline", "select attempt, recorded_by, application from relaybox_internal.attempt order by attempt") == [
         (1, "test", None),
         (2, "a dag a run", "local-4711"),
     ]

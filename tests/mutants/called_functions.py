@@ -29,7 +29,7 @@ def _discard_and_look(databases: Iterable[tuple[Cluster, str]]) -> None:
     found = list(databases)
     for cluster, name in found:
         with closing(psycopg2.connect(**cluster.parameters(name))) as session, session.cursor() as cursor:
-            cursor.execute("select funcname from pg_stat_user_functions where schemaname = 'relaybox'")
+            cursor.execute("select funcname from pg_stat_user_functions where schemaname in ('relaybox', 'relaybox_internal')")
             _called.update(name for (name,) in cursor.fetchall())
     _discard(found)
 

@@ -31,7 +31,7 @@ from tests.mutants.sql_tokens import TokenMutant, mutate
 from tests.mutants.workers import Worker, running_worker
 
 SCORE = 95.0
-AREAS = ("streams", "consumers", "hops", "retention", "recovery", "monitoring", "stores", "verifications")
+AREAS = ("streams", "subscriptions", "hops", "retention", "recovery", "monitoring", "stores", "verification")
 TESTS = ("tests/integration", "tests/delivery")
 STATE = REPOSITORY / ".mutants"
 EQUIVALENTS = Path(__file__).with_name("equivalents.toml")

@@ -30,7 +30,8 @@ _FIRST_TEST = "tests/integration/test_pollers.py::test_only_the_routed_backlog_o
 _INLINE = """
 do $$ declare f record; begin
     for f in select oid::regprocedure as name from pg_proc
-        where pronamespace = 'relaybox'::regnamespace and prolang = (select oid from pg_language where lanname = 'sql')
+        where pronamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace) and prolang = (select oid from pg_language
+            where lanname = 'sql')
     loop execute format('alter function %s {}', f.name); end loop;
 end $$
 """
@@ -90,7 +91,7 @@ class Worker:
     def _put(self, path: Path, text: str) -> None:
         self._apply(
             text,
-            "update relaybox.installed_object set digest = %s where kind = 'function' and name = %s",
+            "update relaybox_internal.installed_object set digest = %s where kind = 'function' and name = %s",
             (hashlib.sha256(text.encode()).hexdigest(), path.stem),
         )
         path.write_text(text, encoding="utf-8")

@@ -117,7 +117,7 @@ def read(world: World, subscription: str, count: int) -> list[tuple[int, bytes]]
 
 def log_rows(world: World) -> list[tuple[int, bytes]]:
     """Position and every bit of each row of the log."""
-    rows = world.query("hub", "select log_position, record_send(l) from relaybox.log l where log_id = 1 order by 1")
+    rows = world.query("hub", "select log_position, record_send(l) from relaybox_internal.log l where log_id = 1 order by 1")
     return [(log_position, bytes(row)) for log_position, row in rows]
 
 
@@ -146,14 +146,14 @@ def retain(world: World) -> TableRetained:
 
 
 def states(world: World) -> list[tuple[int, str]]:
-    return world.query("hub", "select first, state from relaybox.detached_segment order by first")
+    return world.query("hub", "select first, state from relaybox_internal.detached_segment order by first")
 
 
 def stand_still(world: World, *tables: str) -> None:
     """Two hours, in which nothing is delivered (decision), nobody fetches (cursor) or attaches (detached_segment)."""
     for table in tables or ("decision", "cursor", "detached_segment"):
         column = "decided_at" if table == "decision" else "moved_at"
-        world.query("hub", f"update relaybox.{table} set {column} = {column} - interval '2 hours'")
+        world.query("hub", f"update relaybox_internal.{table} set {column} = {column} - interval '2 hours'")
 
 
 def refusal(world: World, query: str) -> psycopg2.Error:
@@ -209,7 +209,9 @@ def test_g8_what_only_a_stopped_consumer_needs_is_detached_and_comes_back(
         "live": 0,
     }
     assert (
-        stopped.query("hub", "select labels, value from relaybox.store_metrics() where metric = 'relaybox_detached_messages'"),
+        stopped.query(
+            "hub", "select labels, value from relaybox_internal.store_metrics() where metric = 'relaybox_detached_messages'"
+        ),
         shown(stopped),
     ) == (
         [({"hop": LOG}, 39.0)],
@@ -223,11 +225,11 @@ def test_g8_what_only_a_stopped_consumer_needs_is_detached_and_comes_back(
     send(stopped, 5)
     assert [stream_position for stream_position, _ in read(stopped, "live", 100)] == [46, 47, 48, 49, 50]
     assert (retain(stopped).outcome, retain(stopped).holder) == ("kept", "subscription dead")
-    assert stopped.query("hub", "select count(*) from relaybox.decision") == [(3,)], (
+    assert stopped.query("hub", "select count(*) from relaybox_internal.decision") == [(3,)], (
         "what it brings back is still told by its ledgers"
     )
     assert verify_route(stopped.route).outcome == "delivered"
-    stopped.query("hub", "update relaybox.hop_in set detach_after_seconds = 3600")
+    stopped.query("hub", "update relaybox_internal.hop_in set detach_after_seconds = 3600")
     assert invoke("attach", "hub", LOG, "--dry-run").stdout.count("would come back") == 4
     assert attach(stopped, archive, count=1) == [30]
     assert refusal(stopped, "select * from relaybox.fetch('dead')").pgcode == "RB038"
@@ -236,7 +238,10 @@ def test_g8_what_only_a_stopped_consumer_needs_is_detached_and_comes_back(
     assert set(before_tables) <= set(tables(stopped))
     assert stopped.query(
         "hub",
-        "select first_kept_position, first_kept_stream_position, dropped_stream_position from relaybox.hop_in, relaybox.stream",
+        (
+            "select first_kept_position, first_kept_stream_position, dropped_stream_position "
+            "from relaybox_internal.hop_in, relaybox_internal.stream"
+        ),
     ) == [(1, 1, 0)]
     assert verify_route(stopped.route).outcome == "delivered"
     assert {kind for stream in verify_route(stopped.route).streams for kind in stream.violations} == set()
@@ -261,7 +266,7 @@ def test_g8_a_slow_consumer_is_not_detached_and_an_ended_one_is_let_go(
     stopped: World, archive: SparkArchive, tmp_path: Path
 ) -> None:
     """It is who neither fetched nor acknowledged for so long. Unsubscribed, nobody needs the files; and a lane that goes on keeps its part."""
-    stopped.query("hub", "update relaybox.hop_in set detach_after_seconds = 3600")
+    stopped.query("hub", "update relaybox_internal.hop_in set detach_after_seconds = 3600")
     assert not has_detach_work(stopped.routes.store("hub"))
     stand_still(stopped, "cursor")
     assert not has_detach_work(stopped.routes.store("hub")), "what waits for it has not waited for so long"
@@ -278,7 +283,9 @@ def test_g8_a_slow_consumer_is_not_detached_and_an_ended_one_is_let_go(
     stopped.query("hub", "select relaybox.unsubscribe('dead')")
     retain(stopped)
     assert {state for _, state in states(stopped)} == {"released"}
-    assert stopped.query("hub", "select first_kept_stream_position, dropped_stream_position from relaybox.stream") == [(40, 39)]
+    assert stopped.query("hub", "select first_kept_stream_position, dropped_stream_position from relaybox_internal.stream") == [
+        (40, 39)
+    ]
     assert refusal(stopped, "select * from relaybox.read_stream('flights', 5)").pgcode == "RB034"
     assert len(detach(stopped, archive).removed) == 4
     assert directories(tmp_path) == set()
@@ -286,7 +293,7 @@ def test_g8_a_slow_consumer_is_not_detached_and_an_ended_one_is_let_go(
 
 def held_seconds(world: World) -> float:
     """For how long `dead` has kept a whole segment, as the alarm has it."""
-    query = "select value from relaybox.store_metrics() where metric = 'relaybox_retention_held_seconds' and labels ->> 'holder' = 'dead'"
+    query = "select value from relaybox_internal.store_metrics() where metric = 'relaybox_retention_held_seconds' and labels ->> 'holder' = 'dead'"
     return float(world.value("hub", query))
 
 
@@ -308,7 +315,7 @@ def test_g8_detaching_and_attaching_are_gone_on_with_after_any_step(
             run()
         monkeypatch.delenv("RELAYBOX_FAILPOINTS")
         in_files = stopped.value(
-            "hub", "select coalesce(sum(row_count), 0) from relaybox.detached_segment where state = 'detached'"
+            "hub", "select coalesce(sum(row_count), 0) from relaybox_internal.detached_segment where state = 'detached'"
         )
         assert len(log_rows(stopped)) + in_files == len(before), failpoint
 
@@ -318,7 +325,7 @@ def test_g8_detaching_and_attaching_are_gone_on_with_after_any_step(
     detach(stopped, archive)
     assert states(stopped) == [(first, "detached") for first in (0, 10, 20, 30)]
     assert directories(tmp_path) == {one.directory for one in list_detached(stopped.routes.store("hub"), LOG)}
-    stopped.query("hub", "update relaybox.hop_in set detach_after_seconds = 3600")
+    stopped.query("hub", "update relaybox_internal.hop_in set detach_after_seconds = 3600")
     for failpoint in [one for one in DETACH_FAILPOINTS if one not in steps]:
         target(failpoint, lambda: attach(stopped, archive))
     attach(stopped, archive)
@@ -356,7 +363,7 @@ def test_g8_two_runs_at_once_detach_and_attach_each_segment_once(stopped: World,
     run = detach_segments(hub, Interrupted(archive, lambda: detach(stopped, archive)), recorded_by="first")
     assert (run.segments, run.kept) == ((), {LOG: "another run that detaches it"})
     assert states(stopped) == [(first, "detached") for first in (0, 10, 20, 30)]
-    stopped.query("hub", "update relaybox.hop_in set detach_after_seconds = 3600")
+    stopped.query("hub", "update relaybox_internal.hop_in set detach_after_seconds = 3600")
     with pytest.raises(errors.SliceSuperseded):
         list(attach_segments(hub, LOG, Interrupted(archive, lambda: attach(stopped, archive)), recorded_by="first"))
     assert log_rows(stopped) == before
@@ -393,7 +400,7 @@ def test_g8_no_fetch_passes_over_a_segment_that_is_going(stopped: World, archive
     """A fetch of a topic looks for its rows in the log: it comes before the drop, or after it, or must begin anew."""
     hub = stopped.routes.store("hub")
     stopped.query("hub", "select relaybox.subscribe('topic', 'flights', '3')")
-    stopped.query("hub", "update relaybox.subscription set topic = 'flights' where subscription = 'topic'")
+    stopped.query("hub", "update relaybox_internal.subscription set topic = 'flights' where subscription = 'topic'")
     with stopped.session("hub") as reading, reading.cursor() as cursor:
         cursor.execute("select stream_position from relaybox.fetch('topic', 5)")
         assert detach_segments(hub, archive, recorded_by="test", patience_seconds=0).kept.keys() == {LOG}
@@ -407,7 +414,7 @@ def test_g8_no_fetch_passes_over_a_segment_that_is_going(stopped: World, archive
         with pytest.raises(psycopg2.Error, match="subscription topic, lane 1: stream position 3 is detached"):
             cursor.execute("select stream_position from relaybox.fetch('topic', 5)")
         reading.rollback()
-    stopped.query("hub", "update relaybox.hop_in set detach_after_seconds = 3600")
+    stopped.query("hub", "update relaybox_internal.hop_in set detach_after_seconds = 3600")
     attach(stopped, archive)
     assert [row[0] for row in read(stopped, "topic", 100)] == list(range(3, 46))
 
@@ -442,13 +449,13 @@ def test_g8_a_stream_of_two_logs_is_detached_log_by_log_and_read_when_both_are_b
     }
     assert read(world, "live", 100) == []
     assert refusal(world, "select * from relaybox.fetch('dead')").pgcode == "RB038"
-    world.query("hub", "update relaybox.hop_in set detach_after_seconds = 3600")
+    world.query("hub", "update relaybox_internal.hop_in set detach_after_seconds = 3600")
     for hop, held in (("chat-b/1", "chat-a/1"), ("chat-a/1", None)):
         assert len(list(attach_segments(world.routes.store("hub"), hop, archive, recorded_by="test"))) == 2
         if held:
             assert f"relaybox attach hub {held}" in str(refusal(world, "select * from relaybox.fetch('dead')"))
     assert world.query(
-        "hub", "select first_kept_stream_position, dropped_stream_position from relaybox.stream where stream = 'chat'"
+        "hub", "select first_kept_stream_position, dropped_stream_position from relaybox_internal.stream where stream = 'chat'"
     ) == [(1, 0)]
     assert read(world, "dead", 100) == messages
 
@@ -457,7 +464,7 @@ def test_g8_files_that_were_changed_are_refused(stopped: World, archive: SparkAr
     """A changed row, a missing file, a cut file: nothing of the segment is readable, and the files' own rows come back when mended."""
     before = log_rows(stopped)
     detach(stopped, archive)
-    stopped.query("hub", "update relaybox.hop_in set detach_after_seconds = 3600")
+    stopped.query("hub", "update relaybox_internal.hop_in set detach_after_seconds = 3600")
     newest = Path(list_detached(stopped.routes.store("hub"), LOG)[0].directory)
     (file,) = newest.glob("*.parquet")
     checksum = file.with_name(f".{file.name}.crc")
@@ -488,7 +495,7 @@ def test_g8_files_of_earlier_versions_come_back(stopped: World, archive: SparkAr
     """Before 0.1.0 the column `log_position` was called `position`. A directory may have files of both kinds."""
     before = log_rows(stopped)
     detach(stopped, archive)
-    stopped.query("hub", "update relaybox.hop_in set detach_after_seconds = 3600")
+    stopped.query("hub", "update relaybox_internal.hop_in set detach_after_seconds = 3600")
     oldest, newest = (list_detached(stopped.routes.store("hub"), LOG)[at].directory for at in (-1, 0))
     for file in (*Path(oldest).glob("*.parquet"), *Path(newest).glob("*.parquet")):
         table = parquet.read_table(file)

@@ -22,16 +22,16 @@ def test_spark_moves_a_hop_in_slices_and_logs_its_batches(world: World) -> None:
     done = spark_submit("transfer.py", "--hop", "flights/1", "--recorded-by", "spark test")
     assert done.returncode == 0, done.stdout + done.stderr[-2000:]
     assert world.payloads() == [f"m{n}" for n in range(1, 6001)]
-    assert world.query("hub", "select batch, slice_count, row_count from relaybox.arrival order by batch") == [
+    assert world.query("hub", "select batch, slice_count, row_count from relaybox_internal.arrival order by batch") == [
         (batch, slice_count, row_count)
         for batch, slice_count, row_count in world.query(
-            "airline", "select batch, jsonb_array_length(slices), row_count from relaybox.batch order by batch"
+            "airline", "select batch, jsonb_array_length(slices), row_count from relaybox_internal.batch order by batch"
         )
     ]
-    assert world.value("airline", "select max(jsonb_array_length(slices)) from relaybox.batch") >= 2
-    assert world.query("airline", "select distinct recorded_by from relaybox.confirmation") == [("spark test",)]
+    assert world.value("airline", "select max(jsonb_array_length(slices)) from relaybox_internal.batch") >= 2
+    assert world.query("airline", "select distinct recorded_by from relaybox_internal.confirmation") == [("spark test",)]
     events = [line.split(" ", 1)[0] for line in done.stdout.splitlines()]
-    assert events.count("batch_published") == world.value("airline", "select count(*) from relaybox.batch")
+    assert events.count("batch_published") == world.value("airline", "select count(*) from relaybox_internal.batch")
     assert "rows_per_second=" in done.stdout
 
 

@@ -15,17 +15,17 @@ from tests.support.cli import invoke, run
 from tests.support.world import World
 
 DOUBLE = """
-    insert into relaybox.log
+    insert into relaybox_internal.log
     select log_id, epoch, 5001, index, message_id, sent_at, topic, sender, key, headers, payload, payload_bytes, clock
-    from relaybox.log where log_position = 600
+    from relaybox_internal.log where log_position = 600
 """
 DAMAGE = {
     "hub": [
-        "delete from relaybox.log where log_position = 150",
-        "update relaybox.log set log_position = 5000 where log_position = 420",
-        "update relaybox.log set message_id = gen_random_uuid() where log_position = 870",
+        "delete from relaybox_internal.log where log_position = 150",
+        "update relaybox_internal.log set log_position = 5000 where log_position = 420",
+        "update relaybox_internal.log set message_id = gen_random_uuid() where log_position = 870",
     ],
-    "analytics": ["update relaybox.log set payload = payload || ' ' where log_position in (10, 250)", DOUBLE],
+    "analytics": ["update relaybox_internal.log set payload = payload || ' ' where log_position in (10, 250)", DOUBLE],
 }
 
 
@@ -35,7 +35,7 @@ def test_spark_proves_what_sessions_prove(world: World, tmp_path: Path) -> None:
     world.send_many(900)
     world.transfer_all()
     for store, statements in DAMAGE.items():
-        world.query(store, "select relaybox.ensure_log_segments(1, 6000)")
+        world.query(store, "select relaybox_internal.ensure_log_segments(1, 6000)")
         for statement in statements:
             world.query(store, statement)
     by_sessions = verify_route(world.route)
@@ -57,7 +57,7 @@ def test_the_command_has_spark_compare_what_is_much(world: World, tmp_path: Path
     world.change_route(limits={"batch_rows": 300, "slice_rows": 100, "spark_from_rows": 301})
     world.send_many(300)
     world.transfer_all()
-    world.query("hub", "delete from relaybox.log where log_position = 150")
+    world.query("hub", "delete from relaybox_internal.log where log_position = 150")
     conf = {"spark.master": "local[2]", "spark.eventLog.enabled": "true", "spark.eventLog.compress": "false"}
     conf["spark.eventLog.dir"] = tmp_path.as_uri()
     (tmp_path / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in conf.items()))

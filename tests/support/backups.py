@@ -35,4 +35,4 @@ class Backups:
 
 def another_cluster(world: World, store: str = "airline") -> None:
     """The ledger says that it was written by another cluster: what a promotion or a reload looks like."""
-    world.query(store, "update relaybox.hop_out set timeline = timeline + 1")
+    world.query(store, "update relaybox_internal.hop_out set timeline = timeline + 1")

@@ -113,7 +113,9 @@ def users_of(file: str) -> set[str]:
     if file.startswith(("plugins/", "tests/")) and file.endswith(".py"):
         users |= _importers(_dotted(path))
     elif file.startswith(("sql/functions/", "sql/views/")):
-        users |= _users_by_name().get(f"relaybox.{path.stem}", set()) - {file}
+        users |= (
+            _users_by_name().get(f"relaybox.{path.stem}", set()) | _users_by_name().get(f"relaybox_internal.{path.stem}", set())
+        ) - {file}
     else:
         named = re.compile(rf"(?<![\w.]){re.escape(path.name)}\b")
         users |= {user for user, text in _texts().items() if user.startswith("tests/") and named.search(text)}
@@ -157,7 +159,7 @@ def _users_by_name() -> dict[str, set[str]]:
     """By name: the files that import it or have it in a text. `relaybox.ack` is a function of SQL, `relaybox.errors` a module."""
     users: dict[str, set[str]] = defaultdict(set)
     for file, text in _texts().items():
-        for name in re.findall(r"\b(?:relaybox|tests)(?:\.\w+)+", text):
+        for name in re.findall(r"\b(?:relaybox(?:_internal)?|tests)(?:\.\w+)+", text):
             users[name].add(file)
         for module, names in re.findall(r"^\s*from ([\w.]+) import (\([^)]*\)|.*)", text, flags=re.MULTILINE):
             for name in re.findall(r"\w+", names):

@@ -34,7 +34,7 @@ def stream(world: World, store: str = "hub") -> list[str]:
 
 
 def reasons(world: World, store: str = "hub") -> list[tuple[int, str]]:
-    return world.query(store, "select log_position, reason from relaybox.dead_letter order by log_position")
+    return world.query(store, "select log_position, reason from relaybox_internal.dead_letter order by log_position")
 
 
 def send_caused(world: World, sender: str, index: int, clock: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ HOUR = 3600.0
 def store_metrics(world: World, store: str = STORE) -> dict[tuple[str, ...], float]:
     """(metric, value of each label in the order of their names) -> value."""
     rows: list[tuple[str, dict[str, Any], float]] = world.query(
-        store, "select metric, labels, value from relaybox.store_metrics()"
+        store, "select metric, labels, value from relaybox_internal.store_metrics()"
     )
     found = {(metric, *(labels[name] for name in sorted(labels))): value for metric, labels, value in rows}
     assert len(found) == len(rows)
@@ -24,4 +24,4 @@ def store_metrics(world: World, store: str = STORE) -> dict[tuple[str, ...], flo
 def put_back(world: World, column: str, hours: float, where: str = "true", *, store: str = STORE) -> None:
     """Puts moments, `table.column`, so many hours back."""
     table, column = column.split(".")
-    world.query(store, f"update relaybox.{table} set {column} = {AGO.format(hours * HOUR)} where {where}")
+    world.query(store, f"update relaybox_internal.{table} set {column} = {AGO.format(hours * HOUR)} where {where}")

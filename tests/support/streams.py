@@ -21,13 +21,13 @@ def deliver(world: World, count: int, *, senders: int = 3, topic: str = "flights
         backwards: the log has them the other way round: they are delivered as a list of positions, not as a run.
     """
     first = _last(world) + 1
-    world.query(STORE, "select relaybox.ensure_log_segments(1, %s)", first + count)
+    world.query(STORE, "select relaybox_internal.ensure_log_segments(1, %s)", first + count)
     stream_positions = list(range(first, first + count))
     log_positions = stream_positions[::-1] if backwards else stream_positions
     world.query(
         STORE,
         """
-        insert into relaybox.log (log_id, epoch, log_position, index, message_id, sent_at, topic, sender, key, payload)
+        insert into relaybox_internal.log (log_id, epoch, log_position, index, message_id, sent_at, topic, sender, key, payload)
         select 1, 0, log_position, log_position, gen_random_uuid(), clock_timestamp(), %s, 's' || 1 + (stream_position - 1) %% %s, 'k' || stream_position %% 7, 'm' || stream_position
         from unnest(%s::bigint[], %s::bigint[]) as r (stream_position, log_position)
         """,
@@ -39,14 +39,16 @@ def deliver(world: World, count: int, *, senders: int = 3, topic: str = "flights
     world.query(
         STORE,
         """
-        with told as (update relaybox.stream set last_stream_position = %s where stream = %s returning stream_id, last_stream_position),
+        with told as (update relaybox_internal.stream set last_stream_position = %s where stream = %s returning stream_id,
+        last_stream_position),
         decided as (
-            insert into relaybox.decision (
+            insert into relaybox_internal.decision (
                 log_id, batch, first_arrival_seq, row_count, duplicate_count, set_aside_count, delivered_count, held_after, last_stream_position, in_order
             )
             select 1, last_stream_position, last_stream_position, 1, 0, 0, 1, 0, last_stream_position, true from told
         )
-        insert into relaybox.delivery (stream_id, first_stream_position, last_stream_position, log_id, first_position, log_positions)
+        insert into relaybox_internal.delivery (stream_id, first_stream_position, last_stream_position, log_id, first_position,
+        log_positions)
         select stream_id, %s, %s, 1, %s, %s from told
         """,
         stream_positions[-1],
@@ -59,7 +61,7 @@ def deliver(world: World, count: int, *, senders: int = 3, topic: str = "flights
 
 
 def _last(world: World) -> int:
-    return int(world.value(STORE, "select last_stream_position from relaybox.stream where stream = %s", STREAM))
+    return int(world.value(STORE, "select last_stream_position from relaybox_internal.stream where stream = %s", STREAM))
 
 
 def stream_positions(rows: list[tuple[Any, ...]]) -> list[int]:
@@ -97,7 +99,7 @@ def token(
     found = world.query(
         store,
         """
-        select c.token from relaybox.cursor c join relaybox.subscription s using (subscription_id)
+        select c.token from relaybox_internal.cursor c join relaybox_internal.subscription s using (subscription_id)
         where s.subscription = %s and s.ended_at is null and c.worker = %s and c.lane = coalesce(%s, c.lane)
         order by c.moved_at desc limit 1
         """,

@@ -24,11 +24,12 @@ STORES = ("airline", "hub", "analytics")
 
 MAKE_SEGMENTS_ANEW = """
 do $$ declare s record; begin
-    for s in select segment from relaybox.segments() loop execute format('drop table %s', s.segment); end loop;
+    for s in select segment from relaybox_internal.segments() loop execute format('drop table %s', s.segment); end loop;
 end $$;
-select relaybox.ensure_outbox_segments(), (select array_agg(relaybox.ensure_log_segments(i.log_id, 0)) from relaybox.hop_in i);
+select relaybox_internal.ensure_outbox_segments(), (select array_agg(relaybox_internal.ensure_log_segments(i.log_id, 0))
+    from relaybox_internal.hop_in i);
 """
-SMALL_SEGMENTS = f"update relaybox.store set segment_rows = 10; {MAKE_SEGMENTS_ANEW}"
+SMALL_SEGMENTS = f"update relaybox_internal.store set segment_rows = 10; {MAKE_SEGMENTS_ANEW}"
 
 
 def routes_file(directory: Path, *, route: Mapping[str, object] | None = None) -> Path:
@@ -98,7 +99,7 @@ class World:
         """Segments of so many rows, in stores that have no messages yet."""
         for store in STORES:
             with self.session(store, autocommit=True) as connection, connection.cursor() as cursor:
-                cursor.execute("update relaybox.store set segment_rows = %s", (segment_rows,))
+                cursor.execute("update relaybox_internal.store set segment_rows = %s", (segment_rows,))
                 cursor.execute(MAKE_SEGMENTS_ANEW)
 
     @contextmanager

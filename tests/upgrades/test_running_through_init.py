@@ -29,15 +29,15 @@ cli.main()
 """`relaybox init` of the next version: a process of its own, as the callers are of this version and stay so."""
 
 NEXT = """-- pre: adds columns only
-alter table relaybox.cursor add column made_up text;
-alter table relaybox.subscription add column made_up text;
-alter table relaybox.stream add column made_up text not null default 'made up';
-alter table relaybox.hop_in add column made_up text;
+alter table relaybox_internal.cursor add column made_up text;
+alter table relaybox_internal.subscription add column made_up text;
+alter table relaybox_internal.stream add column made_up text not null default 'made up';
+alter table relaybox_internal.hop_in add column made_up text;
 alter table relaybox.outbox add column made_up text;
 create table relaybox.made_up (made_up text);
 """
 BROKEN = """-- pre: breaks when all of the version before it is applied
-alter table relaybox.batch add column made_up text;
+alter table relaybox_internal.batch add column made_up text;
 select 1 / 0;
 """
 
@@ -49,7 +49,7 @@ def next_version(tmp_path: Path) -> Path:
     shutil.copytree(schema.sql_directory(), directory)
     (directory / "migrations" / "0990_made_up.sql").write_text(NEXT)
     for path in [
-        *(directory / "functions" / "consumers" / f"{name}.sql" for name in ("fetch", "ack", "choose_next", "move_cursor")),
+        *(directory / "functions" / "subscriptions" / f"{name}.sql" for name in ("fetch", "ack", "choose_next", "move_cursor")),
         *(directory / "functions" / "hops" / f"{name}.sql" for name in ("publish_batch", "lock_hop")),
     ]:
         text = path.read_text()
@@ -74,9 +74,11 @@ def shape(world: World) -> str:
             """
             select md5(string_agg(what, ' ' order by what)) from (
                 select a.attrelid::regclass || '.' || a.attname as what from pg_attribute a join pg_class c on c.oid = a.attrelid
-                where c.relnamespace = 'relaybox'::regnamespace and c.relkind in ('r', 'p', 'v') and not c.relispartition
+                where c.relnamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace) and c.relkind in ('r', 'p', 'v') and
+                not c.relispartition
                 union all
-                select p.oid || p.prosrc from pg_proc p where p.pronamespace = 'relaybox'::regnamespace
+                select p.oid || p.prosrc from pg_proc p
+                    where p.pronamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace)
                 union all
                 select number::text from relaybox.migration
             ) found

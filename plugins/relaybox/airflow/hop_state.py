@@ -33,9 +33,9 @@ def read_hop_state(hop: Hop) -> HopState:
         state = source.row_if_any(
             HopState,
             """
-            select relaybox.hop_has_work(h.hop) as has_work, h.batch, h.log_position,
+            select relaybox_internal.hop_has_work(h.hop) as has_work, h.batch, h.log_position,
                 s.waiting_count + s.planned_position - s.received_position as waiting_count
-            from relaybox.hop_out h, relaybox.sending_state(h.hop) s where h.hop = %s
+            from relaybox_internal.hop_out h, relaybox_internal.sending_state(h.hop) s where h.hop = %s
             """,
             hop.name,
         )
@@ -59,13 +59,13 @@ def read_idle_hops(store: Store) -> list[IdleHop]:
         hops = session.rows(
             IdleHop,
             """
-            select h.hop, h.has_work and not relaybox.hop_is_driven(h.hop) as has_work, h.received > h.settled as is_unsettled
+            select h.hop, h.has_work and not relaybox_internal.hop_is_driven(h.hop) as has_work, h.received > h.settled as is_unsettled
             from (
-                select o.hop, relaybox.hop_has_work(o.hop) as has_work,
+                select o.hop, relaybox_internal.hop_has_work(o.hop) as has_work,
                     coalesce(received.through_position, 0) as received, coalesce(settled.through_position, 0) as settled
-                from relaybox.hop_out o
-                left join lateral relaybox.newest_confirmation(o.hop, 'received') received on true
-                left join lateral relaybox.newest_confirmation(o.hop, 'settled') settled on true
+                from relaybox_internal.hop_out o
+                left join lateral relaybox_internal.newest_confirmation(o.hop, 'received') received on true
+                left join lateral relaybox_internal.newest_confirmation(o.hop, 'settled') settled on true
                 offset 0
             ) h
             """,

@@ -88,13 +88,13 @@ def verification_lineage(route: Route, verification: RouteVerification) -> Opera
 def _table(store: Store, hop: str | None) -> Table:
     """The log of a hop that arrives in the store; without a hop its outbox."""
     parameters = libpq_parameters(BaseHook.get_connection(store.connection))
-    table = "outbox" if hop is None else f"log_{_log_id(store, hop)}"
+    table = "relaybox.outbox" if hop is None else f"relaybox_internal.log_{_log_id(store, hop)}"
     return Table(
         namespace=f"postgres://{parameters['host']}:{parameters.get('port', '5432')}",
-        name=f"{parameters['dbname']}.relaybox.{table}",
+        name=f"{parameters['dbname']}.{table}",
     )
 
 
 def _log_id(store: Store, hop: str) -> int:
     with store_session(store, f"looking for the log of hop {hop}", application_name="relaybox look") as session:
-        return int(session.value("select log_id from relaybox.hop_in where hop = %s", hop))
+        return int(session.value("select log_id from relaybox_internal.hop_in where hop = %s", hop))

@@ -35,8 +35,8 @@ _SETTINGS = {
 }
 
 _QUERY = """
-select h.hop, h.has_work, h.has_work and relaybox.hop_is_driven(h.hop)
-from (select hop, relaybox.hop_has_work(hop) as has_work from relaybox.hop_out offset 0) h
+select h.hop, h.has_work, h.has_work and relaybox_internal.hop_is_driven(h.hop)
+from (select hop, relaybox_internal.hop_has_work(hop) as has_work from relaybox_internal.hop_out offset 0) h
 """
 
 

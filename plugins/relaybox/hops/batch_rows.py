@@ -1,4 +1,4 @@
-"""A batch as a row of its source's ledger, relaybox.batch."""
+"""A batch as a row of its source's ledger, relaybox_internal.batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class BatchRow(NamedTuple):
-    """A row of relaybox.batch, as psycopg2 gives it."""
+    """A row of relaybox_internal.batch, as psycopg2 gives it."""
 
     hop: str
     batch: int
@@ -33,7 +33,7 @@ class BatchRow(NamedTuple):
 
 def read_batch(source: StoreSession, hop: str, batch: int) -> Batch:
     """Reads one row of the batch ledger, in the caller's transaction. Raises HistoryLost when it is not there."""
-    row = source.row_if_any(BatchRow, "select * from relaybox.batch where hop = %s and batch = %s", hop, batch)
+    row = source.row_if_any(BatchRow, "select * from relaybox_internal.batch where hop = %s and batch = %s", hop, batch)
     if row is None:
         raise errors.HistoryLost(f"hop {hop}: batch {batch} is not in the ledger of its source.")
     return as_batch(row)

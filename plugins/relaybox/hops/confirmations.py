@@ -79,7 +79,9 @@ def confirm_received(source: StoreSession, hop: Hop, arrival: PublishedBatch, *,
     """
     source = source.doing(f"confirming batch {arrival.batch} of hop {hop.name}")
     source.reach("confirm.begin")
-    source.call("relaybox.confirm_received", hop.name, arrival.batch, str(arrival.plan_id), arrival.published_at, recorded_by)
+    source.call(
+        "relaybox_internal.confirm_received", hop.name, arrival.batch, str(arrival.plan_id), arrival.published_at, recorded_by
+    )
     source.reach("confirm.recorded")
     source.commit_durably("confirm")
 
@@ -100,12 +102,12 @@ def confirm_arrived(source: StoreSession, destination: StoreSession, hop: Hop, *
 def _is_received(source: StoreSession, hop: Hop, arrived: DestinationState) -> bool:
     """Whether the source has this very arrival confirmed, in a short transaction of its own."""
     source = source.doing(f"reading the confirmations of hop {hop.name}")
-    source.call("relaybox.require_writable_primary")
+    source.call("relaybox_internal.require_writable_primary")
     received = source.value(
         """
         select exists (
-            select from relaybox.confirmation c
-            join relaybox.batch b on b.hop = c.hop and b.batch = c.through_batch
+            select from relaybox_internal.confirmation c
+            join relaybox_internal.batch b on b.hop = c.hop and b.batch = c.through_batch
             where c.hop = %s and c.state = 'received' and c.through_position = %s and b.batch = %s and b.plan_id = %s
         )
         """,
@@ -147,8 +149,8 @@ def _settle(source: StoreSession, destination: StoreSession, hop: Hop, *, record
         return SettleResult(hop.name, watermarks.settled, 0)
     source.reach("settle.begin")
     if hop.processed_by:
-        source.call("relaybox.confirm_processed", hop.name, log_position, happened_at, recorded_by)
-    through_position = source.call("relaybox.confirm_settled", hop.name, log_position, happened_at, recorded_by)
+        source.call("relaybox_internal.confirm_processed", hop.name, log_position, happened_at, recorded_by)
+    through_position = source.call("relaybox_internal.confirm_settled", hop.name, log_position, happened_at, recorded_by)
     source.reach("settle.recorded")
     source.commit_durably("settle")
     return SettleResult(hop.name, through_position, through_position - watermarks.settled)
@@ -163,7 +165,7 @@ def _read_watermarks(source: StoreSession, hop: str) -> _Watermarks:
             max(happened_at) filter (where state = 'received') received_at,
             coalesce(max(through_position) filter (where state = 'processed'), 0) processed,
             coalesce(max(through_position) filter (where state = 'settled'), 0) settled
-        from relaybox.confirmation where hop = %s
+        from relaybox_internal.confirmation where hop = %s
         """,
         hop,
     )
@@ -177,7 +179,7 @@ def _policy_holds_through(destination: StoreSession, hop: Hop, watermarks: _Wate
         return watermarks.received, watermarks.received_at
     destination = destination.doing(f"asking how far hop {hop.downstream} is settled")
     settled = destination.row_if_any(
-        _Reading, "select through_position, happened_at from relaybox.settled_reading(%s)", hop.downstream
+        _Reading, "select through_position, happened_at from relaybox_internal.settled_reading(%s)", hop.downstream
     )
     destination.rollback()
     return (0, None) if settled is None or settled.through_position is None else (settled.through_position, settled.happened_at)
@@ -188,7 +190,7 @@ def _processed_through(destination: StoreSession, hop: Hop) -> tuple[int, dateti
     names = list(hop.processed_by)
     destination = destination.doing(f"asking how far {', '.join(names)} have come")
     log_position, happened_at, missing, of_one_topic = destination.row(
-        _ProcessedReading, "select * from relaybox.processed_reading(%s, %s)", hop.name, names
+        _ProcessedReading, "select * from relaybox_internal.processed_reading(%s, %s)", hop.name, names
     )
     destination.reach("processed.read")
     destination.commit_durably("processed")
@@ -222,7 +224,7 @@ def _record_downstream(source: StoreSession, destination: StoreSession, route: R
         destination = destination.doing(f"reading the confirmations of hop {downstream.name}")
         news = destination.rows(
             _Confirmation,
-            "select * from relaybox.confirmations_after(%s, %s, %s, %s)",
+            "select * from relaybox_internal.confirmations_after(%s, %s, %s, %s)",
             *(downstream.name, known.received, known.processed, known.settled),
         )
         destination.rollback()
@@ -238,6 +240,8 @@ def _write_downstream(source: StoreSession, downstream: str, news: Sequence[_Con
     source = source.doing(f"recording the confirmations of hop {downstream}")
     source.reach("downstream.begin")
     for state, through_position, through_batch, happened_at in news:  # one row per batch, not per message
-        source.call("relaybox.record_downstream", downstream, state, through_position, through_batch, happened_at, recorded_by)
+        source.call(
+            "relaybox_internal.record_downstream", downstream, state, through_position, through_batch, happened_at, recorded_by
+        )
     source.reach("downstream.recorded")
     source.commit("downstream")

@@ -79,7 +79,7 @@ def find_gap(source: StoreSession, hop: Hop, published: PublishedEnd) -> History
     """Asks a hop's source, after its destination was asked, in a short transaction. None: the ledgers agree, or go on agreeing."""
     ledger = source.row_if_any(
         LedgerContinuity,
-        "select s.*, pg_is_in_recovery() as is_standby from relaybox.ledger_continuity(%s, %s) s",
+        "select s.*, pg_is_in_recovery() as is_standby from relaybox_internal.ledger_continuity(%s, %s) s",
         *(hop.name, published.batch),
     )
     # what a standby would say of its timeline is its primary's; the plan and the confirmations are replicated

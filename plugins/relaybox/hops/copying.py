@@ -117,7 +117,7 @@ def _open(store: str, service: str, order: SliceJob, slice_: Slice) -> StoreSess
 
 
 def _slice_state(destination: StoreSession, order: SliceJob, slice_: Slice) -> str:
-    state = destination.call("relaybox.slice_state", order.log_id, order.batch, slice_.slice, str(order.plan_id))
+    state = destination.call("relaybox_internal.slice_state", order.log_id, order.batch, slice_.slice, str(order.plan_id))
     destination.rollback()
     return str(state)
 
@@ -135,7 +135,7 @@ def _after_collision(
 
 def _copy_rows(destination: StoreSession, order: SliceJob, slice_: Slice) -> int:
     # before the source's session begins: of a local hop it is one of this store, and has this name too
-    destination.call("relaybox.end_older_attempts", order.hop, order.batch, slice_.slice, order.attempt)
+    destination.call("relaybox_internal.end_older_attempts", order.hop, order.batch, slice_.slice, order.attempt)
     destination.rollback()
     source = _open(order.source, order.source_service, order, slice_)
     try:
@@ -151,7 +151,7 @@ def _copy_rows(destination: StoreSession, order: SliceJob, slice_: Slice) -> int
                 next_step=f"Rows of the source were removed or hidden after planning. Run: relaybox verify {order.hop.split('/')[0]}",
             )
         destination.call(
-            "relaybox.accept_slice",
+            "relaybox_internal.accept_slice",
             *(order.log_id, order.generation, order.batch, slice_.slice, str(order.plan_id), row_count, order.attempt),
             *(order.digests and order.digests[slice_.slice - 1], slice_.first_position),
         )
@@ -169,7 +169,7 @@ def _pipe_rows(source: StoreSession, destination: StoreSession, order: SliceJob,
             source.connection,
             sql.SQL("copy ({}) to stdout (format binary)").format(_read_query(order, slice_)),
             destination.connection,
-            sql.SQL("copy relaybox.{} ({}) from stdin (format binary)").format(
+            sql.SQL("copy relaybox_internal.{} ({}) from stdin (format binary)").format(
                 sql.Identifier(f"log_{order.log_id}"), COLUMN_LIST
             ),
             timeout_seconds=order.timeout_seconds,
@@ -196,6 +196,6 @@ def _read_query(order: SliceJob, slice_: Slice) -> sql.Composed:
         function = "read_outbox_slice"
         bounds = (slice_.first_read, slice_.last_read, slice_.first_position)
         arguments = (order.lower, order.upper, list(order.topics or ()), *bounds)
-    return sql.SQL("select {} from relaybox.{}({})").format(
+    return sql.SQL("select {} from relaybox_internal.{}({})").format(
         COLUMN_LIST, sql.Identifier(function), sql.SQL(", ").join(sql.Literal(argument) for argument in arguments)
     )

@@ -169,12 +169,12 @@ def read_destination(session: StoreSession, hop: str) -> Destination | None:
         """
         select i.log_id, i.published_position, i.first_kept_position, i.compacted_batch, i.compacted_position, i.generation, i.source,
             array(
-                select t.topic from relaybox.stream_log l join relaybox.known_topics t on t.stream_id = l.stream_id
+                select t.topic from relaybox_internal.stream_log l join relaybox_internal.known_topics t on t.stream_id = l.stream_id
                 where l.log_id = i.log_id and t.carried_by <> 'nobody'
             ) topics,
-            array(select relaybox.destination_contradictions(i.hop)) contradictions,
-            (select coalesce(max(l.log_position), 0) from relaybox.log l where l.log_id = i.log_id) highest_position
-        from relaybox.hop_in i where i.hop = %s
+            array(select relaybox_internal.destination_contradictions(i.hop)) contradictions,
+            (select coalesce(max(l.log_position), 0) from relaybox_internal.log l where l.log_id = i.log_id) highest_position
+        from relaybox_internal.hop_in i where i.hop = %s
         """,
         hop,
     )
@@ -185,10 +185,10 @@ def read_destination(session: StoreSession, hop: str) -> Destination | None:
         """
         select a.batch, a.plan_id, a.first_position, a.last_position, a.slice_count, r.receipt_count, r.receipt_rows,
             a.source_system_identifier, a.source_timeline
-        from relaybox.arrival a
+        from relaybox_internal.arrival a
         cross join lateral (
             select count(*) receipt_count, coalesce(sum(c.row_count), 0)::bigint receipt_rows
-            from relaybox.receipt c where c.log_id = a.log_id and c.batch = a.batch and c.plan_id = a.plan_id
+            from relaybox_internal.receipt c where c.log_id = a.log_id and c.batch = a.batch and c.plan_id = a.plan_id
         ) r
         where a.log_id = %s order by a.batch
         """,
@@ -217,18 +217,18 @@ def read_source(session: StoreSession, hop: str) -> Source | None:
         """
         select h.reads_log, s.planned_position, s.waiting_count, h.compacted_batch, h.compacted_position, h.compacted_read,
             h.generation, h.resend_through, h.destination, h.policy, h.topics, h.processed_by,
-            relaybox.first_kept_read(h.hop) first_kept_read,
-            array(select relaybox.source_contradictions(h.hop))
-                || case when h.reads_log is null then array(select relaybox.outbox_contradictions()) end contradictions
-        from relaybox.hop_out h
-        cross join relaybox.sending_state(h.hop) s
+            relaybox_internal.first_kept_read(h.hop) first_kept_read,
+            array(select relaybox_internal.source_contradictions(h.hop))
+                || case when h.reads_log is null then array(select relaybox_internal.outbox_contradictions()) end contradictions
+        from relaybox_internal.hop_out h
+        cross join relaybox_internal.sending_state(h.hop) s
         where h.hop = %s
         """,
         hop,
     )
     if head is None:
         return None
-    planned = session.rows(_PlannedRow, "select * from relaybox.batch where hop = %s order by batch", hop)
+    planned = session.rows(_PlannedRow, "select * from relaybox_internal.batch where hop = %s order by batch", hop)
     return Source(
         registered=HopRegistration(head.destination, head.policy, tuple(head.topics or ()), tuple(head.processed_by or ())),
         reads_log=head.reads_log,
@@ -259,8 +259,8 @@ def read_confirmed(session: StoreSession, hops: Sequence[str]) -> Mapping[str, L
         """
         select n.hop, c.through_batch as batch, c.through_position as log_position, coalesce(h.resend_through, 0) as resend_through
         from unnest(%s::text[]) n (hop)
-        cross join lateral relaybox.newest_confirmation(n.hop, 'received') c
-        left join relaybox.hop_out h on h.hop = n.hop
+        cross join lateral relaybox_internal.newest_confirmation(n.hop, 'received') c
+        left join relaybox_internal.hop_out h on h.hop = n.hop
         """,
         list(hops),
     )
@@ -268,7 +268,7 @@ def read_confirmed(session: StoreSession, hops: Sequence[str]) -> Mapping[str, L
 
 
 class _PublishedRow(NamedTuple):
-    """A row of relaybox.arrival, and what receipts say of its batch."""
+    """A row of relaybox_internal.arrival, and what receipts say of its batch."""
 
     batch: int
     plan_id: str
@@ -295,7 +295,7 @@ def _published(row: _PublishedRow) -> LedgerArrival:
 
 
 class _PlannedRow(NamedTuple):
-    """What a verification reads of a row of relaybox.batch."""
+    """What a verification reads of a row of relaybox_internal.batch."""
 
     batch: int
     plan_id: str

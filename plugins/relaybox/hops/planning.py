@@ -160,11 +160,11 @@ def _plan(
     source: StoreSession, hop: Hop, arrived: DestinationState, driver: AttemptOwner, counted: CountedRest | None
 ) -> Planned | None:
     source.reach("plan.begin")
-    head = source.row(_Head, "select * from relaybox.lock_hop(%s)", hop.name)
+    head = source.row(_Head, "select * from relaybox_internal.lock_hop(%s)", hop.name)
     source.reach("plan.locked")
     _require_common_history(hop, head, arrived)
     if head.resend_through and arrived.batch >= head.resend_through:
-        source.call("relaybox.end_resending", hop.name)
+        source.call("relaybox_internal.end_resending", hop.name)
     if head.batch > arrived.batch:  # planned before, and not published at the destination: copy it again
         batch = read_batch(source, hop.name, arrived.batch + 1)
         return Planned(batch, _begin_attempt(source, batch, driver), resumed=True)
@@ -194,7 +194,7 @@ def _require_common_history(hop: Hop, head: _Head, arrived: DestinationState) ->
 
 def _begin_attempt(source: StoreSession, batch: Batch, driver: AttemptOwner) -> int:
     attempt = source.value(
-        "select relaybox.record_attempt(%s, %s, relaybox.begin_attempt(%s), %s, %s)",
+        "select relaybox_internal.record_attempt(%s, %s, relaybox_internal.begin_attempt(%s), %s, %s)",
         *(batch.hop, batch.batch, batch.hop, driver.recorded_by, driver.application),
     )
     return int(attempt)
@@ -204,11 +204,11 @@ def _plan_log(source: StoreSession, hop: Hop, head: _Head) -> tuple[None, Cut, N
     log = source.row(
         _Log,
         """
-        select i.published_position, relaybox.log_read_through(h.hop) as reads_after,
+        select i.published_position, relaybox_internal.log_read_through(h.hop) as reads_after,
             array(select lower(a) from unnest(h.read_ahead) a) as ahead_from,
             array(select upper(a) - 1 from unnest(h.read_ahead) a) as ahead_to
-        from relaybox.hop_out h
-        join relaybox.hop_in i on i.log_id = h.reads_log
+        from relaybox_internal.hop_out h
+        join relaybox_internal.hop_in i on i.log_id = h.reads_log
         where h.hop = %s
         """,
         hop.name,
@@ -233,7 +233,7 @@ def _plan_outbox(
     while piece := _first_piece(source, hop):
         if plan := _cut_pair(source, hop, head, piece, counted):
             return plan
-        source.call("relaybox.end_backlog_piece", hop.name, piece.backlog_id)
+        source.call("relaybox_internal.end_backlog_piece", hop.name, piece.backlog_id)
     # its own statement, after the lock: in the locking statement the snapshot could be older than the last one
     now = source.value("select pg_current_snapshot()::text as now")
     pair = _Pair(head.lower, now, tuple(head.topics))
@@ -248,7 +248,7 @@ def _first_piece(source: StoreSession, hop: Hop) -> _Pair | None:
         _Piece,
         """
         select lower, upper, topics, lower(seqs) - 1 as reads_after, upper(seqs) - 1 as last_seq, backlog_id, seqs
-        from relaybox.backlog where hop = %s and state = 'routed' order by backlog_id limit 1
+        from relaybox_internal.backlog where hop = %s and state = 'routed' order by backlog_id limit 1
         """,
         hop.name,
     )
@@ -282,19 +282,22 @@ def _count_rows(source: StoreSession, hop: Hop, head: _Head, pair: _Pair, width:
     if pair.backlog_id is None:
         return source.rows(
             Bucket,
-            "select * from relaybox.outbox_buckets(%s, %s, %s, %s, %s)",
+            "select * from relaybox_internal.outbox_buckets(%s, %s, %s, %s, %s)",
             *(pair.lower, pair.upper, list(pair.topics), width, head.anchor_seq),
         )
     return source.rows(
         Bucket,
-        "select * from relaybox.backlog_buckets(%s, %s, %s, %s, %s, %s)",
+        "select * from relaybox_internal.backlog_buckets(%s, %s, %s, %s, %s, %s)",
         *(pair.lower, pair.upper, list(pair.topics), pair.seqs, width, hop.limits.batch_rows + 1),
     )
 
 
 def _skip_if_wide(source: StoreSession, hop: str, pair: _Pair) -> None:
     source.execute(
-        "select relaybox.skip_empty_pair(%s, %s) where pg_snapshot_xmax(%s)::text::numeric - pg_snapshot_xmin(%s)::text::numeric > %s",
+        (
+            "select relaybox_internal.skip_empty_pair(%s, %s) "
+            "where pg_snapshot_xmax(%s)::text::numeric - pg_snapshot_xmin(%s)::text::numeric > %s"
+        ),
         *(hop, pair.upper, pair.upper, pair.lower, SKIP_EMPTY_PAIR_TRANSACTIONS),
     )
 
@@ -305,10 +308,10 @@ def _record(source: StoreSession, hop: Hop, pair: _Pair | None, cut: Cut, head: 
     digests = None
     if hop.integrity == "checksum":
         # read before COMMIT, but never without it: the digests are durable with the rows, or neither is
-        digests = source.call("relaybox.slice_digests", head.reads_log, lower, upper, topics, Json(slices))
+        digests = source.call("relaybox_internal.slice_digests", head.reads_log, lower, upper, topics, Json(slices))
     recorded = source.row(
         BatchRow,
-        "select * from relaybox.record_batch(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        "select * from relaybox_internal.record_batch(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         hop.name,
         pair and pair.backlog_id,
         lower,

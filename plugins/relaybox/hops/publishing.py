@@ -27,7 +27,7 @@ class PublishedBatch:
 
 
 class _ArrivalRow(NamedTuple):
-    """An Arrival as a row of relaybox.arrival; its plan id as text."""
+    """An Arrival as a row of relaybox_internal.arrival; its plan id as text."""
 
     batch: int
     plan_id: str
@@ -57,11 +57,12 @@ def ask_destination(destination: StoreSession, hop: Hop) -> DestinationState:
         _Published,
         """
         select i.log_id, i.generation, i.published_batch, i.published_position,
-            (select a.plan_id from relaybox.arrival a where a.log_id = i.log_id and a.batch = i.published_batch),
+            (select a.plan_id from relaybox_internal.arrival a where a.log_id = i.log_id and a.batch = i.published_batch),
             array(
-                select distinct r.plan_id::text from relaybox.receipt r where r.log_id = i.log_id and r.batch = i.published_batch + 1
+                select distinct r.plan_id::text from relaybox_internal.receipt r where r.log_id = i.log_id
+                    and r.batch = i.published_batch + 1
             ) as copied_plan_ids
-        from relaybox.hop_in i where i.hop = %s
+        from relaybox_internal.hop_in i where i.hop = %s
         """,
         hop.name,
     )
@@ -87,7 +88,7 @@ def durable_arrival(destination: StoreSession, hop: Hop, arrived: DestinationSta
         NotDurable: COMMIT returned with a warning; nothing may be confirmed on the strength of this arrival.
     """
     destination = destination.doing(f"reading the arrival of batch {arrived.batch} of hop {hop.name}")
-    row = destination.row(_ArrivalRow, "select * from relaybox.durable_arrival(%s)", arrived.log_id)
+    row = destination.row(_ArrivalRow, "select * from relaybox_internal.durable_arrival(%s)", arrived.log_id)
     destination.reach("arrival.read")
     destination.commit_durably("arrival")
     return row.arrival
@@ -96,7 +97,7 @@ def durable_arrival(destination: StoreSession, hop: Hop, arrived: DestinationSta
 def make_log_segments(destination: StoreSession, hop: Hop, *, log_id: int, through_position: int) -> None:
     """Makes the log's segments that a batch needs. Commits."""
     destination = destination.doing(f"making segments of the log of hop {hop.name}")
-    destination.call("relaybox.ensure_log_segments", log_id, through_position)
+    destination.call("relaybox_internal.ensure_log_segments", log_id, through_position)
     destination.reach("log_segments.made")
     destination.commit("log_segments")
 
@@ -109,7 +110,7 @@ def begin_generation(destination: StoreSession, hop: Hop, *, log_id: int, genera
         NotDurable: COMMIT returned with a warning; run it again.
     """
     destination = destination.doing(f"beginning generation {generation} of hop {hop.name}")
-    destination.call("relaybox.begin_generation", log_id, generation)
+    destination.call("relaybox_internal.begin_generation", log_id, generation)
     destination.reach("generation.begun")
     destination.commit_durably("generation")
 
@@ -126,7 +127,7 @@ def publish_batch(destination: StoreSession, hop: Hop, batch: Batch, *, log_id: 
     destination.reach("publish.begin")
     row = destination.row(
         _ArrivalRow,
-        "select * from relaybox.publish_batch(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        "select * from relaybox_internal.publish_batch(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
         log_id,
         batch.generation,
         batch.batch,

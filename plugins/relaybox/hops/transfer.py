@@ -250,12 +250,12 @@ class _Run:
         )
 
     def _reads_log(self) -> int | None:
-        return self._ask_source("select reads_log from relaybox.hop_out where hop = %s")  # type: ignore[return-value]
+        return self._ask_source("select reads_log from relaybox_internal.hop_out where hop = %s")  # type: ignore[return-value]
 
     def _prepare_source(self) -> None:
         """Makes outbox segments ahead, so that producers never meet the overflow. Commits."""
         source = self.source.doing("making outbox segments")
-        source.call("relaybox.ensure_outbox_segments")
+        source.call("relaybox_internal.ensure_outbox_segments")
         source.reach("outbox_segments.made")
         source.commit("outbox_segments")
 
@@ -269,7 +269,7 @@ class _Run:
                 session.doing(f"running hop {self.hop.name}").rollback()
 
     def _superseded(self, planned: Planned) -> bool:
-        return self._ask_source("select attempt from relaybox.hop_out where hop = %s") != planned.attempt
+        return self._ask_source("select attempt from relaybox_internal.hop_out where hop = %s") != planned.attempt
 
     def _leave_to_newer_driver(self, planned: Planned, error: errors.RelayboxError) -> None:
         """Waits until the newer driver has the batch arrived; after a while the caller's loop takes it over again."""
@@ -281,7 +281,7 @@ class _Run:
             time.sleep(POLL_SECONDS)
 
     def _wait_for_work(self, deadline: float) -> None:
-        while time.monotonic() < deadline and not self._ask_source("select relaybox.hop_has_work(%s)"):
+        while time.monotonic() < deadline and not self._ask_source("select relaybox_internal.hop_has_work(%s)"):
             time.sleep(POLL_SECONDS)
 
     def _ask_source(self, query: str) -> object:

@@ -45,9 +45,10 @@ def _count(hop: Hop) -> tuple[int, int]:
             _Attempts,
             """
             select h.attempt as attempts,
-                h.compacted_batch + (select count(*) from relaybox.batch b where b.hop = h.hop and not b.adopted) as batches,
-                h.batch > coalesce((select c.through_batch from relaybox.newest_confirmation(h.hop, 'received') c), 0) as is_unfinished
-            from relaybox.hop_out h where h.hop = %s
+                h.compacted_batch + (select count(*) from relaybox_internal.batch b where b.hop = h.hop and not b.adopted) as batches,
+                h.batch > coalesce((select c.through_batch from relaybox_internal.newest_confirmation(h.hop, 'received') c), 0)
+                    as is_unfinished
+            from relaybox_internal.hop_out h where h.hop = %s
             """,
             hop.name,
         )

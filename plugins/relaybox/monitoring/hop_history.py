@@ -120,8 +120,8 @@ def read_flow(hop: Hop, *, window: timedelta, moved_by: str | None = None) -> Ho
 
 _PLANNED = """
     select floor(extract(epoch from b.planned_at - %(first)s) / %(step)s)::integer as number, sum(b.row_count)::bigint as row_count
-    from relaybox.hop_out h
-    join relaybox.batch b on b.hop = h.hop and b.batch > h.batch - %(newest)s
+    from relaybox_internal.hop_out h
+    join relaybox_internal.batch b on b.hop = h.hop and b.batch > h.batch - %(newest)s
     where h.hop = %(hop)s and b.planned_at >= %(first)s
     group by 1
 """
@@ -130,9 +130,9 @@ _PUBLISHED = """
     select
         floor(extract(epoch from a.published_at - %(first)s) / %(step)s)::integer as number, sum(a.row_count)::bigint as row_count,
         max(extract(epoch from a.published_at - l.sent_at))::double precision as delay_seconds
-    from relaybox.hop_in i
-    join relaybox.arrival a on a.log_id = i.log_id and a.batch > i.published_batch - %(newest)s
-    left join relaybox.log l on l.log_id = i.log_id and l.log_position = a.first_position
+    from relaybox_internal.hop_in i
+    join relaybox_internal.arrival a on a.log_id = i.log_id and a.batch > i.published_batch - %(newest)s
+    left join relaybox_internal.log l on l.log_id = i.log_id and l.log_position = a.first_position
     where i.hop = %(hop)s and a.published_at >= %(first)s
     group by 1
 """
@@ -142,15 +142,15 @@ _BATCHES = """
         b.batch, b.row_count, jsonb_array_length(b.slices) as slice_count, b.planned_at,
         received.recorded_at as received_at, processed.recorded_at as processed_at, settled.recorded_at as settled_at,
         coalesce(newest.recorded_by, received.recorded_by) as moved_by, newest.application
-    from relaybox.hop_out h
-    join relaybox.batch b on b.hop = h.hop and b.batch > h.batch - %(newest)s
+    from relaybox_internal.hop_out h
+    join relaybox_internal.batch b on b.hop = h.hop and b.batch > h.batch - %(newest)s
     left join lateral (
-        select a.recorded_by, a.application from relaybox.attempt a
+        select a.recorded_by, a.application from relaybox_internal.attempt a
         where a.hop = h.hop and a.batch = b.batch order by a.attempt desc limit 1
     ) newest on true
-    left join lateral relaybox.confirmation_of(h.hop, 'received', b.last_position) received on true
-    left join lateral relaybox.confirmation_of(h.hop, 'processed', b.last_position) processed on true
-    left join lateral relaybox.confirmation_of(h.hop, 'settled', b.last_position) settled on true
+    left join lateral relaybox_internal.confirmation_of(h.hop, 'received', b.last_position) received on true
+    left join lateral relaybox_internal.confirmation_of(h.hop, 'processed', b.last_position) processed on true
+    left join lateral relaybox_internal.confirmation_of(h.hop, 'settled', b.last_position) settled on true
     where h.hop = %(hop)s and (%(moved_by)s::text is null or coalesce(newest.recorded_by, received.recorded_by) = %(moved_by)s)
     order by b.batch desc
     limit %(shown)s
@@ -158,15 +158,15 @@ _BATCHES = """
 
 _ARRIVALS = """
     select a.batch, a.published_at
-    from relaybox.hop_in i
-    join relaybox.arrival a on a.log_id = i.log_id and a.batch = any(%(batches)s::bigint[])
+    from relaybox_internal.hop_in i
+    join relaybox_internal.arrival a on a.log_id = i.log_id and a.batch = any(%(batches)s::bigint[])
     where i.hop = %(hop)s
 """
 
 _RECEIPTS = """
     select r.batch, array_agg(r.copied_at order by r.copied_at) as copied_at
-    from relaybox.hop_in i
-    join relaybox.receipt r on r.log_id = i.log_id and r.batch = any(%(batches)s::bigint[])
+    from relaybox_internal.hop_in i
+    join relaybox_internal.receipt r on r.log_id = i.log_id and r.batch = any(%(batches)s::bigint[])
     where i.hop = %(hop)s
     group by r.batch
 """

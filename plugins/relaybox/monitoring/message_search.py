@@ -20,21 +20,21 @@ MOST_FOUND = 20
 # A sender without indexes of its own has the position as index; where the others' indexes are, their stream has noted.
 _IN_LOG = """
     select distinct l.message_id, l.log_position
-    from relaybox.hop_in i
+    from relaybox_internal.hop_in i
     cross join lateral (
         select %(index)s::bigint as first_position, %(index)s::bigint as last_position
         union all
         select s.range_first_position, s.range_last_position
-        from relaybox.stream_log g join relaybox.sender_state s on s.stream_id = g.stream_id
+        from relaybox_internal.stream_log g join relaybox_internal.sender_state s on s.stream_id = g.stream_id
         where g.log_id = i.log_id and s.sender = %(sender)s and s.range_first_index <= %(index)s and s.range_last_index >= %(index)s
         union all
         select r.first_position, r.last_position
-        from relaybox.stream_log g
-        join relaybox.sender_state s on s.stream_id = g.stream_id
-        join relaybox.index_range r on r.sender_id = s.sender_id
+        from relaybox_internal.stream_log g
+        join relaybox_internal.sender_state s on s.stream_id = g.stream_id
+        join relaybox_internal.index_range r on r.sender_id = s.sender_id
         where g.log_id = i.log_id and s.sender = %(sender)s and r.first_index <= %(index)s and r.last_index >= %(index)s
     ) stream_position
-    join relaybox.log l
+    join relaybox_internal.log l
         on l.log_id = i.log_id and l.log_position >= stream_position.first_position and l.log_position <= stream_position.last_position
     where i.hop = %(hop)s and l.log_position <= i.published_position and l.sender = %(sender)s and l.index = %(index)s
     order by l.log_position

@@ -174,7 +174,9 @@ def _unknown(stores: _Stores, message_id: UUID, routes: Sequence[Route]) -> erro
 
 
 def _begins(stores: _Stores, store: Store) -> int:
-    (begins,) = stores.rows(OutboxBegin, store, "reading where the outbox begins", "select first_kept_seq from relaybox.store")
+    (begins,) = stores.rows(
+        OutboxBegin, store, "reading where the outbox begins", "select first_kept_seq from relaybox_internal.store"
+    )
     return begins.first_kept_seq
 
 
@@ -199,7 +201,9 @@ class _Stores:
 
 
 def _find(stores: _Stores, store: Store, message_id: UUID) -> Iterator[SentTrace]:
-    for row in stores.rows(SentRow, store, "looking for a message", "select * from relaybox.trace_sent(%s)", str(message_id)):
+    for row in stores.rows(
+        SentRow, store, "looking for a message", "select * from relaybox_internal.trace_sent(%s)", str(message_id)
+    ):
         yield SentTrace(
             store.name, row.seq, int(row.xid), row.topic, row.sender, row.epoch, row.index, row.sent_at, row.committed_at
         )
@@ -233,7 +237,7 @@ def _trace_hop(stores: _Stores, hop: Hop, reads: int, message_id: UUID) -> HopTr
         HopReading,
         hop.source,
         f"reading the ledger of hop {hop.name}",
-        "select * from relaybox.trace_reading(%s, %s)",
+        "select * from relaybox_internal.trace_reading(%s, %s)",
         hop.name,
         reads,
     )
@@ -244,7 +248,7 @@ def _trace_hop(stores: _Stores, hop: Hop, reads: int, message_id: UUID) -> HopTr
         HopArrival,
         hop.destination,
         f"looking into the log of hop {hop.name}",
-        "select * from relaybox.trace_arrival(%s, %s, %s, %s)",
+        "select * from relaybox_internal.trace_arrival(%s, %s, %s, %s)",
         *(hop.name, reading.batch, reading.slice, reading.log_position),
     )
     if not arrivals:
@@ -282,7 +286,7 @@ def _trace_delivery(stores: _Stores, hop: Hop, log_position: int) -> DeliveryTra
         DeliveryRow,
         hop.destination,
         f"asking what stream {hop.stream} made of a message",
-        "select * from relaybox.trace_delivery(%s, %s)",
+        "select * from relaybox_internal.trace_delivery(%s, %s)",
         *(hop.name, log_position),
     )
     if not rows:

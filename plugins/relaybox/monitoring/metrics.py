@@ -117,7 +117,7 @@ def read_store_metrics(routes: Routes) -> dict[str, tuple[Sample, ...]]:
 def _ask(store: Store) -> tuple[Sample, ...] | None:
     try:
         with store_session(store, "reading its store_metrics", application_name="relaybox metrics") as session:
-            samples = session.rows(Sample, "select metric, labels, value from relaybox.store_metrics()")
+            samples = session.rows(Sample, "select metric, labels, value from relaybox_internal.store_metrics()")
     except errors.RelayboxError:
         return None  # relaybox_store_up and relaybox_hop_error tell
     return tuple(replace(sample, labels={"store": store.name, **sample.labels}) for sample in samples)

@@ -24,8 +24,8 @@ RATE_SECONDS = 300
 
 _RATES = """
     select i.hop, coalesce(sum(a.row_count), 0)::double precision / %(seconds)s as rate
-    from relaybox.hop_in i
-    left join relaybox.arrival a
+    from relaybox_internal.hop_in i
+    left join relaybox_internal.arrival a
         on a.log_id = i.log_id and a.batch > i.published_batch - 5000
             and a.published_at > clock_timestamp() - make_interval(secs => %(seconds)s)
     group by i.hop

@@ -103,9 +103,11 @@ class StoreAnswer(Generic[State]):
 def ask_sending(session: StoreSession, store: Store, *, routes: Routes) -> StoreAnswer[SendingState]:
     """How far the hops are that leave a store, and what its outbox keeps beside them."""
     hops = [hop for hop in routes.hops if hop.source == store]
-    states = {hop.name: session.row_if_any(SendingState, "select * from relaybox.sending_state(%s)", hop.name) for hop in hops}
+    states = {
+        hop.name: session.row_if_any(SendingState, "select * from relaybox_internal.sending_state(%s)", hop.name) for hop in hops
+    }
     accounts = {hop.name: read_account(session, hop) for hop in hops if hop.upstream is None}
-    unrouted = session.rows(Unrouted, "select * from relaybox.unrouted_topics(%s)", UNROUTED_SEQS)
+    unrouted = session.rows(Unrouted, "select * from relaybox_internal.unrouted_topics(%s)", UNROUTED_SEQS)
     orphaned_hops = tuple(hop for hop in read_backlogs(session, store, routes) if hop.keeps_messages)
     unknown = {hop.name: found for hop in hops if (found := count_unknown_topics(session, hop, newest=UNROUTED_SEQS))}
     return replace(

@@ -154,9 +154,9 @@ class _StorePart(Generic[_Seen]):
         return replace(self.said, receiving=receiving, continuing=StoreAnswer(dict(self._gaps)), continued=continued)
 
     def _read_arrival(self, session: StoreSession, name: str, *, confirmed: int) -> None:
-        query = "select * from relaybox.receiving_state(%s, %s)"
+        query = "select * from relaybox_internal.receiving_state(%s, %s)"
         self._arrived[name] = session.row_if_any(ReceivingState, query, name, confirmed)
-        stream = session.row_if_any(StreamState, "select * from relaybox.stream_state(%s)", name)
+        stream = session.row_if_any(StreamState, "select * from relaybox_internal.stream_state(%s)", name)
         if stream is not None:
             self._streams[name] = stream
 

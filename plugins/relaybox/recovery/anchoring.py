@@ -26,11 +26,11 @@ def take_anchor(source: StoreSession) -> Anchor:
     """The anchor of a moment when no open transaction had written to the outbox."""
     with source.cursor() as cursor:
         _lock_outbox(cursor)
-    anchor = source.row(Anchor, "select relaybox.last_outbox_seq() as seq, pg_current_snapshot()::text as lower")
+    anchor = source.row(Anchor, "select relaybox_internal.last_outbox_seq() as seq, pg_current_snapshot()::text as lower")
     source.execute("rollback to savepoint anchor")  # producers go on
     # what is written from here on names its own transaction again, not a part of it (record_anchor.sql)
     source.execute("release savepoint anchor")
-    source.call("relaybox.record_anchor", anchor.seq)
+    source.call("relaybox_internal.record_anchor", anchor.seq)
     return anchor
 
 

@@ -53,7 +53,7 @@ def attest_store(store: Store, routes: Routes, *, recorded_by: str, reason: str)
     hops = [hop for hop in routes.hops if hop.source == store]
     arrivals = {hop: _ask(hop) for hop in hops}
     with store_session(store, "attesting the store", application_name="relaybox attest") as session:
-        session.call("relaybox.require_writable_primary")
+        session.call("relaybox_internal.require_writable_primary")
         session.execute("set local synchronous_commit = on")
         here = read_fingerprint(session)
         changed = [_check(session, hop, arrivals[hop], here) for hop in hops]
@@ -75,7 +75,9 @@ def _ask(hop: Hop) -> DestinationState:
 
 def _check(session: StoreSession, hop: Hop, arrived: DestinationState, here: ClusterFingerprint) -> bool:
     """Raises unless the hop's ledger goes on here; tells whether its fingerprint differs."""
-    ledger = session.row_if_any(LedgerContinuity, "select * from relaybox.ledger_continuity(%s, %s)", hop.name, arrived.batch)
+    ledger = session.row_if_any(
+        LedgerContinuity, "select * from relaybox_internal.ledger_continuity(%s, %s)", hop.name, arrived.batch
+    )
     if ledger is None:
         raise errors.UnknownHop(f"hop {hop.name} does not leave store {session.store}.", next_step="Run: relaybox init")
     published = published_end(arrived)
@@ -92,10 +94,10 @@ def _check(session: StoreSession, hop: Hop, arrived: DestinationState, here: Clu
 def _record(session: StoreSession, hops: list[str], here: ClusterFingerprint, recorded_by: str, reason: str) -> None:
     session.execute(
         """
-        insert into relaybox.attestation (
+        insert into relaybox_internal.attestation (
             attested_by, reason, from_system_identifier, from_timeline, system_identifier, timeline
         )
-        select %s, %s, h.system_identifier, h.timeline, %s, %s from relaybox.hop_out h
+        select %s, %s, h.system_identifier, h.timeline, %s, %s from relaybox_internal.hop_out h
         where h.hop = any(%s) and (h.system_identifier, h.timeline) <> (%s, %s)
         order by h.hop limit 1
         """,
@@ -103,7 +105,9 @@ def _record(session: StoreSession, hops: list[str], here: ClusterFingerprint, re
     )
     # a hop that relaybox.yaml no longer names was not checked, and stays stopped
     session.execute(
-        "update relaybox.hop_out set system_identifier = %s, timeline = %s where hop = any(%s)",
+        "update relaybox_internal.hop_out set system_identifier = %s, timeline = %s where hop = any(%s)",
         *(here.system_identifier, here.timeline, hops),
     )
-    session.execute("update relaybox.store set system_identifier = %s, timeline = %s", here.system_identifier, here.timeline)
+    session.execute(
+        "update relaybox_internal.store set system_identifier = %s, timeline = %s", here.system_identifier, here.timeline
+    )

@@ -30,7 +30,7 @@ def find_common_batch(stores: BothStores) -> int:
     planned = dict(
         stores.source.rows(
             _Batch,
-            "select batch, plan_id::text from relaybox.batch where hop = %s and batch <= %s",
+            "select batch, plan_id::text from relaybox_internal.batch where hop = %s and batch <= %s",
             *(stores.hop.name, stores.arrived.batch),
         )
     )
@@ -38,11 +38,13 @@ def find_common_batch(stores: BothStores) -> int:
         planned[stores.head.compacted_batch] = str(stores.head.compacted_plan_id)
     destination = stores.destination.doing(f"reading the arrivals of hop {stores.hop.name}")
     arrivals = destination.rows(
-        _Batch, "select batch, plan_id::text from relaybox.arrival where log_id = %s order by batch desc", stores.arrived.log_id
+        _Batch,
+        "select batch, plan_id::text from relaybox_internal.arrival where log_id = %s order by batch desc",
+        stores.arrived.log_id,
     )
     removed = destination.row(
         _Removed,
-        "select compacted_batch, compacted_plan_id::text from relaybox.hop_in where log_id = %s",
+        "select compacted_batch, compacted_plan_id::text from relaybox_internal.hop_in where log_id = %s",
         stores.arrived.log_id,
     )
     destination.rollback()
@@ -57,7 +59,7 @@ def position_of(stores: BothStores, batch: int) -> int:
     if batch == stores.head.compacted_batch:
         return stores.head.compacted_position
     log_position = stores.source.value(
-        "select last_position from relaybox.batch where hop = %s and batch = %s", stores.hop.name, batch
+        "select last_position from relaybox_internal.batch where hop = %s and batch = %s", stores.hop.name, batch
     )
     return int(log_position or 0)
 
@@ -65,7 +67,8 @@ def position_of(stores: BothStores, batch: int) -> int:
 def is_reloaded(stores: BothStores) -> bool:
     """Whether the hop's frontier is in transaction numbers of another cluster, or of an earlier time of this one."""
     moved = stores.source.value(
-        "select relaybox.is_reloaded() or numbering <> %s as moved from relaybox.numbering", stores.head.numbering
+        "select relaybox_internal.is_reloaded() or numbering <> %s as moved from relaybox_internal.numbering",
+        stores.head.numbering,
     )
     return stores.head.reads_log is None and bool(moved)
 
@@ -80,13 +83,13 @@ def has_slices_of_lost_plans(stores: BothStores) -> bool:
     """Whether the destination holds unpublished slices of a plan that is not in the source's ledger."""
     planned = stores.source.rows(
         _Batch,
-        "select batch, plan_id::text from relaybox.batch where hop = %s and batch > %s",
+        "select batch, plan_id::text from relaybox_internal.batch where hop = %s and batch > %s",
         *(stores.hop.name, stores.arrived.batch),
     )
     destination = stores.destination.doing(f"reading the receipts of hop {stores.hop.name}")
     staged = destination.rows(
         _Batch,
-        "select distinct batch, plan_id::text from relaybox.receipt where log_id = %s and batch > %s",
+        "select distinct batch, plan_id::text from relaybox_internal.receipt where log_id = %s and batch > %s",
         *(stores.arrived.log_id, stores.arrived.batch),
     )
     destination.rollback()
@@ -97,7 +100,7 @@ def count_unpublished(stores: BothStores) -> int:
     """How many messages of slices the destination has beyond its newest batch."""
     destination = stores.destination.doing(f"reading the receipts of hop {stores.hop.name}")
     count = destination.value(
-        "select coalesce(sum(row_count), 0) from relaybox.receipt where log_id = %s and batch > %s",
+        "select coalesce(sum(row_count), 0) from relaybox_internal.receipt where log_id = %s and batch > %s",
         *(stores.arrived.log_id, stores.arrived.batch),
     )
     destination.rollback()
@@ -108,7 +111,7 @@ def has_lost_adopted_batches(stores: BothStores) -> bool:
     """Whether the destination lost batches whose plan the source does not know: they can't be sent again as they were."""
     return bool(
         stores.source.value(
-            "select exists (select from relaybox.batch where hop = %s and batch > %s and adopted)",
+            "select exists (select from relaybox_internal.batch where hop = %s and batch > %s and adopted)",
             *(stores.hop.name, stores.arrived.batch),
         )
     )

@@ -42,7 +42,7 @@ def match_log(source: StoreSession, hop: Hop, routes: Routes, common: int) -> Se
         HistoryLost: some of what is not there may still come from a store further up; or retention has dropped a part of the log.
         StoreBusy: some of it arrived while it was looked for; or a prepared transaction at the origin may still commit it.
     """
-    searched = source.row(SearchedLog, "select * from relaybox.match_adopted(%s, %s)", hop.name, common)
+    searched = source.row(SearchedLog, "select * from relaybox_internal.match_adopted(%s, %s)", hop.name, common)
     ghosts = source.row(
         _Ghosts,
         "select array_agg(message_id::text) as message_ids, array_agg(sent_at) as sent_at from relaybox_adopted where is_ghost",
@@ -58,8 +58,8 @@ def _require_not_arrived_meanwhile(source: StoreSession, hop: Hop, searched: Sea
     message_count = source.value(
         """
         select count(*)
-        from relaybox.hop_out h
-        join relaybox.log l on l.log_id = h.reads_log and l.log_position > %s
+        from relaybox_internal.hop_out h
+        join relaybox_internal.log l on l.log_id = h.reads_log and l.log_position > %s
         join relaybox_adopted a on a.message_id = l.message_id and a.sent_at = l.sent_at and a.is_ghost
         where h.hop = %s
         """,
@@ -75,6 +75,6 @@ def _require_not_arrived_meanwhile(source: StoreSession, hop: Hop, searched: Sea
 def adopt_reads(source: StoreSession, hop: Hop, common: int, searched: SearchedLog) -> int:
     """Writes down which positions of the log the adopted batches have; returns how many messages of it are still to be sent."""
     unread_count = source.call(
-        "relaybox.adopt_reads", hop.name, common, searched.read_through, searched.searched_through, searched.read_ahead
+        "relaybox_internal.adopt_reads", hop.name, common, searched.read_through, searched.searched_through, searched.read_ahead
     )
     return int(unread_count)

@@ -76,9 +76,9 @@ def begin_new_generation(
     _adopt(stores, common, generation, here)
     stores.source.execute(
         """
-        update relaybox.hop_out
+        update relaybox_internal.hop_out
         set generation = %s, batch = %s, log_position = %s, resend_through = 0, anchor_seq = %s, lower = %s,
-            system_identifier = %s, timeline = %s, attempt = attempt + 1, numbering = (select numbering from relaybox.numbering)
+            system_identifier = %s, timeline = %s, attempt = attempt + 1, numbering = (select numbering from relaybox_internal.numbering)
         where hop = %s
         """,
         *(generation, stores.arrived.batch, stores.arrived.log_position, anchor_seq, lower),
@@ -107,7 +107,9 @@ def forget_what_was_delivered(stores: BothStores) -> int:
     Returns the common batch, none: what an outbox has beside those is undelivered, whatever this ledger says.
     """
     is_dropped = stores.source.value(
-        "select first_kept_seq > 1 and %s > %s from relaybox.store", stores.head.log_position, stores.arrived.log_position
+        "select first_kept_seq > 1 and %s > %s from relaybox_internal.store",
+        stores.head.log_position,
+        stores.arrived.log_position,
     )
     if is_dropped:
         raise errors.HistoryLost(
@@ -115,7 +117,7 @@ def forget_what_was_delivered(stores: BothStores) -> int:
             f"{stores.hop.source.name} has no plan, and retention at {stores.hop.source.name} may have dropped messages of them.",
             next_step=f"Restore {stores.hop.destination.name} to a later time.",
         )
-    stores.source.execute("update relaybox.generation set adopted_seqs = '{}' where hop = %s", stores.hop.name)
+    stores.source.execute("update relaybox_internal.generation set adopted_seqs = '{}' where hop = %s", stores.hop.name)
     return 0
 
 
@@ -123,7 +125,9 @@ def _require_adoptable(stores: BothStores, common: int, common_position: int) ->
     """What is adopted must still be at the destination, and the ledgers must meet where both still begin."""
     destination = stores.destination.doing(f"asking what is kept of hop {stores.hop.name}")
     first_kept, compacted = destination.row(
-        _Kept, "select first_kept_position, compacted_batch from relaybox.hop_in where log_id = %s", stores.arrived.log_id
+        _Kept,
+        "select first_kept_position, compacted_batch from relaybox_internal.hop_in where log_id = %s",
+        stores.arrived.log_id,
     )
     destination.rollback()
     if stores.arrived.batch < stores.head.compacted_batch:
@@ -154,7 +158,7 @@ def _fetch_adopted(stores: BothStores, common_position: int) -> None:
     )
     columns = sql.SQL('"log_position", message_id, sender, topic, sent_at')
     rows = sql.SQL(
-        "copy (select {} from relaybox.log where log_id = {} and log_position > {} and log_position <= {}) to stdout"
+        "copy (select {} from relaybox_internal.log where log_id = {} and log_position > {} and log_position <= {}) to stdout"
     ).format(columns, sql.Literal(stores.arrived.log_id), sql.Literal(common_position), sql.Literal(stores.arrived.log_position))
     with stores.source.translating():
         pipe_copy(
@@ -181,7 +185,7 @@ def _outbox_part(stores: BothStores, common: int) -> tuple[int, str | None, str,
         """
     )
     backlog = stores.source.row(
-        _Backlog, "select * from relaybox.rebuild_backlog(%s, %s, %s, %s)", stores.hop.name, common, anchor_seq, lower
+        _Backlog, "select * from relaybox_internal.rebuild_backlog(%s, %s, %s, %s)", stores.hop.name, common, anchor_seq, lower
     )
     return anchor_seq, lower, backlog.adopted_seqs, backlog.undelivered_count
 
@@ -197,8 +201,10 @@ def _ghosts(stores: BothStores) -> tuple[Ghost, ...]:
 
 def _forget_after(stores: BothStores, common: int) -> None:
     """Plans that the destination never published, or published otherwise, are void; their rows count as undelivered."""
-    stores.source.execute("delete from relaybox.batch where hop = %s and batch > %s", stores.hop.name, common)
-    stores.source.execute("delete from relaybox.confirmation where hop = %s and through_batch > %s", stores.hop.name, common)
+    stores.source.execute("delete from relaybox_internal.batch where hop = %s and batch > %s", stores.hop.name, common)
+    stores.source.execute(
+        "delete from relaybox_internal.confirmation where hop = %s and through_batch > %s", stores.hop.name, common
+    )
 
 
 def _adopt(stores: BothStores, common: int, generation: int, here: ClusterFingerprint) -> None:
@@ -208,7 +214,7 @@ def _adopt(stores: BothStores, common: int, generation: int, here: ClusterFinger
         _Arrival,
         """
         select batch, plan_id::text, first_position, last_position, row_count, published_at
-        from relaybox.arrival where log_id = %s and batch > %s order by batch
+        from relaybox_internal.arrival where log_id = %s and batch > %s order by batch
         """,
         *(stores.arrived.log_id, common),
     )
@@ -217,7 +223,7 @@ def _adopt(stores: BothStores, common: int, generation: int, here: ClusterFinger
         execute_values(
             cursor,
             """
-            insert into relaybox.batch (
+            insert into relaybox_internal.batch (
                 hop, batch, plan_id, pair_exhausted, reads_after, reads_through, first_position, last_position, row_count, slices,
                 system_identifier, timeline, next_xid, generation, adopted
             ) values %s
@@ -236,7 +242,7 @@ def _adopt(stores: BothStores, common: int, generation: int, here: ClusterFinger
         newest = arrivals[-1]
         stores.source.execute(
             """
-            insert into relaybox.confirmation (hop, state, through_position, through_batch, happened_at, recorded_by)
+            insert into relaybox_internal.confirmation (hop, state, through_position, through_batch, happened_at, recorded_by)
             values (%s, 'received', %s, %s, %s, 'reanchor')
             """,
             *(stores.hop.name, newest.last_position, newest.batch, newest.published_at),
@@ -246,7 +252,7 @@ def _adopt(stores: BothStores, common: int, generation: int, here: ClusterFinger
 def _record(stores: BothStores, found: ReanchorResult, anchor_seq: int, adopted_seqs: str) -> None:
     stores.source.execute(
         """
-        insert into relaybox.generation (
+        insert into relaybox_internal.generation (
             hop, generation, begun_by, reason, adopted_from, adopted_through, anchor_seq, adopted_seqs, undelivered_count, ghost_count
         ) values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
         """,
@@ -254,11 +260,13 @@ def _record(stores: BothStores, found: ReanchorResult, anchor_seq: int, adopted_
         *(anchor_seq, adopted_seqs, found.undelivered_count, len(found.ghosts)),
     )
     stores.source.execute(
-        'delete from relaybox.ghost where hop = %s and "log_position" > %s', found.hop, position_of(stores, found.common_batch)
+        'delete from relaybox_internal.ghost where hop = %s and "log_position" > %s',
+        found.hop,
+        position_of(stores, found.common_batch),
     )
     stores.source.execute(
         """
-        insert into relaybox.ghost (hop, "log_position", generation, message_id, sender, topic, sent_at)
+        insert into relaybox_internal.ghost (hop, "log_position", generation, message_id, sender, topic, sent_at)
         select %s, a.log_position, %s, a.message_id, a.sender, a.topic, a.sent_at from relaybox_adopted a where a.is_ghost
         """,
         *(found.hop, found.generation),

@@ -93,9 +93,9 @@ def reanchor_hop(hop: Hop, routes: Routes, *, recorded_by: str, reason: str, dry
 def _transaction(source: StoreSession, hop: Hop) -> Iterator[HopRow]:
     """A transaction that holds the hop's row; rolled back unless it was committed."""
     try:
-        source.call("relaybox.require_writable_primary")
+        source.call("relaybox_internal.require_writable_primary")
         source.execute("set local synchronous_commit = on")
-        head = source.row_if_any(HopRow, "select * from relaybox.hop_out where hop = %s for update", hop.name)
+        head = source.row_if_any(HopRow, "select * from relaybox_internal.hop_out where hop = %s for update", hop.name)
         if head is None:
             raise errors.UnknownHop(f"hop {hop.name} does not leave store {hop.source.name}.", next_step="Run: relaybox init")
         yield head

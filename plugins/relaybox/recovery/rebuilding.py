@@ -149,21 +149,21 @@ def _look(store: Store, hop: Hop) -> HopToRebuild:
 
 
 _CONFIRMED = """
-    select (select c.through_position from relaybox.newest_confirmation(h.hop, 'received') c)
-    from relaybox.hop_out h where h.hop = %s
+    select (select c.through_position from relaybox_internal.newest_confirmation(h.hop, 'received') c)
+    from relaybox_internal.hop_out h where h.hop = %s
 """
-_PUBLISHED = "select i.published_position from relaybox.hop_in i where i.hop = %s"
-_PLANNED = "select h.log_position from relaybox.hop_out h where h.hop = %s"
+_PUBLISHED = "select i.published_position from relaybox_internal.hop_in i where i.hop = %s"
+_PLANNED = "select h.log_position from relaybox_internal.hop_out h where h.hop = %s"
 
 
 _DROPPED = """
     select count(*)
-    from relaybox.hop_out h
-    cross join lateral relaybox.first_kept_read(h.hop) kept (first_read)
+    from relaybox_internal.hop_out h
+    cross join lateral relaybox_internal.first_kept_read(h.hop) kept (first_read)
     where h.hop = %s and (
         h.compacted_position > %s
         or exists (
-            select from relaybox.batch b, relaybox.batch_slices(b.slices) s
+            select from relaybox_internal.batch b, relaybox_internal.batch_slices(b.slices) s
             where b.hop = h.hop and b.last_position > %s and s.first_read < kept.first_read
         )
     )
@@ -223,7 +223,7 @@ def _doubts(routes: Routes, store: Store, hops: Sequence[HopToRebuild]) -> Itera
 
 
 _ADOPTED = """
-    select count(*) from relaybox.batch b where b.hop = %s and b.adopted and b.last_position > %s
+    select count(*) from relaybox_internal.batch b where b.hop = %s and b.adopted and b.last_position > %s
 """
 
 
@@ -237,8 +237,8 @@ def _has_skips(routes: Routes, hop: Hop) -> bool:
 
 
 _SKIPPED = """
-    select count(*) from relaybox.skip k
-    join relaybox.stream_log l on l.stream_id = k.stream_id
-    join relaybox.hop_in i on i.log_id = l.log_id
+    select count(*) from relaybox_internal.skip k
+    join relaybox_internal.stream_log l on l.stream_id = k.stream_id
+    join relaybox_internal.hop_in i on i.log_id = l.log_id
     where i.hop = %s
 """

@@ -18,13 +18,14 @@ def resend(stores: BothStores, common: int) -> ReanchorResult:
         HistoryLost: retention has dropped messages of them at the source.
     """
     received = stores.source.value(
-        "select coalesce((select c.through_batch from relaybox.newest_confirmation(%s, 'received') c), 0)", stores.hop.name
+        "select coalesce((select c.through_batch from relaybox_internal.newest_confirmation(%s, 'received') c), 0)",
+        stores.hop.name,
     )
     if received <= stores.arrived.batch:
         return ReanchorResult(stores.hop.name, "nobody", stores.head.generation, common, stores.arrived.batch)
     _require_kept(stores, stores.arrived.batch + 1, received)
     stores.source.execute(
-        "update relaybox.hop_out set resend_through = %s, resend_after = %s where hop = %s",
+        "update relaybox_internal.hop_out set resend_through = %s, resend_after = %s where hop = %s",
         *(received, stores.arrived.batch, stores.hop.name),
     )
     return ReanchorResult(
@@ -42,10 +43,10 @@ def _require_kept(stores: BothStores, first: int, last: int) -> None:
     is_kept = stores.source.value(
         """
         select count(*) = %s - %s + 1 and coalesce(bool_and(not exists (
-            select from relaybox.batch_slices(b.slices) s where s.first_read < kept.first_read
+            select from relaybox_internal.batch_slices(b.slices) s where s.first_read < kept.first_read
         )), true) as is_kept
-        from relaybox.batch b
-        cross join lateral relaybox.first_kept_read(b.hop) kept (first_read)
+        from relaybox_internal.batch b
+        cross join lateral relaybox_internal.first_kept_read(b.hop) kept (first_read)
         where b.hop = %s and b.batch between %s and %s
         """,
         *(last, first, stores.hop.name, first, last),

@@ -101,7 +101,7 @@ def _restore(session: StoreSession, one: Mapping[str, Any], doubt: str | None) -
     )
     if doubt is None:
         for lane, done_stream_position in enumerate(one["lane_stream_positions"], start=1):
-            session.call("relaybox.restore_cursor", one["subscription"], lane, done_stream_position)
+            session.call("relaybox_internal.restore_cursor", one["subscription"], lane, done_stream_position)
         first_stream_position = max(first_stream_position, min(one["lane_stream_positions"]) + 1)
     return RestoredSubscription(
         one["subscription"], one["stream"], first_stream_position, doubt, tuple(one["dead_letter_stream_positions"])

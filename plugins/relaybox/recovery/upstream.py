@@ -64,7 +64,7 @@ def _hops_before(hop: Hop, routes: Routes) -> Sequence[Hop]:
 def _received_batch(source: StoreSession, hop: Hop) -> int:
     source = source.doing(f"reading the confirmations of hop {hop.name}")
     received = source.value(
-        "select coalesce((select c.through_batch from relaybox.newest_confirmation(%s, 'received') c), 0)", hop.name
+        "select coalesce((select c.through_batch from relaybox_internal.newest_confirmation(%s, 'received') c), 0)", hop.name
     )
     source.rollback()
     return int(received)
@@ -129,7 +129,7 @@ _PREPARED = """
 # every message of the hop's topics that is here has arrived, and would have been found, or is still to come
 _IN_OUTBOX = """
     select count(*) as message_count
-    from relaybox.hop_out h
+    from relaybox_internal.hop_out h
     cross join unnest(%(ids)s::uuid[], %(sent_at)s::timestamptz[]) u (message_id, sent_at)
     join relaybox.outbox o on o.message_id = u.message_id and o.sent_at = u.sent_at
     where h.hop = %(hop)s and o.topic = any(h.topics)
@@ -137,13 +137,13 @@ _IN_OUTBOX = """
 
 _IN_LOG = """
     select count(*) as message_count
-    from relaybox.hop_out h
+    from relaybox_internal.hop_out h
     cross join lateral (
         select coalesce(
-            (select b.reads_through from relaybox.batch b where b.hop = h.hop and b.batch = %(batch)s), h.compacted_read
+            (select b.reads_through from relaybox_internal.batch b where b.hop = h.hop and b.batch = %(batch)s), h.compacted_read
         ) as read_through
     ) arrived
-    join relaybox.log l on l.log_id = h.reads_log and l.log_position > arrived.read_through and not h.read_ahead @> l.log_position
+    join relaybox_internal.log l on l.log_id = h.reads_log and l.log_position > arrived.read_through and not h.read_ahead @> l.log_position
     join unnest(%(ids)s::uuid[], %(sent_at)s::timestamptz[]) u (message_id, sent_at) using (message_id, sent_at)
     where h.hop = %(hop)s
 """

@@ -1,7 +1,8 @@
 """What only stopped consumers need goes from a log into files, and comes back: whole segments, row by row the same.
 
 A segment is detached when nobody needs it but subscriptions that stand still, of a route with `stopped_consumer: detach`. SQL decides
-it and keeps the ledger (`relaybox.detached_segment`); files are written and read by a SegmentArchive, which is Spark. The protocol,
+it and keeps the ledger (`relaybox_internal.detached_segment`); files are written and read by a SegmentArchive, which is Spark. The
+protocol,
 and why it needs no other lock, is docs/decisions/0008-detached-segments.md. Each step may fail, be repeated, and run twice at once.
 """
 
@@ -52,7 +53,7 @@ class SegmentArchive(Protocol):
         """Reads the rows of a part from its table into its directory, which is not there yet."""
 
     def digest(self, directory: str) -> RowsDigest:
-        """Reads all files of a directory: what relaybox.log_digest would say of the rows in them."""
+        """Reads all files of a directory: what relaybox_internal.log_digest would say of the rows in them."""
 
     def copy_back(self, part: DetachPart) -> None:
         """Copies all rows of the directory into the table; commits."""
@@ -115,7 +116,7 @@ class StoreDetached:
 
 
 class _Line(NamedTuple):
-    """A row of relaybox.detached_segment; `hop` where it was asked for, `staging` the table that rows are copied back to."""
+    """A row of relaybox_internal.detached_segment; `hop` where it was asked for, `staging` the table that rows are copied back to."""
 
     first: int
     last: int
@@ -150,11 +151,11 @@ def has_detach_work(store: Store) -> bool:
         found = session.value(
             """
             select exists (
-                    select from relaybox.hop_in i cross join lateral relaybox.detachable_segments(i.log_id)
+                    select from relaybox_internal.hop_in i cross join lateral relaybox_internal.detachable_segments(i.log_id)
                     where i.stopped_consumer = 'detach'
                 )
                 or exists (
-                    select from relaybox.detached_segment d
+                    select from relaybox_internal.detached_segment d
                     where strays <> '{}' or d.state = 'released' and d.removed_at is null
                 )
             """
@@ -170,7 +171,7 @@ def list_detached(store: Store, hop: str | None = None) -> list[DetachedSegment]
         lines = session.rows(
             _Line,
             """
-            select i.hop, d.* from relaybox.detached_segment d join relaybox.hop_in i on i.log_id = d.log_id
+            select i.hop, d.* from relaybox_internal.detached_segment d join relaybox_internal.hop_in i on i.log_id = d.log_id
             where d.state = 'detached' and i.hop = coalesce(%s, i.hop) order by i.hop, d.first desc
             """,
             hop,
@@ -184,10 +185,10 @@ def list_detached_logs(session: StoreSession) -> list[DetachedLog]:
         DetachedLog,
         """
         select i.hop, count(*) as segment_count, sum(d.row_count)::bigint as message_count, min(d.moved_at) as since, array(
-            select distinct w.name from relaybox.detached_segment n cross join lateral unnest(n.needed_by) w (name)
+            select distinct w.name from relaybox_internal.detached_segment n cross join lateral unnest(n.needed_by) w (name)
             where n.log_id = i.log_id and n.state = 'detached' order by w.name
         ) as needed_by
-        from relaybox.detached_segment d join relaybox.hop_in i on i.log_id = d.log_id
+        from relaybox_internal.detached_segment d join relaybox_internal.hop_in i on i.log_id = d.log_id
         where d.state = 'detached' group by i.log_id, i.hop order by i.hop
         """,
         store=session.store,
@@ -207,7 +208,9 @@ def detach_segments(
     segments: list[DetachedSegment] = []
     kept: dict[str, str] = {}
     with _session(store, "detaching what only stopped consumers need") as session:
-        logs = session.rows(_Log, "select log_id, hop from relaybox.hop_in where stopped_consumer = 'detach' order by hop")
+        logs = session.rows(
+            _Log, "select log_id, hop from relaybox_internal.hop_in where stopped_consumer = 'detach' order by hop"
+        )
         for log_id, hop in logs:
             while (line := _begin_detach(session, log_id, recorded_by)) is not None:
                 session.reach("detach.begun")
@@ -255,7 +258,7 @@ def attach_segments(
             session.reach("attach.begun")
             archive.copy_back(DetachPart(store.service, line.staging, line.first, line.last, line.directory))
             session.reach("attach.copied")
-            if session.call("relaybox.finish_attach", log_id, line.first, line.attempt, recorded_by) != "attached":
+            if session.call("relaybox_internal.finish_attach", log_id, line.first, line.attempt, recorded_by) != "attached":
                 raise errors.SliceSuperseded(
                     f"store {store.name}: another run attaches positions {line.first} to {line.last} of {hop}.",
                     next_step=SUPERSEDED,
@@ -265,7 +268,7 @@ def attach_segments(
             if remove:
                 archive.remove(line.directory)
                 session.execute(
-                    "update relaybox.detached_segment set removed_at = clock_timestamp()"
+                    "update relaybox_internal.detached_segment set removed_at = clock_timestamp()"
                     " where log_id = %s and first = %s and state = 'attached' and directory = %s",
                     *(log_id, line.first, line.directory),
                 )
@@ -292,7 +295,7 @@ def _where(store: Store, hop: str, line: _Line) -> dict[str, object]:
 
 
 def _log_id(session: StoreSession, hop: str) -> int:
-    logs = session.rows(_Log, "select log_id, hop from relaybox.hop_in order by hop")
+    logs = session.rows(_Log, "select log_id, hop from relaybox_internal.hop_in order by hop")
     known = {log.hop: log.log_id for log in logs}
     if hop not in known:
         raise errors.UnknownHop(
@@ -302,11 +305,11 @@ def _log_id(session: StoreSession, hop: str) -> int:
 
 
 def _begin_detach(session: StoreSession, log_id: int, recorded_by: str) -> _Line | None:
-    return session.row_if_any(_Line, "select * from relaybox.begin_detach(%s, %s)", log_id, recorded_by)
+    return session.row_if_any(_Line, "select * from relaybox_internal.begin_detach(%s, %s)", log_id, recorded_by)
 
 
 def _begin_attach(session: StoreSession, log_id: int, recorded_by: str) -> _Line | None:
-    query = "select (b.made).*, b.staging from relaybox.begin_attach(%s, %s) b"
+    query = "select (b.made).*, b.staging from relaybox_internal.begin_attach(%s, %s) b"
     return session.row_if_any(_Line, query, log_id, recorded_by)
 
 
@@ -325,12 +328,12 @@ def _write_checked(archive: SegmentArchive, session: StoreSession, store: Store,
 
 
 def _drop_detached(session: StoreSession, log_id: int, recorded_by: str, line: _Line, patience_seconds: float) -> DropAnswer:
-    """The last answer of relaybox.drop_oldest_segment; a table that sessions hold is tried again for a while."""
+    """The last answer of relaybox_internal.drop_oldest_segment; a table that sessions hold is tried again for a while."""
     deadline = time.monotonic() + patience_seconds
     while True:
         answer = session.row(
             DropAnswer,
-            "select * from relaybox.drop_oldest_segment(%s, %s, %s, %s)",
+            "select * from relaybox_internal.drop_oldest_segment(%s, %s, %s, %s)",
             *(log_id, recorded_by, line.first, line.attempt),
         )
         if answer.outcome != "busy" or time.monotonic() >= deadline:
@@ -350,7 +353,7 @@ def _remove_files(archive: SegmentArchive, session: StoreSession) -> Iterator[st
         """
         select d.log_id, d.first, d.attempt, d.strays || case when d.state = 'released' and d.removed_at is null
             then array[d.directory] else '{}' end as directories
-        from relaybox.detached_segment d where d.strays <> '{}' or d.state = 'released' and d.removed_at is null
+        from relaybox_internal.detached_segment d where d.strays <> '{}' or d.state = 'released' and d.removed_at is null
         order by d.log_id, d.first
         """,
     )
@@ -360,7 +363,7 @@ def _remove_files(archive: SegmentArchive, session: StoreSession) -> Iterator[st
             yield directory
         session.execute(
             """
-            update relaybox.detached_segment
+            update relaybox_internal.detached_segment
             set strays = '{}', removed_at = case when state = 'released' then clock_timestamp() else removed_at end
             where log_id = %s and first = %s and attempt = %s
             """,

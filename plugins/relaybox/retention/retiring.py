@@ -77,7 +77,7 @@ def _read_not_moved(session: StoreSession, hop: str) -> _NotMoved:
         _NotMoved,
         """
         select planned_position - settled_position as unsettled_count, waiting_count, oldest_sent_at
-        from relaybox.sending_state(%s)
+        from relaybox_internal.sending_state(%s)
         """,
         hop,
     )
@@ -122,7 +122,7 @@ def retire_hop(store: Store, hop: str, *, reason: str, recorded_by: str) -> bool
     """
     with store_session(store, f"retiring hop {hop}", application_name="relaybox retire") as session:
         session.connection.autocommit = True
-        retired = session.call("relaybox.retire_hop", hop, reason, recorded_by)
+        retired = session.call("relaybox_internal.retire_hop", hop, reason, recorded_by)
     if retired:
         emit("hop_retired", hop=hop, store=store.name, reason=reason)
     return bool(retired)
@@ -150,7 +150,7 @@ def find_unrouted(hop: Hop) -> tuple[UnroutedBacklog, ...]:
     with store_session(
         hop.source, f"asking what hop {hop.name} left in the outbox", application_name="relaybox retire"
     ) as source:
-        query = "select topic, message_count, first_sent_at from relaybox.unrouted_backlog(%s)"
+        query = "select topic, message_count, first_sent_at from relaybox_internal.unrouted_backlog(%s)"
         return tuple(source.rows(UnroutedBacklog, query, hop.name, hop=hop.name, store=hop.source.name))
 
 
@@ -174,7 +174,7 @@ def retire_topic(hop: Hop, topic: str, *, reason: str, recorded_by: str) -> bool
     """
     with store_session(hop.source, f"retiring topic {topic} of hop {hop.name}", application_name="relaybox retire") as source:
         source.connection.autocommit = True
-        piece_count = source.call("relaybox.retire_topics", hop.name, [topic], reason, recorded_by)
+        piece_count = source.call("relaybox_internal.retire_topics", hop.name, [topic], reason, recorded_by)
     if piece_count:
         emit("topic_retired", hop=hop.name, store=hop.source.name, topic=topic, reason=reason)
     return bool(piece_count)

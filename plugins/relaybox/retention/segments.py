@@ -2,7 +2,7 @@
 
 A segment of an outbox or of a log goes when every hop that reads it has settled it, every subscription acknowledged it, nothing
 in it is held, undecided or an open dead letter, and it is older than the replay window. The newest one stays. SQL decides it
-(`relaybox.drop_oldest_segment`), here it is asked and repeated.
+(`relaybox_internal.drop_oldest_segment`), here it is asked and repeated.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class _Table(NamedTuple):
 
 
 def _tables(session: StoreSession) -> list[_Table]:
-    return [_Table(None, None), *session.rows(_Table, "select log_id, hop from relaybox.hop_in order by hop")]
+    return [_Table(None, None), *session.rows(_Table, "select log_id, hop from relaybox_internal.hop_in order by hop")]
 
 
 class _Unmoved(NamedTuple):
@@ -181,7 +181,7 @@ def _table(session: StoreSession, log_id: int | None, hop: str | None) -> TableR
         Segment,
         """
         select s.segment::text as name, s.first, s.last, pg_total_relation_size(s.segment) as size_bytes
-        from relaybox.segments() s where s.log_id is not distinct from %s order by s.first
+        from relaybox_internal.segments() s where s.log_id is not distinct from %s order by s.first
         """,
         log_id,
     )
@@ -189,7 +189,7 @@ def _table(session: StoreSession, log_id: int | None, hop: str | None) -> TableR
         Holder,
         """
         select kind, holder as name, needs_from, since, policy as stopped_consumer, detachable
-        from relaybox.holders(%s) order by needs_from, kind, holder
+        from relaybox_internal.holders(%s) order by needs_from, kind, holder
         """,
         log_id,
     )
@@ -198,7 +198,7 @@ def _table(session: StoreSession, log_id: int | None, hop: str | None) -> TableR
         return found
     unmoved = session.rows(
         _Unmoved,
-        "select q.seq, o.topic from relaybox.unmoved_seq(%s, %s) q (seq) join relaybox.outbox o on o.seq = q.seq",
+        "select q.seq, o.topic from relaybox_internal.unmoved_seq(%s, %s) q (seq) join relaybox.outbox o on o.seq = q.seq",
         *(found.droppable[0].first - 1, found.droppable[-1].last),
     )
     unrouted = (Holder("unrouted", f"topic {one.topic}", one.seq, None, None) for one in unmoved)
@@ -269,11 +269,11 @@ def _retained(hop: str | None, answers: Sequence[DropAnswer]) -> TableRetained:
 
 
 def _drop_segments(session: StoreSession, log_id: int | None, recorded_by: str, patience_seconds: float) -> Iterator[DropAnswer]:
-    """The answers of relaybox.drop_oldest_segment: those that dropped one, and the last."""
+    """The answers of relaybox_internal.drop_oldest_segment: those that dropped one, and the last."""
     deadline = time.monotonic() + patience_seconds
     while True:
         session.reach("retention.begin")
-        answer = session.row(DropAnswer, "select * from relaybox.drop_oldest_segment(%s, %s)", log_id, recorded_by)
+        answer = session.row(DropAnswer, "select * from relaybox_internal.drop_oldest_segment(%s, %s)", log_id, recorded_by)
         if answer.outcome == "dropped":
             session.reach("retention.dropped")
             deadline = time.monotonic() + patience_seconds
@@ -288,13 +288,13 @@ def _drop_segments(session: StoreSession, log_id: int | None, recorded_by: str, 
 def _compact_ledgers(session: StoreSession, recorded_by: str) -> tuple[int, int]:
     """How many batches were forgotten, and how many detached segments let go, hop by hop."""
     batches = released = 0
-    for hop in session.values("select hop from relaybox.hop_out order by hop"):
-        batches += _count(session, "select relaybox.compact_hop_ledgers(%s)", hop)
+    for hop in session.values("select hop from relaybox_internal.hop_out order by hop"):
+        batches += _count(session, "select relaybox_internal.compact_hop_ledgers(%s)", hop)
         session.reach("retention.compacted")
-    for log_id in session.values("select log_id from relaybox.hop_in order by log_id"):
+    for log_id in session.values("select log_id from relaybox_internal.hop_in order by log_id"):
         # in this order: what is let go no longer needs its ledgers
-        released += _count(session, "select relaybox.release_detached(%s, %s)", log_id, recorded_by)
-        batches += _count(session, "select relaybox.compact_log_ledgers(%s)", log_id)
+        released += _count(session, "select relaybox_internal.release_detached(%s, %s)", log_id, recorded_by)
+        batches += _count(session, "select relaybox_internal.compact_log_ledgers(%s)", log_id)
         session.reach("retention.compacted")
     return batches, released
 

@@ -158,7 +158,7 @@ def _reader(part: DetachPart, ranges: list[tuple[int, int]]) -> Callable[[Iterab
 
 def _read_range(part: DetachPart, first: int, last: int) -> Iterator[pa.RecordBatch]:
     query = sql.SQL(
-        "copy (select {} from relaybox.{} where log_position between {} and {} order by log_position) to stdout (format binary)"
+        "copy (select {} from relaybox_internal.{} where log_position between {} and {} order by log_position) to stdout (format binary)"
     )
     doing = f"reading positions {first} to {last} of {part.table}"
     with closing(connect(part.service, application_name="relaybox detach")) as session:
@@ -247,7 +247,9 @@ def _copier(part: DetachPart) -> Callable[[Iterable[pa.RecordBatch]], Iterator[p
 
     def copy(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = (row for batch in batches for row in from_arrow(batch))
-        query = sql.SQL("copy relaybox.{} ({}) from stdin (format binary)").format(sql.Identifier(part.table), COLUMN_LIST)
+        query = sql.SQL("copy relaybox_internal.{} ({}) from stdin (format binary)").format(
+            sql.Identifier(part.table), COLUMN_LIST
+        )
         connection = connect(part.service, application_name="relaybox attach")
         with closing(StoreSession(connection, part.service, f"copying into {part.table}")) as session:
             with session.cursor() as cursor:

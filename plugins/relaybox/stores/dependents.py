@@ -14,7 +14,7 @@ class Dependent:
     """An object that would go, or forbid it, if another one were dropped.
 
     Attributes:
-        kind, identity: of a function or view, as relaybox.installed_object has them; of anything else the catalogue and "".
+        kind, identity: of a function or view, as relaybox_internal.installed_object has them; of anything else the catalogue and "".
         description: in the server's words: `view app.open_orders`, `policy own_rows on table app.orders`.
         owner: None where the object has the owner of its table.
     """

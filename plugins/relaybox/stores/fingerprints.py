@@ -18,4 +18,4 @@ class ClusterFingerprint(NamedTuple):
 
 def read_fingerprint(session: StoreSession) -> ClusterFingerprint:
     """The store's cluster now, in the session's transaction."""
-    return session.row(ClusterFingerprint, "select * from relaybox.cluster_fingerprint()")
+    return session.row(ClusterFingerprint, "select * from relaybox_internal.cluster_fingerprint()")

@@ -70,7 +70,12 @@ def lock_relations(session: StoreSession, names: Sequence[str]) -> None:
     session.value("select set_config('lock_timeout', %s, true)", f"{times.patience_seconds}s")
 
 
-_ENTRANCES = ("relaybox.subscription", "relaybox.hop_in", "relaybox.hop_out", "relaybox.stream")
+_ENTRANCES = (
+    "relaybox_internal.subscription",
+    "relaybox_internal.hop_in",
+    "relaybox_internal.hop_out",
+    "relaybox_internal.stream",
+)
 """What consumers and drivers take first, after views that applications read. Who waits here holds nothing yet; those past it can end."""
 
 

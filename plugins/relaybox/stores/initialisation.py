@@ -115,7 +115,9 @@ def check_store(store: Store, routes: Routes, segment_rows: int = SEGMENT_ROWS) 
 
 def _changes_rules(session: StoreSession, hop: Hop) -> bool:
     return bool(
-        session.call("relaybox.stream_rules_differ", hop.name, hop.stream, hop.origin.name, hop.order, hop.message_id_window)
+        session.call(
+            "relaybox_internal.stream_rules_differ", hop.name, hop.stream, hop.origin.name, hop.order, hop.message_id_window
+        )
     )
 
 
@@ -123,7 +125,8 @@ def _held_hops(session: StoreSession) -> set[str]:
     return set(
         session.values(
             """
-            select i.hop from relaybox.stream s join relaybox.stream_log l using (stream_id) join relaybox.hop_in i using (log_id)
+            select i.hop from relaybox_internal.stream s join relaybox_internal.stream_log l using (stream_id)
+                join relaybox_internal.hop_in i using (log_id)
             where s.rules_pending
             """
         )
@@ -191,11 +194,11 @@ def _hold_streams(store: Store, hops: Sequence[Hop], segment_rows: int) -> None:
     with init_transaction(store) as session:
         apply_schema(session, store, segment_rows)
         for hop in hops:
-            session.call("relaybox.hold_stream", hop.name)
+            session.call("relaybox_internal.hold_stream", hop.name)
         session.commit("init_hold")
 
 
 def _release_streams(store: Store) -> None:
     with init_transaction(store) as session:
-        session.execute("update relaybox.stream set rules_pending = false where rules_pending")
+        session.execute("update relaybox_internal.stream set rules_pending = false where rules_pending")
         session.commit("init_hold")

@@ -1,4 +1,4 @@
-"""Rows of a log as bytes: what binary COPY sends and takes, and the hash that a store computes of each (relaybox.log_digest).
+"""Rows of a log as bytes: what binary COPY sends and takes, and the hash that a store computes of each (relaybox_internal.log_digest).
 
 A field is the binary form of its type, or None for null. Nothing is converted: what goes through here is bit by bit the same.
 """
@@ -33,7 +33,7 @@ LOG_COLUMNS = (
     ("payload_bytes", BYTEA),
     ("clock", JSONB),
 )
-"""Name and type of each column, in the order of COPY and of relaybox.log_digest."""
+"""Name and type of each column, in the order of COPY and of relaybox_internal.log_digest."""
 
 COLUMN_LIST = sql.SQL(", ").join(sql.Identifier(name) for name, _ in LOG_COLUMNS)
 """What every COPY of a log's rows names, of a hop's slice as of a detached segment."""
@@ -62,7 +62,7 @@ class RowsDigest:
 
 
 def digest_rows(rows: Iterable[CopiedRow]) -> RowsDigest:
-    """What relaybox.log_digest says of the same rows: the sum of the first 8 bytes of each row's md5, as signed numbers."""
+    """What relaybox_internal.log_digest says of the same rows: the sum of the first 8 bytes of each row's md5, as signed numbers."""
     row_count = hash_sum = 0
     for row in rows:
         parts = [_RECORD]

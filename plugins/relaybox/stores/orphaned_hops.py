@@ -38,7 +38,7 @@ def list_orphaned_hops(session: StoreSession, store: Store, routes: Routes) -> l
         OrphanedHop,
         """
         select h.hop, h.destination, h.retired_at, h.retired_by, h.retired_reason
-        from relaybox.hop_out h where h.hop <> all(%s) order by h.hop
+        from relaybox_internal.hop_out h where h.hop <> all(%s) order by h.hop
         """,
         [hop.name for hop in routes.hops if hop.source == store],
         store=store.name,

@@ -98,15 +98,15 @@ def renew_functions(session: StoreSession, directory: Path) -> bool:
 
 def changed_files(session: StoreSession, directory: Path) -> list[Key]:
     """The functions and views that renew_functions() would make again, in a store that has a record of them."""
-    if session.value("select to_regclass('relaybox.installed_object') is null"):
+    if session.value("select to_regclass('relaybox_internal.installed_object') is null"):
         return [file.key for file in read_files(directory)]
-    rows = session.rows(_InstalledRow, "select * from relaybox.installed_object")
+    rows = session.rows(_InstalledRow, "select * from relaybox_internal.installed_object")
     made = {(one.kind, one.name): one.digest for one in rows}
     return [file.key for file in read_files(directory) if made.get(file.key) != file.digest]
 
 
 class _InstalledRow(NamedTuple):
-    """A row of relaybox.installed_object."""
+    """A row of relaybox_internal.installed_object."""
 
     kind: str
     name: str
@@ -152,14 +152,14 @@ class _Renewal:
 
     def recognise(self) -> None:
         """Reads which objects are ours; in a store that has no record yet: those that have the name of a file."""
-        if not self.session.value("select exists (select from relaybox.installed_object)"):
+        if not self.session.value("select exists (select from relaybox_internal.installed_object)"):
             for key in self.files:
                 for identity in self._versions(key):
                     self._record(key, _Installed(identity, "unknown"))
         records = self.session.rows(
             _InstalledRow,
             """
-            select o.kind, o.name, o.identity, o.digest from relaybox.installed_object o
+            select o.kind, o.name, o.identity, o.digest from relaybox_internal.installed_object o
             where case o.kind when 'view' then to_regclass(o.identity)::oid else to_regprocedure(o.identity)::oid end is not null
             """,
         )
@@ -171,7 +171,7 @@ class _Renewal:
 
     def digest_differs(self, digest: str) -> bool:
         """From that of the grants and comments that were applied last."""
-        return bool(self.session.value("select grants_digest is distinct from %s from relaybox.store", digest))
+        return bool(self.session.value("select grants_digest is distinct from %s from relaybox_internal.store", digest))
 
     def make_all(self) -> None:
         """Applies every file that is due, and those whose objects had to go with another one."""
@@ -212,7 +212,7 @@ class _Renewal:
         self.installed[key] = made
         self.session.execute(
             """
-            insert into relaybox.installed_object as o (identity, kind, name, digest) values (%s, %s, %s, %s)
+            insert into relaybox_internal.installed_object as o (identity, kind, name, digest) values (%s, %s, %s, %s)
             on conflict (identity) do update set digest = excluded.digest, installed_at = clock_timestamp()
             """,
             *(made.identity, *key, made.digest),
@@ -236,7 +236,7 @@ class _Renewal:
         for (kind, name), one in found:
             self._keep_rights(kind, name, one)
             self.session.execute(sql.SQL(f"drop {kind} {{}}").format(sql.SQL(one)))
-            self.session.execute("delete from relaybox.installed_object where identity = %s", one)
+            self.session.execute("delete from relaybox_internal.installed_object where identity = %s", one)
         self.superseded = [one for one in self.superseded if one not in found]
         self._make_again([other for other, _ in found if other != key])
         return True
@@ -293,9 +293,11 @@ class _Renewal:
     def grant(self, text: str, digest: str) -> None:
         """Applies grants.sql, and gives again the rights on what was dropped, where an object of that name has been made."""
         self.session.execute(text)
-        self.session.execute("update relaybox.store set grants_digest = %s", digest)
+        self.session.execute("update relaybox_internal.store set grants_digest = %s", digest)
         for kind, name, privilege, column, grantee, with_grant_option in self.rights:
-            if (kind, name) in self.installed and (column is None or self._has_column(name, column)):
+            if (kind, name) in self.installed and (
+                column is None or self._has_column(self.installed[kind, name].identity, column)
+            ):
                 statement = sql.SQL("grant {} {} on {} to {} {}").format(
                     sql.SQL(privilege),
                     sql.SQL("" if column is None else "({})").format(*([] if column is None else [sql.Identifier(column)])),
@@ -308,7 +310,7 @@ class _Renewal:
     def _has_column(self, view: str, column: str) -> bool:
         return bool(
             self.session.value(
-                "select exists (select from pg_attribute where attrelid = to_regclass(format('relaybox.%%I', %s::text)) and attname = %s)",
+                "select exists (select from pg_attribute where attrelid = to_regclass(%s) and attname = %s)",
                 *(view, column),
             )
         )
@@ -317,12 +319,12 @@ class _Renewal:
 _VIEW_VERSIONS = """
     select (pg_identify_object('pg_class'::regclass, c.oid, 0)).identity, w.oid || ' ' || w.ctid as version
     from pg_class c join pg_rewrite w on w.ev_class = c.oid and w.rulename = '_RETURN'
-    where c.relnamespace = 'relaybox'::regnamespace and c.relkind = 'v' and c.relname = %s
+    where c.relnamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace) and c.relkind = 'v' and c.relname = %s
 """
 
 _FUNCTION_VERSIONS = """
     select (pg_identify_object('pg_proc'::regclass, p.oid, 0)).identity, p.oid || ' ' || p.ctid as version
-    from pg_proc p where p.pronamespace = 'relaybox'::regnamespace and p.proname = %s
+    from pg_proc p where p.pronamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace) and p.proname = %s
 """
 
 

@@ -217,7 +217,7 @@ def initialise_store(store: Store, routes: Routes, *, segment_rows: int = SEGMEN
         done = apply_routes(session, store, routes, applied)
         session.reach("init.applied")
         session.commit("init")
-        segments = tuple(session.call("relaybox.ensure_outbox_segments"))
+        segments = tuple(session.call("relaybox_internal.ensure_outbox_segments"))
         session.reach("outbox_segments.made")
         session.commit("outbox_segments")
     return replace(done, segments_made=segments)
@@ -282,12 +282,17 @@ def _make_way(session: StoreSession) -> None:
     lock_relations(session, named)
 
 
-_REGISTERED = ("relaybox.hop_in", "relaybox.hop_out", "relaybox.stream", "relaybox.subscription")
+_REGISTERED = (
+    "relaybox_internal.hop_in",
+    "relaybox_internal.hop_out",
+    "relaybox_internal.stream",
+    "relaybox_internal.subscription",
+)
 """What apply_routes() locks, and where consumers come in."""
 
 
 def _public_rights(session: StoreSession) -> tuple[str, ...]:
-    """As relaybox.public_rights(), which a database without the schema has not."""
+    """As relaybox_internal.public_rights(), which a database without the schema has not."""
     return tuple(
         session.values(
             "select r.name from unnest(array['CONNECT', 'TEMPORARY']) r (name) "
@@ -299,11 +304,11 @@ def _public_rights(session: StoreSession) -> tuple[str, ...]:
 def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: SchemaApplied) -> StoreInitialised:
     """Hops, in the transaction in which the schema was applied. Streams that an earlier init held are free again."""
     hops = dict(_register_hops(session, store, routes))
-    session.execute("update relaybox.stream set rules_pending = false where rules_pending")
+    session.execute("update relaybox_internal.stream set rules_pending = false where rules_pending")
     orphaned_hops = tuple(one.hop for one in list_orphaned_hops(session, store, routes) if one.retired_at is None)
-    is_switched = session.call("relaybox.bind_senders", store.bind_senders)
+    is_switched = session.call("relaybox_internal.bind_senders", store.bind_senders)
     binding = ("switched on" if store.bind_senders else "switched off") if is_switched else "unchanged"
-    public = tuple(session.call("relaybox.public_rights"))
+    public = tuple(session.call("relaybox_internal.public_rights"))
     revoked = tuple(right for right in applied.public_rights_before if right not in public)
     return StoreInitialised(
         store.name,
@@ -377,9 +382,9 @@ def list_pending(session: StoreSession) -> list[Migration]:
 
 
 def _name_store(session: StoreSession, store: Store, segment_rows: int) -> None:
-    name = session.value("select store from relaybox.store")
+    name = session.value("select store from relaybox_internal.store")
     if name is None:
-        session.execute("insert into relaybox.store (store, segment_rows) values (%s, %s)", store.name, segment_rows)
+        session.execute("insert into relaybox_internal.store (store, segment_rows) values (%s, %s)", store.name, segment_rows)
     elif name != store.name:
         raise errors.ConfigurationError(
             f"store {store.name}: the database behind service {store.service} is already store {name}.",
@@ -391,8 +396,8 @@ def _record_cluster(session: StoreSession) -> None:
     """Whose transaction numbers the outbox carries; later only reanchor and attest change it."""
     session.execute(
         """
-        update relaybox.store set system_identifier = f.system_identifier, timeline = f.timeline
-        from relaybox.cluster_fingerprint() f where store.system_identifier is null
+        update relaybox_internal.store set system_identifier = f.system_identifier, timeline = f.timeline
+        from relaybox_internal.cluster_fingerprint() f where store.system_identifier is null
         """
     )
 
@@ -407,25 +412,27 @@ def _register_hops(session: StoreSession, store: Store, routes: Routes) -> Itera
 
 
 def _register_hop_in(session: StoreSession, hop: Hop) -> str:
-    registered = session.value("select registered from relaybox.register_hop_in(%s, %s)", hop.name, hop.source.name)
+    registered = session.value("select registered from relaybox_internal.register_hop_in(%s, %s)", hop.name, hop.source.name)
     stream = session.call(
-        "relaybox.register_stream",
+        "relaybox_internal.register_stream",
         *(hop.name, hop.stream, hop.origin.name, hop.order, hop.message_id_window),
         *(hop.limits.holdback_rows, hop.limits.fragments),
     )
     kept = _keep_log(session, hop.name, hop.log_retention)
     session.execute(
-        "update relaybox.stream set topics_by_subscription = %s where stream = %s", hop.topics_by_subscription, hop.stream
+        "update relaybox_internal.stream set topics_by_subscription = %s where stream = %s",
+        hop.topics_by_subscription,
+        hop.stream,
     )
-    session.call("relaybox.register_topics", hop.stream, list(hop.topics))
+    session.call("relaybox_internal.register_topics", hop.stream, list(hop.topics))
     return "registered" if registered else "changed" if kept else str(stream)
 
 
 def _register_hop_out(session: StoreSession, hop: Hop) -> str:
-    subscribed = session.call("relaybox.keep_subscribed_topics", hop.name, list(hop.topics), hop.topics_by_subscription)
+    subscribed = session.call("relaybox_internal.keep_subscribed_topics", hop.name, list(hop.topics), hop.topics_by_subscription)
     topics = {*hop.topics, *(subscribed or ())}
     registered = session.call(
-        "relaybox.register_hop_out",
+        "relaybox_internal.register_hop_out",
         hop.name,
         hop.destination.name,
         hop.upstream,
@@ -442,7 +449,7 @@ def _keep_outbox(session: StoreSession, hop: str, retention: Retention) -> bool:
     kept = (retention.replay_window_seconds, retention.stopped_consumer)
     changed = session.execute(
         """
-        update relaybox.hop_out set replay_window_seconds = %s, stopped_consumer = %s
+        update relaybox_internal.hop_out set replay_window_seconds = %s, stopped_consumer = %s
         where hop = %s and (replay_window_seconds, stopped_consumer) is distinct from (%s::bigint, %s)
         """,
         *(*kept, hop, *kept),
@@ -458,7 +465,7 @@ def _keep_log(session: StoreSession, hop: str, retention: Retention) -> bool:
     )
     changed = session.execute(
         """
-        update relaybox.hop_in
+        update relaybox_internal.hop_in
         set replay_window_seconds = %s, stopped_consumer = %s, detach_after_seconds = %s, detach_to = %s
         where hop = %s and (replay_window_seconds, stopped_consumer, detach_after_seconds, detach_to)
             is distinct from (%s::bigint, %s, %s::bigint, %s)

@@ -73,7 +73,7 @@ class StoreSession:
             return [values[0] for values in cursor.fetchall()]
 
     def call(self, function: str, *arguments: object) -> Any:
-        """The result of a function that returns one value, as in `call("relaybox.hop_has_work", "flights/1")`."""
+        """The result of a function that returns one value, as in `call("relaybox_internal.hop_has_work", "flights/1")`."""
         return self.value(f"select {function}({', '.join(['%s'] * len(arguments))})", *arguments)
 
     def execute(self, query: str | Composable, *arguments: object) -> int:

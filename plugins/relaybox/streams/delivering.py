@@ -56,7 +56,7 @@ def carry_senders(source: StoreSession, destination: StoreSession, hop: Hop, *, 
     """
     asking = destination.doing(f"asking which senders of hop {hop.name} are known")
     known = asking.row_if_any(
-        _SendersSeen, "select l.origin, l.senders_seen from relaybox.stream_log l where l.log_id = %s", log_id
+        _SendersSeen, "select l.origin, l.senders_seen from relaybox_internal.stream_log l where l.log_id = %s", log_id
     )
     if known is None:
         raise errors.UnknownHop(
@@ -65,7 +65,7 @@ def carry_senders(source: StoreSession, destination: StoreSession, hop: Hop, *, 
     source = source.doing(f"reading the senders of hop {hop.name}")
     through, senders, has_news = source.row(
         _NewSenders,
-        "select through, senders::text, senders <> '[]' as has_news from relaybox.senders_since(%s, %s)",
+        "select through, senders::text, senders <> '[]' as has_news from relaybox_internal.senders_since(%s, %s)",
         *(known.origin, known.senders_seen),
     )
     source.rollback()
@@ -74,7 +74,7 @@ def carry_senders(source: StoreSession, destination: StoreSession, hop: Hop, *, 
         destination.rollback()
         return
     destination.reach("senders.read")
-    destination.call("relaybox.remember_senders", log_id, through, senders)
+    destination.call("relaybox_internal.remember_senders", log_id, through, senders)
     destination.reach("senders.written")
     destination.commit_durably("senders")
 
@@ -92,7 +92,7 @@ def deliver_arrived(destination: StoreSession, hop: Hop, *, log_id: int) -> None
 
 def _has_work(destination: StoreSession, hop: Hop, log_id: int) -> bool:
     destination = destination.doing(f"asking what hop {hop.name} has to deliver")
-    has_work = destination.call("relaybox.stream_has_work", log_id)
+    has_work = destination.call("relaybox_internal.stream_has_work", log_id)
     destination.rollback()
     return bool(has_work)
 
@@ -100,7 +100,7 @@ def _has_work(destination: StoreSession, hop: Hop, log_id: int) -> bool:
 def _deliver_next(destination: StoreSession, hop: Hop, log_id: int) -> bool:
     destination = destination.doing(f"delivering what hop {hop.name} brought")
     destination.reach("deliver.begin")
-    decision = destination.row(_Decision, "select (d).* from (select relaybox.deliver_next(%s) as d) n", log_id)
+    decision = destination.row(_Decision, "select (d).* from (select relaybox_internal.deliver_next(%s) as d) n", log_id)
     destination.reach("deliver.decided")
     destination.commit_durably("deliver")
     if decision.batch is None:

@@ -185,7 +185,7 @@ def _read_store(routes: Routes, route: Route, store: Store) -> StoreHoldback:
         with store_session(
             store, f"reading what stream {route.stream} holds back", application_name="relaybox holdback"
         ) as session:
-            rows = session.rows(_HeldSenderRow, "select * from relaybox.held_senders(%s)", route.stream)
+            rows = session.rows(_HeldSenderRow, "select * from relaybox_internal.held_senders(%s)", route.stream)
     except errors.RelayboxError as error:
         return StoreHoldback(route.name, route.stream, route.order, store.name, (), error)  # the other stores are shown
     waiting = {row.sender for row in rows if row.missing}
@@ -331,7 +331,7 @@ def _check(order: _Order, only: Store | None) -> None:
 
 def _read_gap(session: StoreSession, order: _Order) -> SenderGap | None:
     session = session.doing(f"reading how far sender {order.sender} is")
-    return session.row_if_any(SenderGap, "select * from relaybox.sender_gap(%s, %s)", order.route.stream, order.sender)
+    return session.row_if_any(SenderGap, "select * from relaybox_internal.sender_gap(%s, %s)", order.route.stream, order.sender)
 
 
 def _skip_at(session: StoreSession, order: _Order, earlier: Sequence[tuple[str, SenderGap | None]]) -> SkipResult:
@@ -353,7 +353,7 @@ def _skip_through(session: StoreSession, order: _Order, last_index: int) -> Skip
     session = session.doing(f"skipping a gap of sender {order.sender}")
     gap = session.row(
         _SkippedGap,
-        "select * from relaybox.skip_gap(%s, %s, %s, %s, %s, %s)",
+        "select * from relaybox_internal.skip_gap(%s, %s, %s, %s, %s, %s)",
         *(order.route.stream, order.sender, last_index, order.reason, order.recorded_by, order.held),
     )
     session.commit_durably("skip")

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 _LIST = """
 with declared as (
-    select distinct on (s.origin, s.sender) s.* from relaybox.sender s order by s.origin, s.sender, s.epoch desc
+    select distinct on (s.origin, s.sender) s.* from relaybox_internal.sender s order by s.origin, s.sender, s.epoch desc
 ),
 bound as (
     select here.store as origin, b.sender, array_agg(b.role_name::text order by b.role_name) as roles
     from relaybox.sender_role b
-    cross join relaybox.store here
+    cross join relaybox_internal.store here
     group by here.store, b.sender
 )
 select
@@ -29,8 +29,8 @@ select
     case when d.kind = 'gapless' and origin = here.store then c.last_index end as last_index, coalesce(b.roles, '{}') as roles
 from declared d
 full join bound b using (origin, sender)
-cross join relaybox.store here
-left join relaybox.sender_counter c using (sender)
+cross join relaybox_internal.store here
+left join relaybox_internal.sender_counter c using (sender)
 order by origin, sender
 """
 
@@ -88,12 +88,12 @@ def bind_sender(store: Store, sender: str, role: str) -> bool:
         SenderRefused: no name of a sender.
         ConfigurationError: there is no such role.
     """
-    return bool(_call(store, f"binding sender {sender}", "select relaybox.bind_sender(%s, %s)", sender, role))
+    return bool(_call(store, f"binding sender {sender}", "select relaybox_internal.bind_sender(%s, %s)", sender, role))
 
 
 def unbind_sender(store: Store, sender: str, role: str) -> bool:
     """Takes a binding back; whether there was one. Commits."""
-    return bool(_call(store, f"unbinding sender {sender}", "select relaybox.unbind_sender(%s, %s)", sender, role))
+    return bool(_call(store, f"unbinding sender {sender}", "select relaybox_internal.unbind_sender(%s, %s)", sender, role))
 
 
 def _call(store: Store, activity: str, statement: str, *arguments: str | None) -> Any:

@@ -25,10 +25,10 @@ def carry_topics(source: StoreSession, destination: StoreSession, hop: Hop) -> N
     if not hop.topics_by_subscription:
         return
     destination = destination.doing(f"asking for the topics of hop {hop.name}")
-    wanted = destination.call("relaybox.topics_wanted", hop.name)
+    wanted = destination.call("relaybox_internal.topics_wanted", hop.name)
     destination.rollback()
     source = source.doing(f"adding topics to hop {hop.name}")
-    added = source.call("relaybox.add_topics", hop.name, wanted)
+    added = source.call("relaybox_internal.add_topics", hop.name, wanted)
     source.reach("topics.added")
     source.commit("topics")
     if added:
@@ -84,7 +84,7 @@ def _read_unknown_topics(source: StoreSession, hop: Hop) -> list[str]:
     unknown = source.value(
         """
         select array(select unnest(%s) except select unnest(h.topics) order by 1)
-        from relaybox.hop_out h where h.hop = %s and h.reads_log is null
+        from relaybox_internal.hop_out h where h.hop = %s and h.reads_log is null
         """,
         *(list(hop.topics), hop.name),
     )
@@ -106,7 +106,7 @@ _COUNT_UNMOVED = """
         select greatest(q.last_value - %(newest)s, 0) as after_seq, q.last_value as through_seq from relaybox.outbox_seq q
     ),
     done as materialized (
-        select a.seq from looked_at l cross join lateral relaybox.accounted_seqs(%(hop)s, l.after_seq, l.through_seq) a
+        select a.seq from looked_at l cross join lateral relaybox_internal.accounted_seqs(%(hop)s, l.after_seq, l.through_seq) a
         where a.state in ('delivered', 'planned', 'retired')
     )
     select count(*) as message_count, min(o.sent_at) as first_sent_at

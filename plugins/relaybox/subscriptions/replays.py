@@ -96,7 +96,7 @@ def ask_replay(store: Store, order: ReplayRequest) -> StartedReplay:
         session.value("select set_config('relaybox.on_behalf_of', %s, true)", order.on_behalf_of)
         asked = session.row(
             StartedReplay,
-            "select * from relaybox.ask_replay(%s, %s, %s, %s, %s, %s, %s)",
+            "select * from relaybox_internal.ask_replay(%s, %s, %s, %s, %s, %s, %s)",
             *(order.subscription, order.cursor, order.start, order.through, order.reason, order.asked_by, order.rows_per_second),
         )
         session.commit()
@@ -106,7 +106,7 @@ def ask_replay(store: Store, order: ReplayRequest) -> StartedReplay:
 def read_progress(store: Store, replay: int) -> ReplayProgress:
     """How far a range has been read. Reads only."""
     with store_session(store, f"reading how far replay {replay} is", application_name="relaybox replay") as session:
-        return session.row(ReplayProgress, "select * from relaybox.replay_progress(%s)", replay)
+        return session.row(ReplayProgress, "select * from relaybox_internal.replay_progress(%s)", replay)
 
 
 def carry_out_replay(store: Store, order: ReplayRequest, rest: Callable[[], object]) -> ReplayProgress | None:

@@ -28,9 +28,9 @@ LISTING = """
         -- many subscriptions stand at one stream position: its message is read once
         select p.stream, p.done_stream_position, l.message_id::text
         from (select distinct stream, done_stream_position from listed) p
-        join relaybox.stream t on t.stream = p.stream
-        cross join lateral relaybox.message_at(t.stream_id, p.done_stream_position) m
-        join relaybox.log l on l.log_id = m.log_id and l.log_position = m.log_position
+        join relaybox_internal.stream t on t.stream = p.stream
+        cross join lateral relaybox_internal.message_at(t.stream_id, p.done_stream_position) m
+        join relaybox_internal.log l on l.log_id = m.log_id and l.log_position = m.log_position
         where p.done_stream_position >= t.first_kept_stream_position
     )
     select s.subscription, s.stream, s.topic, s.lanes, s.replay_of, s.done_stream_position, s.last_stream_position,

@@ -39,7 +39,7 @@ def read_at_destination(log_id: int, planned: Sequence[LedgerBatch], *, of_log: 
         spans = [(batch.first_position, batch.last_position) for batch in planned if batch.adopted]
         if not of_log:
             return [row for first, last in spans for row in read_rows(SliceRead.of_log(log_id, first, last))(session)]
-        query = "select * from relaybox.adopted_rows(%s, %s, %s)"
+        query = "select * from relaybox_internal.adopted_rows(%s, %s, %s)"
         return [row for first, last in spans for row in fetch_rows(session, query, log_id, first, last)]
 
     return ask
@@ -63,12 +63,12 @@ def read_at_source(
         hashes: dict[int, set[str]] = defaultdict(set)
         found = session.rows(
             _Hash,
-            "select log_position, message_hash from relaybox.adopted_content(%s, %s, %s::uuid[], %s::bigint[])",
+            "select log_position, message_hash from relaybox_internal.adopted_content(%s, %s, %s::uuid[], %s::bigint[])",
             *(hop, [row.log_position for row in rows], [str(row.message_id) for row in rows], list(reads)),
         )
         for log_position, message_hash in found:
             hashes[log_position].add(message_hash)
-        return hashes, set(session.values('select "log_position" from relaybox.ghost where hop = %s', hop))
+        return hashes, set(session.values('select "log_position" from relaybox_internal.ghost where hop = %s', hop))
 
     return ask
 

@@ -1,6 +1,6 @@
 """The law of conservation (G12) as one reads it: what became of each committed message of an outbox, per hop and topic.
 
-Computed by the source from its rows and its ledger (`relaybox.account_for_outbox`), never from counters.
+Computed by the source from its rows and its ledger (`relaybox_internal.account_for_outbox`), never from counters.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ class _Unaccounted(NamedTuple):
 def read_conservation(session: StoreSession, hop: str) -> Conservation:
     """Accounts for all that the outbox keeps, and names what breaks the law; the rows are read again only for that."""
     session.execute("set transaction isolation level repeatable read")
-    account = session.rows(TopicAccount, "select * from relaybox.account_for_outbox(%s, 0, %s)", hop, LAST_SEQ)
+    account = session.rows(TopicAccount, "select * from relaybox_internal.account_for_outbox(%s, 0, %s)", hop, LAST_SEQ)
     broken: dict[DefectKind, list[Defect]] = {DefectKind.UNBATCHED: [], DefectKind.DOUBLED: []}
     if any(topic.is_broken for topic in account):
-        query = "select message_id, sender, entry_count from relaybox.unaccounted_messages(%s, 0, %s)"
+        query = "select message_id, sender, entry_count from relaybox_internal.unaccounted_messages(%s, 0, %s)"
         for message_id, sender, entry_count in session.rows(_Unaccounted, query, hop, LAST_SEQ):
             kind = DefectKind.DOUBLED if entry_count else DefectKind.UNBATCHED
             broken[kind].append(Defect(kind, UUID(message_id), sender, None, None))
@@ -104,7 +104,7 @@ def read_account(session: StoreSession, hop: Hop) -> tuple[TopicAccount, ...]:
         """
         select a.*
         from relaybox.outbox_seq q
-        cross join lateral relaybox.account_for_outbox(%s, greatest(q.last_value - %s, 0), q.last_value) a
+        cross join lateral relaybox_internal.account_for_outbox(%s, greatest(q.last_value - %s, 0), q.last_value) a
         """,
         *(hop.name, ACCOUNT_SEQS),
     )

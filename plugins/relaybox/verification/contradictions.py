@@ -1,6 +1,6 @@
 """What is wrong between the ledgers of a hop, or between them and relaybox.yaml, with the numbers of both sides: decisions only, no I/O.
 
-Each ledger is compared with itself where it is (relaybox.source_contradictions and its neighbours).
+Each ledger is compared with itself where it is (relaybox_internal.source_contradictions and its neighbours).
 """
 
 from __future__ import annotations

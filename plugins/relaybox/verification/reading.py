@@ -79,7 +79,7 @@ class Sessions:
 
 @dataclass(frozen=True)
 class SliceRead:
-    """The arguments of relaybox.slice_content: a slice of an outbox batch, or of the log `reads_log`, up to a position."""
+    """The arguments of relaybox_internal.slice_content: a slice of an outbox batch, or of the log `reads_log`, up to a position."""
 
     reads_log: int | None
     lower: str | None
@@ -123,12 +123,12 @@ class Digest(NamedTuple):
 
 
 _DIGEST = """
-    select row_count, digest from relaybox.slice_digest(
+    select row_count, digest from relaybox_internal.slice_digest(
         %s::integer, %s::pg_snapshot, %s::pg_snapshot, %s::text[], %s::bigint, %s::bigint, %s::bigint, %s::bigint
     )
 """
 _ROWS = """
-    select log_position, message_id, sender, message_hash from relaybox.slice_content(
+    select log_position, message_id, sender, message_hash from relaybox_internal.slice_content(
         %s::integer, %s::pg_snapshot, %s::pg_snapshot, %s::text[], %s::bigint, %s::bigint, %s::bigint, %s::bigint
     )
 """

@@ -264,7 +264,7 @@ def _repeated(leg: Leg) -> Callable[[StoreSession], RepeatedIds]:
     def ask(session: StoreSession) -> RepeatedIds:
         rows = session.rows(
             _RepeatedRow,
-            "select message_id, sender, copies from relaybox.repeated_messages(%s, %s)",
+            "select message_id, sender, copies from relaybox_internal.repeated_messages(%s, %s)",
             *(leg.log_id, leg.highest_position),
         )
         return RepeatedIds(
@@ -282,7 +282,7 @@ def _repeated(leg: Leg) -> Callable[[StoreSession], RepeatedIds]:
 def _count_senders(leg: Leg) -> Callable[[StoreSession], int]:
     return lambda session: int(
         session.value(
-            "select count(distinct l.sender) from relaybox.log l where l.log_id = %s and l.log_position <= %s",
+            "select count(distinct l.sender) from relaybox_internal.log l where l.log_id = %s and l.log_position <= %s",
             *(leg.log_id, leg.through_position),
         )
     )
@@ -307,7 +307,7 @@ def _beyond(leg: Leg) -> Callable[[StoreSession], tuple[int, list[Defect]]]:
         rows = session.rows(
             _Stranger,
             """
-            select l.message_id, l.sender, l.log_position, count(*) over () as row_count from relaybox.log l
+            select l.message_id, l.sender, l.log_position, count(*) over () as row_count from relaybox_internal.log l
             where l.log_id = %s and (l.log_position < 1 or l.log_position > %s) and l.log_position <= %s
             order by l.log_position limit %s
             """,

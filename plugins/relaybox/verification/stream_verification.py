@@ -33,7 +33,7 @@ VIOLATIONS: Mapping[str, str] = {
 """Kind of violation -> the rule that it breaks."""
 
 BLOCK_PLACES = 10_000
-"""As relaybox.stream_digests has them."""
+"""As relaybox_internal.stream_digests has them."""
 
 NAMED = 5
 
@@ -97,19 +97,19 @@ class _Checked(NamedTuple):
 
 _CHECK = """
     select s.delivery_order, s.first_kept_stream_position, s.last_stream_position,
-        (select count(*) from relaybox.held h where h.stream_id = s.stream_id)
+        (select count(*) from relaybox_internal.held h where h.stream_id = s.stream_id)
         + (select coalesce(sum(i.published_position - l.decided_position), 0)
-            from relaybox.stream_log l join relaybox.hop_in i using (log_id) where l.stream_id = s.stream_id)
-        + (select coalesce(sum(w.waiting_count), 0) from relaybox.held_senders(s.stream) w) as waiting_count,
+            from relaybox_internal.stream_log l join relaybox_internal.hop_in i using (log_id) where l.stream_id = s.stream_id)
+        + (select coalesce(sum(w.waiting_count), 0) from relaybox_internal.held_senders(s.stream) w) as waiting_count,
         coalesce((
             select jsonb_object_agg(c.kind, jsonb_build_array(c.violation_count, c.examples))
             from (
-                select * from relaybox.check_stream(s.stream)
+                select * from relaybox_internal.check_stream(s.stream)
                 union all
-                select * from relaybox.check_decisions(s.stream)
+                select * from relaybox_internal.check_decisions(s.stream)
             ) c
         ), '{}') as found
-    from relaybox.stream s where s.stream = %s
+    from relaybox_internal.stream s where s.stream = %s
 """
 
 
@@ -180,7 +180,7 @@ class _BlockDigest(NamedTuple):
 
 
 def _digests(stream: str, first: int, through: int) -> Callable[[StoreSession], dict[int, str]]:
-    query = "select block, digest from relaybox.stream_digests(%s, %s, %s)"
+    query = "select block, digest from relaybox_internal.stream_digests(%s, %s, %s)"
     return lambda session: dict(session.rows(_BlockDigest, query, stream, first, through))
 
 
@@ -191,7 +191,7 @@ class _PositionPair(NamedTuple):
 
 def _positions(stream: str, block: int, first: int, through: int) -> Callable[[StoreSession], dict[int, int]]:
     query = """
-        select p.stream_position, p.log_position from relaybox.stream s, relaybox.list_stream_positions(s.stream_id, %s) p
+        select p.stream_position, p.log_position from relaybox_internal.stream s, relaybox_internal.list_stream_positions(s.stream_id, %s) p
         where s.stream = %s and (p.stream_position - 1) / %s = %s and p.stream_position >= %s
     """
     return lambda session: dict(session.rows(_PositionPair, query, through, stream, BLOCK_PLACES, block, first))

@@ -4,7 +4,7 @@
 -- Raises RB011 (another batch is due), RB012 (not the content that was planned, where the plan has a digest; a slice of another plan
 -- is here),
 -- RB015 (already published, or of an older generation).
-create or replace function relaybox.accept_slice(
+create or replace function relaybox_internal.accept_slice(
     log_id_ integer, generation_ integer, batch_ bigint, slice_ integer, plan_id_ uuid, row_count_ bigint, attempt_ bigint,
     digest_ text default null, first_position bigint default null
 )
@@ -20,7 +20,7 @@ begin
     -- before the lock: publish must not wait for it
     if digest_ is not null then
         select d.digest into digest_here
-        from relaybox.slice_digest(
+        from relaybox_internal.slice_digest(
             log_id_, null, null, null, first_position, first_position + row_count_ - 1, first_position, first_position + row_count_ - 1
         ) d;
         if digest_here is distinct from digest_ then
@@ -29,7 +29,7 @@ begin
                 hint = 'Messages of the source were changed after planning. Nothing of the slice was kept.';
         end if;
     end if;
-    select i.published_batch, i.generation into published, generation_here from relaybox.hop_in i where i.log_id = log_id_ for share;
+    select i.published_batch, i.generation into published, generation_here from relaybox_internal.hop_in i where i.log_id = log_id_ for share;
     if generation_here <> generation_ then
         raise exception using errcode = 'RB015',
             message = format('slice %s of batch %s is of generation %s, the hop is in generation %s here', slice_, batch_, generation_,
@@ -44,11 +44,11 @@ begin
             message = format('slice of batch %s, but the newest published batch is %s', batch_, published),
             hint = 'One of the two stores lost history. Nothing was overwritten.';
     end if;
-    plan_here := relaybox.other_plan_copied(log_id_, batch_, plan_id_);
+    plan_here := relaybox_internal.other_plan_copied(log_id_, batch_, plan_id_);
     if plan_here is not null then
-        perform relaybox.refuse_other_plan(log_id_, batch_, plan_here, plan_id_);
+        perform relaybox_internal.refuse_other_plan(log_id_, batch_, plan_here, plan_id_);
     end if;
-    insert into relaybox.receipt (log_id, batch, slice, plan_id, row_count, attempt)
+    insert into relaybox_internal.receipt (log_id, batch, slice, plan_id, row_count, attempt)
     values (log_id_, batch_, slice_, plan_id_, row_count_, attempt_);
 end
 $$;

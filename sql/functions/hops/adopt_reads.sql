@@ -1,21 +1,21 @@
 -- Writes into the adopted batches of a hop that reads a log which positions of it each of them has: as slices, run by run, and through
 -- which position everything is delivered with it. What the destination has beyond the last one is left out by the batches to come.
 -- Caller holds the hop's row, has called match_adopted() and inserted the batches. Returns how many messages of the log are unread.
-create or replace function relaybox.adopt_reads(
+create or replace function relaybox_internal.adopt_reads(
     hop_name text, common_batch bigint, read_through bigint, searched_through bigint, ahead int8multirange
 )
 returns bigint
 language plpgsql volatile
 as $$
 declare
-    log_id_ integer := (select h.reads_log from relaybox.hop_out h where h.hop = hop_name);
+    log_id_ integer := (select h.reads_log from relaybox_internal.hop_out h where h.hop = hop_name);
     first_missing bigint;
     adopted_through bigint;
 begin
     create index on relaybox_adopted (log_position);
     create index on relaybox_adopted (reads);
     select l.log_position into first_missing
-    from relaybox.log l
+    from relaybox_internal.log l
     where l.log_id = log_id_ and l.log_position > read_through and l.log_position <= searched_through and not ahead @> l.log_position
         and not exists (select from relaybox_adopted a where a.reads = l.log_position)
     order by l.log_position limit 1;
@@ -29,13 +29,13 @@ begin
         from relaybox_adopted a
     ), adopted as (
         select b.batch, r.reads_through, lag(r.reads_through, 1, adopt_reads.read_through) over (order by b.batch) as reads_after
-        from relaybox.batch b
+        from relaybox_internal.batch b
         join reached r on r.log_position = b.last_position
         where b.hop = hop_name and b.batch > common_batch
     ), matched as (
         select b.batch, a.log_position, a.reads,
             a.log_position - row_number() over (partition by b.batch, a.reads - a.log_position order by a.log_position) as run
-        from relaybox.batch b
+        from relaybox_internal.batch b
         join relaybox_adopted a on a.log_position >= b.first_position and a.log_position <= b.last_position
         where b.hop = hop_name and b.batch > common_batch and a.reads is not null
     ), pieces as (
@@ -50,17 +50,17 @@ begin
         from pieces p
         group by p.batch
     )
-    update relaybox.batch b
+    update relaybox_internal.batch b
     set reads_after = a.reads_after, reads_through = a.reads_through, slices = coalesce(s.slices, '[]')
     from adopted a
     left join sliced s on s.batch = a.batch
     where b.hop = hop_name and b.batch = a.batch;
-    adopted_through := relaybox.log_read_through(hop_name);
-    update relaybox.hop_out h
+    adopted_through := relaybox_internal.log_read_through(hop_name);
+    update relaybox_internal.hop_out h
     set read_ahead = ahead - int8multirange(int8range(0, adopted_through, '[]')) + coalesce((
         select range_agg(int8range(a.reads, a.reads, '[]')) from relaybox_adopted a where a.reads > adopted_through
     ), '{}')
     where h.hop = hop_name;
-    return (select coalesce(sum(u.last_read - u.first_read + 1), 0) from relaybox.log_unread(hop_name) u);
+    return (select coalesce(sum(u.last_read - u.first_read + 1), 0) from relaybox_internal.log_unread(hop_name) u);
 end
 $$;

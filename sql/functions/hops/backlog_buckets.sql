@@ -1,7 +1,7 @@
 -- Rows of a piece of the backlog, counted in buckets of seq; at most about max_rows rows, from its first seq on. `run` numbers the stretches of
 -- seqs: between two of them lie rows that were delivered before, and no slice reads across. Walks the primary key and stops, stretch by
 -- stretch: a giant backlog is never counted twice.
-create or replace function relaybox.backlog_buckets(
+create or replace function relaybox_internal.backlog_buckets(
     lower_ pg_snapshot, upper_ pg_snapshot, topics_ text[], seqs_ int8multirange, bucket_seqs bigint, max_rows bigint
 )
 returns table (first_seq bigint, last_seq bigint, row_count bigint, run bigint)

@@ -1,5 +1,5 @@
 -- The slices of a batch by name; the ledger keeps each as [slice, first_read, last_read, first_position, row_count]. Inlined.
-create or replace function relaybox.batch_slices(slices jsonb)
+create or replace function relaybox_internal.batch_slices(slices jsonb)
 returns table (slice integer, first_read bigint, last_read bigint, first_position bigint, row_count bigint)
 language sql immutable parallel safe
 as $$

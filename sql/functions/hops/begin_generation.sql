@@ -1,30 +1,30 @@
 -- Destination: a new generation of a hop begins after the last published batch. What older ones staged beyond it is removed
 -- (nobody could read it), their sessions are ended, and whatever of them wakes later is refused. Idempotent; never goes back.
 -- Raises RB014 when this store knows a newer generation: the source went back to a time before it.
-create or replace function relaybox.begin_generation(log_id_ integer, generation_ integer) returns void
+create or replace function relaybox_internal.begin_generation(log_id_ integer, generation_ integer) returns void
 language plpgsql volatile
 as $$
 declare
-    head relaybox.hop_in;
+    head relaybox_internal.hop_in;
 begin
-    perform relaybox.require_writable_primary();
+    perform relaybox_internal.require_writable_primary();
     set local synchronous_commit = on;
     perform pg_terminate_backend(a.pid)
     from pg_stat_activity a
-    join relaybox.hop_in i on i.log_id = log_id_ and i.generation < generation_
+    join relaybox_internal.hop_in i on i.log_id = log_id_ and i.generation < generation_
     where a.datname = current_database() and a.pid <> pg_backend_pid()
         and starts_with(a.application_name, format('relaybox %s b', left(i.hop, 30)));
-    select * into head from relaybox.hop_in i where i.log_id = log_id_ for update;
+    select * into head from relaybox_internal.hop_in i where i.log_id = log_id_ for update;
     if head.generation > generation_ then
         raise exception using errcode = 'RB014',
             message = format('hop %s: the source is in generation %s, this store in generation %s', head.hop, generation_, head.generation),
             hint = 'The source lost history. Nothing was moved. Run: relaybox reanchor ' || head.hop;
     end if;
     if head.generation < generation_ then
-        delete from relaybox.log l where l.log_id = log_id_ and l.log_position > head.published_position;
-        delete from relaybox.receipt r where r.log_id = log_id_ and r.batch > head.published_batch;
-        update relaybox.hop_in set generation = generation_ where log_id = log_id_;
-        update relaybox.stream_log set senders_seen = null where log_id = log_id_;  -- of a history that may not be the source's
+        delete from relaybox_internal.log l where l.log_id = log_id_ and l.log_position > head.published_position;
+        delete from relaybox_internal.receipt r where r.log_id = log_id_ and r.batch > head.published_batch;
+        update relaybox_internal.hop_in set generation = generation_ where log_id = log_id_;
+        update relaybox_internal.stream_log set senders_seen = null where log_id = log_id_;  -- of a history that may not be the source's
     end if;
 end
 $$;

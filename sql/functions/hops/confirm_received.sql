@@ -1,23 +1,23 @@
 -- Records at the source that the destination has a batch durably. Idempotent.
 -- Raises RB012 when the arrival is of another plan than the ledger's, RB011 when the ledger has no such batch.
-create or replace function relaybox.confirm_received(
+create or replace function relaybox_internal.confirm_received(
     hop_name text, batch_ bigint, plan_id_ uuid, happened_at_ timestamptz, recorded_by_ text
 )
 returns void
 language plpgsql volatile
 as $$
 declare
-    planned relaybox.batch;
-    hop_ relaybox.hop_out;
-    store_name text := (select s.store from relaybox.store s);
+    planned relaybox_internal.batch;
+    hop_ relaybox_internal.hop_out;
+    store_name text := (select s.store from relaybox_internal.store s);
 begin
-    perform relaybox.require_writable_primary();
+    perform relaybox_internal.require_writable_primary();
     set local synchronous_commit = on;
-    select * into hop_ from relaybox.hop_out h where h.hop = hop_name;
+    select * into hop_ from relaybox_internal.hop_out h where h.hop = hop_name;
     if hop_.compacted_batch >= batch_ then
         return;  -- settled long ago
     end if;
-    select * into planned from relaybox.batch b where b.hop = hop_name and b.batch = batch_;
+    select * into planned from relaybox_internal.batch b where b.hop = hop_name and b.batch = batch_;
     if not found then
         raise exception using errcode = 'RB011',
             message = format(
@@ -34,7 +34,7 @@ begin
             ),
             hint = 'Nothing was moved. See what is missing with: relaybox reanchor ' || hop_name;
     end if;
-    insert into relaybox.confirmation (hop, state, through_position, through_batch, happened_at, recorded_by)
+    insert into relaybox_internal.confirmation (hop, state, through_position, through_batch, happened_at, recorded_by)
     values (hop_name, 'received', planned.last_position, batch_, happened_at_, recorded_by_)
     on conflict do nothing;
 end

@@ -1,10 +1,10 @@
 -- The confirmation that first reached a position of a hop: when it was recorded here, and by whom. No row: none has. Inlined.
-create or replace function relaybox.confirmation_of(hop_name text, state_ text, log_position_ bigint)
+create or replace function relaybox_internal.confirmation_of(hop_name text, state_ text, log_position_ bigint)
 returns table (recorded_at timestamptz, recorded_by text)
 language sql stable
 as $$
     select c.recorded_at, c.recorded_by
-    from relaybox.confirmation c
+    from relaybox_internal.confirmation c
     where c.hop = hop_name and c.state = state_ and c.through_position >= log_position_
     order by c.through_position
     limit 1

@@ -1,18 +1,18 @@
 -- The newest arrival of a log, on the way to be confirmed. Locks the hop_in row FOR UPDATE: a lock is written to WAL, so the
 -- caller's COMMIT waits until the arrival is as durable as this store promises. Another driver's publish may be visible
 -- although its wait for a standby was cancelled. Null when nothing is published.
-create or replace function relaybox.durable_arrival(log_id_ integer) returns relaybox.arrival
+create or replace function relaybox_internal.durable_arrival(log_id_ integer) returns relaybox_internal.arrival
 language plpgsql volatile
 as $$
 declare
-    newest relaybox.arrival;
+    newest relaybox_internal.arrival;
 begin
-    perform relaybox.require_writable_primary();
+    perform relaybox_internal.require_writable_primary();
     set local synchronous_commit = on;
-    perform from relaybox.hop_in i where i.log_id = log_id_ for update;
+    perform from relaybox_internal.hop_in i where i.log_id = log_id_ for update;
     select a.* into newest
-    from relaybox.hop_in i
-    join relaybox.arrival a on a.log_id = i.log_id and a.batch = i.published_batch
+    from relaybox_internal.hop_in i
+    join relaybox_internal.arrival a on a.log_id = i.log_id and a.batch = i.published_batch
     where i.log_id = log_id_;
     return newest;
 end

@@ -1,7 +1,7 @@
 -- Ends the backends of older attempts at one slice, so that a frozen one can't hold the rows that a newer one writes.
 -- Session names: relaybox <hop> b<batch> s<slice> a<attempt>; the hop's first 30 characters, so that nothing is cut at 63 bytes.
 -- A newer attempt is never ended by an older one.
-create or replace function relaybox.end_older_attempts(hop_name text, batch_ bigint, slice_ integer, attempt_ bigint) returns integer
+create or replace function relaybox_internal.end_older_attempts(hop_name text, batch_ bigint, slice_ integer, attempt_ bigint) returns integer
 language sql volatile
 as $$
     select count(pg_terminate_backend(a.pid))::integer

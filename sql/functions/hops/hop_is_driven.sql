@@ -1,6 +1,6 @@
 -- Is a driver of this hop connected to this store now? It will drain the hop itself; starting another would be a waste.
 -- A hint for pollers, never a lock.
-create or replace function relaybox.hop_is_driven(hop_name text) returns boolean
+create or replace function relaybox_internal.hop_is_driven(hop_name text) returns boolean
 language sql volatile
 as $$
     select exists (

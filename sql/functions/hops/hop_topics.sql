@@ -1,13 +1,13 @@
 -- All topics that a hop which reads the outbox has or had: those it moves, those of its backlog, and those of its batches. Null: no such hop.
 -- Goes along the index from one list of topics to the next: some pages per list that a batch had, however many batches there are.
-create or replace function relaybox.hop_topics(hop_name text) returns text[]
+create or replace function relaybox_internal.hop_topics(hop_name text) returns text[]
 language sql stable
 set enable_seqscan = off -- a hop that has most of the batches, and fresh statistics, make the index look dear
 as $$
     with recursive listed as (
         (
             select b.topics, hash_array_extended(b.topics, 0::bigint) as number
-            from relaybox.batch b
+            from relaybox_internal.batch b
             where b.hop = hop_name and hash_array_extended(b.topics, 0::bigint) is not null
             order by hash_array_extended(b.topics, 0::bigint)
             limit 1
@@ -17,7 +17,7 @@ as $$
         from listed l
         cross join lateral (
             select b.topics, hash_array_extended(b.topics, 0::bigint) as number
-            from relaybox.batch b
+            from relaybox_internal.batch b
             where b.hop = hop_name and hash_array_extended(b.topics, 0::bigint) > l.number
             order by hash_array_extended(b.topics, 0::bigint)
             limit 1
@@ -26,11 +26,11 @@ as $$
     select array(
         select unnest(h.topics)
         union
-        select unnest(p.topics) from relaybox.backlog p where p.hop = h.hop
+        select unnest(p.topics) from relaybox_internal.backlog p where p.hop = h.hop
         union
         select unnest(l.topics) from listed l
         order by 1
     )
-    from relaybox.hop_out h
+    from relaybox_internal.hop_out h
     where h.hop = hop_name and h.reads_log is null
 $$;

@@ -1,7 +1,7 @@
 -- Opens the planning transaction of a hop: checks the stream position, locks its hop_out row, returns it.
 -- Caller: a fresh READ COMMITTED transaction; takes its snapshot in a LATER statement (in one statement time ran backwards).
 -- Raises RB001, RB002 (transaction not fresh), RB003, RB004 (no such hop), RB006 (retired), RB011 (the source lost history).
-create or replace function relaybox.lock_hop(hop_name text)
+create or replace function relaybox_internal.lock_hop(hop_name text)
 returns table (
     reads_log integer, topics text[], batch bigint, log_position bigint, lower pg_snapshot, attempt bigint,
     received_batch bigint, generation integer, anchor_seq bigint, resend_through bigint,
@@ -10,26 +10,26 @@ returns table (
 language plpgsql volatile
 as $$
 declare
-    hop_ relaybox.hop_out;
+    hop_ relaybox_internal.hop_out;
     here record;
-    store_name text := (select s.store from relaybox.store s);
+    store_name text := (select s.store from relaybox_internal.store s);
     is_loaded boolean;
 begin
-    perform relaybox.require_writable_primary();
+    perform relaybox_internal.require_writable_primary();
     if pg_current_xact_id_if_assigned() is not null or current_setting('transaction_isolation') <> 'read committed' then
         raise exception using errcode = 'RB002',
             message = 'planning needs a fresh READ COMMITTED transaction: a snapshot taken after a write counts the own rows as visible';
     end if;
     set local synchronous_commit = on;
-    select * into hop_ from relaybox.hop_out h where h.hop = hop_name for update;
+    select * into hop_ from relaybox_internal.hop_out h where h.hop = hop_name for update;
     if not found then
         raise exception using errcode = 'RB004',
             message = format('hop %s does not leave this store', hop_name), hint = 'Run: relaybox init';
     end if;
-    perform relaybox.refuse_retired_hop(hop_);
-    select * into here from relaybox.cluster_fingerprint();
-    is_loaded := relaybox.is_reloaded();
-    if hop_.reads_log is null and (is_loaded or hop_.numbering <> (select n.numbering from relaybox.numbering n)) then
+    perform relaybox_internal.refuse_retired_hop(hop_);
+    select * into here from relaybox_internal.cluster_fingerprint();
+    is_loaded := relaybox_internal.is_reloaded();
+    if hop_.reads_log is null and (is_loaded or hop_.numbering <> (select n.numbering from relaybox_internal.numbering n)) then
         raise exception using errcode = 'RB011',
             message = format(
                 'hop %s: %s was loaded from a dump: its rows may carry transaction numbers of another cluster', hop_name, store_name
@@ -55,7 +55,7 @@ begin
     return query
     select
         hop_.reads_log, hop_.topics, hop_.batch, hop_.log_position, hop_.lower, hop_.attempt,
-        coalesce((select c.through_batch from relaybox.newest_confirmation(hop_name, 'received') c), 0),
+        coalesce((select c.through_batch from relaybox_internal.newest_confirmation(hop_name, 'received') c), 0),
         hop_.generation, hop_.anchor_seq, hop_.resend_through,
         here.system_identifier, here.timeline, here.next_xid;
 end

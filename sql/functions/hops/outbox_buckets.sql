@@ -2,7 +2,7 @@
 -- The split: everything from lower's xmax on, plus the transactions that lower saw open and that have
 -- finished since. One transaction left open does not make every read start at its beginning.
 -- after_seq: the anchor of the hop's generation; 0 for the first one. `+ 0`: the index on xid is the narrow one, not the key.
-create or replace function relaybox.outbox_buckets(
+create or replace function relaybox_internal.outbox_buckets(
     lower_ pg_snapshot, upper_ pg_snapshot, topics_ text[], bucket_seqs bigint, after_seq bigint
 )
 returns table (first_seq bigint, last_seq bigint, row_count bigint)

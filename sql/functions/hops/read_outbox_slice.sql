@@ -1,7 +1,7 @@
 -- The rows of one slice of an outbox batch, with their positions. Same rows at any time, for anyone.
 -- A message without an index of its own gets its position as index, in epoch 0.
 -- A plain SQL function, so that it is inlined into the COPY that reads it: no row is materialised.
-create or replace function relaybox.read_outbox_slice(
+create or replace function relaybox_internal.read_outbox_slice(
     lower_ pg_snapshot, upper_ pg_snapshot, topics_ text[], first_seq bigint, last_seq bigint, first_position bigint
 )
 returns table (

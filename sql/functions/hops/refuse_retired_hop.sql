@@ -1,5 +1,5 @@
 -- Raises RB006 for a hop that was retired: what it had not moved may be gone.
-create or replace function relaybox.refuse_retired_hop(hop_ relaybox.hop_out) returns void
+create or replace function relaybox_internal.refuse_retired_hop(hop_ relaybox_internal.hop_out) returns void
 language plpgsql stable
 as $$
 begin

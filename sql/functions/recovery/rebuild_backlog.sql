@@ -3,15 +3,15 @@
 -- seq alone, above it from `lower_` on. Rows and the pairs of the ledger carry the numbers of one cluster each, whichever it was: a row is
 -- found in its batch as ever. What was unrouted or retired stays so. Returns the routed messages, and the seqs that the destination has.
 -- Caller holds the hop's row.
-create or replace function relaybox.rebuild_backlog(
+create or replace function relaybox_internal.rebuild_backlog(
     hop_name text, common_batch bigint, anchor bigint, lower_ pg_snapshot, out undelivered_count bigint, out adopted_seqs int8multirange
 )
 language plpgsql volatile
 as $$
 declare
-    head relaybox.hop_out := (select h from relaybox.hop_out h where h.hop = hop_name);
+    head relaybox_internal.hop_out := (select h from relaybox_internal.hop_out h where h.hop = hop_name);
     -- a topic of what the destination has was the hop's, although this ledger may have forgotten that it came
-    topics_ text[] := array(select unnest(relaybox.hop_topics(hop_name)) union select a.topic from relaybox_adopted a order by 1);
+    topics_ text[] := array(select unnest(relaybox_internal.hop_topics(hop_name)) union select a.topic from relaybox_adopted a order by 1);
     unrouted text[] := array(select unnest(topics_) except select unnest(head.topics) order by 1);
 begin
     select coalesce(range_agg(int8range(o.seq, o.seq, '[]')), '{}') into adopted_seqs
@@ -31,14 +31,14 @@ begin
     from relaybox.outbox o
     left join (
         select b.seq, min(p.retired_by) as retired_by, min(p.retired_reason) as retired_reason
-        from relaybox.backlog_seqs(hop_name, 0, anchor) b
-        join relaybox.backlog p on p.hop = hop_name and p.backlog_id = b.backlog_id
+        from relaybox_internal.backlog_seqs(hop_name, 0, anchor) b
+        join relaybox_internal.backlog p on p.hop = hop_name and p.backlog_id = b.backlog_id
         where b.state = 'retired' group by b.seq
     ) r on r.seq = o.seq
     left join (
-        select b.seq from relaybox.read_seqs(hop_name, 0, anchor, common_batch) b
+        select b.seq from relaybox_internal.read_seqs(hop_name, 0, anchor, common_batch) b
         union
-        select o.seq from relaybox.generation g cross join lateral unnest(g.adopted_seqs) a (seqs)
+        select o.seq from relaybox_internal.generation g cross join lateral unnest(g.adopted_seqs) a (seqs)
         join relaybox.outbox o on o.seq >= lower(a.seqs) and o.seq < upper(a.seqs)
         where g.hop = hop_name
         union
@@ -46,10 +46,10 @@ begin
     ) b on b.seq = o.seq
     cross join lateral (select b.seq is not null as delivered) d
     where o.seq <= anchor and o.topic = any(topics_);
-    delete from relaybox.backlog p where p.hop = hop_name;
-    insert into relaybox.backlog (hop, topics, lower, upper, seqs, state, retired_by, retired_reason)
+    delete from relaybox_internal.backlog p where p.hop = hop_name;
+    insert into relaybox_internal.backlog (hop, topics, lower, upper, seqs, state, retired_by, retired_reason)
     select
-        hop_name, case when s.state = 'routed' then head.topics else s.topics end, '1:1:', relaybox.full_snapshot(), s.seqs, s.state, s.retired_by,
+        hop_name, case when s.state = 'routed' then head.topics else s.topics end, '1:1:', relaybox_internal.full_snapshot(), s.seqs, s.state, s.retired_by,
         s.retired_reason
     from (
         select r.state, r.retired_by, r.retired_reason, array_agg(distinct r.topic order by r.topic) as topics, range_agg(r.seqs) as seqs
@@ -70,7 +70,7 @@ begin
     ) s
     order by s.state;
     if unrouted <> '{}' then
-        insert into relaybox.backlog (hop, topics, lower, seqs, state)
+        insert into relaybox_internal.backlog (hop, topics, lower, seqs, state)
         values (hop_name, unrouted, lower_, int8multirange(int8range(anchor + 1, 9223372036854775807)), 'unrouted');
     end if;
     select count(*) into undelivered_count from relaybox_left_over l where l.state = 'routed' and not l.delivered;

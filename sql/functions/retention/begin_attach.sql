@@ -1,17 +1,19 @@
 -- Makes the table into which the newest detached segment of a log is copied back; nobody reads it before finish_attach(). A later attempt
 -- supersedes an earlier one and drops its table. No row: nothing of the log is detached.
 -- Locks the row of the ledger, then the table, as finish_attach() does: an attempt that is at its end is waited for.
-create or replace function relaybox.begin_attach(log_id_ integer, recorded_by text, out made relaybox.detached_segment, out staging text)
+create or replace function relaybox_internal.begin_attach(
+    log_id_ integer, recorded_by text, out made relaybox_internal.detached_segment, out staging text
+)
 returns setof record
 language plpgsql volatile
 as $$
 begin
-    perform relaybox.require_writable_primary();
-    perform from relaybox.detached_segment d where d.log_id = log_id_ and d.state = 'detached' order by d.first desc limit 1 for update;
+    perform relaybox_internal.require_writable_primary();
+    perform from relaybox_internal.detached_segment d where d.log_id = log_id_ and d.state = 'detached' order by d.first desc limit 1 for update;
     -- a later statement than the lock: what another attempt has attached meanwhile is passed over
-    update relaybox.detached_segment d set attempt = d.attempt + 1, moved_by = recorded_by
+    update relaybox_internal.detached_segment d set attempt = d.attempt + 1, moved_by = recorded_by
     where d.log_id = log_id_ and d.state = 'detached' and d.first = (
-        select max(n.first) from relaybox.detached_segment n where n.log_id = log_id_ and n.state = 'detached'
+        select max(n.first) from relaybox_internal.detached_segment n where n.log_id = log_id_ and n.state = 'detached'
     )
     returning d.* into made;
     if not found then
@@ -19,15 +21,15 @@ begin
     end if;
     for staging in
         select c.relname from pg_class c
-        where c.relnamespace = 'relaybox'::regnamespace and c.relkind = 'r' and starts_with(c.relname, made.segment || '_attempt_')
+        where c.relnamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace) and c.relkind = 'r' and starts_with(c.relname, made.segment || '_attempt_')
     loop
-        execute format('drop table relaybox.%I', staging);
+        execute format('drop table relaybox_internal.%I', staging);
     end loop;
     staging := format('%s_attempt_%s', made.segment, made.attempt);
     -- its check is the bounds of the segment: attaching it scans nothing
     execute format(
-        'create table relaybox.%I (
-            like relaybox.log_%s including defaults including constraints,
+        'create table relaybox_internal.%I (
+            like relaybox_internal.log_%s including defaults including constraints,
             constraint %I primary key (log_id, log_position),
             constraint rows_of_the_segment check (log_id = %s and log_position >= %s and log_position < %s)
         )',

@@ -1,21 +1,21 @@
 -- Writes down that the oldest segment of a log is being read into files, if it may be detached, and what must be in them. A later attempt
 -- supersedes an earlier one and writes beside it. No row: there is nothing to detach. Commits nothing and drops nothing.
 -- Raises RB012 if a row of the segment is missing.
-create or replace function relaybox.begin_detach(log_id_ integer, recorded_by text) returns setof relaybox.detached_segment
+create or replace function relaybox_internal.begin_detach(log_id_ integer, recorded_by text) returns setof relaybox_internal.detached_segment
 language plpgsql volatile
 as $$
 declare
-    log_ relaybox.hop_in;
+    log_ relaybox_internal.hop_in;
     oldest record;
     found_ record;
 begin
-    perform relaybox.require_writable_primary();
-    select * into log_ from relaybox.hop_in i where i.log_id = log_id_;
-    select d.* into oldest from relaybox.detachable_segments(log_id_) d order by d.first limit 1;
+    perform relaybox_internal.require_writable_primary();
+    select * into log_ from relaybox_internal.hop_in i where i.log_id = log_id_;
+    select d.* into oldest from relaybox_internal.detachable_segments(log_id_) d order by d.first limit 1;
     if not found then
         return;
     end if;
-    select * into found_ from relaybox.log_digest(oldest.segment, oldest.first, oldest.last);
+    select * into found_ from relaybox_internal.log_digest(oldest.segment, oldest.first, oldest.last);
     if found_.row_count <> oldest.last - greatest(oldest.first, 1) + 1 then
         raise exception using errcode = 'RB012',
             message = format(
@@ -25,12 +25,12 @@ begin
             hint = format('Nothing was detached. Run: relaybox verify %s', split_part(log_.hop, '/', 1));
     end if;
     return query
-    insert into relaybox.detached_segment as d (log_id, first, last, segment, directory, row_count, hash_sum, needed_by, begun_by, moved_by)
+    insert into relaybox_internal.detached_segment as d (log_id, first, last, segment, directory, row_count, hash_sum, needed_by, begun_by, moved_by)
     select
         log_id_, oldest.first, oldest.last, c.relname,
         format('%s/%s/%s/%s-%s', rtrim(log_.detach_to, '/'), s.store, log_.hop, c.relname, left(md5(gen_random_uuid()::text), 8)),
         found_.row_count, found_.hash_sum, oldest.needed_by, recorded_by, recorded_by
-    from relaybox.store s, pg_class c where c.oid = oldest.segment
+    from relaybox_internal.store s, pg_class c where c.oid = oldest.segment
     on conflict on constraint detached_segment_pkey do update
     set state = 'detaching', attempt = d.attempt + 1, directory = excluded.directory,
         strays = case when d.removed_at is null then d.strays || d.directory else d.strays end,

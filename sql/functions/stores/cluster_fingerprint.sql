@@ -1,6 +1,6 @@
 -- Which history of which cluster this is. The timeline comes from the WAL file name:
 -- pg_control_checkpoint() still shows the old one after a promotion.
-create or replace function relaybox.cluster_fingerprint(
+create or replace function relaybox_internal.cluster_fingerprint(
     out system_identifier bigint, out timeline integer, out next_xid xid8
 )
 language sql volatile

@@ -1,23 +1,23 @@
 -- Makes the segments of a log up to a position, and one ahead. Called by the driver before it copies.
 -- Returns the names of the segments made. Raises RB001, RB003: the first look at the destination before a batch is copied.
-create or replace function relaybox.ensure_log_segments(log_id_ integer, through_position bigint) returns text[]
+create or replace function relaybox_internal.ensure_log_segments(log_id_ integer, through_position bigint) returns text[]
 language plpgsql volatile
 as $$
 declare
-    size bigint := (select s.segment_rows from relaybox.store s);
+    size bigint := (select s.segment_rows from relaybox_internal.store s);
     made text[] := '{}';
     segment text;
 begin
-    perform relaybox.require_writable_primary();
-    for k in (select i.published_position / size from relaybox.hop_in i where i.log_id = log_id_) .. through_position / size + 1 loop
-        segment := relaybox.segment_name(format('log_%s', log_id_), k);
-        if to_regclass('relaybox.' || segment) is null then
+    perform relaybox_internal.require_writable_primary();
+    for k in (select i.published_position / size from relaybox_internal.hop_in i where i.log_id = log_id_) .. through_position / size + 1 loop
+        segment := relaybox_internal.segment_name(format('log_%s', log_id_), k);
+        if to_regclass('relaybox_internal.' || segment) is null then
             -- one maker at a time: two drivers may be here. Attaching takes this lock too; taken before the second look, it makes the
             -- session see what others committed. A login needs rights on the table to take it
-            execute format('lock table only relaybox.log_%s in share update exclusive mode', log_id_);
-            if to_regclass('relaybox.' || segment) is null then
-                execute format('create table relaybox.%I (like relaybox.log_%s including defaults including constraints)', segment, log_id_);
-                execute format('alter table relaybox.log_%s attach partition relaybox.%I for values from (%s) to (%s)', log_id_, segment, k * size,
+            execute format('lock table only relaybox_internal.log_%s in share update exclusive mode', log_id_);
+            if to_regclass('relaybox_internal.' || segment) is null then
+                execute format('create table relaybox_internal.%I (like relaybox_internal.log_%s including defaults including constraints)', segment, log_id_);
+                execute format('alter table relaybox_internal.log_%s attach partition relaybox_internal.%I for values from (%s) to (%s)', log_id_, segment, k * size,
                 (k + 1) * size);
                 made := made || segment;
             end if;

@@ -1,12 +1,12 @@
 -- Makes outbox segments ahead of the sequence. Producers are not blocked: ATTACH takes SHARE UPDATE EXCLUSIVE only.
 -- Rows that fell into outbox_overflow become a segment of their own. Returns the names of the segments made: none where a
 -- long transaction holds a table that is needed. Nobody waits for it: what no segment covers goes into the overflow meanwhile.
-create or replace function relaybox.ensure_outbox_segments(ahead_count integer default 4) returns text[]
+create or replace function relaybox_internal.ensure_outbox_segments(ahead_count integer default 4) returns text[]
 language plpgsql volatile
 set lock_timeout = '200ms' -- producers wait as long behind the lock that is waited for
 as $$
 declare
-    size bigint := (select s.segment_rows from relaybox.store s);
+    size bigint := (select s.segment_rows from relaybox_internal.store s);
     next_seq bigint := (select case when q.is_called then q.last_value + 1 else q.last_value end from relaybox.outbox_seq q);
     covered bigint;
     overflow_last bigint;
@@ -14,37 +14,37 @@ declare
     segment text;
     upper_end bigint;
 begin
-    if next_seq + ahead_count * size <= relaybox.outbox_covered() and not exists (select from relaybox.outbox_overflow) then
+    if next_seq + ahead_count * size <= relaybox_internal.outbox_covered() and not exists (select from relaybox_internal.outbox_overflow) then
         return made;
     end if;
     begin
         -- one maker at a time. Attaching takes this lock too, and a login needs rights on the table to take it
         lock table only relaybox.outbox in share update exclusive mode;
-        covered := relaybox.outbox_covered();
-        select max(o.seq) into overflow_last from relaybox.outbox_overflow o;
+        covered := relaybox_internal.outbox_covered();
+        select max(o.seq) into overflow_last from relaybox_internal.outbox_overflow o;
         if overflow_last is not null or next_seq >= covered then
             -- ACCESS EXCLUSIVE on the outbox for a moment: only after an outage longer than all the segments made ahead. Nobody is on the way
             -- into the overflow then: Postgres would refuse an insert whose seq is a segment's when it arrives there (23514)
             lock table relaybox.outbox in access exclusive mode;
-            select max(o.seq) into overflow_last from relaybox.outbox_overflow o;
+            select max(o.seq) into overflow_last from relaybox_internal.outbox_overflow o;
             select case when q.is_called then q.last_value + 1 else q.last_value end into next_seq from relaybox.outbox_seq q;
         end if;
         if overflow_last is not null then
-            segment := relaybox.segment_name('outbox', covered / size);
+            segment := relaybox_internal.segment_name('outbox', covered / size);
             overflow_last := (overflow_last / size + 1) * size;
-            alter table relaybox.outbox detach partition relaybox.outbox_overflow;
-            execute format('alter table relaybox.outbox_overflow rename to %I', segment);
-            execute format('alter table relaybox.outbox attach partition relaybox.%I for values from (%s) to (%s)', segment, covered, overflow_last);
-            create table relaybox.outbox_overflow partition of relaybox.outbox default;
+            alter table relaybox.outbox detach partition relaybox_internal.outbox_overflow;
+            execute format('alter table relaybox_internal.outbox_overflow rename to %I', segment);
+            execute format('alter table relaybox.outbox attach partition relaybox_internal.%I for values from (%s) to (%s)', segment, covered, overflow_last);
+            create table relaybox_internal.outbox_overflow partition of relaybox.outbox default;
             made := made || segment;
             covered := overflow_last;
         end if;
         while covered < next_seq + ahead_count * size loop
             -- a jump of the sequence is covered by one wide segment
             upper_end := greatest(covered + size, next_seq / size * size);
-            segment := relaybox.segment_name('outbox', covered / size);
-            execute format('create table relaybox.%I (like relaybox.outbox including defaults including constraints)', segment);
-            execute format('alter table relaybox.outbox attach partition relaybox.%I for values from (%s) to (%s)', segment, covered, upper_end);
+            segment := relaybox_internal.segment_name('outbox', covered / size);
+            execute format('create table relaybox_internal.%I (like relaybox.outbox including defaults including constraints)', segment);
+            execute format('alter table relaybox.outbox attach partition relaybox_internal.%I for values from (%s) to (%s)', segment, covered, upper_end);
             made := made || segment;
             covered := upper_end;
         end loop;

@@ -1,5 +1,5 @@
 -- What every login of the server may do in this database without a grant: CONNECT, TEMPORARY. Called by init.
-create or replace function relaybox.public_rights() returns text[]
+create or replace function relaybox_internal.public_rights() returns text[]
 language sql stable
 as $$
     select array(

@@ -1,5 +1,5 @@
 -- Refuses a text that is longer than what is kept of its kind: RB036. `what` names it.
-create or replace function relaybox.require_length(what text, given text, most integer) returns void
+create or replace function relaybox_internal.require_length(what text, given text, most integer) returns void
 language plpgsql immutable
 as $$
 begin

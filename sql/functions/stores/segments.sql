@@ -1,5 +1,5 @@
 -- The segments of the outbox (log_id is null) and of every log, oldest first: [first, last] of seqs or positions.
-create or replace function relaybox.segments()
+create or replace function relaybox_internal.segments()
 returns table (log_id integer, segment regclass, first bigint, last bigint)
 language sql stable
 as $$
@@ -7,7 +7,7 @@ as $$
     from (
         select null::integer as log_id, 'relaybox.outbox'::regclass as parent
         union all
-        select i.log_id, to_regclass(format('relaybox.log_%s', i.log_id)) from relaybox.hop_in i
+        select i.log_id, to_regclass(format('relaybox_internal.log_%s', i.log_id)) from relaybox_internal.hop_in i
     ) p
     join pg_inherits n on n.inhparent = p.parent
     join pg_class c on c.oid = n.inhrelid

@@ -1,13 +1,15 @@
--- Appends to a stream what may be delivered now, list_released() says what. Places come a thousand to a row of relaybox.delivery, or as
+-- Appends to a stream what may be delivered now, list_released() says what. Places come a thousand to a row of relaybox_internal.delivery, or as
 -- runs where positions follow each other.
-create or replace function relaybox.append_deliverable(stream_ relaybox.stream, log_id_ integer, first_position bigint, last_position bigint)
+create or replace function relaybox_internal.append_deliverable(
+    stream_ relaybox_internal.stream, log_id_ integer, first_position bigint, last_position bigint
+)
 returns bigint
 language plpgsql volatile
 set work_mem = '256MB'
 set jit = off
 as $$
 declare
-    has_several_logs boolean := (select count(*) > 1 from relaybox.stream_log l where l.stream_id = stream_.stream_id);
+    has_several_logs boolean := (select count(*) > 1 from relaybox_internal.stream_log l where l.stream_id = stream_.stream_id);
     has_in_order boolean := exists (select from pg_temp.decision_sender where is_in_order);
     placed_count bigint;
 begin
@@ -16,9 +18,9 @@ begin
             row_number() over (
                 order by r.release_seq, case when stream_.delivery_order = 'causal' then 0 else r.epoch end, r.release_rank, r.arrival_seq
             ) as n
-        from relaybox.list_released(log_id_, first_position, last_position, stream_.arrival_seq + 1, has_in_order) r
+        from relaybox_internal.list_released(log_id_, first_position, last_position, stream_.arrival_seq + 1, has_in_order) r
     ), islands as (
-        -- a row of relaybox.delivery names one log, and most streams have but one
+        -- a row of relaybox_internal.delivery names one log, and most streams have but one
         select n.*, 0 as island from numbered n where not has_several_logs
         union all
         select n.*, n.n - row_number() over (partition by n.log_id order by n.n) from numbered n where has_several_logs
@@ -44,14 +46,14 @@ begin
             window before as (order by s.first_n)
         ) s
     )
-    insert into relaybox.delivery (stream_id, first_stream_position, last_stream_position, log_id, first_position, log_positions)
+    insert into relaybox_internal.delivery (stream_id, first_stream_position, last_stream_position, log_id, first_position, log_positions)
     select stream_.stream_id, stream_.last_stream_position + min(j.first_n), stream_.last_stream_position + max(j.last_n), min(j.log_id),
     min(j.first_position),
         case when bool_and(j.is_run) then null else min(j.log_positions) end
     from joined j
     group by j.piece;
     select coalesce(max(d.last_stream_position), stream_.last_stream_position) - stream_.last_stream_position into placed_count
-    from relaybox.delivery d where d.stream_id = stream_.stream_id and d.last_stream_position > stream_.last_stream_position;
+    from relaybox_internal.delivery d where d.stream_id = stream_.stream_id and d.last_stream_position > stream_.last_stream_position;
     return placed_count;
 end
 $$;

@@ -1,10 +1,10 @@
 -- Lets a database role, and those that inherit it, send as a sender; the store must ask for bindings (bind_senders), or it is only noted.
 -- Returns whether that is new. For administrators. Raises RB021 (no name of a sender), 42704 (no such role).
-create or replace function relaybox.bind_sender(sender_ text, role_name_ name) returns boolean
+create or replace function relaybox_internal.bind_sender(sender_ text, role_name_ name) returns boolean
 language plpgsql volatile
 as $$
 begin
-    perform relaybox.require_sender_kind(sender_, 'gapless');
+    perform relaybox_internal.require_sender_kind(sender_, 'gapless');
     if not exists (select from pg_roles r where r.rolname = role_name_) then
         raise exception using errcode = 'undefined_object',
             message = format('there is no role %s in this cluster', role_name_),

@@ -1,6 +1,6 @@
 -- Whether this store lets a role insert only messages of the senders that it is bound to. Returns whether that changed; only then is
 -- the outbox locked, for a moment. Its owner and superusers, drivers among them, are not asked. Called by init.
-create or replace function relaybox.bind_senders(asked boolean) returns boolean
+create or replace function relaybox_internal.bind_senders(asked boolean) returns boolean
 language plpgsql volatile
 as $$
 begin

@@ -1,6 +1,6 @@
 -- Classifies a range of a log as far as it needs it: which senders bring it in order, and of the others every message.
-create or replace function relaybox.classify_batch(
-    stream_ relaybox.stream, input_log relaybox.stream_log, batch_ bigint, first_position bigint, last_position bigint
+create or replace function relaybox_internal.classify_batch(
+    stream_ relaybox_internal.stream, input_log relaybox_internal.stream_log, batch_ bigint, first_position bigint, last_position bigint
 )
 returns void
 language plpgsql volatile
@@ -8,25 +8,25 @@ as $$
 declare
     reads_from bigint;
 begin
-    perform relaybox.make_delivery_tables();
-    perform relaybox.find_batch_senders(input_log.log_id, batch_, first_position, last_position);
-    perform relaybox.resume_stalled_senders(stream_, input_log, first_position);
-    perform relaybox.classify_batch_senders(stream_, input_log);
+    perform relaybox_internal.make_delivery_tables();
+    perform relaybox_internal.find_batch_senders(input_log.log_id, batch_, first_position, last_position);
+    perform relaybox_internal.resume_stalled_senders(stream_, input_log, first_position);
+    perform relaybox_internal.classify_batch_senders(stream_, input_log);
     select coalesce(min(b.resumes_after) + 1, first_position) into reads_from from pg_temp.decision_sender b;
     if stream_.message_id_window > 0 then
-        perform relaybox.find_repeated_ids(input_log.log_id, reads_from, last_position, stream_.message_id_window);
+        perform relaybox_internal.find_repeated_ids(input_log.log_id, reads_from, last_position, stream_.message_id_window);
     end if;
-    perform relaybox.begin_sender_states(stream_.stream_id, input_log.origin);
+    perform relaybox_internal.begin_sender_states(stream_.stream_id, input_log.origin);
     if not stream_.recheck and not exists (select from pg_temp.decision_sender where not is_in_order) then
         return;
     end if;
     if stream_.delivery_order in ('none', 'total') then
-        perform relaybox.find_seen_indexes(input_log.log_id, reads_from, last_position);
+        perform relaybox_internal.find_seen_indexes(input_log.log_id, reads_from, last_position);
     end if;
-    perform relaybox.classify_rows(stream_, input_log, first_position, last_position);
+    perform relaybox_internal.classify_rows(stream_, input_log, first_position, last_position);
     if stream_.delivery_order = 'causal' then
-        perform relaybox.classify_clocks(stream_);
+        perform relaybox_internal.classify_clocks(stream_);
     end if;
-    perform relaybox.classify_duplicates(first_position);
+    perform relaybox_internal.classify_duplicates(first_position);
 end
 $$;

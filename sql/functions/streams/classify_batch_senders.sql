@@ -1,6 +1,9 @@
 -- Fills in what is known of each sender of a batch, and says which ones bring it in order: nothing of theirs is missing,
 -- repeated, early, of another epoch than before, or, until its first message is accepted, sent before it was declared.
-create or replace function relaybox.classify_batch_senders(stream_ relaybox.stream, input_log relaybox.stream_log) returns void
+create or replace function relaybox_internal.classify_batch_senders(
+    stream_ relaybox_internal.stream, input_log relaybox_internal.stream_log
+)
+returns void
 language sql volatile
 as $$
     update pg_temp.decision_sender b set
@@ -22,28 +25,28 @@ as $$
             g.sender, g.epoch, s.sender_id, s.begun_at is not null as has_begun, s.kind as state_kind, s.watermark, s.skipped, u.given_up,
             s.held_count, s.seen_beyond,
             s.stalled_after, d.kind as declared_kind, d.declared_at,
-            (select min(a.declared_at) from relaybox.sender a where a.origin = input_log.origin and a.sender = g.sender) as first_declared_at,
+            (select min(a.declared_at) from relaybox_internal.sender a where a.origin = input_log.origin and a.sender = g.sender) as first_declared_at,
             exists (
-                select from relaybox.sender_state o
+                select from relaybox_internal.sender_state o
                 where o.stream_id = stream_.stream_id and o.sender = g.sender and o.origin <> input_log.origin and o.begun_at is not null
             ) as is_of_another_store,
             not exists (
-                select from relaybox.sender_state o
+                select from relaybox_internal.sender_state o
                 where o.stream_id = stream_.stream_id and o.sender = g.sender and o.epoch > g.epoch
             ) as is_newest,
             exists (
-                select from relaybox.sender_state o
+                select from relaybox_internal.sender_state o
                 where o.stream_id = stream_.stream_id and o.sender = g.sender and o.epoch <> g.epoch
             ) as has_other_epoch,
             count(*) filter (where g.epoch > 0) over (partition by g.sender) as epochs
         from pg_temp.decision_sender g
-        left join relaybox.sender_state s
+        left join relaybox_internal.sender_state s
             on s.stream_id = stream_.stream_id and s.sender = g.sender and s.epoch = g.epoch and s.origin = input_log.origin
         left join (
             select x.sender, x.epoch, range_agg(int8range(x.first_index, x.last_index, '[]')) as given_up
-            from relaybox.skip x where x.stream_id = stream_.stream_id group by x.sender, x.epoch
+            from relaybox_internal.skip x where x.stream_id = stream_.stream_id group by x.sender, x.epoch
         ) u on u.sender = g.sender and u.epoch = g.epoch
-        left join relaybox.sender d on d.origin = input_log.origin and d.sender = g.sender and d.epoch = g.epoch
+        left join relaybox_internal.sender d on d.origin = input_log.origin and d.sender = g.sender and d.epoch = g.epoch
     ) k
     where k.sender = b.sender and k.epoch = b.epoch;
 $$;

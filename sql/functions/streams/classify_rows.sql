@@ -1,7 +1,9 @@
 -- Classifies the messages that need a look: outcome null (may be delivered), duplicate, or why it is set aside; and for an order
 -- that waits for a sender's earlier indexes, the arrival number at which they are all there. One sort of all rows by (sender, index,
 -- arrival); what came first of an index stands first.
-create or replace function relaybox.classify_rows(stream_ relaybox.stream, input_log relaybox.stream_log, first_position bigint, last_position bigint)
+create or replace function relaybox_internal.classify_rows(
+    stream_ relaybox_internal.stream, input_log relaybox_internal.stream_log, first_position bigint, last_position bigint
+)
 returns void
 language plpgsql volatile
 set work_mem = '256MB'
@@ -16,21 +18,21 @@ declare
     seq_shift bigint := stream_.arrival_seq - first_position + 1;
     has_repeated_ids boolean := exists (select from pg_temp.repeated_id);
     has_seen boolean := exists (select from pg_temp.already_seen);
-    has_skips boolean := exists (select from relaybox.sender_state s where s.stream_id = stream_.stream_id and s.skipped <> '{}');
+    has_skips boolean := exists (select from relaybox_internal.sender_state s where s.stream_id = stream_.stream_id and s.skipped <> '{}');
     has_resumed boolean := exists (select from pg_temp.decision_sender where resumes_after is not null);
     has_ended boolean;
 begin
-    perform relaybox.find_epoch_ends(stream_, input_log, first_position, last_position);
+    perform relaybox_internal.find_epoch_ends(stream_, input_log, first_position, last_position);
     has_ended := exists (select from pg_temp.epoch_end);
     with looked_at as (
         select a.*
-        from relaybox.list_arrived(
+        from relaybox_internal.list_arrived(
             input_log.log_id, first_position, last_position, seq_shift, waits_for_earlier, is_causal, has_repeated_ids, has_ended
         ) a
         union all
-        select r.* from relaybox.list_resumed(input_log.log_id, first_position) r where has_resumed
+        select r.* from relaybox_internal.list_resumed(input_log.log_id, first_position) r where has_resumed
         union all
-        select h.* from relaybox.list_held(stream_.stream_id, is_causal or stream_.recheck) h
+        select h.* from relaybox_internal.list_held(stream_.stream_id, is_causal or stream_.recheck) h
     ), chained as (
         -- chain: the sender, where the index is one of its own and not refused
         select l.*, case when l.outcome is null and l.epoch > 0 then l.sender_id end as chain from looked_at l
@@ -43,7 +45,7 @@ begin
                     select from pg_temp.already_seen a where a.sender_id = c.chain and a.chunk = c.index >> 12 and a.indexes @> c.index
                 )
                 -- beyond the watermark nothing is given up: it was set aside before its turn
-                or has_skips and c.is_new and relaybox.is_skipped(c.chain, c.index, c.index + 1)
+                or has_skips and c.is_new and relaybox_internal.is_skipped(c.chain, c.index, c.index + 1)
             ) as is_past,
             lag(c.index) over (partition by c.chain order by c.index, c.arrival_seq) as previous_index,
             first_value(c.log_position) over (partition by c.chain, c.index order by c.arrival_seq) as first_position_of_index
@@ -56,7 +58,7 @@ begin
             bool_and(
                 -- what comes again says nothing of what is missing before it
                 r.index <= greatest(r.previous_index, r.watermark) + 1
-                or has_skips and relaybox.is_skipped(r.chain, greatest(r.previous_index, r.watermark) + 1, r.index)
+                or has_skips and relaybox_internal.is_skipped(r.chain, greatest(r.previous_index, r.watermark) + 1, r.index)
             ) over earlier as has_all_earlier
         from repeated r
         window earlier as (partition by r.chain order by r.index, r.arrival_seq)

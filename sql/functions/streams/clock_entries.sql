@@ -1,5 +1,5 @@
 -- A clock's entries: {"sender": index} or {"sender": [epoch, index]}. Only for clocks that clock_is_valid().
-create or replace function relaybox.clock_entries(clock jsonb) returns table (sender text, epoch integer, index bigint)
+create or replace function relaybox_internal.clock_entries(clock jsonb) returns table (sender text, epoch integer, index bigint)
 language sql immutable parallel safe
 as $$
     select

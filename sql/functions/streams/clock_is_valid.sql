@@ -1,5 +1,5 @@
 -- Whether a clock can be read: positive whole numbers, or [epoch, index]; and its own entry, if any, is the message itself.
-create or replace function relaybox.clock_is_valid(clock jsonb, sender_ text, epoch_ integer, index_ bigint) returns boolean
+create or replace function relaybox_internal.clock_is_valid(clock jsonb, sender_ text, epoch_ integer, index_ bigint) returns boolean
 language sql immutable parallel safe
 as $$
     select coalesce(jsonb_typeof(clock) = 'object', true) and coalesce(bool_and(

@@ -2,7 +2,7 @@
 -- One pass in the order of positions: each sender's indexes are gathered as they come, and compared with what they must be.
 -- A quarter is never shared out further, and nothing is sorted: rows would lose their order. So this is a statement of its own,
 -- from whose result nobody wants an order: else a planner may sort by sender first, and sorts are not stable.
-create or replace function relaybox.count_quarters(log_id_ integer, first_position bigint, last_position bigint)
+create or replace function relaybox_internal.count_quarters(log_id_ integer, first_position bigint, last_position bigint)
 returns table (
     quarter integer, sender text, epoch integer, row_count bigint, first_index bigint, last_index bigint, ascending boolean,
     first_sent_at timestamptz
@@ -26,7 +26,7 @@ declare
     one_quarter constant text := '
         select %s as quarter, l.sender, l.epoch, array_agg(l.index) as indexes, min(l.sent_at) as first_sent_at
         from (
-            select m.sender, m.epoch, m.index, m.sent_at from relaybox.log m
+            select m.sender, m.epoch, m.index, m.sent_at from relaybox_internal.log m
             where m.log_id = $1 and m.log_position >= %s and m.log_position <= %s order by m.log_position
         ) l
         group by l.sender, l.epoch';

@@ -1,6 +1,6 @@
 -- The senders of a range of a log: how many rows, since when they were sent, and whether each one's indexes rise by one from row to row
 -- there (ascending).
-create or replace function relaybox.count_senders(log_id_ integer, first_position bigint, last_position bigint)
+create or replace function relaybox_internal.count_senders(log_id_ integer, first_position bigint, last_position bigint)
 returns table (
     sender text, epoch integer, row_count bigint, first_index bigint, last_index bigint, ascending boolean, first_sent_at timestamptz
 )
@@ -10,7 +10,7 @@ as $$
         min(q.first_sent_at)
     from (
         select c.*, coalesce(c.first_index = lag(c.last_index) over (partition by c.sender, c.epoch order by c.quarter) + 1, true) as follows
-        from relaybox.count_quarters(log_id_, first_position, last_position) c
+        from relaybox_internal.count_quarters(log_id_, first_position, last_position) c
     ) q
     group by q.sender, q.epoch
 $$;

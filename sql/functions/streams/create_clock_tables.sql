@@ -1,5 +1,5 @@
 -- The temporary tables of a decision in causal order; create_delivery_tables() has the others, and the rule for a change.
-create or replace function relaybox.create_clock_tables() returns void
+create or replace function relaybox_internal.create_clock_tables() returns void
 language plpgsql volatile
 as $$
 begin

@@ -1,6 +1,6 @@
 -- The temporary tables of a decision in any order. A session keeps them when init renews the functions: a table with other columns needs
 -- another name.
-create or replace function relaybox.create_delivery_tables() returns void
+create or replace function relaybox_internal.create_delivery_tables() returns void
 language plpgsql volatile
 as $$
 begin

@@ -6,18 +6,18 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
-    origin_here text := (select s.store from relaybox.store s);
-    declared relaybox.sender;
+    origin_here text := (select s.store from relaybox_internal.store s);
+    declared relaybox_internal.sender;
 begin
     set local synchronous_commit = on;
-    perform relaybox.require_sender_role(declare_sender.sender);
-    perform relaybox.require_sender_kind(declare_sender.sender, declare_sender.kind);
-    insert into relaybox.sender (origin, sender, epoch, kind)
+    perform relaybox_internal.require_sender_role(declare_sender.sender);
+    perform relaybox_internal.require_sender_kind(declare_sender.sender, declare_sender.kind);
+    insert into relaybox_internal.sender (origin, sender, epoch, kind)
     select origin_here, declare_sender.sender, 1, declare_sender.kind
-    where not exists (select from relaybox.sender s where s.origin = origin_here and s.sender = declare_sender.sender)
+    where not exists (select from relaybox_internal.sender s where s.origin = origin_here and s.sender = declare_sender.sender)
     on conflict do nothing;
-    insert into relaybox.sender_counter (sender, epoch) values (declare_sender.sender, 1) on conflict do nothing;
-    select s.* into declared from relaybox.sender s
+    insert into relaybox_internal.sender_counter (sender, epoch) values (declare_sender.sender, 1) on conflict do nothing;
+    select s.* into declared from relaybox_internal.sender s
     where s.origin = origin_here and s.sender = declare_sender.sender
     order by s.epoch desc
     limit 1;

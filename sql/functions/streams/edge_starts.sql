@@ -1,6 +1,6 @@
 -- Edges that are sorted by the node they begin at (node_of_edge): those of node n are the ones from edge_starts[n] to before
 -- edge_starts[n + 1].
-create or replace function relaybox.edge_starts(node_count bigint, node_of_edge integer[]) returns integer[]
+create or replace function relaybox_internal.edge_starts(node_count bigint, node_of_edge integer[]) returns integer[]
 language sql immutable
 as $$
     select array_agg(counted.first_edge order by counted.node)

@@ -1,5 +1,8 @@
 -- The senders of a batch: as publish counted them in this transaction, else as they are counted now.
-create or replace function relaybox.find_batch_senders(log_id_ integer, batch_ bigint, first_position bigint, last_position bigint) returns void
+create or replace function relaybox_internal.find_batch_senders(
+    log_id_ integer, batch_ bigint, first_position bigint, last_position bigint
+)
+returns void
 language plpgsql volatile
 as $$
 begin
@@ -11,7 +14,7 @@ begin
     if last_position >= first_position and not exists (select from pg_temp.decision_sender) then
         insert into pg_temp.decision_sender (sender, epoch, first_index, last_index, is_ascending, first_sent_at)
         select c.sender, c.epoch, c.first_index, c.last_index, c.ascending, c.first_sent_at
-        from relaybox.count_senders(log_id_, first_position, last_position) c;
+        from relaybox_internal.count_senders(log_id_, first_position, last_position) c;
     end if;
 end
 $$;

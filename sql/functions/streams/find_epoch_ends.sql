@@ -1,7 +1,7 @@
 -- From its first acceptable message on, a higher epoch of a sender ends the lower ones: fills pg_temp.epoch_end. begun_at of a higher epoch
 -- says so, or the first of its messages in the range that no rule refuses.
-create or replace function relaybox.find_epoch_ends(
-    stream relaybox.stream, input_log relaybox.stream_log, first_position bigint, last_position bigint
+create or replace function relaybox_internal.find_epoch_ends(
+    stream relaybox_internal.stream, input_log relaybox_internal.stream_log, first_position bigint, last_position bigint
 )
 returns void
 language plpgsql volatile
@@ -11,18 +11,18 @@ declare
     seq_shift bigint := stream.arrival_seq - first_position + 1;
 begin
     if not exists (
-        select from pg_temp.decision_sender b join relaybox.sender_state s on s.stream_id = stream.stream_id and s.sender = b.sender
+        select from pg_temp.decision_sender b join relaybox_internal.sender_state s on s.stream_id = stream.stream_id and s.sender = b.sender
         where b.epoch > 0 and not b.is_in_order and s.epoch <> b.epoch
     ) then
         return;
     end if;
     insert into pg_temp.epoch_end (sender_id, ended_at_seq)
     select lower.sender_id, min(higher.begins_at_seq)
-    from relaybox.sender_state lower
+    from relaybox_internal.sender_state lower
     join (
         select s.sender, s.epoch, coalesce(s.begun_at, (
             select seq_shift + min(l.log_position)
-            from relaybox.log l
+            from relaybox_internal.log l
             join pg_temp.decision_sender b on b.sender = l.sender and b.epoch = l.epoch
             where l.log_id = input_log.log_id and l.log_position >= first_position and l.log_position <= last_position
                 and l.sender = s.sender and l.epoch = s.epoch and l.sent_at >= b.declared_at and not b.is_of_another_store
@@ -30,7 +30,7 @@ begin
                 and not (b.kind = 'gapless' and l.index > greatest(l.log_position, upper(b.given_up) - 1) + 1000000)
                 and not (b.kind = 'gapless' and b.given_up @> l.index)
         )) as begins_at_seq
-        from relaybox.sender_state s
+        from relaybox_internal.sender_state s
         where s.stream_id = stream.stream_id
             and exists (select from pg_temp.decision_sender b where b.sender = s.sender and not b.is_in_order)
     ) higher on higher.sender = lower.sender and higher.epoch > lower.epoch and higher.begins_at_seq is not null

@@ -1,7 +1,7 @@
 -- Looks through the log from a position on, where the senders' indexes are, for the first copy of each index that came again: each
 -- message once, and only where one can be. Without statistics of temporary tables the planner would look at all repeated indexes for
 -- each message; as it is set here, it can only join by hashes of the whole key.
-create or replace function relaybox.find_originals(from_position bigint) returns void
+create or replace function relaybox_internal.find_originals(from_position bigint) returns void
 language sql volatile
 set work_mem = '64MB'
 set enable_seqscan = off
@@ -17,9 +17,9 @@ as $$
             w.log_id, s.sender_id, s.sender, s.epoch, greatest(min(r.first_position), from_position) as first_position,
             max(r.last_position) as last_position
         from sought w
-        join relaybox.sender_state s on s.sender_id = w.sender_id
+        join relaybox_internal.sender_state s on s.sender_id = w.sender_id
         cross join lateral (
-            select i.first_index, i.last_index, i.first_position, i.last_position from relaybox.index_range i where i.sender_id = w.sender_id
+            select i.first_index, i.last_index, i.first_position, i.last_position from relaybox_internal.index_range i where i.sender_id = w.sender_id
             union all
             select s.range_first_index, s.range_last_index, s.range_first_position, s.range_last_position where s.range_first_index is not null
             offset 0
@@ -38,7 +38,7 @@ as $$
     select d.log_id, d.sender_id, d.index, min(l.log_position)
     from log_range t
     cross join lateral (
-        select m.log_id, m.log_position, m.sender, m.epoch, m.index from relaybox.log m
+        select m.log_id, m.log_position, m.sender, m.epoch, m.index from relaybox_internal.log m
         where m.log_id = t.log_id and m.log_position >= lower(t.log_positions) and m.log_position < upper(t.log_positions)
         offset 0
     ) l
@@ -47,7 +47,7 @@ as $$
     join pg_temp.repeated_index d on d.log_id = g.log_id and d.sender_id = g.sender_id and d.index = l.index and d.original_position is null
     where not exists (
         -- what a stream refused is no original, unless its index is done with
-        select from relaybox.dead_letter x
+        select from relaybox_internal.dead_letter x
         where x.log_id = d.log_id and x.log_position = l.log_position and x.subscription_id is null
             and not starts_with(x.reason, 'clock_')
         offset 0

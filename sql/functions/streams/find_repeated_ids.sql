@@ -1,17 +1,20 @@
 -- Rows of a range of a log whose message_id stands among the `within` positions before them; their senders are looked at one by one.
-create or replace function relaybox.find_repeated_ids(log_id_ integer, first_position bigint, last_position bigint, within bigint) returns void
+create or replace function relaybox_internal.find_repeated_ids(
+    log_id_ integer, first_position bigint, last_position bigint, within bigint
+)
+returns void
 language sql volatile
 set work_mem = '64MB'
 as $$
     insert into pg_temp.repeated_id (log_position, original_position)
     select l.log_position, min(o.log_position)
-    from relaybox.log l
-    join relaybox.log o on o.log_id = log_id_ and o.message_id = l.message_id
+    from relaybox_internal.log l
+    join relaybox_internal.log o on o.log_id = log_id_ and o.message_id = l.message_id
         and o.log_position >= first_position - within and o.log_position <= last_position
         and o.log_position < l.log_position and o.log_position >= l.log_position - within
     where l.log_id = log_id_ and l.log_position >= first_position and l.log_position <= last_position
     group by l.log_position;
     update pg_temp.decision_sender b set is_ascending = false, is_in_order = false
-    from relaybox.log l join pg_temp.repeated_id i on i.log_position = l.log_position
+    from relaybox_internal.log l join pg_temp.repeated_id i on i.log_position = l.log_position
     where l.log_id = log_id_ and l.sender = b.sender and l.epoch = b.epoch;
 $$;

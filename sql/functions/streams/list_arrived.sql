@@ -1,5 +1,5 @@
 -- The messages of the batch that need a look, with the outcome that the rules for one message give. Inlined in classify_rows().
-create or replace function relaybox.list_arrived(
+create or replace function relaybox_internal.list_arrived(
     log_id_ integer, from_position bigint, through_position bigint, seq_shift bigint, waits_for_earlier boolean, is_causal boolean,
     has_repeated_ids boolean, has_ended boolean
 )
@@ -25,7 +25,7 @@ as $$
             when b.kind = 'gapless' and l.index > greatest(l.log_position, coalesce(upper(b.given_up) - 1, 0)) + 1000000
                 then 'index_too_far'
         end
-    from relaybox.log l
+    from relaybox_internal.log l
     join pg_temp.decision_sender b on b.sender = l.sender and b.epoch = l.epoch
     where l.log_id = log_id_ and l.log_position >= from_position and l.log_position <= through_position and not b.is_in_order and not b.is_stalled
 $$;

@@ -1,5 +1,5 @@
 -- The messages before the batch that a sender left undecided when it stalled, and that are looked at now. Inlined in classify_rows().
-create or replace function relaybox.list_resumed(log_id_ integer, before_position bigint)
+create or replace function relaybox_internal.list_resumed(log_id_ integer, before_position bigint)
 returns table (
     arrival_seq bigint, log_id integer, log_position bigint, sender_id integer, epoch integer, index bigint, is_new boolean, watermark bigint,
     is_given_up boolean, original_position bigint, outcome text
@@ -18,9 +18,9 @@ as $$
                 then 'index_too_far'
         end
     from pg_temp.decision_sender b
-    join relaybox.log l on l.log_id = log_id_ and l.log_position > b.resumes_after and l.log_position < before_position
+    join relaybox_internal.log l on l.log_id = log_id_ and l.log_position > b.resumes_after and l.log_position < before_position
         and l.sender = b.sender and l.epoch = b.epoch
-    join relaybox.arrival a on a.log_id = log_id_ and a.first_position <= l.log_position and a.last_position >= l.log_position
-    join relaybox.decision d on d.log_id = log_id_ and d.batch = a.batch
+    join relaybox_internal.arrival a on a.log_id = log_id_ and a.first_position <= l.log_position and a.last_position >= l.log_position
+    join relaybox_internal.decision d on d.log_id = log_id_ and d.batch = a.batch
     where b.resumes_after is not null
 $$;

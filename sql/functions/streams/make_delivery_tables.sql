@@ -1,14 +1,14 @@
 -- What one decision works on: temporary tables of the session, emptied for it. Small ones by delete, which keeps the plans of all
 -- that reads them; large ones by truncate.
-create or replace function relaybox.make_delivery_tables() returns void
+create or replace function relaybox_internal.make_delivery_tables() returns void
 language plpgsql volatile
 as $$
 declare
     name text;
 begin
     if to_regclass('pg_temp.decision_sender') is null then
-        perform relaybox.create_delivery_tables();
-        perform relaybox.create_clock_tables();
+        perform relaybox_internal.create_delivery_tables();
+        perform relaybox_internal.create_clock_tables();
         return;
     end if;
     for name in

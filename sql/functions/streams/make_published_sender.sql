@@ -1,5 +1,5 @@
 -- The senders of the batch that this session published last, for deliver_next(). Empties it.
-create or replace function relaybox.make_published_sender() returns void
+create or replace function relaybox_internal.make_published_sender() returns void
 language plpgsql volatile
 as $$
 begin

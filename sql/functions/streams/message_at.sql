@@ -1,5 +1,5 @@
 -- Where the message at a stream position is, and whose it is. No row: there is no such stream position, or it is no longer kept.
-create or replace function relaybox.message_at(stream_id_ integer, stream_position_ bigint)
+create or replace function relaybox_internal.message_at(stream_id_ integer, stream_position_ bigint)
 returns table (log_id integer, log_position bigint, topic text, sender text, key text)
 language sql stable
 set enable_seqscan = off
@@ -8,10 +8,10 @@ as $$
     from (
         select d.log_id, coalesce(d.log_positions[stream_position_ - d.first_stream_position + 1],
         d.first_position + stream_position_ - d.first_stream_position) as log_position
-        from relaybox.delivery d
+        from relaybox_internal.delivery d
         where d.stream_id = stream_id_ and d.last_stream_position >= stream_position_
         order by d.last_stream_position
         limit 1
     ) at
-    join relaybox.log l on l.log_id = at.log_id and l.log_position = at.log_position
+    join relaybox_internal.log l on l.log_id = at.log_id and l.log_position = at.log_position
 $$;

@@ -1,10 +1,10 @@
 -- Senders whose messages were looked at one by one: when their epoch began, where their indexes are, and, in an order that waits for
 -- earlier indexes, how far they have come.
-create or replace function relaybox.move_classified_senders(waits_for_earlier boolean) returns void
+create or replace function relaybox_internal.move_classified_senders(waits_for_earlier boolean) returns void
 language plpgsql volatile
 as $$
 begin
-    update relaybox.sender_state s set
+    update relaybox_internal.sender_state s set
         begun_at = coalesce(s.begun_at, c.first_seq), moved_at = clock_timestamp(),
         watermark = case when waits_for_earlier then greatest(s.watermark, c.last_released) else s.watermark end,
         range_first_index = least(s.range_first_index, c.first_index), range_last_index = greatest(s.range_last_index, c.last_index),

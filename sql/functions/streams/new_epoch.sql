@@ -7,29 +7,29 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
-    origin_here text := (select s.store from relaybox.store s);
+    origin_here text := (select s.store from relaybox_internal.store s);
     counter_epoch integer;
-    declared relaybox.sender;
+    declared relaybox_internal.sender;
 begin
     set local synchronous_commit = on;
-    perform relaybox.require_sender_role(new_epoch.sender);
+    perform relaybox_internal.require_sender_role(new_epoch.sender);
     if new_epoch.kind is not null then
-        perform relaybox.require_sender_kind(new_epoch.sender, new_epoch.kind);
+        perform relaybox_internal.require_sender_kind(new_epoch.sender, new_epoch.kind);
     end if;
-    select c.epoch into counter_epoch from relaybox.sender_counter c where c.sender = new_epoch.sender for update;
+    select c.epoch into counter_epoch from relaybox_internal.sender_counter c where c.sender = new_epoch.sender for update;
     if not found then
         raise exception using errcode = 'RB022',
             message = format('sender %s is not declared in this store', new_epoch.sender),
             hint = format('Declare it: select relaybox.declare_sender(%L, ''gapless'')', new_epoch.sender);
     end if;
     -- a later statement than the lock: it sees what the one before us committed
-    select s.* into declared from relaybox.sender s
+    select s.* into declared from relaybox_internal.sender s
     where s.origin = origin_here and s.sender = new_epoch.sender
     order by s.epoch desc
     limit 1;
-    insert into relaybox.sender (origin, sender, epoch, kind)
+    insert into relaybox_internal.sender (origin, sender, epoch, kind)
     values (origin_here, new_epoch.sender, counter_epoch + 1, coalesce(new_epoch.kind, declared.kind));
-    update relaybox.sender_counter c set epoch = counter_epoch + 1, last_index = 0 where c.sender = new_epoch.sender;
+    update relaybox_internal.sender_counter c set epoch = counter_epoch + 1, last_index = 0 where c.sender = new_epoch.sender;
     return counter_epoch + 1;
 end
 $$;

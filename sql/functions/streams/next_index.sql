@@ -8,13 +8,13 @@ as $$
 declare
     given bigint;
 begin
-    perform relaybox.require_sender_role(next_index.sender);
-    update relaybox.sender_counter c set last_index = c.last_index + 1 where c.sender = next_index.sender returning c.last_index into given;
+    perform relaybox_internal.require_sender_role(next_index.sender);
+    update relaybox_internal.sender_counter c set last_index = c.last_index + 1 where c.sender = next_index.sender returning c.last_index into given;
     -- a later statement than the lock, which new_epoch() takes too
     if given is null or 'gapless' is distinct from (
-        select s.kind from relaybox.store here
-        join relaybox.sender_counter c on c.sender = next_index.sender
-        join relaybox.sender s on s.origin = here.store and s.sender = c.sender and s.epoch = c.epoch
+        select s.kind from relaybox_internal.store here
+        join relaybox_internal.sender_counter c on c.sender = next_index.sender
+        join relaybox_internal.sender s on s.origin = here.store and s.sender = c.sender and s.epoch = c.epoch
     ) then
         raise exception using errcode = 'RB022',
             message = format(

@@ -1,7 +1,7 @@
 -- Sets release_rank in pg_temp.causal_message: after all that a message waits for and that is released at the same moment; what was set
 -- aside hands on what is before it. From the messages that wait for nothing on, each wait is followed once.
 -- Returns whether some are left that wait for themselves; pg_temp.release_order then has their waits, and else nothing.
-create or replace function relaybox.rank_clocked() returns boolean
+create or replace function relaybox_internal.rank_clocked() returns boolean
 language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
@@ -22,7 +22,7 @@ declare
 begin
     delete from pg_temp.release_order;
     insert into pg_temp.release_order (arrival_seq, follows_seq, is_by_clock) select w.arrival_seq, w.follows_seq, w.is_by_clock
-        from relaybox.waits_at_once() w;
+        from relaybox_internal.waits_at_once() w;
     -- the sum of a clock grows along every chain of causes; what was set aside stands nowhere itself
     select
         array_agg(case when c.outcome is null then least(9000000000000000000, c.index + c.clock_sum)::bigint else 0 end order by c.node),
@@ -38,7 +38,7 @@ begin
     from pg_temp.release_order w
     join pg_temp.causal_message earlier on earlier.arrival_seq = w.follows_seq
     join pg_temp.causal_message waiting on waiting.arrival_seq = w.arrival_seq;
-    first_edge := relaybox.edge_starts(cardinality(ranks), earlier_nodes);
+    first_edge := relaybox_internal.edge_starts(cardinality(ranks), earlier_nodes);
     ready := array(select o.node::integer from unnest(wait_counts) with ordinality o (wait_count, node) where o.wait_count = 0);
     ready_count := cardinality(ready);
     while done_count < ready_count loop

@@ -1,6 +1,6 @@
 -- Raises RB007 while an init that changes the rules of the stream has begun and not ended: a store that decided by the former rules,
 -- when another one has the new ones already, could neither finish the init nor take it back.
-create or replace function relaybox.refuse_pending_rules(stream relaybox.stream) returns void
+create or replace function relaybox_internal.refuse_pending_rules(stream relaybox_internal.stream) returns void
 language plpgsql immutable
 as $$
 begin

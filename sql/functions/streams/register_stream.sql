@@ -2,7 +2,7 @@
 -- or unchanged. After a change the next decision looks at the senders that had stalled at a limit.
 -- Caller: init, after register_hop_in. Locks the stream's row, then writes stream_log.
 -- Raises RB004 (no such hop), RB006 when what was decided already would get another order, stream, origin or window.
-create or replace function relaybox.register_stream(
+create or replace function relaybox_internal.register_stream(
     hop_name text, stream_name text, origin_ text, order_ text, message_id_window_ bigint, holdback_rows_ bigint, fragments_ bigint
 )
 returns text
@@ -10,24 +10,24 @@ language plpgsql volatile
 as $$
 declare
     hint_ constant text := 'What a stream decided keeps its rules for ever. Give the changed route a new name, and no stream of another.';
-    log_id_ integer := (select i.log_id from relaybox.hop_in i where i.hop = hop_name);
-    log relaybox.stream_log;
-    stream_ relaybox.stream;
+    log_id_ integer := (select i.log_id from relaybox_internal.hop_in i where i.hop = hop_name);
+    log relaybox_internal.stream_log;
+    stream_ relaybox_internal.stream;
     other text;
 begin
     if log_id_ is null then
         raise exception using errcode = 'RB004', message = format('hop %s does not arrive in this store', hop_name), hint = 'Run: relaybox init';
     end if;
-    insert into relaybox.stream (stream, delivery_order, message_id_window, holdback_rows, fragments)
+    insert into relaybox_internal.stream (stream, delivery_order, message_id_window, holdback_rows, fragments)
     values (stream_name, order_, message_id_window_, holdback_rows_, fragments_)
     on conflict (stream) do nothing;
-    select * into stream_ from relaybox.stream s where s.stream = stream_name for no key update;
-    select * into log from relaybox.stream_log l where l.log_id = log_id_;
+    select * into stream_ from relaybox_internal.stream s where s.stream = stream_name for no key update;
+    select * into log from relaybox_internal.stream_log l where l.log_id = log_id_;
     if log.decided_batch > 0 and log.stream_id <> stream_.stream_id then
         raise exception using errcode = 'RB006', hint = hint_,
             message = format(
                 'hop %s was delivered in stream %s here; the file says %s',
-                hop_name, (select s.stream from relaybox.stream s where s.stream_id = log.stream_id), stream_name
+                hop_name, (select s.stream from relaybox_internal.stream s where s.stream_id = log.stream_id), stream_name
             );
     end if;
     if log.decided_batch > 0 and log.origin <> origin_ then
@@ -42,7 +42,7 @@ begin
             );
     end if;
     select i.hop into other
-    from relaybox.stream_log l join relaybox.hop_in i using (log_id)
+    from relaybox_internal.stream_log l join relaybox_internal.hop_in i using (log_id)
     where l.stream_id = stream_.stream_id and l.log_id <> log_id_ and order_ <> 'causal'
     order by i.hop limit 1;
     if found then
@@ -56,17 +56,17 @@ begin
     then
         return 'unchanged';
     end if;
-    update relaybox.stream s
+    update relaybox_internal.stream s
     set delivery_order = order_, message_id_window = message_id_window_, holdback_rows = holdback_rows_, fragments = fragments_,
         recheck = s.arrival_seq > 0
     where s.stream_id = stream_.stream_id;
-    insert into relaybox.stream_log (log_id, stream_id, origin) values (log_id_, stream_.stream_id, origin_)
+    insert into relaybox_internal.stream_log (log_id, stream_id, origin) values (log_id_, stream_.stream_id, origin_)
     on conflict (log_id) do update set stream_id = excluded.stream_id, origin = excluded.origin;
-    delete from relaybox.stream s
+    delete from relaybox_internal.stream s
     where s.stream_id = log.stream_id and s.arrival_seq = 0
-        and not exists (select from relaybox.stream_log l where l.stream_id = s.stream_id)
-        and not exists (select from relaybox.skip k where k.stream_id = s.stream_id)
-        and not exists (select from relaybox.subscription n where n.stream_id = s.stream_id);
+        and not exists (select from relaybox_internal.stream_log l where l.stream_id = s.stream_id)
+        and not exists (select from relaybox_internal.skip k where k.stream_id = s.stream_id)
+        and not exists (select from relaybox_internal.subscription n where n.stream_id = s.stream_id);
     return case when log.log_id is null then 'registered' else 'changed' end;
 end
 $$;

@@ -1,5 +1,5 @@
 -- Orders that wait for nobody: which indexes were accepted, as an exact set. The watermark takes in what follows it without a gap.
-create or replace function relaybox.remember_indexes() returns void
+create or replace function relaybox_internal.remember_indexes() returns void
 language plpgsql volatile
 set work_mem = '128MB'
 as $$
@@ -10,7 +10,7 @@ declare
 begin
     -- the usual disorder is over when the batch is: no gap is left, nothing to remember but the watermark
     with whole as (
-        update relaybox.sender_state s set watermark = j.last_index
+        update relaybox_internal.sender_state s set watermark = j.last_index
         from (
             select j.sender_id, min(j.index) as first_index, max(j.index) as last_index, count(*) as row_count
             from pg_temp.classified j where j.is_indexed group by j.sender_id
@@ -20,7 +20,7 @@ begin
         returning s.sender_id
     )
     insert into pg_temp.sender_without_gap select w.sender_id from whole w;
-    insert into relaybox.seen as n (sender_id, chunk, indexes, fragments)
+    insert into relaybox_internal.seen as n (sender_id, chunk, indexes, fragments)
     select g.sender_id, g.chunk, g.indexes, (select count(*) from unnest(g.indexes))
     from (
         select j.sender_id, j.index >> 12 as chunk, range_agg(int8range(j.index, j.index + 1)) as indexes
@@ -31,7 +31,7 @@ begin
     on conflict (sender_id, chunk) do update set
         indexes = n.indexes + excluded.indexes, fragments = (select count(*) from unnest(n.indexes + excluded.indexes));
     for one in
-        select s.sender_id, s.watermark from relaybox.sender_state s
+        select s.sender_id, s.watermark from relaybox_internal.sender_state s
         where s.sender_id in (
             select j.sender_id from pg_temp.classified j where j.is_indexed
             except select r.sender_id from pg_temp.sender_without_gap r
@@ -39,20 +39,20 @@ begin
     loop
         next_index := one.watermark + 1;
         loop
-            select r into covered from relaybox.seen n, unnest(n.indexes) r
+            select r into covered from relaybox_internal.seen n, unnest(n.indexes) r
             where n.sender_id = one.sender_id and n.chunk = next_index >> 12 and r @> next_index;
             exit when not found;
             next_index := upper(covered);
         end loop;
-        delete from relaybox.seen n where n.sender_id = one.sender_id and n.chunk < next_index >> 12;
-        update relaybox.sender_state s set
+        delete from relaybox_internal.seen n where n.sender_id = one.sender_id and n.chunk < next_index >> 12;
+        update relaybox_internal.sender_state s set
             watermark = next_index - 1,
             fragment_count = c.fragments, seen_beyond = c.fragments
         from (
             select coalesce(sum(n.fragments), 0) - coalesce(sum((
                 select count(*) from unnest(n.indexes) r where upper(r) <= next_index and n.chunk = next_index >> 12
             )), 0) as fragments
-            from relaybox.seen n where n.sender_id = one.sender_id
+            from relaybox_internal.seen n where n.sender_id = one.sender_id
         ) c
         where s.sender_id = one.sender_id;
     end loop;

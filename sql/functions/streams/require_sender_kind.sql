@@ -1,5 +1,5 @@
 -- Refuses what can't be declared. Raises RB021.
-create or replace function relaybox.require_sender_kind(sender_ text, kind_ text) returns void
+create or replace function relaybox_internal.require_sender_kind(sender_ text, kind_ text) returns void
 language plpgsql immutable
 as $$
 begin

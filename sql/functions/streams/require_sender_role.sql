@@ -1,6 +1,6 @@
 -- In a store that binds senders to roles: whoever called may speak for the sender. As the policy on the outbox says it, for functions
 -- that run with their owner's rights; there the setting `role` names who called, if it is not the session's own role. Raises RB023.
-create or replace function relaybox.require_sender_role(sender_ text) returns void
+create or replace function relaybox_internal.require_sender_role(sender_ text) returns void
 language plpgsql stable
 as $$
 declare

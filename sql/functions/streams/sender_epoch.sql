@@ -5,7 +5,7 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
-    newest integer := (select c.epoch from relaybox.sender_counter c where c.sender = sender_epoch.sender);
+    newest integer := (select c.epoch from relaybox_internal.sender_counter c where c.sender = sender_epoch.sender);
 begin
     if newest is null then
         raise exception using errcode = 'RB022',

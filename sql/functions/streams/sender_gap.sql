@@ -1,17 +1,17 @@
 -- Where a sender's newest epoch stands in a stream: given through an index, the first held index after it, what was given up.
 -- No row: nothing with an index of its own has come from this sender.
-create or replace function relaybox.sender_gap(stream_name text, sender_ text)
+create or replace function relaybox_internal.sender_gap(stream_name text, sender_ text)
 returns table (epoch integer, origin text, delivered_through bigint, first_held bigint, skipped jsonb)
 language sql stable
 as $$
     select
-        s.epoch, s.origin, s.watermark, (select min(h.index) from relaybox.held h where h.sender_id = s.sender_id),
+        s.epoch, s.origin, s.watermark, (select min(h.index) from relaybox_internal.held h where h.sender_id = s.sender_id),
         coalesce((
             select jsonb_agg(jsonb_build_array(k.first_index, k.last_index) order by k.first_index)
-            from relaybox.skip k where k.stream_id = s.stream_id and k.sender = s.sender and k.epoch = s.epoch
+            from relaybox_internal.skip k where k.stream_id = s.stream_id and k.sender = s.sender and k.epoch = s.epoch
         ), '[]')
-    from relaybox.stream t
-    join relaybox.sender_state s on s.stream_id = t.stream_id
+    from relaybox_internal.stream t
+    join relaybox_internal.sender_state s on s.stream_id = t.stream_id
     where t.stream = stream_name and s.sender = sender_
     order by s.epoch desc limit 1
 $$;

@@ -1,7 +1,7 @@
 -- Sets aside each message of pg_temp.causal_message whose clock is a part of a cycle: it names a message that waits, by way of other
 -- clocks, for this one. Clocks that say what their senders had received make none. All else that the cycle waits for is there
 -- already, and the messages that waited for it go on. Reads pg_temp.release_order and empties it. Returns whether there was any.
-create or replace function relaybox.set_aside_cycles() returns boolean
+create or replace function relaybox_internal.set_aside_cycles() returns boolean
 language plpgsql volatile
 as $$
 declare

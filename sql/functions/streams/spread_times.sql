@@ -1,7 +1,7 @@
 -- Sets release_seq in pg_temp.causal_message: as late as the latest cause and the sender's own earlier messages, the largest number for
 -- never. The end of an epoch lets go what waited in it. Latest first, from each message on to those that wait for it: what is set so is
 -- hardly ever set again, so that each cause is followed about once. In arrays: rows would leave a dead version per change.
-create or replace function relaybox.spread_times() returns void
+create or replace function relaybox_internal.spread_times() returns void
 language plpgsql volatile
 set enable_seqscan = off
 set enable_hashjoin = off
@@ -42,7 +42,7 @@ begin
     from pg_temp.unmet_cause x
     join pg_temp.causal_message cause on cause.arrival_seq = x.cause_seq
     join pg_temp.causal_message waiting on waiting.arrival_seq = x.arrival_seq;
-    first_edge := relaybox.edge_starts(cardinality(release_seqs), cause_nodes);
+    first_edge := relaybox_internal.edge_starts(cardinality(release_seqs), cause_nodes);
     stack := array(select o.node::integer from unnest(release_seqs) with ordinality o (release_seq, node) order by o.release_seq);
     depth := cardinality(stack);
     while depth > 0 loop

@@ -1,10 +1,10 @@
 -- The topics that consumers asked for, of the stream that a hop's log belongs to; those of the file need not be asked for.
-create or replace function relaybox.topics_wanted(hop_name text) returns text[]
+create or replace function relaybox_internal.topics_wanted(hop_name text) returns text[]
 language sql stable
 as $$
     select coalesce(array_agg(t.topic order by t.topic), '{}')
-    from relaybox.hop_in i
-    join relaybox.stream_log l on l.log_id = i.log_id
-    join relaybox.known_topics t on t.stream_id = l.stream_id
+    from relaybox_internal.hop_in i
+    join relaybox_internal.stream_log l on l.log_id = i.log_id
+    join relaybox_internal.known_topics t on t.stream_id = l.stream_id
     where i.hop = hop_name and t.carried_by = 'subscription'
 $$;

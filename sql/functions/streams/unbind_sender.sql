@@ -1,5 +1,5 @@
 -- Takes back bind_sender(), whether the role still exists or not. Returns whether there was something to take back. For administrators.
-create or replace function relaybox.unbind_sender(sender_ text, role_name_ name) returns boolean
+create or replace function relaybox_internal.unbind_sender(sender_ text, role_name_ name) returns boolean
 language plpgsql volatile
 as $$
 begin

@@ -1,6 +1,6 @@
 -- Among the messages of pg_temp.causal_message that are released at the same moment: which follows which, and why. is_by_clock: its clock
 -- says so; else it is of the same sender. What is given up with its epoch waits for no clock.
-create or replace function relaybox.waits_at_once() returns table (arrival_seq bigint, follows_seq bigint, is_by_clock boolean)
+create or replace function relaybox_internal.waits_at_once() returns table (arrival_seq bigint, follows_seq bigint, is_by_clock boolean)
 language sql stable
 as $$
     select c.arrival_seq, d.arrival_seq, true

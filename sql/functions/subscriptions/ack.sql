@@ -7,12 +7,12 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
-    subscription_ relaybox.subscription := relaybox.subscription_named(ack.subscription);
-    cursor_ relaybox.cursor;
+    subscription_ relaybox_internal.subscription := relaybox_internal.subscription_named(ack.subscription);
+    cursor_ relaybox_internal.cursor;
 begin
-    cursor_ := relaybox.apply_ack(relaybox.lock_fetch(subscription_, ack.token,
+    cursor_ := relaybox_internal.apply_ack(relaybox_internal.lock_fetch(subscription_, ack.token,
     'select relaybox.ack(''SUBSCRIPTION'', STREAM_POSITION, ''TOKEN'').'), subscription_, ack.stream_position);
-    perform relaybox.move_cursor(cursor_);
+    perform relaybox_internal.move_cursor(cursor_);
     return cursor_.done_stream_position;
 end
 $$;

@@ -1,5 +1,5 @@
 -- Whether a login may say for whom it acts: a member of relaybox_operator, or of the role that owns the store's tables.
-create or replace function relaybox.acts_for_others(login name) returns boolean
+create or replace function relaybox_internal.acts_for_others(login name) returns boolean
 language sql stable
 as $$
     select exists (

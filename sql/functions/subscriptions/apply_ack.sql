@@ -1,20 +1,20 @@
 -- A locked lane's cursor after everything up to a stream position was acknowledged. Writes what depends on it, not the cursor itself.
 -- Caller: lock_fetch. Raises RB033 for what was not fetched.
-create or replace function relaybox.apply_ack(
-    cursor_ relaybox.cursor, subscription_ relaybox.subscription, stream_position_ bigint
-) returns relaybox.cursor
+create or replace function relaybox_internal.apply_ack(
+    cursor_ relaybox_internal.cursor, subscription_ relaybox_internal.subscription, stream_position_ bigint
+) returns relaybox_internal.cursor
 language plpgsql volatile
 as $$
 declare
     rest bigint;
 begin
-    perform relaybox.require_fetched(cursor_, subscription_, stream_position_);
+    perform relaybox_internal.require_fetched(cursor_, subscription_, stream_position_);
     if cursor_.redrive_stream_position is not null then
-        update relaybox.dead_letter d
+        update relaybox_internal.dead_letter d
         set state = 'redriven', resolved_at = clock_timestamp(), given_ahead = d.stream_position > cursor_.done_stream_position
         where d.subscription_id = cursor_.subscription_id and d.lane = cursor_.lane and d.state = 'redriving'
             and d.stream_position <= stream_position_;
-        select min(d.stream_position) into rest from relaybox.dead_letter d
+        select min(d.stream_position) into rest from relaybox_internal.dead_letter d
         where d.subscription_id = cursor_.subscription_id and d.lane = cursor_.lane and d.state = 'redriving'
             and d.stream_position <= cursor_.redrive_stream_position;
         if rest is null then
@@ -28,7 +28,7 @@ begin
             cursor_.suspect_rows := null;
         end if;
     end if;
-    delete from relaybox.failed_attempt f where f.subscription_id = cursor_.subscription_id and f.lane = cursor_.lane
+    delete from relaybox_internal.failed_attempt f where f.subscription_id = cursor_.subscription_id and f.lane = cursor_.lane
         and f.stream_position <= stream_position_;
     if rest is null then
         cursor_.worker := null;

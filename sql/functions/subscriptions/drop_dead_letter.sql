@@ -5,36 +5,36 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
-    dropped relaybox.dead_letter;
-    subscription_ relaybox.subscription;
+    dropped relaybox_internal.dead_letter;
+    subscription_ relaybox_internal.subscription;
 begin
-    perform relaybox.require_reason(reason, 'a dead letter is dropped', 'drop_dead_letter(letter, ''why'')');
-    perform from relaybox.lane l
-    join relaybox.dead_letter d on d.subscription_id = l.subscription_id and d.lane = l.lane
+    perform relaybox_internal.require_reason(reason, 'a dead letter is dropped', 'drop_dead_letter(letter, ''why'')');
+    perform from relaybox_internal.lane l
+    join relaybox_internal.dead_letter d on d.subscription_id = l.subscription_id and d.lane = l.lane
     where d.dead_letter_id = drop_dead_letter.dead_letter_id
     for update of l;
-    update relaybox.dead_letter d
+    update relaybox_internal.dead_letter d
     set state = 'dropped', resolved_at = clock_timestamp(), resolved_by = session_user, resolved_reason = drop_dead_letter.reason
     where d.dead_letter_id = drop_dead_letter.dead_letter_id and d.state = 'open'
     returning * into dropped;
     if not found then
-        perform relaybox.refuse_dead_letter(drop_dead_letter.dead_letter_id);
+        perform relaybox_internal.refuse_dead_letter(drop_dead_letter.dead_letter_id);
     end if;
-    update relaybox.dead_letter d set state = 'redriving'
+    update relaybox_internal.dead_letter d set state = 'redriving'
     where d.subscription_id = dropped.subscription_id and d.lane = dropped.lane and d.sender = dropped.sender
         and d.state = 'open' and d.reason = 'waits_behind' and d.stream_position > dropped.stream_position
         and not exists (
-            select from relaybox.dead_letter b
+            select from relaybox_internal.dead_letter b
             where b.subscription_id = d.subscription_id and b.lane = d.lane and b.sender = d.sender
                 and b.state = 'open' and b.reason <> 'waits_behind' and b.stream_position < d.stream_position
         );
-    select s.* into subscription_ from relaybox.subscription s where s.subscription_id = dropped.subscription_id and s.ended_at is null;
+    select s.* into subscription_ from relaybox_internal.subscription s where s.subscription_id = dropped.subscription_id and s.ended_at is null;
     if found then
-        perform relaybox.update_dead_letter_lanes(subscription_, array[dropped.lane]);
+        perform relaybox_internal.update_dead_letter_lanes(subscription_, array[dropped.lane]);
     end if;
-    perform relaybox.record_action(
-        coalesce((select s.subscription from relaybox.subscription s where s.subscription_id = dropped.subscription_id), (
-            select s.stream from relaybox.stream s where s.stream_id = dropped.stream_id
+    perform relaybox_internal.record_action(
+        coalesce((select s.subscription from relaybox_internal.subscription s where s.subscription_id = dropped.subscription_id), (
+            select s.stream from relaybox_internal.stream s where s.stream_id = dropped.stream_id
         )), 'drop', drop_dead_letter.reason, jsonb_build_object('dead_letter_id', drop_dead_letter.dead_letter_id, 'stream_position',
         dropped.stream_position, 'why_dead', dropped.reason)
     );

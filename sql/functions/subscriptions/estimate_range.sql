@@ -1,14 +1,14 @@
 -- How much a range of a stream is for a subscription: exact where it reads the whole stream, else from a sample of at most 1000 messages,
 -- as the bytes and the time to read it always are.
-create or replace function relaybox.estimate_range(
-    subscription_ relaybox.subscription, first_stream_position bigint, last_stream_position bigint,
+create or replace function relaybox_internal.estimate_range(
+    subscription_ relaybox_internal.subscription, first_stream_position bigint, last_stream_position bigint,
     out message_count bigint, out byte_count bigint, out read_seconds double precision
 )
 language plpgsql volatile
 as $$
 declare
     entry_count bigint := greatest(0, last_stream_position - first_stream_position + 1);
-    stream_name text := (select s.stream from relaybox.stream s where s.stream_id = subscription_.stream_id);
+    stream_name text := (select s.stream from relaybox_internal.stream s where s.stream_id = subscription_.stream_id);
     begun timestamptz := clock_timestamp();
     sample record;
 begin

@@ -22,53 +22,53 @@ set work_mem = '64MB'
 set plan_cache_mode = force_generic_plan -- planning over a log's segments would take a third of a fetch of 100
 as $$
 declare
-    subscribed relaybox.subscription := relaybox.subscription_named("fetch".subscription);
-    lane_cursor relaybox.cursor;
+    subscribed relaybox_internal.subscription := relaybox_internal.subscription_named("fetch".subscription);
+    lane_cursor relaybox_internal.cursor;
     run record;
     set_aside_stream_positions bigint[];
     has_refused boolean;
 begin
-    perform relaybox.require_count(max_count);
+    perform relaybox_internal.require_count(max_count);
     if acked_token is not null and acked_stream_position is null then
         raise exception using errcode = 'RB036',
             message = format('subscription %s: acked_token without acked_stream_position acknowledges nothing', subscribed.subscription),
             hint = 'Give the stream position up to which the work is done, or no token.';
     end if;
-    lane_cursor := relaybox.take_lane(subscribed, max_count, acked_stream_position, acked_token, only_lane, relaybox.worker_name("fetch".worker));
+    lane_cursor := relaybox_internal.take_lane(subscribed, max_count, acked_stream_position, acked_token, only_lane, relaybox_internal.worker_name("fetch".worker));
     if lane_cursor.worker is null then
         return;
     end if;
     if lane_cursor.redrive_stream_position is not null then
-        return query select * from relaybox.read_redriven(lane_cursor);
+        return query select * from relaybox_internal.read_redriven(lane_cursor);
         return;
     end if;
     has_refused := exists (
-        select from relaybox.failed_attempt f where f.subscription_id = lane_cursor.subscription_id and f.lane = lane_cursor.lane
+        select from relaybox_internal.failed_attempt f where f.subscription_id = lane_cursor.subscription_id and f.lane = lane_cursor.lane
     );
-    set_aside_stream_positions := relaybox.set_aside_stream_positions(subscribed, lane_cursor.done_stream_position,
+    set_aside_stream_positions := relaybox_internal.set_aside_stream_positions(subscribed, lane_cursor.done_stream_position,
     lane_cursor.fetched_stream_position);
     for run in
-        select r.* from relaybox.list_delivery_runs(subscribed.stream_id, lane_cursor.done_stream_position, lane_cursor.fetched_stream_position) r
+        select r.* from relaybox_internal.list_delivery_runs(subscribed.stream_id, lane_cursor.done_stream_position, lane_cursor.fetched_stream_position) r
     loop
         if run.log_positions is null then
             return query
             select
                 m.stream_position, lane_cursor.lane, lane_cursor.token, m.stream_position <= lane_cursor.replay_stream_position,
-                lane_cursor.fetch_count + case when has_refused then relaybox.attempts_at(subscribed, m.stream_position) else 0 end,
+                lane_cursor.fetch_count + case when has_refused then relaybox_internal.attempts_at(subscribed, m.stream_position) else 0 end,
                 run.hop, m.log_position, m.message_id, m.topic, m.sender, m.epoch, m.index, m.key, m.payload, m.payload_bytes, m.headers,
                 m.clock, m.sent_at
-            from relaybox.read_position_range(run.log_id, run.first_stream_position, run.first_position, run.last_position) m
-            where relaybox.takes_message(subscribed.topic, subscribed.lanes, subscribed.lane_by, lane_cursor.lane, m.topic, m.sender, m.key)
+            from relaybox_internal.read_position_range(run.log_id, run.first_stream_position, run.first_position, run.last_position) m
+            where relaybox_internal.takes_message(subscribed.topic, subscribed.lanes, subscribed.lane_by, lane_cursor.lane, m.topic, m.sender, m.key)
                 and m.stream_position <> all(set_aside_stream_positions);
         else
             return query
             select
                 m.stream_position, lane_cursor.lane, lane_cursor.token, m.stream_position <= lane_cursor.replay_stream_position,
-                lane_cursor.fetch_count + case when has_refused then relaybox.attempts_at(subscribed, m.stream_position) else 0 end,
+                lane_cursor.fetch_count + case when has_refused then relaybox_internal.attempts_at(subscribed, m.stream_position) else 0 end,
                 run.hop, m.log_position, m.message_id, m.topic, m.sender, m.epoch, m.index, m.key, m.payload, m.payload_bytes, m.headers,
                 m.clock, m.sent_at
-            from relaybox.read_position_list(run.log_id, run.first_stream_position, run.log_positions) m
-            where relaybox.takes_message(subscribed.topic, subscribed.lanes, subscribed.lane_by, lane_cursor.lane, m.topic, m.sender, m.key)
+            from relaybox_internal.read_position_list(run.log_id, run.first_stream_position, run.log_positions) m
+            where relaybox_internal.takes_message(subscribed.topic, subscribed.lanes, subscribed.lane_by, lane_cursor.lane, m.topic, m.sender, m.key)
                 and m.stream_position <> all(set_aside_stream_positions);
         end if;
     end loop;

@@ -8,24 +8,24 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
-    subscription_ relaybox.subscription := relaybox.subscription_named(fetch_one_at_a_time.subscription);
-    cursor_ relaybox.cursor;
+    subscription_ relaybox_internal.subscription := relaybox_internal.subscription_named(fetch_one_at_a_time.subscription);
+    cursor_ relaybox_internal.cursor;
     changed integer := 0;
 begin
-    perform relaybox.require_reason(reason, 'messages are fetched one at a time', 'fetch_one_at_a_time(subscription, ''why'')');
+    perform relaybox_internal.require_reason(reason, 'messages are fetched one at a time', 'fetch_one_at_a_time(subscription, ''why'')');
     if (entry_count between 1 and 1000000) is not true then
         raise exception using errcode = 'RB036', message = format('entry_count is %s, it must be 1 to 1000000', coalesce(entry_count::text, 'null'));
     end if;
     for lane_ in 1..subscription_.lanes loop
-        cursor_ := relaybox.lock_lane(subscription_, lane_);
+        cursor_ := relaybox_internal.lock_lane(subscription_, lane_);
         if cursor_.fetched_stream_position = cursor_.done_stream_position and cursor_.redrive_stream_position is null then
             cursor_.suspect_stream_position := cursor_.done_stream_position + entry_count;
             cursor_.suspect_rows := 1;
-            perform relaybox.move_cursor(cursor_);
+            perform relaybox_internal.move_cursor(cursor_);
             changed := changed + 1;
         end if;
     end loop;
-    perform relaybox.record_action(
+    perform relaybox_internal.record_action(
         subscription_.subscription, 'fetch_one_at_a_time', reason, jsonb_build_object('entry_count', entry_count, 'lanes', changed)
     );
     return changed;

@@ -1,12 +1,12 @@
 -- The lanes that this very transaction has fetched from, where nothing has ended the fetch. A number alone does not prove the transaction:
 -- after a dump and reload another one may have it. The cursor's row does: we see it although who wrote it has not committed.
-create or replace function relaybox.fetched_lanes(subscription_ relaybox.subscription) returns integer[]
+create or replace function relaybox_internal.fetched_lanes(subscription_ relaybox_internal.subscription) returns integer[]
 language sql volatile
 as $$
     select array(
         select k.lane
-        from relaybox.lane_cursors k
-        join relaybox.cursor c on c.subscription_id = k.subscription_id and c.lane = k.lane and c.version = k.version
+        from relaybox_internal.lane_cursors k
+        join relaybox_internal.cursor c on c.subscription_id = k.subscription_id and c.lane = k.lane and c.version = k.version
         cross join lateral (
             select (c.xmin::text::bigint - k.fetched_in::text::bigint % 4294967296 + 4294967296) % 4294967296
         ) as later (by)

@@ -2,10 +2,11 @@
 -- done_stream_position then. Fewer than
 -- max_count where one of them may have killed its worker (suspect_rows), or a replay's rate allows no more. Writes dead letters of senders
 -- that wait, not the cursor itself. Raises RB034 if what comes next is no longer kept, RB038 if it is detached.
-create or replace function relaybox.find_new_messages(
-    lane_cursor relaybox.cursor, subscription relaybox.subscription, stream relaybox.stream, max_count bigint, asked_at timestamptz
+create or replace function relaybox_internal.find_new_messages(
+    lane_cursor relaybox_internal.cursor, subscription relaybox_internal.subscription, stream relaybox_internal.stream, max_count bigint,
+    asked_at timestamptz
 )
-returns relaybox.cursor
+returns relaybox_internal.cursor
 language plpgsql volatile
 as $$
 declare
@@ -19,7 +20,7 @@ begin
         return lane_cursor;
     end if;
     if lane_cursor.done_stream_position + 1 < stream.first_kept_stream_position then
-        perform relaybox.refuse_dropped(lane_cursor, subscription, stream);
+        perform relaybox_internal.refuse_dropped(lane_cursor, subscription, stream);
     end if;
     if lane_cursor.suspect_stream_position > lane_cursor.done_stream_position then
         through_stream_position := least(through_stream_position, lane_cursor.suspect_stream_position);
@@ -40,10 +41,10 @@ begin
         scanned_through := through_stream_position;
         if subscription.hold_sender then
             scanned_through := least(through_stream_position, lane_cursor.done_stream_position + row_limit * subscription.lanes * 2 + 100);
-            perform relaybox.dead_letter_followers(lane_cursor, subscription, lane_cursor.done_stream_position, scanned_through);
+            perform relaybox_internal.dead_letter_followers(lane_cursor, subscription, lane_cursor.done_stream_position, scanned_through);
         end if;
         select s.through_stream_position, s.row_count into found_messages
-        from relaybox.scan_lane(subscription, lane_cursor.lane, lane_cursor.done_stream_position, scanned_through, row_limit) s;
+        from relaybox_internal.scan_lane(subscription, lane_cursor.lane, lane_cursor.done_stream_position, scanned_through, row_limit) s;
         lane_cursor.fetched_stream_position := found_messages.through_stream_position;
         exit when found_messages.row_count > 0;
         lane_cursor.done_stream_position := found_messages.through_stream_position;

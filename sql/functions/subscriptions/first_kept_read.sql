@@ -1,10 +1,10 @@
 -- The first of what a hop reads that is still here: a seq of the outbox, or a position of the log that it reads. Null: no such hop.
-create or replace function relaybox.first_kept_read(hop_name text) returns bigint
+create or replace function relaybox_internal.first_kept_read(hop_name text) returns bigint
 language sql stable
 as $$
     select coalesce(i.first_kept_position, k.first_kept_seq)
-    from relaybox.hop_out h
-    cross join relaybox.store k
-    left join relaybox.hop_in i on i.log_id = h.reads_log
+    from relaybox_internal.hop_out h
+    cross join relaybox_internal.store k
+    left join relaybox_internal.hop_in i on i.log_id = h.reads_log
     where h.hop = hop_name
 $$;

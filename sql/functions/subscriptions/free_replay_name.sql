@@ -1,12 +1,12 @@
 -- A name for one more second cursor of a subscription, that no subscription of this store has now: with n live subscriptions one of n + 1
 -- numbers is free. Caller: holds the subscription.
-create or replace function relaybox.free_replay_name(subscription_ relaybox.subscription) returns text
+create or replace function relaybox_internal.free_replay_name(subscription_ relaybox_internal.subscription) returns text
 language sql stable
 as $$
     with made as (
         select
-            (select count(*) from relaybox.subscription r where r.replay_of = subscription_.subscription_id) as before,
-            (select count(*) from relaybox.subscription r where r.ended_at is null) as live
+            (select count(*) from relaybox_internal.subscription r where r.replay_of = subscription_.subscription_id) as before,
+            (select count(*) from relaybox_internal.subscription r where r.ended_at is null) as live
     )
     select name.free
     from made
@@ -17,7 +17,7 @@ as $$
             else left(subscription_.subscription, 35) || '-' || left(md5(subscription_.subscription), 8) -- 44 characters, of this subscription alone
         end || '.replay-' || number.n as free
     ) name
-    where not exists (select from relaybox.subscription s where s.subscription = name.free and s.ended_at is null)
+    where not exists (select from relaybox_internal.subscription s where s.subscription = name.free and s.ended_at is null)
     order by number.n
     limit 1
 $$;

@@ -13,16 +13,16 @@ language plpgsql stable security definer
 set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
-    subscription_ relaybox.subscription := relaybox.subscription_named(lag.subscription);
+    subscription_ relaybox_internal.subscription := relaybox_internal.subscription_named(lag.subscription);
 begin
     return query
     select
         c.lane, c.done_stream_position, c.fetched_stream_position, reach.last_stream_position, reach.last_stream_position - c.done_stream_position,
         (
             select min(first.decided_at)
-            from relaybox.stream_log g
+            from relaybox_internal.stream_log g
             join lateral (
-                select k.decided_at from relaybox.decision k
+                select k.decided_at from relaybox_internal.decision k
                 where k.log_id = g.log_id and k.last_stream_position > c.done_stream_position
                 order by k.last_stream_position
                 limit 1
@@ -31,18 +31,18 @@ begin
         ),
         c.worker, c.leased_until, c.done_stream_position < c.replay_stream_position,
         (
-            select count(*)::integer from relaybox.failed_attempt f
+            select count(*)::integer from relaybox_internal.failed_attempt f
             where f.subscription_id = subscription_.subscription_id and f.lane = c.lane
         ),
         (
-            select count(*)::integer from relaybox.dead_letter d
+            select count(*)::integer from relaybox_internal.dead_letter d
             where d.subscription_id = subscription_.subscription_id and d.lane = c.lane and d.state in ('open', 'redriving')
         ),
         c.moved_at
-    from relaybox.lane_cursors c
+    from relaybox_internal.lane_cursors c
     cross join lateral (
         select greatest(c.done_stream_position, least(subscription_.through_stream_position, s.last_stream_position)) as last_stream_position
-        from relaybox.stream s where s.stream_id = subscription_.stream_id
+        from relaybox_internal.stream s where s.stream_id = subscription_.stream_id
     ) reach
     where c.subscription_id = subscription_.subscription_id
     order by c.lane;

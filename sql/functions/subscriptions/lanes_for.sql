@@ -1,9 +1,9 @@
 -- The lanes that may have something for a worker: those where it has unacknowledged messages, then the one that was moved longest ago.
-create or replace function relaybox.lanes_for(subscription_ relaybox.subscription, worker_ text) returns table (lane integer)
+create or replace function relaybox_internal.lanes_for(subscription_ relaybox_internal.subscription, worker_ text) returns table (lane integer)
 language sql volatile
 as $$
     select c.lane
-    from relaybox.lane_cursors c
+    from relaybox_internal.lane_cursors c
     where c.subscription_id = subscription_.subscription_id and (c.worker is null or c.worker = worker_ or c.leased_until <= clock_timestamp())
     order by c.worker is distinct from worker_, c.moved_at
 $$;

@@ -1,5 +1,8 @@
 -- A locked lane's cursor leased to a worker, with the token that proves the fetch. Writes nothing.
-create or replace function relaybox.lease_lane(cursor_ relaybox.cursor, subscription_ relaybox.subscription, worker_ text) returns relaybox.cursor
+create or replace function relaybox_internal.lease_lane(
+    cursor_ relaybox_internal.cursor, subscription_ relaybox_internal.subscription, worker_ text
+)
+returns relaybox_internal.cursor
 language plpgsql volatile
 as $$
 begin

@@ -1,16 +1,19 @@
 -- Locks the lane of a fetch until the transaction ends, and returns its cursor. Without a token: the fetch of this very transaction.
 -- call_hint is the call that was made, as it is written with a token.
 -- Raises RB033 for a token that is missing or unknown, RB035 if the lane was fetched from, or put to another stream position, since that fetch.
-create or replace function relaybox.lock_fetch(subscription_ relaybox.subscription, token_ text, call_hint text) returns relaybox.cursor
+create or replace function relaybox_internal.lock_fetch(
+    subscription_ relaybox_internal.subscription, token_ text, call_hint text
+)
+returns relaybox_internal.cursor
 language plpgsql volatile
 as $$
 declare
     lanes_ integer[];
     lane_ integer;
-    cursor_ relaybox.cursor;
+    cursor_ relaybox_internal.cursor;
 begin
     if token_ is null then
-        lanes_ := relaybox.fetched_lanes(subscription_);
+        lanes_ := relaybox_internal.fetched_lanes(subscription_);
         if cardinality(lanes_) <> 1 then
             raise exception using errcode = 'RB033',
                 message = format(
@@ -20,21 +23,21 @@ begin
                         else 'from lanes ' || array_to_string(trim_array(lanes_, 1), ', ') || ' and ' || lanes_[cardinality(lanes_)]
                     end
                 ),
-                hint = relaybox.name_fetches(subscription_)
+                hint = relaybox_internal.name_fetches(subscription_)
                     || 'Fetch, work and acknowledge in one transaction; or give the token that fetch returned with each message, '
                     || format('from any session: %s', call_hint);
         end if;
-        return relaybox.lock_lane(subscription_, lanes_[1]);
+        return relaybox_internal.lock_lane(subscription_, lanes_[1]);
     end if;
-    lane_ := relaybox.lane_of_token(token_);
+    lane_ := relaybox_internal.lane_of_token(token_);
     if lane_ is null or lane_ not between 1 and subscription_.lanes then
         raise exception using errcode = 'RB033',
             message = format('subscription %s: %L is no token that fetch returned', subscription_.subscription, left(token_, 60)),
             hint = format('Give the column token of the fetched message as it is: %s', call_hint);
     end if;
-    cursor_ := relaybox.lock_lane(subscription_, lane_);
+    cursor_ := relaybox_internal.lock_lane(subscription_, lane_);
     if cursor_.token is distinct from token_ then
-        perform relaybox.refuse_token(cursor_, subscription_, token_);
+        perform relaybox_internal.refuse_token(cursor_, subscription_, token_);
     end if;
     return cursor_;
 end

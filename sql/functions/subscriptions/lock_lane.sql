@@ -1,12 +1,12 @@
 -- Locks a lane until the transaction ends and returns its cursor. Caller: knows the subscription.
 -- Raises RB036 for a lane that it has not, RB031 if it has ended.
-create or replace function relaybox.lock_lane(subscription_ relaybox.subscription, lane_ integer) returns relaybox.cursor
+create or replace function relaybox_internal.lock_lane(subscription_ relaybox_internal.subscription, lane_ integer) returns relaybox_internal.cursor
 language plpgsql volatile
 as $$
 declare
-    newest relaybox.cursor;
+    newest relaybox_internal.cursor;
 begin
-    perform from relaybox.lane l where l.subscription_id = subscription_.subscription_id and l.lane = lane_ for update;
+    perform from relaybox_internal.lane l where l.subscription_id = subscription_.subscription_id and l.lane = lane_ for update;
     if not found and lane_ between 1 and subscription_.lanes then
         raise exception using errcode = 'RB031', message = format('subscription %s was ended by another session just now',
         subscription_.subscription),
@@ -17,7 +17,7 @@ begin
             coalesce(lane_::text, 'null'));
     end if;
     -- a later statement than the lock: it sees what was committed before the lock came free
-    select * into newest from relaybox.lane_cursors c where c.subscription_id = subscription_.subscription_id and c.lane = lane_;
+    select * into newest from relaybox_internal.lane_cursors c where c.subscription_id = subscription_.subscription_id and c.lane = lane_;
     return newest;
 end
 $$;

@@ -9,43 +9,44 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
-    subscription_ relaybox.subscription := relaybox.subscription_named(nack.subscription);
+    subscription_ relaybox_internal.subscription := relaybox_internal.subscription_named(nack.subscription);
     call_ text := 'select relaybox.nack(''SUBSCRIPTION'', STREAM_POSITION, ''REASON'', ''TOKEN'').';
-    kept_reason text := relaybox.cut_reason(nack.reason);
-    cursor_ relaybox.cursor := relaybox.lock_fetch(
-        subscription_, nack.token, call_ || case when relaybox.lane_of_token(kept_reason) is not null then ' The reason looks like a ' ||
+    kept_reason text := relaybox_internal.cut_reason(nack.reason);
+    cursor_ relaybox_internal.cursor := relaybox_internal.lock_fetch(
+        subscription_, nack.token, call_ || case when relaybox_internal.lane_of_token(kept_reason) is not null then ' The reason looks like a ' ||
             'token.' else '' end
     );
     worker_ text := cursor_.worker;
     attempts_ integer;
-    stream relaybox.stream;
+    stream relaybox_internal.stream;
     is_set_aside boolean;
 begin
-    perform relaybox.require_reason(kept_reason, 'a message is refused', 'nack(''SUBSCRIPTION'', STREAM_POSITION, ''REASON'', ''TOKEN'')');
-    perform relaybox.require_fetched(cursor_, subscription_, nack.stream_position);
-    select s.* into stream from relaybox.stream s where s.stream_id = subscription_.stream_id;
-    perform relaybox.refuse_detached(stream, nack.stream_position, format('subscription %s, lane %s', subscription_.subscription, cursor_.lane));
-    if not relaybox.is_fetched(cursor_, subscription_, nack.stream_position) then
+    perform relaybox_internal.require_reason(kept_reason, 'a message is refused', 'nack(''SUBSCRIPTION'', STREAM_POSITION, ''REASON'', ''TOKEN'')');
+    perform relaybox_internal.require_fetched(cursor_, subscription_, nack.stream_position);
+    select s.* into stream from relaybox_internal.stream s where s.stream_id = subscription_.stream_id;
+    perform relaybox_internal.refuse_detached(stream, nack.stream_position, format('subscription %s, lane %s', subscription_.subscription,
+    cursor_.lane));
+    if not relaybox_internal.is_fetched(cursor_, subscription_, nack.stream_position) then
         raise exception using errcode = 'RB033',
             message = format('subscription %s, lane %s: stream position %s is no message of this lane, or is set aside', subscription_.subscription,
             cursor_.lane, nack.stream_position),
             hint = 'Give the stream position and the lane of a message as fetch gave them.';
     end if;
-    insert into relaybox.failed_attempt as f (subscription_id, lane, stream_position, attempts, last_by, reason)
+    insert into relaybox_internal.failed_attempt as f (subscription_id, lane, stream_position, attempts, last_by, reason)
     values (subscription_.subscription_id, cursor_.lane, nack.stream_position, 1, worker_, kept_reason)
     on conflict on constraint failed_attempt_pkey do update
     set attempts = f.attempts + 1, last_at = clock_timestamp(), last_by = excluded.last_by, reason = excluded.reason
     returning f.attempts into attempts_;
     is_set_aside := attempts_ >= subscription_.nack_limit;
     if is_set_aside then
-        perform relaybox.set_aside(cursor_, subscription_, nack.stream_position, 'refused', kept_reason, attempts_, worker_);
+        perform relaybox_internal.set_aside(cursor_, subscription_, nack.stream_position, 'refused', kept_reason, attempts_, worker_);
     else
         cursor_.wait_until := clock_timestamp() + make_interval(secs => subscription_.retry_seconds);
     end if;
     cursor_.worker := null;
     cursor_.leased_until := null;
     cursor_.fetch_count := 0;
-    perform relaybox.move_cursor(cursor_);
+    perform relaybox_internal.move_cursor(cursor_);
     return is_set_aside;
 end
 $$;

@@ -1,5 +1,5 @@
 -- For an acknowledgement without a token: which fetches of a subscription wait for theirs, the newest three, or that none does.
-create or replace function relaybox.name_fetches(subscription_ relaybox.subscription) returns text
+create or replace function relaybox_internal.name_fetches(subscription_ relaybox_internal.subscription) returns text
 language sql stable
 as $$
     select coalesce(string_agg(
@@ -11,7 +11,7 @@ as $$
         end, '; ' order by f.moved_at desc
     ) || ', in another transaction. ', 'No fetch waits for an acknowledgement. ')
     from (
-        select k.* from relaybox.lane_cursors k
+        select k.* from relaybox_internal.lane_cursors k
         where k.subscription_id = subscription_.subscription_id and k.worker is not null and k.fetched_in is distinct
             from pg_current_xact_id_if_assigned()
         order by k.moved_at desc

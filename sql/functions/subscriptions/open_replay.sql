@@ -1,7 +1,7 @@
 -- Opens a second cursor of a subscription for a range. Caller: wrote down why. Raises RB030 if the name was taken meanwhile,
 -- RB039 as subscribe does.
-create or replace function relaybox.open_replay(
-    subscription_ relaybox.subscription, name text, first_stream_position_ bigint, last_stream_position_ bigint, rows_per_second_ integer
+create or replace function relaybox_internal.open_replay(
+    subscription_ relaybox_internal.subscription, name text, first_stream_position_ bigint, last_stream_position_ bigint, rows_per_second_ integer
 )
 returns integer
 language plpgsql volatile
@@ -10,7 +10,7 @@ declare
     made integer;
 begin
     begin
-        insert into relaybox.subscription (
+        insert into relaybox_internal.subscription (
             subscription, stream_id, topic, lanes, lane_by, lane_hash, first_stream_position, through_stream_position, replay_of, rows_per_second,
             nack_limit, crash_limit, hold_sender, retry_seconds, lease_seconds
         )
@@ -25,8 +25,8 @@ begin
         raise exception using errcode = 'RB030', message = format('subscription %s exists in this store: a second cursor needs a free name', name),
             hint = 'Ask for the replay again.';
     end;
-    perform relaybox.require_quota(name);
-    perform relaybox.open_lanes(made, subscription_.lanes, first_stream_position_, last_stream_position_);
+    perform relaybox_internal.require_quota(name);
+    perform relaybox_internal.open_lanes(made, subscription_.lanes, first_stream_position_, last_stream_position_);
     return made;
 end
 $$;

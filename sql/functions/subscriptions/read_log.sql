@@ -11,30 +11,30 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
-    source relaybox.hop_in;
+    source relaybox_internal.hop_in;
     through_position bigint;
     found_count bigint;
 begin
-    perform relaybox.require_count(max_count);
-    source := relaybox.find_log(hop_name, after_position);
+    perform relaybox_internal.require_count(max_count);
+    source := relaybox_internal.find_log(hop_name, after_position);
     if after_position >= source.published_position then
         return;
     end if;
-    perform relaybox.keep_segments(source.log_id);
+    perform relaybox_internal.keep_segments(source.log_id);
     -- a later statement than the lock: what is kept now stays
-    source := relaybox.find_log(hop_name, after_position);
+    source := relaybox_internal.find_log(hop_name, after_position);
     after_position := greatest(after_position, source.first_kept_position - 1);
     through_position := least(source.published_position, after_position + max_count);
     return query
     select
         l.log_position, l.message_id, l.topic, l.sender, l.epoch, l.index, l.key, l.payload, l.payload_bytes, l.headers, l.clock, l.sent_at
-    from relaybox.log l
+    from relaybox_internal.log l
     where l.log_id = source.log_id and l.log_position > after_position and l.log_position <= through_position
     order by l.log_position
     limit max_count;
     get diagnostics found_count = row_count;
     if found_count < through_position - after_position then
-        perform relaybox.refuse_missing_messages(
+        perform relaybox_internal.refuse_missing_messages(
             format('hop %s, positions %s to %s', hop_name, after_position + 1, through_position), array[source.log_id],
             through_position - after_position - found_count
         );

@@ -21,7 +21,7 @@ set jit = off
 set work_mem = '64MB'
 as $$
 declare
-    source relaybox.stream;
+    source relaybox_internal.stream;
     log_ids integer[];
     log_id_ integer;
     run record;
@@ -29,43 +29,43 @@ declare
     run_count bigint;
     found_count bigint := 0;
 begin
-    perform relaybox.require_count(max_count);
-    source := relaybox.find_stream(stream_name, after_stream_position);
+    perform relaybox_internal.require_count(max_count);
+    source := relaybox_internal.find_stream(stream_name, after_stream_position);
     if after_stream_position >= source.last_stream_position or source.first_kept_stream_position > source.last_stream_position then
         return;
     end if;
-    log_ids := array(select l.log_id from relaybox.stream_log l where l.stream_id = source.stream_id order by l.log_id);
+    log_ids := array(select l.log_id from relaybox_internal.stream_log l where l.stream_id = source.stream_id order by l.log_id);
     foreach log_id_ in array log_ids loop
-        perform relaybox.keep_segments(log_id_);
+        perform relaybox_internal.keep_segments(log_id_);
     end loop;
     -- a later statement than the locks: what is kept now stays
-    source := relaybox.find_stream(stream_name, after_stream_position);
+    source := relaybox_internal.find_stream(stream_name, after_stream_position);
     after_stream_position := greatest(after_stream_position, source.first_kept_stream_position - 1);
     if after_stream_position >= source.last_stream_position then
         return;
     end if;
     through := least(source.last_stream_position, after_stream_position + max_count);
-    for run in select r.* from relaybox.list_delivery_runs(source.stream_id, after_stream_position, through) r loop
+    for run in select r.* from relaybox_internal.list_delivery_runs(source.stream_id, after_stream_position, through) r loop
         if run.log_positions is null then
             return query
             select
                 m.stream_position, run.hop, m.log_position, m.message_id, m.topic, m.sender, m.epoch, m.index, m.key, m.payload, m.payload_bytes,
                 m.headers,
                 m.clock, m.sent_at
-            from relaybox.read_position_range(run.log_id, run.first_stream_position, run.first_position, run.last_position) m;
+            from relaybox_internal.read_position_range(run.log_id, run.first_stream_position, run.first_position, run.last_position) m;
         else
             return query
             select
                 m.stream_position, run.hop, m.log_position, m.message_id, m.topic, m.sender, m.epoch, m.index, m.key, m.payload, m.payload_bytes,
                 m.headers,
                 m.clock, m.sent_at
-            from relaybox.read_position_list(run.log_id, run.first_stream_position, run.log_positions) m;
+            from relaybox_internal.read_position_list(run.log_id, run.first_stream_position, run.log_positions) m;
         end if;
         get diagnostics run_count = row_count;
         found_count := found_count + run_count;
     end loop;
     if found_count < through - after_stream_position then
-        perform relaybox.refuse_missing_messages(
+        perform relaybox_internal.refuse_missing_messages(
             format('stream %s, stream positions %s to %s', stream_name, after_stream_position + 1, through), log_ids,
             through - after_stream_position - found_count
         );

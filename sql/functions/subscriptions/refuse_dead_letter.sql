@@ -1,14 +1,14 @@
 -- Says why a dead letter is not open for what was asked: it is redriving, redriven or dropped, of another subscription, or not here.
 -- Always raises RB037.
-create or replace function relaybox.refuse_dead_letter(dead_letter_id bigint) returns void
+create or replace function relaybox_internal.refuse_dead_letter(dead_letter_id bigint) returns void
 language plpgsql stable
 as $$
 declare
     found_ record;
 begin
     select d.state, d.resolved_at, d.resolved_by, s.subscription into found_
-    from relaybox.dead_letter d
-    left join relaybox.subscription s on s.subscription_id = d.subscription_id
+    from relaybox_internal.dead_letter d
+    left join relaybox_internal.subscription s on s.subscription_id = d.subscription_id
     where d.dead_letter_id = refuse_dead_letter.dead_letter_id;
     raise exception using errcode = 'RB037',
         message = case found_.state

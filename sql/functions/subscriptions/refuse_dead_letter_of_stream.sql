@@ -1,5 +1,5 @@
 -- Says why a dead letter of a stream can't be redriven, and what to do instead; nothing if it is a subscription's. Raises RB037.
-create or replace function relaybox.refuse_dead_letter_of_stream(dead_letter_id bigint) returns void
+create or replace function relaybox_internal.refuse_dead_letter_of_stream(dead_letter_id bigint) returns void
 language plpgsql stable
 as $$
 declare
@@ -7,10 +7,10 @@ declare
     again text;
 begin
     select d.dead_letter_id, s.stream, d.reason, g.origin, l.sender, l.epoch, l.index into found_
-    from relaybox.dead_letter d
-    join relaybox.stream s on s.stream_id = d.stream_id
-    join relaybox.stream_log g on g.log_id = d.log_id
-    left join relaybox.log l on l.log_id = d.log_id and l.log_position = d.log_position
+    from relaybox_internal.dead_letter d
+    join relaybox_internal.stream s on s.stream_id = d.stream_id
+    join relaybox_internal.stream_log g on g.log_id = d.log_id
+    left join relaybox_internal.log l on l.log_id = d.log_id and l.log_position = d.log_position
     where d.dead_letter_id = refuse_dead_letter_of_stream.dead_letter_id and d.subscription_id is null;
     if not found then
         return;
@@ -30,6 +30,6 @@ begin
             refuse_dead_letter_of_stream.dead_letter_id, found_.stream, found_.reason
         ),
         hint = format('At %s: %s, as a new message with an id of its own. Then drop this letter: relaybox dead-letters drop %s %s --reason TEXT',
-        found_.origin, again, (select s.store from relaybox.store s), refuse_dead_letter_of_stream.dead_letter_id);
+        found_.origin, again, (select s.store from relaybox_internal.store s), refuse_dead_letter_of_stream.dead_letter_id);
 end
 $$;

@@ -1,18 +1,21 @@
 -- Says why a token of a lane is not that of its newest fetch: what happened since, and what to do. Always raises: RB035, or RB033 for a
 -- token that no fetch on record gave, or 40001 if the transaction's snapshot is older than the lane's newest cursor. Caller: holds the lane.
-create or replace function relaybox.refuse_token(cursor_ relaybox.cursor, subscription_ relaybox.subscription, token_ text) returns void
+create or replace function relaybox_internal.refuse_token(
+    cursor_ relaybox_internal.cursor, subscription_ relaybox_internal.subscription, token_ text
+)
+returns void
 language plpgsql volatile
 as $$
 declare
     lane_name text := format('subscription %s, lane %s', subscription_.subscription, cursor_.lane);
-    fetched relaybox.cursor;
-    fetched_anew relaybox.cursor;
+    fetched relaybox_internal.cursor;
+    fetched_anew relaybox_internal.cursor;
 begin
-    select * into fetched from relaybox.cursor k
+    select * into fetched from relaybox_internal.cursor k
     where k.subscription_id = cursor_.subscription_id and k.lane = cursor_.lane and k.token = token_ order by k.version limit 1;
     if not found then
         if current_setting('transaction_isolation') <> 'read committed' then
-            perform relaybox.move_cursor(cursor_); -- fails with 40001 if the snapshot is too old to see the fetch, else it is taken back here
+            perform relaybox_internal.move_cursor(cursor_); -- fails with 40001 if the snapshot is too old to see the fetch, else it is taken back here
         end if;
         raise exception using errcode = 'RB033',
             message = format('%s: no fetch on record gave the token %s', lane_name, token_),
@@ -30,7 +33,7 @@ begin
             ),
             hint = 'Roll back and fetch again: the messages come again where they are still wanted.';
     end if;
-    select * into fetched_anew from relaybox.cursor k
+    select * into fetched_anew from relaybox_internal.cursor k
     where k.subscription_id = cursor_.subscription_id and k.lane = cursor_.lane and k.token = cursor_.token order by k.version limit 1;
     if fetched.worker = fetched_anew.worker then
         raise exception using errcode = 'RB035',

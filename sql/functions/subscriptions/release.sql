@@ -5,11 +5,11 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
-    subscription_ relaybox.subscription := relaybox.subscription_named("release".subscription);
-    cursor_ relaybox.cursor;
+    subscription_ relaybox_internal.subscription := relaybox_internal.subscription_named("release".subscription);
+    cursor_ relaybox_internal.cursor;
 begin
     begin
-        cursor_ := relaybox.lock_fetch(subscription_, "release".token, 'select relaybox.release(''SUBSCRIPTION'', ''TOKEN'').');
+        cursor_ := relaybox_internal.lock_fetch(subscription_, "release".token, 'select relaybox.release(''SUBSCRIPTION'', ''TOKEN'').');
     exception when sqlstate 'RB035' then
         return false;
     end;
@@ -19,7 +19,7 @@ begin
     cursor_.worker := null;
     cursor_.leased_until := null;
     cursor_.fetch_count := greatest(0, cursor_.fetch_count - 1);
-    perform relaybox.move_cursor(cursor_);
+    perform relaybox_internal.move_cursor(cursor_);
     return true;
 end
 $$;

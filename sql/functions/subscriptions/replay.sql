@@ -13,12 +13,12 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
-    subscription_ relaybox.subscription := relaybox.subscription_named(replay.subscription);
+    subscription_ relaybox_internal.subscription := relaybox_internal.subscription_named(replay.subscription);
     lane_ integer;
-    cursor_ relaybox.cursor;
+    cursor_ relaybox_internal.cursor;
 begin
-    perform relaybox.require_reason(reason, 'a replay is asked for', 'replay(subscription, start, ''why'')');
-    perform relaybox.require_rate(rows_per_second);
+    perform relaybox_internal.require_reason(reason, 'a replay is asked for', 'replay(subscription, start, ''why'')');
+    perform relaybox_internal.require_rate(rows_per_second);
     if subscription_.replay_of is not null or (through is not null and not second_cursor) then
         raise exception using errcode = 'RB036',
             message = case when subscription_.replay_of is null then 'only a replay with a second cursor has an end' else 'a replay is not ' ||
@@ -28,25 +28,25 @@ begin
     end if;
     if not dry_run then
         -- one replay after the other, and the subscription before its lanes
-        perform from relaybox.subscription s where s.subscription_id = subscription_.subscription_id for no key update;
-        perform from relaybox.stream s where s.stream_id = subscription_.stream_id for key share;
+        perform from relaybox_internal.subscription s where s.subscription_id = subscription_.subscription_id for no key update;
+        perform from relaybox_internal.stream s where s.stream_id = subscription_.stream_id for key share;
     end if;
     select b.first_stream_position, b.last_stream_position into first_stream_position, last_stream_position
-        from relaybox.stream_positions_between(subscription_.stream_id, start, through) b;
+        from relaybox_internal.stream_positions_between(subscription_.stream_id, start, through) b;
     if not second_cursor and dry_run then
-        select max(l.done_stream_position) into last_stream_position from relaybox.lane_cursors l
+        select max(l.done_stream_position) into last_stream_position from relaybox_internal.lane_cursors l
             where l.subscription_id = subscription_.subscription_id;
         if last_stream_position is null then
-            perform relaybox.subscription_named(replay.subscription); -- it was ended just now, which this says
+            perform relaybox_internal.subscription_named(replay.subscription); -- it was ended just now, which this says
         end if;
         replayed_as := subscription_.subscription;
     elsif not second_cursor then
         last_stream_position := null;
         for lane_ in 1..subscription_.lanes loop
-            cursor_ := relaybox.lock_lane(subscription_, lane_);
+            cursor_ := relaybox_internal.lock_lane(subscription_, lane_);
             last_stream_position := greatest(last_stream_position, cursor_.done_stream_position);
             if cursor_.done_stream_position >= first_stream_position then
-                perform relaybox.move_cursor(relaybox.begin_pass(cursor_, first_stream_position,
+                perform relaybox_internal.move_cursor(relaybox_internal.begin_pass(cursor_, first_stream_position,
                 greatest(cursor_.replay_stream_position, cursor_.done_stream_position)));
             end if;
         end loop;
@@ -54,7 +54,7 @@ begin
     end if;
     select r.message_count, r.byte_count, coalesce(r.message_count::double precision / replay.rows_per_second, r.read_seconds)
     into message_count, byte_count, estimated_seconds
-    from relaybox.estimate_range(subscription_, first_stream_position, last_stream_position) r;
+    from relaybox_internal.estimate_range(subscription_, first_stream_position, last_stream_position) r;
     if last_stream_position < first_stream_position then
         raise notice 'subscription %: nothing to replay from stream position %: %; nothing was changed', subscription_.subscription,
         first_stream_position,
@@ -70,17 +70,17 @@ begin
             last_stream_position;
     end if;
     if second_cursor then
-        replayed_as := relaybox.free_replay_name(subscription_);
+        replayed_as := relaybox_internal.free_replay_name(subscription_);
     end if;
     if dry_run then
         return;
     end if;
     if second_cursor then
-        perform relaybox.open_replay(subscription_, replayed_as, first_stream_position, last_stream_position, replay.rows_per_second);
+        perform relaybox_internal.open_replay(subscription_, replayed_as, first_stream_position, last_stream_position, replay.rows_per_second);
     else
-        update relaybox.subscription s set rows_per_second = replay.rows_per_second where s.subscription_id = subscription_.subscription_id;
+        update relaybox_internal.subscription s set rows_per_second = replay.rows_per_second where s.subscription_id = subscription_.subscription_id;
     end if;
-    perform relaybox.record_action(subscription_.subscription, 'replay', reason, jsonb_build_object(
+    perform relaybox_internal.record_action(subscription_.subscription, 'replay', reason, jsonb_build_object(
         'as', replayed_as, 'start', start, 'first_stream_position', first_stream_position, 'last_stream_position', last_stream_position,
         'rows_per_second', replay.rows_per_second
     ));

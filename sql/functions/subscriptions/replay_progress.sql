@@ -1,5 +1,5 @@
 -- How far a range of a second cursor has been read, by its slowest lane. Reads only. No row for a range that is unknown.
-create or replace function relaybox.replay_progress(replay_ bigint)
+create or replace function relaybox_internal.replay_progress(replay_ bigint)
 returns table (
     replayed_as text, first_stream_position bigint, last_stream_position bigint, done_stream_position bigint, leased_lanes bigint,
     moved_at timestamptz,
@@ -14,13 +14,13 @@ as $$
         coalesce(lanes.leased_lanes, 0), lanes.moved_at,
         r.done_at is not null or coalesce(lanes.done_stream_position >= r.last_stream_position, false),
         r.done_at is null and s.ended_at is not null
-    from relaybox.replay_range r
-    join relaybox.subscription s on s.subscription_id = r.subscription_id
+    from relaybox_internal.replay_range r
+    join relaybox_internal.subscription s on s.subscription_id = r.subscription_id
     left join lateral (
         select
             min(c.done_stream_position) as done_stream_position, max(c.moved_at) as moved_at,
             count(*) filter (where c.leased_until > clock_timestamp()) as leased_lanes
-        from relaybox.lane_cursors c
+        from relaybox_internal.lane_cursors c
         where c.subscription_id = r.subscription_id
     ) lanes on true
     where r.replay_range_id = replay_

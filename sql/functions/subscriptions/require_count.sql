@@ -1,5 +1,5 @@
 -- Refuses to read no message at all: RB036.
-create or replace function relaybox.require_count(max_count bigint) returns void
+create or replace function relaybox_internal.require_count(max_count bigint) returns void
 language plpgsql immutable
 as $$
 begin

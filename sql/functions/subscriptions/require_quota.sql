@@ -1,20 +1,20 @@
 -- The session's role is within its quota, with the subscription that it has just made, and the topic if it asked for a new one: the name is
 -- for the error. A login can't evade it with `set role`. Superusers and the owner of the store are not asked. Locks the role's row until the
 -- transaction ends, so that of several at once each counts the others; 40001 with a snapshot older than one of them. Raises RB039.
-create or replace function relaybox.require_quota(subscription_name text, asks_for_topic boolean default false) returns void
+create or replace function relaybox_internal.require_quota(subscription_name text, asks_for_topic boolean default false) returns void
 language plpgsql volatile
 as $$
 declare
     asked name := session_user;
     used record;
 begin
-    if pg_has_role(asked, (select c.relowner from pg_class c where c.oid = 'relaybox.subscription'::regclass), 'usage') then
+    if pg_has_role(asked, (select c.relowner from pg_class c where c.oid = 'relaybox_internal.subscription'::regclass), 'usage') then
         return;
     end if;
-    insert into relaybox.consumer_quota (role_name) values (asked)
+    insert into relaybox_internal.consumer_quota (role_name) values (asked)
     on conflict on constraint consumer_quota_pkey do update set checked_at = clock_timestamp();
     -- a later statement than the lock: it sees what was committed before it came free
-    select * into used from relaybox.count_quota(asked);
+    select * into used from relaybox_internal.count_quota(asked);
     if used.subscriptions > used.subscription_quota or used.lanes > used.lane_quota then
         raise exception using errcode = 'RB039',
             message = format(

@@ -1,5 +1,5 @@
 -- Refuses a rate that reads nothing: RB036. Null: no limit.
-create or replace function relaybox.require_rate(rows_per_second integer) returns void
+create or replace function relaybox_internal.require_rate(rows_per_second integer) returns void
 language plpgsql immutable
 as $$
 begin

@@ -1,5 +1,5 @@
 -- Refuses settings of a subscription that make no sense, all of them at once: RB036.
-create or replace function relaybox.require_settings(
+create or replace function relaybox_internal.require_settings(
     name text, lanes integer, lane_by text, nack_limit integer, crash_limit integer, hold_sender boolean, retry_seconds integer, lease_seconds integer
 )
 returns void

@@ -1,7 +1,7 @@
 -- Goes along a stream after a stream position and finds a lane's next messages, at most max_count of them, those set aside not among them.
 -- through_stream_position: of the last one found; if there is none, everything up to it was looked at.
-create or replace function relaybox.scan_lane(
-    subscription_ relaybox.subscription, lane_ integer, after_stream_position bigint, bound_stream_position bigint, max_count bigint,
+create or replace function relaybox_internal.scan_lane(
+    subscription_ relaybox_internal.subscription, lane_ integer, after_stream_position bigint, bound_stream_position bigint, max_count bigint,
     out through_stream_position bigint, out row_count bigint
 )
 language plpgsql stable
@@ -11,7 +11,7 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
 declare
-    set_aside_stream_positions bigint[] := relaybox.set_aside_stream_positions(subscription_, after_stream_position, bound_stream_position);
+    set_aside_stream_positions bigint[] := relaybox_internal.set_aside_stream_positions(subscription_, after_stream_position, bound_stream_position);
     run record;
     run_row_count bigint;
     run_last_stream_position bigint;
@@ -23,19 +23,19 @@ begin
         row_count := through_stream_position - after_stream_position;
         return;
     end if;
-    for run in select r.* from relaybox.list_delivery_runs(subscription_.stream_id, after_stream_position, bound_stream_position) r loop
+    for run in select r.* from relaybox_internal.list_delivery_runs(subscription_.stream_id, after_stream_position, bound_stream_position) r loop
         if run.log_positions is null then
             select count(*), max(lane_message.stream_position) into run_row_count, run_last_stream_position from (
-                select m.stream_position from relaybox.read_position_range(run.log_id, run.first_stream_position, run.first_position,
+                select m.stream_position from relaybox_internal.read_position_range(run.log_id, run.first_stream_position, run.first_position,
                 run.last_position) m
-                where relaybox.takes_message(subscription_.topic, subscription_.lanes, subscription_.lane_by, lane_, m.topic, m.sender, m.key)
+                where relaybox_internal.takes_message(subscription_.topic, subscription_.lanes, subscription_.lane_by, lane_, m.topic, m.sender, m.key)
                     and m.stream_position <> all(set_aside_stream_positions)
                 limit max_count - row_count
             ) lane_message;
         else
             select count(*), max(lane_message.stream_position) into run_row_count, run_last_stream_position from (
-                select m.stream_position from relaybox.read_position_list(run.log_id, run.first_stream_position, run.log_positions) m
-                where relaybox.takes_message(subscription_.topic, subscription_.lanes, subscription_.lane_by, lane_, m.topic, m.sender, m.key)
+                select m.stream_position from relaybox_internal.read_position_list(run.log_id, run.first_stream_position, run.log_positions) m
+                where relaybox_internal.takes_message(subscription_.topic, subscription_.lanes, subscription_.lane_by, lane_, m.topic, m.sender, m.key)
                     and m.stream_position <> all(set_aside_stream_positions)
                 limit max_count - row_count
             ) lane_message;

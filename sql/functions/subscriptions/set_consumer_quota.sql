@@ -17,7 +17,7 @@ begin
             );
     end if;
     if set_consumer_quota.role_name is null then
-        update relaybox.store s set
+        update relaybox_internal.store s set
             subscriptions_per_role = coalesce(set_consumer_quota.subscriptions, s.subscriptions_per_role),
             lanes_per_role = coalesce(set_consumer_quota.lanes, s.lanes_per_role),
             topics_per_role = coalesce(set_consumer_quota.topics, s.topics_per_role);
@@ -27,7 +27,7 @@ begin
         raise exception using errcode = 'RB036', message = format('there is no role %s in this server', set_consumer_quota.role_name),
             hint = 'Give the name of the login as which the consumer connects.';
     end if;
-    insert into relaybox.consumer_quota (role_name, subscriptions, lanes, topics)
+    insert into relaybox_internal.consumer_quota (role_name, subscriptions, lanes, topics)
     values (set_consumer_quota.role_name, set_consumer_quota.subscriptions, set_consumer_quota.lanes, set_consumer_quota.topics)
     on conflict on constraint consumer_quota_pkey do update
     set subscriptions = excluded.subscriptions, lanes = excluded.lanes, topics = excluded.topics;

@@ -19,17 +19,17 @@ declare
     made integer;
     asks_for_topic boolean := false;
 begin
-    perform relaybox.require_settings(subscription, lanes, lane_by, nack_limit, crash_limit, hold_sender, retry_seconds, lease_seconds);
-    select array_agg(s.stream_id) into found_streams from relaybox.stream s where s.stream = source;
+    perform relaybox_internal.require_settings(subscription, lanes, lane_by, nack_limit, crash_limit, hold_sender, retry_seconds, lease_seconds);
+    select array_agg(s.stream_id) into found_streams from relaybox_internal.stream s where s.stream = source;
     if found_streams is null then
         select array_agg(t.stream_id) into found_streams
-        from relaybox.known_topics t join relaybox.stream s using (stream_id)
+        from relaybox_internal.known_topics t join relaybox_internal.stream s using (stream_id)
         where t.topic = source and not (s.topics_by_subscription and t.carried_by = 'nobody');
     end if;
     if found_streams is null and source ~ '^[a-z0-9_.-]{1,48}$' then
-        select array_agg(s.stream_id) into found_streams from relaybox.stream s where s.topics_by_subscription;
+        select array_agg(s.stream_id) into found_streams from relaybox_internal.stream s where s.topics_by_subscription;
         if cardinality(found_streams) = 1 then
-            asks_for_topic := relaybox.request_topic(found_streams[1], source);
+            asks_for_topic := relaybox_internal.request_topic(found_streams[1], source);
             raise notice 'topic % is new; it is carried once its store of origin knows it. If it is mistyped: docs/consuming.md, "A mistyped topic"',
             source;
         else
@@ -41,7 +41,7 @@ begin
             message = format(
                 case
                     when found_streams is not null then 'topic %s is carried by several streams; name one'
-                    when source !~ '^[a-z0-9_.-]{1,48}$' and exists (select from relaybox.stream s where s.topics_by_subscription)
+                    when source !~ '^[a-z0-9_.-]{1,48}$' and exists (select from relaybox_internal.stream s where s.topics_by_subscription)
                         then 'there is no stream and no topic %L in this store, and no new topic can have this name: it must be 1 to 48 of a-z ' ||
                             '0-9 _ . -'
                     else 'there is no stream and no topic %s in this store'
@@ -50,20 +50,20 @@ begin
             ),
             hint = 'Streams here: ' || coalesce((
                 select string_agg(format('%s (%s)', s.stream, coalesce((
-                    select string_agg(t.topic, ', ' order by t.topic) from relaybox.known_topics t where t.stream_id = s.stream_id
-                ), '')), ', ' order by s.stream) from relaybox.stream s
+                    select string_agg(t.topic, ', ' order by t.topic) from relaybox_internal.known_topics t where t.stream_id = s.stream_id
+                ), '')), ', ' order by s.stream) from relaybox_internal.stream s
             ), 'none') || '.';
     end if;
     stream_id_ := found_streams[1];
-    perform from relaybox.stream s where s.stream_id = stream_id_ for key share;
-    first_stream_position_ := relaybox.start_stream_position(stream_id_, start);
+    perform from relaybox_internal.stream s where s.stream_id = stream_id_ for key share;
+    first_stream_position_ := relaybox_internal.start_stream_position(stream_id_, start);
     begin
-        insert into relaybox.subscription (
+        insert into relaybox_internal.subscription (
             subscription, stream_id, topic, lanes, lane_by, first_stream_position, nack_limit, crash_limit, hold_sender, retry_seconds, lease_seconds
         )
         values (
             subscribe.subscription, stream_id_,
-            case when not exists (select from relaybox.stream s where s.stream = source) then source end,
+            case when not exists (select from relaybox_internal.stream s where s.stream = source) then source end,
             subscribe.lanes, subscribe.lane_by, first_stream_position_, subscribe.nack_limit, subscribe.crash_limit, subscribe.hold_sender,
             subscribe.retry_seconds, subscribe.lease_seconds
         )
@@ -72,9 +72,9 @@ begin
         raise exception using errcode = 'RB030', message = format('already subscribed: subscription %s exists in this store', subscription),
             hint = format('Go on with select * from relaybox.fetch(%L), or unsubscribe it first.', subscription);
     end;
-    perform relaybox.require_quota(subscription, asks_for_topic);
-    perform relaybox.open_lanes(made, lanes, first_stream_position_);
-    perform relaybox.record_action(
+    perform relaybox_internal.require_quota(subscription, asks_for_topic);
+    perform relaybox_internal.open_lanes(made, lanes, first_stream_position_);
+    perform relaybox_internal.record_action(
         subscription, 'subscribe', null, jsonb_build_object('source', source, 'start', start, 'first_stream_position', first_stream_position_,
         'lanes', lanes)
     );

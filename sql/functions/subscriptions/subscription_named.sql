@@ -1,12 +1,12 @@
 -- The subscription of that name. is_ending: the caller ends it, and needs no advice to subscribe.
 -- Raises RB031; RB036 if this server would give senders other lanes than the one it was made on.
-create or replace function relaybox.subscription_named(name text, is_ending boolean default false) returns relaybox.subscription
+create or replace function relaybox_internal.subscription_named(name text, is_ending boolean default false) returns relaybox_internal.subscription
 language plpgsql stable
 as $$
 declare
-    subscription_ relaybox.subscription;
+    subscription_ relaybox_internal.subscription;
 begin
-    select * into subscription_ from relaybox.subscription s where s.subscription = name and s.ended_at is null;
+    select * into subscription_ from relaybox_internal.subscription s where s.subscription = name and s.ended_at is null;
     if not found then
         raise exception using errcode = 'RB031', message = format('there is no subscription %s in this store', left(name, 70)),
             hint = format(
@@ -16,7 +16,7 @@ begin
                     when right(name, 20) ~ '[.]replay(-[0-9]+)?$' then 'A replay of this name has ended, or was never begun. '
                     else format('Subscribe first: select relaybox.subscribe(%L, ''STREAM''). ', left(name, 70))
                 end,
-                coalesce((select string_agg(s.subscription, ', ' order by s.subscription) from relaybox.subscription s where s.ended_at is null),
+                coalesce((select string_agg(s.subscription, ', ' order by s.subscription) from relaybox_internal.subscription s where s.ended_at is null),
                 'none')
             );
     end if;

@@ -5,33 +5,33 @@ language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
-    subscription_ relaybox.subscription := relaybox.subscription_named(unsubscribe.subscription, is_ending => true);
+    subscription_ relaybox_internal.subscription := relaybox_internal.subscription_named(unsubscribe.subscription, is_ending => true);
     ended integer[];
     stood jsonb;
 begin
-    perform relaybox.require_length('the reason', reason, 4000);
+    perform relaybox_internal.require_length('the reason', reason, 4000);
     -- subscriptions before lanes, as all do; whoever comes later finds nothing to end
-    perform from relaybox.subscription s
+    perform from relaybox_internal.subscription s
     where s.ended_at is null and (s.subscription_id = subscription_.subscription_id or s.replay_of = subscription_.subscription_id)
     order by s.subscription_id
     for no key update;
-    if not exists (select from relaybox.subscription s where s.subscription_id = subscription_.subscription_id and s.ended_at is null) then
+    if not exists (select from relaybox_internal.subscription s where s.subscription_id = subscription_.subscription_id and s.ended_at is null) then
         raise exception using errcode = 'RB031', message = format('subscription %s was ended by another session just now',
         subscription_.subscription),
             hint = 'Who and why: select * from relaybox.consumer_action order by action_id desc.';
     end if;
     ended := array(
-        select s.subscription_id from relaybox.subscription s
+        select s.subscription_id from relaybox_internal.subscription s
         where s.ended_at is null and (s.subscription_id = subscription_.subscription_id or s.replay_of = subscription_.subscription_id)
     );
-    perform from relaybox.lane l where l.subscription_id = any(ended) order by l.subscription_id, l.lane for update;
-    select jsonb_object_agg(c.lane, c.done_stream_position) into stood from relaybox.lane_cursors c
+    perform from relaybox_internal.lane l where l.subscription_id = any(ended) order by l.subscription_id, l.lane for update;
+    select jsonb_object_agg(c.lane, c.done_stream_position) into stood from relaybox_internal.lane_cursors c
         where c.subscription_id = subscription_.subscription_id;
-    delete from relaybox.cursor c where c.subscription_id = any(ended);
-    delete from relaybox.failed_attempt f where f.subscription_id = any(ended);
-    delete from relaybox.lane l where l.subscription_id = any(ended);
-    update relaybox.subscription s set ended_at = clock_timestamp() where s.subscription_id = any(ended);
-    perform relaybox.record_action(
+    delete from relaybox_internal.cursor c where c.subscription_id = any(ended);
+    delete from relaybox_internal.failed_attempt f where f.subscription_id = any(ended);
+    delete from relaybox_internal.lane l where l.subscription_id = any(ended);
+    update relaybox_internal.subscription s set ended_at = clock_timestamp() where s.subscription_id = any(ended);
+    perform relaybox_internal.record_action(
         subscription_.subscription, case when subscription_.replay_of is null then 'unsubscribe' else 'cancel_replay' end, reason,
         jsonb_build_object('done_stream_positions', stood)
     );

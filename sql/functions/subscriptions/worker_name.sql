@@ -1,6 +1,6 @@
 -- Who fetches, where the caller does not say: this session. No two sessions have one pid at a time. Raises RB036 for a name that is empty
 -- or longer than 300 characters.
-create or replace function relaybox.worker_name(given text) returns text
+create or replace function relaybox_internal.worker_name(given text) returns text
 language plpgsql stable
 as $$
 begin
@@ -8,7 +8,7 @@ begin
         raise exception using errcode = 'RB036', message = 'the name of the worker is empty',
             hint = 'Give each process a name of its own, or leave it out: then the worker is the session.';
     end if;
-    perform relaybox.require_length('the name of the worker', given, 300);
+    perform relaybox_internal.require_length('the name of the worker', given, 300);
     return coalesce(given, 'pid ' || pg_backend_pid());
 end
 $$;

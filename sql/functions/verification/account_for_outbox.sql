@@ -1,7 +1,7 @@
 -- The law of conservation (G12) of a hop that reads the outbox, per topic, over the rows that are kept in a range of seqs (after, through]:
 -- committed = delivered + planned + waiting + unrouted + retired, each row once. missing: in none of these; doubled: in two or more.
 -- Reads the range once, and the ledger's slices of it; one snapshot.
-create or replace function relaybox.account_for_outbox(hop_name text, after_seq bigint, through_seq bigint)
+create or replace function relaybox_internal.account_for_outbox(hop_name text, after_seq bigint, through_seq bigint)
 returns table (
     topic text, committed_count bigint, delivered_count bigint, planned_count bigint, waiting_count bigint, unrouted_count bigint,
     retired_count bigint, missing_count bigint, doubled_count bigint
@@ -16,9 +16,9 @@ as $$
     from relaybox.outbox o
     left join (
         select p.seq, min(p.state) as state, count(*) as entry_count
-        from relaybox.accounted_seqs(hop_name, after_seq, through_seq) p group by p.seq
+        from relaybox_internal.accounted_seqs(hop_name, after_seq, through_seq) p group by p.seq
     ) a on a.seq = o.seq
-    where o.seq > after_seq and o.seq <= through_seq and o.topic = any(array(select unnest(relaybox.hop_topics(hop_name))))
+    where o.seq > after_seq and o.seq <= through_seq and o.topic = any(array(select unnest(relaybox_internal.hop_topics(hop_name))))
     group by o.topic
     order by o.topic
 $$;

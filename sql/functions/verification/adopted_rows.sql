@@ -1,14 +1,14 @@
 -- Positions of a log whose plan its source lost, hashed as adopted_content() hashes what the source has of them.
-create or replace function relaybox.adopted_rows(log_id_ integer, first bigint, last bigint)
+create or replace function relaybox_internal.adopted_rows(log_id_ integer, first bigint, last bigint)
 returns table (log_position bigint, message_id uuid, sender text, message_hash text)
 language sql stable
 as $$
     select
         l.log_position, l.message_id, l.sender,
-        relaybox.message_hash(
+        relaybox_internal.message_hash(
             l.message_id, l.topic, l.sender, l.epoch, case when l.epoch > 0 then l.index end,
             l.key, l.payload, l.payload_bytes, l.headers, l.clock, l.sent_at
         )
-    from relaybox.log l
+    from relaybox_internal.log l
     where l.log_id = log_id_ and l.log_position >= first and l.log_position <= last
 $$;

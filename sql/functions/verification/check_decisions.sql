@@ -1,16 +1,16 @@
 -- Compares a stream's decisions, the state of its senders and its cursors with its logs, in one snapshot: how often each rule of
 -- relaybox.verification.stream_verification is broken, with a few examples. Of what retention has dropped nothing is asked.
-create or replace function relaybox.check_decisions(stream_name text)
+create or replace function relaybox_internal.check_decisions(stream_name text)
 returns table (kind text, violation_count bigint, examples text[])
 language sql stable
 set work_mem = '256MB'
 set jit = off
 as $$
     with stream as materialized (
-        select * from relaybox.stream s where s.stream = stream_name
+        select * from relaybox_internal.stream s where s.stream = stream_name
     ), logs as materialized (
         select l.*, i.hop, i.published_batch, i.published_position, i.compacted_batch, i.first_kept_position
-        from relaybox.stream_log l join relaybox.hop_in i on i.log_id = l.log_id
+        from relaybox_internal.stream_log l join relaybox_internal.hop_in i on i.log_id = l.log_id
         where l.stream_id = (select s.stream_id from stream s)
     ), whole as (
         select count(*) = 1 or max(l.compacted_batch) = 0 as numbers, max(l.compacted_batch) = 0 as stream_positions,
@@ -18,16 +18,16 @@ as $$
         from logs l
     ), decided as materialized (
         select l.hop, d.*, lead(d.first_arrival_seq, 1, s.arrival_seq + 1) over (order by d.first_arrival_seq) as next_taken
-        from stream s join logs l on true join relaybox.decision d on d.log_id = l.log_id
+        from stream s join logs l on true join relaybox_internal.decision d on d.log_id = l.log_id
     ), arrived as materialized (
         select l.hop, l.decided_batch, l.decided_position, a.*
-        from logs l join relaybox.arrival a on a.log_id = l.log_id and a.batch > l.compacted_batch and a.batch <= l.decided_batch
+        from logs l join relaybox_internal.arrival a on a.log_id = l.log_id and a.batch > l.compacted_batch and a.batch <= l.decided_batch
     ), senders as materialized (
-        select e.* from relaybox.sender_state e where e.stream_id = (select s.stream_id from stream s)
+        select e.* from relaybox_internal.sender_state e where e.stream_id = (select s.stream_id from stream s)
     ), waiting as materialized (
-        select h.log_id, h.log_position from relaybox.held h where h.stream_id = (select s.stream_id from stream s)
+        select h.log_id, h.log_position from relaybox_internal.held h where h.stream_id = (select s.stream_id from stream s)
         union all
-        select d.log_id, d.log_position from relaybox.dead_letter d where d.stream_id = (select s.stream_id from stream s)
+        select d.log_id, d.log_position from relaybox_internal.dead_letter d where d.stream_id = (select s.stream_id from stream s)
             and d.subscription_id is null
     ), indexes as materialized (
         select g.sender, g.epoch, max(g.last_index) as last_index, max(g.last_index) filter (where g.is_done) as last_done
@@ -35,12 +35,12 @@ as $$
             select m.sender, m.epoch, m.index as last_index,
                 w.log_position is null and (m.log_position > e.stalled_after) is not true as is_done
             from logs l
-            join relaybox.log m on m.log_id = l.log_id and m.log_position <= l.decided_position
+            join relaybox_internal.log m on m.log_id = l.log_id and m.log_position <= l.decided_position
             join senders e on e.sender = m.sender and e.epoch = m.epoch and e.origin = l.origin
             left join waiting w on w.log_id = m.log_id and w.log_position = m.log_position
             where m.epoch > 0 and exists (select from senders)
             union all
-            select k.sender, k.epoch, k.last_index, true from relaybox.skip k where k.stream_id = (select s.stream_id from stream s)
+            select k.sender, k.epoch, k.last_index, true from relaybox_internal.skip k where k.stream_id = (select s.stream_id from stream s)
         ) g
         group by g.sender, g.epoch
     ), before_first as (
@@ -48,7 +48,7 @@ as $$
             coalesce(d.log_positions[s.first_kept_stream_position - d.first_stream_position],
             d.first_position + s.first_kept_stream_position - 1 - d.first_stream_position) as log_position
         from stream s
-        join relaybox.delivery d on d.stream_id = s.stream_id and s.first_kept_stream_position - 1 between d.first_stream_position
+        join relaybox_internal.delivery d on d.stream_id = s.stream_id and s.first_kept_stream_position - 1 between d.first_stream_position
             and d.last_stream_position
         join logs l on l.log_id = d.log_id
     ), cursors as (
@@ -57,8 +57,8 @@ as $$
             lag(c.version) over lane_order as version_before,
             greatest(lag(c.fetched_stream_position) over lane_order, lag(c.replay_stream_position) over lane_order) as could_reach
         from stream s
-        join relaybox.subscription n on n.stream_id = s.stream_id and n.ended_at is null and n.replay_of is null
-        join relaybox.cursor c on c.subscription_id = n.subscription_id
+        join relaybox_internal.subscription n on n.stream_id = s.stream_id and n.ended_at is null and n.replay_of is null
+        join relaybox_internal.cursor c on c.subscription_id = n.subscription_id
         window lane_order as (partition by c.subscription_id, c.lane order by c.version)
     ), broken as (
         select 'decision_missing' as kind, a.batch as at,
@@ -121,14 +121,14 @@ as $$
         union all
         select 'cursor_contradicts', 0, format('subscription %s ended at %s, and %s of its lanes are here', n.subscription, n.ended_at, count(*))
         from stream s
-        join relaybox.subscription n on n.stream_id = s.stream_id and n.ended_at is not null
-        join relaybox.lane k on k.subscription_id = n.subscription_id
+        join relaybox_internal.subscription n on n.stream_id = s.stream_id and n.ended_at is not null
+        join relaybox_internal.lane k on k.subscription_id = n.subscription_id
         group by n.subscription_id, n.subscription, n.ended_at
         union all
         select 'cursor_contradicts', 0, format('subscription %s reads %s; it subscribed to %s', n.subscription,
         coalesce('topic ' || n.topic, 'every topic'), a.source)
         from stream s
-        join relaybox.subscription n on n.stream_id = s.stream_id and n.ended_at is null and n.replay_of is null
+        join relaybox_internal.subscription n on n.stream_id = s.stream_id and n.ended_at is null and n.replay_of is null
         cross join lateral (
             select k.detail ->> 'source' as source from relaybox.consumer_action k
             where k.subscription = n.subscription and k.action = 'subscribe' order by k.action_id desc limit 1
@@ -141,7 +141,7 @@ as $$
             c.done_stream_position, c.could_reach)
         from cursors c
         where c.done_stream_position > c.could_reach and c.version > 2 and c.done_stream_position <= c.last_stream_position
-            and (select s.row_count from relaybox.scan_lane(c.known, c.lane, c.could_reach, c.done_stream_position, 1) s) > 0
+            and (select s.row_count from relaybox_internal.scan_lane(c.known, c.lane, c.could_reach, c.done_stream_position, 1) s) > 0
     )
     select b.kind, count(*), (array_agg(b.example order by b.at))[1:5] from broken b group by b.kind
 $$;

@@ -1,24 +1,24 @@
 -- What is wrong within the destination ledger of a hop, in one snapshot: a sentence for each, with the numbers of both sides. No row:
 -- nothing. Reads no message.
-create or replace function relaybox.destination_contradictions(hop_name text) returns setof text
+create or replace function relaybox_internal.destination_contradictions(hop_name text) returns setof text
 language sql stable
 as $$
     with head as materialized (
-        select * from relaybox.hop_in i where i.hop = hop_name
+        select * from relaybox_internal.hop_in i where i.hop = hop_name
     ), newest as (
-        select a.* from relaybox.arrival a where a.log_id = (select h.log_id from head h) order by a.batch desc limit 1
+        select a.* from relaybox_internal.arrival a where a.log_id = (select h.log_id from head h) order by a.batch desc limit 1
     ), gone as (
         -- why the log may begin where it does
         select range_agg(int8range(d.first, d.last, '[]')) as log_positions
         from (
-            select s.first, s.last from relaybox.dropped_segment s where s.hop = hop_name
+            select s.first, s.last from relaybox_internal.dropped_segment s where s.hop = hop_name
             union all
-            select s.first, s.last from relaybox.detached_segment s
+            select s.first, s.last from relaybox_internal.detached_segment s
             where s.log_id = (select h.log_id from head h) and s.state in ('detached', 'released')
         ) d
     ), here as (
         select range_agg(int8range(s.first, s.last, '[]')) as log_positions
-        from relaybox.segments() s where s.log_id = (select h.log_id from head h)
+        from relaybox_internal.segments() s where s.log_id = (select h.log_id from head h)
     )
     select format(
         'ledger of the destination: published is batch %s through position %s; the newest arrival is batch %s and ends at position %s',

@@ -1,26 +1,26 @@
 -- Messages of a stream whose index was delivered before, and those that do not follow the one before them of their sender, in an order
 -- that promises it: an earlier index, a lower epoch, or a gap that nothing explains. Inlined in check_stream().
-create or replace function relaybox.find_out_of_order(stream_name text)
+create or replace function relaybox_internal.find_out_of_order(stream_name text)
 returns table (kind text, at bigint, example text)
 language sql stable
 as $$
     with own_stream as materialized (
-        select * from relaybox.stream s where s.stream = stream_name
+        select * from relaybox_internal.stream s where s.stream = stream_name
     ), delivered as materialized (
-        select d.stream_position, d.log_position, d.sender, d.epoch, d.index from relaybox.list_delivered(stream_name) d
+        select d.stream_position, d.log_position, d.sender, d.epoch, d.index from relaybox_internal.list_delivered(stream_name) d
     ), begun_epoch as materialized (
         select e.sender, max(e.epoch) as newest
-        from own_stream o join relaybox.sender_state e on e.stream_id = o.stream_id and e.begun_at is not null group by e.sender
+        from own_stream o join relaybox_internal.sender_state e on e.stream_id = o.stream_id and e.begun_at is not null group by e.sender
     ), passed as materialized (
-        select p.* from relaybox.list_passed_indexes(stream_name) p
+        select p.* from relaybox_internal.list_passed_indexes(stream_name) p
     ), forgotten as (
         -- which indexes these were can't be told any more
         select exists (
             select
             from own_stream o
-            join relaybox.stream_log l on l.stream_id = o.stream_id
-            join relaybox.hop_in i on i.log_id = l.log_id
-            join relaybox.dead_letter d on d.log_id = l.log_id and d.log_position < i.first_kept_position
+            join relaybox_internal.stream_log l on l.stream_id = o.stream_id
+            join relaybox_internal.hop_in i on i.log_id = l.log_id
+            join relaybox_internal.dead_letter d on d.log_id = l.log_id and d.log_position < i.first_kept_position
             where d.subscription_id is null and starts_with(d.reason, 'clock_')
         ) as has_any
     ), step as (

@@ -1,30 +1,30 @@
 -- Positions of a stream's logs that have no fate, more than one, or one without being decided on. A fate: to be delivered, a duplicate, set
 -- aside, held, or waiting behind a sender that stalled. Inlined in check_stream().
-create or replace function relaybox.find_wrong_fates(stream_name text)
+create or replace function relaybox_internal.find_wrong_fates(stream_name text)
 returns table (kind text, at bigint, example text)
 language sql stable
 as $$
     with own_log as materialized (
         select l.*, i.hop, i.first_kept_position
-        from relaybox.stream s
-        join relaybox.stream_log l on l.stream_id = s.stream_id
-        join relaybox.hop_in i on i.log_id = l.log_id
+        from relaybox_internal.stream s
+        join relaybox_internal.stream_log l on l.stream_id = s.stream_id
+        join relaybox_internal.hop_in i on i.log_id = l.log_id
         where s.stream = stream_name
     ), decided as materialized (
-        select d.hop, d.log_id, d.log_position, d.sender, d.epoch from relaybox.list_decided(stream_name) d
+        select d.hop, d.log_id, d.log_position, d.sender, d.epoch from relaybox_internal.list_decided(stream_name) d
     ), fate as (
         select p.log_id, p.log_position, 'stream_position ' || p.stream_position as fate
-        from relaybox.stream s cross join lateral relaybox.list_stream_positions(s.stream_id) p where s.stream = stream_name
+        from relaybox_internal.stream s cross join lateral relaybox_internal.list_stream_positions(s.stream_id) p where s.stream = stream_name
         union all
-        select d.log_id, u.at, 'duplicate' from own_log o join relaybox.decision d on d.log_id = o.log_id cross join unnest(d.duplicates) u (at)
+        select d.log_id, u.at, 'duplicate' from own_log o join relaybox_internal.decision d on d.log_id = o.log_id cross join unnest(d.duplicates) u (at)
         union all
-        select d.log_id, d.log_position, 'set aside' from own_log o join relaybox.dead_letter d on d.log_id = o.log_id where d.subscription_id is null
+        select d.log_id, d.log_position, 'set aside' from own_log o join relaybox_internal.dead_letter d on d.log_id = o.log_id where d.subscription_id is null
         union all
-        select h.log_id, h.log_position, 'held' from own_log o join relaybox.held h on h.log_id = o.log_id
+        select h.log_id, h.log_position, 'held' from own_log o join relaybox_internal.held h on h.log_id = o.log_id
         union all
         select d.log_id, d.log_position, 'waiting'
         from own_log o
-        join relaybox.sender_state s on s.stream_id = o.stream_id and s.origin = o.origin and s.stalled_after is not null
+        join relaybox_internal.sender_state s on s.stream_id = o.stream_id and s.origin = o.origin and s.stalled_after is not null
         join decided d on d.log_id = o.log_id and d.sender = s.sender and d.epoch = s.epoch and d.log_position > s.stalled_after
     ), fates as materialized (
         select f.log_id, f.log_position, array_agg(f.fate) as fates -- in any order, which needs no sort of all positions

@@ -1,6 +1,6 @@
 -- Count and content of positions of a log, whatever their order: the sum of a hash per row, position included. Two tables, or a table and
 -- files, with the same digest have the same rows at the same positions. relaybox.stores.log_rows computes the same from the bytes that COPY sends.
-create or replace function relaybox.log_digest(table_ regclass, first bigint, last bigint, out row_count bigint, out hash_sum numeric)
+create or replace function relaybox_internal.log_digest(table_ regclass, first bigint, last bigint, out row_count bigint, out hash_sum numeric)
 language plpgsql stable
 set enable_seqscan = on
 as $$

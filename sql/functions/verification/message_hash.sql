@@ -1,7 +1,7 @@
 -- What a message says, as one md5: equal in two stores if and only if every column but the position is. Inlined.
 -- Over the binary form that COPY sends: the same in every version and under every setting, with null apart from '' and
 -- column from column; no hashtext, no text form of a time. A third of the time of the row's text form.
-create or replace function relaybox.message_hash(
+create or replace function relaybox_internal.message_hash(
     message_id uuid, topic text, sender text, epoch integer, index bigint, key text, payload text, payload_bytes bytea,
     headers jsonb, clock jsonb, sent_at timestamptz
 )

@@ -1,20 +1,20 @@
 -- What is wrong with the outbox itself, in one snapshot: a sentence for each, with the numbers. No row: nothing. Asks indexes, the catalog
 -- and Postgres' own counts of removed and changed rows, which a crash or a reset sets to 0: whoever removes a waiting row leaves no other trace.
-create or replace function relaybox.outbox_contradictions() returns setof text
+create or replace function relaybox_internal.outbox_contradictions() returns setof text
 language sql stable
 as $$
     with head as materialized (
         select s.first_kept_seq, s.anchor_seq, q.last_value as last_seq,
             pg_snapshot_xmax(pg_current_snapshot()) as next_xid
-        from relaybox.store s cross join relaybox.outbox_seq q
+        from relaybox_internal.store s cross join relaybox.outbox_seq q
     ), segments as materialized (
-        select s.segment, s.first, s.last from relaybox.segments() s where s.log_id is null
+        select s.segment, s.first, s.last from relaybox_internal.segments() s where s.log_id is null
     )
     select format('the outbox begins at seq %s; that seqs %s were dropped is not on record', h.first_kept_seq, m.seqs)
     from head h
     cross join lateral (
         select int8multirange(int8range(1, h.first_kept_seq))
-            - coalesce((select range_agg(int8range(d.first, d.last, '[]')) from relaybox.dropped_segment d where d.hop is null), '{}') as seqs
+            - coalesce((select range_agg(int8range(d.first, d.last, '[]')) from relaybox_internal.dropped_segment d where d.hop is null), '{}') as seqs
     ) m
     where m.seqs <> '{}'
     union all
@@ -42,14 +42,14 @@ as $$
     from head h where h.anchor_seq > h.last_seq
     union all
     select format('hop %s is anchored at seq %s, the outbox at seq %s: no hop reads what lies between', o.hop, o.anchor_seq, h.anchor_seq)
-    from head h join relaybox.hop_out o on o.anchor_seq > h.anchor_seq
+    from head h join relaybox_internal.hop_out o on o.anchor_seq > h.anchor_seq
     union all
     select format(
         '%s rows of outbox segment %s were removed and %s changed, as Postgres counts (those of a transaction that was rolled back as well): '
         'nobody but retention may. Once that is cleared up: select pg_stat_reset_single_table_counters(''%s''::regclass)',
         t.n_tup_del, s.segment, t.n_tup_upd, s.segment
     )
-    from (select segment from segments union all select 'relaybox.outbox_overflow'::regclass) s
+    from (select segment from segments union all select 'relaybox_internal.outbox_overflow'::regclass) s
     join pg_stat_all_tables t on t.relid = s.segment
     where t.n_tup_del + t.n_tup_upd > 0
 $$;

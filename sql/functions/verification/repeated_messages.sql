@@ -1,6 +1,6 @@
 -- Message ids that stand in a log more than once, through a position, and where. One hash aggregate over the log.
 -- copies: the positions of the same message once more. Two messages to which a producer gave one id were not sent at the same microsecond.
-create or replace function relaybox.repeated_messages(log_id_ integer, through_position bigint)
+create or replace function relaybox_internal.repeated_messages(log_id_ integer, through_position bigint)
 returns table (message_id uuid, sender text, log_positions bigint[], copies bigint[])
 language sql stable
 as $$
@@ -13,10 +13,10 @@ as $$
                     md5(record_send(row(l.topic, l.sender, l.key, l.payload, l.payload_bytes, l.headers, l.clock)))
                 order by l.log_position
             ) as number
-        from relaybox.log l
+        from relaybox_internal.log l
         where l.log_id = log_id_
             and l.message_id in (
-                select d.message_id from relaybox.log d
+                select d.message_id from relaybox_internal.log d
                 where d.log_id = log_id_ and d.log_position <= through_position
                 group by d.message_id
                 having count(*) > 1

@@ -214,7 +214,7 @@ Gives up messages of route **{route.name}** that never came, so that what waits 
 2. `approve` waits for a person (Airflow: *Required Actions*), a day at most; no answer is a no.
 3. `skip` gives up the approved gap at every store that has it. What came meanwhile is delivered, not given up.
 
-Who asked, who approved and why is in `relaybox.skip` of each store. A skipped message that comes after all is set aside.
+Who asked, who approved and why is in `relaybox_internal.skip` of each store. A skipped message that comes after all is set aside.
 
 ### When it fails
 

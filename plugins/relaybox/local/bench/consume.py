@@ -29,7 +29,7 @@ from relaybox.local.bench.stores import DESTINATION, BenchStores, bench_director
 
 _COLUMNS = "message_id, topic, sender, epoch, index, key, payload, payload_bytes, headers, clock, sent_at"
 _FETCHED = "1, '1-0000000000000000', false, 1, 'bench1/1'"  # lane, token, replayed, attempt, hop
-_SELECT = f"select log_position, {_FETCHED}, log_position, {_COLUMNS} from relaybox.log where log_id = %s order by log_position"  # noqa: S608  # the columns are above
+_SELECT = f"select log_position, {_FETCHED}, log_position, {_COLUMNS} from relaybox_internal.log where log_id = %s order by log_position"  # noqa: S608  # the columns are above
 _FETCH = "select * from relaybox.fetch('bench', %s, %s, %s, worker => 'bench')"
 _QUEUE = f"""
     delete from public.queue where id in (select id from public.queue order by id for update skip locked limit 100)
@@ -37,7 +37,7 @@ _QUEUE = f"""
 """  # noqa: S608  # the columns are above
 _REFILL = f"""
     create table public.queue as
-    select log_position as id, {_COLUMNS} from relaybox.log where log_id = %s order by log_position
+    select log_position as id, {_COLUMNS} from relaybox_internal.log where log_id = %s order by log_position
 """  # noqa: S608  # the columns are above
 _PIECE = 10_000
 """Rows that a plain select hands over at once, through a cursor of the server: like a fetch of 10,000, it never holds all."""
@@ -45,10 +45,11 @@ _PIECE = 10_000
 OTHER_SUBSCRIPTIONS = 313
 OTHER_LANES = OTHER_SUBSCRIPTIONS * 64
 _SUBSCRIBE_OTHERS = """
-    select relaybox.subscribe('other-' || n, (select stream from relaybox.stream), lanes => 64) from generate_series(1, %s) n
+    select relaybox.subscribe('other-' || n, (select stream from relaybox_internal.stream), lanes => 64) from generate_series(1, %s) n
 """
 _UNSUBSCRIBE_OTHERS = (
-    "select relaybox.unsubscribe(subscription) from relaybox.subscription where subscription like 'other-%' and ended_at is null"
+    "select relaybox.unsubscribe(subscription) from relaybox_internal.subscription "
+    "where subscription like 'other-%' and ended_at is null"
 )
 
 
@@ -186,8 +187,8 @@ def _fill(stores: BenchStores, messages: int, console: Console) -> int:
         task = progress.add_task("filling the outbox", total=messages)
         stores.fill(messages, rollback_every=0, filled=lambda count: progress.advance(task, count))
     transfer_hop(hop, ThreadRunner(len(os.sched_getaffinity(0))), recorded_by="relaybox bench consume")
-    stores.query(DESTINATION, "vacuum (analyze) relaybox.log")
-    ((log_id,),) = stores.query(DESTINATION, "select log_id from relaybox.hop_in where hop = %s", hop.name)
+    stores.query(DESTINATION, "vacuum (analyze) relaybox_internal.log")
+    ((log_id,),) = stores.query(DESTINATION, "select log_id from relaybox_internal.hop_in where hop = %s", hop.name)
     stores.query(DESTINATION, "select relaybox.subscribe('bench', %s)", hop.route)
     return int(log_id)
 
@@ -216,7 +217,7 @@ def _prepare(stores: BenchStores, name: str, log_id: int) -> None:
         stores.query(DESTINATION, "vacuum (analyze) public.queue")
     if name.startswith("fetch"):
         stores.query(DESTINATION, "select relaybox.unsubscribe('bench')")
-        stores.query(DESTINATION, "select relaybox.subscribe('bench', (select stream from relaybox.stream))")
+        stores.query(DESTINATION, "select relaybox.subscribe('bench', (select stream from relaybox_internal.stream))")
         _crowd(stores, crowded=CONTESTANTS[name].crowded)
     stores.settle()
 
@@ -227,7 +228,7 @@ def _crowd(stores: BenchStores, *, crowded: bool) -> None:
     if crowded:
         stores.query(DESTINATION, _SUBSCRIBE_OTHERS, OTHER_SUBSCRIPTIONS)
     for table in ("subscription", "lane", "cursor"):
-        stores.query(DESTINATION, f"vacuum (analyze) relaybox.{table}")
+        stores.query(DESTINATION, f"vacuum (analyze) relaybox_internal.{table}")
 
 
 def _measure(name: str, round_: int, log_id: int, messages: int) -> Reading:

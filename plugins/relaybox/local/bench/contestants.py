@@ -61,8 +61,8 @@ def _step_seconds(stores: BenchStores, log: EmptyLog, started_at: float) -> Mapp
         SOURCE,
         """
         select extract(epoch from b.planned_at)::float8, extract(epoch from c.recorded_at)::float8
-        from relaybox.batch b
-        join relaybox.confirmation c on c.hop = b.hop and c.through_batch = b.batch and c.state = 'received'
+        from relaybox_internal.batch b
+        join relaybox_internal.confirmation c on c.hop = b.hop and c.through_batch = b.batch and c.state = 'received'
         where b.hop = %s
         order by b.batch
         """,
@@ -72,8 +72,8 @@ def _step_seconds(stores: BenchStores, log: EmptyLog, started_at: float) -> Mapp
         DESTINATION,
         """
         select extract(epoch from max(r.copied_at))::float8, extract(epoch from a.published_at)::float8
-        from relaybox.arrival a
-        join relaybox.receipt r on r.log_id = a.log_id and r.batch = a.batch
+        from relaybox_internal.arrival a
+        join relaybox_internal.receipt r on r.log_id = a.log_id and r.batch = a.batch
         where a.log_id = %s
         group by a.batch, a.published_at
         order by a.batch
@@ -94,7 +94,7 @@ def measure_pipe(stores: BenchStores, *, messages: int, round_: int, format_: st
     """`psql -c "copy to" | psql -c "copy from"` into a log like the hop's, whose segments are made before the clock starts."""
     with stores.empty_log() as log:
         ((last_seq,),) = stores.query(SOURCE, "select max(seq) from relaybox.outbox")
-        stores.query(DESTINATION, "select relaybox.ensure_log_segments(%s, %s)", log.log_id, last_seq)
+        stores.query(DESTINATION, "select relaybox_internal.ensure_log_segments(%s, %s)", log.log_id, last_seq)
         words = {"columns": _COLUMNS, "format": sql.SQL(format_), "log": log.table}
         copy_to, copy_from = _psql(SOURCE, _COPY_TO.format(**words)), _psql(DESTINATION, _COPY_FROM.format(**words))
         stores.settle()

@@ -263,12 +263,12 @@ def _send(source: Any, hop: Hop) -> float:
 def _arrived(destination: Any, hop: Hop) -> int:
     """The last position that consumers may read."""
     with destination.cursor() as cursor:
-        cursor.execute("select published_position from relaybox.hop_in where hop = %s", (hop.name,))
+        cursor.execute("select published_position from relaybox_internal.hop_in where hop = %s", (hop.name,))
         return int(cursor.fetchone()[0])
 
 
 def _wait_until_idle(stores: BenchStores, hop: Hop) -> None:
-    question = "select relaybox.hop_is_driven(%s) or relaybox.hop_has_work(%s)"
+    question = "select relaybox_internal.hop_is_driven(%s) or relaybox_internal.hop_has_work(%s)"
     _wait(lambda: not stores.query(SOURCE, question, hop.name, hop.name)[0][0], f"hop {hop.name} is idle")
 
 

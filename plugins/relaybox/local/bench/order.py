@@ -58,8 +58,8 @@ from arranged order by stream_position
 _DELIVERED = """
 select
     count(*), count(distinct (sender, index)), count(*) filter (where index <> previous + 1),
-    (select sum(d.row_count) from relaybox.decision d where d.log_id = %(log_id)s),
-    (select sum(d.duplicate_count) from relaybox.decision d where d.log_id = %(log_id)s)
+    (select sum(d.row_count) from relaybox_internal.decision d where d.log_id = %(log_id)s),
+    (select sum(d.duplicate_count) from relaybox_internal.decision d where d.log_id = %(log_id)s)
 from (
     select r.sender, r.index, coalesce(lag(r.index) over (partition by r.sender order by r.stream_position), 0) as previous
     from relaybox.read_stream(%(stream)s, 0, 2147483647) r
@@ -136,7 +136,7 @@ def _fill(stores: BenchStores, topic: str, messages: int) -> None:
     if topic != PLAIN:
         stores.query(SOURCE, _DECLARE, topic, SENDERS)
     with stores.session(SOURCE) as session, session.cursor() as cursor:
-        cursor.execute("select relaybox.ensure_outbox_segments(%s)", (3 * messages // SEGMENT_ROWS + 3,))
+        cursor.execute("select relaybox_internal.ensure_outbox_segments(%s)", (3 * messages // SEGMENT_ROWS + 3,))
         cursor.execute(_ARRANGE, values)
         cursor.execute(_SEND, values)
         session.commit()

@@ -22,6 +22,7 @@ _TABLE = sql.Identifier("relaybox", "outbox")
 # a log, with the names that replication asks for: position is called seq, and the table's name is the publisher's
 _CREATE_TABLE = """
 create schema relaybox;
+create schema relaybox_internal;
 create table relaybox.outbox (
     log_id integer not null default 1,
     epoch integer not null,
@@ -65,11 +66,11 @@ def _replica(stores: BenchStores) -> Iterator[None]:
     stores.query(REPLICA, _CREATE_TABLE)
     ((last_seq,),) = stores.query(SOURCE, "select max(seq) from relaybox.outbox")
     for number in range(last_seq // SEGMENT_ROWS + 1):
-        segment = sql.Identifier("relaybox", f"outbox_s{number:06d}")
+        segment = sql.Identifier("relaybox_internal", f"outbox_s{number:06d}")
         bounds = {"first": sql.Literal(number * SEGMENT_ROWS), "end": sql.Literal((number + 1) * SEGMENT_ROWS)}
         stores.query(REPLICA, _CREATE_SEGMENT.format(segment=segment, **bounds))
     yield
-    stores.query(REPLICA, "drop schema relaybox cascade")
+    stores.query(REPLICA, "drop schema relaybox, relaybox_internal cascade")
 
 
 @contextmanager

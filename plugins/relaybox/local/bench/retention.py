@@ -38,12 +38,13 @@ select %(topic)s, 'shop-' || n %% 16, 'order ' || n from generate_series(1, %(ro
 _FETCH = "select stream_position, token from relaybox.fetch('day', %s, %s, %s, worker => 'bench')"
 _SELECT = """
 select log_position from (
-    select l.*, row_number() over (order by l.log_position) from relaybox.log l where l.log_position > %s and l.log_position <= %s offset 0
+    select l.*, row_number() over (order by l.log_position) from relaybox_internal.log l where l.log_position > %s
+        and l.log_position <= %s offset 0
 ) rows
 """
 _BYTES = """
 select sum(pg_total_relation_size(c.oid))::bigint from pg_class c
-where c.relnamespace = 'relaybox'::regnamespace and c.relkind = 'r'
+where c.relnamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace) and c.relkind = 'r'
 """
 
 

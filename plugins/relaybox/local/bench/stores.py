@@ -63,7 +63,7 @@ class EmptyLog:
 
     @property
     def table(self) -> sql.Identifier:
-        return sql.Identifier("relaybox", f"log_{self.log_id}")
+        return sql.Identifier("relaybox_internal", f"log_{self.log_id}")
 
 
 @contextmanager
@@ -133,7 +133,7 @@ class BenchStores:
         """
         with closing(psycopg2.connect(service=SOURCE)) as connection, connection.cursor() as cursor:
             cursor.execute("set synchronous_commit = off")
-            cursor.execute("select relaybox.ensure_outbox_segments(%s)", (messages // SEGMENT_ROWS + 1,))
+            cursor.execute("select relaybox_internal.ensure_outbox_segments(%s)", (messages // SEGMENT_ROWS + 1,))
             for number, first in enumerate(range(1, messages + 1, TRANSACTION_ROWS), start=1):
                 last = min(first + TRANSACTION_ROWS - 1, messages)
                 cursor.execute(_FILL, {"topic": TOPIC, "first": first, "last": last})
@@ -153,7 +153,7 @@ class BenchStores:
     def empty_log(self, *, topic: str = TOPIC, order: str = "none") -> Iterator[EmptyLog]:
         """The log of a new hop; dropped afterwards, which keeps the disk bounded."""
         hop = self.new_route(topic=topic, order=order)
-        ((log_id,),) = self.query(DESTINATION, "select log_id from relaybox.hop_in where hop = %s", hop.name)
+        ((log_id,),) = self.query(DESTINATION, "select log_id from relaybox_internal.hop_in where hop = %s", hop.name)
         log = EmptyLog(hop, log_id)
         yield log
         self.query(DESTINATION, sql.SQL("drop table {}").format(log.table))

@@ -190,14 +190,14 @@ class _Reader:
             _Arrival,
             """
             select a.batch, a.published_at
-            from relaybox.hop_in i join relaybox.arrival a on a.log_id = i.log_id where i.hop = %s
+            from relaybox_internal.hop_in i join relaybox_internal.arrival a on a.log_id = i.log_id where i.hop = %s
             """,
             hop.name,
         )
         published = dict(arrivals)
         planned = self._at(hop.source, activity).rows(
             _Planned,
-            "select batch, row_count, last_position, planned_at from relaybox.batch where hop = %s order by batch",
+            "select batch, row_count, last_position, planned_at from relaybox_internal.batch where hop = %s order by batch",
             hop.name,
         )
         times = (BatchTimes(*one, published[one.batch]) for one in planned if one.batch in published)
@@ -264,7 +264,7 @@ class _Reader:
                 from relaybox.inbox l
                 join pg_temp.committed c using (message_id)
                 cross join lateral (
-                    select a.published_at from relaybox.arrival a join relaybox.hop_in i using (log_id)
+                    select a.published_at from relaybox_internal.arrival a join relaybox_internal.hop_in i using (log_id)
                     where i.hop = l.hop and a.last_position >= l.log_position
                     order by a.last_position limit 1
                 ) a
@@ -286,7 +286,7 @@ class _Reader:
     def _planned(self, hop: Hop, log_position: int) -> Iterator[CascadeStep]:
         rows = self._at(hop.source, "reading the plan of a batch").rows(
             _Plan,
-            "select batch, planned_at from relaybox.batch where hop = %s and last_position >= %s order by last_position limit 1",
+            "select batch, planned_at from relaybox_internal.batch where hop = %s and last_position >= %s order by last_position limit 1",
             hop.name,
             log_position,
         )
@@ -298,7 +298,7 @@ class _Reader:
             _Confirmation,
             """
             select distinct on (state) state, happened_at, recorded_at, recorded_by
-            from relaybox.confirmation where hop = %s and through_position >= %s
+            from relaybox_internal.confirmation where hop = %s and through_position >= %s
             order by state, through_position
             """,
             hop.name,

@@ -46,15 +46,15 @@ class ProgressReader:
         """Where the route is now; the stores are asked one after the other."""
         hops = {hop.name: self._hop(hop) for hop in self._route.hops}
         settled = self._session(self._route.path[0]).value(
-            "select coalesce(max(through_position), 0) from relaybox.confirmation where hop = %s and state = 'settled'",
+            "select coalesce(max(through_position), 0) from relaybox_internal.confirmation where hop = %s and state = 'settled'",
             self._route.hops[0].name,
         )
         return RouteProgress(hops, settled)
 
     def _hop(self, hop: Hop) -> HopProgress:
-        driven = self._session(hop.source).call("relaybox.hop_is_driven", hop.name)
+        driven = self._session(hop.source).call("relaybox_internal.hop_is_driven", hop.name)
         log = self._session(hop.destination).row(
-            _Log, "select published_position, published_batch from relaybox.hop_in where hop = %s", hop.name
+            _Log, "select published_position, published_batch from relaybox_internal.hop_in where hop = %s", hop.name
         )
         return HopProgress(log.published_position, log.published_batch, driven)
 
