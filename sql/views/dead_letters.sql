@@ -18,7 +18,7 @@ comment on column relaybox.dead_letters.state is 'open, redriving (given to cons
 comment on column relaybox.dead_letters.stream is 'The stream.';
 comment on column relaybox.dead_letters.subscription is 'The subscription; null: the stream itself set the message aside.';
 comment on column relaybox.dead_letters.lane is 'Lane of the subscription.';
-comment on column relaybox.dead_letters.stream_position is 'Place of the message in the stream; null: the stream itself set it aside.';
+comment on column relaybox.dead_letters.stream_position is 'Stream position of the message; null: the stream itself set it aside.';
 comment on column relaybox.dead_letters.reason is
 'Kind, one word: refused, killed_its_worker or waits_behind; of a stream, why it did not deliver the message.';
 comment on column relaybox.dead_letters.detail is 'In words; for refused, the reason that the last nack gave.';

@@ -21,8 +21,8 @@ comment on view relaybox.replay_ranges is
 comment on column relaybox.replay_ranges.replay is 'Number of the range.';
 comment on column relaybox.replay_ranges.subscription is 'The subscription that is replayed.';
 comment on column relaybox.replay_ranges.replayed_as is 'The second cursor: the name to fetch from.';
-comment on column relaybox.replay_ranges.first_stream_position is 'First place of the range.';
-comment on column relaybox.replay_ranges.last_stream_position is 'Last place of the range.';
+comment on column relaybox.replay_ranges.first_stream_position is 'First stream position of the range.';
+comment on column relaybox.replay_ranges.last_stream_position is 'Last stream position of the range.';
 comment on column relaybox.replay_ranges.asked_by is 'Who asked for it, and those who joined: runs of Airflow, or logins.';
 comment on column relaybox.replay_ranges.reason is 'Why.';
 comment on column relaybox.replay_ranges.begun_at is 'When it was asked for.';

@@ -44,7 +44,7 @@ def system(clusters: Mapping[str, Cluster], tmp_path_factory: pytest.TempPathFac
 
 
 @dataclass(frozen=True)
-class Struck:
+class Target:
     """A transfer in the state of a cell."""
 
     system: System
@@ -116,21 +116,21 @@ def test_g3_the_stores_are_right_whatever_is_done_in_airflow(system: System, act
     assert verification.outcome == "delivered"
 
 
-def _bring_about(system: System, state: str, holding: ExitStack) -> Struck:
+def _bring_about(system: System, state: str, holding: ExitStack) -> Target:
     """A transfer of the first hop in this state, held there until `holding` is closed."""
     before = {task["dag_run_id"] for task in _tasks(system)}
     if state in HOLDS:
         holding.enter_context(system.held(HOLDS[state]))
         system.world.send_many(MESSAGES, prefix=state)
         _wait_until_held(system, HOLDS[state])
-        return Struck(system, _task(system, before, "running"))
+        return Target(system, _task(system, before, "running"))
     if state == "failed":
         with system.held(HOLDS["copying"]):
             system.world.send_many(MESSAGES, prefix=state)
             _wait_until_held(system, HOLDS["copying"])
-            target = Struck(system, _task(system, before, "running"))
+            target = Target(system, _task(system, before, "running"))
             target.mark_failed()
-            return Struck(system, _task(system, before, "failed"))
+            return Target(system, _task(system, before, "failed"))
     if state == "lingering":
         system.client.trigger_dag(DAG_ID, {"linger_seconds": LINGER_SECONDS})
     system.world.send_many(MESSAGES, prefix=state)
@@ -139,8 +139,8 @@ def _bring_about(system: System, state: str, holding: ExitStack) -> Struck:
         lambda: system.world.value("airline", received) == len(system.world.sent()), "received", deadline_seconds=ARRIVE_SECONDS
     )
     if state == "lingering":
-        return Struck(system, _task(system, before, "running"))
-    return Struck(system, _task(system, before - {_mover(system)}, "success"))
+        return Target(system, _task(system, before, "running"))
+    return Target(system, _task(system, before - {_mover(system)}, "success"))
 
 
 def _mover(system: System) -> str:
@@ -190,7 +190,7 @@ def _task(system: System, before: set[str], state: str) -> dict[str, Any]:
     return max(found, key=lambda task: task["start_date"] or "")
 
 
-def _wait_for_next_try(target: Struck) -> None:
+def _wait_for_next_try(target: Target) -> None:
     """The next attempt has begun: it is another process."""
 
     def is_another() -> bool:

@@ -91,7 +91,7 @@ def test_the_page_leads_through_a_replay_and_a_redrive_that_is_approved(system: 
         browser.fill("through", DAYS[2])
         browser.fill("reason", "invoices of that day were wrong")
         browser.press("Count first")
-        browser.see("#said", f"Places {day[0]} to {day[-1]}: {len(day)} messages")
+        browser.see("#said", f"Stream positions {day[0]} to {day[-1]}: {len(day)} messages")
         browser.picture("page-replay.png")
         assert (
             world.value(STORE, "select count(*) from relaybox_internal.subscription where subscription = 'refunds.replay'") == 0

@@ -181,12 +181,12 @@ def test_a_try_of_what_takes_long_ends_in_time(tmp_path: Path, monkeypatch: pyte
     tasks = {f"{dag_id}.{task.task_id}": task.execution_timeout for dag_id, dag in parse().dags.items() for task in dag.tasks}
     moving = {f"relaybox_transfer__flights_{number}.transfer" for number in (1, 2)}
     assert {name for name, limit in tasks.items() if limit == timedelta(minutes=90)} == moving | {
-        "relaybox_verify.verifications.flights",
+        "relaybox_verify.verification.flights",
         "relaybox_retention.detach_hub",
     }
     assert {name for name, limit in tasks.items() if limit == timedelta(hours=2)} == {
         "relaybox_transfer__longer_1.transfer",
-        "relaybox_verify.verifications.longer",
+        "relaybox_verify.verification.longer",
         "relaybox_retention.detach_analytics",
     }
 
@@ -255,8 +255,8 @@ def test_the_proofs_are_a_group_with_a_report_behind_it(dags: Mapping[str, DAG])
     """The report is written whatever became of a verification."""
     assert set(dags["relaybox_retention"].task_ids) == {"retain_airline", "retain_hub", "retain_analytics"}
     verify = dags["relaybox_verify"]
-    assert verify.task_ids == ["verifications.flights", "report"]
-    assert verify.get_task("report").upstream_task_ids == {"verifications.flights"}
+    assert verify.task_ids == ["verification.flights", "report"]
+    assert verify.get_task("report").upstream_task_ids == {"verification.flights"}
     assert verify.get_task("report").trigger_rule == "all_done"
 
 

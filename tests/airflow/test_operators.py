@@ -113,7 +113,7 @@ def transfer_task(world: World, hop: Hop) -> HopTransferOperator:
 
 
 def verification_task(world: World) -> Any:
-    return build_verify_dag(world.routes)["relaybox_verify"].get_task("verifications.flights")
+    return build_verify_dag(world.routes)["relaybox_verify"].get_task("verification.flights")
 
 
 def by_spark(world: World) -> Hop:
@@ -526,7 +526,7 @@ def report(world: World, line: dict[str, Any] | None) -> str:
     """Of a run whose only verification gave this line."""
     task = build_verify_dag(world.routes)["relaybox_verify"].get_task("report")
     context = {
-        "ti": SimpleNamespace(xcom_pull=lambda *, task_ids: {"verifications.flights": line}[task_ids]),
+        "ti": SimpleNamespace(xcom_pull=lambda *, task_ids: {"verification.flights": line}[task_ids]),
         "params": {"route": "flights"},
     }
     return str(task.execute(context))

@@ -209,7 +209,7 @@ def test_the_documents_of_the_api_have_stable_keys(page: PageServer, monkeypatch
     assert set(hop) == {"hop", "measured_at", "interval_seconds", "intervals", "batches", "forecast", "errors"}
     assert hop["forecast"]["backlog"] == 1
     found = client.get("/relaybox/api/where?sender=UA&index=1").json()["messages"]
-    assert [hop["stream_position"] for hop in found[0]["traces"][0]["hops"]] == ["settled", "settled"]
+    assert [hop["stage"] for hop in found[0]["traces"][0]["hops"]] == ["settled", "settled"]
 
 
 def test_a_statement_of_an_application_is_escaped_and_shown_to_operators_only(

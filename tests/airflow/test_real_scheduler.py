@@ -117,9 +117,7 @@ def test_the_proof_of_delivery_is_reported(moved: System) -> None:
     assert moved.client.wait_for_run("relaybox_verify", run, deadline_seconds=patience(ARRIVE_SECONDS)) == "success"
     path = f"dags/relaybox_verify/dagRuns/{quote(run, safe='')}/taskInstances/report/xcomEntries/return_value"
     assert f"| flights | delivered | {FIRST_COUNT} | {FIRST_COUNT} | 0 | 1 | 1 | 0 |" in moved.client.get(path)["value"]
-    (verification,) = [
-        task for task in moved.task_instances("relaybox_verify", run) if task["task_id"] == "verifications.flights"
-    ]
+    (verification,) = [task for task in moved.task_instances("relaybox_verify", run) if task["task_id"] == "verification.flights"]
     log = moved.task_log(verification, verification["try_number"])
     assert "spark_application_started route=flights application=local-" in log
     assert log.count("route_verified route=flights outcome=delivered") == 1
@@ -154,7 +152,7 @@ def test_the_task_log_tells_batches_counts_and_rates(moved: System) -> None:
     batches = moved.world.query("airline", "select batch, row_count from relaybox_internal.batch where hop = 'flights/1'")
     assert len(batches) == 3
     for number, rows in batches:
-        assert f"batch_published hop=flights/1 batch={number} rows={rows} positions=" in log
+        assert f"batch_published hop=flights/1 batch={number} rows={rows} log_positions=" in log
     assert "transfer_done hop=flights/1 batches=3 rows=50000 rows_per_second=" in log
     assert len(log.splitlines()) < 80
 

@@ -11,7 +11,7 @@ from tests.delivery.brute import Declaration, Row, Stream
 Query = Callable[..., list[tuple[Any, ...]]]
 """A statement and its arguments -> its rows."""
 
-Places = list[tuple[str, int]]
+Deliveries = list[tuple[str, int]]
 """Logs and positions."""
 
 
@@ -19,10 +19,10 @@ Places = list[tuple[str, int]]
 class Outcome:
     """`stalled`: (sender, epoch) -> the position beyond which its messages wait unlisted."""
 
-    delivered: Places
-    duplicates: Places
+    delivered: Deliveries
+    duplicates: Deliveries
     dead_letters: dict[tuple[str, int], str]
-    held: Places
+    held: Deliveries
     stalled: dict[tuple[str, int], int] = field(default_factory=dict)
 
 

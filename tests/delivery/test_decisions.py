@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.delivery.brute import Declaration, Row, Stream, dependencies
 from tests.delivery.histories import LOGS, History, histories
-from tests.delivery.outcomes import Outcome, Places, wanted
+from tests.delivery.outcomes import Deliveries, Outcome, wanted
 from tests.delivery.stored import StoredStream
 from tests.support.world import World
 
@@ -220,7 +220,7 @@ class Run:
             outcome = self._stored.outcome()
             assert sorted(outcome.delivered) == sorted(row.stream_position for row in self._brute.delivered)
 
-    def _but_waiting(self, outcome: Outcome, stream_positions: Places) -> Places:
+    def _but_waiting(self, outcome: Outcome, stream_positions: Deliveries) -> Deliveries:
         """Without those that wait behind a limit, unlisted."""
         rows = [self._rows[stream_position] for stream_position in stream_positions]
         return [
@@ -229,7 +229,7 @@ class Run:
             if row.log_position <= outcome.stalled.get((row.sender, row.epoch), row.log_position)
         ]
 
-    def _of_others(self, stream_positions: Places) -> Places:
+    def _of_others(self, stream_positions: Deliveries) -> Deliveries:
         """Those of senders that never waited."""
         return [
             stream_position

@@ -40,7 +40,7 @@ _ANOTHER_FINGERPRINT = "update relaybox_internal.hop_out set timeline = timeline
 
 
 @dataclass(frozen=True)
-class Strike:
+class Injection:
     """A fault at a failpoint: one of the matrix by its name, or another one."""
 
     failpoint: str
@@ -74,7 +74,7 @@ class CellResult:
 
 def run_cell(
     name: str,
-    injections: Sequence[Strike],
+    injections: Sequence[Injection],
     sides: Clusters,
     directory: Path,
     *,
@@ -113,7 +113,7 @@ class _Run:
     result: CellResult
     has_generations: bool = False
 
-    def through(self, injections: Sequence[Strike]) -> None:
+    def through(self, injections: Sequence[Injection]) -> None:
         history, hop = self.site.directory / "history", self.site.hop
         with Workload(history, self.site.route.hops, seed=self.result.seed) as workload:
             self._send(workload, batches=2)
@@ -139,7 +139,7 @@ class _Run:
         workload.send(max(1, round(batches * self.batch_rows / len(workload.senders) / MESSAGES_PER_TRANSACTION)))
         wait_until(lambda: workload.acknowledged_count > before, "the first of the transactions is committed")
 
-    def _inject(self, injection: Strike, number: int, workload: Workload) -> None:
+    def _inject(self, injection: Injection, number: int, workload: Workload) -> None:
         fault, hop, to_repair = injection.what, self.site.hop, repair(injection.failpoint)
         if hop.upstream:
             self._take_over(hop.upstream)

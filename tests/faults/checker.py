@@ -465,7 +465,7 @@ def undecided(facts: Facts) -> Iterator[Finding]:
 
 @invariant
 def stream(facts: Facts) -> Iterator[Finding]:
-    """Places are 1, 2, 3 ..., and every position of the log is at one of them: these producers repeat nothing and give no index."""
+    """Stream positions are 1, 2, 3 ..., and every log position is at one of them: these producers repeat nothing and give no index."""
     for hop in facts.stores.hops:
         found, wanted = Counter(hop.stream_positions), Counter(enumerate((row.log_position for row in hop.log), start=1))
         wrong = sorted(((found - wanted) + (wanted - found)).elements())

@@ -146,7 +146,8 @@ _OF_THE_DRIVER = "from pg_stat_activity where datname = %s and application_name 
 def _locked(site: Site, side: str, table: str) -> Iterator[None]:
     parameters = site.sides.clusters[side].parameters(site.database(side))
     with closing(psycopg2.connect(**parameters)) as connection, connection.cursor() as cursor:
-        cursor.execute(f"lock table relaybox_internal.{table} in access exclusive mode")
+        schema = "relaybox" if table == "outbox" else "relaybox_internal"
+        cursor.execute(f"lock table {schema}.{table} in access exclusive mode")
         yield
         connection.rollback()
 

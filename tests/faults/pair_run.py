@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from tests.faults.cell_run import BATCH_ROWS, CellResult, Strike, run_cell
+from tests.faults.cell_run import BATCH_ROWS, CellResult, Injection, run_cell
 from tests.faults.change_cells import MESSAGES, ChangeCell, driver_at, inject_with_change, machine_in, make_ready, move
 from tests.faults.change_jobs import run_life
 from tests.faults.change_machine import ChangeMachine
@@ -31,19 +31,21 @@ def run_pair(pair: Pair, sides: Clusters, directory: Path, *, batch_rows: int = 
     if any(isinstance(part, SettingCell) for part in pair.parts):
         preset(sides)
     parts = [inject_midway(part) if isinstance(part, SettingCell) else part for part in pair.parts]
-    injections = [part for part in parts if isinstance(part, Strike)]
+    injections = [part for part in parts if isinstance(part, Injection)]
     if len(injections) == len(parts):
         return run_cell(str(pair), injections, sides, directory, kind="outbox", batch_rows=batch_rows, seed=pair.seed)
     return run_life(CellResult(str(pair), pair.seed), partial(_live_through, parts), sides, directory)
 
 
-def _live_through(parts: list[Strike | ChangeCell], world: World, databases: Databases, site: Site, result: CellResult) -> None:
+def _live_through(
+    parts: list[Injection | ChangeCell], world: World, databases: Databases, site: Site, result: CellResult
+) -> None:
     with machine_in(world, databases) as machine:
         is_clean = True
         for number, part in enumerate(parts, 1):
             files, cell = site.directory / f"driver_{number}", part if isinstance(part, ChangeCell) else None
             make_ready(machine, part.failpoint, cell, is_first=is_clean)
-            if isinstance(part, Strike):
+            if isinstance(part, Injection):
                 _inject(part, machine, site, files)
             else:
                 inject_with_change(part, machine, files)
@@ -54,7 +56,7 @@ def _live_through(parts: list[Strike | ChangeCell], world: World, databases: Dat
         result.messages = len(machine.account.sent)
 
 
-def _inject(part: Strike, machine: ChangeMachine, site: Site, directory: Path) -> None:
+def _inject(part: Injection, machine: ChangeMachine, site: Site, directory: Path) -> None:
     fault = part.what
     services = site.proxied_services_file
     with driver_at(machine, part.failpoint, fault.action, directory, services) as (target, mission):

@@ -11,14 +11,14 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tests.faults.cell_run import Strike
+from tests.faults.cell_run import Injection
 from tests.faults.cells import all_cells, killed_before, repair
 from tests.faults.change_cells import STRUCK_CHANGES, ChangeCell, restore_cell, struck_failpoints
 from tests.faults.restores import RESTORES
 from tests.faults.setting_cells import FAILPOINTS, SettingCell
 from tests.faults.settings import DECISIVE
 
-Part = Strike | SettingCell | ChangeCell
+Part = Injection | SettingCell | ChangeCell
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def _combines(failpoint: str) -> bool:
     return not repair(failpoint) and not killed_before(failpoint)
 
 
-_STRIKES = [Strike(cell.failpoint, cell.fault) for cell in all_cells() if cell.kind == "outbox" and _combines(cell.failpoint)]
+_STRIKES = [Injection(cell.failpoint, cell.fault) for cell in all_cells() if cell.kind == "outbox" and _combines(cell.failpoint)]
 
 
 def _draw_change(chance: random.Random) -> ChangeCell:
@@ -85,7 +85,7 @@ _MIXED = (*_FIRST, *(kinds for kinds in itertools.product(_DRAWS, repeat=2) if k
 
 def _name(part: Part) -> str:
     match part:
-        case Strike():
+        case Injection():
             return f"{part.failpoint}-{part.fault}"
         case SettingCell():
             return f"{part.failpoint}-{part.setting}"

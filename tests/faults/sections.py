@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tests.faults.cell_run import CellResult, Strike, run_cell
+from tests.faults.cell_run import CellResult, Injection, run_cell
 from tests.faults.cells import all_cells
 from tests.faults.change_cells import change_cells, restore_cells
 from tests.faults.change_jobs import run_change_job
@@ -43,7 +43,7 @@ class Job:
 def matrix(plan: Plan) -> Iterator[Job]:
     """Every cell of the matrix."""
     for cell in all_cells():
-        yield _job("matrix", str(cell), [Strike(cell.failpoint, cell.fault)], plan, kind=cell.kind, seed=plan.seed)
+        yield _job("matrix", str(cell), [Injection(cell.failpoint, cell.fault)], plan, kind=cell.kind, seed=plan.seed)
 
 
 def pairs(plan: Plan) -> Iterator[Job]:
@@ -65,7 +65,7 @@ def restores(_: Plan) -> Iterator[Job]:
         yield Job("restores", str(cell), 1, partial(run_change_job, cell))
 
 
-def _job(section: str, name: str, injections: Sequence[Strike], plan: Plan, *, kind: str, seed: int) -> Job:
+def _job(section: str, name: str, injections: Sequence[Injection], plan: Plan, *, kind: str, seed: int) -> Job:
     return Job(
         section,
         name,
@@ -75,7 +75,7 @@ def _job(section: str, name: str, injections: Sequence[Strike], plan: Plan, *, k
 
 
 def _run(
-    name: str, injections: Sequence[Strike], sides: Clusters, directory: Path, *, kind: str, batch_rows: int, seed: int
+    name: str, injections: Sequence[Injection], sides: Clusters, directory: Path, *, kind: str, batch_rows: int, seed: int
 ) -> CellResult:
     return run_cell(name, injections, sides, directory, kind=kind, batch_rows=batch_rows, seed=seed)
 

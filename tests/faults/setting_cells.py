@@ -15,7 +15,7 @@ from relaybox.monitoring.metrics import read_store_metrics
 from relaybox.monitoring.status import read_status
 from relaybox.retention.segments import read_retention
 from relaybox.verification.route_verification import verify_route
-from tests.faults.cell_run import BATCH_ROWS, CellResult, Strike, run_cell
+from tests.faults.cell_run import BATCH_ROWS, CellResult, Injection, run_cell
 from tests.faults.faults import Fault, Scene
 from tests.faults.settings import AT_ONCE, DECISIVE, HARMLESS, PRESET, Setting, set_for_database, set_for_role, set_for_servers
 from tests.faults.sites import STORES, Clusters, SetUp, Site, administer
@@ -81,7 +81,7 @@ def run_setting_cell(
     if cell.condition == "midway":
         injection = inject_midway(cell)
     else:
-        injection, set_up = Strike(cell.failpoint, "kill_driver"), _SET_UPS[cell.condition]([cell.setting])
+        injection, set_up = Injection(cell.failpoint, "kill_driver"), _SET_UPS[cell.condition]([cell.setting])
     kind = KINDS[cell.condition]
     return run_cell(
         *(str(cell), [injection], sides, directory),
@@ -120,9 +120,9 @@ def _wrongly_consumed(site: Site) -> Iterator[str]:
         yield f"a consumer in Python got {len(consumed)} messages of {len(sent)}, or others"
 
 
-def inject_midway(cell: SettingCell) -> Strike:
+def inject_midway(cell: SettingCell) -> Injection:
     """The setting is made while the driver rests at the failpoint. The clusters must be preset()."""
-    return Strike(cell.failpoint, Fault("set", "pause", partial(_set_midway, cell)))
+    return Injection(cell.failpoint, Fault("set", "pause", partial(_set_midway, cell)))
 
 
 def preset(sides: Clusters) -> None:

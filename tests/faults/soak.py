@@ -49,7 +49,7 @@ KEPT_BUSY = 1_000_000
 
 
 @dataclass(frozen=True)
-class Struck:
+class Target:
     """One fault: where, and how long until the hop had moved everything that had been sent by then."""
 
     cell: str
@@ -80,7 +80,7 @@ class Soak:
     r: float = 0.0
     ur: float = 0.0
     messages: int = 0
-    faults: list[Struck] = field(default_factory=list)
+    faults: list[Target] = field(default_factory=list)
     sizes: list[Sizes] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
     changes: ChangeSoak = field(default_factory=ChangeSoak)
@@ -185,7 +185,7 @@ def _inject_all(
         at = time.monotonic()
         if _inject(site, cell, number):
             _recover(site, site.hop.name)
-            result.faults.append(Struck(str(cell), round(at - started, 1), round(time.monotonic() - at, 2)))
+            result.faults.append(Target(str(cell), round(at - started, 1), round(time.monotonic() - at, 2)))
         else:
             result.violations.append(f"{cell} was never reached")
         _keep_moving(site, interval_ends - time.monotonic())

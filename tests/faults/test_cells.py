@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.cell_run import Strike, run_cell
+from tests.faults.cell_run import Injection, run_cell
 from tests.faults.cells import Cell, all_cells
 from tests.faults.faults import FAULTS
 from tests.faults.sites import Clusters
@@ -65,7 +65,7 @@ def test_each_fault_has_its_turn() -> None:
 def test_faults_at(cells: Sequence[Cell], sides: Clusters, cell_directory: Path) -> None:
     """The failpoint is reached each time, the fault strikes, another driver recovers, and the checker finds nothing."""
     name = ", ".join(map(str, cells))
-    injections = [Strike(cell.failpoint, cell.fault) for cell in cells]
+    injections = [Injection(cell.failpoint, cell.fault) for cell in cells]
     result = run_cell(name, injections, sides, cell_directory, kind=cells[0].kind)
     assert result.is_good, [name, *result.problems, *map(str, result.violations), *result.errors]
     assert result.hits == len(cells), name

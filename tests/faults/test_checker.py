@@ -47,27 +47,27 @@ LAST_HOP_ONLY, BOTH = ("b",), ("a", "b")
 Tampering = Callable[[Sketch], Any]
 
 
-def change(site: str, number: int, **changes: Any) -> Tampering:
+def change(path: str, number: int, **changes: Any) -> Tampering:
     """Changes the n-th (from 0) fact of a list such as `a.log` or `reads`."""
 
     def tamper(sketch: Sketch) -> None:
-        facts = list_of(sketch, site)
+        facts = list_of(sketch, path)
         facts[number] = replace(facts[number], **changes)
 
     return tamper
 
 
-def drop(site: str, number: int) -> Tampering:
-    return lambda sketch: list_of(sketch, site).pop(number)
+def drop(path: str, number: int) -> Tampering:
+    return lambda sketch: list_of(sketch, path).pop(number)
 
 
-def add(site: str, fact: Any) -> Tampering:
-    return lambda sketch: list_of(sketch, site).append(fact)
+def add(path: str, fact: Any) -> Tampering:
+    return lambda sketch: list_of(sketch, path).append(fact)
 
 
-def list_of(sketch: Sketch, site: str) -> list[Any]:
+def list_of(sketch: Sketch, path: str) -> list[Any]:
     target: Any = sketch
-    for name in site.split("."):
+    for name in path.split("."):
         target = getattr(target, name)
     return target
 
@@ -81,7 +81,7 @@ def all_of(*tamperings: Tampering) -> Tampering:
 
 
 def swap(hops: tuple[str, ...], first: int, second: int) -> Tampering:
-    """Two messages change sites in the logs, and nobody had read them."""
+    """Two messages change places in the logs, and nobody had read them."""
 
     def tamper(sketch: Sketch) -> None:
         no_reads(sketch)
@@ -121,12 +121,12 @@ def cut_log(hops: tuple[str, ...], length: int) -> Tampering:
     return tamper
 
 
-def change_message(site: str, number: int, **changes: Any) -> Tampering:
+def change_message(path: str, number: int, **changes: Any) -> Tampering:
     """One field of a row's message."""
 
     def tamper(sketch: Sketch) -> None:
         no_reads(sketch)
-        facts = list_of(sketch, site)
+        facts = list_of(sketch, path)
         facts[number] = replace(facts[number], message=replace(facts[number].message, **changes))
 
     return tamper
@@ -198,11 +198,11 @@ BAD: dict[str, tuple[Tampering, set[str]]] = {
     # the stream
     "a batch that no stream decided on": (lambda s: setattr(s.b, "decided", [1]), {"undecided"}),
     "a batch decided on twice": (lambda s: setattr(s.a, "decided", [1, 2, 2, 3]), {"undecided"}),
-    "a position without a site": (lambda s: setattr(s.a, "sites", [(n, n) for n in range(1, 8)]), {"stream"}),
-    "a position at two sites": (lambda s: setattr(s.b, "sites", [*((n, n) for n in range(1, 9)), (9, 8)]), {"stream"}),
-    "a site filled twice": (lambda s: setattr(s.b, "sites", [*((n, n) for n in range(1, 9)), (8, 8)]), {"stream"}),
+    "a log position without a stream position": (lambda s: setattr(s.a, "stream_positions", [(n, n) for n in range(1, 8)]), {"stream"}),
+    "a log position at two stream positions": (lambda s: setattr(s.b, "stream_positions", [*((n, n) for n in range(1, 9)), (9, 8)]), {"stream"}),
+    "a stream position filled twice": (lambda s: setattr(s.b, "stream_positions", [*((n, n) for n in range(1, 9)), (8, 8)]), {"stream"}),
     "positions delivered the other way round": (
-        lambda s: setattr(s.a, "sites", [(1, 2), (2, 1), *((n, n) for n in range(3, 9))]), {"stream"},
+        lambda s: setattr(s.a, "stream_positions", [(1, 2), (2, 1), *((n, n) for n in range(3, 9))]), {"stream"},
     ),
     # positions and order
     "a missing position": (
@@ -212,8 +212,8 @@ BAD: dict[str, tuple[Tampering, set[str]]] = {
         all_of(no_reads, change("b.log", 7, log_position=9, index=8)), {"dense_positions", "batch_content"},
     ),
     "more rows than published": (lambda s: setattr(s.b, "published", 7), {"unfinished", "dense_positions", "false_settled"}),
-    "neighbours that nothing orders change sites after planning": (swap(BOTH, 5, 6), {"batch_content"}),
-    "cause and effect change sites": (swap(BOTH, 2, 3), {"order", "batch_content"}),
+    "neighbours that nothing orders change places after planning": (swap(BOTH, 5, 6), {"batch_content"}),
+    "cause and effect change places": (swap(BOTH, 2, 3), {"order", "batch_content"}),
     "over a batch border": (swap(BOTH, 3, 4), {"order", "batch_content"}),
     "the second hop changes the order": (swap(LAST_HOP_ONLY, 5, 6), {"log_order", "batch_content"}),
     "the second hop turns cause and effect round": (swap(LAST_HOP_ONLY, 3, 4), {"log_order", "order", "batch_content"}),

@@ -14,21 +14,21 @@ from tests.faults.library import CORE, name_of
 SHOWN = {
     "sending_state.sql": "the age of the oldest waiting message, for the status",
     "monitoring/status.py": "when the status was measured",
-    "proofs/verification.py": "when the stores were compared",
+    "verification/route_verification.py": "when the stores were compared",
 }
 """Where a clock is read only to be shown, and what is shown."""
 
 SHOWN |= {
-    "append_run.sql": "when a run of sites grew last",
+    "append_run.sql": "when a run of stream positions grew last",
     "begin_detach.sql": "when somebody began to detach a segment",
-    "drop_dead_letter.sql": "when a letter was dropped",
+    "drop_dead_letter.sql": "when a dead letter was dropped",
     "drop_oldest_segment.sql": "when a segment was detached, or let go",
     "estimate_range.sql": "how long a sample took to read, for a dry run",
-    "monitoring/flow.py": "the end of the chart",
+    "monitoring/hop_history.py": "the end of the chart",
     "move_cursor.sql": "when a cursor moved",
     "release_detached.sql": "when files were let go",
     "begin_pass.sql": "when a replay began",
-    "delivery_time.sql": "when a message was delivered, never before an earlier site",
+    "delivery_time.sql": "when a message was delivered, never before an earlier stream position",
     "require_quota.sql": "when a login's quota was asked for last",
     "retire_hop.sql": "when a hop was retired",
     "set_aside.sql": "when a message was set aside",
@@ -40,7 +40,7 @@ SHOWN |= {
 }
 
 TIMES_OF_CONSUMERS = dict.fromkeys(
-    ("acknowledged.sql", "lanes_for.sql", "lease_lane.sql", "nack.sql", "choose_next.sql", "take_lane.sql"),
+    ("apply_ack.sql", "lanes_for.sql", "lease_lane.sql", "nack.sql", "choose_next.sql", "take_lane.sql"),
     "a lease or a rate is a span of time; a step of the clock ends it early or late, and the lane's version fences who lost it",
 )
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg2
 import pytest
 
-from tests.faults.cell_run import Strike, run_cell
+from tests.faults.cell_run import Injection, run_cell
 from tests.faults.faults import FAULTS, Fault, Scene
 from tests.faults.sites import Clusters, running_clusters
 
@@ -81,7 +81,7 @@ def test_a_full_disk_loses_nothing(
     ballast = small_sides.clusters["destination"].directory.resolve() / "ballast"
     monkeypatch.setitem(FAULTS, "disk_full", Fault("disk_full", "pause", partial(fill, ballast=ballast)))
     name = f"{failpoint}-{fill.__name__}"
-    result = run_cell(name, [Strike(failpoint, "disk_full")], small_sides, tmp_path / "cell", kind="outbox")
+    result = run_cell(name, [Injection(failpoint, "disk_full")], small_sides, tmp_path / "cell", kind="outbox")
     assert result.is_good, [*result.problems, *map(str, result.violations), *result.errors]
     assert result.hits == 1
     assert (fill is fill_data) or result.errors, "the server stayed up"

@@ -22,10 +22,10 @@ NOT_A_STEP = {
     "stores/sessions.py": "a session commits as a step, or for a module that is named below",
     "consumer.py": "a consumer's transactions are her own; she has CONSUMER_FAILPOINTS, and is killed at each of them",
     "streams/senders.py": "an operator's declaration is one statement in one transaction",
-    "consumers/subscriptions.py": "an operator's word on a subscription is one statement in one transaction",
+    "subscriptions/subscriptions.py": "an operator's change of a subscription is one statement in one transaction",
     "retention/retiring.py": "an operator's word that a hop moves nothing more is one statement in one transaction",
-    "consumers/redriving.py": "an operator's word on dead letters is one transaction",
-    "consumers/replays.py": "an operator's word on a replay is one transaction",
+    "subscriptions/redriving.py": "an operator's change of dead letters is one transaction",
+    "subscriptions/replays.py": "an operator's change of a replay is one transaction",
     "recovery/restoring.py": "an operator's list of subscriptions is restored in one transaction",
 }
 """Modules that commit and are no step of the protocol, and why."""
@@ -49,7 +49,7 @@ def calls(path: Path) -> Iterator[ast.Call]:
 
 
 def bare_commits(path: Path) -> list[str]:
-    """Places where a connection is committed, or told to commit each statement, in a module that never passes a failpoint there."""
+    """Lines where a connection is committed, or told to commit each statement, in a module that never passes a failpoint there."""
     tree = ast.parse(path.read_text())
     commits = [
         call for call in calls(path) if isinstance(call.func, ast.Attribute) and call.func.attr == "commit" and not call.args

@@ -28,7 +28,7 @@ def ten(world: World) -> World:
 def refused(world: World, call: str, *arguments: Any) -> tuple[str, str]:
     """SQLSTATE, message and hint."""
     with pytest.raises(psycopg2.Error) as refusal:
-        world.query(STORE, f"select * from relaybox.{call}", *arguments)
+        world.query(STORE, f"select * from {call}", *arguments)
     return refusal.value.pgcode, f"{refusal.value.diag.message_primary} {refusal.value.diag.message_hint}"
 
 
@@ -41,7 +41,7 @@ def at_once(world: World, *calls: str) -> list[str]:
             cursor.execute("select 1")
             ready.wait(patience(30))
             try:
-                cursor.execute(f"select * from relaybox.{call}")
+                cursor.execute(f"select * from {call}")
                 connection.commit()
             except psycopg2.Error as error:
                 return str(error.pgcode)
@@ -52,32 +52,32 @@ def at_once(world: World, *calls: str) -> list[str]:
 
 
 NONSENSE = {
-    "subscribe(null, 'flights')": "name NULL must be 1 to 60",
-    "subscribe('BIG', 'flights')": "name 'BIG' must be 1 to 60",
-    "subscribe('s', 'flights', null)": "the start is null",
-    "subscribe('s', 'flights', '0')": "no stream position 0: stream positions begin at 1",
-    "subscribe('s', 'flights', lanes => 0)": "lanes 0 must be 1 to 64",
-    "subscribe('s', 'flights', lanes => 65, lane_by => 'moon')": "lanes 65 must be 1 to 64; lane_by 'moon' must be",
-    "subscribe('s', 'flights', lanes => null)": "lanes null must be 1 to 64",
-    "subscribe('s', 'flights', nack_limit => 0)": "nack_limit 0 must be 1 or more",
-    "subscribe('s', 'flights', crash_limit => -1)": "crash_limit -1 must be 1 or more",
-    "subscribe('s', 'flights', hold_sender => null)": "hold_sender null must be true or false",
-    "subscribe('s', 'flights', retry_seconds => -1)": "retry_seconds -1 must be 0 or more",
-    "subscribe('s', 'flights', lease_seconds => 0)": "lease_seconds 0 must be 1 or more",
-    "replay('billing', '0', 'why')": "no stream position 0: stream positions begin at 1",
-    "replay('billing', null, 'why')": "the start is null",
-    "replay('billing', '1', 'why', rows_per_second => 0)": "rows_per_second is 0",
-    "replay('billing', '1', 'why', second_cursor => true, rows_per_second => -5)": "rows_per_second is -5",
-    "ask_replay('billing', 'billing.replay', '1', '3', 'why', 'me', 0)": "rows_per_second is 0",
-    "ask_replay('billing', null, '1', '3', 'why', 'me')": "the name NULL of a second cursor",
-    "ask_replay('billing', 'Billing Replay', '1', '3', 'why', 'me')": "the name 'Billing Replay' of a second cursor",
-    "fetch('billing', 0)": "max_count is 0",
-    "fetch('billing', only_lane => 0)": "no lane 0",
-    "read_log('flights/1', 0, -1)": "max_count is -1",
-    "read_log('flights/1', 0, null)": "max_count is null",
-    "read_stream('flights', 0, -1)": "max_count is -1",
-    "read_stream('flights', 0, 0)": "max_count is 0",
-    "read_stream('flights', 0, null)": "max_count is null",
+    "relaybox.subscribe(null, 'flights')": "name NULL must be 1 to 60",
+    "relaybox.subscribe('BIG', 'flights')": "name 'BIG' must be 1 to 60",
+    "relaybox.subscribe('s', 'flights', null)": "the start is null",
+    "relaybox.subscribe('s', 'flights', '0')": "no stream position 0: stream positions begin at 1",
+    "relaybox.subscribe('s', 'flights', lanes => 0)": "lanes 0 must be 1 to 64",
+    "relaybox.subscribe('s', 'flights', lanes => 65, lane_by => 'moon')": "lanes 65 must be 1 to 64; lane_by 'moon' must be",
+    "relaybox.subscribe('s', 'flights', lanes => null)": "lanes null must be 1 to 64",
+    "relaybox.subscribe('s', 'flights', nack_limit => 0)": "nack_limit 0 must be 1 or more",
+    "relaybox.subscribe('s', 'flights', crash_limit => -1)": "crash_limit -1 must be 1 or more",
+    "relaybox.subscribe('s', 'flights', hold_sender => null)": "hold_sender null must be true or false",
+    "relaybox.subscribe('s', 'flights', retry_seconds => -1)": "retry_seconds -1 must be 0 or more",
+    "relaybox.subscribe('s', 'flights', lease_seconds => 0)": "lease_seconds 0 must be 1 or more",
+    "relaybox.replay('billing', '0', 'why')": "no stream position 0: stream positions begin at 1",
+    "relaybox.replay('billing', null, 'why')": "the start is null",
+    "relaybox.replay('billing', '1', 'why', rows_per_second => 0)": "rows_per_second is 0",
+    "relaybox.replay('billing', '1', 'why', second_cursor => true, rows_per_second => -5)": "rows_per_second is -5",
+    "relaybox_internal.ask_replay('billing', 'billing.replay', '1', '3', 'why', 'me', 0)": "rows_per_second is 0",
+    "relaybox_internal.ask_replay('billing', null, '1', '3', 'why', 'me')": "the name NULL of a second cursor",
+    "relaybox_internal.ask_replay('billing', 'Billing Replay', '1', '3', 'why', 'me')": "the name 'Billing Replay' of a second cursor",
+    "relaybox.fetch('billing', 0)": "max_count is 0",
+    "relaybox.fetch('billing', only_lane => 0)": "no lane 0",
+    "relaybox.read_log('flights/1', 0, -1)": "max_count is -1",
+    "relaybox.read_log('flights/1', 0, null)": "max_count is null",
+    "relaybox.read_stream('flights', 0, -1)": "max_count is -1",
+    "relaybox.read_stream('flights', 0, 0)": "max_count is 0",
+    "relaybox.read_stream('flights', 0, null)": "max_count is null",
 }
 
 
@@ -92,16 +92,16 @@ def test_a_number_or_name_that_makes_no_sense_is_denied_in_words(ten: World, cal
 def test_reading_after_nothing_begins_at_the_start_and_after_the_end_gives_nothing(ten: World) -> None:
     """read_log and read_stream alike."""
     ten.query(STORE, "update relaybox_internal.hop_in set published_position = 10")
-    for call in ("read_stream('flights', %s)", "read_log('flights/1', %s)"):
-        rows = ten.query(STORE, f"select log_position from relaybox.{call}", None)
+    for call in ("relaybox.read_stream('flights', %s)", "relaybox.read_log('flights/1', %s)"):
+        rows = ten.query(STORE, f"select log_position from {call}", None)
         assert stream_positions(rows) == list(range(1, 11))
         for beyond in (10, 9223372036854775807):
-            assert ten.query(STORE, f"select log_position from relaybox.{call}", beyond) == []
+            assert ten.query(STORE, f"select log_position from {call}", beyond) == []
 
 
 def test_one_of_twelve_who_unsubscribe_at_once_does_it(ten: World) -> None:
     """The others are told that it is done; it is in the audit once."""
-    assert at_once(ten, *["unsubscribe('billing', 'over')"] * 12) == ["00000", *["RB031"] * 11]
+    assert at_once(ten, *["relaybox.unsubscribe('billing', 'over')"] * 12) == ["00000", *["RB031"] * 11]
     assert ten.value(STORE, "select count(*) from relaybox.consumer_action where action = 'unsubscribe'") == 1
 
 
@@ -112,18 +112,18 @@ def test_who_replays_cancels_and_ends_at_once_waits_for_the_other(world: World) 
     world.query(STORE, "select relaybox.replay('billing', '1', 'compare', second_cursor => true)")
     codes = at_once(
         world,
-        *["ask_replay('billing', 'billing.replay-1', '1', '3', 'why', 'me')"] * 2,
-        *["replay('billing', '1', 'again')"] * 2,
-        *["cancel_replay('billing', 'enough')"] * 2,
-        *["cancel_replay('billing.replay-1', 'enough')"] * 2,
-        *["unsubscribe('billing', 'over')"] * 2,
+        *["relaybox_internal.ask_replay('billing', 'billing.replay-1', '1', '3', 'why', 'me')"] * 2,
+        *["relaybox.replay('billing', '1', 'again')"] * 2,
+        *["relaybox.cancel_replay('billing', 'enough')"] * 2,
+        *["relaybox.cancel_replay('billing.replay-1', 'enough')"] * 2,
+        *["relaybox.unsubscribe('billing', 'over')"] * 2,
     )
     assert set(codes) <= {"00000", "RB030", "RB031", "RB036"}
     assert "00000" in codes
 
 
 def test_eight_second_cursors_asked_for_at_once_get_eight_names(ten: World) -> None:
-    assert at_once(ten, *["replay('billing', '1', 'compare', second_cursor => true)"] * 8) == ["00000"] * 8
+    assert at_once(ten, *["relaybox.replay('billing', '1', 'compare', second_cursor => true)"] * 8) == ["00000"] * 8
     names = ten.query(STORE, "select subscription from relaybox.subscriptions where replay_of = 'billing' order by 1")
     assert stream_positions(names) == [f"billing.replay-{n}" for n in range(1, 9)]
 
@@ -175,10 +175,9 @@ def forget(world: World, through_day: int, *, through_stream_position: int | Non
     world.query(
         STORE,
         "insert into relaybox_internal.arrival (log_id, batch, plan_id, first_position, last_position, row_count, slice_count,"
-        " source_system_identifier, source_timeline)"(
-            " select 1, d.batch, gen_random_uuid(), d.last_stream_position - 4, d.last_stream_position, 5, 1, 1, 1 "
-            "from relaybox_internal.decision d"
-        ),
+        " source_system_identifier, source_timeline)"
+        " select 1, d.batch, gen_random_uuid(), d.last_stream_position - 4, d.last_stream_position, 5, 1, 1, 1 "
+        "from relaybox_internal.decision d",
     )
     assert world.value(STORE, "select relaybox_internal.compact_log_ledgers(1)") == through_day
 
@@ -188,9 +187,9 @@ def test_a_time_of_which_messages_are_gone_is_refused(days: World) -> None:
     days.query(STORE, "select relaybox.subscribe('billing', 'flights', 'latest')")
     forget(days, 2, through_stream_position=12)
     for call in (
-        "subscribe('s', 'flights', %s)",
-        "replay('billing', %s, 'why', second_cursor => true)",
-        "ask_replay('billing', 'billing.replay', %s, '2026-07-06', 'why', 'run 1')",
+        "relaybox.subscribe('s', 'flights', %s)",
+        "relaybox.replay('billing', %s, 'why', second_cursor => true)",
+        "relaybox_internal.ask_replay('billing', 'billing.replay', %s, '2026-07-06', 'why', 'run 1')",
     ):
         for day in ("2020-01-01", "2026-07-01", "2026-07-02", "2026-07-03"):
             code, said = refused(days, call, day)
@@ -203,7 +202,7 @@ def test_a_time_whose_messages_are_all_kept_is_found_after_a_compaction(days: Wo
     forget(days, 2)
     for number, (start, first) in enumerate({"2026-07-03": 11, "2026-07-04": 16, "2026-08-01": 31, "earliest": 11}.items()):
         assert days.value(STORE, "select relaybox.subscribe(%s, 'flights', %s)", f"s{number}", start) == first
-    assert refused(days, "subscribe('s', 'flights', '2026-07-02')")[0] == "RB034"
+    assert refused(days, "relaybox.subscribe('s', 'flights', '2026-07-02')")[0] == "RB034"
 
 
 def test_a_subscription_that_ends_under_a_fetch_is_told_so(ten: World) -> None:
@@ -211,7 +210,7 @@ def test_a_subscription_that_ends_under_a_fetch_is_told_so(ten: World) -> None:
     with ten.session(STORE) as ending, ending.cursor() as cursor:
         cursor.execute("select relaybox.unsubscribe('billing', 'over')")
         with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(refused, ten, "fetch('billing', only_lane => 1)")
+            waiting = pool.submit(refused, ten, "relaybox.fetch('billing', only_lane => 1)")
             wait_until(lambda: ten.value(STORE, LOCK_WAITS) == 1, "the fetch waits for the lane")
             ending.commit()
             code, said = waiting.result(timeout=patience(60))

@@ -138,7 +138,8 @@ def test_times_that_went_back_before_they_could_not_are_corrected(world: World) 
     statements = MIGRATION.read_text()
     world.query(
         "hub",
-        statements[statements.index("update relaybox_internal.decision") :]
+        statements[statements.index("update relaybox.decision") :]
+        .replace("relaybox.", "relaybox_internal.")
         .replace("hop_id", "log_id")
         .replace("first_taken", "first_arrival_seq"),
     )

@@ -365,7 +365,7 @@ def test_what_is_not_kept_is_said_by_whoever_is_asked_for_it(small: World) -> No
     small.query("hub", "select relaybox.unsubscribe('audit')")
     retain(small, "hub")
     (trace,) = trace_message([small.route], first_id)
-    assert [hop.stream_position for hop in trace.hops] == [HopStage.DROPPED, HopStage.SETTLED]
+    assert [hop.stage for hop in trace.hops] == [HopStage.DROPPED, HopStage.SETTLED]
     assert [row[0] for row in small.query("hub", "select stream_position from relaybox.read_stream('flights')")] == [
         40,
         41,
@@ -446,7 +446,7 @@ def test_ledgers_stay_as_small_as_what_is_kept_and_every_report_stays_the_same(s
     assert planned == arrived
     assert planned[0][1] is not None
     last_id = UUID(small.value("airline", "select message_id::text from relaybox.outbox order by seq desc limit 1"))
-    assert [hop.stream_position for hop in trace_message([small.route], last_id)[0].hops] == [HopStage.SETTLED, HopStage.SETTLED]
+    assert [hop.stage for hop in trace_message([small.route], last_id)[0].hops] == [HopStage.SETTLED, HopStage.SETTLED]
     plan = "00000000-0000-0000-0000-000000000000"
     for batch in (3, 11):
         assert small.value("hub", "select relaybox_internal.slice_state(1, %s, 1, %s)", batch, plan) == "published", (

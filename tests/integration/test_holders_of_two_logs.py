@@ -111,10 +111,9 @@ def test_g8_held_stalled_and_dead_messages_are_needed_from_the_first_of_each(log
         )
         for log_id, log_position, sender in ((1, 9, "a"), (1, 8, "b"), (2, 2, "d")):
             cursor.execute(
-                "insert into relaybox_internal.held (log_id, log_position, stream_id, sender_id, index, arrival_seq, held_at)"(
-                    " select %s, %s, e.stream_id, e.sender_id, 2, 1, now() - interval '3 hours' from relaybox_internal.sender_state e "
-                    "where e.sender = %s"
-                ),
+                "insert into relaybox_internal.held (log_id, log_position, stream_id, sender_id, index, arrival_seq, held_at)"
+                " select %s, %s, e.stream_id, e.sender_id, 2, 1, now() - interval '3 hours' from relaybox_internal.sender_state e "
+                "where e.sender = %s",
                 (log_id, log_position, sender),
             )
         assert (holders(cursor, 1, "held"), holders(cursor, 2, "held")) == ([("b", 8, 3)], [("d", 2, 3)])
@@ -126,10 +125,9 @@ def test_g8_held_stalled_and_dead_messages_are_needed_from_the_first_of_each(log
             (2, 4, "open"),
         ):
             cursor.execute(
-                "insert into relaybox_internal.dead_letter (stream_id, log_id, log_position, reason, state, first_at)"(
-                    " select l.stream_id, l.log_id, %s, 'index_missing', %s, now() - interval '4 hours' "
-                    "from relaybox_internal.stream_log l where l.log_id = %s"
-                ),
+                "insert into relaybox_internal.dead_letter (stream_id, log_id, log_position, reason, state, first_at)"
+                " select l.stream_id, l.log_id, %s, 'index_missing', %s, now() - interval '4 hours' "
+                "from relaybox_internal.stream_log l where l.log_id = %s",
                 (log_position, state, log_id),
             )
         found = [[row[1:] for row in holders(cursor, log_id, "dead letter")] for log_id in (1, 2)]

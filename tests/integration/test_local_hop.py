@@ -74,7 +74,7 @@ def test_status_verify_and_where_tell_of_it_like_of_any_hop(local: World) -> Non
     ]
     message_id = local.value("airline", "select message_id::text from relaybox.outbox where payload = 'b'")
     (trace,) = trace_message([local.route], UUID(message_id))
-    assert [(hop.stream_position, hop.log_position) for hop in trace.hops] == [("settled", 2) for _ in local.route.hops]
+    assert [(hop.stage, hop.log_position) for hop in trace.hops] == [("settled", 2) for _ in local.route.hops]
     assert {invoke(*command).exit_code for command in (("status",), ("verify", "flights"), ("where", message_id))} == {0}
     wait_until(lambda: sessions(local) == [], "all sessions of the hop have ended")
 

@@ -48,25 +48,25 @@ def test_a_refused_attempt_keeps_the_cut_reason(refusing: World) -> None:
 
 
 REFUSED = {
-    f"replay('billing', 'earliest', {LONG})": "the reason has 10000000 characters, at most 4000 are kept",
-    "replay('billing', rpad('2026-07-01', 10000000), 'why')": "the start has 10000000 characters",
-    "replay('billing', '1', 'why', rpad('2026-07-01', 10000000), second_cursor => true)": "the end has 10000000 characters",
-    f"ask_replay('billing', 'billing.replay', '1', '3', {LONG}, 'me')": "the reason has 10000000 characters",
-    f"ask_replay('billing', 'billing.replay', '1', '3', 'why', {LONG})": "the name of who asks has 10000000 characters",
-    f"cancel_replay('billing', {LONG})": "the reason has 10000000 characters",
-    f"redrive('billing', {LONG})": "the reason has 10000000 characters",
-    f"drop_dead_letter(1, {LONG})": "the reason has 10000000 characters",
-    f"unsubscribe('billing', {LONG})": "the reason has 10000000 characters",
-    f"skip_gap('flights', 's1', 1, {LONG}, 'me')": "the reason has 10000000 characters",
-    f"skip_gap('flights', 's1', 1, 'why', {LONG})": "the name of who skips has 10000000 characters",
-    f"fetch('billing', 1, worker => {LONG})": "the name of the worker has 10000000 characters, at most 300 are kept",
-    "fetch('billing', 1, worker => '')": "the name of the worker is empty",
-    f"subscribe('billing', {LONG})": "there is no stream and no topic xxx",
-    f"subscribe('other', 'flights', {LONG})": "the start has 10000000 characters",
-    f"subscribe({LONG}, 'flights')": "must be 1 to 60",
-    f"fetch({LONG})": "there is no subscription xxx",
-    f"read_stream({LONG})": "there is no stream xxx",
-    f"read_log({LONG})": "hop xxx",
+    f"relaybox.replay('billing', 'earliest', {LONG})": "the reason has 10000000 characters, at most 4000 are kept",
+    "relaybox.replay('billing', rpad('2026-07-01', 10000000), 'why')": "the start has 10000000 characters",
+    "relaybox.replay('billing', '1', 'why', rpad('2026-07-01', 10000000), second_cursor => true)": "the end has 10000000 characters",
+    f"relaybox_internal.ask_replay('billing', 'billing.replay', '1', '3', {LONG}, 'me')": "the reason has 10000000 characters",
+    f"relaybox_internal.ask_replay('billing', 'billing.replay', '1', '3', 'why', {LONG})": "the name of who asks has 10000000 characters",
+    f"relaybox.cancel_replay('billing', {LONG})": "the reason has 10000000 characters",
+    f"relaybox.redrive('billing', {LONG})": "the reason has 10000000 characters",
+    f"relaybox.drop_dead_letter(1, {LONG})": "the reason has 10000000 characters",
+    f"relaybox.unsubscribe('billing', {LONG})": "the reason has 10000000 characters",
+    f"relaybox_internal.skip_gap('flights', 's1', 1, {LONG}, 'me')": "the reason has 10000000 characters",
+    f"relaybox_internal.skip_gap('flights', 's1', 1, 'why', {LONG})": "the name of who skips has 10000000 characters",
+    f"relaybox.fetch('billing', 1, worker => {LONG})": "the name of the worker has 10000000 characters, at most 300 are kept",
+    "relaybox.fetch('billing', 1, worker => '')": "the name of the worker is empty",
+    f"relaybox.subscribe('billing', {LONG})": "there is no stream and no topic xxx",
+    f"relaybox.subscribe('other', 'flights', {LONG})": "the start has 10000000 characters",
+    f"relaybox.subscribe({LONG}, 'flights')": "must be 1 to 60",
+    f"relaybox.fetch({LONG})": "there is no subscription xxx",
+    f"relaybox.read_stream({LONG})": "there is no stream xxx",
+    f"relaybox.read_log({LONG})": "hop xxx",
 }
 
 
@@ -74,7 +74,7 @@ def test_any_other_long_text_is_refused_with_a_short_error(refusing: World) -> N
     """Who gives it can give a shorter one. Nothing of it is kept, and the server's log does not get it back."""
     for call, said in REFUSED.items():
         with pytest.raises(psycopg2.Error) as refused:
-            refusing.query(STORE, f"select * from relaybox.{call}")
+            refusing.query(STORE, f"select * from {call}")
         assert refused.value.pgcode in {"RB036", "RB031", "RB032", "RB004"}, call
         assert said in str(refused.value), call
         assert len(str(refused.value)) < 1000, call

@@ -134,8 +134,9 @@ def ask(world: World) -> dict[str, Any]:
     answers = {}
     for store, questions in ASKED.items():
         with world.session(store, autocommit=True) as session, session.cursor() as cursor:
+            cursor.execute("set search_path = relaybox, relaybox_internal")
             for question in filter(None, (one.strip() for one in questions.split(";"))):
-                cursor.execute(f"select to_jsonb(r) from relaybox_internal.{question} r")
+                cursor.execute(f"select to_jsonb(r) from {question} r")
                 answers[f"{store}: {question}"] = [without_differing(row) for (row,) in cursor.fetchall()]
     return answers
 

@@ -296,7 +296,7 @@ def test_a_lost_store_whose_first_batches_were_adopted_is_rebuilt(world: World, 
     world.settle_all()
     assert world.payloads("flights/2")[-1] == "new 3"
     (trace,) = trace_message(list(world.routes.routes.values()), message_of(world, "new 1"))
-    assert [(hop.stream_position, hop.log_position) for hop in trace.hops] == [(HopStage.SETTLED, 3), (HopStage.SETTLED, 5)]
+    assert [(hop.stage, hop.log_position) for hop in trace.hops] == [(HopStage.SETTLED, 3), (HopStage.SETTLED, 5)]
 
 
 def message_of(world: World, payload: str) -> UUID:

@@ -79,7 +79,7 @@ def test_a_role_sends_as_its_senders_and_movers_see_everything(roles: World) -> 
         ("app_ba", f"{AS_UA} on conflict do nothing"),
         ("app_ba", f"{AS_BA} on conflict (seq) do update set sender = 'UA'"),
         ("app_ba", f"{AS_BA}, ('flights', 'UA', 'among mine')"),
-        ("app_ba", AS_UA.replace("outbox", "outbox_s000000")),
+        ("app_ba", AS_UA.replace("relaybox.outbox", "relaybox_internal.outbox_s000000")),
         ("app_ba", "alter table relaybox.outbox disable row level security"),
         ("app_ba", "drop policy role_is_bound_to_sender on relaybox.outbox"),
         ("app_ba", "insert into relaybox.sender_role (sender, role_name) values ('UA', 'app_ba')"),

@@ -362,7 +362,7 @@ LEDGER_BREAKS = {
 def test_ledgers_that_contradict_each_other_are_told(world: World, case: str) -> None:
     deliver(world)
     store, statement, said = LEDGER_BREAKS[case]
-    world.query("airline", "drop index relaybox.batch_last_position")
+    world.query("airline", "drop index relaybox_internal.batch_last_position")
     world.query(store, statement)
     first = verify(1)["hops"][0]
     assert any(said in contradiction for contradiction in first["contradictions"]), first["contradictions"]

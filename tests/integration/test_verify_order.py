@@ -141,7 +141,7 @@ BREAKS = {
             "insert into relaybox_internal.dead_letter (stream_id, log_id, log_position, reason) select stream_id, log_id, 1, 'by hand' "
             "from relaybox_internal.dead_letter limit 1"
         ),
-        "position 1 of flights/1: stream position 2, set aside",
+        "position 1 of flights/1: set aside, stream position 2",
     ),
     "position_unknown": (
         (

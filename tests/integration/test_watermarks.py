@@ -44,10 +44,10 @@ def test_g7_a_watermark_is_the_last_whole_batch_that_arrived(three: World) -> No
     for log_position in (0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 1000):
         for state in ("processed", "settled"):
             with undone(three, "airline") as cursor:
-                cursor.execute(f"select relaybox.confirm_{state}('flights/1', %s, now(), 'test')", (log_position,))
+                cursor.execute(f"select relaybox_internal.confirm_{state}('flights/1', %s, now(), 'test')", (log_position,))
                 cursor.execute(newest, (state,))
                 assert cursor.fetchone() == (ends_through(log_position),), (state, log_position)
-                cursor.execute(f"select relaybox.confirm_{state}('flights/1', 2, now(), 'test')")
+                cursor.execute(f"select relaybox_internal.confirm_{state}('flights/1', 2, now(), 'test')")
                 cursor.execute(newest, (state,))
                 assert cursor.fetchone() == (max(2, ends_through(log_position)),), (state, log_position)
         with undone(three, "airline") as cursor:

@@ -18,7 +18,7 @@ from tests.support.services import add_route
 from tests.support.world import World, insert
 
 HOP_KEYS = {
-    "hop", "source", "destination", "stream_position", "batch", "slice", "log_position", "planned_at", "moved_by", "application", "copied_at",
+    "hop", "source", "destination", "stage", "batch", "slice", "log_position", "planned_at", "moved_by", "application", "copied_at",
     "published_at",    "received_at", "received_by", "processed_at", "processed_by", "settled_at", "settled_by", "found_instead", "delivered",
 }  # fmt: skip
 SENT_KEYS = {"store", "seq", "transaction", "topic", "sender", "epoch", "index", "sent_at", "committed_at"}
@@ -35,12 +35,12 @@ def trace(message_id: str, *options: str) -> dict[str, Any]:
     return dict(only)
 
 
-def stream_positions(message_id: str) -> list[str]:
-    return [hop["stream_position"] for hop in trace(message_id)["hops"]]
+def stages(message_id: str) -> list[str]:
+    return [hop["stage"] for hop in trace(message_id)["hops"]]
 
 
 def test_the_time_of_a_delivery_stays_when_more_is_delivered(world: World) -> None:
-    """Places that follow each other are one run of the ledger, which has the time of its newest stream position."""
+    """Stream positions that follow each other are one run of the ledger, which has the time of its newest stream position."""
     world.send("a")
     world.transfer()
     world.send("b")
@@ -61,9 +61,7 @@ def test_a_settled_message_shows_its_whole_way_with_times(world: World) -> None:
     way = found["traces"][0]
     assert (set(way), set(way["sent"])) == ({"route", "sent", "hops"}, SENT_KEYS)
     assert all(set(hop) == HOP_KEYS for hop in way["hops"])
-    assert [(hop["stream_position"], hop["batch"], hop["slice"], hop["log_position"]) for hop in way["hops"]] == [
-        ("settled", 1, 1, 2)
-    ] * 2
+    assert [(hop["stage"], hop["batch"], hop["slice"], hop["log_position"]) for hop in way["hops"]] == [("settled", 1, 1, 2)] * 2
     first, second = way["hops"]
     assert (
         way["sent"]["sent_at"]
@@ -114,17 +112,17 @@ def test_the_place_of_a_message_moves_step_by_step(world: World) -> None:
     world.change_route(limits={"batch_rows": 100, "slice_rows": 100})
     world.send("a")
     (message_id,) = ids(world)
-    assert stream_positions(message_id) == ["not yet planned"] * 2
+    assert stages(message_id) == ["not yet planned"] * 2
     copy_first_slices(world.first_hop, 0)
-    assert stream_positions(message_id) == ["planned, not copied", "not yet planned"]
+    assert stages(message_id) == ["planned, not copied", "not yet planned"]
     transfer_until(world.first_hop, lambda progress: progress.copied > 0)
-    assert stream_positions(message_id) == ["copied, not published", "not yet planned"]
+    assert stages(message_id) == ["copied, not published", "not yet planned"]
     transfer_until(world.first_hop, lambda progress: progress.published)
-    assert stream_positions(message_id) == ["arrived", "not yet planned"]
+    assert stages(message_id) == ["arrived", "not yet planned"]
     world.transfer_all()
-    assert stream_positions(message_id) == ["received", "received"]
+    assert stages(message_id) == ["received", "received"]
     world.settle_all()
-    assert stream_positions(message_id) == ["settled", "settled"]
+    assert stages(message_id) == ["settled", "settled"]
 
 
 def test_a_message_that_is_not_where_the_ledgers_put_it_is_told_so(world: World) -> None:
@@ -133,7 +131,7 @@ def test_a_message_that_is_not_where_the_ledgers_put_it_is_told_so(world: World)
     stranger = uuid4()
     world.query("hub", "update relaybox_internal.log set message_id = %s where log_position = 2", str(stranger))
     hop = trace(ids(world)[1])["hops"][0]
-    assert (hop["stream_position"], UUID(hop["found_instead"])) == ("not where the ledgers put it", stranger)
+    assert (hop["stage"], UUID(hop["found_instead"])) == ("not where the ledgers put it", stranger)
     assert "Run: relaybox verify flights" in invoke("where", ids(world)[1]).stdout
 
 
@@ -141,7 +139,7 @@ def test_a_message_of_a_topic_that_the_route_does_not_carry_is_unrouted(world: W
     world.send("a", topic="other")
     world.send("b")
     world.transfer()
-    assert stream_positions(ids(world)[0]) == ["unrouted", "not yet planned"]
+    assert stages(ids(world)[0]) == ["unrouted", "not yet planned"]
 
 
 def test_a_message_sent_before_its_topic_joined_the_route_moves_with_it(world: World) -> None:
@@ -150,12 +148,12 @@ def test_a_message_sent_before_its_topic_joined_the_route_moves_with_it(world: W
     world.transfer()
     world.change_route(topics=["flights", "other"])
     world.send("c", topic="other")
-    assert stream_positions(ids(world)[0])[0] == "not yet planned"
+    assert stages(ids(world)[0])[0] == "not yet planned"
     world.transfer()
-    assert [stream_positions(message_id)[0] for message_id in ids(world)] == ["received", "received", "received"]
+    assert [stages(message_id)[0] for message_id in ids(world)] == ["received", "received", "received"]
     world.change_route(topics=["flights"])
     world.send("d", topic="other")
-    assert stream_positions(ids(world)[3])[0] == "unrouted"
+    assert stages(ids(world)[3])[0] == "unrouted"
 
 
 def test_without_a_route_every_route_that_carries_the_topic_is_followed(world: World) -> None:

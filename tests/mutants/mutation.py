@@ -32,7 +32,7 @@ is slow, only a bug never ends."""
 CAUGHT = {"killed", "timeout", "segfault", "suspicious", "caught by type check"}
 
 
-MODULES = ("hops.batches", "verifications.comparisons", "verifications.defects", "verifications.reliability")
+MODULES = ("hops.batches", "verification.comparisons", "verification.defects", "verification.reliability")
 TESTS = (
     "tests/unit/test_batches.py",
     "tests/unit/test_comparisons.py",

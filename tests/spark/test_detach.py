@@ -220,7 +220,7 @@ def test_g8_what_only_a_stopped_consumer_needs_is_detached_and_comes_back(
 
     message_id = stopped.value("airline", "select message_id::text from relaybox.outbox where seq = 6")
     (trace,) = trace_message([stopped.route], UUID(message_id))
-    assert trace.hops[0].stream_position is HopStage.DETACHED
+    assert trace.hops[0].stage is HopStage.DETACHED
 
     send(stopped, 5)
     assert [stream_position for stream_position, _ in read(stopped, "live", 100)] == [46, 47, 48, 49, 50]

@@ -45,7 +45,7 @@ class SubscriptionDocument(Document):
     dead_letter_stream_positions: list[int]
     """Of the dead letters that need a decision."""
     detached_stream_positions: int
-    """Places that it has not read and that are in files: `relaybox attach` brings them back."""
+    """Stream positions that it has not read and that are in files: `relaybox attach` brings them back."""
 
 
 class SubscriptionsDocument(Document):

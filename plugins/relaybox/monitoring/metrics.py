@@ -67,7 +67,7 @@ METRICS = {
         Metric(
             "relaybox_watermark_age_seconds", "gauge", "How long a watermark has stood although something lies beyond it, else 0."
         ),
-        Metric("relaybox_stream_delivered_messages_total", "counter", "Places of the stream that are filled."),
+        Metric("relaybox_stream_delivered_messages_total", "counter", "Messages that the stream delivered."),
         Metric("relaybox_stream_duplicates_total", "counter", "Copies of messages that were dropped."),
         Metric("relaybox_stream_held_messages", "gauge", "Received and not yet deliverable: the holdback."),
         Metric(
@@ -78,9 +78,7 @@ METRICS = {
             "gauge",
             "Messages that are set aside: open ones wait for a decision, redriving ones for their consumer.",
         ),
-        Metric(
-            "relaybox_subscription_behind_messages", "gauge", "Places of the stream that the subscription has not acknowledged."
-        ),
+        Metric("relaybox_subscription_behind_messages", "gauge", "Stream positions that the subscription has not acknowledged."),
         Metric(
             "relaybox_retention_held_seconds",
             "gauge",

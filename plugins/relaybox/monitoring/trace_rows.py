@@ -54,7 +54,7 @@ class HopArrival(NamedTuple):
 
 
 class AwaitedFields(TypedDict):
-    """An Awaited as JSON."""
+    """MissingIndexes as JSON."""
 
     sender: str
     epoch: int

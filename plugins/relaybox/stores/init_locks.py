@@ -53,7 +53,7 @@ def lock_relations(session: StoreSession, names: Sequence[str]) -> None:
     found = session.values(
         "select c.oid::regclass::text from unnest(%s::text[]) n (name) join pg_class c on c.oid = to_regclass(n.name)::oid "
         "where c.relkind in ('r', 'p', 'v') "
-        "order by c.relkind <> 'v' or c.relname = 'lane_cursors', array_position(%s::text[], n.name), 1",
+        "order by c.relkind <> 'v' or c.relname = 'lane_cursors', array_position(%s::text[], c.relname::text), 1",
         *(list(names), list(_ENTRANCES)),
     )
     if not found:
@@ -70,12 +70,7 @@ def lock_relations(session: StoreSession, names: Sequence[str]) -> None:
     session.value("select set_config('lock_timeout', %s, true)", f"{times.patience_seconds}s")
 
 
-_ENTRANCES = (
-    "relaybox_internal.subscription",
-    "relaybox_internal.hop_in",
-    "relaybox_internal.hop_out",
-    "relaybox_internal.stream",
-)
+_ENTRANCES = ("subscription", "hop_in", "hop_out", "stream")
 """What consumers and drivers take first, after views that applications read. Who waits here holds nothing yet; those past it can end."""
 
 

@@ -276,19 +276,14 @@ def _make_way(session: StoreSession) -> None:
     post = [f"{one.number:04d} {one.name}" for one in pending if one.phase == "post"]
     if post:
         refuse_older_code(session, post)
-    views = [f"relaybox.{name}" for kind, name in changed_files(session, sql_directory()) if kind == "view"]
+    views = [name for kind, name in changed_files(session, sql_directory()) if kind == "view"]
     texts = " ".join(one.text for one in pending)
-    named = sorted({*re.findall(r"relaybox\.[a-z_0-9]+", texts), *(_REGISTERED if pending else ()), *views})
-    lock_relations(session, named)
+    named = {*re.findall(r"\brelaybox(?:_internal)?\.([a-z_0-9]+)", texts), *(_REGISTERED if pending else ()), *views}
+    lock_relations(session, [f"{schema}.{name}" for schema in ("relaybox", "relaybox_internal") for name in sorted(named)])
 
 
-_REGISTERED = (
-    "relaybox_internal.hop_in",
-    "relaybox_internal.hop_out",
-    "relaybox_internal.stream",
-    "relaybox_internal.subscription",
-)
-"""What apply_routes() locks, and where consumers come in."""
+_REGISTERED = ("hop_in", "hop_out", "stream", "subscription")
+"""What apply_routes() locks, and where consumers come in; in either schema: 0039 moved them."""
 
 
 def _public_rights(session: StoreSession) -> tuple[str, ...]:

@@ -1,5 +1,5 @@
--- Appends to a stream what may be delivered now, list_released() says what. Places come a thousand to a row of relaybox_internal.delivery, or as
--- runs where positions follow each other.
+-- Appends to a stream what may be delivered now, list_released() says what. A row of relaybox_internal.delivery has a thousand stream
+-- positions, or a run of log positions that follow each other.
 create or replace function relaybox_internal.append_deliverable(
     stream_ relaybox_internal.stream, log_id_ integer, first_position bigint, last_position bigint
 )

@@ -76,7 +76,7 @@ $$;
 comment on function relaybox.read_stream(text, bigint, integer) is
 'Reads messages of a stream in the order of their stream positions, without a subscription. Changes nothing.
 `stream_name`: the stream, as relaybox.subscriptions has it.
-`after_stream_position`: the place of the last message that you have; 0 or null: from the first kept message.
+`after_stream_position`: the stream position of the last message that you have; 0 or null: from the first kept message.
 `max_count`: greatest number of messages.
 Returns `stream_position`, and the message with the columns of relaybox.inbox.
 Errors: RB012 (messages are missing from a log), RB032 (no such stream), RB034 (no longer kept), RB036 (no max_count), RB038 (detached),

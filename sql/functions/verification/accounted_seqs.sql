@@ -1,4 +1,4 @@
--- Each place where a hop's ledger has a row of the outbox, in a range of seqs (after, through]: batch (its number), adopted from a lost ledger,
+-- Each entry where a hop's ledger has a row of the outbox, in a range of seqs (after, through]: batch (its number), adopted from a lost ledger,
 -- a piece of the backlog, or what its frontier has not passed. By the law of conservation (G12) each row of the hop's topics stands here once.
 create or replace function relaybox_internal.accounted_seqs(hop_name text, after_seq bigint, through_seq bigint)
 returns table (seq bigint, state text, batch bigint)

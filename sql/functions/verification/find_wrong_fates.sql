@@ -13,7 +13,7 @@ as $$
     ), decided as materialized (
         select d.hop, d.log_id, d.log_position, d.sender, d.epoch from relaybox_internal.list_decided(stream_name) d
     ), fate as (
-        select p.log_id, p.log_position, 'stream_position ' || p.stream_position as fate
+        select p.log_id, p.log_position, 'stream position ' || p.stream_position as fate
         from relaybox_internal.stream s cross join lateral relaybox_internal.list_stream_positions(s.stream_id) p where s.stream = stream_name
         union all
         select d.log_id, u.at, 'duplicate' from own_log o join relaybox_internal.decision d on d.log_id = o.log_id cross join unnest(d.duplicates) u (at)

@@ -115,7 +115,7 @@ async def count_replay(
     store = _store(route, order.store)
     counted = await gathering.ask(lambda: _count(route, store, order))
     said = (
-        f"Places {counted.first_stream_position:,} to {counted.last_stream_position:,}: {counted.message_count:,} messages, "
+        f"Stream positions {counted.first_stream_position:,} to {counted.last_stream_position:,}: {counted.message_count:,} messages, "
         f"{counted.byte_count:,} bytes, about {counted.estimated_seconds:,.1f} s."
         if counted.message_count
         else "No message was delivered there."

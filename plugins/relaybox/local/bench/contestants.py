@@ -26,7 +26,7 @@ _COLUMNS = sql.SQL(", ").join(
 )
 # seq stands for position and index: a pipe does not number rows
 _COPY_TO = sql.SQL("copy (select seq, seq, {columns} from relaybox.outbox) to stdout (format {format})")
-_COPY_FROM = sql.SQL('copy {log} ("position", index, {columns}) from stdin (format {format})')
+_COPY_FROM = sql.SQL("copy {log} (log_position, index, {columns}) from stdin (format {format})")
 
 
 @dataclass

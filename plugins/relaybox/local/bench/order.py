@@ -33,7 +33,7 @@ TITLES = {
     DISORDERED: "64 gapless senders, 5 % twice, 5 % displaced, fifo",
 }
 SENDERS = 64
-SHARE, PLACES = 0.05, 1000
+SHARE, STREAM_POSITIONS = 0.05, 1000
 
 _DECLARE = "select relaybox.declare_sender(%s || '-' || n, 'gapless') from generate_series(0, %s - 1) n"
 _ARRANGE = """
@@ -132,7 +132,7 @@ def ratios(measurements: tuple[OrderMeasurement, ...], contestant: str, baseline
 
 
 def _fill(stores: BenchStores, topic: str, messages: int) -> None:
-    values = {"topic": topic, "messages": messages, "share": SHARE, "stream_positions": PLACES, "senders": SENDERS}
+    values = {"topic": topic, "messages": messages, "share": SHARE, "stream_positions": STREAM_POSITIONS, "senders": SENDERS}
     if topic != PLAIN:
         stores.query(SOURCE, _DECLARE, topic, SENDERS)
     with stores.session(SOURCE) as session, session.cursor() as cursor:
