@@ -14,7 +14,7 @@ def emit(event: str, **fields: object) -> None:
 
 
 def warn(event: str, **fields: object) -> None:
-    """The same at level WARNING: somebody has to do something."""
+    """The same at level WARNING: a person has to act."""
     logger.warning("%s", _line(event, fields))
 
 

@@ -317,7 +317,7 @@ routes:
         ("limits: {slice_rows: 1000001}", "limits.slice_rows: got 1000001; expected at most batch_rows, which is 1000000"),
         (
             "limits: {slice_rows: 99}",
-            "limits.slice_rows: got 99; expected so many that 1000000 batch_rows make at most 10000 slices",
+            "limits.slice_rows: got 99; expected large enough that 1000000 batch_rows make at most 10000 slices",
         ),
         ("limits: {slice_timeout_seconds: 0}", "limits.slice_timeout_seconds: got 0; expected a whole number from 1 to 86400"),
         ("limits: {linger_seconds: -1}", "limits.linger_seconds: got -1; expected a whole number from 0 to 3600"),

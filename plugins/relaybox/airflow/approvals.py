@@ -1,4 +1,4 @@
-"""Orders that somebody approves before they are carried out: show, approve, do."""
+"""Actions that a person approves before they run: show, approve, run."""
 
 from __future__ import annotations
 

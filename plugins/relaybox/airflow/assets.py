@@ -2,7 +2,7 @@
 
 outbox --> transfer 1 --> log 1 --> transfer 2 --> log 2 --> confirm 2 --> settled 2 --> confirm 1 --> settled 1
 
-An event is a trigger and no more: whoever it starts drains everything there is, so a lost or a double one does no harm.
+An event is a trigger and no more: the run that it starts moves everything that waits, so a lost or doubled event does no harm.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LOG_PATIENCE_SECONDS = 2.0
 
 
 def outbox_asset(hop: Hop) -> Asset:
-    """What a route's first hop reads. Watched: messages that nobody moves start the hop, whoever wrote them."""
+    """What a route's first hop reads. It is watched: waiting messages start the hop."""
     return _asset(hop, "outbox", _watcher(hop.name, hop.source, patience_seconds=0.0))
 
 

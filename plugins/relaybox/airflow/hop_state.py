@@ -46,7 +46,7 @@ def read_hop_state(hop: Hop) -> HopState:
 
 @dataclass(frozen=True)
 class IdleHop:
-    """A hop that somebody should run: work that nobody drives, or messages that are confirmed as received and not as settled."""
+    """A hop that needs a run: it has work without a driver, or messages that are confirmed as received and not as settled."""
 
     hop: str
     has_work: bool

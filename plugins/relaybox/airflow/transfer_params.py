@@ -15,7 +15,7 @@ RUNNER, LINGER_SECONDS = "runner", "linger_seconds"
 
 
 def transfer_params(hop: Hop) -> dict[str, Param]:
-    """The route's own values are the form's: a run that is triggered without a word is like any other."""
+    """The form shows the route's own values: an untouched form starts a default run."""
     return {
         RUNNER: Param(
             hop.runner,

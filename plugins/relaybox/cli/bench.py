@@ -81,7 +81,7 @@ def bench_consume(
 @commands.command("retention")
 def bench_retention(
     messages: Annotated[int, typer.Option("--messages", min=1, help="Messages that go all the way.")] = 20_000_000,
-    turns: Annotated[int, typer.Option("--turns", min=20, help="In so many turns; each fills a segment.")] = 100,
+    turns: Annotated[int, typer.Option("--turns", min=20, help="Number of turns; each fills a segment.")] = 100,
     json_path: JsonPath = None,
 ) -> None:
     """Send, move, read and drop in turns, a snapshot held for a third of them: disk use and the time of a fetch must stay flat.
@@ -101,7 +101,7 @@ def bench_latency(
     *,
     hops: Annotated[
         list[int] | None,
-        typer.Option("--hops", min=1, help="Measure with so many hops. Default: 1, 10, 100.", show_default=False),
+        typer.Option("--hops", min=1, help="Number of hops to measure with. Default: 1, 10, 100.", show_default=False),
     ] = None,
     samples: Annotated[int, typer.Option("--samples", min=1, help="First messages of idle hops, for each count.")] = 20,
     lingering_samples: Annotated[int, typer.Option("--lingering-samples", min=1, help="Messages to a busy hop.")] = 300,
@@ -137,7 +137,7 @@ def bench_page(
     *,
     looks: Annotated[
         list[int] | None,
-        typer.Option("--looks", min=1, help="So many requests to the page at once. Default: 50, 500.", show_default=False),
+        typer.Option("--looks", min=1, help="Number of simultaneous requests to the page. Default: 50, 500.", show_default=False),
     ] = None,
     samples: Annotated[int, typer.Option("--samples", min=1, help="Of each endpoint, in each measurement.")] = 40,
     json_path: JsonPath = None,

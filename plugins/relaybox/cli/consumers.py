@@ -44,7 +44,9 @@ def consume(
     subscription: SubscriptionName,
     store: AtStore = None,
     follow: Annotated[bool, typer.Option("--follow", help="Wait for more, until Ctrl-C or SIGTERM.")] = False,
-    count: Annotated[int | None, typer.Option("--count", min=1, help="Stop after so many.", show_default=False)] = None,
+    count: Annotated[
+        int | None, typer.Option("--count", min=1, help="Stop after this many messages.", show_default=False)
+    ] = None,
     source: Annotated[
         str | None,
         typer.Option("--subscribe", metavar="STREAM", help="Subscribe first: to a stream or a topic.", show_default=False),

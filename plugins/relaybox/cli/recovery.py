@@ -74,7 +74,7 @@ def attest(
 ) -> None:
     """Say that a store lost nothing although its cluster is another one now: a promotion without loss, pg_upgrade.
 
-    The word is checked: transaction numbers and both stores' ledgers must go on where they were.
+    The claim is verified: transaction numbers and the ledgers of both stores must continue where they were.
 
     \b
     Examples:

@@ -119,7 +119,8 @@ def attach(
     store: Annotated[str, typer.Argument(metavar="STORE", help="The store of the log.")],
     hop: Annotated[str, typer.Argument(metavar="HOP", help="The hop that filled the log, as in flights/1.")],
     segments: Annotated[
-        int | None, typer.Option("--segments", min=1, help="Only so many, the newest first. Default: all.", show_default=False)
+        int | None,
+        typer.Option("--segments", min=1, help="Number of segments, the newest first. Default: all.", show_default=False),
     ] = None,
     remove: Annotated[bool, typer.Option("--remove", help="Remove the files of what is back.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would come back.")] = False,

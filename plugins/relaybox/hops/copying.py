@@ -49,7 +49,7 @@ class SliceJob:
 
 @dataclass(frozen=True)
 class SliceCopied:
-    """Report of one slice. `found` says what was done: copied now, or copied or published by somebody before."""
+    """Report of one slice. `found` says what was done: copied now, or copied or published earlier by another attempt."""
 
     slice: int
     row_count: int

@@ -82,7 +82,7 @@ def ask_destination(destination: StoreSession, hop: Hop) -> DestinationState:
 
 
 def durable_arrival(destination: StoreSession, hop: Hop, arrived: DestinationState) -> PublishedBatch:
-    """The arrival of the newest published batch, once it is durable: somebody else may have published it. Commits.
+    """The arrival of the newest published batch, once it is durable: another attempt may have published it. Commits.
 
     Raises:
         NotDurable: COMMIT returned with a warning; nothing may be confirmed on the strength of this arrival.

@@ -25,13 +25,13 @@ class SliceRunner(Protocol):
 
 
 class BatchTooLarge(Exception):
-    """A batch has more rows than its runner takes on. It stays planned: whoever runs the hop next resumes it."""
+    """A batch has more rows than its runner takes on. It stays planned: the next run of the hop resumes it."""
 
 
 class ThreadRunner:
     """Threads in one process: small backlogs, fast tests, and tiny deployments without a JVM.
 
-    Whoever interrupts it (Ctrl-C, a task's time limit) does not wait for slices: their sessions end with the process.
+    An interruption (Ctrl-C, a task's time limit) does not wait for slices: their sessions end with the process.
 
     Args:
         threads: so many slices are copied side by side.

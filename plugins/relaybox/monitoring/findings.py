@@ -62,7 +62,7 @@ class Severity(StrEnum):
     """How bad a finding is."""
 
     STUCK = "stuck"  # does not go on by itself
-    HELD = "held"  # goes on once somebody else is done
+    HELD = "held"  # goes on once another session is done
     NOTE = "note"
 
 

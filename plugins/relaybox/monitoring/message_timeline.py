@@ -8,6 +8,18 @@ from datetime import UTC, datetime
 
 from relaybox.monitoring.message_trace import DeliveryState, DeliveryTrace, HopStage, HopTrace, Trace
 
+_STAGES = {
+    HopStage.UNROUTED: "unrouted: the route does not carry its topic",
+    HopStage.RETIRED: "discarded on record",
+    HopStage.ADOPTED: "delivered before its source lost the ledger of it",
+    HopStage.WAITING: "not yet planned",
+    HopStage.PLANNED: "planned, not copied",
+    HopStage.COPIED: "copied, not published",
+    HopStage.DROPPED: "arrived, and is no longer kept there",
+    HopStage.DETACHED: "arrived, and is in files there. Run: relaybox attach",
+}
+"""Stages that last, and that no step with a time tells."""
+
 
 @dataclass(frozen=True)
 class TimelineEntry:
@@ -45,7 +57,7 @@ def _sent(trace: Trace) -> Iterator[TimelineEntry]:
 def _on_hop(hop: HopTrace) -> Iterator[TimelineEntry]:
     name, source, destination = hop.hop, hop.source, hop.destination
     if hop.batch is None or hop.log_position is None:
-        yield TimelineEntry(None, source, f"{name}: {hop.stage}")
+        yield TimelineEntry(None, source, f"{name}: {_STAGES[hop.stage]}")
         return
     planned = f"{name}: planned in batch {hop.batch:,}, slice {hop.slice}, for position {hop.log_position:,}"
     steps = (
@@ -60,12 +72,12 @@ def _on_hop(hop: HopTrace) -> Iterator[TimelineEntry]:
     if hop.delivered is not None:
         is_lost = hop.delivered.delivery_state is DeliveryState.LOST
         yield TimelineEntry(hop.delivered.decided_at, destination, f"{name}: {_decided(hop.delivered)}", is_wrong=is_lost)
-    if hop.stage is HopStage.GONE:
+    if hop.stage is HopStage.MISSING:
         there = "no message" if hop.found_instead is None else f"message {hop.found_instead}"
         compare = f"Compare the stores. Run: relaybox verify {name.split('/')[0]}"
         yield TimelineEntry(None, destination, f"{name}: {there} is at position {hop.log_position:,}. {compare}", is_wrong=True)
-    elif hop.stage in (HopStage.PLANNED, HopStage.COPIED):
-        yield TimelineEntry(None, destination, f"{name}: {hop.stage}")
+    elif hop.stage in _STAGES:
+        yield TimelineEntry(None, destination, f"{name}: {_STAGES[hop.stage]}")
 
 
 def _decided(delivered: DeliveryTrace) -> str:

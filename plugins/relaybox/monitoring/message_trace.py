@@ -29,16 +29,16 @@ class HopStage(StrEnum):
 
     UNROUTED = "unrouted"  # the hop has not its topic: it is kept, and moves when the topic comes to the hop
     RETIRED = "retired"  # given up on record
-    ADOPTED = "delivered before its source lost the ledger of it"
-    WAITING = "not yet planned"
-    PLANNED = "planned, not copied"
-    COPIED = "copied, not published"
+    ADOPTED = "adopted"  # delivered before its source lost the ledger of it
+    WAITING = "not_planned"
+    PLANNED = "planned"  # not copied
+    COPIED = "copied"  # not published
     ARRIVED = "arrived"
     RECEIVED = "received"  # the source knows that it arrived
     SETTLED = "settled"
-    DROPPED = "arrived, no longer kept there"  # retention
-    DETACHED = "arrived, and is in files there: relaybox attach brings it back"  # only a stopped consumer needs it
-    GONE = "not where the ledgers put it"
+    DROPPED = "dropped"  # it arrived, and retention dropped it there
+    DETACHED = "detached"  # it arrived, and is in files there: only a stopped consumer needs it
+    MISSING = "missing"  # the destination does not have it where the ledgers put it
 
 
 @dataclass(frozen=True)
@@ -61,11 +61,11 @@ class DeliveryState(StrEnum):
 
     DELIVERED = "delivered"
     DUPLICATE = "duplicate"
-    SET_ASIDE = "set aside"
+    SET_ASIDE = "set_aside"
     HELD = "held"  # what goes before it has not come
     STALLED = "stalled"  # its sender has stalled: it waits in the log, not looked at yet
     UNDECIDED = "undecided"
-    DROPPED = "no longer kept"  # retention has removed what was decided, with the message
+    DROPPED = "dropped"  # retention has removed what was decided, with the message
     LOST = "lost"  # no stream position, and no reason for it: relaybox verify
 
 
@@ -302,7 +302,7 @@ def _stage(reading: HopReading, arrival: HopArrival, *, found: bool) -> HopStage
     if arrival.published_at is None and arrival.copied_at is None:
         return HopStage.PLANNED
     if not found:
-        return HopStage.GONE
+        return HopStage.MISSING
     if arrival.published_at is None:
         return HopStage.COPIED
     if reading.settled_at is not None:

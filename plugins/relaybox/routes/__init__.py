@@ -38,7 +38,7 @@ routes:
 | `owner` | `relaybox` | who looks after the route: the owner of its DAGs |
 | `order` | `none` | what consumers can rely on: `none`, `fifo`, `causal` or `total`; see streams |
 | `stream` | the route's name | the name that consumers read by, a name like a route's; only causal routes may share one |
-| `message_id_window` | 0 | 0 to 1000000: a message whose `message_id` stood within so many positions before it is a duplicate; 0: none is |
+| `message_id_window` | 0 | 0 to 1000000: a message whose `message_id` stood in this many log positions before it is a duplicate; 0: off |
 
 **`routes.<route>.limits`**
 
@@ -48,7 +48,7 @@ routes:
 | `slice_rows` | 100000 | 1 to `batch_rows` (also by default): how many one task copies; a batch has at most 10000 slices |
 | `slice_timeout_seconds` | 900 | 1 to 86400: how long one attempt at a slice may take |
 | `linger_seconds` | 0 | 0 to 3600: how long an empty hop waits for more messages before the transfer ends |
-| `spark_from_rows` | 50000 | 1 to 1000000000: with `runner: auto`, so many messages to move or compare are worth a Spark application |
+| `spark_from_rows` | 50000 | 1 to 1000000000: with `runner: auto`, this many messages to move or compare are worth a Spark application |
 | `run_timeout_seconds` | 21600 | 60 to 604800: after how long Airflow ends an attempt of a transfer, a verification or a detaching task |
 | `target_lag_seconds` | 600 | 1 to 604800: how long a message may wait at most; a hop that is later is alarmed |
 | `holdback_rows` | 10000 | 1 to 1000000: how many messages of one sender a store holds back until a gap fills; then that sender waits |
@@ -60,7 +60,7 @@ routes:
 |---|---|---|
 | `attempts` | 5 | 1 to 100: how often a task is tried, the first time included |
 | `delay_seconds` | 10 | 0 to 86400: before the second attempt |
-| `backoff` | 2.0 | 1 to 10: each delay is so many times the one before |
+| `backoff` | 2.0 | 1 to 10: factor from one delay to the next |
 | `max_delay_seconds` | 300 | `delay_seconds` to 86400: no delay is longer; at least `delay_seconds` by default |
 
 **`routes.<route>.retention`**, of the outbox and the logs that the route fills

@@ -168,7 +168,7 @@ class LimitsRules(_Rules):
         if slice_rows > batch_rows:
             raise _broken(f"at most batch_rows, which is {batch_rows}")
         if slice_rows * MAX_SLICES_PER_BATCH < batch_rows:
-            raise _broken(f"so many that {batch_rows} batch_rows make at most {MAX_SLICES_PER_BATCH} slices")
+            raise _broken(f"large enough that {batch_rows} batch_rows make at most {MAX_SLICES_PER_BATCH} slices")
         return slice_rows
 
 

@@ -1,4 +1,4 @@
-"""Hops that a store knows and relaybox.yaml has not: their route was taken out of the file."""
+"""Registered hops that relaybox.yaml no longer contains: their route was removed from the file."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class CopySender(threading.Thread):
         super().__init__(name="relaybox-pipe-sender", daemon=True)
         self._source, self._copy_to, self._write_end = source, copy_to, write_end
         self.has_sent_all = False
-        self.error: psycopg2.Error = psycopg2.OperationalError("COPY at the source ended without a word")
+        self.error: psycopg2.Error = psycopg2.OperationalError("COPY at the source ended without an error message")
 
     def run(self) -> None:
         try:

@@ -47,7 +47,7 @@ class _Decision(NamedTuple):
 def carry_senders(source: StoreSession, destination: StoreSession, hop: Hop, *, log_id: int) -> None:
     """Copies the declarations of senders that the source knows and the destination doesn't. Commits; idempotent.
 
-    Called when a batch is planned and before it is published: whoever sent one of its messages had declared itself before.
+    Called when a batch is planned and before it is published: the sender of each of its messages was declared before.
 
     Raises:
         UnknownHop: the hop's stream is not registered.

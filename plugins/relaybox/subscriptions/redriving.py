@@ -34,7 +34,7 @@ class RedriveResult:
 def redrive_letters(
     store: Store, subscription: str, letters: Mapping[int, int], *, reason: str, on_behalf_of: str
 ) -> RedriveResult:
-    """Redrives those of the letters that are still as they were when somebody decided on them, in the order of their stream positions.
+    """Redrives those of the letters that are still as they were when a person decided on them, in the order of their stream positions.
 
     `letters` has the number of each, and its attempts at that time: one that was refused again since has more. One transaction; safe
     to repeat.

@@ -23,7 +23,7 @@ LONGEST_NAME = 60
 
 @dataclass(frozen=True)
 class ReplayRequest:
-    """What somebody wants to be read again.
+    """A range of a stream to read again.
 
     Attributes:
         start, through: earliest, latest, a stream position, or a time of delivery in the store. A stream position at the end is
@@ -48,7 +48,7 @@ class StartedReplay:
     """What the store said to an order.
 
     Attributes:
-        state: begun; joined (somebody else has this range read now); waits (for the range that `waits_for` tells); done (read for this
+        state: begun; joined (another request has this range read now); waits (for the range that `waits_for` tells); done (read for this
             asker already); empty (nothing was delivered between start and through).
         replay: the range's number; None while it waits, and of an empty one.
         message_count, byte_count, estimated_seconds: None unless it was begun now.
@@ -120,7 +120,7 @@ def carry_out_replay(store: Store, order: ReplayRequest, rest: Callable[[], obje
         rest: called between two looks; what it raises ends the wait, and the range goes on without it.
 
     Raises:
-        RequestRefused: somebody closed the second cursor meanwhile, or the order makes no sense.
+        RequestRefused: the second cursor was closed meanwhile, or the request makes no sense.
         NotSubscribed, NoLongerKept: as ask_replay.
     """
     asked, said = ask_replay(store, order), None

@@ -12,11 +12,11 @@ as $$
         s.stream, s.delivery_order,
         case
             when f.stream_position is not null then 'delivered'
-            when x.reason is not null then 'set aside'
+            when x.reason is not null then 'set_aside'
             when h.log_position is not null then 'held'
             when b.log_position is not null then 'duplicate'
             when w.stalled_reason is not null then 'stalled'
-            when log_position_ < n.first_kept_position then 'no longer kept'
+            when log_position_ < n.first_kept_position then 'dropped'
             when log_position_ <= i.decided_position then 'lost'
             else 'undecided'
         end,

@@ -37,7 +37,7 @@ def _redrive_dag(route: Route) -> DAG:
     with DAG(
         redrive_dag_id(route),
         dag_display_name=f"{route.name} redrive",
-        description=f"Gives dead letters of route {route.name} to their consumers again, once somebody approved",
+        description=f"Redrives dead letters of route {route.name} after a person approved it",
         doc_md=redrive_doc(route),
         schedule=None,
         params={
@@ -66,7 +66,7 @@ def _skip_dag(routes: Routes, route: Route) -> DAG:
     with DAG(
         skip_dag_id(route),
         dag_display_name=f"{route.name} skip",
-        description=f"Gives up messages of route {route.name} that never came, once somebody approved",
+        description=f"Skips missing messages of route {route.name} after a person approved it",
         doc_md=skip_doc(route),
         schedule=None,
         params={

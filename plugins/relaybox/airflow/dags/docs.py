@@ -164,7 +164,7 @@ Has messages of route **{route.name}** read again, by a second cursor of a subsc
 
 1. `count` tells stream_positions, messages, bytes and time, and changes nothing.
 2. `replay` opens the second cursor for the range (`<subscription>.replay`), and succeeds when it has been read.
-   Somebody must read it: `relaybox consume <subscription>.replay --follow`, or a program of yours.
+   A consumer must read it: `relaybox consume <subscription>.replay --follow`, or a program of yours.
    Every message comes with `replayed` true, no faster than the rate.
 
 **Backfill = replay.** A backfill replays a day per run, from midnight to midnight UTC, by the time at which the store delivered the
@@ -186,7 +186,7 @@ most. To cancel: `relaybox replay <subscription>.replay --cancel --reason ...`; 
 
 def redrive_doc(route: Route) -> str:
     return f"""\
-Gives dead letters of route **{route.name}** to the consumers that refused them again, once somebody approved.
+Redrives dead letters of route **{route.name}**: the consumers that refused them get them again, after a person approved it.
 
 ### What it does
 
@@ -218,7 +218,7 @@ Who asked, who approved and why is in `relaybox_internal.skip` of each store. A 
 
 ### When it fails
 
-The message says why it is no gap: it is on its way, or somebody gave it up already. [The runbook](docs/runbooks/sender-gap.md).
+The message says why it is no gap: it is on its way, or it was skipped already. [The runbook](docs/runbooks/sender-gap.md).
 
 {_BUTTONS}"""
 

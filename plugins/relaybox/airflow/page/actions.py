@@ -1,4 +1,4 @@
-"""What people order from the page: forms and their buttons. Each order is a run of a DAG, so that Airflow checks, shows and audits it."""
+"""Operator actions on the page: forms and their buttons. Each action is a run of a DAG, so that Airflow checks, shows and audits it."""
 
 from __future__ import annotations
 

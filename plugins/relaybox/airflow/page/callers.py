@@ -1,4 +1,4 @@
-"""Whether somebody still waits for the answer of a request: browsers that left are no reason to ask stores and draw pages."""
+"""Tells whether the client of a request is still connected: for browsers that left no store is asked and no page is drawn."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def draw_delays(flow: HopFlow, *, lag_seconds: float | None) -> Markup:
         waiting = [
             element(
                 "circle",
-                element("title", f"waits since {formatting.duration(lag_seconds)}"),
+                element("title", f"waiting for {formatting.duration(lag_seconds)}"),
                 cx=x,
                 cy=y,
                 r=5,

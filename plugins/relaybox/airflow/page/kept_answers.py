@@ -17,7 +17,7 @@ KEPT_SECONDS = 2.0
 """Many viewers ask the stores once."""
 
 NEXT_ANSWER_SECONDS = 0.5
-"""How long somebody who could be shown an older answer waits for the next one."""
+"""How long a request waits for a new answer when an older one could be shown."""
 
 FIRST_ANSWER_SECONDS = 8.0
 

@@ -1,4 +1,4 @@
-"""Which hops of a map somebody wants to see."""
+"""Which hops of the map the user selected."""
 
 from __future__ import annotations
 

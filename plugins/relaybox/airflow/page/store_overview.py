@@ -151,7 +151,7 @@ class StoreOverview:
         )
 
     def forget_paused(self) -> None:
-        """Somebody paused or unpaused a DAG."""
+        """Called when a user paused or unpaused a DAG."""
         self._paused.forget()
 
     def forget(self) -> None:

@@ -29,7 +29,7 @@ class VisibleStreams:
     letters: tuple[DeadLetter, ...]
     silent: tuple[str, ...]
     routes: Mapping[tuple[str, str], str]
-    """The route that brings a stream to a store: through it people order what concerns them."""
+    """The route that brings a stream to a store: its DAGs carry out the actions on the stream."""
 
     @property
     def gaps(self) -> tuple[tuple[str, str, Gap], ...]:

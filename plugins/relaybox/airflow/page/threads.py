@@ -1,4 +1,4 @@
-"""Threads of the page's own. Airflow's endpoints share one pool, and its scheduler and tasks wait behind whoever fills it."""
+"""Threads of the page's own. Airflow's endpoints share one pool, and its scheduler and tasks wait when it is full."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def answered(future: Future[_Result], seconds: float, *, keep: bool = Fals
 
 
 def busy() -> HTTPException:
-    """The answer to whoever would have to wait for too long."""
+    """The answer to a request that would have to wait for too long."""
     headers: dict[str, Any] = {"Retry-After": "5"}
     return HTTPException(
         status.HTTP_503_SERVICE_UNAVAILABLE, "The stores, or too many others who look at them, keep this page waiting.", headers

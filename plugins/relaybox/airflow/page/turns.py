@@ -22,7 +22,7 @@ By the clock, not by the CPU: on a loaded machine a turn that takes little CPU k
 """
 
 LONGEST_REST_SECONDS = 1.0
-"""Whoever opens a page waits so long for its HTML and again for its style. Shorter rests give the page more than its quarter."""
+"""A user who opens a page waits this long for its HTML and again for its style. Shorter rests give the page more than its quarter."""
 
 
 class NoTurnError(Exception):
@@ -30,7 +30,7 @@ class NoTurnError(Exception):
 
 
 class Turns:
-    """Of one process, first come, first served; whoever has begun goes before those who have not."""
+    """Of one process, first come, first served; requests that have begun go before those that have not."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 NAMED_GAPS = 5
-"""So many gaps of a sender are named on a terminal; --json names all."""
+"""This many gaps of a sender are named on a terminal; --json names all."""
 
 
 def show_holdback(stores: Sequence[StoreHoldback]) -> None:
-    """Store by store: a table of who waits since when, then for what and how to go on."""
+    """For each store: a table of the senders that wait and for how long, then what they wait for and the command that helps."""
     out = open_console()
     for store in stores:
         if store.error is not None:

@@ -126,7 +126,7 @@ def _told(moment: TimelineEntry) -> str:
 
 
 def _driver(moved: TimelineEntry | LastBatch) -> str:
-    """` by somebody, Spark application local-1 (its address)`, as far as it is known."""
+    """` by NAME, Spark application local-1 (its address)`, as far as it is known."""
     if moved.moved_by is None:
         return ""
     spark = "" if moved.application is None else f", Spark application {escape(moved.application)}"

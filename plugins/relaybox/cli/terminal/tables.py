@@ -11,7 +11,7 @@ from rich.table import Table
 PIPED_WIDTH = 120
 
 NAMED_DEFECTS = 20
-"""So many defects of a hop are named on a terminal; --json names all."""
+"""This many defects of a hop are named on a terminal; --json names all."""
 
 
 def open_console(*, stderr: bool = False) -> Console:

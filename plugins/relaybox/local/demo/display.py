@@ -22,7 +22,7 @@ def open_console() -> Console:
 
 @dataclass(frozen=True)
 class Bar:
-    """How far something is: `done` of `total`, with a word about it."""
+    """How far something is: `done` of `total`, with a remark."""
 
     done: int
     total: int
