@@ -96,7 +96,7 @@ def test_listing_dead_letters_reads_the_beginning_of_payloads(refusing: World) -
     assert second.payload is not None
     assert (len(second.payload), set(second.payload)) == (300, {"A", "\n"})
     assert third.payload == "m3"
-    assert [dead_letter_id.payload_size_bytes for dead_letter_id in (first, second, third)] == [8 * MEGABYTE, 8 * MEGABYTE, 2]
-    assert [dead_letter_id.payload for dead_letter_id in list_dead_letters(store, payload_characters=0)] == ["", "", ""]
+    assert [dead_letter.payload_size_bytes for dead_letter in (first, second, third)] == [8 * MEGABYTE, 8 * MEGABYTE, 2]
+    assert [dead_letter.payload for dead_letter in list_dead_letters(store, payload_characters=0)] == ["", "", ""]
     (whole,) = list_dead_letters(store, dead_letter_id=first.dead_letter_id)
     assert whole.payload == "p" * 8 * MEGABYTE

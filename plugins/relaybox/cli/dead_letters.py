@@ -59,7 +59,7 @@ def list_(
 def show(
     context: typer.Context,
     store: Annotated[str, typer.Argument(metavar="STORE", help="The store that has it.")],
-    dead_letter_id: Annotated[int, typer.Argument(metavar="LETTER", help="Its number, as in the list.")],
+    dead_letter_id: Annotated[int, typer.Argument(metavar="DEAD_LETTER_ID", help="Its number, as in the list.")],
     as_json: AsJson = False,
 ) -> None:
     """Show one dead letter with its message.
@@ -116,7 +116,7 @@ def redrive(
 def drop(
     context: typer.Context,
     store: Annotated[str, typer.Argument(metavar="STORE", help="The store that has it.")],
-    dead_letter_id: Annotated[int, typer.Argument(metavar="LETTER", help="Its number, as in the list.")],
+    dead_letter_id: Annotated[int, typer.Argument(metavar="DEAD_LETTER_ID", help="Its number, as in the list.")],
     reason: Reason,
     as_json: AsJson = False,
 ) -> None:

@@ -17,7 +17,7 @@ from relaybox.airflow.forms import (
     text_param,
 )
 from relaybox.airflow.naming import REDRIVE_TASK_ID, SHOW_TASK_ID, SKIP_TASK_ID, redrive_dag_id, skip_dag_id
-from relaybox.airflow.operators.redrive import LETTER, DeadLettersOperator, RedriveOperator
+from relaybox.airflow.operators.redrive import DEAD_LETTER_ID, DeadLettersOperator, RedriveOperator
 from relaybox.airflow.operators.skip import SENDER, THROUGH, GapOperator, SkipOperator
 from relaybox.routes import Route, Routes
 
@@ -43,7 +43,7 @@ def _redrive_dag(route: Route) -> DAG:
         params={
             STORE: store_param(route, "Where the dead letters are."),
             SUBSCRIPTION: subscription_param("Whose consumers refused the messages, and get them again."),
-            LETTER: Param(
+            DEAD_LETTER_ID: Param(
                 None,
                 type=["null", "integer"],
                 minimum=1,

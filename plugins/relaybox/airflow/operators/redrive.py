@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from relaybox.routes import Route
 
-LETTER = "dead_letter_id"
+DEAD_LETTER_ID = "dead_letter_id"
 MOST_LETTERS = 1000
 
 
@@ -41,14 +41,14 @@ class DeadLettersOperator(BaseOperator):
             listed = list_dead_letters(
                 store, subscription=subscription, states=("open",), limit=MOST_LETTERS, payload_characters=0
             )
-        letters = [dead_letter_id for dead_letter_id in listed if params.get(LETTER) in (None, dead_letter_id.dead_letter_id)]
+        letters = [dead_letter for dead_letter in listed if params.get(DEAD_LETTER_ID) in (None, dead_letter.dead_letter_id)]
         if not letters:
             raise AirflowSkipException(f"store {store.name}: subscription {subscription} has no such open dead letter")
         table = letters_table(letters)
         self.log.info("%s", table)
         return {
-            "letters": [dead_letter_id.dead_letter_id for dead_letter_id in letters],
-            "attempts": [dead_letter_id.attempts for dead_letter_id in letters],
+            "letters": [dead_letter.dead_letter_id for dead_letter in letters],
+            "attempts": [dead_letter.attempts for dead_letter in letters],
             "table": table,
         }
 
@@ -56,14 +56,14 @@ class DeadLettersOperator(BaseOperator):
 def letters_table(letters: Sequence[DeadLetter]) -> str:
     """In Markdown; in the order of their stream positions."""
     rows = ["| letter | message | sender | reason | attempts | since |", "|---|---|---|---|---|---|"]
-    for dead_letter_id in sorted(letters, key=lambda dead_letter_id: dead_letter_id.stream_position or 0):
+    for dead_letter in sorted(letters, key=lambda dead_letter: dead_letter.stream_position or 0):
         columns = (
-            dead_letter_id.dead_letter_id,
-            dead_letter_id.message_id,
-            dead_letter_id.sender,
-            dead_letter_id.reason,
-            dead_letter_id.attempts,
-            f"{dead_letter_id.first_at:%Y-%m-%d %H:%M}",
+            dead_letter.dead_letter_id,
+            dead_letter.message_id,
+            dead_letter.sender,
+            dead_letter.reason,
+            dead_letter.attempts,
+            f"{dead_letter.first_at:%Y-%m-%d %H:%M}",
         )
         rows.append(f"| {' | '.join(map(cell, columns))} |")
     return "\n".join(rows)

@@ -65,7 +65,7 @@ class AllStreams:
             everything=routes,
             holdbacks=[here for answer in answers for here in answer.holdbacks],
             subscriptions=[one for answer in answers for one in answer.subscriptions],
-            letters=[dead_letter_id for answer in answers for dead_letter_id in answer.letters],
+            letters=[dead_letter for answer in answers for dead_letter in answer.letters],
             silent=frozenset(store.name for store, answer in said.items() if answer is None),
         )
 
@@ -84,9 +84,9 @@ class AllStreams:
             ),
             subscriptions=tuple(one for one in self.subscriptions if one.stream in visible),
             letters=tuple(
-                _preview(dead_letter_id, shown=dead_letter_id.stream in runnable)
-                for dead_letter_id in self.letters
-                if dead_letter_id.stream in visible
+                _preview(dead_letter, shown=dead_letter.stream in runnable)
+                for dead_letter in self.letters
+                if dead_letter.stream in visible
             ),
             silent=tuple(sorted(self.silent & stores)),
             routes={(route.stream, hop.destination.name): route.name for route in reversed(routes) for hop in route.hops},
@@ -130,11 +130,11 @@ def arrival_stores(routes: Iterable[Route]) -> list[Store]:
     return list(dict.fromkeys(hop.destination for route in routes for hop in route.hops))
 
 
-def _preview(dead_letter_id: DeadLetter, *, shown: bool) -> DeadLetter:
+def _preview(dead_letter: DeadLetter, *, shown: bool) -> DeadLetter:
     """The beginning of a payload and of a reason, for those who may act on it; headers and key are the application's too."""
     if not shown:
-        return replace(dead_letter_id, payload=None, key=None, headers=None, detail=None)
-    return replace(dead_letter_id, payload=_beginning(dead_letter_id.payload), detail=_beginning(dead_letter_id.detail))
+        return replace(dead_letter, payload=None, key=None, headers=None, detail=None)
+    return replace(dead_letter, payload=_beginning(dead_letter.payload), detail=_beginning(dead_letter.detail))
 
 
 def _beginning(text: str | None) -> str | None:

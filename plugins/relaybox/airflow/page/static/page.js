@@ -1,5 +1,5 @@
 "use strict";
-// The theme is Airflow's; drawings are renewed in stream_position; buttons post; links to Airflow's own pages leave the frame.
+// The theme is Airflow's; drawings are renewed in place; buttons post; links to Airflow's own pages leave the frame.
 // It runs before the body is read: nothing is painted in the wrong theme, and no button is seen that does nothing yet.
 
 const framed = window.parent !== window;
