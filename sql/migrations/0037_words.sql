@@ -128,6 +128,50 @@ begin
 end
 $$;
 
+-- A store that has no record of its functions and views was made by an early version. What that made is known by name and owner.
+insert into relaybox.installed_object (identity, kind, name, digest)
+select (pg_identify_object('pg_proc'::regclass, p.oid, 0)).identity as identity, 'function' as kind, p.proname as name, 'unknown' as digest
+from pg_proc p
+join pg_namespace n on n.oid = p.pronamespace and n.nspname = 'relaybox' and n.nspowner = p.proowner
+where
+    p.proname = any(array[
+        'accept_slice', 'ack', 'acknowledged', 'add_topics', 'adopted_content', 'append_run', 'ask_replay', 'attempts_at',
+        'batch_slices', 'begin_attach', 'begin_attempt', 'begin_detach', 'begin_generation', 'bind_sender', 'bind_senders',
+        'cancel_replay', 'check_stream', 'clock_entries', 'clock_is_valid', 'cluster_fingerprint', 'compact_hop_ledgers',
+        'compact_log_ledgers', 'confirm_processed', 'confirm_received', 'confirm_settled', 'confirmation_of', 'confirmations_after',
+        'count_quarters', 'count_senders', 'cursor_at', 'declare_sender', 'deliver_held', 'deliver_next', 'detachable_segments',
+        'doubled_messages', 'drop_dead_letter', 'drop_oldest_segment', 'durable_arrival', 'end_older_attempts', 'end_resending',
+        'ensure_log_segments', 'ensure_outbox_segments', 'estimate_range', 'every_transaction', 'fence_lanes', 'fetch',
+        'fetched_again', 'find_originals', 'find_repeated_ids', 'finish_attach', 'first_kept_read', 'first_position_after',
+        'has_sender_to_take_up', 'held_senders', 'hold_back', 'holders', 'holds_unknown_causes', 'hop_has_work', 'hop_is_driven',
+        'hops_fingerprint', 'index_to_wait_for', 'is_fetched', 'is_skipped', 'judge_batch', 'judge_batch_senders', 'judge_clocks',
+        'judge_duplicates', 'judge_rows', 'lag', 'lane_of', 'lanes_for', 'last_place_through', 'lock_hop', 'lock_lane',
+        'log_digest', 'log_holders', 'log_kept_from', 'make_delivery_tables', 'make_published_sender', 'message_at', 'message_hash',
+        'move_cursor', 'nack', 'new_epoch', 'newest_confirmation', 'next_fetch', 'next_index', 'open_lanes', 'open_replay',
+        'outbox_buckets', 'outbox_buckets_after', 'outbox_covered', 'outbox_holders', 'outbox_waiting', 'place_messages',
+        'places_between', 'processed_reading', 'publish_batch', 'rank_by_clocks', 'read_dense_slice', 'read_log', 'read_log_slice',
+        'read_outbox_slice', 'read_stream', 'receiving_state', 'record_action', 'record_attempt', 'record_batch',
+        'record_downstream', 'redrive', 'refuse_detached', 'refuse_letter_of_stream', 'refuse_other_plan', 'refuse_retired_hop',
+        'register_hop_in', 'register_hop_out', 'register_stream', 'register_topics', 'release', 'release_detached',
+        'remember_indexes', 'remember_senders', 'replay', 'replay_progress', 'replayed_through', 'require_fetched',
+        'require_reason', 'require_sender_kind', 'require_sender_role', 'require_writable_primary', 'resolved_position',
+        'restore_cursor', 'retire_hop', 'scan_lane', 'segments', 'sender_epoch', 'sender_gap', 'senders_since', 'sending_state',
+        'set_aside', 'set_aside_circles', 'set_aside_judged', 'set_aside_places', 'settle_senders', 'settled_reading', 'signals',
+        'skip_empty_pair', 'skip_gap', 'slice_content', 'slice_digest', 'slice_digests', 'slice_state', 'start_place',
+        'stream_digests', 'stream_has_work', 'stream_places', 'stream_state', 'subscribe', 'subscription_named', 'succession',
+        'take_lane', 'take_up_stalled', 'topics_wanted', 'trace_arrival', 'trace_delivery', 'trace_reading', 'trace_sent',
+        'unbatched_messages', 'unbind_sender', 'undelivered_buckets', 'undelivered_messages', 'unmet_causes', 'unrouted_seq',
+        'unrouted_topics', 'unsubscribe', 'waits_at_once', 'worker_name'
+    ])
+    and not exists (select from relaybox.installed_object)
+union all
+select (pg_identify_object('pg_class'::regclass, c.oid, 0)).identity as identity, 'view' as kind, c.relname as name, 'unknown' as digest
+from pg_class c
+join pg_namespace n on n.oid = c.relnamespace and n.nspname = 'relaybox' and n.nspowner = c.relowner
+where
+    c.relkind = 'v' and c.relname = any(array['dead_letters', 'inbox', 'lane_cursors', 'subscriptions'])
+    and not exists (select from relaybox.installed_object);
+
 -- Functions that an earlier init made keep their grants under the new name; init replaces what is in them.
 do $$
 declare

@@ -1,7 +1,14 @@
 -- post: What only the library uses moves to relaybox_internal: its functions, views and tables, and every segment. Applications reach what
 -- schema relaybox keeps. Data, indexes, rights and whatever depends on these objects go along. Who was granted a right on one of them may
 -- still use it, by its new name.
-create schema if not exists relaybox_internal;
+do $$
+begin
+    -- a superuser may have made it: `if not exists` asks for CREATE on the database all the same
+    if to_regnamespace('relaybox_internal') is null then
+        create schema relaybox_internal;
+    end if;
+end
+$$;
 do $$
 declare
     public_names constant text[] := array[

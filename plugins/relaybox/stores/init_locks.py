@@ -12,6 +12,7 @@ import psycopg2
 from psycopg2 import sql
 
 from relaybox import errors
+from relaybox.stores.namespaces import require_schemas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,15 +27,44 @@ Each store has had these two since its first init, and nothing ever changes them
 
 
 def lock_init(session: StoreSession, row: int) -> None:
-    """Keeps other inits out until the session's transaction ends, also those of a store that has no table yet."""
+    """Keeps other inits out until the session's transaction ends, also those of a store that has no table yet.
+
+    Raises StoreUnusable for a login without the rights of an owner (stores.namespaces).
+    """
+    require_schemas(session)
     if session.value("select pg_is_in_recovery()") or _lock_row(session, row):
         return  # a standby takes no lock; the check of the store refuses it
     # Two transactions cannot make a schema of one name: the second waits for the end of the first, although that drops it at once.
-    # Only a login that may make schemas in this database gets so far
-    name = sql.Identifier(f"relaybox_first_init_{row}")
-    session.execute(sql.SQL("create schema {}").format(name))
-    session.execute(sql.SQL("drop schema {}").format(name))
+    # Only a login that may make schemas in this database gets so far, or (a superuser made our schema for it) tables in our schema
+    name = f"relaybox_first_init_{row}"
+    if session.value("select to_regnamespace('relaybox') is null"):
+        session.execute(sql.SQL("create schema {}").format(sql.Identifier(name)))
+        session.execute(sql.SQL("drop schema {}").format(sql.Identifier(name)))
+    else:
+        session.execute(sql.SQL("create table {} ()").format(sql.Identifier("relaybox", name)))
+        session.execute(sql.SQL("drop table {}").format(sql.Identifier("relaybox", name)))
     _lock_row(session, row)  # the init that was waited for has made it
+
+
+def add_phases(session: StoreSession, migration: str) -> None:
+    """Adds `relaybox.migration.phase` to a store of before it, and commits: nobody could while an init holds a row of the table.
+
+    Older code neither reads nor writes the column, and an init that fails later leaves it.
+
+    Args:
+        session: of an init that holds nothing yet.
+        migration: the text of the migration that adds it.
+    """
+    is_missing = session.value(
+        """
+        select to_regclass('relaybox.migration') is not null and not pg_is_in_recovery() and not exists (
+            select from pg_attribute a where a.attrelid = to_regclass('relaybox.migration') and a.attname = 'phase'
+        )
+        """
+    )
+    if is_missing:
+        session.execute(migration)
+    session.commit()
 
 
 def _lock_row(session: StoreSession, row: int) -> bool:
@@ -44,17 +74,17 @@ def _lock_row(session: StoreSession, row: int) -> bool:
 
 
 def lock_relations(session: StoreSession, names: Sequence[str]) -> None:
-    """Locks tables and views of ours, those that exist, before anything is changed: afterwards init waits for nobody.
+    """Locks tables and views of these names in our schemas, those that exist, before anything is changed: afterwards init waits for nobody.
 
     All locks are taken within half of `deadlock_timeout`, or none. So nobody waits for init long enough to be ended as one part of
     a deadlock, and nobody who is waiting behind init waits for what a long transaction holds. Between attempts others go on.
     Runs before the transaction has changed anything. Raises StoreBusy after the session's `lock_timeout`.
     """
     found = session.values(
-        "select c.oid::regclass::text from unnest(%s::text[]) n (name) join pg_class c on c.oid = to_regclass(n.name)::oid "
-        "where c.relkind in ('r', 'p', 'v') "
+        "select c.oid::regclass::text from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+        "where n.nspname in ('relaybox', 'relaybox_internal') and c.relname::text = any(%s::text[]) and c.relkind in ('r', 'p', 'v') "
         "order by c.relkind <> 'v' or c.relname = 'lane_cursors', array_position(%s::text[], c.relname::text), 1",
-        *(list(names), list(_ENTRANCES)),
+        *(list(names), list(ENTRANCES)),
     )
     if not found:
         return
@@ -67,10 +97,11 @@ def lock_relations(session: StoreSession, names: Sequence[str]) -> None:
     session.execute("savepoint before_locks")
     while not _lock_all(session, found, times.attempt_seconds, is_last=time.monotonic() > ends):
         time.sleep(times.attempt_seconds)
+    session.execute("release savepoint before_locks")  # what init writes names its transaction (relaybox_internal.numbering)
     session.value("select set_config('lock_timeout', %s, true)", f"{times.patience_seconds}s")
 
 
-_ENTRANCES = ("subscription", "hop_in", "hop_out", "stream")
+ENTRANCES = ("subscription", "hop_in", "hop_out", "stream")
 """What consumers and drivers take first, after views that applications read. Who waits here holds nothing yet; those past it can end."""
 
 

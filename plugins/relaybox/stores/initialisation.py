@@ -19,8 +19,16 @@ import psycopg2
 from relaybox import errors
 from relaybox.failpoints import reach
 from relaybox.stores.connections import connect
-from relaybox.stores.init_locks import COMMAND_ROW, init_is_held, lock_init
-from relaybox.stores.schema import SEGMENT_ROWS, StoreInitialised, apply_routes, apply_schema, init_transaction, initialise_store
+from relaybox.stores.init_locks import COMMAND_ROW, add_phases, init_is_held, lock_init
+from relaybox.stores.schema import (
+    SEGMENT_ROWS,
+    StoreInitialised,
+    apply_routes,
+    apply_schema,
+    init_transaction,
+    initialise_store,
+    phases_migration,
+)
 from relaybox.stores.sessions import StoreSession
 
 if TYPE_CHECKING:
@@ -158,9 +166,10 @@ def _lock(store: Store, locks: ExitStack, sessions: dict[tuple[int, str], str]) 
             )
         if is_this:
             this = (pid, started_at)
-    session.execute("set local idle_in_transaction_session_timeout = 0")
-    session.value("select set_config('lock_timeout', %s, true)", f"{_OTHER_INIT_SECONDS}s")
+    session.execute("set idle_in_transaction_session_timeout = 0")
+    session.value("select set_config('lock_timeout', %s, false)", f"{_OTHER_INIT_SECONDS}s")
     try:
+        add_phases(session, phases_migration().text)
         lock_init(session, COMMAND_ROW)
     except errors.StoreBusy as error:
         if isinstance(error.__cause__, psycopg2.errors.LockNotAvailable):

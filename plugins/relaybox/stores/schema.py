@@ -19,7 +19,15 @@ import psycopg2
 
 from relaybox import errors
 from relaybox.stores.connections import LOCK_TIMEOUT_SECONDS, connect
-from relaybox.stores.init_locks import TRANSACTION_ROW, lock_init, lock_relations, refuse_older_code, schema_is_held
+from relaybox.stores.init_locks import (
+    COMMAND_ROW,
+    ENTRANCES,
+    TRANSACTION_ROW,
+    lock_init,
+    lock_relations,
+    refuse_older_code,
+    schema_is_held,
+)
 from relaybox.stores.orphaned_hops import list_orphaned_hops
 from relaybox.stores.renewal import changed_files, renew_functions
 from relaybox.stores.sessions import StoreSession
@@ -89,6 +97,11 @@ def read_migrations() -> tuple[Migration, ...]:
     """All migrations in their order; the last one's number is the schema version of this code."""
     paths = sorted((sql_directory() / "migrations").glob("*.sql"))
     return tuple(Migration(int(path.stem.split("_", 1)[0]), path.stem.split("_", 1)[1], path) for path in paths)
+
+
+def phases_migration() -> Migration:
+    """The migration since which the others have a phase."""
+    return next(migration for migration in read_migrations() if migration.name == "phases")
 
 
 def open_store(store: Store, *, application_name: str) -> StoreSession:
@@ -258,7 +271,8 @@ def init_transaction(store: Store) -> Iterator[StoreSession]:
 def apply_schema(session: StoreSession, store: Store, segment_rows: int = SEGMENT_ROWS) -> SchemaApplied:
     """Roles, migrations, functions, views and grants, in the session's transaction."""
     _make_way(session)
-    session.execute("create schema if not exists relaybox")
+    if session.value("select to_regnamespace('relaybox') is null"):
+        session.execute("create schema relaybox")
     before = _public_rights(session)
     roles = tuple(_create_roles(session))
     migrations = tuple(_apply_migrations(session))
@@ -276,14 +290,20 @@ def _make_way(session: StoreSession) -> None:
     post = [f"{one.number:04d} {one.name}" for one in pending if one.phase == "post"]
     if post:
         refuse_older_code(session, post)
-    views = [name for kind, name in changed_files(session, sql_directory()) if kind == "view"]
-    texts = " ".join(one.text for one in pending)
-    named = {*re.findall(r"\brelaybox(?:_internal)?\.([a-z_0-9]+)", texts), *(_REGISTERED if pending else ()), *views}
-    lock_relations(session, [f"{schema}.{name}" for schema in ("relaybox", "relaybox_internal") for name in sorted(named)])
+    names = {name for kind, name in changed_files(session, sql_directory()) if kind == "view"}
+    names |= set(re.findall(r"\brelaybox(?:_internal)?\.([a-z_0-9]+)", " ".join(one.text for one in pending)))
+    names |= set(ENTRANCES if pending else ())
+    if post:  # it may change all of them
+        names |= set(session.values(_ALL_RELATIONS))
+    # of relaybox.migration inits hold a row
+    lock_relations(session, sorted(names - {"migration"}))
 
 
-_REGISTERED = ("hop_in", "hop_out", "stream", "subscription")
-"""What apply_routes() locks, and where consumers come in; in either schema: 0039 moved them."""
+_ALL_RELATIONS = """
+select c.relname::text from pg_class c
+join pg_namespace n on n.oid = c.relnamespace and n.nspname in ('relaybox', 'relaybox_internal') and n.nspowner = c.relowner
+where c.relkind in ('r', 'p', 'v') and not c.relispartition
+"""
 
 
 def _public_rights(session: StoreSession) -> tuple[str, ...]:
@@ -365,7 +385,10 @@ def _apply_migrations(session: StoreSession) -> Iterator[str]:
         session.execute("insert into relaybox.migration (number, name) values (%s, %s)", migration.number, migration.name)
         yield f"{migration.number:04d} {migration.name} ({migration.phase})"
     if pending:
-        harmless = [migration.number for migration in read_migrations() if migration.phase == "pre"]
+        # the rows that inits lock stay as they are; a later `post` migration stands for them
+        harmless = [
+            one.number for one in read_migrations() if one.phase == "pre" and one.number not in (COMMAND_ROW, TRANSACTION_ROW)
+        ]
         session.execute("update relaybox.migration set phase = 'pre' where number = any(%s) and phase = 'post'", harmless)
 
 

@@ -1,0 +1,59 @@
+"""The two schemas of a store, and the rights that a login needs on them to run `relaybox init`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from relaybox import errors
+
+if TYPE_CHECKING:
+    from relaybox.stores.sessions import StoreSession
+
+
+class _Schema(NamedTuple):
+    """A schema of ours, and what the session's login may do.
+
+    Attributes:
+        owner: None where there is no such schema.
+        owned: the login has the owner's rights.
+        may_create: the login may make schemas in the database.
+        login, database: as SQL writes their names.
+    """
+
+    name: str
+    owner: str | None
+    owned: bool
+    may_create: bool
+    login: str
+    database: str
+
+
+_SCHEMAS = """
+select s.name, n.nspowner::regrole::text as owner, coalesce(pg_has_role(n.nspowner, 'usage'), false) as owned,
+    has_database_privilege(d.oid, 'create') as may_create, quote_ident(current_user) as login, quote_ident(d.datname) as database
+from unnest(array['relaybox', 'relaybox_internal']) s (name)
+join pg_database d on d.datname = current_database()
+left join pg_namespace n on n.nspname = s.name
+"""
+
+
+def require_schemas(session: StoreSession) -> None:
+    """Refuses a login that neither owns the two schemas nor may make them: before init touches what is in them.
+
+    Raises:
+        StoreUnusable: the login may not make one of the schemas, or does not own it. The error names the statement that mends it.
+    """
+    for schema in session.rows(_Schema, _SCHEMAS):
+        if schema.owner is None and not schema.may_create:
+            raise errors.StoreUnusable(
+                f"store {session.store}: login {schema.login} may not make schema {schema.name} in database {schema.database}. "
+                "Init changed nothing.",
+                next_step=f"As a superuser: create schema {schema.name} authorization {schema.login}; then run: relaybox init",
+            )
+        if schema.owner is not None and not schema.owned:
+            raise errors.StoreUnusable(
+                f"store {session.store}: login {schema.login} does not own schema {schema.name}; {schema.owner} does. "
+                "Init changed nothing.",
+                next_step=f"Run init as {schema.owner}, or as a superuser: alter schema {schema.name} owner to {schema.login}; "
+                "then run: relaybox init",
+            )
