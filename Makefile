@@ -139,6 +139,10 @@ format: $(INSTALLED) ## Rewrite Python files in the project's format
 schema: $(INSTALLED) ## Write sql/schema.sql anew after a migration
 	UPDATE_SCHEMA=1 $(BIN)/pytest --quiet tests/integration/test_schema.py
 
+.PHONY: picture
+picture: $(INSTALLED) ## Draw stores of this version for the upgrade tests of later ones (ARGS=0.1.0), at each tag
+	$(BIN)/python -m tests.upgrades.make_picture $(ARGS)
+
 .PHONY: json-reference
 json-reference: $(INSTALLED) ## Write docs/json.md anew after a change of a JSON answer
 	UPDATE_JSON_REFERENCE=1 $(BIN)/pytest --quiet tests/airflow/test_json_reference.py
