@@ -233,6 +233,24 @@ def test_g8_nothing_is_dropped_while_somebody_holds_a_hop_or_the_stream(small: W
     assert retain(small, "hub")["flights/1"].dropped_count == 4
 
 
+DROP_OLDEST = "relaybox_internal.drop_oldest_segment(integer, text, bigint, integer)"
+
+
+@pytest.mark.parametrize("held", ["stream for no key update", "hop_out for update"])
+def test_g8_a_drop_locks_the_hop_that_fills_the_log_after_its_readers_and_its_stream(small: World, held: str) -> None:
+    """As delivery does (stream, then hop_in by a foreign key), and registering a hop (hop_out, then hop_in): no deadlock."""
+    move(small)
+    small.query("hub", f"alter function {DROP_OLDEST} set lock_timeout = '60s'")
+    with small.session("hub") as other, ThreadPoolExecutor(1) as pool, other.cursor() as cursor:
+        cursor.execute(f"select from relaybox_internal.{held}")
+        drop = pool.submit(small.value, "hub", "select outcome from relaybox_internal.drop_oldest_segment(1, 'test')")
+        waiting = "select count(*) > 0 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+        wait_until(lambda: small.value("hub", waiting), "retention waits for the other session")
+        cursor.execute("select from relaybox_internal.hop_in for key share")
+        other.commit()
+        assert drop.result(patience(60)) == "dropped"
+
+
 @pytest.mark.parametrize("failpoint", RETENTION_FAILPOINTS)
 def test_g8_retention_killed_anywhere_is_gone_on_with(small: World, tmp_path: Path, failpoint: str) -> None:
     """A drop is one statement: it is there or not, whatever becomes of who asked for it."""

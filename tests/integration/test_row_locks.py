@@ -209,3 +209,34 @@ def test_nobody_decides_on_a_row_that_another_one_holds(filled: str, make_world:
                             cursor.execute(statement)
                     with other.cursor() as cursor, pytest.raises(psycopg2.errors.LockNotAvailable):
                         cursor.execute(f"select {call}")
+
+
+STAGED = """
+create table relaybox_internal.log_1_s000000_attempt_1 as select * from relaybox_internal.log_1 where log_position <= 9;
+insert into relaybox_internal.detached_segment (log_id, first, last, segment, state, directory, row_count, hash_sum, needed_by, begun_by,
+moved_by)
+select 1, 0, 9, 'log_1_s000000', 'detached', 'x', d.row_count, d.hash_sum, '{}', 'test', 'test'
+from relaybox_internal.log_digest('relaybox_internal.log_1_s000000_attempt_1', 0, 9) d
+"""
+RETENTION_OF_A_LOG = {
+    "compact_log_ledgers(integer)": "relaybox_internal.compact_log_ledgers(1)",
+    "release_detached(integer, text)": "relaybox_internal.release_detached(1, 'test')",
+    "finish_attach(integer, bigint, integer, text)": "relaybox_internal.finish_attach(1, 0, 1, 'test')",
+}
+
+
+@pytest.mark.parametrize("function", RETENTION_OF_A_LOG)
+def test_retention_of_a_log_and_delivery_lock_in_one_order(filled: str, make_world: Any, function: str) -> None:
+    """Delivery locks the stream, then the hop by the foreign key of its decision. Retention that locks the hop first is a deadlock."""
+    with make_world(filled) as world, world.session("hub") as delivery, ThreadPoolExecutor(1) as pool:
+        for statement in (PUBLISH, STAGED, f"alter function relaybox_internal.{function} set lock_timeout = '60s'"):
+            world.query("hub", statement)
+        with delivery.cursor() as cursor:
+            cursor.execute("select from relaybox_internal.stream for no key update")
+            retention = pool.submit(world.value, "hub", f"select {RETENTION_OF_A_LOG[function]}")
+            waiting = "select count(*) > 0 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+            wait_until(lambda: world.value("hub", waiting), "retention waits for the stream")
+            cursor.execute("select (relaybox_internal.deliver_next(1)).batch")
+            assert cursor.fetchone() == (2,)
+        delivery.commit()
+        retention.result(patience(60))

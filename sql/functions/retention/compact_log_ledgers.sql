@@ -1,6 +1,6 @@
 -- Removes what was written down about batches of a log of which no message is kept, nor detached: receipts, arrivals, decisions,
--- runs of stream positions, ranges of indexes. Their counts stay. Returns how many batches; again: none. Locks the rows that publish and
--- deliver lock.
+-- runs of stream positions, ranges of indexes. Their counts stay. Returns how many batches; again: none. Locks the
+-- stream, then the hop (docs/protocol.md).
 create or replace function relaybox_internal.compact_log_ledgers(log_id_ integer) returns bigint
 language plpgsql volatile
 set lock_timeout = '500ms'
@@ -15,9 +15,9 @@ declare
 begin
     perform relaybox_internal.require_writable_primary();
     perform set_config('synchronous_commit', 'local', true);
+    select s.* into stream_ from relaybox_internal.stream s join relaybox_internal.stream_log l using (stream_id) where l.log_id = log_id_ for update of s;
     select * into head from relaybox_internal.hop_in i where i.log_id = log_id_ for update;
     kept_from := relaybox_internal.log_kept_from(log_id_);
-    select s.* into stream_ from relaybox_internal.stream s join relaybox_internal.stream_log l using (stream_id) where l.log_id = log_id_ for update of s;
     select * into input_log from relaybox_internal.stream_log l where l.log_id = log_id_;
     select a.batch, a.last_position, a.plan_id into last from relaybox_internal.arrival a
     where a.log_id = log_id_ and a.last_position < kept_from and a.batch < head.published_batch and a.batch < input_log.decided_batch

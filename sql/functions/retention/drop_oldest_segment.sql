@@ -3,8 +3,9 @@
 -- With detach_attempt: the segment that begins at detach_first may be needed by consumers that stopped, if that attempt has it in files;
 -- outcome: detached; superseded: another attempt detached it, or is at it.
 -- Called outside a transaction block: nobody waits for a client that falls silent here. Nobody waits longer than the lock timeout.
--- Locks in this order: the table against makers of segments; its hops and stream, so that no hop, subscription or replay begins
--- meanwhile; when detaching, the lanes that need the segment, so that none of them reads meanwhile; then the table itself.
+-- Locks in this order (docs/protocol.md): the table against makers of segments; the hops that read it, its stream, the hop that fills it, so
+-- that no hop, subscription or replay begins meanwhile; when detaching, the lanes that need the segment, so that none of them reads
+-- meanwhile; then the table itself.
 create or replace function relaybox_internal.drop_oldest_segment(
     log_id_ integer, recorded_by text, detach_first bigint default null, detach_attempt integer default null,
     out outcome text, out segment text, out holder text, out bytes bigint, out needs_from bigint
@@ -74,9 +75,9 @@ begin
         end if;
         -- no segment is made meanwhile: their makers take this lock, before that of a hop as here
         execute format('lock table only %s in share update exclusive mode', parent);
-        perform from relaybox_internal.hop_in i where i.log_id = log_id_ for update;
         perform from relaybox_internal.hop_out h where h.reads_log is not distinct from log_id_ order by h.hop for update;
         perform from relaybox_internal.stream s where s.stream_id = (select l.stream_id from relaybox_internal.stream_log l where l.log_id = log_id_) for update;
+        perform from relaybox_internal.hop_in i where i.log_id = log_id_ for update;
         -- later statements than the locks
         hops_now := relaybox_internal.hops_fingerprint(log_id_);
         if hops_now is distinct from hops_before

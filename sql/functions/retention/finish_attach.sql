@@ -1,7 +1,7 @@
 -- Makes what was copied back a segment of its log again, if it is row by row what was detached. outcome: attached; superseded: another
 -- attempt did it, or is at it. The consumers that stopped have detach_after_seconds from now on.
 -- Locks the row of the ledger against other attempts (release_detached() may change it meanwhile), then the copied table; then the log,
--- its hop and its stream, as drop_oldest_segment() does. Raises RB012 if the rows are not those that were detached.
+-- its stream and its hop, as drop_oldest_segment() does (docs/protocol.md). Raises RB012 if the rows are not those that were detached.
 create or replace function relaybox_internal.finish_attach(log_id_ integer, first_ bigint, attempt_ integer, recorded_by text) returns text
 language plpgsql volatile
 as $$
@@ -35,8 +35,8 @@ begin
             hint = 'Its files were changed or removed. Nothing was attached. Bring the files back from a backup, then attach again.';
     end if;
     execute format('lock table only relaybox_internal.log_%s in share update exclusive mode', log_id_);
-    perform from relaybox_internal.hop_in i where i.log_id = log_id_ for update;
     perform from relaybox_internal.stream s where s.stream_id = (select l.stream_id from relaybox_internal.stream_log l where l.log_id = log_id_) for update;
+    perform from relaybox_internal.hop_in i where i.log_id = log_id_ for update;
     update relaybox_internal.detached_segment d set state = 'attached', moved_at = clock_timestamp(), moved_by = recorded_by
     where d.log_id = log_id_ and d.first = first_ and d.attempt = attempt_ and d.state = 'detached'
         and d.last + 1 = (select i.first_kept_position from relaybox_internal.hop_in i where i.log_id = log_id_);

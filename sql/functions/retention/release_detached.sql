@@ -1,5 +1,5 @@
--- Lets go of detached segments of a log that nobody needs any more: their files may be removed. Returns how many; again: none. Locks the rows
--- that publish and deliver lock.
+-- Lets go of detached segments of a log that nobody needs any more: their files may be removed. Returns how many; again: none.
+-- Locks the stream, then the hop (docs/protocol.md).
 create or replace function relaybox_internal.release_detached(log_id_ integer, recorded_by text) returns bigint
 language plpgsql volatile
 set lock_timeout = '500ms'
@@ -13,8 +13,8 @@ begin
     if not exists (select from relaybox_internal.detached_segment d where d.log_id = log_id_ and d.state in ('detaching', 'detached')) then
         return 0;
     end if;
-    perform from relaybox_internal.hop_in i where i.log_id = log_id_ for update;
     perform from relaybox_internal.stream s where s.stream_id = (select l.stream_id from relaybox_internal.stream_log l where l.log_id = log_id_) for update;
+    perform from relaybox_internal.hop_in i where i.log_id = log_id_ for update;
     -- a later statement than the locks: who subscribes or replays comes before or after
     select min(h.needs_from) into needed from relaybox_internal.holders(log_id_) h;
     with gone as (
