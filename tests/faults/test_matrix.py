@@ -20,7 +20,8 @@ REPOSITORY = Path(__file__).parents[2]
 NOT_A_STEP = {
     "stores/connections.py": "commit_durably and commit are the places where failpoints are reached",
     "stores/sessions.py": "a session commits as a step, or for a module that is named below",
-    "consumer.py": "a consumer's transactions are her own; she has CONSUMER_FAILPOINTS, and is killed at each of them",
+    "consumer/loop.py": "a consumer's transactions are her own; she has CONSUMER_FAILPOINTS, and is killed at each of them",
+    "consumer/session.py": "the same",
     "streams/senders.py": "an operator's declaration is one statement in one transaction",
     "subscriptions/subscriptions.py": "an operator's change of a subscription is one statement in one transaction",
     "retention/retiring.py": "an operator's word that a hop moves nothing more is one statement in one transaction",

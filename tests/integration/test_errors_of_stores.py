@@ -161,10 +161,10 @@ ALLOWED = {
     "airflow/page/store_parameters.py read_store_parameters (AirflowNotFoundException, ConfigurationError)": "asking the store tells",
     "airflow/page/streams.py read_store_streams errors.RelayboxError": "recorded as a silent store, and said so on the page",
     "cli/verification.py _prove suppress(ComparisonTooLarge)": "what is too large for threads is compared by Spark next",
-    "consumer.py Consumer.__exit__ suppress(errors.RelayboxError)": "the body's error is the one to tell; the lease ends by itself",
-    "consumer.py Consumer._close suppress(DBAPIError)": "a session that is broken is closed already",
-    "consumer.py Consumer._rollback DBAPIError": "a session that is broken has rolled back by itself, and is closed",
-    "consumer.py Consumer._release suppress(errors.RelayboxError)": "the lease ends by itself",
+    "consumer/loop.py Consumer.__exit__ suppress(errors.RelayboxError)": "the body's error is the one to tell; the lease ends by itself",
+    "consumer/session.py ConsumerSession.close suppress(DBAPIError)": "a session that is broken is closed already",
+    "consumer/session.py ConsumerSession.rollback DBAPIError": "a session that is broken has rolled back by itself, and is closed",
+    "consumer/loop.py Consumer._release suppress(errors.RelayboxError)": "the lease ends by itself",
     "local/bench/page.py _ApiServer._answers errors.StackFailed": "no answer is the answer: not up yet",
     "local/bench/unwell_link.py UnwellLink._accept OSError": "the listener was closed: the measurement is over",
     "local/bench/unwell_link.py UnwellLink._serve OSError": "the client's link is closed: that tells",
@@ -220,7 +220,7 @@ def test_whoever_catches_everything_raises_it_again() -> None:
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ExceptHandler)
         # what a consumer's handler raises is the reason with which its message is refused; what an asker raises goes to who waits
-        and path.name not in ("consumer.py", "inquiries.py")
+        and str(path.relative_to(root)) not in ("consumer/loop.py", "stores/inquiries.py")
         and (node.type is None or {"Exception", "BaseException"} & _names(node.type))
         and not isinstance(node.body[-1], ast.Raise)
     ]

@@ -105,7 +105,7 @@ def test_a_session_that_has_ended_is_an_unreachable_store(
 
 OF_ITS_OWN = {
     "failpoints.py": "has a server raise an error",
-    "consumer.py": "a consumer brings her own connection",
+    "consumer/session.py": "a consumer brings her own connection",
     "outbox.py": "a producer brings her own connection",
     "stores/connections.py": "opens connections and pins their settings",
     "stores/pipe.py": "runs two COPYs against each other",

@@ -1,14 +1,4 @@
-"""Consumers in Python: `for message in consumer:`, with the handler's work and the acknowledgement in one transaction.
-
-```python
-with Consumer("analytics", "billing") as consumer:
-    for message in consumer:
-        consumer.connection.execute(text("insert into invoice ..."), {...})
-```
-
-What the handler writes through `consumer.connection` exists exactly once (G10), whatever is killed. What it does elsewhere happens at
-least once: deduplicate by `message.message_id`, which never changes.
-"""
+"""The loop of a consumer: which message is handled next, and what is said of it to the store."""
 
 from __future__ import annotations
 
@@ -16,98 +6,28 @@ import functools
 import signal
 import threading
 import uuid
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, fields
-from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import psycopg2
-import sqlalchemy
-from psycopg2.extensions import TRANSACTION_STATUS_INERROR
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import NullPool
 
 from relaybox import errors
+from relaybox.consumer.messages import Message, UnreadLane
+from relaybox.consumer.session import ConsumerSession, open_engine
 from relaybox.failpoints import reach
 from relaybox.log_events import emit, warn
-from relaybox.stores.connections import open_session, translate
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
-
-STATEMENT_TIMEOUT_SECONDS = 300
-LOCK_TIMEOUT_SECONDS = 30
-IDLE_IN_TRANSACTION_SECONDS = 300
 
 Answer = TypeVar("Answer")
 
 _REFETCH_HELPS = (errors.StoreUnreachable, errors.StoreBusy, errors.LaneLost, errors.NotFetched)
 _FAULTS_OF_THE_SERVER = ("57", "58", "F0", "XX")
 """Classes of SQLSTATE that are never the work's fault, among those that no retry mends."""
-
-_FETCH = """
-select
-    stream_position, lane, token, replayed, attempt, hop, "log_position", message_id, topic, sender, epoch, index, key,
-    payload, payload_bytes, headers, clock, sent_at
-from relaybox.fetch(%s, %s, %s, %s, %s, %s)
-"""
-
-_UNREAD = """
-select
-    lane, stream_positions_behind, case when leased_until > clock_timestamp() then worker end,
-    case when leased_until > clock_timestamp() then leased_until end
-from relaybox.lag(%s) where stream_positions_behind > 0 and (%s::integer is null or lane = %s)
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message as it was sent, with its stream position in the stream.
-
-    Attributes:
-        stream position: in the stream of this store; rises.
-        token: proves in an acknowledgement which fetch gave the message; the same for all messages of a fetch.
-        replayed: it was acknowledged before, and is read again because of a replay.
-        attempt: 1 the first time; more if it was fetched or refused before.
-        message_id: stable in every store and every replay: what a foreign system deduplicates by.
-    """
-
-    stream_position: int
-    lane: int
-    token: str
-    replayed: bool
-    attempt: int
-    hop: str
-    log_position: int
-    message_id: uuid.UUID
-    topic: str
-    sender: str
-    epoch: int
-    index: int
-    key: str | None
-    payload: str | None
-    payload_bytes: bytes | None
-    headers: dict[str, Any] | None
-    clock: dict[str, Any] | None
-    sent_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class UnreadLane:
-    """A lane that has stream positions to read although a fetch gave nothing of it.
-
-    Attributes:
-        stream positions: from where the lane is done to the end of the stream, of all lanes and topics.
-        worker: who has leased it, until `leased_until`. None: nobody; then a refused message waits for its next attempt, a replay for
-            its rate, an open transaction holds the lane, or messages were delivered just now.
-    """
-
-    lane: int
-    stream_positions: int
-    worker: str | None
-    leased_until: datetime | None
 
 
 class _WorkFailed(Exception):
@@ -155,13 +75,15 @@ class Consumer:
     ) -> None:
         self.subscription = subscription
         self.worker = worker or f"consumer {uuid.uuid4()}"
-        self._engine = open_engine(store, subscription) if isinstance(store, str) else store
-        self._store = store if isinstance(store, str) else str(store.url.database)
+        self._session = ConsumerSession(
+            open_engine(store, subscription) if isinstance(store, str) else store,
+            store=store if isinstance(store, str) else str(store.url.database),
+            subscription=subscription,
+        )
         self._max_count, self._commit_every, self._lane = max_count, commit_every, lane
         self._poll_seconds, self._until_empty = poll_seconds, until_empty
         self._retries, self._backoff_seconds = retries, backoff_seconds
         self._stop = threading.Event()
-        self._connection: Connection | None = None
         self._current: Message | None = None
         self._refused: str | None = None
         self._interrupted: str | None = None  # the transient error of the handler
@@ -171,11 +93,7 @@ class Consumer:
     @property
     def connection(self) -> Connection:
         """The open transaction that the current message is acknowledged in: the handler's work on this store belongs here."""
-        if self._connection is None:
-            raise errors.RequestRefused(
-                f"subscription {self.subscription}: the consumer has no session now; it is not in its loop."
-            )
-        return self._connection
+        return self._session.connection
 
     def __enter__(self) -> Self:
         return self
@@ -183,14 +101,14 @@ class Consumer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Refuses the current message if the body failed on it, gives the lane back, closes the session."""
         current, self._current = self._current, None
-        if current is None or (isinstance(error, Exception) and self._has_lost_session()):
+        if current is None or (isinstance(error, Exception) and self._session.is_lost()):
             pass  # the message comes again with the same worker, or when the lease ends; crash_limit finds one that breaks sessions
         elif isinstance(error, Exception) and not isinstance(error, errors.Transient):
             with suppress(errors.RelayboxError):  # the body's error is the one to tell; the lease ends by itself
                 self._refuse(current, _reason(error))
         else:
             self._release(current)
-        self._close()
+        self._session.close()
 
     def __iter__(self) -> Iterator[Message]:
         return self._iterate(goes_on=False)
@@ -224,9 +142,9 @@ class Consumer:
                 errors.Transient
             ) as error:  # no fault of the message: without a session it is not acknowledged, and comes again
                 self._interrupted = str(error)
-                if not self._has_lost_session():
+                if not self._session.is_lost():
                     self._release(message)
-                self._close()
+                self._session.close()
                 self._stop.wait(self._backoff_seconds)
             except Exception as error:  # noqa: BLE001  # whatever it is, it is the message's reason
                 self.refuse(_reason(error))
@@ -245,19 +163,19 @@ class Consumer:
         """Yields messages, and commits; returns what was fetched along with the last acknowledgement."""
         unacknowledged = 0
         for message in fetched:
-            self._begin()
+            self._session.begin()
             self._current = message
             yield message
             self._current = None
             unacknowledged += 1
             is_last, stops = message is fetched[-1], self._stop.is_set()
             reason, failure = self._refusal(), None
-            if self._has_lost_session():
+            if self._session.is_lost():
                 cause, self._interrupted = self._interrupted or "the session broke while the message was handled", None
                 self._prepare_fetched_again(message, cause)
                 return []
             is_due = is_last or stops or unacknowledged >= self._commit_every or message.stream_position <= self._alone_through
-            if reason is None and not is_due and not self._is_aborted():
+            if reason is None and not is_due and not self._session.is_aborted():
                 continue
             following: list[Message] = []
             try:
@@ -290,7 +208,7 @@ class Consumer:
 
     def _prepare_fetched_again(self, message: Message, cause: str) -> None:
         """Closes the session, so that the next fetch has a new one and gets what was not committed again."""
-        self._close()
+        self._session.close()
         emit(
             "consumer_fetches_anew",
             subscription=self.subscription,
@@ -299,35 +217,16 @@ class Consumer:
             error=cause,
         )
 
-    def _has_lost_session(self) -> bool:
-        """Whether there is no session, or a statement found it broken; asks the driver, not the server."""
-        connection = self._connection
-        if connection is None or connection.invalidated:
-            return True
-        session: Any = None if connection.closed else connection.connection.driver_connection
-        return session is not None and bool(session.closed)
-
-    def _is_aborted(self) -> bool:
-        """Whether a statement failed in the open transaction, so that it can't commit; asks the driver, not the server."""
-        connection = self.connection
-        session: Any = None if connection.closed else connection.connection.driver_connection
-        return session is not None and session.get_transaction_status() == TRANSACTION_STATUS_INERROR
-
     def _refusal(self) -> str | None:
         """The reason that was given for refusing the current message, once."""
         reason, self._refused = self._refused, None
         return reason
 
-    def _begin(self) -> None:
-        """Begins the transaction before the handler does: a Session bound to the connection joins it and never commits it."""
-        if not self.connection.in_transaction():
-            self.connection.begin()
-
     def _fetch(self) -> list[Message]:
         reach("consume.begin", None)
-        messages = self._call_fetch(None)
+        messages = self._session.fetch(self.worker, self._max_count, self._lane)
         reach("consume.fetched", None)
-        self._commit()
+        self._session.commit()
         reach("consume.leased", None)
         return messages
 
@@ -349,32 +248,30 @@ class Consumer:
         )
 
     def _find_unread(self) -> tuple[UnreadLane, ...]:
-        rows = self._execute(_UNREAD, (self.subscription, self._lane, self._lane), "looking for unread lanes").fetchall()
-        self._commit()
-        return tuple(UnreadLane(*row) for row in rows)
+        unread = self._session.find_unread(self._lane)
+        self._session.commit()
+        return unread
 
     def _acknowledge(self, message: Message, *, fetch: bool) -> list[Message]:
         """Acknowledges through a message and commits the handler's work with it; fetches what follows in the same round trip."""
         reach("consume.handled", None)
-        if self._is_aborted():
+        if self._session.is_aborted():
             said = "a statement failed and the handler ignored it: the transaction is aborted and can't commit (25P02)"
             raise _WorkFailed(
                 errors.StoreFailed(
-                    f"store {self._store}: subscription {self.subscription}, stream position {message.stream_position}: {said}.",
+                    f"store {self._session.store}: subscription {self.subscription}, stream position {message.stream_position}: {said}.",
                     next_step="Let the handler raise the error, or roll back to a savepoint (connection.begin_nested()).",
                 ),
                 said,
             )
         following: list[Message] = []
         if fetch:
-            following = self._call_fetch(message)
+            following = self._session.fetch(self.worker, self._max_count, self._lane, acked=message)
         else:
-            self._execute(
-                "select relaybox.ack(%s, %s, %s)", (self.subscription, message.stream_position, message.token), "acknowledging"
-            )
+            self._session.ack(message)
         reach("consume.acknowledged", None)
         try:
-            self._commit()
+            self._session.commit()
         except errors.Terminal as error:
             if (refusal := _refusal_at_commit(error)) is not None:
                 raise _WorkFailed(error, _reason(refusal)) from error
@@ -382,61 +279,26 @@ class Consumer:
         reach("consume.committed", None)
         return following
 
-    def _call_fetch(self, acked: Message | None) -> list[Message]:
-        verification = (acked.stream_position, acked.token) if acked else (None, None)
-        arguments = (self.subscription, self._max_count, *verification, self._lane, self.worker)
-        return [_message(row) for row in self._execute(_FETCH, arguments, "fetching").fetchall()]
-
     def _refuse(self, message: Message, reason: str) -> None:
-        self._rollback()
-        arguments = (self.subscription, message.stream_position, reason, message.token)
-        is_dead_letter = self._execute("select relaybox.nack(%s, %s, %s, %s)", arguments, "refusing a message").scalar()
+        self._session.rollback()
+        is_dead_letter = self._session.nack(message, reason)
         reach("consume.refused", None)
-        self._commit()
+        self._session.commit()
         emit(
             "message_refused",
             subscription=self.subscription,
             stream_position=message.stream_position,
             attempt=message.attempt,
-            dead_letter=bool(is_dead_letter),
+            dead_letter=is_dead_letter,
             reason=reason,
         )
 
     def _release(self, fetched: Message) -> None:
         """Gives the lane back; if that fails, its lease ends by itself."""
         with suppress(errors.RelayboxError):
-            self._rollback()
-            self._execute("select relaybox.release(%s, %s)", (self.subscription, fetched.token), "releasing the lane")
-            self._commit()
-
-    def _execute(self, statement: str, arguments: tuple[object, ...], doing: str) -> Any:
-        with self._translated(doing):
-            if self._connection is None:
-                self._connection = self._engine.connect()
-            return self._connection.exec_driver_sql(statement, arguments)
-
-    def _commit(self) -> None:
-        with self._translated("committing"):
-            self.connection.commit()
-
-    def _rollback(self) -> None:
-        """Takes back the handler's work; a session that broke has done so by itself, and the next statement opens another."""
-        if self._connection is not None:
-            try:
-                self._connection.rollback()
-            except DBAPIError:
-                self._close()
-
-    @contextmanager
-    def _translated(self, doing: str) -> Iterator[None]:
-        try:
-            yield
-        except DBAPIError as error:
-            self._close()
-            cause = error.orig
-            if not isinstance(cause, psycopg2.Error):
-                raise
-            raise translate(cause, store=self._store, doing=f"{doing} for subscription {self.subscription}") from error
+            self._session.rollback()
+            self._session.release(fetched)
+            self._session.commit()
 
     def _patiently(self, call: Callable[[], Answer]) -> Answer:
         """Calls, and again after a pause while the store can't be reached; each call begins with a new session."""
@@ -453,12 +315,6 @@ class Consumer:
                 self._stop.wait(pause)
         raise AssertionError("range() has at least one value")
 
-    def _close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(DBAPIError):
-                connection.close()
-
     @contextmanager
     def _graceful(self) -> Iterator[None]:
         """SIGTERM and SIGINT stop the loop after its message, where this is the main thread; afterwards they are what they were."""
@@ -471,38 +327,6 @@ class Consumer:
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-
-
-def open_engine(service: str, subscription: str) -> Engine:
-    """An engine for a libpq service whose sessions' waits all end; one session at a time, never pooled."""
-    settings = {
-        "statement_timeout": f"{STATEMENT_TIMEOUT_SECONDS}s",
-        "lock_timeout": f"{LOCK_TIMEOUT_SECONDS}s",
-        "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_SECONDS}s",
-        "idle_session_timeout": "0",  # a worker rests between fetches
-        "default_transaction_read_only": "off",  # it acknowledges
-        "restrict_nonsystem_relation_kind": "",
-        "datestyle": "ISO",
-        "standard_conforming_strings": "on",
-    }
-
-    def create() -> Any:
-        return open_session(service, application_name=f"relaybox consumer {subscription}", settings=settings)
-
-    return sqlalchemy.create_engine("postgresql+psycopg2://", creator=create, poolclass=NullPool)
-
-
-_COLUMNS = [field.name for field in fields(Message)]
-_MESSAGE_ID, _PAYLOAD_BYTES = _COLUMNS.index("message_id"), _COLUMNS.index("payload_bytes")
-"""Where a row of _FETCH has them: its columns are the fields of a message, in their order."""
-
-
-def _message(row: Sequence[Any]) -> Message:
-    values = list(row)
-    values[_MESSAGE_ID] = uuid.UUID(str(values[_MESSAGE_ID]))
-    if values[_PAYLOAD_BYTES] is not None:
-        values[_PAYLOAD_BYTES] = bytes(values[_PAYLOAD_BYTES])
-    return Message(*values)
 
 
 def _reason(error: BaseException) -> str:

@@ -1,0 +1,157 @@
+"""The session of a consumer: the handler's transaction, and the SQL functions of a subscription in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+import psycopg2
+import sqlalchemy
+from psycopg2.extensions import TRANSACTION_STATUS_INERROR
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from relaybox import errors
+from relaybox.consumer.messages import Message, UnreadLane, read_message
+from relaybox.stores.connections import open_session, translate
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Engine
+
+STATEMENT_TIMEOUT_SECONDS = 300
+LOCK_TIMEOUT_SECONDS = 30
+IDLE_IN_TRANSACTION_SECONDS = 300
+
+_FETCH = """
+select
+    stream_position, lane, token, replayed, attempt, hop, "log_position", message_id, topic, sender, epoch, index, key,
+    payload, payload_bytes, headers, clock, sent_at
+from relaybox.fetch(%s, %s, %s, %s, %s, %s)
+"""
+
+_UNREAD = """
+select
+    lane, stream_positions_behind, case when leased_until > clock_timestamp() then worker end,
+    case when leased_until > clock_timestamp() then leased_until end
+from relaybox.lag(%s) where stream_positions_behind > 0 and (%s::integer is null or lane = %s)
+"""
+
+
+class ConsumerSession:
+    """One session at a time: opened by the first statement, closed by `close` and by each error of the store."""
+
+    def __init__(self, engine: Engine, *, store: str, subscription: str) -> None:
+        self.store, self.subscription = store, subscription
+        self._engine = engine
+        self._connection: Connection | None = None
+
+    @property
+    def connection(self) -> Connection:
+        """The open connection."""
+        if self._connection is None:
+            raise errors.RequestRefused(
+                f"subscription {self.subscription}: the consumer has no session now; it is not in its loop."
+            )
+        return self._connection
+
+    def is_lost(self) -> bool:
+        """Whether there is no session, or a statement found it broken; asks the driver, not the server."""
+        connection = self._connection
+        if connection is None or connection.invalidated:
+            return True
+        session: Any = None if connection.closed else connection.connection.driver_connection
+        return session is not None and bool(session.closed)
+
+    def is_aborted(self) -> bool:
+        """Whether a statement failed in the open transaction, so that it can't commit; asks the driver, not the server."""
+        connection = self.connection
+        session: Any = None if connection.closed else connection.connection.driver_connection
+        return session is not None and session.get_transaction_status() == TRANSACTION_STATUS_INERROR
+
+    def begin(self) -> None:
+        """Begins the transaction before the handler does: a Session bound to the connection joins it and never commits it."""
+        if not self.connection.in_transaction():
+            self.connection.begin()
+
+    def fetch(self, worker: str, max_count: int, lane: int | None, acked: Message | None = None) -> list[Message]:
+        """Leases the next messages, and acknowledges through `acked` first."""
+        verification = (acked.stream_position, acked.token) if acked else (None, None)
+        arguments = (self.subscription, max_count, *verification, lane, worker)
+        return [read_message(row) for row in self._execute(_FETCH, arguments, "fetching").fetchall()]
+
+    def ack(self, message: Message) -> None:
+        """Acknowledges through a message."""
+        self._execute(
+            "select relaybox.ack(%s, %s, %s)", (self.subscription, message.stream_position, message.token), "acknowledging"
+        )
+
+    def nack(self, message: Message, reason: str) -> bool:
+        """Refuses a message; whether it is a dead letter now."""
+        arguments = (self.subscription, message.stream_position, reason, message.token)
+        return bool(self._execute("select relaybox.nack(%s, %s, %s, %s)", arguments, "refusing a message").scalar())
+
+    def release(self, message: Message) -> None:
+        """Gives the lane of a fetched message back."""
+        self._execute("select relaybox.release(%s, %s)", (self.subscription, message.token), "releasing the lane")
+
+    def find_unread(self, lane: int | None) -> tuple[UnreadLane, ...]:
+        """Returns the lanes that have stream positions to read."""
+        rows = self._execute(_UNREAD, (self.subscription, lane, lane), "looking for unread lanes").fetchall()
+        return tuple(UnreadLane(*row) for row in rows)
+
+    def _execute(self, statement: str, arguments: tuple[object, ...], doing: str) -> Any:
+        with self._translated(doing):
+            if self._connection is None:
+                self._connection = self._engine.connect()
+            return self._connection.exec_driver_sql(statement, arguments)
+
+    def commit(self) -> None:
+        """Commits the handler's work with what was said of its messages."""
+        with self._translated("committing"):
+            self.connection.commit()
+
+    def rollback(self) -> None:
+        """Takes back the handler's work; a session that broke has done so by itself, and the next statement opens another."""
+        if self._connection is not None:
+            try:
+                self._connection.rollback()
+            except DBAPIError:
+                self.close()
+
+    @contextmanager
+    def _translated(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            self.close()
+            cause = error.orig
+            if not isinstance(cause, psycopg2.Error):
+                raise
+            raise translate(cause, store=self.store, doing=f"{doing} for subscription {self.subscription}") from error
+
+    def close(self) -> None:
+        """Closes the session, if there is one; what was not committed is rolled back."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(DBAPIError):
+                connection.close()
+
+
+def open_engine(service: str, subscription: str) -> Engine:
+    """An engine for a libpq service whose sessions' waits all end; one session at a time, never pooled."""
+    settings = {
+        "statement_timeout": f"{STATEMENT_TIMEOUT_SECONDS}s",
+        "lock_timeout": f"{LOCK_TIMEOUT_SECONDS}s",
+        "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_SECONDS}s",
+        "idle_session_timeout": "0",  # a worker rests between fetches
+        "default_transaction_read_only": "off",  # it acknowledges
+        "restrict_nonsystem_relation_kind": "",
+        "datestyle": "ISO",
+        "standard_conforming_strings": "on",
+    }
+
+    def create() -> Any:
+        return open_session(service, application_name=f"relaybox consumer {subscription}", settings=settings)
+
+    return sqlalchemy.create_engine("postgresql+psycopg2://", creator=create, poolclass=NullPool)
