@@ -495,7 +495,7 @@ COMMENT ON COLUMN relaybox.dead_letters.subscription IS 'The subscription; null:
 
 COMMENT ON COLUMN relaybox.dead_letters.lane IS 'Lane of the subscription.';
 
-COMMENT ON COLUMN relaybox.dead_letters.stream_position IS 'Place of the message in the stream; null: the stream itself set it aside.';
+COMMENT ON COLUMN relaybox.dead_letters.stream_position IS 'Stream position of the message; null: the stream itself set it aside.';
 
 COMMENT ON COLUMN relaybox.dead_letters.reason IS 'Kind, one word: refused, killed_its_worker or waits_behind; of a stream, why it did not deliver the message.';
 
@@ -761,9 +761,9 @@ COMMENT ON COLUMN relaybox.replay_ranges.subscription IS 'The subscription that 
 
 COMMENT ON COLUMN relaybox.replay_ranges.replayed_as IS 'The second cursor: the name to fetch from.';
 
-COMMENT ON COLUMN relaybox.replay_ranges.first_stream_position IS 'First place of the range.';
+COMMENT ON COLUMN relaybox.replay_ranges.first_stream_position IS 'First stream position of the range.';
 
-COMMENT ON COLUMN relaybox.replay_ranges.last_stream_position IS 'Last place of the range.';
+COMMENT ON COLUMN relaybox.replay_ranges.last_stream_position IS 'Last stream position of the range.';
 
 COMMENT ON COLUMN relaybox.replay_ranges.asked_by IS 'Who asked for it, and those who joined: runs of Airflow, or logins.';
 
@@ -848,9 +848,9 @@ COMMENT ON COLUMN relaybox.subscriptions.lanes IS 'Number of lanes.';
 
 COMMENT ON COLUMN relaybox.subscriptions.lane_by IS 'sender or key: what decides the lane of a message.';
 
-COMMENT ON COLUMN relaybox.subscriptions.first_stream_position IS 'First place that it reads.';
+COMMENT ON COLUMN relaybox.subscriptions.first_stream_position IS 'First stream position that it reads.';
 
-COMMENT ON COLUMN relaybox.subscriptions.through_stream_position IS 'Last place that a second cursor reads; null: no end.';
+COMMENT ON COLUMN relaybox.subscriptions.through_stream_position IS 'Last stream position that a second cursor reads; null: no end.';
 
 COMMENT ON COLUMN relaybox.subscriptions.replay_of IS 'The subscription that this second cursor replays; null: no second cursor.';
 
@@ -880,9 +880,9 @@ COMMENT ON COLUMN relaybox.subscriptions.leased_lanes IS 'Number of lanes that a
 
 COMMENT ON COLUMN relaybox.subscriptions.moved_at IS 'When any lane moved last.';
 
-COMMENT ON COLUMN relaybox.subscriptions.last_stream_position IS 'Newest place that it can read.';
+COMMENT ON COLUMN relaybox.subscriptions.last_stream_position IS 'Newest stream position that it can read.';
 
-COMMENT ON COLUMN relaybox.subscriptions.stream_positions_behind IS 'Places between done_stream_position and last_stream_position.';
+COMMENT ON COLUMN relaybox.subscriptions.stream_positions_behind IS 'Stream positions between done_stream_position and last_stream_position.';
 
 COMMENT ON COLUMN relaybox.subscriptions.detached_stream_positions IS 'Of these, stream positions whose messages are in detached files: relaybox attach brings them back.';
 

@@ -95,6 +95,10 @@ class RequestRefused(Terminal):
     """What was asked of a subscription makes no sense: the message says why."""
 
 
+class TransactionEnded(Terminal):
+    """A consumer's handler ended the transaction that its message is acknowledged in."""
+
+
 class QuotaExceeded(Terminal):
     """The role has as many subscriptions or lanes in the store as its quota allows."""
 

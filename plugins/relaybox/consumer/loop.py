@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 
 from relaybox import errors
 from relaybox.consumer.messages import Message, UnreadLane
-from relaybox.consumer.session import ConsumerSession, open_engine
+from relaybox.consumer.session import TRANSACTION_GONE, ConsumerSession, open_engine
 from relaybox.failpoints import reach
 from relaybox.log_events import emit, warn
 
@@ -157,13 +157,18 @@ class Consumer:
         """Ends the loop after the current message, with all that was handled acknowledged. SIGTERM and SIGINT call it."""
         self._stop.set()
 
-    def _hand_out(  # noqa: C901  # one turn of the loop, with each way that it can end
+    def _hand_out(  # noqa: C901, PLR0911, PLR0912  # one turn of the loop, with each way that it can end
         self, fetched: list[Message], *, goes_on: bool
     ) -> Generator[Message, None, list[Message]]:
         """Yields messages, and commits; returns what was fetched along with the last acknowledgement."""
         unacknowledged = 0
         for message in fetched:
-            self._session.begin()
+            if unacknowledged == 0:
+                try:
+                    self._session.begin()
+                except _REFETCH_HELPS as error:
+                    self._prepare_fetched_again(message, str(error))
+                    return []
             self._current = message
             yield message
             self._current = None
@@ -175,7 +180,8 @@ class Consumer:
                 self._prepare_fetched_again(message, cause)
                 return []
             is_due = is_last or stops or unacknowledged >= self._commit_every or message.stream_position <= self._alone_through
-            if reason is None and not is_due and not self._session.is_aborted():
+            can_commit = not (self._session.is_aborted() or self._session.has_ended_transaction())
+            if reason is None and not is_due and can_commit:
                 continue
             following: list[Message] = []
             try:
@@ -265,10 +271,14 @@ class Consumer:
                 said,
             )
         following: list[Message] = []
-        if fetch:
-            following = self._session.fetch(self.worker, self._max_count, self._lane, acked=message)
-        else:
-            self._session.ack(message)
+        try:
+            if fetch:
+                following = self._session.ack_and_fetch(message, self.worker, self._max_count, self._lane)
+            else:
+                self._session.ack(message)
+        except errors.TransactionEnded as ended:
+            self._session.discard()
+            raise _WorkFailed(ended, TRANSACTION_GONE) from ended
         reach("consume.acknowledged", None)
         try:
             self._session.commit()

@@ -16,7 +16,7 @@ class Message:
     Attributes:
         stream position: in the stream of this store; rises.
         token: proves in an acknowledgement which fetch gave the message; the same for all messages of a fetch.
-        replayed: it was acknowledged before, and is read again because somebody asked for a replay.
+        replayed: it was acknowledged before, and is read again because of a replay.
         attempt: 1 the first time; more if it was fetched or refused before.
         message_id: stable in every store and every replay: what a foreign system deduplicates by.
     """

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import psycopg2
 import sqlalchemy
-from psycopg2.extensions import TRANSACTION_STATUS_INERROR
+from psycopg2.extensions import TRANSACTION_STATUS_IDLE, TRANSACTION_STATUS_INERROR
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import NullPool
 
@@ -17,11 +18,13 @@ from relaybox.consumer.messages import Message, UnreadLane, read_message
 from relaybox.stores.connections import open_session, translate
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection, Engine, RootTransaction
 
 STATEMENT_TIMEOUT_SECONDS = 300
 LOCK_TIMEOUT_SECONDS = 30
 IDLE_IN_TRANSACTION_SECONDS = 300
+
+TRANSACTION_GONE = "the handler committed or rolled back the transaction that its message is acknowledged in"
 
 _FETCH = """
 select
@@ -29,6 +32,16 @@ select
     payload, payload_bytes, headers, clock, sent_at
 from relaybox.fetch(%s, %s, %s, %s, %s, %s)
 """
+
+_ACK_AND_FETCH = """
+select
+    current_setting('relaybox.consumer_transaction', true), stream_position, lane, token, replayed, attempt, hop, "log_position",
+    message_id, topic, sender, epoch, index, key, payload, payload_bytes, headers, clock, sent_at
+from (select) as one_row
+left join relaybox.fetch(%s, %s, %s, %s, %s, %s) on true
+"""
+
+_ACK = "select current_setting('relaybox.consumer_transaction', true), relaybox.ack(%s, %s, %s)"
 
 _UNREAD = """
 select
@@ -45,6 +58,8 @@ class ConsumerSession:
         self.store, self.subscription = store, subscription
         self._engine = engine
         self._connection: Connection | None = None
+        self._transaction: RootTransaction | None = None
+        self._mark = ""
 
     @property
     def connection(self) -> Connection:
@@ -70,21 +85,83 @@ class ConsumerSession:
         return session is not None and session.get_transaction_status() == TRANSACTION_STATUS_INERROR
 
     def begin(self) -> None:
-        """Begins the transaction before the handler does: a Session bound to the connection joins it and never commits it."""
-        if not self.connection.in_transaction():
-            self.connection.begin()
+        """Begins the handlers' transaction and marks it: a Session bound to the connection joins it and never commits it.
 
-    def fetch(self, worker: str, max_count: int, lane: int | None, acked: Message | None = None) -> list[Message]:
-        """Leases the next messages, and acknowledges through `acked` first."""
-        verification = (acked.stream_position, acked.token) if acked else (None, None)
-        arguments = (self.subscription, max_count, *verification, lane, worker)
-        return [read_message(row) for row in self._execute(_FETCH, arguments, "fetching").fetchall()]
+        The mark is a setting of this transaction only. COMMIT and ROLLBACK remove it, whoever sends them.
+
+        Raises:
+            RequestRefused: the sessions of the engine commit each statement.
+        """
+        self._mark_transaction()
+        if self.has_ended_transaction():  # an earlier handler left the session in autocommit
+            self.discard()
+            self._mark_transaction()
+        if self.has_ended_transaction():
+            self.discard()
+            raise errors.RequestRefused(
+                f"store {self.store}: subscription {self.subscription}: the engine's sessions commit each statement (autocommit), "
+                "so work and acknowledgement can't be one transaction.",
+                next_step="Give the consumer an engine without autocommit.",
+            )
+
+    def _mark_transaction(self) -> None:
+        self._mark = str(uuid.uuid4())
+        self._execute("select set_config('relaybox.consumer_transaction', %s, true)", (self._mark,), "beginning the work")
+        self._transaction = self.connection.get_transaction()
+
+    def has_ended_transaction(self) -> bool:
+        """Whether the transaction that `begin` began has ended; asks the driver, which does not see all: the mark does."""
+        connection = self.connection
+        if connection.closed or connection.get_transaction() is not self._transaction:
+            return True
+        session: Any = connection.connection.driver_connection
+        return bool(session.get_transaction_status() == TRANSACTION_STATUS_IDLE)
+
+    def discard(self) -> None:
+        """Rolls back and ends the session itself: no pool hands out what a handler changed in it."""
+        self.rollback()
+        if self._connection is not None:
+            self._connection.invalidate()
+        self.close()
+
+    def fetch(self, worker: str, max_count: int, lane: int | None) -> list[Message]:
+        """Leases the next messages, in a transaction of its own."""
+        rows = self._execute(_FETCH, (self.subscription, max_count, None, None, lane, worker), "fetching").fetchall()
+        return [read_message(row) for row in rows]
+
+    def ack_and_fetch(self, message: Message, worker: str, max_count: int, lane: int | None) -> list[Message]:
+        """Acknowledges through a message and leases those that follow.
+
+        Raises:
+            TransactionEnded: this is not the transaction that `begin` began. It must not be committed.
+        """
+        arguments = (self.subscription, max_count, message.stream_position, message.token, lane, worker)
+        rows = self._execute_marked(message, _ACK_AND_FETCH, arguments, "acknowledging and fetching")
+        return [read_message(row) for row in rows if row[0] is not None]
 
     def ack(self, message: Message) -> None:
-        """Acknowledges through a message."""
-        self._execute(
-            "select relaybox.ack(%s, %s, %s)", (self.subscription, message.stream_position, message.token), "acknowledging"
-        )
+        """Acknowledges through a message.
+
+        Raises:
+            TransactionEnded: as ack_and_fetch().
+        """
+        arguments = (self.subscription, message.stream_position, message.token)
+        self._execute_marked(message, _ACK, arguments, "acknowledging")
+
+    def _execute_marked(self, message: Message, statement: str, arguments: tuple[object, ...], doing: str) -> list[Sequence[Any]]:
+        """Runs a statement in the handlers' transaction, and compares the mark that it returns in its first column."""
+        rows: list[Sequence[Any]] = []
+        is_gone = self.has_ended_transaction()
+        if not is_gone:
+            rows = self._execute(statement, arguments, doing).fetchall()
+            is_gone = rows[0][0] != self._mark
+        if is_gone:
+            raise errors.TransactionEnded(
+                f"store {self.store}: subscription {self.subscription}, stream position {message.stream_position}: "
+                f"{TRANSACTION_GONE}.",
+                next_step="Leave both to the consumer; take work back with a savepoint (connection.begin_nested()).",
+            )
+        return [row[1:] for row in rows]
 
     def nack(self, message: Message, reason: str) -> bool:
         """Refuses a message; whether it is a dead letter now."""
@@ -113,6 +190,8 @@ class ConsumerSession:
 
     def rollback(self) -> None:
         """Takes back the handler's work; a session that broke has done so by itself, and the next statement opens another."""
+        if self._connection is not None and self._connection.closed:
+            self._connection = None  # a handler closed it
         if self._connection is not None:
             try:
                 self._connection.rollback()
