@@ -5,7 +5,10 @@ do $$
 begin
     -- a superuser may have made it: `if not exists` asks for CREATE on the database all the same
     if to_regnamespace('relaybox_internal') is null then
-        create schema relaybox_internal;
+        execute format(
+            'create schema relaybox_internal authorization %s',
+            (select n.nspowner::regrole from pg_namespace n where n.nspname = 'relaybox')
+        );
     end if;
 end
 $$;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.routes import load_routes
 from relaybox.stores import initialisation, schema
+from relaybox.stores.init_locks import schema_is_held
+from relaybox.stores.schema import open_store
 from tests.support.cli import invoke, start
 from tests.support.patience import patience
 from tests.support.services import break_service, read_service
@@ -287,3 +290,18 @@ def inject(world: World, monkeypatch: pytest.MonkeyPatch, what: str) -> Path:
     monkeypatch.setenv("RELAYBOX_FAILPOINTS_DIRECTORY", str(directory))
     monkeypatch.setenv("RELAYBOX_FAILPOINTS", what)
     return directory
+
+
+def test_a_prepared_transaction_that_holds_init_up_is_named(world: World) -> None:
+    """It belongs to no session: what ends it is `rollback prepared`."""
+    with world.session("hub") as holder, holder.cursor() as cursor:
+        cursor.execute("select count(*) from relaybox_internal.subscription; prepare transaction 'left by a producer'")
+    try:
+        store = world.routes.store("hub")
+        with closing(open_store(store, application_name="relaybox init")) as session:
+            told = str(schema_is_held(session, 0))
+        assert "prepared transaction 'left by a producer' (login " in told
+        assert "rollback prepared 'left by a producer'" in told
+    finally:
+        with world.session("hub", autocommit=True) as session, session.cursor() as cursor:
+            cursor.execute("rollback prepared 'left by a producer'")

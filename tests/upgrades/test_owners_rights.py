@@ -66,7 +66,7 @@ def test_the_statement_that_a_superuser_must_run_is_named(superuser: World, init
     statement = f"create schema relaybox_internal authorization {OWNER}"
     assert f"As a superuser: {statement}; then run: relaybox init" in str(refused.value)
     superuser.query("administer_hub", "create schema relaybox_internal")
-    with pytest.raises(errors.StoreUnusable, match=f"login {OWNER} does not own schema relaybox_internal; relaybox does"):
+    with pytest.raises(errors.StoreUnusable, match="schema relaybox_internal belongs to relaybox, which does not own"):
         init()
     superuser.query("administer_hub", "drop schema relaybox_internal")
     superuser.query("administer_hub", statement)
@@ -83,3 +83,16 @@ def test_an_owner_of_both_schemas_makes_a_new_store(superuser: World, init: Init
         superuser.query("administer_hub", f"create schema {schema} authorization {OWNER}")
     assert init().migrations
     assert not init().changed
+
+
+def test_a_schema_that_another_login_made_is_never_used(superuser: World) -> None:
+    """With it that login could run code with the rights of the store's owner: also of a superuser, who has every right on it."""
+    store = superuser.routes.store("airline")
+    superuser.query("airline", "create role stranger; create schema relaybox_internal authorization stranger")
+    with pytest.raises(errors.StoreUnusable, match="schema relaybox_internal belongs to stranger, which does not own the store"):
+        initialise_store(store, superuser.routes)
+    assert superuser.value("airline", "select max(number) from relaybox.migration") == 18
+    superuser.query("airline", "drop schema relaybox_internal; drop role stranger")
+    assert initialise_store(store, superuser.routes).migrations
+    owners = "select count(distinct nspowner) from pg_namespace where nspname in ('relaybox', 'relaybox_internal')"
+    assert superuser.value("airline", owners) == 1

@@ -131,7 +131,8 @@ def refuse_older_code(session: StoreSession, migrations: Sequence[str]) -> None:
         _Holder,
         """
         select a.application_name as name, a.pid, a.usename as login, coalesce(a.state, 'active') as state,
-            to_char(a.backend_start at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS') as since
+            to_char(a.backend_start at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS') as since,
+            format('select pg_terminate_backend(%%s)', a.pid) as ends
         from pg_catalog.pg_stat_activity a
         where a.datname = current_database() and a.application_name ~ '^relaybox ' and a.application_name <> 'relaybox init'
         order by a.pid
@@ -160,14 +161,18 @@ def schema_is_held(session: StoreSession, waited_seconds: int) -> errors.StoreBu
 
 
 class _Holder(NamedTuple):
+    """A session, or (`pid` None) a prepared transaction, and the statement that ends it."""
+
     name: str
-    pid: int
+    pid: int | None
     login: str
     state: str
     since: str
+    ends: str
 
     def __str__(self) -> str:
-        return f"{self.name} (pid {self.pid}, login {self.login}, {self.state} since {self.since} UTC)"
+        pid = "" if self.pid is None else f"pid {self.pid}, "
+        return f"{self.name} ({pid}login {self.login}, {self.state} since {self.since} UTC)"
 
 
 def _busy(session: StoreSession, told: str, holders_query: str, parameters: dict[str, int]) -> errors.StoreBusy:
@@ -175,8 +180,8 @@ def _busy(session: StoreSession, told: str, holders_query: str, parameters: dict
     holders = session.rows(_Holder, holders_query, parameters)
     session.rollback()
     named = ", ".join(map(str, holders))
-    end = "; ".join(f"select pg_terminate_backend({holder.pid})" for holder in holders)
-    or_end = f" (or end a session that hangs, as a login with pg_signal_backend: {end})" if end else ""
+    end = "; ".join(holder.ends for holder in holders)
+    or_end = f" (or end what hangs, as a login with pg_signal_backend or, if prepared, as its owner: {end})" if end else ""
     return errors.StoreBusy(
         f"{told}: {named or 'a session that has ended meanwhile'}.",
         next_step=f"Wait until it has ended, then run: relaybox init{or_end}",
@@ -184,11 +189,14 @@ def _busy(session: StoreSession, told: str, holders_query: str, parameters: dict
 
 
 _HOLDER = """
-select distinct coalesce(nullif(a.application_name, ''), 'a session') as name, l.pid, a.usename as login, a.state,
-    to_char(a.xact_start at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS') as since
+select distinct coalesce('prepared transaction ' || quote_literal(p.gid), nullif(a.application_name, ''), 'a session') as name, l.pid,
+    coalesce(p.owner, a.usename) as login, coalesce(a.state, 'prepared') as state,
+    to_char(coalesce(p.prepared, a.xact_start) at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS') as since,
+    coalesce('rollback prepared ' || quote_literal(p.gid), format('select pg_terminate_backend(%%s)', l.pid)) as ends
 from pg_catalog.pg_locks l
-join pg_catalog.pg_stat_activity a on a.pid = l.pid
-where l.granted and l.pid <> pg_catalog.pg_backend_pid()
+left join pg_catalog.pg_stat_activity a on a.pid = l.pid
+left join pg_catalog.pg_prepared_xacts p on l.pid is null and l.virtualtransaction = '-1/' || p.transaction
+where l.granted and l.pid is distinct from pg_catalog.pg_backend_pid() and (a.pid is not null or p.gid is not null)
     and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())
 """
 
@@ -200,7 +208,8 @@ order by l.pid
 """
 
 _OPEN_TRANSACTIONS = f"""{_HOLDER}
-    and l.relation::regclass::text ~ '^relaybox[.]' and l.relation::regclass::text !~ '^relaybox[.]migration' -- that is what inits hold
-    and a.xact_start < clock_timestamp() - make_interval(secs => %(seconds)s)
+    and l.relation::regclass::text ~ '^relaybox(_internal)?[.]'
+    and l.relation::regclass::text !~ '^relaybox[.]migration' -- that is what inits hold
+    and coalesce(p.prepared, a.xact_start) < clock_timestamp() - make_interval(secs => %(seconds)s)
 order by l.pid
 """

@@ -16,6 +16,7 @@ class _Schema(NamedTuple):
     Attributes:
         owner: None where there is no such schema.
         owned: the login has the owner's rights.
+        is_foreign: its owner is neither that of the store, nor (before there is a store) the login, which is a superuser.
         may_create: the login may make schemas in the database.
         login, database: as SQL writes their names.
     """
@@ -23,6 +24,7 @@ class _Schema(NamedTuple):
     name: str
     owner: str | None
     owned: bool
+    is_foreign: bool
     may_create: bool
     login: str
     database: str
@@ -30,10 +32,19 @@ class _Schema(NamedTuple):
 
 _SCHEMAS = """
 select s.name, n.nspowner::regrole::text as owner, coalesce(pg_has_role(n.nspowner, 'usage'), false) as owned,
+    coalesce(
+        case
+            when to_regclass('relaybox.migration') is not null then n.nspowner <> o.nspowner
+            else n.nspowner <> r.oid and r.rolsuper
+        end,
+        false
+    ) as is_foreign,
     has_database_privilege(d.oid, 'create') as may_create, quote_ident(current_user) as login, quote_ident(d.datname) as database
 from unnest(array['relaybox', 'relaybox_internal']) s (name)
 join pg_database d on d.datname = current_database()
+join pg_roles r on r.rolname = current_user
 left join pg_namespace n on n.nspname = s.name
+left join pg_namespace o on o.nspname = 'relaybox'
 """
 
 
@@ -41,7 +52,7 @@ def require_schemas(session: StoreSession) -> None:
     """Refuses a login that neither owns the two schemas nor may make them: before init touches what is in them.
 
     Raises:
-        StoreUnusable: the login may not make one of the schemas, or does not own it. The error names the statement that mends it.
+        StoreUnusable: the login may not make one of the schemas, or another role owns it. The error names the statement that mends it.
     """
     for schema in session.rows(_Schema, _SCHEMAS):
         if schema.owner is None and not schema.may_create:
@@ -49,6 +60,13 @@ def require_schemas(session: StoreSession) -> None:
                 f"store {session.store}: login {schema.login} may not make schema {schema.name} in database {schema.database}. "
                 "Init changed nothing.",
                 next_step=f"As a superuser: create schema {schema.name} authorization {schema.login}; then run: relaybox init",
+            )
+        if schema.is_foreign:  # its owner could put functions there that run with the rights of the store's owner
+            raise errors.StoreUnusable(
+                f"store {session.store}: schema {schema.name} belongs to {schema.owner}, which does not own the store. "
+                "Init changed nothing.",
+                next_step=f"Look at what is in it (\\df {schema.name}.*); as a superuser: drop schema {schema.name} cascade; "
+                "then run: relaybox init",
             )
         if schema.owner is not None and not schema.owned:
             raise errors.StoreUnusable(
