@@ -195,7 +195,9 @@ select distinct coalesce('prepared transaction ' || quote_literal(p.gid), nullif
     coalesce('rollback prepared ' || quote_literal(p.gid), format('select pg_terminate_backend(%%s)', l.pid)) as ends
 from pg_catalog.pg_locks l
 left join pg_catalog.pg_stat_activity a on a.pid = l.pid
-left join pg_catalog.pg_prepared_xacts p on l.pid is null and l.virtualtransaction = '-1/' || p.transaction
+left join pg_catalog.pg_locks own
+    on l.pid is null and own.pid is null and own.virtualtransaction = l.virtualtransaction and own.locktype = 'transactionid'
+left join pg_catalog.pg_prepared_xacts p on p.transaction = own.transactionid
 where l.granted and l.pid is distinct from pg_catalog.pg_backend_pid() and (a.pid is not null or p.gid is not null)
     and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())
 """

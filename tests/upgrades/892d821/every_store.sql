@@ -640,7 +640,7 @@ CREATE FUNCTION relaybox.check_stream(stream_name text) RETURNS TABLE(kind text,
         from here h left join relaybox.delivery d on d.stream_id = h.stream_id and d.last_place >= h.first_kept_place
         group by h.last_place, h.first_kept_place
     ), steps as (
-        select d.place, d.sender, d.epoch, d.index,
+        select d.place, d.sender, d.epoch, d.index, 
             coalesce(lag(d.index) over of_epoch, case when h.first_kept_place = 1 then 0 end) as before,
             max(d.epoch) over (partition by d.sender order by d.place) as highest
         from delivered d
