@@ -175,6 +175,27 @@ def test_a_service_that_no_file_defines_is_a_configuration_error(world: World, m
     assert "service" in answer.stderr
 
 
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (None, ['service file "{path}" not found', "Set PGSERVICEFILE to the path of the service file"]),
+        ("[airline\nhost=x\n", ["definition of service", "Add a section [airline]"]),
+        ("[airline]\nhost\n", ['syntax error in service file "{path}", line 2', "Correct this line of the service file"]),
+    ],
+    ids=["missing", "no section", "syntax"],
+)
+def test_a_wrong_service_file_is_a_configuration_error(
+    world: World, monkeypatch: pytest.MonkeyPatch, content: str | None, told: list[str]
+) -> None:
+    """No retry mends it."""
+    path = world.path.with_name("other-services.conf")
+    if content is not None:
+        path.write_text(content)
+    monkeypatch.setenv("PGSERVICEFILE", str(path))
+    monkeypatch.setenv("PGSYSCONFDIR", str(path.with_name("nowhere")))
+    refused(invoke("transfer", "flights/1"), 2, "store airline: ", *(words.format(path=path) for words in told))
+
+
 @pytest.mark.parametrize("command", [*STORE_COMMANDS, ["init", "airline"]], ids=" ".join)
 def test_a_schema_newer_than_the_code_is_left_alone(world: World, command: list[str]) -> None:
     world.send("a")

@@ -14,6 +14,7 @@ import typer
 from relaybox import cli
 from relaybox.cli.app import GROUPS, app
 from relaybox.documents.answers import ANSWERS
+from relaybox.documents.errors import ErrorDocument
 from tests.support.cli import commands, invoke
 from tests.support.patience import patience
 
@@ -131,6 +132,35 @@ def test_wrong_usage_is_exit_code_2_with_the_argument_named(arguments: list[str]
     assert wrong.exit_code == 2
     assert said in " ".join(wrong.stderr.split())
     assert wrong.stdout == ""
+
+
+def test_wrong_usage_of_every_command_is_one_json_document_where_json_is_asked_for() -> None:
+    """An unknown option, in front of the command too; one document on stdout, nothing lost on stderr."""
+    for words in [*commands(), ()]:
+        wrong = invoke(*words, "--no-such-option", "--json")
+        error = ErrorDocument.model_validate_json(wrong.stdout).error
+        assert (wrong.exit_code, error.exit_code, error.kind, error.retry_may_help) == (2, 2, "ConfigurationError", False), words
+        assert "--no-such-option" in error.message, words
+        assert error.next_step == f"Run: {' '.join(('relaybox', *words))} --help"
+        assert "--no-such-option" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["no-such-command", "--json"], "No such command 'no-such-command'"),
+        (["verify", "--json"], "Missing argument 'ROUTE'"),
+        (["where", "--json", "not-a-uuid"], "Invalid value for 'MESSAGE_ID'"),
+        (["transfer", "flights/1", "--json", "--threads", "0"], "Invalid value for '--threads'"),
+        (["--no-such-option", "status", "--json"], "No such option: --no-such-option"),
+        (["dead-letters", "--json"], "No such option: --json"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_wrong_usage_is_one_json_document(arguments: list[str], said: str) -> None:
+    wrong = invoke(*arguments)
+    assert ErrorDocument.model_validate_json(wrong.stdout).error.message.startswith(said)
+    assert wrong.exit_code == 2
 
 
 def test_version_tells_program_and_schema() -> None:

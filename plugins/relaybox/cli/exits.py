@@ -10,9 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
+from typer._click.exceptions import UsageError  # Typer exports only its subclasses
 
 from relaybox import __version__, errors
 from relaybox.cli.options import AS_JSON
@@ -103,9 +104,23 @@ class Failures:
 
 
 class CommandGroup(typer.core.TyperGroup):
-    """Ends a command that raised an error of ours with a message and its code, without a traceback; with --json as a document too."""
+    """Ends a command that raised an error of ours with a message and its code, without a traceback; with --json as a document too.
+
+    Wrong usage is told by Typer on stderr. With --json it is a document too: the outermost group writes it.
+    """
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        as_json = "--json" in args  # an argument that can't be parsed has no value: only its text says that JSON was asked for
+        with _usage_told(as_json=as_json and parent is None):
+            context = super().make_context(info_name, args, parent=parent, **extra)
+        context.meta[_MENTIONS_JSON] = as_json or context.meta.get(_MENTIONS_JSON, False)
+        return context
 
     def invoke(self, ctx: typer.Context) -> object:  # type: ignore[override]
+        with _usage_told(as_json=ctx.parent is None and bool(ctx.meta[_MENTIONS_JSON])):
+            return self._invoke(ctx)
+
+    def _invoke(self, ctx: typer.Context) -> object:
         try:
             return super().invoke(ctx)
         except errors.RelayboxError as error:
@@ -114,6 +129,22 @@ class CommandGroup(typer.core.TyperGroup):
             if ctx.meta.get(AS_JSON):
                 _write_document(error)
             raise typer.Exit(exit_code(error)) from None
+
+
+_MENTIONS_JSON = "relaybox.mentions_json"
+"""Where a context remembers that the command line has --json somewhere."""
+
+
+@contextmanager
+def _usage_told(*, as_json: bool) -> Iterator[None]:
+    """Writes a document for wrong usage, if JSON was asked for. Typer tells it on stderr, and ends the process with code 2."""
+    try:
+        yield
+    except UsageError as error:
+        if as_json:
+            command = "relaybox" if error.ctx is None else error.ctx.command_path
+            _write_document(errors.ConfigurationError(error.format_message(), next_step=f"Run: {command} --help"))
+        raise
 
 
 def _write_document(error: errors.RelayboxError) -> None:

@@ -210,6 +210,13 @@ where pg_catalog.current_setting(s.name, s.may_be_unknown) is not null
 def _connect_error(service: str, error: psycopg2.Error) -> errors.RelayboxError:
     """libpq gives no SQLSTATE for a refused connection, only words; words in another language count as worth a retry."""
     said = _sentence(" ".join(str(error).split()))
+    if said.startswith("service file "):
+        return errors.ConfigurationError(
+            f"store {service}: {said}",
+            next_step="Set PGSERVICEFILE to the path of the service file, as this user may read it (default ~/.pg_service.conf).",
+        )
+    if "in service file" in said and "connection to server" not in said:
+        return errors.ConfigurationError(f"store {service}: {said}", next_step="Correct this line of the service file.")
     if "definition of service" in said:
         return errors.ConfigurationError(
             f"store {service}: {said}",
