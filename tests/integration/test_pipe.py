@@ -15,7 +15,8 @@ from psycopg2 import sql
 from relaybox import errors
 from relaybox.stores import pipe
 from relaybox.stores.connections import connect, store_errors
-from relaybox.stores.pipe import CopySender, SendingFailed, _abort, pipe_copy
+from relaybox.stores.pipe import CopySender, SendingFailed, _abort, pipe_copy, pipe_sessions
+from relaybox.stores.sessions import StoreSession
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
 
@@ -78,10 +79,46 @@ def test_a_destination_that_refuses_a_row_is_the_one_to_blame(sessions: tuple[An
 
 
 def test_a_frozen_source_holds_the_destination_only_until_the_time_limit(sessions: tuple[Any, Any]) -> None:
-    """A source that sends nothing is given up; a retry may help."""
-    with pytest.raises(errors.StoreBusy, match="no data came"):
-        pipe_copy(*_pair(sessions, "select pg_sleep(600)::text::bigint"), timeout_seconds=1)
+    """A source that sends nothing is given up; a retry may help, and the error names the store."""
+    source, destination = sessions
+    late = r"^store airline: while sending: not everything was sent within 1 s\.$"
+    with pytest.raises(errors.StoreUnreachable, match=late):
+        pipe_sessions(
+            StoreSession(source, "airline", "sending"),
+            copy_out("select pg_sleep(600)::text::bigint"),
+            StoreSession(destination, "hub", "receiving"),
+            INTO,
+            timeout_seconds=1,
+        )
     assert threads() == []
+
+
+@pytest.mark.parametrize(
+    ("query", "kind", "said"),
+    [
+        (
+            "select 1 / (2 - n) from generate_series(1, 2) n",
+            errors.StoreFailed,
+            r"^store airline: while sending: division by zero",
+        ),
+        ("select -n from generate_series(1, 2) n", errors.StoreFailed, r"^store hub: while receiving: .* violates check"),
+    ],
+    ids=["source", "destination"],
+)
+def test_an_error_of_a_pipe_names_the_store_that_it_is_of(
+    sessions: tuple[Any, Any], query: str, kind: type[errors.RelayboxError], said: str
+) -> None:
+    source, destination = sessions
+    with destination.cursor() as cursor:
+        cursor.execute("alter table numbers add check (n > 0)")
+    with pytest.raises(kind, match=said):
+        pipe_sessions(
+            StoreSession(source, "airline", "sending"),
+            copy_out(query),
+            StoreSession(destination, "hub", "receiving"),
+            INTO,
+            timeout_seconds=30,
+        )
 
 
 def test_the_sender_holds_no_process_up(sessions: tuple[Any, Any]) -> None:

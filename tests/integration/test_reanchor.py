@@ -13,6 +13,7 @@ from relaybox.recovery.attesting import attest_store
 from relaybox.recovery.reanchor_result import ReanchorResult
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.retention.segments import retain_store
+from relaybox.stores import connections
 from relaybox.verification.defects import DefectKind
 from relaybox.verification.results import RouteVerification
 from relaybox.verification.route_verification import verify_route
@@ -51,6 +52,22 @@ def test_a_source_that_lost_its_tail_goes_on_and_its_ghosts_are_listed(world: Wo
     assert world.payloads("flights/2") == ["kept 1", "kept 2", "lost 1", "lost 2", "new 1", "new 2", "new 3"]
     verification = verify(world)
     assert (verification.hops[0].adopted_count, len(verification.hops[0].ghosts)) == (2, 2)
+
+
+def test_a_destination_that_fails_while_reanchor_reads_it_is_named(
+    world: World, backups: Backups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log is locked: an error of ours that a retry may mend, not psycopg2's; afterwards the same goes through."""
+    before = backups.take("airline")
+    world.send("a", "b")
+    world.transfer()
+    backups.restore("airline", before)
+    monkeypatch.setattr(connections, "LOCK_TIMEOUT_SECONDS", 1)
+    with world.session("hub") as holder, holder.cursor() as cursor:
+        cursor.execute("lock table relaybox_internal.log in access exclusive mode")
+        with pytest.raises(errors.StoreBusy, match=r"^store hub: while reading what hop flights/1 delivered: .* \(55P03\)"):
+            reanchor(world)
+    assert len(reanchor(world).ghosts) == 2
 
 
 def test_what_was_delivered_beyond_the_restored_ledger_is_not_delivered_again(world: World, backups: Backups) -> None:

@@ -18,7 +18,7 @@ from relaybox import errors
 from relaybox.hops.batches import Batch, Slice
 from relaybox.stores.connections import connect, translate
 from relaybox.stores.log_rows import COLUMN_LIST
-from relaybox.stores.pipe import SendingFailed, pipe_copy
+from relaybox.stores.pipe import pipe_sessions
 from relaybox.stores.sessions import StoreSession
 
 if TYPE_CHECKING:
@@ -164,22 +164,15 @@ def _copy_rows(destination: StoreSession, order: SliceJob, slice_: Slice) -> int
 
 def _pipe_rows(source: StoreSession, destination: StoreSession, order: SliceJob, slice_: Slice) -> tuple[int, int]:
     """Rows and bytes piped. A collision of positions is the caller's to judge; any other error is told by its side."""
-    try:
-        return pipe_copy(
-            source.connection,
-            sql.SQL("copy ({}) to stdout (format binary)").format(_read_query(order, slice_)),
-            destination.connection,
-            sql.SQL("copy relaybox_internal.{} ({}) from stdin (format binary)").format(
-                sql.Identifier(f"log_{order.log_id}"), COLUMN_LIST
-            ),
-            timeout_seconds=order.timeout_seconds,
-        )
-    except SendingFailed as failed:
-        raise translate(failed.error, store=source.store, doing=source.activity) from failed.error
-    except psycopg2.errors.UniqueViolation:
-        raise
-    except psycopg2.Error as error:
-        raise translate(error, store=destination.store, doing=destination.activity) from error
+    return pipe_sessions(
+        source,
+        sql.SQL("copy ({}) to stdout (format binary)").format(_read_query(order, slice_)),
+        destination,
+        sql.SQL("copy relaybox_internal.{} ({}) from stdin (format binary)").format(
+            sql.Identifier(f"log_{order.log_id}"), COLUMN_LIST
+        ),
+        timeout_seconds=order.timeout_seconds,
+    )
 
 
 def _read_query(order: SliceJob, slice_: Slice) -> sql.Composed:

@@ -16,7 +16,7 @@ from relaybox.recovery.anchoring import take_anchor
 from relaybox.recovery.common_ledger import count_unpublished, position_of
 from relaybox.recovery.log_adoption import adopt_reads, match_log
 from relaybox.recovery.reanchor_result import Ghost, ReanchorResult
-from relaybox.stores.pipe import pipe_copy
+from relaybox.stores.pipe import pipe_sessions
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -160,14 +160,13 @@ def _fetch_adopted(stores: BothStores, common_position: int) -> None:
     rows = sql.SQL(
         "copy (select {} from relaybox_internal.log where log_id = {} and log_position > {} and log_position <= {}) to stdout"
     ).format(columns, sql.Literal(stores.arrived.log_id), sql.Literal(common_position), sql.Literal(stores.arrived.log_position))
-    with stores.source.translating():
-        pipe_copy(
-            stores.destination.connection,
-            rows,
-            stores.source.connection,
-            sql.SQL("copy relaybox_adopted ({}) from stdin").format(columns),
-            timeout_seconds=_COPY_SECONDS,
-        )
+    pipe_sessions(
+        stores.destination.doing(f"reading what hop {stores.hop.name} delivered"),
+        rows,
+        stores.source,
+        sql.SQL("copy relaybox_adopted ({}) from stdin").format(columns),
+        timeout_seconds=_COPY_SECONDS,
+    )
     stores.destination.rollback()
     stores.source.execute("create index on relaybox_adopted (message_id)")
     stores.source.execute("analyze relaybox_adopted")

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 
 import psycopg2
 
-from relaybox import errors
 from relaybox.failpoints import reach
+from relaybox.stores.connections import translate
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
     from psycopg2.sql import Composable
+
+    from relaybox.stores.sessions import StoreSession
 
 PIPE_BYTES = 1 << 20
 
@@ -41,9 +43,9 @@ def pipe_copy(
         The rows that the destination took, and the bytes.
 
     Raises:
-        SendingFailed: the source's error. The destination's COPY was ended by us, its transaction is aborted.
+        SendingFailed: the source's error, or it had not sent everything after `timeout_seconds`: a frozen source must not hold the
+            destination for ever. The destination's COPY was ended by us, its transaction is aborted.
         psycopg2.Error: the destination's error.
-        StoreBusy: no byte came for `timeout_seconds` in all: a frozen source must not hold the destination for ever.
     """
     read_end, write_end = os.pipe()
     fcntl.fcntl(write_end, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
@@ -57,7 +59,7 @@ def pipe_copy(
     except (psycopg2.Error, SystemError) as error:
         _abort(source)
         if receiver.timed_out:
-            raise errors.StoreBusy(f"no data came from the source for {timeout_seconds:.0f} s") from None
+            raise SendingFailed(psycopg2.OperationalError(f"not everything was sent within {timeout_seconds:g} s")) from None
         if receiver.sender_failed:
             raise SendingFailed(sender.error) from None
         raise _server_error(error) from None
@@ -65,6 +67,30 @@ def pipe_copy(
         os.close(read_end)  # a sender that still writes ends with a broken pipe
         sender.join()
     return row_count, receiver.byte_count
+
+
+def pipe_sessions(
+    source: StoreSession,
+    copy_to: Composable | str,
+    destination: StoreSession,
+    copy_from: Composable | str,
+    *,
+    timeout_seconds: float,
+) -> tuple[int, int]:
+    """As pipe_copy, between two stores: what went wrong is an error of ours, which names the store that it went wrong in.
+
+    Raises:
+        StoreUnreachable, StoreBusy, StoreFailed and others of connections.translate.
+        psycopg2.errors.UniqueViolation: a collision at the destination, which is the caller's to judge.
+    """
+    try:
+        return pipe_copy(source.connection, copy_to, destination.connection, copy_from, timeout_seconds=timeout_seconds)
+    except SendingFailed as failed:
+        raise translate(failed.error, store=source.store, doing=source.activity) from failed.error
+    except psycopg2.errors.UniqueViolation:
+        raise
+    except psycopg2.Error as error:
+        raise translate(error, store=destination.store, doing=destination.activity) from error
 
 
 def _server_error(error: psycopg2.Error | SystemError) -> BaseException:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from psycopg2 import sql
 
 from relaybox.stores.connections import connect
-from relaybox.stores.pipe import pipe_copy
+from relaybox.stores.pipe import pipe_sessions
 from relaybox.stores.sessions import StoreSession
 
 if TYPE_CHECKING:
@@ -236,16 +236,15 @@ class _Reader:
         first, last = self._route.path[0], self._route.path[-1]
         destination = self._at(last, "copying commit times")
         destination.execute("create temporary table committed (message_id uuid, committed_at timestamptz)")
-        with destination.translating():
-            pipe_copy(
-                self._sessions[first.name].connection,
-                sql.SQL(
-                    "copy (select message_id, pg_xact_commit_timestamp(xid::xid) from relaybox.outbox) to stdout (format binary)"
-                ),
-                destination.connection,
-                sql.SQL("copy pg_temp.committed from stdin (format binary)"),
-                timeout_seconds=PIPE_SECONDS,
-            )
+        pipe_sessions(
+            self._at(first, "reading commit times"),
+            sql.SQL(
+                "copy (select message_id, pg_xact_commit_timestamp(xid::xid) from relaybox.outbox) to stdout (format binary)"
+            ),
+            destination,
+            sql.SQL("copy pg_temp.committed from stdin (format binary)"),
+            timeout_seconds=PIPE_SECONDS,
+        )
         destination.execute("analyze pg_temp.committed")
         first_committed_at: datetime = destination.value("select min(committed_at) from pg_temp.committed")
         return first_committed_at
