@@ -136,7 +136,7 @@ format: $(INSTALLED) ## Rewrite Python files in the project's format
 	$(BIN)/ruff format .
 
 .PHONY: schema
-schema: $(INSTALLED) ## Write sql/schema.sql anew after a migration
+schema: $(INSTALLED) ## Write sql/schema.sql again after a change of sql/tables
 	UPDATE_SCHEMA=1 $(BIN)/pytest --quiet tests/integration/test_schema.py
 
 .PHONY: picture

@@ -31,17 +31,19 @@ CREATE TABLE relaybox_internal.stream (
 
 COMMENT ON TABLE relaybox_internal.stream IS 'What this store delivers of a route: its order, its limits, and its last stream position.';
 
-COMMENT ON COLUMN relaybox_internal.stream.arrival_seq IS 'rows of its logs that were decided on; the arrival number of the newest';
+COMMENT ON COLUMN relaybox_internal.stream.arrival_seq IS 'Number of log rows that the stream has decided on. The newest of them has this arrival number.';
 
-COMMENT ON COLUMN relaybox_internal.stream.last_stream_position IS 'places 1 to this one are filled, and never change';
+COMMENT ON COLUMN relaybox_internal.stream.last_stream_position IS 'Stream positions 1 to this one have messages, and never change.';
 
-COMMENT ON COLUMN relaybox_internal.stream.recheck IS 'something besides a new batch may release what is held: an operator skipped a gap';
+COMMENT ON COLUMN relaybox_internal.stream.recheck IS 'An operator skipped a gap: held messages may be deliverable although no batch arrived.';
 
-COMMENT ON COLUMN relaybox_internal.stream.topics_by_subscription IS 'subscribing to a topic that no stream of the store carries makes it one of this stream';
+COMMENT ON COLUMN relaybox_internal.stream.first_kept_stream_position IS 'Consumers can read from this stream position on. Retention raises it before it drops messages.';
 
-COMMENT ON COLUMN relaybox_internal.stream.dropped_stream_position IS 'places up to it were dropped for good; those between it and first_kept_place are detached';
+COMMENT ON COLUMN relaybox_internal.stream.topics_by_subscription IS 'Subscribing to a topic that no stream of the store carries adds it to this stream.';
 
-COMMENT ON COLUMN relaybox_internal.stream.rules_pending IS 'an init that changes the rules of the stream in all its stores began and has not ended here';
+COMMENT ON COLUMN relaybox_internal.stream.dropped_stream_position IS 'Stream positions up to this one were dropped. Those after it and below first_kept_stream_position are detached.';
+
+COMMENT ON COLUMN relaybox_internal.stream.rules_pending IS 'An init that changes the rules of the stream in several stores has begun and not ended. Until then the stream decides nothing.';
 
 CREATE TABLE relaybox_internal.cursor (
     subscription_id integer NOT NULL,
@@ -68,25 +70,25 @@ CREATE TABLE relaybox_internal.cursor (
 
 COMMENT ON TABLE relaybox_internal.cursor IS 'Where each lane is: one row for each of its newest movements. The newest version counts: relaybox_internal.lane_cursors.';
 
-COMMENT ON COLUMN relaybox_internal.cursor.done_stream_position IS 'every message of the lane up to it was acknowledged or set aside';
+COMMENT ON COLUMN relaybox_internal.cursor.done_stream_position IS 'Every message of the lane up to this one was acknowledged or set aside.';
 
-COMMENT ON COLUMN relaybox_internal.cursor.fetched_stream_position IS 'beyond done_place: fetched, not acknowledged yet; fetching again gives the same';
+COMMENT ON COLUMN relaybox_internal.cursor.fetched_stream_position IS 'Messages beyond done_stream_position up to this one are fetched and not acknowledged. The next fetch returns them again.';
 
-COMMENT ON COLUMN relaybox_internal.cursor.redrive_stream_position IS 'what is fetched now are redriven dead letters up to this place';
+COMMENT ON COLUMN relaybox_internal.cursor.redrive_stream_position IS 'The messages fetched now are redriven dead letters up to this stream position.';
 
-COMMENT ON COLUMN relaybox_internal.cursor.fetch_count IS 'how often that was fetched without a word';
+COMMENT ON COLUMN relaybox_internal.cursor.fetch_count IS 'How many times these messages were fetched without ack or nack.';
 
-COMMENT ON COLUMN relaybox_internal.cursor.suspect_stream_position IS 'up to it fetches are small (suspect_rows): something there seems to kill its worker';
+COMMENT ON COLUMN relaybox_internal.cursor.suspect_stream_position IS 'Up to here a fetch returns only suspect_rows messages: one of them may kill its worker.';
 
-COMMENT ON COLUMN relaybox_internal.cursor.replay_stream_position IS 'messages up to it were done before: they are read again';
+COMMENT ON COLUMN relaybox_internal.cursor.replay_stream_position IS 'Messages up to this one were acknowledged before. A replay reads them again.';
 
-COMMENT ON COLUMN relaybox_internal.cursor.rate_from IS 'since when the rows of a limited replay are saved up';
+COMMENT ON COLUMN relaybox_internal.cursor.rate_from IS 'Since when a replay with rows_per_second saves up rows.';
 
-COMMENT ON COLUMN relaybox_internal.cursor.token IS 'of the newest fetch of the lane; fetch returns it, and ack, nack and release take it; null: none since the lane was put to a place';
+COMMENT ON COLUMN relaybox_internal.cursor.token IS 'Token of the newest fetch of the lane: fetch returns it, and ack, nack and release need it. Null: no fetch since the lane was moved.';
 
-COMMENT ON COLUMN relaybox_internal.cursor.fetched_in IS 'the transaction of that fetch: within it an acknowledgement needs no token';
+COMMENT ON COLUMN relaybox_internal.cursor.fetched_in IS 'The transaction of that fetch. Within it an acknowledgement needs no token.';
 
-COMMENT ON COLUMN relaybox_internal.cursor.first_fetched_at IS 'when what is fetched now was fetched first; a fetch that is cut smaller keeps it';
+COMMENT ON COLUMN relaybox_internal.cursor.first_fetched_at IS 'When these messages were fetched for the first time. A smaller fetch of them keeps it.';
 
 CREATE TABLE relaybox_internal.subscription (
     subscription_id integer NOT NULL,
@@ -115,13 +117,13 @@ CREATE TABLE relaybox_internal.subscription (
     CONSTRAINT subscription_limits_positive CHECK (((first_stream_position >= 1) AND (nack_limit >= 1) AND (crash_limit >= 1) AND (retry_seconds >= 0) AND (lease_seconds >= 1) AND (rows_per_second >= 1)))
 );
 
-COMMENT ON TABLE relaybox_internal.subscription IS 'Every subscription, ended ones included. To read the open ones: relaybox.subscriptions.';
+COMMENT ON TABLE relaybox_internal.subscription IS 'Every subscription, also those that have ended. To read the open ones: relaybox.subscriptions.';
 
-COMMENT ON COLUMN relaybox_internal.subscription.topic IS 'null: every topic of the stream';
+COMMENT ON COLUMN relaybox_internal.subscription.topic IS 'Null: every topic of the stream.';
 
-COMMENT ON COLUMN relaybox_internal.subscription.lane_hash IS 'of a fixed text: another value means that this server would give senders other lanes';
+COMMENT ON COLUMN relaybox_internal.subscription.lane_hash IS 'Hash of a fixed text. If this server computes another value, it would give senders other lanes.';
 
-COMMENT ON COLUMN relaybox_internal.subscription.through_stream_position IS 'a second cursor, for a range: its last place';
+COMMENT ON COLUMN relaybox_internal.subscription.through_stream_position IS 'Last stream position of a second cursor. Null: not a second cursor.';
 
 CREATE TABLE relaybox_internal.detached_segment (
     log_id integer NOT NULL,
@@ -147,13 +149,15 @@ CREATE TABLE relaybox_internal.detached_segment (
 
 COMMENT ON TABLE relaybox_internal.detached_segment IS 'Segments of logs that were moved into files, and the directory of these files.';
 
-COMMENT ON COLUMN relaybox_internal.detached_segment.state IS 'detaching: rows here, files being written; detached: rows in the files only; attached: rows here again; released: nobody needs the files';
+COMMENT ON COLUMN relaybox_internal.detached_segment.state IS 'detaching: the rows are here, files are being written. detached: the rows are only in the files. attached: the rows are here again. released: no consumer needs the files.';
 
-COMMENT ON COLUMN relaybox_internal.detached_segment.attempt IS 'whoever detaches or attaches it; a higher number supersedes a lower one';
+COMMENT ON COLUMN relaybox_internal.detached_segment.attempt IS 'The newest process that detaches or attaches the segment. A higher number supersedes a lower one.';
 
-COMMENT ON COLUMN relaybox_internal.detached_segment.strays IS 'directories of attempts that came to nothing, until they are removed';
+COMMENT ON COLUMN relaybox_internal.detached_segment.strays IS 'Directories of attempts that failed, until they are removed.';
 
-COMMENT ON COLUMN relaybox_internal.detached_segment.moved_at IS 'when it came into its state';
+COMMENT ON COLUMN relaybox_internal.detached_segment.hash_sum IS 'Sum of the hashes of the rows. With row_count it verifies that the files have the same rows.';
+
+COMMENT ON COLUMN relaybox_internal.detached_segment.moved_at IS 'When the segment came into its state.';
 
 CREATE TABLE relaybox_internal.stream_log (
     log_id integer NOT NULL,
@@ -169,11 +173,13 @@ CREATE TABLE relaybox_internal.stream_log (
 
 COMMENT ON TABLE relaybox_internal.stream_log IS 'The logs that a stream reads, and the last decided position of each.';
 
-COMMENT ON COLUMN relaybox_internal.stream_log.senders_seen IS 'the source''s snapshot through which its declarations of senders are here';
+COMMENT ON COLUMN relaybox_internal.stream_log.senders_seen IS 'The declarations of senders that this snapshot of the source sees are copied.';
 
-COMMENT ON COLUMN relaybox_internal.stream_log.compacted_duplicates IS 'duplicates that the removed decisions had counted';
+COMMENT ON COLUMN relaybox_internal.stream_log.compacted_duplicates IS 'Number of duplicates in the decisions that were removed.';
 
-COMMENT ON COLUMN relaybox_internal.stream_log.compacted_stream_position IS 'of the decisions that are compacted: the last place; the newest one is of compacted_decided_at';
+COMMENT ON COLUMN relaybox_internal.stream_log.compacted_decided_at IS 'Time of the newest decision that was removed.';
+
+COMMENT ON COLUMN relaybox_internal.stream_log.compacted_stream_position IS 'Last stream position of the decisions that were removed.';
 
 CREATE TABLE relaybox_internal.decision (
     log_id integer NOT NULL,
@@ -193,13 +199,15 @@ CREATE TABLE relaybox_internal.decision (
 
 COMMENT ON TABLE relaybox_internal.decision IS 'For each published batch: how many messages were delivered, held, set aside or found to be duplicates.';
 
-COMMENT ON COLUMN relaybox_internal.decision.first_arrival_seq IS 'arrival number of the batch''s first row in its stream';
+COMMENT ON COLUMN relaybox_internal.decision.first_arrival_seq IS 'Arrival number of the first row of the batch in its stream.';
 
-COMMENT ON COLUMN relaybox_internal.decision.delivered_count IS 'messages that this batch let through, those held before included';
+COMMENT ON COLUMN relaybox_internal.decision.delivered_count IS 'Messages that this batch made deliverable, with those that were held before.';
 
-COMMENT ON COLUMN relaybox_internal.decision.held_after IS 'messages of the stream in the holdback after this batch';
+COMMENT ON COLUMN relaybox_internal.decision.held_after IS 'Messages of the stream that are held after this batch.';
 
-COMMENT ON COLUMN relaybox_internal.decision.resolved_position IS 'every message of the log up to it was delivered, dropped or set aside when this was decided: none was held or waited; null: not asked then';
+COMMENT ON COLUMN relaybox_internal.decision.duplicates IS 'Log positions of the rows that are duplicates.';
+
+COMMENT ON COLUMN relaybox_internal.decision.resolved_position IS 'When this was decided, every message of the log up to this position was delivered, dropped or set aside. Null: not recorded.';
 
 CREATE TABLE relaybox_internal.arrival (
     log_id integer NOT NULL,
@@ -217,6 +225,8 @@ CREATE TABLE relaybox_internal.arrival (
 );
 
 COMMENT ON TABLE relaybox_internal.arrival IS 'Destination ledger: the published batches. Consumers may read up to the last position.';
+
+COMMENT ON COLUMN relaybox_internal.arrival.has_own_indexes IS 'Whether a message of the batch has an index of its own, or should have. Null: published before this was recorded.';
 
 CREATE TABLE relaybox_internal.hop_in (
     log_id integer NOT NULL,
@@ -243,15 +253,17 @@ CREATE TABLE relaybox_internal.hop_in (
 
 COMMENT ON TABLE relaybox_internal.hop_in IS 'The hops that arrive in this store: the last published position of each log, and how long messages are kept.';
 
-COMMENT ON COLUMN relaybox_internal.hop_in.replay_window_seconds IS 'a message stays for so long after it was delivered; null: for ever';
+COMMENT ON COLUMN relaybox_internal.hop_in.replay_window_seconds IS 'How long a message is kept after its delivery. Null: forever.';
 
-COMMENT ON COLUMN relaybox_internal.hop_in.first_kept_position IS 'segments of the log below it were dropped';
+COMMENT ON COLUMN relaybox_internal.hop_in.first_kept_position IS 'Retention dropped the segments of the log below this position.';
 
-COMMENT ON COLUMN relaybox_internal.hop_in.compacted_batch IS 'arrivals, receipts and decisions up to it were removed: none of their messages is kept';
+COMMENT ON COLUMN relaybox_internal.hop_in.compacted_batch IS 'Arrivals, receipts and decisions up to this batch were removed. None of their messages is kept.';
 
-COMMENT ON COLUMN relaybox_internal.hop_in.detach_after_seconds IS 'so long a consumer must have stood still before what only it needs is detached';
+COMMENT ON COLUMN relaybox_internal.hop_in.detach_after_seconds IS 'How long a consumer must have been stopped before segments that only it needs are detached.';
 
-COMMENT ON COLUMN relaybox_internal.hop_in.detach_to IS 'directory or URI, written and read by Spark';
+COMMENT ON COLUMN relaybox_internal.hop_in.detach_to IS 'Directory or URI of detached segments. Spark writes and reads it.';
+
+COMMENT ON COLUMN relaybox_internal.hop_in.compacted_plan_id IS 'Plan of compacted_batch. Two stores had the same batch only if its plan was the same.';
 
 CREATE TABLE relaybox_internal.batch (
     hop text NOT NULL,
@@ -286,7 +298,11 @@ CREATE TABLE relaybox_internal.batch (
 
 COMMENT ON TABLE relaybox_internal.batch IS 'Source ledger: the plan of each batch. A planned batch never changes.';
 
-COMMENT ON COLUMN relaybox_internal.batch.xid IS 'of the planning transaction: equal to the row''s xmin unless the store was dumped and reloaded';
+COMMENT ON COLUMN relaybox_internal.batch.adopted IS 'The ledger that published this batch is lost. The destination has the batch; its plan cannot be read again.';
+
+COMMENT ON COLUMN relaybox_internal.batch.xid IS 'The planning transaction. It equals the row''s xmin unless the store was dumped and reloaded.';
+
+COMMENT ON COLUMN relaybox_internal.batch.digests IS 'Digest of each slice when it was planned, on a route with `integrity: checksum`.';
 
 CREATE TABLE relaybox_internal.hop_out (
     hop text NOT NULL,
@@ -331,29 +347,31 @@ CREATE TABLE relaybox_internal.hop_out (
 
 COMMENT ON TABLE relaybox_internal.hop_out IS 'The hops that leave this store: what each one reads, its newest plan, and how it confirms.';
 
-COMMENT ON COLUMN relaybox_internal.hop_out.lower IS 'snapshot from which the next pair starts; all that it sees above anchor_seq is in a batch or in a piece of the backlog';
+COMMENT ON COLUMN relaybox_internal.hop_out.lower IS 'The snapshot from which the next pair starts. All rows above anchor_seq that it sees are in a batch or in a piece of the backlog.';
 
-COMMENT ON COLUMN relaybox_internal.hop_out.attempt IS 'newest driver of this hop; a higher number supersedes a lower one';
+COMMENT ON COLUMN relaybox_internal.hop_out.attempt IS 'The newest driver of this hop. A higher number supersedes a lower one.';
 
-COMMENT ON COLUMN relaybox_internal.hop_out.anchor_seq IS 'pairs of this generation read above it; no transaction that wrote up to it was open';
+COMMENT ON COLUMN relaybox_internal.hop_out.anchor_seq IS 'Pairs of this generation read rows above this seq. No transaction that wrote rows up to it was open.';
 
-COMMENT ON COLUMN relaybox_internal.hop_out.resend_through IS 'an operator said: batches up to this one may be sent again, the destination lost them';
+COMMENT ON COLUMN relaybox_internal.hop_out.resend_through IS 'An operator stated that the destination lost batches up to this one. They may be sent again.';
 
-COMMENT ON COLUMN relaybox_internal.hop_out.replay_window_seconds IS 'of a hop that reads the outbox: what it sent stays there for so long; null: for ever';
+COMMENT ON COLUMN relaybox_internal.hop_out.replay_window_seconds IS 'Of a hop that reads the outbox: how long the outbox keeps a message that was sent. Null: forever.';
 
-COMMENT ON COLUMN relaybox_internal.hop_out.compacted_batch IS 'plans and confirmations up to it were removed: none of their messages is kept';
+COMMENT ON COLUMN relaybox_internal.hop_out.compacted_batch IS 'Plans and confirmations up to this batch were removed. None of their messages is kept.';
 
-COMMENT ON COLUMN relaybox_internal.hop_out.processed_by IS 'subscriptions at the destination, the last store of a route with policy processed; null: the hop asks none';
+COMMENT ON COLUMN relaybox_internal.hop_out.processed_by IS 'Subscriptions at the destination, which is the last store of a route with policy processed. Null: the hop asks none.';
 
-COMMENT ON COLUMN relaybox_internal.hop_out.resend_after IS 'while resend_through is set: the last batch that the destination still had';
+COMMENT ON COLUMN relaybox_internal.hop_out.resend_after IS 'While resend_through is set: the last batch that the destination still had.';
 
-COMMENT ON COLUMN relaybox_internal.hop_out.read_ahead IS 'a hop that reads a log: positions of it beyond the last one read which the destination has already; batches leave them out';
+COMMENT ON COLUMN relaybox_internal.hop_out.read_ahead IS 'Of a hop that reads a log: positions beyond the last one read that the destination already has. Batches leave them out.';
 
-COMMENT ON COLUMN relaybox_internal.hop_out.compacted_read IS 'a hop that reads a log: the position of it through which the batches that are no longer in the ledger had read';
+COMMENT ON COLUMN relaybox_internal.hop_out.compacted_read IS 'Of a hop that reads a log: the position up to which the compacted batches had read.';
 
-COMMENT ON COLUMN relaybox_internal.hop_out.numbering IS 'the one in which lower and the pairs above anchor_seq are; another one than the store''s: the hop is to be reanchored';
+COMMENT ON COLUMN relaybox_internal.hop_out.compacted_plan_id IS 'Plan of compacted_batch. Two stores had the same batch only if its plan was the same.';
 
-COMMENT ON COLUMN relaybox_internal.hop_out.subscribed_topics IS 'of topics: those that consumers asked for, and that the file does not name';
+COMMENT ON COLUMN relaybox_internal.hop_out.numbering IS 'The numbering of the transactions in lower and in the pairs above anchor_seq. If the store has another one, reanchor the hop.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.subscribed_topics IS 'The topics that consumers asked for and that relaybox.yaml does not name.';
 
 CREATE TABLE relaybox.consumer_action (
     action_id bigint NOT NULL,
@@ -418,15 +436,15 @@ CREATE TABLE relaybox_internal.dead_letter (
 
 COMMENT ON TABLE relaybox_internal.dead_letter IS 'Messages that a stream or a subscription set aside. To read them: relaybox.dead_letters.';
 
-COMMENT ON COLUMN relaybox_internal.dead_letter.reason IS 'the kind, one word: of a subscription refused (by nack), killed_its_worker or waits_behind; of a stream why it was not delivered';
+COMMENT ON COLUMN relaybox_internal.dead_letter.reason IS 'One word. Of a subscription: refused (by nack), killed_its_worker or waits_behind. Of a stream: why it did not deliver the message.';
 
-COMMENT ON COLUMN relaybox_internal.dead_letter.detail IS 'in words: for refused, what the last nack gave as its reason';
+COMMENT ON COLUMN relaybox_internal.dead_letter.detail IS 'A text. For refused: the reason that the last nack gave.';
 
-COMMENT ON COLUMN relaybox_internal.dead_letter.first_at IS 'of a subscription: when the message was fetched first, as far as known, or set aside if it waits behind another; of a stream: when it was set aside';
+COMMENT ON COLUMN relaybox_internal.dead_letter.first_at IS 'Of a subscription: when the message was fetched first, if that is recorded; a message that waits behind another one: when it was set aside. Of a stream: when it was set aside.';
 
-COMMENT ON COLUMN relaybox_internal.dead_letter.acknowledged_before IS 'the consumer had acknowledged the message before a replay gave it again: the letter holds up no settling';
+COMMENT ON COLUMN relaybox_internal.dead_letter.acknowledged_before IS 'The consumer had acknowledged the message before a replay returned it again. The dead letter does not delay settling.';
 
-COMMENT ON COLUMN relaybox_internal.dead_letter.given_ahead IS 'redriven and acknowledged before the cursor of its lane came to its place: this pass of the cursor does not give it again';
+COMMENT ON COLUMN relaybox_internal.dead_letter.given_ahead IS 'It was redriven and acknowledged before the cursor of its lane reached it. This pass of the cursor does not return it again.';
 
 CREATE TABLE relaybox_internal.log (
     log_id integer NOT NULL,
@@ -445,9 +463,9 @@ CREATE TABLE relaybox_internal.log (
 )
 PARTITION BY LIST (log_id);
 
-COMMENT ON TABLE relaybox_internal.log IS 'The messages that arrived, one partition for each hop, in segments. Also what is not published yet.';
+COMMENT ON TABLE relaybox_internal.log IS 'The messages that arrived, one partition for each hop, in segments. It also has rows that are not published yet.';
 
-COMMENT ON COLUMN relaybox_internal.log.epoch IS '0: the sender gave no index, and the first log numbered the message by its position';
+COMMENT ON COLUMN relaybox_internal.log.epoch IS '0: the sender gave no index, and the first log numbered the message by its position.';
 
 CREATE VIEW relaybox.dead_letters WITH (security_barrier='true') AS
  SELECT d.dead_letter_id,
@@ -592,9 +610,9 @@ CREATE TABLE relaybox.migration (
     CONSTRAINT phase_is_known CHECK ((phase = ANY (ARRAY['pre'::text, 'post'::text])))
 );
 
-COMMENT ON TABLE relaybox.migration IS 'The numbered files of sql/migrations that were applied to this store.';
+COMMENT ON TABLE relaybox.migration IS 'The migrations of this store, in the order of their numbers. The highest number is the version of its schema.';
 
-COMMENT ON COLUMN relaybox.migration.phase IS 'pre: code of the previous version goes on beside it and after it; post: that code must have ended';
+COMMENT ON COLUMN relaybox.migration.phase IS 'pre: code of the previous version can run beside it and after it; post: that code must have ended.';
 
 CREATE SEQUENCE relaybox.outbox_seq
     START WITH 1
@@ -666,7 +684,7 @@ CREATE TABLE relaybox_internal.lane (
     lane integer NOT NULL
 );
 
-COMMENT ON TABLE relaybox_internal.lane IS 'The lanes of open subscriptions. A fetch locks its row.';
+COMMENT ON TABLE relaybox_internal.lane IS 'The lanes of open subscriptions. A transaction that changes the cursor of a lane locks its row.';
 
 CREATE VIEW relaybox_internal.lane_cursors AS
  SELECT l.subscription_id,
@@ -728,11 +746,11 @@ CREATE TABLE relaybox_internal.replay_range (
 
 COMMENT ON TABLE relaybox_internal.replay_range IS 'Ranges that second cursors read, one after the other. To read them: relaybox.replay_ranges.';
 
-COMMENT ON COLUMN relaybox_internal.replay_range.subscription_id IS 'the second cursor';
+COMMENT ON COLUMN relaybox_internal.replay_range.subscription_id IS 'The second cursor.';
 
-COMMENT ON COLUMN relaybox_internal.replay_range.asked_by IS 'whoever asked for it, and those who joined: a run of Airflow, how often it was cleared';
+COMMENT ON COLUMN relaybox_internal.replay_range.asked_by IS 'Who asked for the range, and who joined: logins, or runs of Airflow and how often each was cleared.';
 
-COMMENT ON COLUMN relaybox_internal.replay_range.done_at IS 'written when the cursor''s next range begins; of the newest range its lanes tell';
+COMMENT ON COLUMN relaybox_internal.replay_range.done_at IS 'Written when the next range of the cursor begins. The lanes tell how far the newest range is.';
 
 CREATE VIEW relaybox.replay_ranges WITH (security_barrier='true') AS
  SELECT r.replay_range_id AS replay,
@@ -899,7 +917,7 @@ CREATE TABLE relaybox_internal.attempt (
     began_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
-COMMENT ON TABLE relaybox_internal.attempt IS 'Who tried to transfer which batch, and when it began.';
+COMMENT ON TABLE relaybox_internal.attempt IS 'Which driver tried to transfer which batch, as which Spark application, and when. The protocol does not read it.';
 
 CREATE TABLE relaybox_internal.attestation (
     attested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
@@ -931,11 +949,11 @@ CREATE TABLE relaybox_internal.backlog (
     CONSTRAINT backlog_without_end_is_unrouted CHECK (((upper IS NOT NULL) OR (state = 'unrouted'::text)))
 );
 
-COMMENT ON TABLE relaybox_internal.backlog IS 'pieces of the outbox that no batch of the hop has read: messages of these topics, in seqs, that upper sees and lower does not; disjoint';
+COMMENT ON TABLE relaybox_internal.backlog IS 'Pieces of the outbox that no batch of the hop has read: messages of these topics, in seqs, that upper sees and lower does not. Pieces are disjoint.';
 
-COMMENT ON COLUMN relaybox_internal.backlog.upper IS 'null: whatever lower does not see, now and later';
+COMMENT ON COLUMN relaybox_internal.backlog.upper IS 'Null: all rows that lower does not see, now and later.';
 
-COMMENT ON COLUMN relaybox_internal.backlog.state IS 'routed: the next batches read it, in the order of backlog_id; unrouted: its topics were taken from the hop, it is kept; retired: given up on record';
+COMMENT ON COLUMN relaybox_internal.backlog.state IS 'routed: the next batches read it, in the order of backlog_id. unrouted: the hop lost these topics, the messages are kept. retired: an operator discarded it, with a reason.';
 
 ALTER TABLE relaybox_internal.backlog ALTER COLUMN backlog_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.backlog_backlog_id_seq
@@ -971,11 +989,11 @@ CREATE TABLE relaybox_internal.consumer_quota (
 
 COMMENT ON TABLE relaybox_internal.consumer_quota IS 'Database roles that have subscriptions, or a quota of their own.';
 
-COMMENT ON COLUMN relaybox_internal.consumer_quota.subscriptions IS 'null: as relaybox.store says for every role';
+COMMENT ON COLUMN relaybox_internal.consumer_quota.subscriptions IS 'Null: store.subscriptions_per_role applies.';
 
-COMMENT ON COLUMN relaybox_internal.consumer_quota.lanes IS 'null: as relaybox.store says for every role';
+COMMENT ON COLUMN relaybox_internal.consumer_quota.lanes IS 'Null: store.lanes_per_role applies.';
 
-COMMENT ON COLUMN relaybox_internal.consumer_quota.topics IS 'null: as relaybox.store says for every role';
+COMMENT ON COLUMN relaybox_internal.consumer_quota.topics IS 'Null: store.topics_per_role applies.';
 
 ALTER TABLE relaybox_internal.dead_letter ALTER COLUMN dead_letter_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.dead_letter_dead_letter_id_seq
@@ -998,7 +1016,9 @@ CREATE TABLE relaybox_internal.delivery (
     CONSTRAINT delivery_not_empty CHECK (((first_stream_position >= 1) AND (last_stream_position >= first_stream_position)))
 );
 
-COMMENT ON TABLE relaybox_internal.delivery IS 'Runs of stream positions in a stream, and the positions in the logs of the messages that have them.';
+COMMENT ON TABLE relaybox_internal.delivery IS 'Runs of stream positions, and the positions in a log of the messages that have them.';
+
+COMMENT ON COLUMN relaybox_internal.delivery.log_positions IS 'Log position of each message of the run. Null: consecutive positions from first_position.';
 
 CREATE TABLE relaybox_internal.dropped_segment (
     dropped_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
@@ -1011,9 +1031,9 @@ CREATE TABLE relaybox_internal.dropped_segment (
     account jsonb
 );
 
-COMMENT ON TABLE relaybox_internal.dropped_segment IS 'Segments that retention dropped: of the outbox (hop is null) or of the log of a hop.';
+COMMENT ON TABLE relaybox_internal.dropped_segment IS 'Segments that retention dropped: of the outbox (hop is null; first and last are seqs) or of the log of a hop (positions).';
 
-COMMENT ON COLUMN relaybox_internal.dropped_segment.account IS 'of an outbox segment: what its messages were, per hop and topic, when it went';
+COMMENT ON COLUMN relaybox_internal.dropped_segment.account IS 'Of an outbox segment: the state of its messages for each hop and topic when it was dropped.';
 
 CREATE TABLE relaybox_internal.failed_attempt (
     subscription_id integer NOT NULL,
@@ -1028,7 +1048,7 @@ CREATE TABLE relaybox_internal.failed_attempt (
 
 COMMENT ON TABLE relaybox_internal.failed_attempt IS 'Messages that were refused and will be fetched again.';
 
-COMMENT ON COLUMN relaybox_internal.failed_attempt.reason IS 'what the last nack gave; the detail of the dead letter that this may become';
+COMMENT ON COLUMN relaybox_internal.failed_attempt.reason IS 'The reason that the last nack gave. It becomes the detail of the dead letter.';
 
 CREATE TABLE relaybox_internal.generation (
     hop text NOT NULL,
@@ -1044,9 +1064,9 @@ CREATE TABLE relaybox_internal.generation (
     adopted_seqs int8multirange DEFAULT '{}'::int8multirange NOT NULL
 );
 
-COMMENT ON TABLE relaybox_internal.generation IS 'Each time a hop went on after lost history: who did it, why, and what was found then.';
+COMMENT ON TABLE relaybox_internal.generation IS 'Each time a hop continued after lost history: who did it, why, and what was found then.';
 
-COMMENT ON COLUMN relaybox_internal.generation.adopted_seqs IS 'rows of the outbox that the destination had, delivered by the ledger that was lost';
+COMMENT ON COLUMN relaybox_internal.generation.adopted_seqs IS 'Rows of the outbox that the destination had: the ledger that was lost had delivered them.';
 
 CREATE TABLE relaybox_internal.ghost (
     hop text NOT NULL,
@@ -1070,7 +1090,7 @@ CREATE TABLE relaybox_internal.held (
     held_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
-COMMENT ON TABLE relaybox_internal.held IS 'Messages that wait for an earlier one of their sender, or for one that their clock names.';
+COMMENT ON TABLE relaybox_internal.held IS 'Messages that wait for an earlier message of their sender, or for a message that their clock names.';
 
 ALTER TABLE relaybox_internal.hop_in ALTER COLUMN log_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.hop_in_log_id_seq
@@ -1089,7 +1109,7 @@ CREATE TABLE relaybox_internal.index_range (
     last_position bigint NOT NULL
 );
 
-COMMENT ON TABLE relaybox_internal.index_range IS 'Runs of indexes of a sender, and the positions in the logs of the messages that have them.';
+COMMENT ON TABLE relaybox_internal.index_range IS 'Where the log has the older indexes of a sender, about 100,000 positions in a row. A duplicate is compared with its original.';
 
 CREATE TABLE relaybox_internal.installed_object (
     identity text NOT NULL,
@@ -1100,9 +1120,9 @@ CREATE TABLE relaybox_internal.installed_object (
     CONSTRAINT kind_of_object_is_known CHECK ((kind = ANY (ARRAY['function'::text, 'view'::text])))
 );
 
-COMMENT ON TABLE relaybox_internal.installed_object IS 'the functions and views of this schema that are Relaybox''s; any other belongs to somebody else';
+COMMENT ON TABLE relaybox_internal.installed_object IS 'The functions and views that init made. Init changes and drops no others: they belong to the user.';
 
-COMMENT ON COLUMN relaybox_internal.installed_object.digest IS 'of the file that made it: a file that did not change is not applied again';
+COMMENT ON COLUMN relaybox_internal.installed_object.digest IS 'Digest of the file that made the object. Init does not apply a file again that has not changed.';
 
 CREATE TABLE relaybox_internal.stream_topic (
     stream_id integer NOT NULL,
@@ -1113,7 +1133,7 @@ CREATE TABLE relaybox_internal.stream_topic (
 
 COMMENT ON TABLE relaybox_internal.stream_topic IS 'The topics that a stream carries, or carried.';
 
-COMMENT ON COLUMN relaybox_internal.stream_topic.carried_by IS 'file: a route names it; subscription: the store downstream asked for it (topics_by_subscription); nobody: the file named it once. What consumers of this store asked for: relaybox.topic_request';
+COMMENT ON COLUMN relaybox_internal.stream_topic.carried_by IS 'file: a route names the topic. subscription: the next store asked for it (topics_by_subscription). nobody: a route named it earlier. Topics that consumers of this store asked for: relaybox_internal.topic_request.';
 
 CREATE TABLE relaybox_internal.topic_request (
     stream_id integer NOT NULL,
@@ -1122,9 +1142,9 @@ CREATE TABLE relaybox_internal.topic_request (
     requested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
-COMMENT ON TABLE relaybox_internal.topic_request IS 'topics that consumers subscribed to where no stream of the store carried them (topics_by_subscription)';
+COMMENT ON TABLE relaybox_internal.topic_request IS 'Topics that consumers subscribed to where no stream of the store carried them (topics_by_subscription).';
 
-COMMENT ON COLUMN relaybox_internal.topic_request.requested_by IS 'the login; the topic counts for its quota';
+COMMENT ON COLUMN relaybox_internal.topic_request.requested_by IS 'The login. The topic counts for its quota.';
 
 CREATE VIEW relaybox_internal.known_topics AS
  WITH requested AS (
@@ -1156,7 +1176,7 @@ CREATE TABLE relaybox_internal.late_delivery (
     after_stream_position bigint NOT NULL
 );
 
-COMMENT ON TABLE relaybox_internal.late_delivery IS 'places of a stream beyond after_place were delivered at delivered_at or later, also where the decision that they are counted with is older';
+COMMENT ON TABLE relaybox_internal.late_delivery IS 'Messages that were delivered without a new batch: those beyond after_stream_position were delivered at delivered_at or later, although the decision that counts them is older.';
 
 CREATE TABLE relaybox_internal.numbering (
     only_row boolean DEFAULT true NOT NULL,
@@ -1165,9 +1185,9 @@ CREATE TABLE relaybox_internal.numbering (
     CONSTRAINT numbering_has_one_row CHECK (only_row)
 );
 
-COMMENT ON TABLE relaybox_internal.numbering IS 'one row, written by the transaction that it names: after a dump and reload another one has written it';
+COMMENT ON TABLE relaybox_internal.numbering IS 'One row, which names the transaction that wrote it. After a dump and reload another transaction has written it.';
 
-COMMENT ON COLUMN relaybox_internal.numbering.numbering IS 'counts the reloads that reanchor or init found';
+COMMENT ON COLUMN relaybox_internal.numbering.numbering IS 'Number of reloads that reanchor or init found, plus 1.';
 
 CREATE TABLE relaybox_internal.outbox_overflow (
     seq bigint DEFAULT nextval('relaybox.outbox_seq'::regclass) CONSTRAINT outbox_seq_not_null NOT NULL,
@@ -1196,7 +1216,7 @@ CREATE TABLE relaybox_internal.outbox_overflow (
     CONSTRAINT topic_is_a_plain_name CHECK ((topic ~ '^[a-z0-9_.-]{1,48}$'::text))
 );
 
-COMMENT ON TABLE relaybox_internal.outbox_overflow IS 'Rows of the outbox that no segment covers; the next ensure_outbox_segments() makes a segment of them.';
+COMMENT ON TABLE relaybox_internal.outbox_overflow IS 'Rows of the outbox that no segment covers. The next ensure_outbox_segments() makes a segment of them.';
 
 CREATE TABLE relaybox_internal.receipt (
     log_id integer NOT NULL,
@@ -1226,7 +1246,7 @@ CREATE TABLE relaybox_internal.seen (
     fragments integer NOT NULL
 );
 
-COMMENT ON TABLE relaybox_internal.seen IS 'Message ids of the newest messages of a stream, to find duplicates.';
+COMMENT ON TABLE relaybox_internal.seen IS 'Indexes beyond the watermark of a sender that were accepted, one row for 4096 indexes.';
 
 CREATE TABLE relaybox_internal.sender (
     origin text NOT NULL,
@@ -1241,7 +1261,7 @@ CREATE TABLE relaybox_internal.sender (
     CONSTRAINT sender_is_a_plain_name CHECK ((sender ~ '^[A-Za-z0-9_.:-]{1,48}$'::text))
 );
 
-COMMENT ON TABLE relaybox_internal.sender IS 'Senders that number their messages themselves, one row for each epoch; copied to every store that their routes reach.';
+COMMENT ON TABLE relaybox_internal.sender IS 'Senders that number their messages themselves, one row for each epoch. Copied to every store that their routes reach.';
 
 CREATE TABLE relaybox_internal.sender_counter (
     sender text NOT NULL,
@@ -1249,7 +1269,7 @@ CREATE TABLE relaybox_internal.sender_counter (
     last_index bigint DEFAULT 0 NOT NULL
 );
 
-COMMENT ON TABLE relaybox_internal.sender_counter IS 'The newest number that next_index() gave, for each declared sender of this store.';
+COMMENT ON TABLE relaybox_internal.sender_counter IS 'The newest index that next_index() gave, for each declared sender of this store. next_index() locks the row until its transaction ends.';
 
 CREATE TABLE relaybox_internal.sender_state (
     sender_id integer NOT NULL,
@@ -1275,17 +1295,21 @@ CREATE TABLE relaybox_internal.sender_state (
     CONSTRAINT stalled_for_a_reason CHECK (((stalled_after IS NULL) = (stalled_reason IS NULL)))
 );
 
-COMMENT ON TABLE relaybox_internal.sender_state IS 'For each sender of a stream: its epoch, and which of its indexes were delivered.';
+COMMENT ON TABLE relaybox_internal.sender_state IS 'For each sender of a stream and each of its epochs: which of its indexes were delivered.';
 
-COMMENT ON COLUMN relaybox_internal.sender_state.watermark IS 'every index up to it was delivered, set aside or skipped';
+COMMENT ON COLUMN relaybox_internal.sender_state.watermark IS 'Every index up to this one was delivered, set aside or skipped.';
 
-COMMENT ON COLUMN relaybox_internal.sender_state.skipped IS 'indexes that an operator gave up';
+COMMENT ON COLUMN relaybox_internal.sender_state.seen_beyond IS 'Number of accepted indexes beyond the watermark. Table seen has them.';
 
-COMMENT ON COLUMN relaybox_internal.sender_state.begun_at IS 'arrival number of its first accepted message; lower epochs are refused from there on';
+COMMENT ON COLUMN relaybox_internal.sender_state.skipped IS 'Indexes that an operator skipped.';
 
-COMMENT ON COLUMN relaybox_internal.sender_state.stalled_after IS 'messages of this sender beyond this position of its log wait there, undecided and unlisted';
+COMMENT ON COLUMN relaybox_internal.sender_state.begun_at IS 'Arrival number of its first accepted message. From there on the stream refuses lower epochs.';
 
-COMMENT ON COLUMN relaybox_internal.sender_state.range_first_index IS 'with the other three: where in the log to look for the newest indexes';
+COMMENT ON COLUMN relaybox_internal.sender_state.stalled_after IS 'Messages of this sender beyond this log position wait in the log. The stream has not decided on them and does not list them.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.range_first_index IS 'With the three columns after it: the part of the log that has the newest indexes.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.stalled_watermark IS 'The watermark when the sender stalled.';
 
 ALTER TABLE relaybox_internal.sender_state ALTER COLUMN sender_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.sender_state_sender_id_seq
@@ -1340,13 +1364,17 @@ CREATE TABLE relaybox_internal.store (
     CONSTRAINT topics_per_role_not_negative CHECK ((topics_per_role >= 0))
 );
 
-COMMENT ON TABLE relaybox_internal.store IS 'One row: what this store is, its quotas, and the cluster whose transaction numbers its outbox has.';
+COMMENT ON TABLE relaybox_internal.store IS 'One row: the name of this store, its quotas, and the cluster whose transaction numbers its outbox has.';
 
-COMMENT ON COLUMN relaybox_internal.store.first_kept_seq IS 'segments of the outbox below it were dropped';
+COMMENT ON COLUMN relaybox_internal.store.segment_rows IS 'Rows of a segment of the outbox or of a log.';
 
-COMMENT ON COLUMN relaybox_internal.store.anchor_seq IS 'no transaction that wrote up to it is open, and rows up to it may carry transaction numbers of another cluster';
+COMMENT ON COLUMN relaybox_internal.store.grants_digest IS 'Digest of the grants and comments that the last init applied.';
 
-COMMENT ON COLUMN relaybox_internal.store.system_identifier IS 'of the cluster in whose transaction numbers rows above anchor_seq are written';
+COMMENT ON COLUMN relaybox_internal.store.first_kept_seq IS 'Retention dropped the segments of the outbox below this seq.';
+
+COMMENT ON COLUMN relaybox_internal.store.anchor_seq IS 'Rows up to this seq may have transaction numbers of another cluster. No transaction that wrote them is open.';
+
+COMMENT ON COLUMN relaybox_internal.store.system_identifier IS 'The cluster whose transaction numbers the rows above anchor_seq have.';
 
 ALTER TABLE relaybox_internal.stream ALTER COLUMN stream_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.stream_stream_id_seq

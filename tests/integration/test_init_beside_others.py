@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from relaybox import errors
-from relaybox.stores import schema
+from relaybox.stores import migrations
 from relaybox.stores.schema import StoreInitialised, initialise_store
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
@@ -85,8 +85,8 @@ Change = Callable[[str, str, str], None]
 def change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Change:
     """Changes a file of `sql/` as the next version might: a text in it becomes another. An empty text removes the file."""
     directory = tmp_path / "sql"
-    shutil.copytree(schema.sql_directory(), directory)
-    monkeypatch.setattr(schema, "sql_directory", lambda: directory)
+    shutil.copytree(migrations.sql_directory(), directory)
+    monkeypatch.setattr(migrations, "sql_directory", lambda: directory)
 
     def write(name: str, before: str, after: str) -> None:
         (path,) = directory.rglob(name)

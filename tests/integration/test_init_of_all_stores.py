@@ -17,7 +17,7 @@ from relaybox.failpoints import INIT_FAILPOINTS
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import transfer_hop
 from relaybox.routes import load_routes
-from relaybox.stores import initialisation, schema
+from relaybox.stores import initialisation, migrations
 from relaybox.stores.init_locks import schema_is_held
 from relaybox.stores.schema import open_store
 from tests.support.cli import invoke, start
@@ -254,8 +254,8 @@ def test_what_is_in_the_way_in_one_store_leaves_the_others_as_they_were(
 ) -> None:
     """Neither is one store renewed and the next one not."""
     directory = tmp_path / "sql"
-    shutil.copytree(schema.sql_directory(), directory)
-    monkeypatch.setattr(schema, "sql_directory", lambda: directory)
+    shutil.copytree(migrations.sql_directory(), directory)
+    monkeypatch.setattr(migrations, "sql_directory", lambda: directory)
     inbox = directory / "views" / "inbox.sql"
     inbox.write_text(inbox.read_text().replace("i.hop, l.log_position,", "l.log_position, i.hop,"))
     world.query("analytics", "create view public.arrived as select hop from relaybox.inbox")

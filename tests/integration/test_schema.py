@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import os
-import re
-import subprocess
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from relaybox import errors
-from relaybox.local.clusters import Cluster, postgres_binaries
-from relaybox.stores import schema
-from relaybox.stores.schema import initialise_store, open_store, read_migrations
-from tests.support.patience import patience
+from relaybox.local.clusters import Cluster
+from relaybox.stores import migrations
+from relaybox.stores.migrations import newest_migration, oldest_version
+from relaybox.stores.schema import initialise_store, open_store
+from tests.support.schema_dump import DUMP, dump_schema
 from tests.support.world import World, routes_file
-
-DUMP = Path(__file__).parents[2] / "sql" / "schema.sql"
 
 
 def test_init_says_what_it_did_and_does_nothing_the_second_time(
     databases: Mapping[str, Mapping[str, str]], tmp_path: Path
 ) -> None:
-    """First run: every migration, functions, segments, hops. Second run: nothing."""
+    """First run: tables, functions, segments, hops. Second run: nothing."""
     world = World(routes_file(tmp_path))
     hub = world.routes.stores["hub"]
     first = initialise_store(hub, world.routes)
     again = initialise_store(hub, world.routes)
-    assert len(first.migrations) == len(read_migrations())
+    assert first.migrations == (f"tables of version {newest_migration().number:04d}",)
     assert first.functions_renewed
     assert first.hops == {"flights/1 in": "registered", "flights/2 out": "registered"}
     assert first.segments_made[0] == "outbox_s000000"
@@ -74,16 +72,26 @@ def test_an_older_store_is_not_used_before_it_is_initialised(world: World, monke
         open_store(world.routes.stores["hub"], application_name="test")
 
 
-def test_a_migration_that_fails_leaves_the_store_as_it_was(
+def test_a_store_that_is_too_old_is_refused(world: World) -> None:
+    """Migrations of its version are no longer there; half an upgrade would be worse than none."""
+    oldest = oldest_version()
+    world.query("hub", f"delete from relaybox.migration where number >= {oldest}")
+    with pytest.raises(
+        errors.StoreUnusable, match=f"version {oldest - 1}. This Relaybox upgrades stores from version {oldest} on"
+    ):
+        initialise_store(world.routes.stores["hub"], world.routes)
+
+
+def test_a_new_store_that_fails_leaves_nothing(
     databases: Mapping[str, Mapping[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """init is one transaction: after a failure there is no half schema."""
     world = World(routes_file(tmp_path))
-    broken = tmp_path / "9999_broken.sql"
-    broken.write_text("select 1/0")
-    migrations = (*read_migrations(), schema.Migration(9999, "broken", broken))
+    directory = tmp_path / "sql"
+    shutil.copytree(migrations.sql_directory(), directory)
+    (directory / "tables" / "9_broken.sql").write_text("select 1/0")
     with monkeypatch.context() as patch, pytest.raises(errors.StoreFailed, match="division by zero"):
-        patch.setattr(schema, "read_migrations", lambda: migrations)
+        patch.setattr(migrations, "sql_directory", lambda: directory)
         initialise_store(world.routes.stores["hub"], world.routes)
     assert world.value("hub", "select to_regnamespace('relaybox')") is None
 
@@ -124,33 +132,3 @@ def test_the_schema_dump_in_the_repository_is_current(clusters: Mapping[str, Clu
     if os.environ.get("UPDATE_SCHEMA") == "1":
         DUMP.write_text(dump)
     assert DUMP.read_text() == dump, "run: make schema"
-
-
-def dump_schema(cluster: Cluster, database: str) -> str:
-    """Tables, views, indexes, constraints and their comments, without what differs between versions of pg_dump, and without segments."""
-    parameters = cluster.parameters(database)
-    command = [
-        str(postgres_binaries() / "pg_dump"), "--schema-only", "--no-owner", "--no-privileges", "--schema=relaybox", "--schema=relaybox_internal",
-        "--exclude-table=relaybox_internal.outbox_s0*", "--exclude-table=relaybox_internal.log_*",
-        f"--dbname=host={parameters['host']} port={parameters['port']} user={parameters['user']} dbname={database}",
-    ]  # fmt: skip
-    output = subprocess.run(
-        command,
-        env={**os.environ, "PGPASSWORD": parameters.get("password", "")},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=patience(60),
-    ).stdout
-    kept = [line for line in output.splitlines() if line and not re.match(r"--|SET |SELECT |\\(un)?restrict", line)]
-    return (
-        "-- Made by `make schema` from a fresh store; a test keeps it current. Functions are in sql/functions.\n\n"
-        + _without_functions(kept)
-    )
-
-
-def _without_functions(lines: list[str]) -> str:
-    statements = re.split(r";\n(?=CREATE|ALTER|COMMENT)", "\n".join(lines))
-    return (
-        ";\n\n".join(s for s in statements if not s.startswith(("CREATE FUNCTION", "COMMENT ON FUNCTION"))).rstrip(";\n") + ";\n"
-    )

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from relaybox import errors
-from relaybox.stores import schema
+from relaybox.stores import migrations
 from relaybox.stores.schema import initialise_store, open_store
 from tests.support.world import World
 from tests.upgrades.traffic import STORE, traffic
@@ -19,10 +19,10 @@ INIT = """
 import sys
 from pathlib import Path
 from relaybox import cli
-from relaybox.stores import schema
+from relaybox.stores import migrations
 
 directory, config = sys.argv[1:]
-schema.sql_directory = lambda: Path(directory)
+migrations.sql_directory = lambda: Path(directory)
 sys.argv = ["relaybox", "--config", config, "init"]
 cli.main()
 """
@@ -46,7 +46,7 @@ select 1 / 0;
 def next_version(tmp_path: Path) -> Path:
     """`sql/` of a made-up version N: a `pre` migration, changed functions and a changed view."""
     directory = tmp_path / "next" / "sql"
-    shutil.copytree(schema.sql_directory(), directory)
+    shutil.copytree(migrations.sql_directory(), directory)
     (directory / "migrations" / "0990_made_up.sql").write_text(NEXT)
     for path in [
         *(directory / "functions" / "subscriptions" / f"{name}.sql" for name in ("fetch", "ack", "choose_next", "move_cursor")),
@@ -115,7 +115,7 @@ def test_code_of_the_previous_version_refuses_a_store_after_a_post_migration(
     store = world.routes.store(STORE)
     with monkeypatch.context() as upgraded:
         session = open_store(store, application_name="relaybox flights/1 driver")
-        upgraded.setattr(schema, "sql_directory", lambda: next_version)
+        upgraded.setattr(migrations, "sql_directory", lambda: next_version)
         with pytest.raises(errors.StoreBusy, match="0990 made_up, and it has sessions: relaybox flights/1 driver"):
             initialise_store(store, world.routes)
         session.close()
@@ -126,13 +126,13 @@ def test_code_of_the_previous_version_refuses_a_store_after_a_post_migration(
 
 def test_every_migration_says_whether_the_previous_version_goes_on() -> None:
     """In its first line, with the reason."""
-    assert {migration.phase for migration in schema.read_migrations()} == {"pre", "post"}
+    assert {migration.phase for migration in migrations.read_migrations()} == {"pre", "post"}
 
 
 def test_a_migration_that_does_not_say_it_is_refused(next_version: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its path."""
     path = next_version / "migrations" / "0990_made_up.sql"
     path.write_text(NEXT.replace("-- pre: ", "-- "))
-    monkeypatch.setattr(schema, "sql_directory", lambda: next_version)
+    monkeypatch.setattr(migrations, "sql_directory", lambda: next_version)
     with pytest.raises(ValueError, match=r"0990_made_up.sql: its first line must be"):
-        _ = schema.read_migrations()[-1].phase
+        _ = migrations.read_migrations()[-1].phase

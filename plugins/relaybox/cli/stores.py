@@ -58,7 +58,7 @@ def version(as_json: AsJson = False) -> None:
     """
     from relaybox import __version__
     from relaybox.documents.stores import VersionDocument
-    from relaybox.stores.schema import read_migrations
+    from relaybox.stores.migrations import newest_migration
 
-    schema = read_migrations()[-1].number
+    schema = newest_migration().number
     answer(f"relaybox {__version__}, schema {schema}", VersionDocument(version=__version__, schema=schema), as_json=as_json)

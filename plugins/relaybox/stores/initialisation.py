@@ -20,6 +20,7 @@ from relaybox import errors
 from relaybox.failpoints import reach
 from relaybox.stores.connections import connect
 from relaybox.stores.init_locks import COMMAND_ROW, add_phases, init_is_held, lock_init
+from relaybox.stores.migrations import phases_migration
 from relaybox.stores.schema import (
     SEGMENT_ROWS,
     StoreInitialised,
@@ -27,7 +28,6 @@ from relaybox.stores.schema import (
     apply_schema,
     init_transaction,
     initialise_store,
-    phases_migration,
 )
 from relaybox.stores.sessions import StoreSession
 

@@ -17,6 +17,7 @@ from psycopg2 import sql
 
 from relaybox import errors
 from relaybox.stores.dependents import Dependent, list_dependents
+from relaybox.stores.migrations import read_table_comments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,11 +66,6 @@ def read_files(directory: Path) -> tuple[SqlFile, ...]:
     )
 
 
-def _read_comments(directory: Path) -> str:
-    """Those on what migrations make; functions and views have theirs in their own files."""
-    return "\n".join(path.read_text() for path in sorted((directory / "comments").glob("*.sql")))
-
-
 def renew_functions(session: StoreSession, directory: Path) -> bool:
     """Applies the files that changed since the last init, in the session's transaction; tells whether there was any.
 
@@ -77,7 +73,7 @@ def renew_functions(session: StoreSession, directory: Path) -> bool:
         ObjectsInTheWay: something that is not ours depends on an object that must be dropped; all of it is named.
     """
     files = {file.key: file for file in read_files(directory)}
-    grants, comments = (directory / "grants.sql").read_text(), _read_comments(directory)
+    grants, comments = (directory / "grants.sql").read_text(), read_table_comments(directory)
     renewal = _Renewal(session, files)
     renewal.recognise()
     renewal.due.extend(key for key, file in files.items() if renewal.digest_of(key) != file.digest)

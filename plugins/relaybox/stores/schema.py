@@ -1,7 +1,8 @@
-"""The schema of a store: migrations, functions, views, grants from `sql/`, and the hops registered in it.
+"""The schema of a store: tables, functions, views, grants from `sql/`, and the hops registered in it.
 
-Numbered migrations run once. A function or view is replaced whenever its file changed (stores.renewal). All of it is one
-transaction, so a store is either as before or fully up to date; outbox segments are made after it, as before each transfer.
+Tables come from stores.migrations. A function or view is replaced whenever its file changed
+(stores.renewal). All of it is one transaction, so a store is either as before or fully up to date.
+Outbox segments are made after it, as before each transfer.
 """
 
 from __future__ import annotations
@@ -11,16 +12,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg2
 
 from relaybox import errors
+from relaybox.stores import migrations
 from relaybox.stores.connections import LOCK_TIMEOUT_SECONDS, connect
 from relaybox.stores.init_locks import (
-    COMMAND_ROW,
     ENTRANCES,
     TRANSACTION_ROW,
     lock_init,
@@ -37,27 +36,6 @@ if TYPE_CHECKING:
 
 SEGMENT_ROWS = 1_000_000
 ROLES = ("relaybox_producer", "relaybox_consumer", "relaybox_reader", "relaybox_operator")
-
-
-@dataclass(frozen=True)
-class Migration:
-    """One numbered file of sql/migrations."""
-
-    number: int
-    name: str
-    path: Path
-
-    @property
-    def text(self) -> str:
-        return self.path.read_text()
-
-    @property
-    def phase(self) -> str:
-        """`pre` or `post`, as its first line says: whether code of the previous version may run beside it and after it, or not."""
-        first = self.text.split("\n", 1)[0]
-        if (found := re.fullmatch("-- (pre|post): .+", first)) is None:
-            raise ValueError(f"{self.path}: its first line must be `-- pre: WHY` or `-- post: WHY`, not: {first}")
-        return found[1]
 
 
 @dataclass(frozen=True)
@@ -85,23 +63,6 @@ class StoreInitialised:
             or set(self.hops.values()) - {"unchanged"}
             or self.sender_binding != "unchanged"
         )
-
-
-def sql_directory() -> Path:
-    """`sql/` of the checkout, or the copy inside the installed wheel."""
-    packaged = Path(str(resources.files("relaybox"))) / "sql"
-    return packaged if packaged.is_dir() else Path(__file__).resolve().parents[3] / "sql"
-
-
-def read_migrations() -> tuple[Migration, ...]:
-    """All migrations in their order; the last one's number is the schema version of this code."""
-    paths = sorted((sql_directory() / "migrations").glob("*.sql"))
-    return tuple(Migration(int(path.stem.split("_", 1)[0]), path.stem.split("_", 1)[1], path) for path in paths)
-
-
-def phases_migration() -> Migration:
-    """The migration since which the others have a phase."""
-    return next(migration for migration in read_migrations() if migration.name == "phases")
 
 
 def open_store(store: Store, *, application_name: str) -> StoreSession:
@@ -174,7 +135,7 @@ class _Version(NamedTuple):
 
 
 def _require_version(session: StoreSession) -> None:
-    store, found, known = session.store, _applied_version(session), read_migrations()[-1].number
+    store, found, known = session.store, _applied_version(session), migrations.newest_migration().number
     if found.newest_post <= known <= found.newest:
         return  # a newer version's init came first: all that it added is `pre`
     if found.newest > known:
@@ -256,7 +217,7 @@ def init_transaction(store: Store) -> Iterator[StoreSession]:
     """
     with closing(_connect(store, "relaybox init")) as opened:
         _require_usable(opened)
-        if _applied_version(opened).newest > read_migrations()[-1].number:
+        if _applied_version(opened).newest > migrations.newest_migration().number:
             _require_version(opened)
         session = opened.doing("initialising the store")
         lock_init(session, TRANSACTION_ROW)
@@ -271,26 +232,24 @@ def init_transaction(store: Store) -> Iterator[StoreSession]:
 def apply_schema(session: StoreSession, store: Store, segment_rows: int = SEGMENT_ROWS) -> SchemaApplied:
     """Roles, migrations, functions, views and grants, in the session's transaction."""
     _make_way(session)
-    if session.value("select to_regnamespace('relaybox') is null"):
-        session.execute("create schema relaybox")
     before = _public_rights(session)
     roles = tuple(_create_roles(session))
-    migrations = tuple(_apply_migrations(session))
+    applied = tuple(migrations.apply_migrations(session))
     _name_store(session, store, segment_rows)
-    renewed = renew_functions(session, sql_directory())
+    renewed = renew_functions(session, migrations.sql_directory())
     _record_cluster(session)
-    return SchemaApplied(roles, migrations, renewed, before)
+    return SchemaApplied(roles, applied, renewed, before)
 
 
 def _make_way(session: StoreSession) -> None:
     """Locks what is about to change, before anything does; a `post` migration waits until no older code is there."""
-    pending = list_pending(session)
+    pending = migrations.list_pending(session)
     if session.value("select to_regclass('relaybox.migration') is null"):
         return
     post = [f"{one.number:04d} {one.name}" for one in pending if one.phase == "post"]
     if post:
         refuse_older_code(session, post)
-    names = {name for kind, name in changed_files(session, sql_directory()) if kind == "view"}
+    names = {name for kind, name in changed_files(session, migrations.sql_directory()) if kind == "view"}
     names |= set(re.findall(r"\brelaybox(?:_internal)?\.([a-z_0-9]+)", " ".join(one.text for one in pending)))
     names |= set(ENTRANCES if pending else ())
     if post:  # it may change all of them
@@ -376,27 +335,6 @@ def _create_roles(session: StoreSession) -> Iterator[str]:
                 f"do $$ begin create role {role} nologin; exception when duplicate_object or unique_violation then null; end $$"
             )
             yield role
-
-
-def _apply_migrations(session: StoreSession) -> Iterator[str]:
-    pending = list_pending(session)
-    for migration in pending:
-        session.execute(migration.text)
-        session.execute("insert into relaybox.migration (number, name) values (%s, %s)", migration.number, migration.name)
-        yield f"{migration.number:04d} {migration.name} ({migration.phase})"
-    if pending:
-        # the rows that inits lock stay as they are; a later `post` migration stands for them
-        harmless = [
-            one.number for one in read_migrations() if one.phase == "pre" and one.number not in (COMMAND_ROW, TRANSACTION_ROW)
-        ]
-        session.execute("update relaybox.migration set phase = 'pre' where number = any(%s) and phase = 'post'", harmless)
-
-
-def list_pending(session: StoreSession) -> list[Migration]:
-    """The migrations that the store has not had."""
-    is_made = session.value("select to_regclass('relaybox.migration') is not null")
-    applied: set[int] = set(session.values("select number from relaybox.migration") if is_made else ())
-    return [migration for migration in read_migrations() if migration.number not in applied]
 
 
 def _name_store(session: StoreSession, store: Store, segment_rows: int) -> None:

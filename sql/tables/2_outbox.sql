@@ -1,0 +1,150 @@
+-- Sending: producers insert into the outbox in their own transactions. Its rows never change.
+
+-- CACHE 1 keeps seq in insertion order across sessions. With a larger cache a third of all
+-- cause-and-effect pairs was inverted.
+create sequence relaybox.outbox_seq as bigint cache 1;
+comment on sequence relaybox.outbox_seq is 'Numbers the rows of relaybox.outbox.';
+
+-- Time-ordered ids keep the index on message_id append-mostly. Postgres 18 makes them itself.
+-- Before 18 the first 48 bits of a random id are replaced by the time in milliseconds.
+do $$
+begin
+    if current_setting('server_version_num')::integer >= 180000 then
+        create function relaybox.new_message_id() returns uuid language sql volatile
+        return uuidv7();
+    else
+        create function relaybox.new_message_id() returns uuid language sql volatile
+        return encode(
+            set_bit(set_bit(overlay(
+                uuid_send(gen_random_uuid())
+                placing substring(
+                    int8send((extract(epoch from clock_timestamp()) * 1000)::bigint) from 3
+                )
+                from 1 for 6
+            ), 52, 1), 53, 1), 'hex'
+        )::uuid;
+    end if;
+end
+$$;
+comment on function relaybox.new_message_id() is
+'Returns a new message id: a UUID whose first bits are the time, so that ids of the same time are '
+'near each other in an index.';
+
+create table relaybox.outbox (
+    seq bigint not null default nextval('relaybox.outbox_seq'),
+    xid xid8 not null default pg_current_xact_id(),
+    message_id uuid not null default relaybox.new_message_id(),
+    index bigint,
+    sent_at timestamptz not null default clock_timestamp(),
+    epoch integer not null default 1,
+    topic text not null,
+    sender text not null,
+    key text,
+    headers jsonb,
+    payload text,
+    payload_bytes bytea,
+    clock jsonb,
+    constraint outbox_pkey primary key (seq),
+    constraint topic_is_a_plain_name check (topic ~ '^[a-z0-9_.-]{1,48}$'),
+    constraint sender_is_a_plain_name check (sender ~ '^[A-Za-z0-9_.:-]{1,48}$'),
+    constraint key_at_most_200_characters check (length(key) <= 200),
+    constraint index_and_epoch_positive check (index >= 1 and epoch >= 1),
+    constraint index_below_the_largest check (index < 9223372036854775807),
+    constraint message_has_exactly_one_payload check (num_nonnulls(payload, payload_bytes) = 1),
+    constraint payload_at_most_16_mib check (
+        octet_length(payload) <= 16777216 and octet_length(payload_bytes) <= 16777216
+    ),
+    constraint headers_are_an_object check (jsonb_typeof(headers) = 'object'),
+    constraint headers_at_most_64_kib check (octet_length(headers::text) <= 65536),
+    constraint clock_is_an_object check (
+        jsonb_typeof(clock) = 'object' and octet_length(clock::text) <= 65536
+    ),
+    constraint clock_names_at_most_1000_senders check (
+        jsonb_array_length(jsonb_path_query_array(clock, '$.keyvalue()', '{}', true)) <= 1000
+    )
+) partition by range (seq);
+
+-- Serves the plan of a batch (rows that became visible between two snapshots) and the poll for new
+-- messages.
+create index outbox_xid on relaybox.outbox (xid);
+
+-- Serves `relaybox where MESSAGE_ID`.
+create index outbox_message_id on relaybox.outbox (message_id);
+
+comment on table relaybox.outbox is
+'Insert a message here, in the transaction of your own work: it is sent if that commits. Rows are '
+'never changed.';
+comment on column relaybox.outbox.seq is 'Order of insertion, given by the store.';
+comment on column relaybox.outbox.xid is 'The transaction that inserted the row, given by the store.';
+comment on column relaybox.outbox.message_id is
+'Optional; made if absent. Give it again when you repeat an insert whose outcome is unknown.';
+comment on column relaybox.outbox.index is
+'Optional, from 1: number of the message for a sender that numbers its messages itself, such as '
+'next_index() gives.';
+comment on column relaybox.outbox.sent_at is 'When the row was inserted, given by the store.';
+comment on column relaybox.outbox.epoch is 'Of the numbering, 1 if absent; sender_epoch() gives it.';
+comment on column relaybox.outbox.topic is '1 to 48 of a-z 0-9 _ . - Routes choose messages by it.';
+comment on column relaybox.outbox.sender is 'Who sends, 1 to 48 of A-Z a-z 0-9 _ . : -';
+comment on column relaybox.outbox.key is
+'Optional, at most 200 characters. Subscriptions with lane_by key keep the order of a key.';
+comment on column relaybox.outbox.headers is 'Optional JSON object, at most 64 KiB.';
+comment on column relaybox.outbox.payload is
+'Text, at most 16 MiB. Exactly one of payload and payload_bytes.';
+comment on column relaybox.outbox.payload_bytes is
+'Bytes, at most 16 MiB. Exactly one of payload and payload_bytes.';
+comment on column relaybox.outbox.clock is
+'Optional JSON object, at most 64 KiB and 1,000 senders: what the sender had received when it '
+'sent, {"sender": index} or {"sender": [epoch, index]}.';
+
+-- A producer never fails for want of a segment: rows that no segment covers are inserted here, and
+-- the next ensure_outbox_segments() makes a segment of them.
+create table relaybox_internal.outbox_overflow partition of relaybox.outbox default;
+comment on table relaybox_internal.outbox_overflow is
+'Rows of the outbox that no segment covers. The next ensure_outbox_segments() makes a segment of '
+'them.';
+
+-- Rows never change: another kind is a new epoch.
+create table relaybox_internal.sender (
+    origin text not null,
+    sender text not null,
+    epoch integer not null,
+    kind text not null,
+    declared_at timestamptz not null default clock_timestamp(),
+    declared_by text not null default session_user,
+    xid xid8 not null default pg_current_xact_id(),
+    constraint sender_pkey primary key (origin, sender, epoch),
+    constraint kind_is_known check (kind in ('gapless', 'sparse')),
+    constraint sender_is_a_plain_name check (sender ~ '^[A-Za-z0-9_.:-]{1,48}$'),
+    constraint epoch_positive check (epoch >= 1)
+);
+comment on table relaybox_internal.sender is
+'Senders that number their messages themselves, one row for each epoch. Copied to every store '
+'that their routes reach.';
+
+-- Serves "which declarations has this hop not copied yet".
+create index sender_xid on relaybox_internal.sender (xid);
+
+create table relaybox_internal.sender_counter (
+    sender text primary key,
+    epoch integer not null,
+    last_index bigint not null default 0
+);
+comment on table relaybox_internal.sender_counter is
+'The newest index that next_index() gave, for each declared sender of this store. next_index() '
+'locks the row until its transaction ends.';
+
+create table relaybox.sender_role (
+    sender text not null,
+    role_name name not null,
+    bound_at timestamptz not null default clock_timestamp(),
+    bound_by text not null default session_user,
+    constraint sender_role_pkey primary key (sender, role_name)
+);
+comment on table relaybox.sender_role is
+'Which database roles may send as which sender, in a store with bind_senders: true. `relaybox '
+'senders bind` writes it.';
+comment on column relaybox.sender_role.sender is 'The sender.';
+comment on column relaybox.sender_role.role_name is
+'The role that may send as this sender, itself or by membership.';
+comment on column relaybox.sender_role.bound_at is 'When it was bound.';
+comment on column relaybox.sender_role.bound_by is 'The login that bound it.';

@@ -1,0 +1,44 @@
+"""The tables of a store as pg_dump writes them, to compare two stores."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from relaybox.local.clusters import Cluster, postgres_binaries
+from tests.support.patience import patience
+
+DUMP = Path(__file__).parents[2] / "sql" / "schema.sql"
+"""The dump of a new store, in the repository."""
+
+
+def dump_schema(cluster: Cluster, database: str) -> str:
+    """Tables, views, indexes, constraints and their comments, without what differs between versions of pg_dump, and without segments."""
+    parameters = cluster.parameters(database)
+    command = [
+        str(postgres_binaries() / "pg_dump"), "--schema-only", "--no-owner", "--no-privileges", "--schema=relaybox", "--schema=relaybox_internal",
+        "--exclude-table=relaybox_internal.outbox_s0*", "--exclude-table=relaybox_internal.log_*",
+        f"--dbname=host={parameters['host']} port={parameters['port']} user={parameters['user']} dbname={database}",
+    ]  # fmt: skip
+    output = subprocess.run(
+        command,
+        env={**os.environ, "PGPASSWORD": parameters.get("password", "")},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=patience(60),
+    ).stdout
+    kept = [line for line in output.splitlines() if line and not re.match(r"--|SET |SELECT |\\(un)?restrict", line)]
+    return (
+        "-- Made by `make schema` from a fresh store; a test keeps it current. Functions are in sql/functions.\n\n"
+        + _without_functions(kept)
+    )
+
+
+def _without_functions(lines: list[str]) -> str:
+    statements = re.split(r";\n(?=CREATE|ALTER|COMMENT)", "\n".join(lines))
+    return (
+        ";\n\n".join(s for s in statements if not s.startswith(("CREATE FUNCTION", "COMMENT ON FUNCTION"))).rstrip(";\n") + ";\n"
+    )
