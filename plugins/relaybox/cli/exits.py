@@ -72,6 +72,11 @@ def tell(error: errors.RelayboxError, *, debug: bool = False) -> None:
     print(f"error: {error}", file=sys.stderr)
 
 
+def warn_unanswered(error: errors.RelayboxError, unknown: str) -> None:
+    """Says on stderr that a store did not answer which the command could do without, and what is therefore unknown."""
+    print(f"warning: {error} {unknown}", file=sys.stderr)
+
+
 def end(found: Iterable[errors.RelayboxError], *, debug: bool) -> NoReturn:
     """Tells every error, and ends the command with the worst one's code; without an error it is fine."""
     codes = []

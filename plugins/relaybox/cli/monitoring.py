@@ -8,10 +8,11 @@ from uuid import UUID
 
 import typer
 
-from relaybox.cli.exits import ExitCode, Settings, exit_code, tell, worst
+from relaybox.cli.exits import ExitCode, Settings, exit_code, tell, warn_unanswered, worst
 from relaybox.cli.options import AsJson
 
 if TYPE_CHECKING:
+    from relaybox.errors import RelayboxError
     from relaybox.monitoring.status import Status
 
 commands = typer.Typer()
@@ -84,11 +85,15 @@ def where(
 
     settings: Settings = context.obj
     routes = settings.load_routes()
-    traces = trace_message(list(routes.routes.values()) if route is None else [routes.route(route)], message_id)
+    followed = list(routes.routes.values()) if route is None else [routes.route(route)]
+    unanswered: dict[str, RelayboxError] = {}
+    traces = trace_message(followed, message_id, unanswered=unanswered)
     if as_json:
-        write(TracesDocument.of(traces))
+        write(TracesDocument.of(traces, unanswered))
     else:
         show_traces(traces)
+    for store, error in unanswered.items():
+        warn_unanswered(error, f"Whether {store} has a message of this id too is unknown.")
 
 
 @commands.command()

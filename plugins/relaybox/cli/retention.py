@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from relaybox.cli.exits import Failures, Settings
+from relaybox.cli.exits import Failures, Settings, warn_unanswered
 from relaybox.cli.options import AsJson
 
 if TYPE_CHECKING:
@@ -224,20 +224,34 @@ def _retire_hops(settings: Settings, routes: Routes, name: str | None, *, reason
     from relaybox.documents.status import OrphanedHopDocument
     from relaybox.retention.retiring import choose_orphaned_hops, find_orphaned_hops, retire_hop
 
-    found = find_orphaned_hops(routes)
+    failures = Failures()
+    found, failures.by_store = find_orphaned_hops(routes)
+    if failures.by_store and name is not None and not any(name in (hop.hop, hop.hop.rpartition("/")[0]) for hop in found):
+        raise next(iter(failures.by_store.values()))  # one of the stores that did not answer may have it
     chosen = found if name is None else choose_orphaned_hops(name, found, routes)
     if reason:
         for hop in chosen:
-            retire_hop(routes.store(hop.store), hop.hop, reason=reason, recorded_by=settings.recorded_by)
-        chosen = choose_orphaned_hops(name or "", find_orphaned_hops(routes), routes)
+            with failures.kept(hop.store):
+                retire_hop(routes.store(hop.store), hop.hop, reason=reason, recorded_by=settings.recorded_by)
+        again, unanswered = find_orphaned_hops(routes)
+        failures.by_store.update(unanswered)
+        names = {hop.hop for hop in chosen}
+        chosen = tuple(hop for hop in again if hop.hop in names)
     if as_json:
-        write(RetireDocument(hops=[OrphanedHopDocument.model_validate(hop) for hop in chosen]))
-        return
-    show_left_behind(chosen, routes)
-    if name is None:
-        show_unrouted(routes)
-    if reason:
-        show_next_retention()
+        hops = [OrphanedHopDocument.model_validate(hop) for hop in chosen]
+        write(RetireDocument(hops=hops, errors=failures.document()))
+    else:
+        show_left_behind(chosen, routes)
+        if name is None:
+            for route in routes.routes.values():
+                if route.path[0].name not in failures.by_store:
+                    show_unrouted(route)
+        if reason:
+            show_next_retention()
+    if name is not None and any(hop.hop == name for hop in chosen):
+        for store in [store for store in failures.by_store if store not in {hop.store for hop in chosen}]:
+            warn_unanswered(failures.by_store.pop(store), f"It has nothing to do with hop {name}.")
+    failures.end(debug=settings.debug)
 
 
 def _retire_topic(settings: Settings, routes: Routes, name: str | None, topic: str, *, reason: str | None, as_json: bool) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from relaybox.cli.exits import Failures, Settings
+from relaybox.cli.exits import Failures, Settings, warn_unanswered
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,12 @@ def store_of(routes: Routes, subscription: str, named: str | None, *, must_exist
         return routes.store(named)
     if not must_exist:
         raise errors.ConfigurationError("--subscribe needs --store.", next_step=f"Stores: {', '.join(routes.stores)}.")
-    return find_subscription(routes.stores.values(), subscription)
+    store, unanswered = find_subscription(routes.stores.values(), subscription)
+    for other, error in unanswered.items():
+        warn_unanswered(
+            error, f"Whether {other} has a subscription {subscription} too is unknown; {store.name} has one, and it is used."
+        )
+    return store
 
 
 def list_each(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from relaybox.cli.exits import ExitCode, Settings
+from relaybox.cli.exits import ExitCode, Failures, Settings
 from relaybox.cli.options import AsJson
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ def confirm(
 ) -> None:
     """Bring confirmations back: received, processed and settled, store by store, without Airflow.
 
+    A hop whose stores do not answer stops none of the others; the exit code tells.
+
     \b
     Examples:
       relaybox confirm flights
@@ -91,11 +93,15 @@ def confirm(
 
     settings: Settings = context.obj
     of, hops = _hops_to_settle(settings.load_routes(), route)
-    settled = [settle_hop(of, hop, recorded_by=settings.recorded_by) for hop in hops]
+    settled, failures = [], Failures()
+    for hop in hops:
+        with failures.kept(hop.name):
+            settled.append(settle_hop(of, hop, recorded_by=settings.recorded_by))
     if as_json:
-        write(ConfirmDocument(hops=[SettledHop.model_validate(hop) for hop in settled]))
+        write(ConfirmDocument(hops=[SettledHop.model_validate(hop) for hop in settled], errors=failures.document()))
     else:
         show_settled(settled)
+    failures.end(debug=settings.debug)
 
 
 def _hops_to_settle(routes: Routes, name: str) -> tuple[Route, list[Hop]]:

@@ -156,6 +156,8 @@ class RetireDocument(Document):
     """The answer of `relaybox retire`."""
 
     hops: list[OrphanedHopDocument]
+    errors: dict[str, str]
+    """By store: whether it has hops that the file has not is unknown, or a hop was not retired."""
 
 
 class OrphanedTopic(Document):

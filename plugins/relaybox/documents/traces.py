@@ -9,7 +9,7 @@ from relaybox.documents.document import Document, Time
 from relaybox.monitoring.message_trace import DeliveryState, HopStage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from relaybox.monitoring.message_trace import Trace
 
@@ -97,7 +97,13 @@ class TracesDocument(Document):
 
     message_id: UUID
     traces: list[TraceDocument]
+    errors: dict[str, str]
+    """By store: where other routes begin, which did not answer. Whether they have a message of this id too is unknown."""
 
     @classmethod
-    def of(cls, traces: Sequence[Trace]) -> TracesDocument:
-        return cls(message_id=traces[0].message_id, traces=[TraceDocument.model_validate(trace) for trace in traces])
+    def of(cls, traces: Sequence[Trace], unanswered: Mapping[str, Exception]) -> TracesDocument:
+        return cls(
+            message_id=traces[0].message_id,
+            traces=[TraceDocument.model_validate(trace) for trace in traces],
+            errors={store: str(error) for store, error in unanswered.items()},
+        )

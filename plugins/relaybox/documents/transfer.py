@@ -34,3 +34,5 @@ class ConfirmDocument(Document):
     """The answer of `relaybox confirm`."""
 
     hops: list[SettledHop]
+    errors: dict[str, str]
+    """By hop."""

@@ -142,8 +142,14 @@ class Trace:
     hops: tuple[HopTrace, ...]
 
 
-def trace_message(routes: Sequence[Route], message_id: UUID) -> tuple[Trace, ...]:
+def trace_message(
+    routes: Sequence[Route], message_id: UUID, *, unanswered: dict[str, errors.RelayboxError] | None = None
+) -> tuple[Trace, ...]:
     """Follows a message along each of the routes that start where it was sent and carry its topic.
+
+    Args:
+        unanswered: takes the errors, by name, of first stores that can't be asked while the message is found in another one. Without it
+            such an error is raised.
 
     Raises:
         UnknownMessage: no committed message with this id in any of the routes' first stores.
@@ -151,7 +157,12 @@ def trace_message(routes: Sequence[Route], message_id: UUID) -> tuple[Trace, ...
     """
     with ExitStack() as stack:
         stores = _Stores(stack)
-        found = [(route, sent) for route in routes for sent in _find(stores, route.path[0], message_id)]
+        silent: dict[str, errors.RelayboxError] = {}
+        found = [(route, sent) for route in routes for sent in _find_if_answered(stores, route.path[0], message_id, silent)]
+        if silent and (not found or unanswered is None):
+            raise next(iter(silent.values()))
+        if unanswered is not None:
+            unanswered.update(silent)
         carried = [(route, sent) for route, sent in found if sent.topic in route.topics] or found
         if not carried:
             raise _unknown(stores, message_id, routes)
@@ -207,6 +218,19 @@ def _find(stores: _Stores, store: Store, message_id: UUID) -> Iterator[SentTrace
         yield SentTrace(
             store.name, row.seq, int(row.xid), row.topic, row.sender, row.epoch, row.index, row.sent_at, row.committed_at
         )
+
+
+def _find_if_answered(
+    stores: _Stores, store: Store, message_id: UUID, silent: dict[str, errors.RelayboxError]
+) -> Sequence[SentTrace]:
+    """As _find; a store that can't be asked is asked once, and its error kept."""
+    if store.name in silent:
+        return ()
+    try:
+        return tuple(_find(stores, store, message_id))
+    except errors.RelayboxError as error:
+        silent[store.name] = error
+        return ()
 
 
 def _follow(stores: _Stores, route: Route, sent: SentTrace, message_id: UUID) -> Iterator[HopTrace]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from relaybox.errors import ConfigurationError
+from relaybox.errors import ConfigurationError, RelayboxError
 from relaybox.log_events import emit
 from relaybox.stores.orphaned_hops import OrphanedHop, list_orphaned_hops
 from relaybox.stores.schema import store_session
@@ -42,13 +42,20 @@ class Backlog(OrphanedHop):
         return self.unsettled_count > 0 or self.waiting_count > 0
 
 
-def find_orphaned_hops(routes: Routes) -> tuple[Backlog, ...]:
+def find_orphaned_hops(routes: Routes) -> tuple[tuple[Backlog, ...], dict[str, RelayboxError]]:
     """Asks every store of the file for hops that the file has not, retired ones included. Changes nothing.
 
-    Raises:
-        StoreUnreachable, StoreUnusable, StoreNotInitialised: of the first store that can't be asked.
+    Returns:
+        The hops of the stores that answered, and the errors of those that did not, by store.
     """
-    return tuple(hop for store in routes.stores.values() for hop in _backlogs(store, routes))
+    found: list[Backlog] = []
+    unanswered: dict[str, RelayboxError] = {}
+    for store in routes.stores.values():
+        try:
+            found += _backlogs(store, routes)
+        except RelayboxError as error:
+            unanswered[store.name] = error
+    return tuple(found), unanswered
 
 
 def _backlogs(store: Store, routes: Routes) -> Iterator[Backlog]:

@@ -147,22 +147,31 @@ def list_subscriptions(store: Store) -> list[SubscriptionStatus]:
         return session.rows(SubscriptionStatus, LISTING, store=store.name)
 
 
-def find_subscription(stores: Iterable[Store], name: str) -> Store:
-    """The store that has a subscription of this name.
+def find_subscription(stores: Iterable[Store], name: str) -> tuple[Store, dict[str, errors.RelayboxError]]:
+    """The store that has a subscription of this name, and by name the errors of stores that did not answer: they may have one too.
 
     Raises:
         NotSubscribed: none has.
         ConfigurationError: several have; name one with --store.
+        StoreUnreachable, StoreUnusable, StoreNotInitialised: none of those that answered has, and this one did not answer.
     """
-    known = {store.name: (store, [one.subscription for one in list_subscriptions(store)]) for store in stores}
+    known: dict[str, tuple[Store, list[str]]] = {}
+    unanswered: dict[str, errors.RelayboxError] = {}
+    for store in stores:
+        try:
+            known[store.name] = store, [one.subscription for one in list_subscriptions(store)]
+        except errors.RelayboxError as error:
+            unanswered[store.name] = error
     having = [store for store, names in known.values() if name in names]
     if len(having) == 1:
-        return having[0]
+        return having[0], unanswered
     if having:
         raise errors.ConfigurationError(
             f"subscription {name} is in the stores {', '.join(store.name for store in having)}.",
             next_step="Name one with --store.",
         )
+    if unanswered:
+        raise next(iter(unanswered.values()))
     listed = ", ".join(f"{store}: {', '.join(names)}" for store, (_, names) in known.items() if names) or "none"
     raise errors.NotSubscribed(
         f"there is no subscription {name} in the stores {', '.join(known)}.", next_step=f"There are: {listed}."

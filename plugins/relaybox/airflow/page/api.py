@@ -61,7 +61,7 @@ async def read_streams_of_user(gathering: GatheringDep, rights: RightsDep) -> Re
 async def read_where(gathering: GatheringDep, rights: RightsDep, wanted: WantedDep) -> Response:
     """Where a message is: by its id, or by its sender and index."""
     found = await search(gathering, rights, wanted)
-    return await answer(lambda: FoundMessagesDocument(messages=[TracesDocument.of(traces) for traces in found]))
+    return await answer(lambda: FoundMessagesDocument(messages=[TracesDocument.of(traces, {}) for traces in found]))
 
 
 @api.post("/hops/{route}/{number}/run", status_code=status.HTTP_201_CREATED)

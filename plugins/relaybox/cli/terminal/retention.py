@@ -145,14 +145,13 @@ def _name_to_retire(hop: Backlog, routes: Routes) -> str:
     return hop.hop if route in routes.routes else route
 
 
-def show_unrouted(routes: Routes) -> None:
-    """What routes of the file left of topics that were taken from them, and what no hop of their origins ever had."""
-    for route in routes.routes.values():
-        for one in find_unrouted(route.hops[0]):
-            print(
-                f"{one.hop}: {one.store} keeps {one.message_count:,} messages of topic {one.topic}, which the hop has not. "
-                f'Kept until: relaybox retire {route.name} --topic {one.topic} --reason "..."'
-            )
+def show_unrouted(route: Route) -> None:
+    """What a route of the file left of topics that were taken from it, and what no hop of its origin ever had."""
+    for one in find_unrouted(route.hops[0]):
+        print(
+            f"{one.hop}: {one.store} keeps {one.message_count:,} messages of topic {one.topic}, which the hop has not. "
+            f'Kept until: relaybox retire {route.name} --topic {one.topic} --reason "..."'
+        )
 
 
 def show_topic_left_behind(hop: Hop, topic: str, found: Sequence[UnroutedBacklog], *, retired: bool) -> None:
