@@ -76,5 +76,5 @@ def test_retire_lists_and_retires_beside_a_dead_store(dead_analytics: World) -> 
     assert (listed.exit_code, list(listed.document["errors"])) == (4, ["analytics"])
     assert invoke("retire", "absent").exit_code == 4
     done = invoke("retire", "flights/2", "--reason", "shorter", "--json")
-    warned(done, "It has nothing to do with hop flights/2.")
+    warned(done, "Hop flights/2 does not leave analytics.")
     assert done.document["hops"][0]["retired_reason"] == "shorter"

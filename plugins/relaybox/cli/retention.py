@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from relaybox.retention.detaching import DetachedSegment, SegmentArchive, StoreDetached
+    from relaybox.retention.retiring import Backlog
     from relaybox.retention.segments import StoreRetained
     from relaybox.routes import Routes, Store
 
@@ -217,8 +218,7 @@ def retire(
 
 
 def _retire_hops(settings: Settings, routes: Routes, name: str | None, *, reason: str | None, as_json: bool) -> None:
-    """Tells what hops left behind; with a reason that says something, retires those that are named."""
-    from relaybox.cli.terminal.retention import show_left_behind, show_next_retention, show_unrouted
+    """Lists the hops that relaybox.yaml no longer contains; with a reason retires those of the name."""
     from relaybox.documents.document import write
     from relaybox.documents.retention import RetireDocument
     from relaybox.documents.status import OrphanedHopDocument
@@ -241,17 +241,24 @@ def _retire_hops(settings: Settings, routes: Routes, name: str | None, *, reason
         hops = [OrphanedHopDocument.model_validate(hop) for hop in chosen]
         write(RetireDocument(hops=hops, errors=failures.document()))
     else:
-        show_left_behind(chosen, routes)
-        if name is None:
-            for route in routes.routes.values():
-                if route.path[0].name not in failures.by_store:
-                    show_unrouted(route)
-        if reason:
-            show_next_retention()
+        _show_retired(chosen, routes, failures, with_topics=name is None, retired=bool(reason))
     if name is not None and any(hop.hop == name for hop in chosen):
-        for store in [store for store in failures.by_store if store not in {hop.store for hop in chosen}]:
-            warn_unanswered(failures.by_store.pop(store), f"It has nothing to do with hop {name}.")
+        needed = {hop.store for hop in chosen}
+        for store in failures.by_store.keys() - needed:
+            warn_unanswered(failures.by_store.pop(store), f"Hop {name} does not leave {store}.")
     failures.end(debug=settings.debug)
+
+
+def _show_retired(hops: Sequence[Backlog], routes: Routes, failures: Failures, *, with_topics: bool, retired: bool) -> None:
+    from relaybox.cli.terminal.retention import show_left_behind, show_next_retention, show_unrouted
+
+    show_left_behind(hops, routes)
+    if with_topics:
+        for route in routes.routes.values():
+            if route.path[0].name not in failures.by_store:
+                show_unrouted(route)
+    if retired:
+        show_next_retention()
 
 
 def _retire_topic(settings: Settings, routes: Routes, name: str | None, topic: str, *, reason: str | None, as_json: bool) -> None:

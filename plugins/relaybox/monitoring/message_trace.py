@@ -148,8 +148,10 @@ def trace_message(
     """Follows a message along each of the routes that start where it was sent and carry its topic.
 
     Args:
-        unanswered: takes the errors, by name, of first stores that can't be asked while the message is found in another one. Without it
-            such an error is raised.
+        routes: the routes to follow.
+        message_id: the message.
+        unanswered: receives, by store, the errors of first stores that do not answer while another one has
+            the message. Without it such an error is raised.
 
     Raises:
         UnknownMessage: no committed message with this id in any of the routes' first stores.

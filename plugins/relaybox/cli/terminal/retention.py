@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from relaybox.retention.detaching import DetachedSegment, StoreDetached
     from relaybox.retention.retiring import Backlog, UnroutedBacklog
     from relaybox.retention.segments import Holder, StoreRetained, StoreRetention, TableRetained, TableRetention
-    from relaybox.routes import Hop, Routes, Store
+    from relaybox.routes import Hop, Route, Routes, Store
 
 
 def show_kept(found: StoreRetention) -> None:
