@@ -180,8 +180,13 @@ def _busy(session: StoreSession, told: str, holders_query: str, parameters: dict
     holders = session.rows(_Holder, holders_query, parameters)
     session.rollback()
     named = ", ".join(map(str, holders))
-    end = "; ".join(holder.ends for holder in holders)
-    or_end = f" (or end what hangs, as a login with pg_signal_backend or, if prepared, as its owner: {end})" if end else ""
+    sessions = "; ".join(holder.ends for holder in holders if holder.pid is not None)
+    prepared = "; ".join(holder.ends for holder in holders if holder.pid is None)
+    ways = [
+        *([f"as a login with pg_signal_backend: {sessions}"] if sessions else ()),
+        *([f"as the owner of the prepared transaction: {prepared}"] if prepared else ()),
+    ]
+    or_end = f" (or end what hangs, {', and '.join(ways)})" if ways else ""
     return errors.StoreBusy(
         f"{told}: {named or 'a session that has ended meanwhile'}.",
         next_step=f"Wait until it has ended, then run: relaybox init{or_end}",
