@@ -1,4 +1,4 @@
-"""The Airflow DAG that drops what nobody needs any more, in every store of relaybox.yaml, once a day."""
+"""The Airflow DAG that drops the segments that no hop and no subscription needs, in every store of relaybox.yaml, once a day."""
 
 from relaybox.airflow.dags.retention import build_retention_dag
 from relaybox.airflow.deployment import read_routes

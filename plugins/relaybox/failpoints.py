@@ -1,7 +1,7 @@
 """Named moments of the protocol at which a test may inject a fault. Off unless RELAYBOX_FAILPOINTS names them.
 
 `RELAYBOX_FAILPOINTS="slice.copied:2=kill, publish.checked=pause, confirm.begin=raise 40001"`: at the second copied slice
-of this process it is killed, and so on. Accepted only with RELAYBOX_ENVIRONMENT=test, so that nobody injects a fault in production.
+of this process it is killed, and so on. Accepted only with RELAYBOX_ENVIRONMENT=test, so that no fault is injected in production.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ DETACH_FAILPOINTS: Mapping[str, str] = {
     "detach.checked": "files: read back and equal, segment still there",
     "detach.detached": "store: segment dropped and committed, files of earlier attempts not removed",
     "attach.begun": "store: table for the rows made, nothing copied",
-    "attach.copied": "store: rows copied back, neither checked nor seen by anybody",
+    "attach.copied": "store: rows copied back, not verified and not visible yet",
     "attach.attached": "store: rows checked and a segment again",
 }
 """The same of detaching and attaching, which no hop waits for."""

@@ -90,7 +90,7 @@ def put(
 
 
 class CausalSender:
-    """One sender of a causal route: its messages name what it had received, so that nobody reads an answer before its question.
+    """One sender of a causal route: its messages name what it had received, so that no consumer reads an answer before its question.
 
     The sender is declared gapless at its store. Each process that sends as it and receives for it keeps one of these, tells it
     every message that it reads from the stream, and saves `clock` with its cursor, or reads the stream again after a restart.

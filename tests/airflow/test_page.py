@@ -122,10 +122,10 @@ def test_pause_stops_both_dags_of_a_hop_and_unpause_starts_them(
     assert paused() == {"relaybox_transfer__flights_1": True, "relaybox_confirm__flights_1": True}
     connected.send("waits")
     shown = client.get("/relaybox/stuck").text
-    assert "The DAGs of hop flights/1 are paused: nobody starts it, with 1 message waiting." in shown
+    assert "The DAGs of hop flights/1 are paused: no run starts it, with 1 message waiting." in shown
     assert 'data-post="/relaybox/api/hops/flights/1/unpause"' in shown
     assert shown.count("The DAGs of hop flights/1 are paused") == 1
-    assert 'data-kind="nobody_moves"' not in shown
+    assert 'data-kind="not_running"' not in shown
     client.post("/relaybox/api/hops/flights/1/unpause")
     assert set(paused().values()) == {False}
 
@@ -204,7 +204,7 @@ def test_the_documents_of_the_api_have_stable_keys(page: PageServer, monkeypatch
     status = client.get("/relaybox/api/status").json()
     assert set(status) == {"measured_at", "age_seconds", "hops", "stuck"}
     assert {"hop", "health", "messages_per_second", "transfer_dag", "confirm_dag", "lag_messages"} < set(status["hops"][0])
-    assert [(one["kind"], one["hop"], one["run_helps"]) for one in status["stuck"]] == [("nobody_moves", "flights/1", True)]
+    assert [(one["kind"], one["hop"], one["run_helps"]) for one in status["stuck"]] == [("not_running", "flights/1", True)]
     hop = client.get("/relaybox/api/hops/flights/1").json()
     assert set(hop) == {"hop", "measured_at", "interval_seconds", "intervals", "batches", "forecast", "errors"}
     assert hop["forecast"]["backlog"] == 1

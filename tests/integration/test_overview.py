@@ -81,10 +81,10 @@ def test_a_prepared_transaction_is_named_without_a_backend(world: World) -> None
             producer.tpc_rollback()
 
 
-def test_messages_that_nobody_moves_are_stuck_since_the_oldest(world: World, impatient: None) -> None:
+def test_messages_that_not_running_are_stuck_since_the_oldest(world: World, impatient: None) -> None:
     world.send("a", "b", "c")
     sent_at = world.value("airline", "select min(sent_at) from relaybox.outbox")
-    finding = found(world)["nobody_moves"]
+    finding = found(world)["not_running"]
     assert (finding.hop, finding.message_count, finding.run_helps) == ("flights/1", 3, True)
     assert finding.affected == ("flights/1", "flights/2")
     assert finding.since is not None

@@ -301,7 +301,7 @@ def test_a_second_loss_after_resending_stops_again(world: World, backups: Backup
 def test_nothing_is_changed_without_a_reason_or_when_nobody_lost_anything(world: World) -> None:
     world.send("a")
     world.transfer()
-    assert reanchor(world).loss == "nobody"
+    assert reanchor(world).loss == "none"
     another_cluster(world)
     told = reanchor_hop(world.first_hop, world.routes, recorded_by="test", reason="", dry_run=True)
     assert told.loss == "source"

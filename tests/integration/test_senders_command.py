@@ -51,7 +51,9 @@ def test_senders_are_listed_with_kind_epoch_counter_and_roles(world: World, role
 
 def test_binding_says_when_nobody_is_asked_yet_and_can_be_taken_back(world: World, role: str) -> None:
     first = invoke("senders", "bind", "airline", "UA", role)
-    assert first.stdout.startswith(f"role {role} may send as UA of airline. Nobody is asked yet: set stores.airline.bind_senders")
+    assert first.stdout.startswith(
+        f"role {role} may send as UA of airline. The binding has no effect yet: set stores.airline.bind_senders"
+    )
     again = invoke("senders", "bind", "airline", "UA", role, "--json").document
     assert again == {"store": "airline", "sender": "UA", "role": role, "changed": False, "asked": False}
     assert invoke("senders", "unbind", "airline", "UA", role).stdout == f"role {role} may no longer send as UA of airline\n"

@@ -49,4 +49,4 @@ def approver(context: Context) -> str:
     answer = context["ti"].xcom_pull(task_ids=APPROVE_TASK_ID) or {}
     user = answer.get("responded_by_user")
     name = user.get("name") if isinstance(user, Mapping) else getattr(user, "name", None)
-    return str(name or "nobody named")
+    return str(name or "unknown user")

@@ -46,7 +46,7 @@ def nothing_moved() -> OperatorLineage[Any, Any]:
 
 
 def transfer_lineage(hop: Hop, *, row_count: int) -> OperatorLineage[Any, Any]:
-    """What a transfer that moved so many rows read and wrote. Asks both stores for the numbers of their logs."""
+    """What a transfer of this many rows read and wrote. Asks both stores for the numbers of their logs."""
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.event_v2 import InputDataset, OutputDataset
     from openlineage.client.facet_v2 import input_statistics_input_dataset, output_statistics_output_dataset

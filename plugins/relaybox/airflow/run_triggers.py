@@ -16,7 +16,7 @@ class HopPoll:
 
 
 class RunTriggers:
-    """One event per stretch of work that nobody drives; another each minute for as long as still nobody came."""
+    """One event when a hop gets work and has no driver; another each minute until it has one."""
 
     def __init__(self, *, patience_seconds: float = 0.0) -> None:
         self._patience_seconds = patience_seconds

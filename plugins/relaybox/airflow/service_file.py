@@ -61,7 +61,7 @@ def service_file_text(sections: Mapping[str, Mapping[str, str]]) -> str:
 
 
 def _remove_leftovers() -> None:
-    """Removes the files of tasks that were killed: nobody holds their lock any more.
+    """Removes the files of tasks that were killed: no process holds their lock any more.
 
     Everybody may write to the directory for temporary files: only what this user alone can have put there is opened.
     """

@@ -41,7 +41,7 @@ from (select hop, relaybox_internal.hop_has_work(hop) as has_work from relaybox_
 
 
 async def watch_store(connection_id: str, *, poll_seconds: float) -> AsyncGenerator[Mapping[str, HopPoll]]:
-    """Yields what each poll saw of every hop that leaves the store, for ever.
+    """Yields what each poll saw of every hop that leaves the store, without end.
 
     A store that cannot be reached, has no schema yet or has no connection in Airflow is tried again with growing delays,
     so that mending it is all there is to do.

@@ -15,7 +15,7 @@ POLL_SECONDS = 1.0
 
 
 class HopWorkTrigger(BaseEventTrigger):
-    """Fires when a hop has work that nobody drives. All hops that leave a store share one session to it.
+    """Fires when a hop has work and no driver. All hops that leave a store share one session to it.
 
     Args:
         hop: the hop; with it, no two assets share a trigger.

@@ -49,7 +49,7 @@ def reanchor(
     settings: Settings = context.obj
     routes = settings.load_routes()
     found = reanchor_hop(routes.hop(hop), routes, recorded_by=settings.recorded_by, reason=reason or "", dry_run=not reason)
-    done = bool(reason) and found.loss != "nobody"
+    done = bool(reason) and found.loss != "none"
     if as_json:
         write(ReanchorDocument.model_validate({**asdict(found), "done": done}))
     else:
@@ -57,11 +57,11 @@ def reanchor(
         if not done and found.may_be_attested:
             source = routes.hop(hop).source.name
             print(f'If {source} lost nothing (a promotion, pg_upgrade), do not reanchor: relaybox attest {source} --reason "..."')
-        if not done and found.loss != "nobody":
+        if not done and found.loss != "none":
             print(f'Nothing was changed. To do it: relaybox reanchor {hop} --reason "..."')
         elif done:
             print(f"Now run: relaybox transfer {hop}")
-    if not done and found.loss != "nobody":
+    if not done and found.loss != "none":
         raise typer.Exit(ExitCode.DEFECT_FOUND)
 
 

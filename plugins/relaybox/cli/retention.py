@@ -1,4 +1,4 @@
-"""Commands for what is kept: dropping and detaching what nobody needs, attaching it again, retiring hops and topics."""
+"""Commands of retention: drop, detach and attach segments, retire hops and topics."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def retention(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what is kept, for whom, and what would go.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Drop what nobody needs any more: whole segments of outboxes and logs, never rows.
+    """Drop segments of outboxes and logs that no hop and no subscription needs. Never drops single rows.
 
     A segment goes when every hop has settled it, every subscription acknowledged it, nothing in it is held or an open dead
     letter, and it is older than the replay window of relaybox.yaml; without a window everything is kept. The newest one stays.
@@ -129,7 +129,7 @@ def attach(
 ) -> None:
     """Bring detached messages back into a log, with Spark: position by position the same, then their consumers read on.
 
-    Detached is what only stopped subscriptions need (stopped_consumer: detach). Count and content are checked before anybody can
+    Detached is what only stopped subscriptions need (stopped_consumer: detach). Count and content are verified before anyone can
     read it. It stays for detach_after_seconds at least. The files stay until the segment goes again, unless --remove is given.
     Can be interrupted, repeated, and run twice at once.
 
@@ -188,7 +188,7 @@ def retire(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Discard the undelivered backlog of removed routes and topics, so that it is not kept for ever.
+    """Discard the undelivered backlog of removed routes and topics, so that retention can drop it.
 
     A route that is removed from the file stops, and its messages are kept. A topic that is removed from a route stays in the
     outbox, as far as it was not planned. With --reason this command gives them up and records why. What arrived at a destination

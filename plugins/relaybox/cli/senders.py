@@ -125,7 +125,7 @@ def bind(context: typer.Context, store: StoreName, sender: SenderName, role: Rol
     changed = bind_sender(at, sender, role)
     text = f"role {role} may send as {sender} of {store}{'' if changed else ' already'}"
     if not at.bind_senders:
-        text += f". Nobody is asked yet: set stores.{store}.bind_senders to true and run relaybox init"
+        text += f". The binding has no effect yet: set stores.{store}.bind_senders to true and run relaybox init"
     document = BoundDocument(store=store, sender=sender, role=role, changed=changed, asked=at.bind_senders)
     answer(text, document, as_json=as_json)
 

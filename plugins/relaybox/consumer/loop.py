@@ -130,7 +130,7 @@ class Consumer:
                 self._release(fetched[0])
 
     def run(self, handle: Callable[[Connection, Message], None]) -> None:
-        """Calls the handler for every message until `stop`; one that raises has its message refused, and the rest goes on.
+        """Calls the handler for every message until `stop`; if the handler raises, its message is refused and the loop goes on.
 
         Raises:
             StoreUnreachable: the session broke, and could not be opened anew after all retries.

@@ -47,8 +47,8 @@ class UnreadLane:
 
     Attributes:
         stream positions: from where the lane is done to the end of the stream, of all lanes and topics.
-        worker: who has leased it, until `leased_until`. None: nobody; then a refused message waits for its next attempt, a replay for
-            its rate, an open transaction holds the lane, or messages were delivered just now.
+        worker: the worker that has leased it, until `leased_until`. None: no worker; then a refused message waits for its next attempt, a
+            replay for its rate, an open transaction holds the lane, or messages were delivered just now.
     """
 
     lane: int

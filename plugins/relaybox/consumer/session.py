@@ -87,7 +87,7 @@ class ConsumerSession:
     def begin(self) -> None:
         """Begins the handlers' transaction and marks it: a Session bound to the connection joins it and never commits it.
 
-        The mark is a setting of this transaction only. COMMIT and ROLLBACK remove it, whoever sends them.
+        The mark is a setting of this transaction only. Every COMMIT and ROLLBACK removes it.
 
         Raises:
             RequestRefused: the sessions of the engine commit each statement.

@@ -20,7 +20,7 @@ class ReanchorDocument(Document):
     """The answer of `relaybox reanchor`: what was found, and what is done about it or would be."""
 
     hop: str
-    loss: Literal["nobody", "source", "destination", "both"]
+    loss: Literal["none", "source", "destination", "both"]
     """Who lost history."""
     generation: int
     common_batch: int

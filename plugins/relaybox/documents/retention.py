@@ -51,7 +51,7 @@ class KeptTable(Document):
     name: str
     size_bytes: int
     droppable: list[SegmentDocument]
-    """Segments that nobody needs."""
+    """Segments that no hop and no subscription needs."""
     detachable: list[SegmentDocument]
     """Segments that only stopped consumers need."""
     detachable_for: list[str]
@@ -95,7 +95,7 @@ class DetachedStore(Document):
     kept: dict[str, str]
     """By hop, why the next segment was left: who needs it now, or holds it."""
     removed: list[str]
-    """Directories that nobody needed any more."""
+    """Directories that no consumer needs any more."""
 
 
 class RetainedTable(Document):
@@ -121,7 +121,7 @@ class RetainedStore(Document):
     compacted_count: int
     """Batches whose ledger rows were removed: of each of them no message is kept here."""
     released_count: int
-    """Detached segments that nobody needs any more."""
+    """Detached segments that no consumer needs any more."""
     dropped_bytes: int
     detached: DetachedStore | None
 

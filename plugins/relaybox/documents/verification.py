@@ -95,7 +95,7 @@ class StreamVerificationDocument(Document):
     """Where its history begins; of what retention has dropped nothing is said."""
     last_stream_position: int
     waiting_count: int
-    """Received messages that it neither delivered nor refused yet."""
+    """Received messages that the stream has not decided on."""
     violations: dict[str, int]
     """Every kind of violation is there, 0 where there is none."""
     examples: dict[str, list[str]]

@@ -11,7 +11,7 @@ MAX_BUCKET_SEQS = 4096
 """Rows are counted in buckets of this many seqs at most; a slice is a run of buckets."""
 
 HOLE_FACTOR = 8
-"""A slice is cut before a hole in seq that is wider than this many slices, so that nobody scans it."""
+"""A slice is cut before a gap in seq that is wider than this many slices, so that no slice scans the gap."""
 
 
 @dataclass(frozen=True)

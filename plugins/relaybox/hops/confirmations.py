@@ -89,7 +89,7 @@ def confirm_received(source: StoreSession, hop: Hop, arrival: PublishedBatch, *,
 def confirm_arrived(source: StoreSession, destination: StoreSession, hop: Hop, *, recorded_by: str) -> DestinationState:
     """Asks the destination how far the hop is, and records at the source what is missing there. Commits both sides.
 
-    What a driver published before it died is delivered first: once it is confirmed, nobody would come for it.
+    What a driver published before it died is delivered first: once it is confirmed, no later run would deliver it.
     A destination that has published nothing gives an `DestinationState` with batch 0, and nothing is recorded.
     """
     arrived = ask_destination(destination, hop)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from relaybox.stores.sessions import StoreSession
 
 SKIP_EMPTY_PAIR_TRANSACTIONS = 10_000
-"""An empty pair wider than this is skipped for good, so that polls of a busy outbox stay cheap."""
+"""An empty pair wider than this is recorded as read, so that polls of a busy outbox stay cheap."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class AttemptOwner:
 
 @dataclass(frozen=True)
 class CountedRest:
-    """What a capped batch left of its pair, counted already. A pair never changes, so neither does this."""
+    """What a capped batch left of its pair, counted already. A pair never changes, so this does not change either."""
 
     lower: str
     upper: str

@@ -34,8 +34,8 @@ class ThreadRunner:
     An interruption (Ctrl-C, a task's time limit) does not wait for slices: their sessions end with the process.
 
     Args:
-        threads: so many slices are copied side by side.
-        below_rows: batches of so many rows and more are left to another runner.
+        threads: number of slices that are copied side by side.
+        below_rows: batches with this many rows or more are left to another runner.
     """
 
     application = None

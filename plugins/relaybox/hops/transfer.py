@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.2
 LINGER_PAUSE_SECONDS = 0.25
-"""While messages keep coming, so many of them gather for one batch; a batch of ten costs as much as one of ten thousand."""
+"""While messages keep coming, this many of them gather for one batch; a batch of ten costs as much as one of ten thousand."""
 
 SUPERSEDED_WAIT_SECONDS = 60.0
 """How long a superseded driver waits for the newer one before it takes the batch over again."""

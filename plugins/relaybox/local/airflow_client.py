@@ -21,7 +21,7 @@ _POLL_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class AirflowClient:
-    """A client of an Airflow that asks nobody to log in."""
+    """A client of an Airflow that needs no login."""
 
     port: int
     host: str = "127.0.0.1"

@@ -79,7 +79,7 @@ def _reachable_copy() -> Path:
     _open_to_all(staging)
     try:
         staging.rename(copy)
-    except OSError:  # another process was first, or the name belongs to somebody else
+    except OSError:  # another process was first, or the name belongs to another user
         if not _is_ours(copy):
             return staging
         shutil.rmtree(staging)
@@ -87,7 +87,7 @@ def _reachable_copy() -> Path:
 
 
 def _is_ours(directory: Path) -> bool:
-    """Whether this user made it, and nobody else can write to it: everybody may put something of this name there."""
+    """Whether this user made it, and no other user can write to it: any user can create something of this name there."""
     try:
         found = directory.lstat()
     except FileNotFoundError:

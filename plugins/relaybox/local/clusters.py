@@ -275,7 +275,7 @@ def _run_initdb(binaries: Path, directory: Path, password: str, account: Account
                 *(binaries / "initdb", "-D", directory.resolve(), "--username", _SUPERUSER),
                 *("--auth", "scram-sha-256", "--pwfile", password_file.name),
                 *("--encoding", "UTF8", "--no-locale", "--data-checksums"),
-                "--no-sync",  # nobody waits for a cluster that its machine lost before the first start
+                "--no-sync",  # a cluster that its machine lost before the first start is made again
             ],
             env=_server_environment(),
             cwd="/",
@@ -313,7 +313,7 @@ def _server_environment() -> dict[str, str]:
 
 
 def find_free_port() -> int:
-    """A loopback port that nobody listens on now."""
+    """A loopback port that no process listens on now."""
     while True:
         port = _PORTS[secrets.randbelow(len(_PORTS))]
         with socket.socket() as probe:

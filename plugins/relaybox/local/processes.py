@@ -89,7 +89,7 @@ def is_alive(pid: int) -> bool:
 
 
 def working_directory(pid: int) -> Path | None:
-    """Where a process works; None when it is gone or somebody else's."""
+    """Where a process works; None when it is gone or belongs to another user."""
     try:
         return Path(f"/proc/{pid}/cwd").readlink()
     except (FileNotFoundError, ProcessLookupError, PermissionError):

@@ -62,7 +62,7 @@ def remove_scratch(directory: Path) -> None:
 
 @contextmanager
 def scratch_removed() -> Iterator[None]:
-    """At the end of the block this process's directories that were made in it are gone, whoever was interrupted in using them."""
+    """At the end of the block this process's directories that were made in it are gone, also after an interruption."""
     before = set(_locks)
     try:
         yield

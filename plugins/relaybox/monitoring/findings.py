@@ -28,7 +28,7 @@ OPEN_SECONDS = 30.0
 """A transaction that has sent messages and is open for longer is shown."""
 
 UNDRIVEN_SECONDS = 60.0
-"""Messages that wait for longer while nobody moves them are stuck: starting Spark takes ten."""
+"""Messages that wait longer than this without a running transfer are stuck: starting Spark takes ten seconds."""
 
 UNSETTLED_SECONDS = 900.0
 """Confirmations run at least every five minutes; three of these missed is a stall."""
@@ -43,7 +43,7 @@ RUNBOOKS = {
     "standby_silent": "stopped-standby",
     "open_transaction": "open-transaction",
     "hop_blocked": "stopped-hop",
-    "nobody_moves": "stopped-hop",
+    "not_running": "stopped-hop",
     "batch_left": "unfinished-batch",
     "late": "late-hop",
     "unsettled": "missing-confirmations",
@@ -271,7 +271,7 @@ def _hop_findings(routes: Routes, status: Status, hop: HopStatus, blockers: Mapp
         yield finding
     elif hop.open_batch is None and not hop.driven and (hop.lag_seconds or 0.0) > UNDRIVEN_SECONDS:
         yield Finding(
-            kind="nobody_moves",
+            kind="not_running",
             severity=Severity.STUCK,
             hop=hop.hop.name,
             store=hop.hop.source.name,

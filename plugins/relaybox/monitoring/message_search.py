@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from relaybox.routes import Route, Store
 
 NEWEST_SEQS = 1_000_000
-"""A message that has not arrived at the first log is looked for among so many of the outbox's newest."""
+"""A message that has not arrived at the first log is looked for among this many of the outbox's newest messages."""
 
 MOST_FOUND = 20
 

@@ -64,7 +64,7 @@ class HopStatus:
         processed_through: position through which the subscriptions of policy `processed` acknowledged; None: the hop asks none.
         settled_through: position through which the route's policy holds.
         delivery: R and UR over what is due, i.e. through the newest confirmed batch: what is on its way is lag, not loss. None when
-            the source lost history: nobody knows then what was due.
+            the source lost history: then it is not known what was due.
         history_gap: a store of the hop that lost history, and how that shows; None: the ledgers of both are one history.
         stream: what the destination made of the log that the hop brought.
         account: of a hop that reads an outbox: what became of its newest committed messages, by topic (G12).

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 State = TypeVar("State")
 
 UNROUTED_SEQS = 1_000_000
-"""Unrouted topics are looked for among so many of an outbox's newest messages."""
+"""Unrouted topics are looked for among this many of an outbox's newest messages."""
 
 
 class SendingState(NamedTuple):

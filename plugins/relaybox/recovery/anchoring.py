@@ -16,7 +16,7 @@ _LOCK_ATTEMPTS, _LOCK_MILLISECONDS, _LOCK_PAUSE_SECONDS = 20, 200, 0.3
 
 
 class Anchor(NamedTuple):
-    """The last seq that anybody took, and a snapshot of the same moment."""
+    """The last seq that a transaction took, and a snapshot of the same moment."""
 
     seq: int
     lower: str

@@ -102,7 +102,7 @@ def begin_new_generation(
 
 
 def forget_what_was_delivered(stores: BothStores) -> int:
-    """Nobody knows which messages of the outbox were in a lost batch: all that the destination has is adopted anew.
+    """It is not known which messages of the outbox were in a lost batch: all messages that the destination has are adopted again.
 
     Returns the common batch, none: what an outbox has beside those is undelivered, whatever this ledger says.
     """

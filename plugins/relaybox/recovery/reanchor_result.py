@@ -24,20 +24,20 @@ class ReanchorResult:
         cause: how that shows, in the words of `relaybox status` and of the transfer that stopped; None: nothing shows.
         may_be_attested: only the source's cluster is another one, and all that arrived is in its ledger: if it lost nothing,
             `relaybox attest` is enough.
-        loss: who lost history; `nobody` when the ledgers agree and nothing is to be done; `both` when the destination lost what the
+        loss: which side lost history; `none`: the ledgers agree and there is nothing to do; `both` when the destination lost what the
             source had adopted.
         common_batch: the newest batch that both ledgers know as the same.
         arrived_batch: the newest batch that the destination has.
         adopted_count: messages at the destination that the source's ledger does not know.
         ghosts: those of them that the source does not have either.
         undelivered_count: messages of the outbox, or of the log that the hop reads, that the new generation delivers first.
-        removed_count: messages of slices that the destination has of a batch that it never published: nobody could read them. They are
+        removed_count: messages of slices that the destination has of a batch that it never published: no consumer could read them. They are
             removed; what the source still has of them is copied anew.
         resend_count: batches that are sent again because the destination lost them.
     """
 
     hop: str
-    loss: Literal["nobody", "source", "destination", "both"]
+    loss: Literal["none", "source", "destination", "both"]
     generation: int
     common_batch: int
     arrived_batch: int

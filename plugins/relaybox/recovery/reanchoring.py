@@ -66,7 +66,7 @@ def reanchor_hop(hop: Hop, routes: Routes, *, recorded_by: str, reason: str, dry
         with _transaction(source, hop) as head:
             found = _compare(BothStores(hop, routes, source, destination, head, arrived, recorded_by, reason))
             found = _name_cause(hop, found, gap)
-            if dry_run or found.loss == "nobody":
+            if dry_run or found.loss == "none":
                 source.rollback()
                 return found
             source.reach("reanchor.recorded")
@@ -107,7 +107,7 @@ def _transaction(source: StoreSession, hop: Hop) -> Iterator[HopRow]:
 def _name_cause(hop: Hop, found: ReanchorResult, gap: HistoryGap | None) -> ReanchorResult:
     if found.loss == "destination":
         gap = lost_batches(hop, found.arrived_batch + found.resend_count, found.arrived_batch)
-    if found.loss == "nobody" or gap is None:
+    if found.loss == "none" or gap is None:
         return found
     nothing_is_missing = found.common_batch == found.arrived_batch and not found.removed_count
     return replace(found, cause=gap.what, may_be_attested=gap.may_be_attested and nothing_is_missing)

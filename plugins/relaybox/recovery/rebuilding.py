@@ -214,7 +214,7 @@ def _doubts(routes: Routes, store: Store, hops: Sequence[HopToRebuild]) -> Itera
                 ),
             )
         elif hop.order == "causal":
-            yield hop.stream, "causal: the order of messages without cause and effect depends on what came first"
+            yield hop.stream, "causal: the order of messages without cause and effect depends on their arrival"
         elif _has_skips(routes, hop):
             yield (
                 hop.stream,

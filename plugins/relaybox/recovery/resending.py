@@ -22,7 +22,7 @@ def resend(stores: BothStores, common: int) -> ReanchorResult:
         stores.hop.name,
     )
     if received <= stores.arrived.batch:
-        return ReanchorResult(stores.hop.name, "nobody", stores.head.generation, common, stores.arrived.batch)
+        return ReanchorResult(stores.hop.name, "none", stores.head.generation, common, stores.arrived.batch)
     _require_kept(stores, stores.arrived.batch + 1, received)
     stores.source.execute(
         "update relaybox_internal.hop_out set resend_through = %s, resend_after = %s where hop = %s",

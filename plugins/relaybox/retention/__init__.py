@@ -1,1 +1,1 @@
-"""What a store keeps and for whom; what nobody needs is dropped, detached or given up."""
+"""Retention: which segments a store keeps, who needs them, and how the others are dropped, detached or retired."""

@@ -1,6 +1,6 @@
 """What only stopped consumers need goes from a log into files, and comes back: whole segments, row by row the same.
 
-A segment is detached when nobody needs it but subscriptions that stand still, of a route with `stopped_consumer: detach`. SQL decides
+A segment is detached when only stopped subscriptions need it, of a route with `stopped_consumer: detach`. SQL decides
 it and keeps the ledger (`relaybox_internal.detached_segment`); files are written and read by a SegmentArchive, which is Spark. The
 protocol,
 and why it needs no other lock, is docs/decisions/0008-detached-segments.md. Each step may fail, be repeated, and run twice at once.
@@ -106,7 +106,7 @@ class StoreDetached:
     Attributes:
         segments: those that it detached.
         kept: why it left one where it was: hop -> who needs it now, or holds it.
-        removed: directories that nobody needed any more.
+        removed: directories that no consumer needed any more.
     """
 
     store: str
@@ -137,7 +137,7 @@ class _Log(NamedTuple):
 
 
 class _Strays(NamedTuple):
-    """Directories of a detached segment that nobody needs any more."""
+    """Directories of a detached segment that no consumer needs any more."""
 
     log_id: int
     first: int
@@ -199,7 +199,7 @@ def list_detached_logs(session: StoreSession) -> list[DetachedLog]:
 def detach_segments(
     store: Store, archive: SegmentArchive, *, recorded_by: str, patience_seconds: float = PATIENCE_SECONDS
 ) -> StoreDetached:
-    """Detaches all that may be, oldest first, log by log; and removes files that nobody needs any more. Commits each step.
+    """Detaches all that may be, oldest first, log by log; and removes files that no consumer needs any more. Commits each step.
 
     Raises:
         ContentDiffers: the files are not what the store has; the segment stays, and so do the files of this attempt.
@@ -242,7 +242,7 @@ def attach_segments(
         hop: whose log it is.
         archive: reads the files.
         recorded_by: who does it, for the ledger.
-        count: so many of them; None: all.
+        count: at most this many of them; None: all.
         remove: removes their files; otherwise they stay until the segment is dropped or detached again.
 
     Raises:
@@ -278,7 +278,7 @@ def attach_segments(
 
 @contextmanager
 def _session(store: Store, activity: str) -> Iterator[StoreSession]:
-    """Each step is one statement and its COMMIT: nobody ever waits for this process."""
+    """Each step is one statement and its COMMIT: no session waits for this process."""
     with store_session(store, activity, application_name="relaybox detach") as session:
         session.connection.autocommit = True
         yield session
@@ -347,7 +347,7 @@ def _reason(answer: DropAnswer) -> str:
 
 
 def _remove_files(archive: SegmentArchive, session: StoreSession) -> Iterator[str]:
-    """Of attempts that came to nothing, and of segments that nobody needs any more."""
+    """Of attempts that failed, and of segments that no consumer needs any more."""
     lines = session.rows(
         _Strays,
         """

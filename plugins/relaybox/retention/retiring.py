@@ -110,9 +110,9 @@ def choose_orphaned_hops(name: str, orphaned_hops: Sequence[Backlog], routes: Ro
 
 
 def retire_hop(store: Store, hop: str, *, reason: str, recorded_by: str) -> bool:
-    """Says that nobody waits for what a hop has not moved, and that it moves nothing more. Commits; idempotent.
+    """Records that the backlog of a hop is discarded; the hop moves nothing more. Commits; idempotent.
 
-    Messages stay until retention finds that nobody else needs them. What arrived at the destination is not touched.
+    Messages stay until no other hop and no subscription needs them. Messages at the destination do not change.
 
     Args:
         store: the one that the hop leaves.

@@ -1,4 +1,4 @@
-"""What a store still keeps and for whom, and dropping what nobody needs any more: whole segments, never rows.
+"""Which segments a store keeps and who needs them, and dropping the others: whole segments, never rows.
 
 A segment of an outbox or of a log goes when every hop that reads it has settled it, every subscription acknowledged it, nothing
 in it is held, undecided or an open dead letter, and it is older than the replay window. The newest one stays. SQL decides it
@@ -78,7 +78,7 @@ class TableRetention:
 
     @property
     def droppable(self) -> tuple[Segment, ...]:
-        """The segments that nobody needs."""
+        """The segments that no hop and no subscription needs."""
         kept_from = min((holder.needs_from for holder in self.holders), default=0)
         return tuple(segment for segment in self.segments if segment.last < kept_from)
 
@@ -110,7 +110,7 @@ class TableRetained:
     Attributes:
         hop: whose log it is; None: the outbox.
         dropped_count, dropped_bytes: of segments.
-        outcome: why it went no further: kept (somebody needs the oldest segment), busy (sessions held the table), none (no segment).
+        outcome: why it went no further: kept (the oldest segment is needed), busy (sessions held the table), none (no segment).
         holder: who that was: kind and name of a Holder, or a sentence.
         needs_from: the first seq or position that it needs; None where holder is a sentence.
     """
@@ -133,7 +133,7 @@ class StoreRetained:
 
     Attributes:
         compacted_count: batches whose ledger rows were removed: of each of them no message is kept here.
-        released_count: detached segments that nobody needs any more: their files may be removed.
+        released_count: detached segments that no consumer needs any more: their files may be removed.
     """
 
     store: str
@@ -211,7 +211,7 @@ def retain_store(
     recorded_by: str,
     patience_seconds: float = PATIENCE_SECONDS,
 ) -> StoreRetained:
-    """Drops every segment of a store that nobody needs, and what ledgers say of it.
+    """Drops every segment of a store that no hop and no subscription needs, and its rows in the ledgers.
 
     Commits each drop; may be killed, repeated, and run twice at once.
 
@@ -225,8 +225,8 @@ def retain_store(
     Raises:
         StoreUnreachable, StoreUnusable, StoreNotInitialised: what was dropped stays so; run it again.
     """
-    with store_session(store, "dropping what nobody needs", application_name="relaybox retention") as session:
-        # each drop is one statement and its COMMIT: nobody ever waits for this process
+    with store_session(store, "dropping segments", application_name="relaybox retention") as session:
+        # each drop is one statement and its COMMIT: no session waits for this process
         session.connection.autocommit = True
         retained = [
             _retained(hop, list(_drop_segments(session, log_id, recorded_by, patience_seconds)))
@@ -242,7 +242,7 @@ def retain_store(
             dropped=table.dropped_count,
             megabytes=table.dropped_bytes / 1e6,
             outcome=table.outcome,
-            holder=table.holder or "nobody",
+            holder=table.holder or "none",
         )
     return done
 

@@ -19,7 +19,7 @@ routes:
 |---|---|---|
 | `service` | the store's name | the libpq service that code connects with; one per store |
 | `connection` | `relaybox_<store>` | the Airflow connection that the service file is written from; one per store |
-| `pool` | `default_pool` | the Airflow pool whose slots tasks on this store take; it must exist, or they wait for ever |
+| `pool` | `default_pool` | the Airflow pool whose slots tasks on this store take; it must exist, or they wait without end |
 | `bind_senders` | false | true or false: whether a database role may insert only messages of senders that it is bound to |
 | `retention` | | as of routes: for all that is kept in this store, unless a route says otherwise |
 
@@ -29,7 +29,7 @@ routes:
 | key | default | rule |
 |---|---|---|
 | `topics` | | one or more, each once |
-| `path` | | two or more stores of this file, each once: a loop would carry a message round for ever; see local hops |
+| `path` | | two or more stores of this file, each once: a loop would move a message without end; see local hops |
 | `topics_by_subscription` | false | true or false: whether subscribing to a topic that no stream of a store carries adds it to this route |
 | `policy` | `cascade` | settled when the next store has it (`received`), the next hop settled it (`cascade`), or see `processed_by` |
 | `processed_by` | | for `policy: processed`: subscriptions of the last store; it settles what all have acknowledged, and cascades |
@@ -72,7 +72,7 @@ routes:
 | `detach_after_seconds` | that of the store, else 86400 | how long a subscription stands still before what only it needs is detached |
 | `detach_to` | that of the store | for `stopped_consumer: detach`: a directory or a URI that every Spark executor reads and writes |
 
-With `stopped_consumer: detach`, which wants a replay window too, the oldest segments of a log that nobody but stopped subscriptions
+With `stopped_consumer: detach`, which wants a replay window too, the oldest segments of a log that only stopped subscriptions
 needs are read into Parquet files by Spark; `relaybox attach` brings them back. An outbox is never detached: a hop that stops is alarmed.
 
 **Local hops.** Only the first store of a path may stand twice in it: `[hub, hub]`, `[hub, hub, analytics]`. The first hop then

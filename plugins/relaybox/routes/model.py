@@ -11,8 +11,9 @@ from relaybox.routes.rules import DETACH_AFTER_SECONDS
 
 @dataclass(frozen=True)
 class Retention:
-    """How long messages that nobody needs stay, None: for ever; and what a consumer or hop that stopped means: keep | alarm | detach.
+    """How long messages are kept after no reader needs them, None: forever.
 
+    `stopped_consumer` says what a stopped consumer or hop means: keep, alarm or detach.
     Of a log: what only subscriptions need that stood still for `detach_after_seconds` is detached to the directory `detach_to`.
     """
 

@@ -130,12 +130,12 @@ def connect(service: str, *, application_name: str, statement_timeout_seconds: f
 
     Raises:
         StoreUnreachable: no answer, or not now; a retry may help.
-        StoreUnusable: the server refused for good (password, database, role).
+        StoreUnusable: the server refused, and a retry gives the same answer (password, database, role).
     """
     if (inquiry := current_inquiry()) is not None:
         statement_timeout_seconds = min(
             statement_timeout_seconds, inquiry.seconds
-        )  # a server that works does not go on for nobody
+        )  # a server that works ends a statement whose client has gone
     settings = {
         "lock_timeout": f"{LOCK_TIMEOUT_SECONDS}s",
         "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_SECONDS}s",
@@ -284,7 +284,7 @@ def commit_durably(connection: Connection, step: str) -> None:
         cursor.execute(_DURABLY_AND_TOLD)
     reach(f"{step}.committing", connection)
     messages: list[str] = []
-    connection.notices = messages  # a list of its own: nobody else empties it, and psycopg2 keeps the last fifty
+    connection.notices = messages  # a list of its own: nothing else empties it, and psycopg2 keeps the last fifty
     connection.commit()
     if messages:
         raise errors.NotDurable(

@@ -47,7 +47,7 @@ def lock_init(session: StoreSession, row: int) -> None:
 
 
 def add_phases(session: StoreSession, migration: str) -> None:
-    """Adds `relaybox.migration.phase` to a store of before it, and commits: nobody could while an init holds a row of the table.
+    """Adds `relaybox.migration.phase` to a store of before it, and commits: that is not possible while an init holds a row of the table.
 
     Older code neither reads nor writes the column, and an init that fails later leaves it.
 
@@ -74,10 +74,12 @@ def _lock_row(session: StoreSession, row: int) -> bool:
 
 
 def lock_relations(session: StoreSession, names: Sequence[str]) -> None:
-    """Locks tables and views of these names in our schemas, those that exist, before anything is changed: afterwards init waits for nobody.
+    """Locks tables and views of these names in our schemas, those that exist, before anything is changed.
 
-    All locks are taken within half of `deadlock_timeout`, or none. So nobody waits for init long enough to be ended as one part of
-    a deadlock, and nobody who is waiting behind init waits for what a long transaction holds. Between attempts others go on.
+    Afterwards init waits for no session.
+
+    All locks are taken within half of `deadlock_timeout`, or none. So no session waits for init long enough to be ended as one part of
+    a deadlock, and no session that waits behind init waits for what a long transaction holds. Between attempts others go on.
     Runs before the transaction has changed anything. Raises StoreBusy after the session's `lock_timeout`.
     """
     found = session.values(
@@ -147,14 +149,15 @@ def refuse_older_code(session: StoreSession, migrations: Sequence[str]) -> None:
 
 
 def init_is_held(session: StoreSession, waited_seconds: int) -> errors.StoreBusy:
-    """The error of an init that waited in vain for another one, with the sessions that hold the lock. Rolls the transaction back."""
+    """The error of an init that waited too long for another one, with the sessions that hold the lock. Rolls the transaction back."""
     return _busy(session, f"store {session.store}: another init has held it for {waited_seconds} s", _OTHER_INITS, {})
 
 
 def schema_is_held(session: StoreSession, waited_seconds: int) -> errors.StoreBusy:
     """The error of an init that could not change an object, with the open transactions that use our schema and began before it waited.
 
-    A view is replaced when nobody reads it: an open transaction that read it once holds it to its end. Rolls the transaction back.
+    A view can be replaced when no transaction has it locked: a transaction that read it holds the lock to its end. Rolls the transaction
+    back.
     """
     told = f"store {session.store}: init waited {waited_seconds} s for what other transactions hold"
     return _busy(session, told, _OPEN_TRANSACTIONS, {"seconds": waited_seconds})

@@ -1,6 +1,6 @@
-"""Questions to stores that end at a deadline, whatever a store does: none answers for ever, and none holds its asker.
+"""Questions to stores that end at a deadline, whatever the store does.
 
-A server's own timeouts don't help against a server that is frozen, and a client library waits for it without end. Here whoever asks
+A server's own timeouts don't help against a server that is frozen, and a client library waits for it without end. Here the thread that asks
 waits for so long, then cuts the socket: the thread that libpq holds gets its error and ends by itself. It is never joined.
 """
 
@@ -29,7 +29,10 @@ SHORTEST_CONNECT_SECONDS = 2
 """libpq takes no shorter `connect_timeout`."""
 
 CONNECTING_AT_ONCE = 4
-"""Per service and process. What hangs before there is a socket, as in a name server, can't be cut: it may hang in so many threads."""
+"""Per service and process.
+
+What hangs before there is a socket, as in a name server, can't be cut: at most this many threads may hang there.
+"""
 
 CUT_GRACE_SECONDS = 0.5
 """So long a thread whose session was cut has to end by itself."""
@@ -123,7 +126,7 @@ class Inquiry:
             self.end()
 
     def end(self) -> None:
-        """Cuts what is still open. Those who wait for an answer get an error, and nobody waits for them here."""
+        """Cuts what is still open. Threads that wait for an answer get an error; this call does not wait for them."""
         with self._lock:
             self._ended = True
             links, self._links = self._links, []
@@ -155,7 +158,7 @@ def start_asking(inquiry: Inquiry | None, ask: Callable[[], _Answer], *, name: s
     def run() -> None:
         try:
             answer.set_result(ask() if inquiry is None else inquiry.answer(ask))
-        except BaseException as error:  # noqa: BLE001  # handed to whoever waits for the answer
+        except BaseException as error:  # noqa: BLE001  # handed to the thread that waits for the answer
             answer.set_exception(error)
 
     threading.Thread(target=run, name=f"relaybox-{name}", daemon=True).start()

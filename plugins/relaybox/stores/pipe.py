@@ -44,7 +44,7 @@ def pipe_copy(
 
     Raises:
         SendingFailed: the source's error, or it had not sent everything after `timeout_seconds`: a frozen source must not hold the
-            destination for ever. The destination's COPY was ended by us, its transaction is aborted.
+            destination without end. The destination's COPY was ended by us, its transaction is aborted.
         psycopg2.Error: the destination's error.
     """
     read_end, write_end = os.pipe()

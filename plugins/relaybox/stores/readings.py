@@ -53,7 +53,7 @@ class Reader(Generic[_Answer]):
         self._working_since: float | None = time.monotonic()
         self._waits_for: dict[Key, None] = {}
         self.so_far: _Answer | None = None
-        """What the thread has read, as far as it is complete; whoever reads it gets it whole."""
+        """What the thread has read, as far as it is complete; a reader gets it whole."""
 
     def tell(self, key: Key, value: Any) -> None:
         """Tells the others. What a store owes them and does not tell is None for them."""
@@ -150,7 +150,7 @@ class Readings(Generic[_Answer]):
         Args:
             least_seconds: no store is late before.
             most_seconds: every store is late after.
-            times: in between a store is late that takes so many times longer than the slowest of the others.
+            times: in between, a store is late if it takes this many times longer than the slowest of the others.
         """
         with self._board.changed:
             while working := frozenset(store for store in self.unfinished if self._readers[store].is_working):

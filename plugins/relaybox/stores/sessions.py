@@ -77,7 +77,7 @@ class StoreSession:
         return self.value(f"select {function}({', '.join(['%s'] * len(arguments))})", *arguments)
 
     def execute(self, query: str | Composable, *arguments: object) -> int:
-        """Runs a statement whose rows, if any, nobody reads; returns how many rows it touched."""
+        """Runs a statement and ignores its rows; returns how many rows it touched."""
         with self.cursor() as cursor:
             cursor.execute(query, _parameters(arguments))
             return cursor.rowcount

@@ -225,7 +225,7 @@ def _may_come(cause: _CauseFields, index: int) -> bool:
 
 
 def _waits_in_vain(cause: _CauseFields, first_held_index: int | None) -> bool:
-    """Whether a sender's first held message names what probably nobody sends."""
+    """Whether the clock of a sender's first held message names a message that probably no sender sends."""
     return cause["first_waiting_index"] == first_held_index and not _may_come(cause, cause["first_index"])
 
 
@@ -300,7 +300,7 @@ def skip_gap(
 
 @dataclass(frozen=True)
 class _Order:
-    """What somebody asked for."""
+    """What was asked for."""
 
     route: Route
     sender: str

@@ -66,7 +66,7 @@ class _Unmoved(NamedTuple):
 
 
 def count_unknown_topics(source: StoreSession, hop: Hop, *, newest: int) -> UnknownTopics | None:
-    """The same, and how much waits: reads so many of the outbox's newest seqs, but only while there are such topics.
+    """The same, and how much waits: reads this many of the outbox's newest seqs, but only while there are such topics.
 
     Ends the transaction of the session.
     """

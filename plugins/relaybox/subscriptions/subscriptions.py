@@ -251,7 +251,7 @@ def list_dead_letters(
 ) -> list[DeadLetter]:
     """Dead letters of a store in these states; of one subscription, or one letter (whatever its state), if asked for.
 
-    With a `limit`, the oldest so many. No more than `payload_characters` of each payload leave the store.
+    With a `limit`, at most this many, the oldest first. No more than `payload_characters` of each payload leave the store.
     """
     query = """
         select dead_letter_id, state, stream, subscription, lane, stream_position, reason, detail, attempts, first_at, last_at, last_by,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from relaybox.verification.reading import Digest, Pair, Sessions, StoreRead
 
 GROUP_ROWS = 100_000
-"""Slices are hashed by groups of so many rows, or one slice: a second of work, beside which a new session costs little."""
+"""Slices are hashed in groups of this many rows, or one slice: a second of work, beside which a new session costs little."""
 
 GROUP_READS = 1_000
 """Small slices, each a statement, are grouped up to here."""

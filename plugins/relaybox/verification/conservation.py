@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LAST_SEQ = 9223372036854775806
 
 ACCOUNT_SEQS = 20_000
-"""Status accounts for so many of an outbox's newest seqs; `relaybox verify` for all, retention for each segment before it is dropped."""
+"""Status accounts for this many of an outbox's newest seqs; `relaybox verify` for all, retention for each segment before it is dropped."""
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ class SliceRead:
 
     @classmethod
     def of_log(cls, log_id: int, first_position: int, last_position: int, *, shift: int = 0) -> SliceRead:
-        """Positions of a log, as they stand there; with `shift` those that stand so many positions further on."""
+        """Positions of a log, as they stand there; with `shift` those that are this many positions further on."""
         return cls(log_id, None, None, None, first_position + shift, last_position + shift, first_position, last_position)
 
     @property

@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from relaybox.verification.reading import Pair
 
 MAX_STRANGERS_NAMED = 10_000
-"""Rows of a log beyond everything that was planned: all are counted, so many are named."""
+"""Rows of a log beyond all planned batches: all are counted, this many are named."""
 
 
 @dataclass(frozen=True)
 class VerifyProgress:
-    """Rows hashed so far, of so many: each message once per store and hop."""
+    """Rows hashed so far, and their total: each message once per store and hop."""
 
     row_count: int
     of_count: int
@@ -60,7 +60,7 @@ def verify_route(
     Args:
         route: the route.
         runner: hashes and compares the slices; by default the sessions of this call.
-        below_rows: so many messages and more, counted on the leg that has most of them, are left to another runner.
+        below_rows: routes with this many messages or more, counted on the leg that has most of them, are left to another runner.
         progress: called from this thread, as often as a slice is hashed.
 
     Raises:
@@ -300,7 +300,7 @@ class _Stranger(NamedTuple):
 def _beyond(leg: Leg) -> Callable[[StoreSession], tuple[int, list[Defect]]]:
     """Rows that no batch put there: before position 1, or after the last one planned. Staged rows of an open batch are none.
 
-    Only among the positions seen before the source's ledger was read: what came later may be of a later batch.
+    Only among the positions seen before the source's ledger was read: a later row may be of a later batch.
     """
 
     def ask(session: StoreSession) -> tuple[int, list[Defect]]:

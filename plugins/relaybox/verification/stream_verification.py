@@ -53,7 +53,7 @@ class StreamVerification:
     Attributes:
         first_kept_stream_position: where its history begins; of what retention has dropped nothing is asked.
         last_stream_position: stream positions delivered.
-        waiting_count: received messages that it neither delivered nor refused yet: held, in a log behind a stalled sender, or of
+        waiting_count: received messages that it has not decided on: held, in a log behind a stalled sender, or of
             batches that are published and not decided on.
         violations: by kind, only those that were found.
     """

@@ -99,7 +99,7 @@ Looks after all {len(routes.hops)} hops by the clock (`{LOOK_CRON}`), one task p
 ### What it does
 
 1. Asks the store about every hop that leaves it, in one query.
-2. Triggers the transfer of a hop with work that nobody drives, and the confirmation of a hop with messages that are not settled.
+2. Triggers the transfer of a hop that has work and no running transfer, and the confirmation of a hop with messages that are not settled.
 
 Usually it triggers nothing: the triggerer looks every second, and each DAG triggers the next. It is there for a dead triggerer
 and for events that Airflow dropped. Hops without work start nothing at all.
@@ -134,7 +134,7 @@ store, or took longer than `limits.run_timeout_seconds` of its route: its log sa
 
 def retention_doc(stores: Sequence[Store]) -> str:
     return f"""\
-Drops what nobody needs any more, once a day, in {len(stores)} stores: {", ".join(store.name for store in stores)}.
+Drops the segments that no hop and no subscription needs, once a day, in {len(stores)} stores: {", ".join(store.name for store in stores)}.
 
 ### What it does
 
@@ -178,7 +178,7 @@ airflow backfill create --dag-id relaybox_replay__{route.name} --from-date 2026-
 
 ### When it fails
 
-The message says which field is wrong, or that the replay was cancelled. While nobody reads the second cursor the task waits, a day at
+The message says which field is wrong, or that the replay was cancelled. While no consumer reads the second cursor the task waits, a day at
 most. To cancel: `relaybox replay <subscription>.replay --cancel --reason ...`; cancelling a backfill ends what has not begun.
 
 {_BUTTONS}"""

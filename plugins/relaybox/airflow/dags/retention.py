@@ -1,4 +1,7 @@
-"""One DAG that drops, each day and in every store, the segments that nobody needs any more, and detaches what stopped consumers need."""
+"""One DAG that drops, each day and in every store, the segments that no hop and no subscription needs.
+
+It also detaches the segments that only stopped consumers need.
+"""
 
 from __future__ import annotations
 

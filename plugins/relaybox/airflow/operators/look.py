@@ -46,7 +46,7 @@ class StoreLookOperator(BaseOperator):
         self.alias = alias
 
     def execute(self, context: Context) -> dict[str, list[str]]:
-        """Returns the hops that were triggered: names to look at in XCom, read by nobody."""
+        """Returns the hops that were triggered: names to look at in XCom; no code reads them."""
         for carrying in [hop.carries_topics for hop in self.hops if hop.carries_topics]:
             _carry_topics(carrying)
         with terminal_errors_fail_at_once(), service_file((self.store,)):

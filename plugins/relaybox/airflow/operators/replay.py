@@ -54,7 +54,7 @@ class ReplayCountOperator(BaseOperator):
         self.route = route
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Returns stream positions, messages, bytes and seconds: numbers to look at in XCom, read by nobody."""
+        """Returns stream positions, messages, bytes and seconds: numbers to look at in XCom; no code reads them."""
         params, wanted = context["params"], wanted_range(context)
         store, subscription = chosen_store(self.route, params), given(params, SUBSCRIPTION, "Subscription")
         with terminal_errors_fail_at_once(), service_file((store,)):

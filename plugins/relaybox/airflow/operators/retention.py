@@ -1,4 +1,4 @@
-"""The task that drops what nobody needs any more in one store."""
+"""The task that drops the segments of one store that no hop and no subscription needs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ EVERY_STORE = "every store"
 
 
 class RetentionOperator(BaseOperator):
-    """Drops the segments of a store that nobody needs. What sessions hold is left for the next run, and is no failure."""
+    """Drops the segments of a store that no hop and no subscription needs.
+
+    Segments that sessions hold are left for the next run; that is no failure.
+    """
 
     def __init__(self, *, store: Store, **kwargs: Any) -> None:
         super().__init__(**kwargs)

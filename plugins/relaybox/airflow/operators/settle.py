@@ -29,7 +29,7 @@ class HopSettleOperator(BaseOperator):
         self.hop = hop
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Returns how far the hop is settled: numbers to look at in XCom, read by nobody."""
+        """Returns how far the hop is settled: numbers to look at in XCom; no code reads them."""
         recorded_by = run_name(context["ti"])
         with terminal_errors_fail_at_once(), service_file((self.hop.source, self.hop.destination)):
             settled = settle_hop(self.route, self.hop, recorded_by=recorded_by)

@@ -63,7 +63,7 @@ def end_of_gap(found: Iterable[StoreHoldback], sender: str) -> int | None:
 def gap_table(found: Iterable[StoreHoldback], sender: str, through: int) -> str:
     """In Markdown: a row per store."""
     rows = [
-        f"Give up what is missing of sender {cell(sender)} up to index {through}, for good:",
+        f"Skip the missing messages of sender {cell(sender)} up to index {through}. You cannot undo it:",
         "",
         "| store | delivered through | missing | held behind it |",
         "|---|---|---|---|",
@@ -79,7 +79,7 @@ def gap_table(found: Iterable[StoreHoldback], sender: str, through: int) -> str:
 
 
 class SkipOperator(BaseOperator):
-    """Gives up the approved gap, store by store. Safe to repeat: what came meanwhile is not given up."""
+    """Skips the approved gap, store by store. Safe to repeat: messages that arrived meanwhile are not skipped."""
 
     def __init__(self, *, route: Route, **kwargs: Any) -> None:
         super().__init__(**kwargs)

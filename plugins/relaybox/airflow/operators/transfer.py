@@ -54,7 +54,7 @@ class HopTransferOperator(SparkDriverOperator):
         self.hop = hop
 
     def execute(self, context: Context) -> dict[str, int]:  # type: ignore[override]  # the base class returns nothing
-        """Returns the hop's newest batch and position: numbers to look at in XCom, read by nobody."""
+        """Returns the hop's newest batch and position: numbers to look at in XCom; no code reads them."""
         self.hop = with_params(self.hop, context.get("params") or {})
         with terminal_errors_fail_at_once(), service_file((self.hop.source, self.hop.destination)):
             state = read_hop_state(self.hop)

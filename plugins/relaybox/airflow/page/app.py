@@ -43,7 +43,7 @@ def build_app() -> FastAPI:
     app = FastAPI(
         title="Relaybox",
         version=__version__,
-        docs_url=None,  # FastAPI's own routes ask nobody for a login: relaybox.airflow.page.openapi has these
+        docs_url=None,  # FastAPI's own routes ask for no login: relaybox.airflow.page.openapi has these
         redoc_url=None,
         openapi_url=None,
         dependencies=[Depends(may_see_the_page), Depends(refuse_other_origins), Depends(refuse_odd_text)],

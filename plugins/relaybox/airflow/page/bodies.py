@@ -1,4 +1,4 @@
-"""The body of a request, read before the request takes its turn: who sends one slowly, or never ends it, keeps nobody waiting."""
+"""Reads the body of a request before the request takes its turn: a client that sends slowly, or never ends, delays no other request."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Caller:
-    """Of a request whose body nobody needs. Listens ahead of the app, which is told all the same."""
+    """Of a request whose body is not needed. Listens ahead of the app, which is told all the same."""
 
     def __init__(self, receive: Receive) -> None:
         self._receive = receive

@@ -25,7 +25,7 @@ LATE_SECONDS = (1.0, 5.0)
 """A store is never late before the first, and always after the second."""
 
 LATE_TIMES = 10.0
-"""In between, it is late when it takes so many times longer than the slowest of the others: on a loaded machine all are slow."""
+"""In between, a store is late when it takes this many times longer than the slowest of the others: on a loaded machine all are slow."""
 
 
 @dataclass(frozen=True)

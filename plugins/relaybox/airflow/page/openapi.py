@@ -17,7 +17,7 @@ openapi = APIRouter(include_in_schema=False)
 
 @openapi.get("/openapi.json")
 async def read_openapi(request: Request) -> Response:
-    """It says what can be asked, not what there is: the same for everybody, without a name of a store, a route or a hop."""
+    """It says what can be asked, not what there is: the same for every user, without a name of a store, a route or a hop."""
     return await in_page_thread(lambda: Response(json.dumps(_schema(request)), media_type="application/json"))
 
 

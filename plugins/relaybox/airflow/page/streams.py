@@ -49,7 +49,7 @@ class VisibleStreams:
 
 @dataclass(frozen=True)
 class AllStreams:
-    """What the stores said of all streams, before anybody's rights."""
+    """What the stores said of all streams, before any user's rights are applied."""
 
     everything: Routes
     holdbacks: Sequence[StoreHoldback]

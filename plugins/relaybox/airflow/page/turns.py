@@ -1,6 +1,6 @@
 """Requests to the page take turns, and rest between them: Airflow's own endpoints share the process and come first.
 
-A turn is the time that a request computes. While it waits for a store it has none, so silent stores hold nobody up.
+A turn is the time that a request computes. While it waits for a store it has none, so a store that does not answer delays no other request.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PATIENCE_SECONDS = 15.0
 """So long a request waits for a turn; then it is told to come again."""
 
 REST = 3.0
-"""After a turn nobody has one for so many times its length: turns of up to a third of a second take a quarter of the time at most.
+"""After a turn no request gets one for this many times its length: turns of up to a third of a second take a quarter of the time at most.
 
 By the clock, not by the CPU: on a loaded machine a turn that takes little CPU keeps Airflow's endpoints waiting all the same.
 """
@@ -42,10 +42,10 @@ class Turns:
         """Has a turn while the block runs, but for the parts of it that wait without one.
 
         Args:
-            gone: done once nobody waits for the answer any more: then the request leaves the queue.
+            gone: done when the client no longer waits for the answer: then the request leaves the queue.
 
         Raises:
-            NoTurnError: none was free in time, or nobody waits; the block is not entered.
+            NoTurnError: none was free in time, or the client has gone; the block is not entered.
         """
         started = await self.take(has_begun=False, gone=gone)
         turn = _Turn(self, started)
@@ -57,7 +57,7 @@ class Turns:
             turn.give_back()
 
     async def take(self, *, has_begun: bool, gone: asyncio.Future[None] | None = None) -> float:
-        """Waits for a turn, for ever if it `has_begun`; returns when it began."""
+        """Waits for a turn, without a limit if it `has_begun`; returns when it began."""
         if self._loop is not asyncio.get_running_loop():
             self._loop, self._is_taken = asyncio.get_running_loop(), False
             self._waiting.clear()

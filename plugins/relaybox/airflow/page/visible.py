@@ -56,11 +56,11 @@ def forecast(hop: HopStatus, flow: HopFlow) -> Forecast | None:
     return forecast_drain(backlog=hop.lag_messages, oldest_seconds=hop.lag_seconds, moving_per_second=flow.moving_rows_per_second)
 
 
-_OF_A_PAUSE = frozenset({"nobody_moves", "late", "batch_left"})
+_OF_A_PAUSE = frozenset({"not_running", "late", "batch_left"})
 
 
 def explained_by_pause(finding: Finding, paused_hops: set[str]) -> bool:
-    """Whether it says no more than that nobody runs a hop, and the hop's DAGs are paused: the pause is shown instead."""
+    """Whether it says only that no run moves a hop, and the hop's DAGs are paused: the pause is shown instead."""
     return finding.kind in _OF_A_PAUSE and finding.hop in paused_hops
 
 

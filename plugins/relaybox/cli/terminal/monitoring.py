@@ -71,7 +71,7 @@ def _show_streams(out: Console, status: Status) -> None:
 
 
 def _show_accounts(console: Console, status: Status) -> None:
-    """What is neither delivered nor on its way: only where there is some of it."""
+    """Messages that were neither delivered nor are on their way, if there are any."""
     for hop in status.hops:
         for topic in hop.account or ():
             if topic.unrouted_count or topic.retired_count:

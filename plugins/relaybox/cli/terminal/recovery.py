@@ -22,8 +22,8 @@ def show_reanchored(found: ReanchorResult, *, done: bool) -> None:
     )
     if found.cause is not None:
         console.print(f"{found.cause}.")
-    if found.loss == "nobody":
-        console.print("Nobody lost history; nothing is to be done.")
+    if found.loss == "none":
+        console.print("No store lost history. There is nothing to do.")
     elif found.loss == "destination":
         console.print(f"The destination lost history: {will}sent again: {found.resend_count:,} batches, to the same positions")
     else:

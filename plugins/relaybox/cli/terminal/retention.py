@@ -1,4 +1,4 @@
-"""What is kept, for whom; what went, and what came back."""
+"""Shows the answers of retention: what is kept and who needs it, what was dropped, detached and attached."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def show_kept(found: StoreRetention) -> None:
 
 def _first_needed(table: TableRetention) -> str:
     if not table.holders:
-        return "nobody"
+        return "none"
     first = table.holders[0]
     return _needs(first.kind, first.name, first.needs_from)
 
@@ -76,7 +76,7 @@ def show_retained(done: tuple[StoreRetained, StoreDetached | None]) -> None:
     for hop, holder in detached.kept.items():
         print(f"{detached.store}: log of {hop}: the next was not detached: {holder}; the next run tries again")
     if detached.removed:
-        print(f"{detached.store}: files of {len(detached.removed):,} detached segments removed: nobody needs them")
+        print(f"{detached.store}: files of {len(detached.removed):,} detached segments removed: no consumer needs them")
 
 
 def _show_dropped(done: StoreRetained) -> None:
@@ -91,7 +91,7 @@ def _show_dropped(done: StoreRetained) -> None:
     if done.compacted_count:
         print(f"{done.store}: ledgers: {done.compacted_count:,} batches removed of which no message is kept")
     if done.released_count:
-        print(f"{done.store}: {done.released_count:,} detached segments are needed by nobody any more")
+        print(f"{done.store}: {done.released_count:,} detached segments are no longer needed by any consumer")
 
 
 def _kept_by(table: TableRetained) -> str:
@@ -166,4 +166,4 @@ def show_topic_left_behind(hop: Hop, topic: str, found: Sequence[UnroutedBacklog
 
 
 def show_next_retention() -> None:
-    print("What nobody else needs goes with the next: relaybox retention")
+    print("To drop the segments that nothing else needs, run: relaybox retention")

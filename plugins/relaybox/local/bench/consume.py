@@ -209,7 +209,7 @@ def _take_turns(stores: BenchStores, log_id: int, messages: int, rounds: int, co
 
 
 def _prepare(stores: BenchStores, name: str, log_id: int) -> None:
-    """A full queue, or a cursor at the start; what came before is written out."""
+    """A full queue, or a cursor at the start; earlier changes are flushed first."""
     if name.startswith("queue"):
         stores.query(DESTINATION, "drop table if exists public.queue")
         stores.query(DESTINATION, _REFILL, log_id)

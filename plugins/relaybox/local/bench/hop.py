@@ -51,7 +51,7 @@ def run_bench(
         rounds: how often each contestant is measured; the order changes with the round.
         json_path: gets every raw value, the settings and the versions.
         runner: who copies the hop's slices: `spark` (a session started before the clock) or `threads`.
-        rollback_every: after so many of the producer's transactions one is rolled back and leaves a hole in the outbox's
+        rollback_every: after this many of the producer's transactions one is rolled back and leaves a gap in the outbox's
             numbers, which keeps a slice from being read the fast way; 0: none is.
         limits: of the hop, as in relaybox.yaml; its defaults are what a new route has.
         console: prints progress and results there.
@@ -178,7 +178,7 @@ def _threads() -> Iterator[SliceRunner]:
 @contextmanager
 def _spark() -> Iterator[SliceRunner]:
     """A session with one task per core, its Python workers started."""
-    # imported here: who measures with threads needs neither Spark nor Java
+    # imported here: a measurement with threads needs no Spark and no Java
     from pyspark import SparkContext
 
     from relaybox.local.java import find_java_home

@@ -214,9 +214,9 @@ def _cpu(pids: Sequence[int | None]) -> float:
 
 
 def measure_first(stores: BenchStores, hop: Hop) -> float:
-    """Seconds from a commit to the arrival, of a message to a hop that nobody drives."""
+    """Seconds from a commit to the arrival, of a message to a hop without a driver."""
     _wait_until_idle(stores, hop)
-    time.sleep(random.uniform(0, 1))  # noqa: S311  out of step with whoever looks every second
+    time.sleep(random.uniform(0, 1))  # noqa: S311  out of step with polls of every second
     with closing(_session(SOURCE)) as source, closing(_session(DESTINATION)) as destination:
         before = _arrived(destination, hop)
         committed = _send(source, hop)

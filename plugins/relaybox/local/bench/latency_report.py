@@ -16,7 +16,7 @@ FIRST_P50_SECONDS, LINGERING_P50_SECONDS, LINGERING_P99_SECONDS = 20.0, 1.0, 3.0
 
 @dataclass(frozen=True)
 class HopCountFigures:
-    """With so many hops in relaybox.yaml.
+    """With this many hops in relaybox.yaml.
 
     Attributes:
         first_seconds: from commit to arrival, each of a message that came to an idle hop.

@@ -1,7 +1,7 @@
 """`relaybox bench page`: how long Airflow's own endpoints take beside people who look at the page, whatever a store does.
 
 A real API server over clusters of its own. One of the two stores is healthy, silent (accepts and never answers), slow, frozen
-(SIGSTOP) or dead. Beside each, so many requests to the page are open all the time; meanwhile version, health and the start of a task
+(SIGSTOP) or dead. Beside each, a number of requests to the page are open all the time; meanwhile version, health and the start of a task
 are asked for one after the other.
 """
 
@@ -50,7 +50,7 @@ SETTLE_SECONDS = 3.0
 
 @dataclass(frozen=True)
 class Beside:
-    """Seconds of each sample of each endpoint, beside so many looks at a page with such a store; no looks: `manner` is None."""
+    """Seconds of each sample of each endpoint, beside this many requests to the page with such a store; no requests: `manner` is None."""
 
     manner: str | None
     looks: int
@@ -168,7 +168,7 @@ class _ApiServer:
 
     @contextmanager
     def looked_at(self, count: int) -> Iterator[dict[str, int]]:
-        """Holds so many requests to the page open; the dictionary gets how often which status was answered, at the end."""
+        """Holds this many requests to the page open; the dictionary gets how often which status was answered, at the end."""
         answers: dict[str, int] = {}
         arguments = [str(self._airflow.ports.api), str(count), self._airflow.client.token]
         with subprocess.Popen(
@@ -271,7 +271,7 @@ def _print(report: PageReport, console: Console) -> None:
         *(f"{name},\nms (ratio)" for name in ENDPOINTS),
         "answers of the page:\ncount x HTTP status",
         title="How long Airflow's own endpoints take, medians",
-        caption="Ratio: to the first row, where nobody looks at the page. Good: at most 1.5.",
+        caption="Ratio: to the first row, without requests to the page. Good: at most 1.5.",
     )
     table.add_row("healthy", "0", *(f"{report.alone.median(name) * 1000:.1f}" for name in ENDPOINTS), "")
     for one in report.beside:

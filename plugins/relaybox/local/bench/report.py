@@ -56,7 +56,7 @@ class BenchReport:
         return [hop / other for hop, other in zip(self.seconds(HOP), self.seconds(baseline), strict=True)]
 
     def faster(self, contestants: Mapping[str, str]) -> str:
-        """The contestant with the lower median: whoever compares, compares with the better format."""
+        """The contestant with the lower median: so the comparison is with the better format."""
         return min(contestants.values(), key=lambda contestant: median(self.seconds(contestant)))
 
     @property

@@ -145,7 +145,7 @@ class BenchStores:
         self.query(SOURCE, "vacuum (analyze) relaybox.outbox")
 
     def settle(self) -> None:
-        """Writes out what came before, so that no measurement pays for another."""
+        """Flushes earlier changes, so that no measurement pays for another."""
         for store in (SOURCE, DESTINATION):
             self.query(store, "checkpoint")
 

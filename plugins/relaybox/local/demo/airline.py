@@ -22,7 +22,7 @@ LARGEST_TRANSACTION = 100
 
 
 class Fate(StrEnum):
-    """What becomes of a transaction."""
+    """How a transaction ends."""
 
     COMMITTED = "committed"
     ROLLED_BACK = "rolled back"

@@ -152,7 +152,7 @@ def produce(job: Job, link: Link) -> None:
     os.nice(NICENESS)
     flights = read_flights(job.carriers)
     tally = Tally()
-    with suppress(EOFError, ConnectionError):  # nobody listens any more
+    with suppress(EOFError, ConnectionError):  # the other end has gone
         link.send(Report(tally))
         _write_year(job, flights, tally, link, began_at=link.recv())
         link.send(Report(tally, done=True))
