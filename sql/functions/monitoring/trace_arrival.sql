@@ -1,5 +1,6 @@
--- What the destination of a hop holds at a planned stream position: the slice's receipt, the batch's arrival, the row at the position.
--- is_kept: retention has not dropped the position; is_detached: it is in files from which it may come back. No row: the hop does not arrive here.
+-- What the destination of a hop holds at a planned stream position: the slice's receipt, the
+-- batch's arrival, the row at the position. is_kept: retention has not dropped the position;
+-- is_detached: it is in files from which it may come back. No row: the hop does not arrive here.
 create or replace function relaybox_internal.trace_arrival(hop_name text, batch_ bigint, slice_ integer, log_position_ bigint)
 returns table (copied_at timestamptz, attempt bigint, published_at timestamptz, message_id uuid, is_kept boolean, is_detached boolean)
 language sql stable

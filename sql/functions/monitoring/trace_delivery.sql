@@ -1,6 +1,7 @@
--- What a store has decided about a position of a log: delivered at a stream position, a duplicate of an earlier position, set aside, held,
--- waiting in the log behind its stalled sender, dropped by retention, or nothing yet. No row: the hop's stream is not registered here.
--- waits_for: of a held message, [{sender, epoch, first_index, last_index}] that must be delivered before it.
+-- What a store has decided about a position of a log: delivered at a stream position, a duplicate
+-- of an earlier position, set aside, held, waiting in the log behind its stalled sender, dropped by
+-- retention, or nothing yet. No row: the hop's stream is not registered here. waits_for: of a held
+-- message, [{sender, epoch, first_index, last_index}] that must be delivered before it.
 create or replace function relaybox_internal.trace_delivery(hop_name text, log_position_ bigint)
 returns table (
     stream text, delivery_order text, delivery_state text, stream_position bigint, duplicate_of bigint, reason text, decided_at timestamptz,

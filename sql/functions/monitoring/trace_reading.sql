@@ -1,6 +1,7 @@
--- Where a hop puts what it reads at `reads` (a seq of the outbox, or a position of the log): batch, slice, position,
--- recomputed from the ledger, and when the confirmations that cover it were recorded here. state: waiting (for a batch),
--- unrouted (the hop has not its topic: kept), retired (given up on record), adopted (delivered by a ledger that this store lost), planned.
+-- Where a hop puts what it reads at `reads` (a seq of the outbox, or a position of the log): batch,
+-- slice, position, recomputed from the ledger, and when the confirmations that cover it were
+-- recorded here. state: waiting (for a batch), unrouted (the hop has not its topic: kept), retired
+-- (given up on record), adopted (delivered by a ledger that this store lost), planned.
 create or replace function relaybox_internal.trace_reading(
     hop_name text, reads bigint,
     out state text, out batch bigint, out slice integer, out log_position bigint, out planned_at timestamptz,

@@ -1,5 +1,5 @@
--- The rows of this outbox with a message id: one, unless a producer chose an id twice. Committed ones only.
--- committed_at is null without track_commit_timestamp.
+-- The rows of this outbox with a message id: one, unless a producer chose an id twice. Committed
+-- ones only. committed_at is null without track_commit_timestamp.
 create or replace function relaybox_internal.trace_sent(message_id_ uuid)
 returns table (
     seq bigint, xid xid8, topic text, sender text, epoch integer, index bigint, sent_at timestamptz, committed_at timestamptz
