@@ -20,9 +20,9 @@ SHOWN = {
 
 SHOWN |= {
     "append_run.sql": "when a run of stream positions grew last",
-    "begin_detach.sql": "when somebody began to detach a segment",
+    "begin_detach.sql": "when the detaching of a segment began",
     "drop_dead_letter.sql": "when a dead letter was dropped",
-    "drop_oldest_segment.sql": "when a segment was detached, or let go",
+    "record_segment_removed.sql": "when a segment was detached, or let go",
     "estimate_range.sql": "how long a sample took to read, for a dry run",
     "monitoring/hop_history.py": "the end of the chart",
     "move_cursor.sql": "when a cursor moved",
@@ -34,7 +34,10 @@ SHOWN |= {
     "set_aside.sql": "when a message was set aside",
     "move_senders_in_order.sql": "when a sender moved last",
     "move_classified_senders.sql": "when a sender moved last",
-    "store_metrics.sql": "ages, for the metrics",
+    "age_seconds.sql": "ages, for the metrics",
+    "detachable_through.sql": "what retention should have detached, for the metrics",
+    "subscription_delays.sql": "how long messages have waited, for the metrics",
+    "subscription_metrics.sql": "since when messages have waited",
     "subscriptions.sql": "how long a lane has stood",
     "unsubscribe.sql": "when a subscription ended",
 }
