@@ -1,4 +1,4 @@
-"""What is changed by hand in a store, and who notices it: every kind is done, and docs/tampering.md says what came of it."""
+"""Every kind of change by hand in a store is made, and docs/tampering.md says what detects it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WORLDS = {"kept": 0, "cleaned": 0, "reanchored": 0, "backlog": 2}
 
 KINDS = [tampering for section in SECTIONS.values() for tampering in section]
 ASK_ALL = int(os.environ.get("RELAYBOX_TEST_EXAMPLES", "0")) >= 200
-"""`make test-faults`: all three are asked about every kind. Else those that the page names, and all three where it names nobody."""
+"""`make test-faults` asks all three about every kind. Otherwise those are asked that the page names, or all three if it names none."""
 
 
 def fill(world: World, name: str) -> None:
@@ -142,7 +142,7 @@ def try_hop(world: World) -> str:
 
 
 def ask(who: str, world: World, *, status_before: int) -> str:
-    """What one of the three says is wrong; nothing if it notices nothing."""
+    """The report of one of the three; empty if it detects nothing."""
     if who == HOP:
         return try_hop(world)
     if who == STATUS:
@@ -153,9 +153,7 @@ def ask(who: str, world: World, *, status_before: int) -> str:
 
 
 @pytest.mark.parametrize("world_name", WORLDS)
-def test_nobody_complains_before_anything_is_changed(
-    copy_of: Callable[[str], AbstractContextManager[World]], world_name: str
-) -> None:
+def test_nothing_is_reported_before_a_change(copy_of: Callable[[str], AbstractContextManager[World]], world_name: str) -> None:
     with copy_of(world_name) as world:
         verification = invoke("verify", "flights", "--json")
         assert (verification.exit_code, said_by_verify(verification)) == (3, "")
@@ -164,7 +162,7 @@ def test_nobody_complains_before_anything_is_changed(
 
 
 @pytest.mark.parametrize("tampering", KINDS, ids=lambda tampering: f"{tampering.what} at {tampering.store}".replace(" ", "_"))
-def test_a_change_by_hand_is_noticed_as_written(
+def test_each_change_by_hand_is_detected_as_the_page_says(
     copy_of: Callable[[str], AbstractContextManager[World]], tampering: Tampering
 ) -> None:
     with copy_of(tampering.world) as world:
@@ -173,12 +171,12 @@ def test_a_change_by_hand_is_noticed_as_written(
                 world.transfer_all()
             else:
                 world.query(tampering.store, statement)
-        asked = {VERIFY, STATUS, HOP} if ASK_ALL else tampering.noticed_by or {VERIFY, STATUS, HOP}
+        asked = {VERIFY, STATUS, HOP} if ASK_ALL else tampering.detected_by or {VERIFY, STATUS, HOP}
         in_turn = [who for who in (VERIFY, STATUS, HOP) if who in asked]  # the hop changes what the others see
         told = {who: ask(who, world, status_before=WORLDS[tampering.world]) for who in in_turn}
-        noticed = {who for who, what in told.items() if what}
-        assert noticed == tampering.noticed_by, told
-        assert tampering.says in (told[VERIFY] if VERIFY in noticed else "".join(told.values())), told
+        detected = {who for who, what in told.items() if what}
+        assert detected == tampering.detected_by, told
+        assert tampering.says in (told[VERIFY] if VERIFY in detected else "".join(told.values())), told
 
 
 def test_g12_is_broken_in_more_than_twenty_ways_and_each_is_told_with_both_sides() -> None:
@@ -186,11 +184,11 @@ def test_g12_is_broken_in_more_than_twenty_ways_and_each_is_told_with_both_sides
     assert sum("in none of these" in kind.says or "in two" in kind.says for kind in KINDS) >= 20
 
 
-def test_the_page_says_what_is_noticed() -> None:
+def test_the_page_says_what_detects_each_change() -> None:
     """UPDATE_DOCS=1 writes the tables of docs/tampering.md anew."""
     text = PAGE.read_text(encoding="utf-8")
     written = text[: text.index(MARK) + len(MARK)] + "\n\n" + tables()
     if os.environ.get("UPDATE_DOCS") == "1":
         PAGE.write_text(written, encoding="utf-8")
         return
-    assert text == written, "renew it: UPDATE_DOCS=1 pytest tests/integration/test_tampering.py -k page_says"
+    assert text == written, "UPDATE_DOCS=1 pytest tests/integration/test_tampering.py -k page_says writes it"
