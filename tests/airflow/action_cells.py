@@ -1,14 +1,14 @@
-"""What people and accidents do to a transfer in Airflow, in whatever state it is, and what becomes of it: the table of docs/airflow-actions.md."""
+"""The table of docs/airflow-actions.md: actions and accidents in Airflow, the states of a transfer, and the effect of each."""
 
 from __future__ import annotations
 
 STATES = {
-    "planning": "before it plans",
-    "copying": "while it copies",
+    "planning": "before the plan",
+    "copying": "while copying",
     "confirming": "arrived, not confirmed",
     "lingering": "between batches",
     "done": "run succeeded",
-    "failed": "run failed, a batch is left",
+    "failed": "run failed, batch unfinished",
 }
 """Columns: where the task of the first hop is."""
 
@@ -29,49 +29,49 @@ ACTIONS = {
 
 _ENDED = {
     **dict.fromkeys(RUNNING, "ended; the next run resumes the batch"),
-    "lingering": "ended; the next run moves what comes",
+    "lingering": "ended; the next run moves new messages",
 }
 
 EFFECTS: dict[str, dict[str, str]] = {
     "clear": {
         **dict.fromkeys(RUNNING, "ended and run again: it resumes the batch"),
-        "lingering": "ended and run again: it moves what comes",
-        "done": "runs again: moves what is there, or is skipped",
+        "lingering": "ended and run again: it moves new messages",
+        "done": "runs again: moves waiting messages, or is skipped",
         "failed": "runs again: resumes the batch",
     },
     "retry": {
         **dict.fromkeys(RUNNING, "Airflow runs it again: it resumes the batch"),
-        "lingering": "Airflow runs it again: it moves what comes",
+        "lingering": "Airflow runs it again: it moves new messages",
     },
     "mark_failed": {
         **_ENDED,
-        "done": "a word in Airflow only",
-        "failed": "Airflow refuses: it is; the watch starts a run, which resumes the batch",
+        "done": "only the state in Airflow changes",
+        "failed": "Airflow refuses: it has failed already; the watch starts a run, which resumes the batch",
     },
     "mark_success": {
         **_ENDED,
-        "done": "Airflow refuses: it is",
-        "failed": "a word in Airflow only; the next run resumes the batch",
+        "done": "Airflow refuses: it has succeeded already",
+        "failed": "only the state in Airflow changes; the next run resumes the batch",
     },
     "delete_run": {
         **_ENDED,
-        "done": "its history is gone from Airflow, from the stores nothing",
+        "done": "its history is removed from Airflow; the stores do not change",
         "failed": "the next run resumes the batch",
     },
     "pause": {
-        **dict.fromkeys(RUNNING, "what runs ends well; messages wait until it is unpaused"),
+        **dict.fromkeys(RUNNING, "the run succeeds; then messages wait until it is unpaused"),
         "done": "messages wait until it is unpaused",
         "failed": "the batch waits until it is unpaused",
     },
     "backfill": dict.fromkeys(STATES, "Airflow refuses: a transfer has no intervals"),
     "two_runs": {
-        **dict.fromkeys(RUNNING, "they wait, then move what is left or are skipped"),
-        "done": "one after the other; the second is skipped",
-        "failed": "the first resumes the batch; the second is skipped",
+        **dict.fromkeys(RUNNING, "they wait, then move the remaining messages or are skipped"),
+        "done": "they run one after the other; the second one is skipped",
+        "failed": "the first one resumes the batch; the second one is skipped",
     },
     "kill_scheduler": {
         **dict.fromkeys(RUNNING, "the task goes on; the next scheduler takes it over"),
-        "done": "nothing; the next scheduler starts what waits",
+        "done": "no effect; the next scheduler starts a run when messages wait",
         "failed": "the next scheduler starts a run, which resumes the batch",
     },
 }
