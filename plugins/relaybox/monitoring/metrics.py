@@ -42,7 +42,7 @@ METRICS = {
         Metric(
             "relaybox_store_oldest_transaction_seconds",
             "gauge",
-            "Age of the oldest open transaction that wrote: its messages wait.",
+            "Age of the oldest open transaction that wrote, also a prepared one: its messages wait.",
         ),
         Metric("relaybox_hop_sent_messages_total", "counter", "Committed messages of the hop; its rate is the rate of sending."),
         Metric(
@@ -51,44 +51,48 @@ METRICS = {
             "Messages published at the destination; its rate is the rate of moving.",
         ),
         Metric("relaybox_hop_settled_messages_total", "counter", "Messages for which the route's policy holds."),
-        Metric("relaybox_hop_lag_messages", "gauge", "Sent and not received."),
-        Metric("relaybox_hop_lag_seconds", "gauge", "Age of the oldest message that was not received, else 0."),
+        Metric("relaybox_hop_lag_messages", "gauge", "Messages that are sent and not received."),
+        Metric("relaybox_hop_lag_seconds", "gauge", "Age of the oldest message that is not received, else 0."),
         Metric("relaybox_hop_target_lag_seconds", "gauge", "limits.target_lag_seconds of the route."),
-        Metric("relaybox_hop_unsettled_messages", "gauge", "Received and not settled."),
-        Metric("relaybox_hop_oldest_unsettled_seconds", "gauge", "Age of the oldest message that was not settled, else 0."),
-        Metric("relaybox_hop_blocked_seconds", "gauge", "How long nothing of the hop went on although messages wait, else 0."),
+        Metric("relaybox_hop_unsettled_messages", "gauge", "Messages that are received and not settled."),
+        Metric("relaybox_hop_oldest_unsettled_seconds", "gauge", "Age of the oldest message that is not settled, else 0."),
+        Metric("relaybox_hop_blocked_seconds", "gauge", "How long the hop has moved nothing although messages wait, else 0."),
         Metric("relaybox_hop_progress_timestamp_seconds", "gauge", "When a batch of the hop was last planned or received."),
         Metric("relaybox_hop_driven", "gauge", "1 while a transfer of the hop runs."),
-        Metric("relaybox_hop_reliability", "gauge", "R: unique received / sent, of what is due. Never rounded up to 1."),
-        Metric("relaybox_hop_uniqueness", "gauge", "UR: unique received / all received, of what is due. Never rounded up to 1."),
+        Metric("relaybox_hop_reliability", "gauge", "R: unique received / sent, of the due messages. Never rounded up to 1."),
+        Metric(
+            "relaybox_hop_uniqueness", "gauge", "UR: unique received / all received, of the due messages. Never rounded up to 1."
+        ),
         Metric("relaybox_hop_error", "gauge", "1 for each error that a store gave instead of an answer about the hop."),
         Metric("relaybox_route_reliability", "gauge", "R from end to end: the product of the hops."),
         Metric("relaybox_route_uniqueness", "gauge", "UR from end to end: the product of the hops."),
         Metric(
-            "relaybox_watermark_age_seconds", "gauge", "How long a watermark has stood although something lies beyond it, else 0."
+            "relaybox_watermark_age_seconds",
+            "gauge",
+            "How long a watermark has not moved although messages wait beyond it, else 0.",
         ),
         Metric("relaybox_stream_delivered_messages_total", "counter", "Messages that the stream delivered."),
         Metric("relaybox_stream_duplicates_total", "counter", "Copies of messages that were dropped."),
-        Metric("relaybox_stream_held_messages", "gauge", "Received and not yet deliverable: the holdback."),
+        Metric("relaybox_stream_held_messages", "gauge", "Messages that are received and wait for an earlier one: the holdback."),
         Metric(
-            "relaybox_stream_stalled_senders", "gauge", "Senders beyond their holdback: their messages wait, the others flow."
+            "relaybox_stream_stalled_senders",
+            "gauge",
+            "Stalled senders: a limit is reached. Their messages wait; other senders go on.",
         ),
         Metric(
             "relaybox_dead_letters",
             "gauge",
-            "Messages that are set aside: open ones wait for a decision, redriving ones for their consumer.",
+            "Dead letters that are open (wait for an operator) or redriving (wait for their consumer).",
         ),
         Metric("relaybox_subscription_behind_messages", "gauge", "Stream positions that the subscription has not acknowledged."),
         Metric(
             "relaybox_retention_held_seconds",
             "gauge",
-            "How long a hop or subscription has kept a whole segment, else 0; none with stopped_consumer keep.",
+            "How long a hop or subscription has kept a whole segment, else 0. Absent with stopped_consumer: keep.",
         ),
-        Metric(
-            "relaybox_detached_messages", "gauge", "Messages of a log that are in files only: a consumer that stopped needs them."
-        ),
+        Metric("relaybox_detached_messages", "gauge", "Messages of a log that are in files only, because a consumer stopped."),
         Metric("relaybox_retention_segments", "gauge", "Segments of an outbox or a log."),
-        Metric("relaybox_retention_first_kept", "gauge", "The seq or log_position from which on an outbox or a log is kept."),
+        Metric("relaybox_retention_first_kept", "gauge", "The first kept seq of an outbox, or log position of a log."),
         Metric("relaybox_unrouted_messages", "gauge", "Messages of a topic that no hop of their store reads."),
     )
 }
