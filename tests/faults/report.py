@@ -114,15 +114,16 @@ def _lines(rows: Sequence[Row], facts: Mapping[str, object]) -> Iterable[str]:
     yield ""
     yield (
         f"With no loss among {facts['messages']:,} messages the loss rate is below {facts['loss_rate_bound']:.1e} "
-        "(3/N) with 95 % confidence. That is a bound for faults like these, not a proof."
+        "(3/N) with 95 % confidence. The bound holds for faults of these kinds."
     )
     yield ""
     if isinstance(sides := facts.get("wal_prefixes"), Mapping):
         yield from _prefix_lines(sides)
     yield "## Cells"
     yield ""
-    yield "Failpoint, fault, and what the hop is: one that reads an outbox or a log, one that settles what subscriptions have `processed`,"
-    yield "or one whose `topics` come by subscription. Cells of settings: what is set, and for whom; the driver is killed, or finds it changed."
+    yield "The name of a cell has the failpoint, the fault, and the kind of hop: it reads an outbox or a log, settles what"
+    yield "subscriptions have `processed`, or gets its `topics` by subscription. A cell of settings has the setting and its level;"
+    yield "the driver is killed, or the setting changes under it."
     yield ""
     yield "| cell | seed | hits | batches | resumed | recovery s | outcome |"
     yield "|---|--:|--:|--:|--:|--:|---|"
@@ -137,8 +138,8 @@ def _lines(rows: Sequence[Row], facts: Mapping[str, object]) -> Iterable[str]:
 def _prefix_lines(sides: Mapping[str, Mapping[str, int]]) -> Iterable[str]:
     yield "## Power loss and failover, at any byte of the WAL"
     yield ""
-    yield f"A recorded run, each store recovered to prefixes of its WAL (seed {sides['seed']}). Silent: lost, doubled, reordered or"
-    yield "overwritten without G11 having said so; after the repair everything is judged again."
+    yield f"A recorded run; each store is recovered to prefixes of its WAL (seed {sides['seed']}). Silent: messages lost, doubled,"
+    yield "reordered or overwritten without a report (G11). After the repair all messages are checked again."
     yield ""
     columns = (
         "prefixes",

@@ -272,7 +272,7 @@ def _lines(result: Soak) -> Iterator[str]:
         f"| {len(result.faults)} | {slowest:.1f} s |"
     )
     yield ""
-    yield "Every aim was met." if not shortcomings else "Missed: " + "; ".join(shortcomings)
+    yield "Every target was met." if not shortcomings else "Missed: " + "; ".join(shortcomings)
     yield ""
     yield from _change_lines(result.changes)
     yield "| second | fault | recovery s |"
