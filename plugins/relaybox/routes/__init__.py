@@ -68,7 +68,7 @@ reads the outbox of `airline`, `flights/2` reads the log that `flights/1` filled
 | key | default | rule |
 |---|---|---|
 | `replay_window_seconds` | that of the store, else all is kept | 0 to 315360000: a message stays for this time after its delivery |
-| `stopped_consumer` | that of the store, else `alarm` | a subscription that stopped: `alarm` (alert), `keep` (no alert), or `detach` (move to files) |
+| `stopped_consumer` | that of the store, else `alarm` | a stopped subscription: `alarm`, `keep` (no alert), or `detach` (files) |
 | `detach_after_seconds` | that of the store, else 86400 | a subscription that stands still for longer is detached |
 | `detach_to` | that of the store | for `stopped_consumer: detach`: a directory or a URI that every Spark executor reads and writes |
 
