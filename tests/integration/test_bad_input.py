@@ -26,7 +26,8 @@ def refused(answer: Run, exit_code: int, *said: str) -> None:
     assert answer.exit_code == exit_code, answer.stdout + answer.stderr
     assert "Traceback" not in answer.stderr
     assert answer.stderr.startswith("error: ")
-    assert answer.stderr.count("error: ") == 1
+    told = [line for line in answer.stderr.splitlines() if line.startswith("error: ")]
+    assert len(told) == len({line.split(":")[1] for line in told}), "one error, or one for each store"
     for words in said:
         assert words in answer.stderr
 
