@@ -57,7 +57,7 @@ def test_a_settled_message_shows_its_whole_way_with_times(world: World) -> None:
     world.settle_all()
     message_id = ids(world)[1]
     found = invoke("where", message_id, "--json").document
-    assert (set(found), found["message_id"]) == ({"message_id", "traces"}, message_id)
+    assert (set(found), found["message_id"]) == ({"message_id", "traces", "errors"}, message_id)
     way = found["traces"][0]
     assert (set(way), set(way["sent"])) == ({"route", "sent", "hops"}, SENT_KEYS)
     assert all(set(hop) == HOP_KEYS for hop in way["hops"])

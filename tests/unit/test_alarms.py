@@ -43,9 +43,11 @@ def test_every_alarm_names_its_runbook() -> None:
 def test_every_watermark_has_an_age_alarm() -> None:
     """A silent stall is worse than a crash."""
     alarmed = {watermark for alarm in alarms() for watermark in re.findall(r'watermark="([a-z]+)"', alarm["expr"])}
-    given = (DOCS.parent / "sql/functions/monitoring/store_metrics.sql").read_text() + (
-        DOCS.parent / "plugins/relaybox/monitoring/metrics.py"
-    ).read_text()
+    sources = [
+        *(DOCS.parent / "sql/functions/monitoring").glob("*_metrics.sql"),
+        DOCS.parent / "plugins/relaybox/monitoring/metrics.py",
+    ]
+    given = "".join(path.read_text() for path in sources)
     assert alarmed == WATERMARKS
     assert set(re.findall(r"[\"']([a-z]+)[\"']", given)) >= WATERMARKS
 
