@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from relaybox.airflow.page.app import HEADERS
 from relaybox.airflow.page.store_overview import StoreOverview
-from relaybox.monitoring import findings
+from relaybox.monitoring import hop_findings
 from tests.airflow.connections import change_connection
 from tests.airflow.page_client import ORIGIN, PageServer, register_dags, token_of
 from tests.airflow.page_routes import every_route
@@ -110,7 +110,7 @@ def test_pause_stops_both_dags_of_a_hop_and_unpause_starts_them(
     page: PageServer, connected: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A paused hop is shown once: that nobody runs it is what the pause says."""
-    monkeypatch.setattr(findings, "UNDRIVEN_SECONDS", 0.0)
+    monkeypatch.setattr(hop_findings, "UNDRIVEN_SECONDS", 0.0)
     register_dags(connected.path)
     client = page.client("oncall")
 
@@ -198,7 +198,7 @@ def test_a_route_that_settles_what_is_processed_shows_by_whom(page: PageServer, 
 
 
 def test_the_documents_of_the_api_have_stable_keys(page: PageServer, monkeypatch: pytest.MonkeyPatch, connected: World) -> None:
-    monkeypatch.setattr(findings, "UNDRIVEN_SECONDS", 0.0)
+    monkeypatch.setattr(hop_findings, "UNDRIVEN_SECONDS", 0.0)
     connected.send("waits")
     client = page.client("viewer")
     status = client.get("/relaybox/api/status").json()
@@ -308,13 +308,13 @@ def test_a_hop_of_no_route_is_shown_to_who_may_read_its_dag_until_it_is_retired(
     client, gathering = page.client("viewer"), page.page.state.gathering
     add_route(connected.path, "strays", topics=["strays"], path=["airline", "hub"])
     connected.initialise()
-    said = "Hop strays/1 from airline to hub is in no route any more; what it has not moved is kept."
+    said = "relaybox.yaml no longer contains hop strays/1 from airline to hub. Messages that it has not moved are kept."
     assert said not in client.get("/relaybox/stuck").text
     connected.change_route()
     gathering.forget()
     shown = client.get("/relaybox/stuck").text
     assert said in shown
-    assert "See how much: relaybox retire strays/1." in shown
+    assert "See how many: relaybox retire strays/1." in shown
     assert 'href="/relaybox/runbooks/growing-store"' in shown
     assert asyncio.run(gathering.overview(OneHop("flights/1"))).findings == ()
     assert [finding.hop for finding in asyncio.run(gathering.overview(OneHop("strays/1"))).findings] == ["strays/1"]
@@ -408,7 +408,7 @@ def test_a_replay_from_a_detached_place_is_answered_with_the_command_that_brings
 def test_a_batch_left_in_the_middle_says_what_to_press(
     page: PageServer, connected: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(findings, "UNDRIVEN_SECONDS", 0.0)
+    monkeypatch.setattr(hop_findings, "UNDRIVEN_SECONDS", 0.0)
     connected.change_route(limits={"batch_rows": 30, "slice_rows": 10})
     connected.send_many(30)
     copy_first_slices(connected.first_hop, 1)

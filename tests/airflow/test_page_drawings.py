@@ -20,7 +20,7 @@ from relaybox.airflow.page.map_matrix import draw_matrix, is_too_large_to_draw
 from relaybox.airflow.page.markdown import render_runbook
 from relaybox.airflow.page.svg import element
 from relaybox.airflow.page.timeline import bars, draw_timeline
-from relaybox.monitoring.findings import RUNBOOKS
+from relaybox.monitoring.finding import RUNBOOKS
 from relaybox.monitoring.hop_history import BatchTimes
 from relaybox.monitoring.runbooks import read_runbooks
 from relaybox.monitoring.status import HopStatus

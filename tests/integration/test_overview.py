@@ -14,9 +14,9 @@ import pytest
 from psycopg2.extras import wait_select
 
 from relaybox.local.clusters import postgres_binaries
-from relaybox.monitoring import findings
+from relaybox.monitoring import hop_findings
 from relaybox.monitoring.blockers import Blocker
-from relaybox.monitoring.findings import Finding
+from relaybox.monitoring.finding import Finding
 from relaybox.monitoring.hop_history import INTERVALS, read_flow
 from relaybox.monitoring.overview import read_overview
 from tests.support.breaking import copy_first_slices
@@ -33,8 +33,8 @@ def found(world: World) -> dict[str, Finding]:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits for a moment is stuck."""
-    monkeypatch.setattr(findings, "UNDRIVEN_SECONDS", 0.0)
-    monkeypatch.setattr(findings, "UNSETTLED_SECONDS", 0.0)
+    monkeypatch.setattr(hop_findings, "UNDRIVEN_SECONDS", 0.0)
+    monkeypatch.setattr(hop_findings, "UNSETTLED_SECONDS", 0.0)
 
 
 def test_nothing_is_stuck_where_everything_arrived(world: World, impatient: None) -> None:

@@ -41,7 +41,7 @@ def first_needed_by(routes: Routes, store: str, hop: str | None = None) -> set[s
 
 def shown(routes: Routes) -> set[str | None]:
     """Hops that the page in Airflow says are in no route any more."""
-    return {finding.hop for finding in read_overview(routes).findings if finding.kind == "hop_left_behind"}
+    return {finding.hop for finding in read_overview(routes).findings if finding.kind == "orphaned_hop"}
 
 
 def test_a_hop_of_no_route_is_shown_and_keeps_its_messages_until_it_is_retired(removed: Routes, world: World) -> None:

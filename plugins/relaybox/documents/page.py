@@ -10,7 +10,7 @@ from relaybox.documents.document import Document, Time
 from relaybox.documents.holdback import HeldSenderDocument
 from relaybox.documents.status import HopDocument
 from relaybox.documents.traces import TracesDocument
-from relaybox.monitoring.findings import Severity
+from relaybox.monitoring.finding import Severity
 
 
 class BlockerDocument(Document):

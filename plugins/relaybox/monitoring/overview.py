@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
 from relaybox.monitoring.blockers import StoreBlockers, read_blockers
-from relaybox.monitoring.findings import OPEN_SECONDS, Finding, find_blockers
+from relaybox.monitoring.finding import Finding
+from relaybox.monitoring.findings import find_blockers
 from relaybox.monitoring.status import HopStatus, Status, hop_status, status_of
 from relaybox.monitoring.store_readings import StoreReading, start_reading
 from relaybox.retention.detaching import DetachedLog, list_detached_logs
@@ -18,6 +19,9 @@ from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
     from relaybox.routes import Routes, Store
+
+OPEN_SECONDS = 30.0
+"""A transaction that has sent messages and is open for longer is shown."""
 
 RATE_SECONDS = 300
 """Rates are of the last five minutes."""

@@ -20,7 +20,7 @@ from relaybox.airflow.page.permissions import may_see_the_page, refuse_other_ori
 from relaybox.airflow.page.plain_text import printable, refuse_odd_text
 from relaybox.airflow.page.store_overview import StoreOverview
 from relaybox.airflow.page.threads import busy
-from relaybox.monitoring.findings import plain_words
+from relaybox.monitoring.store_findings import plain_words
 
 logger = logging.getLogger(__name__)
 

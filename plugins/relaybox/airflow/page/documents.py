@@ -23,14 +23,14 @@ from relaybox.documents.page import (
     StreamsDocument,
 )
 from relaybox.documents.status import HopDocument
-from relaybox.monitoring.findings import plain_words
 from relaybox.monitoring.spark_pages import application_address
+from relaybox.monitoring.store_findings import plain_words
 
 if TYPE_CHECKING:
     from relaybox.airflow.page.streams import VisibleStreams
     from relaybox.airflow.page.visible import VisibleOverview
     from relaybox.documents.document import Document
-    from relaybox.monitoring.findings import Finding
+    from relaybox.monitoring.finding import Finding
     from relaybox.monitoring.forecasts import Forecast
     from relaybox.monitoring.hop_history import BatchTimes, HopFlow
     from relaybox.monitoring.status import HopStatus

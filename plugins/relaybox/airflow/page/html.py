@@ -30,10 +30,10 @@ from relaybox.airflow.page.threads import busy, in_page_thread
 from relaybox.airflow.page.timeline import draw_timeline
 from relaybox.airflow.page.urls import run_address
 from relaybox.airflow.page.visible import VisibleOverview, explained_by_pause, forecast
-from relaybox.monitoring.findings import plain_words
 from relaybox.monitoring.message_timeline import moments
 from relaybox.monitoring.runbooks import read_runbooks
 from relaybox.monitoring.spark_pages import application_address
+from relaybox.monitoring.store_findings import plain_words
 
 pages = APIRouter(default_response_class=HTMLResponse, include_in_schema=False)
 

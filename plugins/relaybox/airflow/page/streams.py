@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from relaybox import errors
-from relaybox.monitoring.findings import Finding, find_dead_letters, find_held
+from relaybox.monitoring.finding import Finding
+from relaybox.monitoring.store_findings import find_dead_letters, find_held
 from relaybox.stores.schema import one_session
 from relaybox.streams.holdback import Gap, StoreHoldback, read_store_holdback
 from relaybox.subscriptions.subscriptions import DeadLetter, SubscriptionStatus, list_dead_letters, list_subscriptions

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from relaybox.monitoring.findings import Finding, Severity
+from relaybox.monitoring.finding import Finding, Severity
 from relaybox.monitoring.forecasts import Forecast, forecast_drain
 
 if TYPE_CHECKING:

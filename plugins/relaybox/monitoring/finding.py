@@ -1,0 +1,77 @@
+"""One thing that keeps messages from being delivered, as the page, the CLI and the metrics show it.
+
+Every text here is shown to people who may see the page and not the servers. So it names no host, path
+or statement.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from relaybox.monitoring.blockers import Blocker
+
+RUNBOOKS = {
+    "store_silent": "store-down",
+    "history_lost": "lossy-failover",
+    "standby_silent": "stopped-standby",
+    "open_transaction": "open-transaction",
+    "hop_blocked": "stopped-hop",
+    "not_running": "stopped-hop",
+    "batch_left": "unfinished-batch",
+    "late": "late-hop",
+    "unsettled": "missing-confirmations",
+    "sender_held": "sender-gap",
+    "sender_stalled": "stalled-sender",
+    "dead_letters": "dead-letters",
+    "topic_unrouted": "unrouted-topic",
+    "topics_unknown": "unrouted-topic",
+    "messages_detached": "detached-messages",
+    "orphaned_hop": "growing-store",
+}
+"""By kind of finding."""
+
+
+class Severity(StrEnum):
+    """How bad a finding is."""
+
+    STUCK = "stuck"  # does not go on by itself
+    HELD = "held"  # goes on once another session is done
+    NOTE = "note"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that keeps messages from going on.
+
+    Attributes:
+        kind: a stable word, `open_transaction` and the like.
+        store: where it is.
+        hop: the hop that stops, if it is one; `affected` are it and those that read what it moves.
+        since: None if no store knows.
+        what: a sentence, or two.
+        message_count: how many messages wait; None if that is not known.
+        blockers: the transactions that block it.
+        run_helps: whether running the hop is the thing to do.
+        next_step: what to do, in words.
+    """
+
+    kind: str
+    severity: Severity
+    store: str
+    what: str
+    next_step: str
+    hop: str | None = None
+    affected: tuple[str, ...] = ()
+    since: datetime | None = None
+    message_count: int | None = None
+    blockers: tuple[Blocker, ...] = ()
+    run_helps: bool = False
+
+    @property
+    def runbook(self) -> str:
+        """The page of docs/runbooks that says more."""
+        return RUNBOOKS[self.kind]
