@@ -132,3 +132,32 @@ def test_the_schema_dump_in_the_repository_is_current(clusters: Mapping[str, Clu
     if os.environ.get("UPDATE_SCHEMA") == "1":
         DUMP.write_text(dump)
     assert DUMP.read_text() == dump, "run: make schema"
+
+
+@pytest.mark.parametrize("recorded_quoted", [False, True])
+def test_init_renews_whether_identifiers_are_quoted_or_not(world: World, recorded_quoted: bool) -> None:
+    """quote_all_identifiers writes the names of objects differently; each is renewed, and none takes itself for another."""
+    identities = "select array_agg(identity order by identity) from relaybox_internal.installed_object"
+    before = world.value("hub", identities)
+    if recorded_quoted:  # as an init of before recorded them, whose login had the setting
+        with world.session("hub") as session, session.cursor() as cursor:
+            cursor.execute("set quote_all_identifiers = on")
+            cursor.execute(
+                """
+                update relaybox_internal.installed_object o set identity = case o.kind
+                    when 'view' then (pg_identify_object('pg_class'::regclass, to_regclass(o.identity), 0)).identity
+                    else (pg_identify_object('pg_proc'::regclass, to_regprocedure(o.identity), 0)).identity
+                end
+                """
+            )
+            session.commit()
+        assert world.value("hub", identities) != before
+    database = world.value("hub", "select current_database()")
+    world.query("hub", f"alter database {database} set quote_all_identifiers = on")
+    try:
+        world.query("hub", "update relaybox_internal.installed_object set digest = 'older'")
+        assert initialise_store(world.routes.stores["hub"], world.routes).functions_renewed
+        assert world.value("hub", identities) == before
+        assert not initialise_store(world.routes.stores["hub"], world.routes).changed
+    finally:
+        world.query("hub", f"alter database {database} reset quote_all_identifiers")

@@ -41,6 +41,7 @@ TEXT_SETTINGS: Mapping[str, str] = {
     "standard_conforming_strings": "on",
     "array_nulls": "on",
     "transform_null_equals": "off",
+    "quote_all_identifiers": "off",  # init records the names of functions and views as text
 }
 """How values and statements are written as text, from the first statement to the last."""
 

@@ -152,6 +152,7 @@ class _Renewal:
             for key in self.files:
                 for identity in self._versions(key):
                     self._record(key, _Installed(identity, "unknown"))
+        self.session.execute(_IDENTITIES_AS_WRITTEN_HERE)
         records = self.session.rows(
             _InstalledRow,
             """
@@ -311,6 +312,20 @@ class _Renewal:
             )
         )
 
+
+_IDENTITIES_AS_WRITTEN_HERE = """
+    update relaybox_internal.installed_object o set identity = found.identity
+    from (
+        select r.identity as recorded, (pg_identify_object(
+            case r.kind when 'view' then 'pg_class'::regclass else 'pg_proc'::regclass end,
+            case r.kind when 'view' then to_regclass(r.identity)::oid else to_regprocedure(r.identity)::oid end,
+            0
+        )).identity
+        from relaybox_internal.installed_object r
+    ) found
+    where found.recorded = o.identity and found.identity <> o.identity
+"""
+"""A session with quote_all_identifiers = on recorded quoted names: by its own name an object would supersede itself."""
 
 _VIEW_VERSIONS = """
     select (pg_identify_object('pg_class'::regclass, c.oid, 0)).identity, w.oid || ' ' || w.ctid as version

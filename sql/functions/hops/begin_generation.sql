@@ -9,11 +9,12 @@ declare
 begin
     perform relaybox_internal.require_writable_primary();
     set local synchronous_commit = on;
-    perform pg_terminate_backend(a.pid)
-    from pg_stat_activity a
+    perform pg_terminate_backend(t.pid)
+    from relaybox_internal.trusted_sessions() t
     join relaybox_internal.hop_in i on i.log_id = log_id_ and i.generation < generation_
-    where a.datname = current_database() and a.pid <> pg_backend_pid()
-        and starts_with(a.application_name, format('relaybox %s b', left(i.hop, 30)));
+    where
+        t.may_end and t.pid <> pg_backend_pid()
+        and starts_with(t.name, format('relaybox %s b', left(i.hop, 30)));
     select * into head from relaybox_internal.hop_in i where i.log_id = log_id_ for update;
     if head.generation > generation_ then
         raise exception using errcode = 'RB014',

@@ -1,10 +1,11 @@
--- Is a driver of this hop connected to this store now? It will drain the hop itself; starting another would be a waste.
--- A hint for pollers, never a lock.
+-- Whether a driver of this hop is connected to this store: it will move all messages of the hop, so
+-- another driver is not needed. A hint for polls, never a lock. A session of an application is no
+-- driver, whatever its name.
 create or replace function relaybox_internal.hop_is_driven(hop_name text) returns boolean
 language sql volatile
 as $$
     select exists (
-        select from pg_stat_activity a
-        where a.datname = current_database() and a.application_name = 'relaybox ' || hop_name || ' driver'
+        select from relaybox_internal.trusted_sessions() t
+        where t.name = 'relaybox ' || hop_name || ' driver'
     )
 $$;

@@ -1,0 +1,21 @@
+-- The sessions of this database whose login has the rights of the owner of the store. Any login can
+-- choose the name of its session; only a trusted one can be a driver. may_end: the login of the caller
+-- may end it. Needs pg_read_all_stats to see the names of other logins' sessions.
+create or replace function relaybox_internal.trusted_sessions()
+returns table (pid integer, name text, may_end boolean)
+language sql volatile
+as $$
+    select
+        a.pid, a.application_name,
+        case
+            when login.rolsuper then own.rolsuper
+            else
+                pg_has_role(own.oid, login.oid, 'usage')
+                or pg_has_role(own.oid, 'pg_signal_backend', 'usage')
+        end
+    from pg_stat_activity a
+    join pg_roles login on login.oid = a.usesysid
+    join pg_roles own on own.rolname = current_user
+    join pg_namespace schema on schema.nspname = 'relaybox'
+    where a.datname = current_database() and pg_has_role(login.oid, schema.nspowner, 'member')
+$$;
