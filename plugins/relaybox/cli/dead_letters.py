@@ -8,6 +8,7 @@ import typer
 
 from relaybox.cli.exits import CommandGroup
 from relaybox.cli.options import AsJson, answer
+from relaybox.cli.printable import printable
 from relaybox.cli.subscription_options import AtStore, SubscriptionName, list_each, store_of
 
 Reason = Annotated[str, typer.Option("--reason", help="Why; it is recorded.", show_default=False)]
@@ -84,7 +85,8 @@ def show(
         write(DeadLetterDocument.model_validate(found[0]))
         return
     for name, value in asdict(found[0]).items():
-        print(f"{name:15} {'' if value is None else value}")
+        text = "" if value is None else str(value)
+        print(f"{name:15} {printable(text).replace(chr(10), chr(10) + ' ' * 16)}")
 
 
 @commands.command()

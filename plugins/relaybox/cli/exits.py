@@ -17,6 +17,7 @@ from typer._click.exceptions import UsageError  # Typer exports only its subclas
 
 from relaybox import __version__, errors
 from relaybox.cli.options import AS_JSON
+from relaybox.cli.printable import printable
 
 if TYPE_CHECKING:
     from relaybox.routes import Routes
@@ -69,12 +70,12 @@ def tell(error: errors.RelayboxError, *, debug: bool = False) -> None:
     """Writes the error to stderr, with a traceback only if asked for."""
     if debug:
         traceback.print_exception(error)
-    print(f"error: {error}", file=sys.stderr)
+    print(printable(f"error: {error}"), file=sys.stderr)
 
 
 def warn_unanswered(error: errors.RelayboxError, unknown: str) -> None:
     """Says on stderr that a store did not answer which the command could do without, and what is therefore unknown."""
-    print(f"warning: {error} {unknown}", file=sys.stderr)
+    print(printable(f"warning: {error} {unknown}"), file=sys.stderr)
 
 
 def end(found: Iterable[errors.RelayboxError], *, debug: bool) -> NoReturn:

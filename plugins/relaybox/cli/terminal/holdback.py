@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from relaybox.cli.printable import printable_line
 from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_time
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def show_holdback(stores: Sequence[StoreHoldback]) -> None:
 
 
 def _waits_for(sender: HeldSender) -> Iterator[str]:
-    name = escape(sender.sender)
+    name = escape(printable_line(sender.sender))
     if sender.missing:
         more = len(sender.missing) - NAMED_GAPS
         named = ", ".join(map(_indexes, sender.missing[:NAMED_GAPS])) + (f" and {more:,} gaps more" if more > 0 else "")
@@ -67,7 +68,7 @@ def _indexes(gap: Gap) -> str:
 
 
 def _cause(cause: Cause) -> str:
-    wanted = f"{escape(cause.sender)} through index {cause.last_index}"
+    wanted = f"{escape(printable_line(cause.sender))} through index {cause.last_index}"
     if cause.origin is None:
         return f"{wanted}, a sender that no store has declared: set aside once every store has said so"
     return f"{wanted}, epoch {cause.epoch}; delivered through {cause.delivered_through or 0}; {cause.waiting_count:,} messages wait for it"

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
+
+from relaybox.cli.printable import printable
 
 PIPED_WIDTH = 120
 
@@ -14,10 +17,18 @@ NAMED_DEFECTS = 20
 """This many defects of a hop are named on a terminal; --json names all."""
 
 
+class PrintableConsole(Console):
+    """A console that writes the styles of its tables, and no control character of a text in them."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
+
+
 def open_console(*, stderr: bool = False) -> Console:
     """A console; 120 columns where there is no terminal."""
-    console = Console(stderr=stderr, highlight=False)
-    return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=PIPED_WIDTH)
+    console = PrintableConsole(stderr=stderr, highlight=False)
+    return console if console.is_terminal else PrintableConsole(stderr=stderr, highlight=False, width=PIPED_WIDTH)
 
 
 def new_table(*columns: str, right: Iterable[str] = ()) -> Table:
