@@ -1,0 +1,54 @@
+-- Counts the rows of a batch that is about to be published. has_own_indexes: a row has an index of
+-- its
+-- sender, or its sender is declared. If the first row has an index, fills pg_temp.published_sender.
+-- Changes planner settings until the end of the transaction. Raises RB014 if rows are missing.
+create or replace function relaybox_internal.count_batch_rows(
+    head relaybox_internal.hop_in, batch_ bigint, first_position bigint, last_position bigint,
+    out row_count bigint, out has_own_indexes boolean
+)
+language plpgsql volatile
+as $$
+declare
+    declared text[] := (
+        select array_agg(distinct d.sender)
+        from relaybox_internal.stream_log l
+        join relaybox_internal.sender d on d.origin = l.origin
+        where l.log_id = head.log_id
+    );
+    first_has_own_index boolean := (
+        select l.epoch > 0
+        from relaybox_internal.log l
+        where l.log_id = head.log_id and l.log_position = first_position
+    );
+begin
+    perform relaybox_internal.scan_fresh_rows(last_position - first_position + 1);
+    perform relaybox_internal.make_published_sender();
+    if first_has_own_index then
+        -- most rows probably have one: deliver_next() in this session finds the senders counted
+        insert into pg_temp.published_sender
+        select head.log_id, batch_, c.*
+        from relaybox_internal.count_senders(head.log_id, first_position, last_position) c;
+        select coalesce(sum(p.row_count), 0),
+            bool_or(p.epoch > 0 or coalesce(p.sender = any(declared), false))
+        into row_count, has_own_indexes
+        from pg_temp.published_sender p;
+    else
+        -- plpgsql counts in parallel only in a dynamic statement
+        execute '
+            select count(*), max(l.epoch) > 0 or coalesce(bool_or(l.sender = any($4)), false)
+            from relaybox_internal.log l
+            where l.log_id = $1 and l.log_position >= $2 and l.log_position <= $3'
+        into row_count, has_own_indexes
+        using head.log_id, first_position, last_position, declared;
+    end if;
+    if row_count <> last_position - first_position + 1 then
+        raise exception using errcode = 'RB014',
+            message = format(
+                'hop %s: batch %s has %s rows in positions %s to %s, expected %s',
+                head.hop, batch_, row_count, first_position, last_position,
+                last_position - first_position + 1
+            ),
+            hint = 'Rows of this log were removed after they were copied. Nothing was published.';
+    end if;
+end
+$$;
