@@ -159,6 +159,46 @@ COMMENT ON COLUMN relaybox_internal.detached_segment.hash_sum IS 'Sum of the has
 
 COMMENT ON COLUMN relaybox_internal.detached_segment.moved_at IS 'When the segment came into its state.';
 
+CREATE TABLE relaybox_internal.sender_state (
+    sender_id integer NOT NULL,
+    stream_id integer NOT NULL,
+    sender text NOT NULL,
+    epoch integer NOT NULL,
+    origin text NOT NULL,
+    kind text NOT NULL,
+    watermark bigint DEFAULT 0 NOT NULL,
+    seen_beyond bigint DEFAULT 0 NOT NULL,
+    fragment_count bigint DEFAULT 0 NOT NULL,
+    held_count bigint DEFAULT 0 NOT NULL,
+    skipped int8multirange DEFAULT '{}'::int8multirange NOT NULL,
+    begun_at bigint,
+    stalled_after bigint,
+    stalled_reason text,
+    range_first_index bigint,
+    range_last_index bigint,
+    range_first_position bigint,
+    range_last_position bigint,
+    moved_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    stalled_watermark bigint,
+    CONSTRAINT stalled_for_a_reason CHECK (((stalled_after IS NULL) = (stalled_reason IS NULL)))
+);
+
+COMMENT ON TABLE relaybox_internal.sender_state IS 'For each sender of a stream and each of its epochs: which of its indexes were delivered.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.watermark IS 'Every index up to this one was delivered, set aside or skipped.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.seen_beyond IS 'Number of accepted indexes beyond the watermark. Table seen has them.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.skipped IS 'Indexes that an operator skipped.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.begun_at IS 'Arrival number of its first accepted message. From there on the stream refuses lower epochs.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.stalled_after IS 'Messages of this sender beyond this log position wait in the log. The stream has not decided on them and does not list them.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.range_first_index IS 'With the three columns after it: the part of the log that has the newest indexes.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.stalled_watermark IS 'The watermark when the sender stalled.';
+
 CREATE TABLE relaybox_internal.stream_log (
     log_id integer NOT NULL,
     stream_id integer NOT NULL,
@@ -180,6 +220,43 @@ COMMENT ON COLUMN relaybox_internal.stream_log.compacted_duplicates IS 'Number o
 COMMENT ON COLUMN relaybox_internal.stream_log.compacted_decided_at IS 'Time of the newest decision that was removed.';
 
 COMMENT ON COLUMN relaybox_internal.stream_log.compacted_stream_position IS 'Last stream position of the decisions that were removed.';
+
+CREATE TABLE relaybox_internal.hop_in (
+    log_id integer NOT NULL,
+    hop text NOT NULL,
+    source text NOT NULL,
+    published_batch bigint DEFAULT 0 NOT NULL,
+    published_position bigint DEFAULT 0 NOT NULL,
+    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    generation integer DEFAULT 1 NOT NULL,
+    replay_window_seconds bigint,
+    stopped_consumer text DEFAULT 'alarm'::text NOT NULL,
+    first_kept_position bigint DEFAULT 1 NOT NULL,
+    compacted_batch bigint DEFAULT 0 NOT NULL,
+    compacted_position bigint DEFAULT 0 NOT NULL,
+    detach_after_seconds bigint,
+    detach_to text,
+    compacted_plan_id uuid,
+    CONSTRAINT detach_says_when_and_where CHECK (((stopped_consumer <> 'detach'::text) OR ((detach_after_seconds IS NOT NULL) AND (detach_to IS NOT NULL)))),
+    CONSTRAINT first_kept_position_positive CHECK ((first_kept_position >= 1)),
+    CONSTRAINT published_never_negative CHECK (((published_batch >= 0) AND (published_position >= 0))),
+    CONSTRAINT replay_window_never_negative CHECK ((replay_window_seconds >= 0)),
+    CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text, 'detach'::text])))
+);
+
+COMMENT ON TABLE relaybox_internal.hop_in IS 'The hops that arrive in this store: the last published position of each log, and how long messages are kept.';
+
+COMMENT ON COLUMN relaybox_internal.hop_in.replay_window_seconds IS 'How long a message is kept after its delivery. Null: forever.';
+
+COMMENT ON COLUMN relaybox_internal.hop_in.first_kept_position IS 'Retention dropped the segments of the log below this position.';
+
+COMMENT ON COLUMN relaybox_internal.hop_in.compacted_batch IS 'Arrivals, receipts and decisions up to this batch were removed. None of their messages is kept.';
+
+COMMENT ON COLUMN relaybox_internal.hop_in.detach_after_seconds IS 'How long a consumer must have been stopped before segments that only it needs are detached.';
+
+COMMENT ON COLUMN relaybox_internal.hop_in.detach_to IS 'Directory or URI of detached segments. Spark writes and reads it.';
+
+COMMENT ON COLUMN relaybox_internal.hop_in.compacted_plan_id IS 'Plan of compacted_batch. Two stores had the same batch only if its plan was the same.';
 
 CREATE TABLE relaybox_internal.decision (
     log_id integer NOT NULL,
@@ -227,82 +304,6 @@ CREATE TABLE relaybox_internal.arrival (
 COMMENT ON TABLE relaybox_internal.arrival IS 'Destination ledger: the published batches. Consumers may read up to the last position.';
 
 COMMENT ON COLUMN relaybox_internal.arrival.has_own_indexes IS 'Whether a message of the batch has an index of its own, or should have. Null: published before this was recorded.';
-
-CREATE TABLE relaybox_internal.hop_in (
-    log_id integer NOT NULL,
-    hop text NOT NULL,
-    source text NOT NULL,
-    published_batch bigint DEFAULT 0 NOT NULL,
-    published_position bigint DEFAULT 0 NOT NULL,
-    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    generation integer DEFAULT 1 NOT NULL,
-    replay_window_seconds bigint,
-    stopped_consumer text DEFAULT 'alarm'::text NOT NULL,
-    first_kept_position bigint DEFAULT 1 NOT NULL,
-    compacted_batch bigint DEFAULT 0 NOT NULL,
-    compacted_position bigint DEFAULT 0 NOT NULL,
-    detach_after_seconds bigint,
-    detach_to text,
-    compacted_plan_id uuid,
-    CONSTRAINT detach_says_when_and_where CHECK (((stopped_consumer <> 'detach'::text) OR ((detach_after_seconds IS NOT NULL) AND (detach_to IS NOT NULL)))),
-    CONSTRAINT first_kept_position_positive CHECK ((first_kept_position >= 1)),
-    CONSTRAINT published_never_negative CHECK (((published_batch >= 0) AND (published_position >= 0))),
-    CONSTRAINT replay_window_never_negative CHECK ((replay_window_seconds >= 0)),
-    CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text, 'detach'::text])))
-);
-
-COMMENT ON TABLE relaybox_internal.hop_in IS 'The hops that arrive in this store: the last published position of each log, and how long messages are kept.';
-
-COMMENT ON COLUMN relaybox_internal.hop_in.replay_window_seconds IS 'How long a message is kept after its delivery. Null: forever.';
-
-COMMENT ON COLUMN relaybox_internal.hop_in.first_kept_position IS 'Retention dropped the segments of the log below this position.';
-
-COMMENT ON COLUMN relaybox_internal.hop_in.compacted_batch IS 'Arrivals, receipts and decisions up to this batch were removed. None of their messages is kept.';
-
-COMMENT ON COLUMN relaybox_internal.hop_in.detach_after_seconds IS 'How long a consumer must have been stopped before segments that only it needs are detached.';
-
-COMMENT ON COLUMN relaybox_internal.hop_in.detach_to IS 'Directory or URI of detached segments. Spark writes and reads it.';
-
-COMMENT ON COLUMN relaybox_internal.hop_in.compacted_plan_id IS 'Plan of compacted_batch. Two stores had the same batch only if its plan was the same.';
-
-CREATE TABLE relaybox_internal.batch (
-    hop text NOT NULL,
-    batch bigint NOT NULL,
-    plan_id uuid DEFAULT gen_random_uuid() NOT NULL,
-    topics text[],
-    lower pg_snapshot,
-    upper pg_snapshot,
-    pair_last_seq bigint,
-    pair_exhausted boolean NOT NULL,
-    reads_after bigint NOT NULL,
-    reads_through bigint NOT NULL,
-    first_position bigint NOT NULL,
-    last_position bigint NOT NULL,
-    row_count bigint NOT NULL,
-    slices jsonb NOT NULL,
-    system_identifier bigint NOT NULL,
-    timeline integer NOT NULL,
-    next_xid xid8 NOT NULL,
-    planned_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    generation integer DEFAULT 1 NOT NULL,
-    adopted boolean DEFAULT false NOT NULL,
-    xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
-    digests text[],
-    CONSTRAINT batch_has_slices CHECK ((adopted OR (jsonb_array_length(slices) > 0))),
-    CONSTRAINT batch_positions_dense CHECK (((((last_position - first_position) + 1) = row_count) AND (first_position >= 1))),
-    CONSTRAINT batch_range_not_empty CHECK (((batch >= 1) AND (row_count >= 1) AND (adopted OR (reads_through > reads_after)))),
-    CONSTRAINT one_digest_per_slice CHECK ((cardinality(digests) = jsonb_array_length(slices))),
-    CONSTRAINT pair_is_whole CHECK ((((lower IS NULL) = (upper IS NULL)) AND ((upper IS NULL) = (pair_last_seq IS NULL)))),
-    CONSTRAINT pair_moves_forward CHECK (((pg_snapshot_xmin(upper) >= pg_snapshot_xmin(lower)) AND (pg_snapshot_xmax(upper) >= pg_snapshot_xmax(lower))))
-);
-
-COMMENT ON TABLE relaybox_internal.batch IS 'Source ledger: the plan of each batch. A planned batch never changes.';
-
-COMMENT ON COLUMN relaybox_internal.batch.adopted IS 'The ledger that published this batch is lost. The destination has the batch; its plan cannot be read again.';
-
-COMMENT ON COLUMN relaybox_internal.batch.xid IS 'The planning transaction. It equals the row''s xmin unless the store was dumped and reloaded.';
-
-COMMENT ON COLUMN relaybox_internal.batch.digests IS 'Digest of each slice when it was planned, on a route with `integrity: checksum`.';
 
 CREATE TABLE relaybox_internal.hop_out (
     hop text NOT NULL,
@@ -372,6 +373,69 @@ COMMENT ON COLUMN relaybox_internal.hop_out.compacted_plan_id IS 'Plan of compac
 COMMENT ON COLUMN relaybox_internal.hop_out.numbering IS 'The numbering of the transactions in lower and in the pairs above anchor_seq. If the store has another one, reanchor the hop.';
 
 COMMENT ON COLUMN relaybox_internal.hop_out.subscribed_topics IS 'The topics that consumers asked for and that relaybox.yaml does not name.';
+
+CREATE TABLE relaybox_internal.batch (
+    hop text NOT NULL,
+    batch bigint NOT NULL,
+    plan_id uuid DEFAULT gen_random_uuid() NOT NULL,
+    topics text[],
+    lower pg_snapshot,
+    upper pg_snapshot,
+    pair_last_seq bigint,
+    pair_exhausted boolean NOT NULL,
+    reads_after bigint NOT NULL,
+    reads_through bigint NOT NULL,
+    first_position bigint NOT NULL,
+    last_position bigint NOT NULL,
+    row_count bigint NOT NULL,
+    slices jsonb NOT NULL,
+    system_identifier bigint NOT NULL,
+    timeline integer NOT NULL,
+    next_xid xid8 NOT NULL,
+    planned_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    generation integer DEFAULT 1 NOT NULL,
+    adopted boolean DEFAULT false NOT NULL,
+    xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    digests text[],
+    CONSTRAINT batch_has_slices CHECK ((adopted OR (jsonb_array_length(slices) > 0))),
+    CONSTRAINT batch_positions_dense CHECK (((((last_position - first_position) + 1) = row_count) AND (first_position >= 1))),
+    CONSTRAINT batch_range_not_empty CHECK (((batch >= 1) AND (row_count >= 1) AND (adopted OR (reads_through > reads_after)))),
+    CONSTRAINT one_digest_per_slice CHECK ((cardinality(digests) = jsonb_array_length(slices))),
+    CONSTRAINT pair_is_whole CHECK ((((lower IS NULL) = (upper IS NULL)) AND ((upper IS NULL) = (pair_last_seq IS NULL)))),
+    CONSTRAINT pair_moves_forward CHECK (((pg_snapshot_xmin(upper) >= pg_snapshot_xmin(lower)) AND (pg_snapshot_xmax(upper) >= pg_snapshot_xmax(lower))))
+);
+
+COMMENT ON TABLE relaybox_internal.batch IS 'Source ledger: the plan of each batch. A planned batch never changes.';
+
+COMMENT ON COLUMN relaybox_internal.batch.adopted IS 'The ledger that published this batch is lost. The destination has the batch; its plan cannot be read again.';
+
+COMMENT ON COLUMN relaybox_internal.batch.xid IS 'The planning transaction. It equals the row''s xmin unless the store was dumped and reloaded.';
+
+COMMENT ON COLUMN relaybox_internal.batch.digests IS 'Digest of each slice when it was planned, on a route with `integrity: checksum`.';
+
+CREATE TABLE relaybox_internal.backlog (
+    hop text NOT NULL,
+    backlog_id bigint NOT NULL,
+    topics text[] NOT NULL,
+    lower pg_snapshot NOT NULL,
+    upper pg_snapshot,
+    seqs int8multirange NOT NULL,
+    state text DEFAULT 'routed'::text NOT NULL,
+    changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    retired_by text,
+    retired_reason text,
+    CONSTRAINT backlog_not_empty CHECK (((cardinality(topics) > 0) AND (seqs <> '{}'::int8multirange))),
+    CONSTRAINT backlog_retired_by_somebody CHECK (((state = 'retired'::text) = (retired_by IS NOT NULL))),
+    CONSTRAINT backlog_retired_with_reason CHECK (((state = 'retired'::text) = (retired_reason IS NOT NULL))),
+    CONSTRAINT backlog_state_is_known CHECK ((state = ANY (ARRAY['routed'::text, 'unrouted'::text, 'retired'::text]))),
+    CONSTRAINT backlog_without_end_is_unrouted CHECK (((upper IS NOT NULL) OR (state = 'unrouted'::text)))
+);
+
+COMMENT ON TABLE relaybox_internal.backlog IS 'Pieces of the outbox that no batch of the hop has read: messages of these topics, in seqs, that upper sees and lower does not. Pieces are disjoint.';
+
+COMMENT ON COLUMN relaybox_internal.backlog.upper IS 'Null: all rows that lower does not see, now and later.';
+
+COMMENT ON COLUMN relaybox_internal.backlog.state IS 'routed: the next batches read it, in the order of backlog_id. unrouted: the hop lost these topics, the messages are kept. retired: an operator discarded it, with a reason.';
 
 CREATE TABLE relaybox.consumer_action (
     action_id bigint NOT NULL,
@@ -931,30 +995,6 @@ CREATE TABLE relaybox_internal.attestation (
 
 COMMENT ON TABLE relaybox_internal.attestation IS 'Who stated that another cluster, or another timeline, is this store without any loss.';
 
-CREATE TABLE relaybox_internal.backlog (
-    hop text NOT NULL,
-    backlog_id bigint NOT NULL,
-    topics text[] NOT NULL,
-    lower pg_snapshot NOT NULL,
-    upper pg_snapshot,
-    seqs int8multirange NOT NULL,
-    state text DEFAULT 'routed'::text NOT NULL,
-    changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    retired_by text,
-    retired_reason text,
-    CONSTRAINT backlog_not_empty CHECK (((cardinality(topics) > 0) AND (seqs <> '{}'::int8multirange))),
-    CONSTRAINT backlog_retired_by_somebody CHECK (((state = 'retired'::text) = (retired_by IS NOT NULL))),
-    CONSTRAINT backlog_retired_with_reason CHECK (((state = 'retired'::text) = (retired_reason IS NOT NULL))),
-    CONSTRAINT backlog_state_is_known CHECK ((state = ANY (ARRAY['routed'::text, 'unrouted'::text, 'retired'::text]))),
-    CONSTRAINT backlog_without_end_is_unrouted CHECK (((upper IS NOT NULL) OR (state = 'unrouted'::text)))
-);
-
-COMMENT ON TABLE relaybox_internal.backlog IS 'Pieces of the outbox that no batch of the hop has read: messages of these topics, in seqs, that upper sees and lower does not. Pieces are disjoint.';
-
-COMMENT ON COLUMN relaybox_internal.backlog.upper IS 'Null: all rows that lower does not see, now and later.';
-
-COMMENT ON COLUMN relaybox_internal.backlog.state IS 'routed: the next batches read it, in the order of backlog_id. unrouted: the hop lost these topics, the messages are kept. retired: an operator discarded it, with a reason.';
-
 ALTER TABLE relaybox_internal.backlog ALTER COLUMN backlog_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.backlog_backlog_id_seq
     START WITH 1
@@ -1270,46 +1310,6 @@ CREATE TABLE relaybox_internal.sender_counter (
 );
 
 COMMENT ON TABLE relaybox_internal.sender_counter IS 'The newest index that next_index() gave, for each declared sender of this store. next_index() locks the row until its transaction ends.';
-
-CREATE TABLE relaybox_internal.sender_state (
-    sender_id integer NOT NULL,
-    stream_id integer NOT NULL,
-    sender text NOT NULL,
-    epoch integer NOT NULL,
-    origin text NOT NULL,
-    kind text NOT NULL,
-    watermark bigint DEFAULT 0 NOT NULL,
-    seen_beyond bigint DEFAULT 0 NOT NULL,
-    fragment_count bigint DEFAULT 0 NOT NULL,
-    held_count bigint DEFAULT 0 NOT NULL,
-    skipped int8multirange DEFAULT '{}'::int8multirange NOT NULL,
-    begun_at bigint,
-    stalled_after bigint,
-    stalled_reason text,
-    range_first_index bigint,
-    range_last_index bigint,
-    range_first_position bigint,
-    range_last_position bigint,
-    moved_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    stalled_watermark bigint,
-    CONSTRAINT stalled_for_a_reason CHECK (((stalled_after IS NULL) = (stalled_reason IS NULL)))
-);
-
-COMMENT ON TABLE relaybox_internal.sender_state IS 'For each sender of a stream and each of its epochs: which of its indexes were delivered.';
-
-COMMENT ON COLUMN relaybox_internal.sender_state.watermark IS 'Every index up to this one was delivered, set aside or skipped.';
-
-COMMENT ON COLUMN relaybox_internal.sender_state.seen_beyond IS 'Number of accepted indexes beyond the watermark. Table seen has them.';
-
-COMMENT ON COLUMN relaybox_internal.sender_state.skipped IS 'Indexes that an operator skipped.';
-
-COMMENT ON COLUMN relaybox_internal.sender_state.begun_at IS 'Arrival number of its first accepted message. From there on the stream refuses lower epochs.';
-
-COMMENT ON COLUMN relaybox_internal.sender_state.stalled_after IS 'Messages of this sender beyond this log position wait in the log. The stream has not decided on them and does not list them.';
-
-COMMENT ON COLUMN relaybox_internal.sender_state.range_first_index IS 'With the three columns after it: the part of the log that has the newest indexes.';
-
-COMMENT ON COLUMN relaybox_internal.sender_state.stalled_watermark IS 'The watermark when the sender stalled.';
 
 ALTER TABLE relaybox_internal.sender_state ALTER COLUMN sender_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.sender_state_sender_id_seq

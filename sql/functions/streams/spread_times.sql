@@ -1,6 +1,7 @@
--- Sets release_seq in pg_temp.causal_message: as late as the latest cause and the sender's own earlier messages, the largest number for
--- never. The end of an epoch lets go what waited in it. Latest first, from each message on to those that wait for it: what is set so is
--- hardly ever set again, so that each cause is followed about once. In arrays: rows would leave a dead version per change.
+-- Sets release_seq in pg_temp.causal_message: as late as the latest cause and the sender's own
+-- earlier
+-- messages. The largest number means never. The end of an epoch releases what waited in it.
+-- Works in arrays: rows would leave a dead version per change.
 create or replace function relaybox_internal.spread_times() returns void
 language plpgsql volatile
 set enable_seqscan = off
@@ -15,17 +16,15 @@ declare
     cause_nodes integer[];
     waiting_nodes integer[];
     latest_releases bigint[];
-    first_edge integer[];
-    stack integer[] := '{}';
-    depth integer;
-    node integer;
-    later integer;
-    found_seq bigint;
 begin
     if not exists (select from pg_temp.unmet_cause) then
         return;
     end if;
-    select array_agg(least(greatest(c.release_seq, u.unknown_until), e.ended_at_seq) order by c.node), array_agg(e.ended_at_seq order by c.node)
+    select
+        array_agg(
+            least(greatest(c.release_seq, u.unknown_until), e.ended_at_seq) order by c.node
+        ),
+        array_agg(e.ended_at_seq order by c.node)
     into release_seqs, epoch_ends
     from pg_temp.causal_message c
     left join (
@@ -34,40 +33,24 @@ begin
     ) u on u.arrival_seq = c.arrival_seq
     left join pg_temp.epoch_end e on e.sender_id = c.sender_id;
     has_next_of_sender := array(
-        select lead(c.sender_id) over (order by c.node) is not distinct from c.sender_id from pg_temp.causal_message c order by c.node
+        select lead(c.sender_id) over (order by c.node) is not distinct from c.sender_id
+        from pg_temp.causal_message c order by c.node
     );
-    -- an edge leads from a message to one that waits for it, at the latest until the named epoch ends
-    select array_agg(cause.node order by cause.node), array_agg(waiting.node order by cause.node), array_agg(x.ended_at_seq order by cause.node)
+    -- an edge leads from a message to one that waits for it, at the latest until the named epoch
+    -- ends
+    select array_agg(cause.node order by cause.node), array_agg(waiting.node order by cause.node),
+        array_agg(x.ended_at_seq order by cause.node)
     into cause_nodes, waiting_nodes, latest_releases
     from pg_temp.unmet_cause x
     join pg_temp.causal_message cause on cause.arrival_seq = x.cause_seq
     join pg_temp.causal_message waiting on waiting.arrival_seq = x.arrival_seq;
-    first_edge := relaybox_internal.edge_starts(cardinality(release_seqs), cause_nodes);
-    stack := array(select o.node::integer from unnest(release_seqs) with ordinality o (release_seq, node) order by o.release_seq);
-    depth := cardinality(stack);
-    while depth > 0 loop
-        node := stack[depth];
-        depth := depth - 1;
-        if has_next_of_sender[node] then
-            later := node + 1;
-            found_seq := least(release_seqs[node], epoch_ends[later]);
-            if found_seq > release_seqs[later] then
-                release_seqs[later] := found_seq;
-                depth := depth + 1;
-                stack[depth] := later;
-            end if;
-        end if;
-        for edge in first_edge[node] .. first_edge[node + 1] - 1 loop
-            later := waiting_nodes[edge];
-            found_seq := least(release_seqs[node], latest_releases[edge], epoch_ends[later]);
-            if found_seq > release_seqs[later] then
-                release_seqs[later] := found_seq;
-                depth := depth + 1;
-                stack[depth] := later;
-            end if;
-        end loop;
-    end loop;
+    release_seqs := relaybox_internal.follow_edges(
+        release_seqs, epoch_ends, has_next_of_sender,
+        relaybox_internal.edge_starts(cardinality(release_seqs), cause_nodes),
+        waiting_nodes, latest_releases
+    );
     update pg_temp.causal_message c set release_seq = n.release_seq
-    from unnest(release_seqs) with ordinality n (release_seq, node) where c.node = n.node and c.release_seq <> n.release_seq;
+    from unnest(release_seqs) with ordinality n (release_seq, node)
+    where c.node = n.node and c.release_seq <> n.release_seq;
 end
 $$;
