@@ -1,8 +1,10 @@
--- Rows of a piece of the backlog, counted in buckets of seq; at most about max_rows rows, from its first seq on. `run` numbers the stretches of
--- seqs: between two of them lie rows that were delivered before, and no slice reads across. Walks the primary key and stops, stretch by
--- stretch: a giant backlog is never counted twice.
+-- Counts the rows of a piece of the backlog in buckets of seq: at most about max_rows rows,
+-- beginning with its first seq. `run` numbers the ranges of seqs: the rows between two ranges were
+-- delivered before, and no slice reads across them. Reads along the primary key and stops, range by
+-- range: a giant backlog is never counted twice.
 create or replace function relaybox_internal.backlog_buckets(
-    lower_ pg_snapshot, upper_ pg_snapshot, topics_ text[], seqs_ int8multirange, bucket_seqs bigint, max_rows bigint
+    lower_ pg_snapshot, upper_ pg_snapshot, topics_ text[], seqs_ int8multirange,
+    bucket_seqs bigint, max_rows bigint
 )
 returns table (first_seq bigint, last_seq bigint, row_count bigint, run bigint)
 language sql stable parallel safe
@@ -12,15 +14,20 @@ as $$
         select w.seq, r.run
         from unnest(seqs_) with ordinality r (seqs, run)
         cross join lateral (
-            select o.seq
-            from relaybox.outbox o
+            select o.seq from relaybox.outbox o
             where o.seq >= lower(r.seqs)
                 and o.seq < upper(r.seqs)
                 and o.topic = any(topics_)
                 and (
                     (o.xid >= pg_snapshot_xmax(lower_) and o.xid < pg_snapshot_xmax(upper_)
-                        and (o.xid < pg_snapshot_xmin(upper_) or pg_visible_in_snapshot(o.xid, upper_)))
-                    or o.xid = any(array(select x from pg_snapshot_xip(lower_) x where pg_visible_in_snapshot(x, upper_)))
+                        and (
+                            o.xid < pg_snapshot_xmin(upper_)
+                            or pg_visible_in_snapshot(o.xid, upper_)
+                        ))
+                    or o.xid = any(array(
+                        select x from pg_snapshot_xip(lower_) x
+                        where pg_visible_in_snapshot(x, upper_)
+                    ))
                 )
             order by o.seq
             limit max_rows

@@ -1,12 +1,16 @@
--- The rows of an outbox in the pieces of a hop's backlog, in a range of seqs (after, through], each with its piece. Inlined.
-create or replace function relaybox_internal.backlog_seqs(hop_name text, after_seq bigint, through_seq bigint)
+-- The rows of the outbox in the pieces of a hop's backlog, in a range of seqs (after, through],
+-- each with its piece. Inlined.
+create or replace function relaybox_internal.backlog_seqs(
+    hop_name text, after_seq bigint, through_seq bigint
+)
 returns table (seq bigint, backlog_id bigint, state text)
 language sql stable parallel safe
 as $$
     select o.seq, p.backlog_id, p.state
     from relaybox_internal.backlog p
     cross join lateral unnest(p.seqs) r (seqs)
-    join relaybox.outbox o on o.seq >= greatest(lower(r.seqs), after_seq + 1) and o.seq <= least(upper(r.seqs) - 1, through_seq)
+    join relaybox.outbox o on o.seq >= greatest(lower(r.seqs), after_seq + 1)
+        and o.seq <= least(upper(r.seqs) - 1, through_seq)
     where p.hop = hop_name
         and o.topic = any(p.topics)
         and (p.upper is null or pg_visible_in_snapshot(o.xid, p.upper))

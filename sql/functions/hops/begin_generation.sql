@@ -1,7 +1,9 @@
--- Destination: a new generation of a hop begins after the last published batch. What older ones staged beyond it is removed
--- (nobody could read it), their sessions are ended, and whatever of them wakes later is refused. Idempotent; never goes back.
--- Raises RB014 when this store knows a newer generation: the source went back to a time before it.
-create or replace function relaybox_internal.begin_generation(log_id_ integer, generation_ integer) returns void
+-- Destination: begins a new generation of a hop after the last published batch. Removes what older
+-- generations staged beyond it, which nothing could read, and ends their sessions. A session of
+-- theirs that resumes later is refused. Idempotent; never goes back. Raises RB014 if this store has
+-- a newer generation: the source went back to a time before it.
+create or replace function relaybox_internal.begin_generation(log_id_ integer, generation_ integer)
+returns void
 language plpgsql volatile
 as $$
 declare
@@ -18,14 +20,21 @@ begin
     select * into head from relaybox_internal.hop_in i where i.log_id = log_id_ for update;
     if head.generation > generation_ then
         raise exception using errcode = 'RB014',
-            message = format('hop %s: the source is in generation %s, this store in generation %s', head.hop, generation_, head.generation),
-            hint = 'The source lost history. Nothing was moved. Run: relaybox reanchor ' || head.hop;
+            message = format(
+                'hop %s: the source is in generation %s, this store in generation %s', head.hop,
+                generation_, head.generation
+            ),
+            hint = 'The source lost history. Nothing was moved. '
+                'Run: relaybox reanchor ' || head.hop;
     end if;
     if head.generation < generation_ then
-        delete from relaybox_internal.log l where l.log_id = log_id_ and l.log_position > head.published_position;
-        delete from relaybox_internal.receipt r where r.log_id = log_id_ and r.batch > head.published_batch;
+        delete from relaybox_internal.log l
+        where l.log_id = log_id_ and l.log_position > head.published_position;
+        delete from relaybox_internal.receipt r
+        where r.log_id = log_id_ and r.batch > head.published_batch;
         update relaybox_internal.hop_in set generation = generation_ where log_id = log_id_;
-        update relaybox_internal.stream_log set senders_seen = null where log_id = log_id_;  -- of a history that may not be the source's
+        -- senders_seen is of a history that may not be the source's
+        update relaybox_internal.stream_log set senders_seen = null where log_id = log_id_;
     end if;
 end
 $$;

@@ -1,5 +1,5 @@
--- Records at the source that the destination has a batch durably. Idempotent.
--- Raises RB012 when the arrival is of another plan than the ledger's, RB011 when the ledger has no such batch.
+-- Records at the source that the destination has a batch durably. Idempotent. Raises RB012 (the
+-- arrival is of another plan than the ledger's), RB011 (the ledger has no such batch).
 create or replace function relaybox_internal.confirm_received(
     hop_name text, batch_ bigint, plan_id_ uuid, happened_at_ timestamptz, recorded_by_ text
 )
@@ -17,11 +17,13 @@ begin
     if hop_.compacted_batch >= batch_ then
         return;  -- settled long ago
     end if;
-    select * into planned from relaybox_internal.batch b where b.hop = hop_name and b.batch = batch_;
+    select * into planned
+    from relaybox_internal.batch b where b.hop = hop_name and b.batch = batch_;
     if not found then
         raise exception using errcode = 'RB011',
             message = format(
-                'hop %s: the ledger of %s ends at batch %s, %s has published batch %s: %s lost history',
+                'hop %s: the ledger of %s ends at batch %s, %s has published batch %s: '
+                '%s lost history',
                 hop_name, store_name, hop_.batch, hop_.destination, batch_, store_name
             ),
             hint = 'Nothing was moved. See what is missing with: relaybox reanchor ' || hop_name;
@@ -30,11 +32,14 @@ begin
         raise exception using errcode = 'RB012',
             message = format(
                 'hop %s: %s has published batch %s with plan %s, %s has plan %s: %s lost history',
-                hop_name, hop_.destination, batch_, plan_id_, store_name, planned.plan_id, store_name
+                hop_name, hop_.destination, batch_, plan_id_, store_name, planned.plan_id,
+                store_name
             ),
             hint = 'Nothing was moved. See what is missing with: relaybox reanchor ' || hop_name;
     end if;
-    insert into relaybox_internal.confirmation (hop, state, through_position, through_batch, happened_at, recorded_by)
+    insert into relaybox_internal.confirmation (
+        hop, state, through_position, through_batch, happened_at, recorded_by
+    )
     values (hop_name, 'received', planned.last_position, batch_, happened_at_, recorded_by_)
     on conflict do nothing;
 end

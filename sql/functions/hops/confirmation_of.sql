@@ -1,5 +1,8 @@
--- The confirmation that first reached a position of a hop: when it was recorded here, and by whom. No row: none has. Inlined.
-create or replace function relaybox_internal.confirmation_of(hop_name text, state_ text, log_position_ bigint)
+-- The first confirmation that reached a position of a hop: when it was recorded here, and by which
+-- login. No row: none has reached it. Inlined.
+create or replace function relaybox_internal.confirmation_of(
+    hop_name text, state_ text, log_position_ bigint
+)
 returns table (recorded_at timestamptz, recorded_by text)
 language sql stable
 as $$

@@ -1,7 +1,9 @@
--- The newest arrival of a log, on the way to be confirmed. Locks the hop_in row FOR UPDATE: a lock is written to WAL, so the
--- caller's COMMIT waits until the arrival is as durable as this store promises. Another driver's publish may be visible
--- although its wait for a standby was cancelled. Null when nothing is published.
-create or replace function relaybox_internal.durable_arrival(log_id_ integer) returns relaybox_internal.arrival
+-- Returns the newest arrival of a log before it is confirmed; null if nothing is published. Locks
+-- the hop_in row FOR UPDATE. A lock is written to WAL, so that the caller's COMMIT waits until the
+-- arrival is as durable as this store promises. Without it, a publish of another driver could be
+-- visible although its wait for a standby was cancelled.
+create or replace function relaybox_internal.durable_arrival(log_id_ integer)
+returns relaybox_internal.arrival
 language plpgsql volatile
 as $$
 declare

@@ -1,8 +1,10 @@
--- All topics that a hop which reads the outbox has or had: those it moves, those of its backlog, and those of its batches. Null: no such hop.
--- Goes along the index from one list of topics to the next: some pages per list that a batch had, however many batches there are.
+-- Returns all topics that a hop which reads the outbox has or had: those that it moves, those of
+-- its backlog, and those of its batches. Null: no such hop. Follows the index from one list of
+-- topics to the next: some pages per list that a batch had, for any number of batches.
 create or replace function relaybox_internal.hop_topics(hop_name text) returns text[]
 language sql stable
-set enable_seqscan = off -- a hop that has most of the batches, and fresh statistics, make the index look dear
+-- the planner overrates the index for a hop with most of the batches and fresh statistics
+set enable_seqscan = off
 as $$
     with recursive listed as (
         (

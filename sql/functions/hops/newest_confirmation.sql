@@ -1,6 +1,9 @@
--- How far a hop is received, processed or settled, as this store knows; no row: nothing is. Inlined: one look into the primary key.
+-- How far a hop is received, processed or settled, as recorded in this store. No row: not at all.
+-- Inlined: one look into the primary key.
 create or replace function relaybox_internal.newest_confirmation(hop_name text, state_ text)
-returns table (through_batch bigint, through_position bigint, happened_at timestamptz, recorded_at timestamptz)
+returns table (
+    through_batch bigint, through_position bigint, happened_at timestamptz, recorded_at timestamptz
+)
 language sql stable
 as $$
     select c.through_batch, c.through_position, c.happened_at, c.recorded_at

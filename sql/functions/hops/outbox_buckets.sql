@@ -1,7 +1,8 @@
--- Rows of an outbox that became visible between two snapshots, counted in buckets of seq.
--- The split: everything from lower's xmax on, plus the transactions that lower saw open and that have
--- finished since. One transaction left open does not make every read start at its beginning.
--- after_seq: the anchor of the hop's generation; 0 for the first one. `+ 0`: the index on xid is the narrow one, not the key.
+-- Counts the rows of the outbox that became visible between two snapshots, in buckets of seq. The
+-- rows are those of transactions from lower's xmax on, and those of transactions that lower saw
+-- open and that have ended since. So one long transaction does not make every later read begin at
+-- its start. after_seq: the anchor of the hop's generation; 0 for the first one. `+ 0` makes the
+-- planner use the narrow index on xid, not the key.
 create or replace function relaybox_internal.outbox_buckets(
     lower_ pg_snapshot, upper_ pg_snapshot, topics_ text[], bucket_seqs bigint, after_seq bigint
 )
@@ -10,17 +11,17 @@ language sql stable parallel safe
 as $$
     select min(p.seq), max(p.seq), count(*)
     from (
-        select o.seq
-        from relaybox.outbox o
+        select o.seq from relaybox.outbox o
         where o.xid >= pg_snapshot_xmax(lower_)
             and o.xid < pg_snapshot_xmax(upper_)
             and (o.xid < pg_snapshot_xmin(upper_) or pg_visible_in_snapshot(o.xid, upper_))
             and o.topic = any(topics_)
             and o.seq + 0 > after_seq
         union all
-        select o.seq
-        from relaybox.outbox o
-        where o.xid = any(array(select x from pg_snapshot_xip(lower_) x where pg_visible_in_snapshot(x, upper_)))
+        select o.seq from relaybox.outbox o
+        where o.xid = any(
+            array(select x from pg_snapshot_xip(lower_) x where pg_visible_in_snapshot(x, upper_))
+        )
             and o.topic = any(topics_)
             and o.seq + 0 > after_seq
     ) p

@@ -1,6 +1,8 @@
--- What of an outbox waits for a hop's next batches: the first seq, and how many rows; of its next new pair, counted by index from the hop's
--- newest snapshot to now, and of each routed piece of its backlog. No row: nothing of it.
-create or replace function relaybox_internal.outbox_waiting(hop_name text) returns table (first_seq bigint, row_count bigint)
+-- What of the outbox waits for a hop's next batches: the first seq and the number of rows, of its
+-- next pair of snapshots and of each routed piece of its backlog. The pair is counted by index,
+-- from the hop's newest snapshot to now. No row: nothing waits.
+create or replace function relaybox_internal.outbox_waiting(hop_name text)
+returns table (first_seq bigint, row_count bigint)
 language sql stable
 as $$
     select w.first_seq, w.row_count
@@ -8,11 +10,15 @@ as $$
     cross join lateral (
         -- one bucket takes every seq
         select b.first_seq, b.row_count
-        from relaybox_internal.outbox_buckets(h.lower, pg_current_snapshot(), h.topics, 4611686018427387904, h.anchor_seq) b
+        from relaybox_internal.outbox_buckets(
+            h.lower, pg_current_snapshot(), h.topics, 4611686018427387904, h.anchor_seq
+        ) b
         union all
         select b.first_seq, b.row_count
         from relaybox_internal.backlog p
-        cross join lateral relaybox_internal.backlog_buckets(p.lower, p.upper, p.topics, p.seqs, 4611686018427387904, 4611686018427387904) b
+        cross join lateral relaybox_internal.backlog_buckets(
+            p.lower, p.upper, p.topics, p.seqs, 4611686018427387904, 4611686018427387904
+        ) b
         where p.hop = h.hop and p.state = 'routed'
     ) w
     where h.hop = hop_name and h.reads_log is null

@@ -1,6 +1,9 @@
--- The rows of an outbox slice that fills its range: as many rows as seqs, so every seq in it is the batch's, and the
--- position follows from the seq. Same rows as read_outbox_slice, without looking at snapshots or numbering rows.
-create or replace function relaybox_internal.read_dense_slice(first_seq bigint, last_seq bigint, first_position bigint)
+-- The rows of an outbox slice with as many rows as seqs. Every seq in its range is the batch's, so
+-- that the position follows from the seq. The same rows as read_outbox_slice(), without checks of
+-- snapshots and without row numbers.
+create or replace function relaybox_internal.read_dense_slice(
+    first_seq bigint, last_seq bigint, first_position bigint
+)
 returns table (
     log_position bigint, index bigint, epoch integer, message_id uuid, sent_at timestamptz,
     topic text, sender text, key text, headers jsonb, payload text, payload_bytes bytea, clock jsonb

@@ -1,5 +1,5 @@
--- The rows of one slice of a batch that reads a log: positions first_read to last_read, shifted to
--- the next log's positions. Inlined like read_outbox_slice.
+-- The rows of one slice of a batch that reads a log: positions first_read to last_read, with their
+-- positions in the next log. Inlined like read_outbox_slice().
 create or replace function relaybox_internal.read_log_slice(
     log_id_ integer, first_read bigint, last_read bigint, first_position bigint
 )

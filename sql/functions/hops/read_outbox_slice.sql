@@ -1,8 +1,9 @@
--- The rows of one slice of an outbox batch, with their positions. Same rows at any time, for anyone.
--- A message without an index of its own gets its position as index, in epoch 0.
--- A plain SQL function, so that it is inlined into the COPY that reads it: no row is materialised.
+-- The rows of one slice of an outbox batch, with their positions. The same rows at any time and for
+-- any caller. A message without an index of its own gets its position as index, in epoch 0. A plain
+-- SQL function, so that the COPY that reads it inlines it: no row is materialised.
 create or replace function relaybox_internal.read_outbox_slice(
-    lower_ pg_snapshot, upper_ pg_snapshot, topics_ text[], first_seq bigint, last_seq bigint, first_position bigint
+    lower_ pg_snapshot, upper_ pg_snapshot, topics_ text[], first_seq bigint, last_seq bigint,
+    first_position bigint
 )
 returns table (
     log_position bigint, index bigint, epoch integer, message_id uuid, sent_at timestamptz,
@@ -22,6 +23,10 @@ as $$
         and (
             (o.xid >= pg_snapshot_xmax(lower_) and o.xid < pg_snapshot_xmax(upper_)
                 and (o.xid < pg_snapshot_xmin(upper_) or pg_visible_in_snapshot(o.xid, upper_)))
-            or o.xid = any(array(select x from pg_snapshot_xip(lower_) x where pg_visible_in_snapshot(x, upper_)))
+            or o.xid = any(
+                array(
+                    select x from pg_snapshot_xip(lower_) x where pg_visible_in_snapshot(x, upper_)
+                )
+            )
         )
 $$;

@@ -1,13 +1,17 @@
--- The rows of an outbox that a hop's batches read, in a range of seqs (after, through], each with its batch: counted from the slices of the
--- ledger and the rows themselves, along the primary key. A row that two batches read stands here twice. Inlined.
-create or replace function relaybox_internal.read_seqs(hop_name text, after_seq bigint, through_seq bigint, through_batch bigint)
+-- The rows of the outbox that a hop's batches read, in a range of seqs (after, through], each with
+-- its batch. Found through the slices of the ledger and the rows themselves, along the primary key.
+-- A row that two batches read is here twice. Inlined.
+create or replace function relaybox_internal.read_seqs(
+    hop_name text, after_seq bigint, through_seq bigint, through_batch bigint
+)
 returns table (seq bigint, batch bigint)
 language sql stable parallel safe
 as $$
     select o.seq, b.batch
     from relaybox_internal.batch b
     cross join lateral relaybox_internal.batch_slices(b.slices) s
-    join relaybox.outbox o on o.seq >= greatest(s.first_read, after_seq + 1) and o.seq <= least(s.last_read, through_seq)
+    join relaybox.outbox o on o.seq >= greatest(s.first_read, after_seq + 1)
+        and o.seq <= least(s.last_read, through_seq)
     where b.hop = hop_name
         and b.batch <= through_batch
         and b.lower is not null

@@ -1,4 +1,5 @@
--- Writes down who drives an attempt at a batch, and returns the attempt. In the transaction that begins it; only people read it.
+-- Records which login and application drive an attempt at a batch, and returns the attempt. Runs in
+-- the transaction that begins it. Only people read the record.
 create or replace function relaybox_internal.record_attempt(
     hop_name text, batch_ bigint, attempt_ bigint, recorded_by_ text, application_ text
 )

@@ -1,9 +1,12 @@
--- Registers a hop that leaves this store, or brings its topics and policy up to date. A new hop starts with the oldest message that is
--- kept ('1:1:' sees nothing; rows up to the store's anchor are read by seq). Changed topics count from the next batch on (change_topics).
--- Returns registered, changed or unchanged. Raises RB006 when the hop would read another log or go to another store, or would be the
--- first to read a log whose beginning is gone, or was retired; RB011 when the outbox came from another cluster (outbox_anchor).
+-- Registers a hop that leaves this store, or brings its topics and policy up to date. A new hop
+-- begins with the oldest message that is kept ('1:1:' sees nothing; rows up to the store's anchor
+-- are read by seq). Changed topics count from the next batch on (change_topics). Returns
+-- registered, changed or unchanged. Raises RB006 (the hop would read another log or go to another
+-- store, would be the first to read a log whose beginning is gone, or was retired), RB011 (the
+-- outbox came from another cluster, see outbox_anchor).
 create or replace function relaybox_internal.register_hop_out(
-    hop_name text, destination_ text, upstream text, topics_ text[], policy_ text, processed_by_ text[] default null
+    hop_name text, destination_ text, upstream text, topics_ text[], policy_ text,
+    processed_by_ text[] default null
 )
 returns text
 language plpgsql volatile
@@ -11,42 +14,62 @@ as $$
 declare
     log_id_ integer := (select i.log_id from relaybox_internal.hop_in i where i.hop = upstream);
     hop_ relaybox_internal.hop_out;
+    first_kept bigint;
     anchor bigint := 0;
 begin
     select * into hop_ from relaybox_internal.hop_out h where h.hop = hop_name for update;
     if not found then
-        -- a hop keeps the positions of the log that it reads; retention holds the row while it drops the beginning
+        -- a hop keeps the positions of the log that it reads; retention holds the row while it
+        -- drops the beginning
         perform from relaybox_internal.hop_in i where i.log_id = log_id_ for key share;
-        if (select i.first_kept_position from relaybox_internal.hop_in i where i.log_id = log_id_) > 1 then
+        first_kept := (
+            select i.first_kept_position from relaybox_internal.hop_in i where i.log_id = log_id_
+        );
+        if first_kept > 1 then
             raise exception using errcode = 'RB006',
-                message = format('hop %s would read the log of hop %s, which keeps no message below position %s any more', hop_name, upstream, (
-                    select i.first_kept_position from relaybox_internal.hop_in i where i.log_id = log_id_
-                )),
-                hint = 'Give the longer route a new name, and a path from the store where its messages are sent.';
+                message = format(
+                    'hop %s would read the log of hop %s, '
+                    'which keeps no message below position %s any more',
+                    hop_name, upstream, first_kept
+                ),
+                hint = 'Give the longer route a new name, '
+                    'and a path from the store where its messages are sent.';
         end if;
         if upstream is null then
             anchor := relaybox_internal.outbox_anchor();
         end if;
-        insert into relaybox_internal.hop_out (hop, destination, reads_log, topics, policy, processed_by, lower, anchor_seq, numbering, system_identifier,
-        timeline)
+        insert into relaybox_internal.hop_out (
+            hop, destination, reads_log, topics, policy, processed_by, lower, anchor_seq,
+            numbering, system_identifier, timeline
+        )
         select
-            hop_name, destination_, log_id_, case when upstream is null then topics_ end, policy_, processed_by_,
-            case when upstream is null then '1:1:'::pg_snapshot end, anchor, n.numbering, f.system_identifier, f.timeline
+            hop_name, destination_, log_id_, case when upstream is null then topics_ end, policy_,
+            processed_by_, case when upstream is null then '1:1:'::pg_snapshot end, anchor,
+            n.numbering, f.system_identifier, f.timeline
         from relaybox_internal.cluster_fingerprint() f, relaybox_internal.numbering n;
         insert into relaybox_internal.backlog (hop, topics, lower, upper, seqs)
-        select hop_name, topics_, '1:1:', relaybox_internal.full_snapshot(), int8multirange(int8range(1, greatest(anchor, 1), '[]')) where anchor > 0;
+        select hop_name, topics_, '1:1:', relaybox_internal.full_snapshot(),
+            int8multirange(int8range(1, greatest(anchor, 1), '[]'))
+        where anchor > 0;
         return 'registered';
     end if;
     perform relaybox_internal.refuse_retired_hop(hop_);
     if hop_.destination <> destination_ or hop_.reads_log is distinct from log_id_ then
         raise exception using errcode = 'RB006',
-            message = format('hop %s is registered here with destination %s; the file says %s', hop_name, hop_.destination, destination_),
+            message = format(
+                'hop %s is registered here with destination %s; the file says %s', hop_name,
+                hop_.destination, destination_
+            ),
             hint = 'A hop keeps its path for ever. Give the changed route a new name.';
     end if;
-    if hop_.policy = policy_ and hop_.processed_by is not distinct from processed_by_ and (upstream is not null or hop_.topics = topics_) then
+    if hop_.policy = policy_ and hop_.processed_by is not distinct from processed_by_
+        and (upstream is not null or hop_.topics = topics_)
+    then
         return 'unchanged';
     end if;
-    update relaybox_internal.hop_out set policy = policy_, processed_by = processed_by_ where hop = hop_name;
+    update relaybox_internal.hop_out
+    set policy = policy_, processed_by = processed_by_
+    where hop = hop_name;
     if upstream is null then
         perform relaybox_internal.change_topics(hop_name, topics_);
     end if;

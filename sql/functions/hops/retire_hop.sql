@@ -1,6 +1,10 @@
--- Retires a hop that leaves this store: from now on nobody waits for what it has not moved, and it moves nothing more. Locks its row, as
--- planning does. Returns false if it was retired before. In the caller's transaction. Raises RB001, RB004.
-create or replace function relaybox_internal.retire_hop(hop_name text, reason text, recorded_by text) returns boolean
+-- Retires a hop that leaves this store: it moves nothing more, and retention does not keep messages
+-- for it any more. Locks its row, as planning does. Returns false if it was retired before. Runs in
+-- the caller's transaction. Raises RB001, RB004.
+create or replace function relaybox_internal.retire_hop(
+    hop_name text, reason text, recorded_by text
+)
+returns boolean
 language plpgsql volatile
 as $$
 declare
@@ -10,7 +14,9 @@ begin
     set local synchronous_commit = on;
     select * into head from relaybox_internal.hop_out h where h.hop = hop_name for update;
     if not found then
-        raise exception using errcode = 'RB004', message = format('hop %s does not leave this store', hop_name), hint = 'Run: relaybox retire';
+        raise exception using errcode = 'RB004',
+            message = format('hop %s does not leave this store', hop_name),
+            hint = 'Run: relaybox retire';
     end if;
     if head.retired_at is not null then
         return false;
@@ -21,8 +27,13 @@ begin
     if head.reads_log is null then
         perform relaybox_internal.split_backlog(hop_name, 'routed', head.topics, 'unrouted', null);
         insert into relaybox_internal.backlog (hop, topics, lower, seqs, state)
-        values (hop_name, head.topics, head.lower, int8multirange(int8range(head.anchor_seq + 1, 9223372036854775807)), 'unrouted');
-        perform relaybox_internal.retire_topics(hop_name, relaybox_internal.hop_topics(hop_name), reason, recorded_by);
+        values (
+            hop_name, head.topics, head.lower,
+            int8multirange(int8range(head.anchor_seq + 1, 9223372036854775807)), 'unrouted'
+        );
+        perform relaybox_internal.retire_topics(
+            hop_name, relaybox_internal.hop_topics(hop_name), reason, recorded_by
+        );
     end if;
     return true;
 end

@@ -1,7 +1,9 @@
--- How far this store's log is settled for a hop that reads it: the last upstream position whose batch is settled, and before which
--- every message is.
--- 0 when nothing is; null when the hop does not leave this store.
-create or replace function relaybox_internal.settled_reading(hop_name text, out through_position bigint, out happened_at timestamptz)
+-- Returns how far this store's log is settled for a hop that reads it: the last upstream position
+-- of the newest settled batch. Every message up to there is settled. 0: nothing is. Null: the hop
+-- does not leave this store.
+create or replace function relaybox_internal.settled_reading(
+    hop_name text, out through_position bigint, out happened_at timestamptz
+)
 language sql stable
 as $$
     select coalesce(b.reads_through, 0), c.happened_at

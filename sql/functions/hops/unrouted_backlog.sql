@@ -1,5 +1,6 @@
--- What the outbox keeps of topics that were taken from a hop that reads it, and of topics that no hop ever had: messages that nobody has given
--- up, per topic. Reads the pieces of the hop's backlog along the primary key, and the outbox where there are topics without a hop.
+-- Counts, per topic, the messages that the outbox keeps of topics that were taken from a hop, and
+-- of topics that no hop ever had, without those that were given up. Reads the pieces of the hop's
+-- backlog along the primary key, and the outbox if there are topics without a hop.
 create or replace function relaybox_internal.unrouted_backlog(hop_name text)
 returns table (topic text, message_count bigint, first_sent_at timestamptz)
 language sql stable

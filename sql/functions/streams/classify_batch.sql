@@ -1,6 +1,8 @@
--- Classifies a range of a log as far as it needs it: which senders bring it in order, and of the others every message.
+-- Classifies a range of a log as far as needed: first its senders, then every message of those that
+-- do not bring their messages in order.
 create or replace function relaybox_internal.classify_batch(
-    stream_ relaybox_internal.stream, input_log relaybox_internal.stream_log, batch_ bigint, first_position bigint, last_position bigint
+    stream_ relaybox_internal.stream, input_log relaybox_internal.stream_log, batch_ bigint,
+    first_position bigint, last_position bigint
 )
 returns void
 language plpgsql volatile
@@ -9,15 +11,22 @@ declare
     reads_from bigint;
 begin
     perform relaybox_internal.make_delivery_tables();
-    perform relaybox_internal.find_batch_senders(input_log.log_id, batch_, first_position, last_position);
+    perform relaybox_internal.find_batch_senders(
+        input_log.log_id, batch_, first_position, last_position
+    );
     perform relaybox_internal.resume_stalled_senders(stream_, input_log, first_position);
     perform relaybox_internal.classify_batch_senders(stream_, input_log);
-    select coalesce(min(b.resumes_after) + 1, first_position) into reads_from from pg_temp.decision_sender b;
+    select coalesce(min(b.resumes_after) + 1, first_position) into reads_from
+    from pg_temp.decision_sender b;
     if stream_.message_id_window > 0 then
-        perform relaybox_internal.find_repeated_ids(input_log.log_id, reads_from, last_position, stream_.message_id_window);
+        perform relaybox_internal.find_repeated_ids(
+            input_log.log_id, reads_from, last_position, stream_.message_id_window
+        );
     end if;
     perform relaybox_internal.begin_sender_states(stream_.stream_id, input_log.origin);
-    if not stream_.recheck and not exists (select from pg_temp.decision_sender where not is_in_order) then
+    if not stream_.recheck
+        and not exists (select from pg_temp.decision_sender where not is_in_order)
+    then
         return;
     end if;
     if stream_.delivery_order in ('none', 'total') then

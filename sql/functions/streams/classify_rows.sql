@@ -1,8 +1,11 @@
--- Classifies the messages that need a look: outcome null (may be delivered), duplicate, or why it is set aside; and for an order
--- that waits for a sender's earlier indexes, the arrival number at which they are all there. One sort of all rows by (sender, index,
--- arrival); what came first of an index stands first.
+-- Classifies the messages of senders that are not in order. The outcome is null (may be delivered),
+-- duplicate, or the reason to set it aside. In an order that waits for a sender's earlier indexes,
+-- release_seq is the arrival number at which all of them are here. One statement with one sort of
+-- all rows by (sender, index, arrival): the first message of an index stands first. It is not
+-- split, since each part would need ten of these flags as arguments.
 create or replace function relaybox_internal.classify_rows(
-    stream_ relaybox_internal.stream, input_log relaybox_internal.stream_log, first_position bigint, last_position bigint
+    stream_ relaybox_internal.stream, input_log relaybox_internal.stream_log, first_position bigint,
+    last_position bigint
 )
 returns void
 language plpgsql volatile
@@ -18,58 +21,88 @@ declare
     seq_shift bigint := stream_.arrival_seq - first_position + 1;
     has_repeated_ids boolean := exists (select from pg_temp.repeated_id);
     has_seen boolean := exists (select from pg_temp.already_seen);
-    has_skips boolean := exists (select from relaybox_internal.sender_state s where s.stream_id = stream_.stream_id and s.skipped <> '{}');
-    has_resumed boolean := exists (select from pg_temp.decision_sender where resumes_after is not null);
+    has_skips boolean := exists (
+        select from relaybox_internal.sender_state s
+        where s.stream_id = stream_.stream_id and s.skipped <> '{}'
+    );
+    has_resumed boolean := exists (
+        select from pg_temp.decision_sender where resumes_after is not null
+    );
     has_ended boolean;
 begin
     perform relaybox_internal.find_epoch_ends(stream_, input_log, first_position, last_position);
     has_ended := exists (select from pg_temp.epoch_end);
-    with looked_at as (
-        select a.*
-        from relaybox_internal.list_arrived(
-            input_log.log_id, first_position, last_position, seq_shift, waits_for_earlier, is_causal, has_repeated_ids, has_ended
+    with examined as (
+        select a.* from relaybox_internal.list_arrived(
+            input_log.log_id, first_position, last_position, seq_shift, waits_for_earlier,
+            is_causal, has_repeated_ids, has_ended
         ) a
         union all
-        select r.* from relaybox_internal.list_resumed(input_log.log_id, first_position) r where has_resumed
+        select r.*
+        from relaybox_internal.list_resumed(input_log.log_id, first_position) r where has_resumed
         union all
-        select h.* from relaybox_internal.list_held(stream_.stream_id, is_causal or stream_.recheck) h
+        select h.*
+        from relaybox_internal.list_held(stream_.stream_id, is_causal or stream_.recheck) h
     ), chained as (
-        -- chain: the sender, where the index is one of its own and not refused
-        select l.*, case when l.outcome is null and l.epoch > 0 then l.sender_id end as chain from looked_at l
+        -- chain: the sender, if the index is its own and no rule refuses the message
+        select l.*, case when l.outcome is null and l.epoch > 0 then l.sender_id end as chain
+        from examined l
     ), compared as (
         select c.*,
             c.chain is not null and (
                 c.index <= c.watermark
                 -- seen indexes are kept in chunks of 4096
                 or has_seen and exists (
-                    select from pg_temp.already_seen a where a.sender_id = c.chain and a.chunk = c.index >> 12 and a.indexes @> c.index
+                    select from pg_temp.already_seen a
+                    where a.sender_id = c.chain and a.chunk = c.index >> 12 and a.indexes @> c.index
                 )
-                -- beyond the watermark nothing is given up: it was set aside before its turn
-                or has_skips and c.is_new and relaybox_internal.is_skipped(c.chain, c.index, c.index + 1)
+                -- a skipped index beyond the watermark was not given up, but set aside early
+                or has_skips and c.is_new
+                and relaybox_internal.is_skipped(c.chain, c.index, c.index + 1)
             ) as is_past,
-            lag(c.index) over (partition by c.chain order by c.index, c.arrival_seq) as previous_index,
-            first_value(c.log_position) over (partition by c.chain, c.index order by c.arrival_seq) as first_position_of_index
+            lag(c.index) over (
+                partition by c.chain order by c.index, c.arrival_seq
+            ) as previous_index,
+            first_value(c.log_position) over (
+                partition by c.chain, c.index order by c.arrival_seq
+            ) as first_position_of_index
         from chained c
     ), repeated as (
-        select c.*, c.is_past or c.chain is not null and coalesce(c.previous_index = c.index, false) as is_repeated from compared c
+        select c.*,
+            c.is_past or c.chain is not null
+                and coalesce(c.previous_index = c.index, false) as is_repeated
+        from compared c
     ), followed as (
         select r.*,
-            max(case when not r.is_repeated then r.arrival_seq end) over earlier as last_earlier_seq,
+            max(
+                case when not r.is_repeated then r.arrival_seq end
+            ) over earlier as last_earlier_seq,
             bool_and(
-                -- what comes again says nothing of what is missing before it
+                -- a repeated index does not show what is missing before it
                 r.index <= greatest(r.previous_index, r.watermark) + 1
-                or has_skips and relaybox_internal.is_skipped(r.chain, greatest(r.previous_index, r.watermark) + 1, r.index)
+                or has_skips
+                and relaybox_internal.is_skipped(
+                    r.chain, greatest(r.previous_index, r.watermark) + 1, r.index
+                )
             ) over earlier as has_all_earlier
         from repeated r
         window earlier as (partition by r.chain order by r.index, r.arrival_seq)
     )
     insert into pg_temp.classified (
-        arrival_seq, log_id, log_position, sender_id, epoch, index, is_new, outcome, original_position, is_indexed, release_seq, release_rank
+        arrival_seq, log_id, log_position, sender_id, epoch, index, is_new, outcome,
+        original_position, is_indexed, release_seq, release_rank
     )
     select
         f.arrival_seq, f.log_id, f.log_position, f.sender_id, f.epoch, f.index, f.is_new,
-        case when f.chain is null then f.outcome when f.is_given_up then 'index_skipped' when f.is_repeated then 'duplicate' end,
-        case when f.chain is null then f.original_position when not f.is_past then f.first_position_of_index end,
+        case
+            when f.chain is null then f.outcome
+            when f.is_given_up then 'index_skipped'
+            when f.is_repeated then 'duplicate'
+        end,
+        case
+            when f.chain is null then f.original_position
+            when not f.is_past then f.first_position_of_index
+        end,
         f.chain is not null and not f.is_repeated and not f.is_given_up,
         case
             when f.chain is null then case when f.outcome is null then f.arrival_seq end

@@ -1,11 +1,15 @@
--- A range of a log, a quarter of it per worker: of each sender there how many rows, and whether its indexes rise by one from row to row.
--- One pass in the order of positions: each sender's indexes are gathered as they come, and compared with what they must be.
--- A quarter is never shared out further, and nothing is sorted: rows would lose their order. So this is a statement of its own,
--- from whose result nobody wants an order: else a planner may sort by sender first, and sorts are not stable.
-create or replace function relaybox_internal.count_quarters(log_id_ integer, first_position bigint, last_position bigint)
+-- Counts the senders of a range of a log, a quarter of it per worker: the rows of each, and whether
+-- its indexes rise by one from row to row. Reads in the order of positions: the indexes of each
+-- sender are gathered as they come, and compared with what they must be. A worker's quarter is
+-- never divided and nothing is sorted, since rows would lose their order. It is a statement of its
+-- own, whose result needs no order: a planner might otherwise sort by sender first, and sorts are
+-- not stable.
+create or replace function relaybox_internal.count_quarters(
+    log_id_ integer, first_position bigint, last_position bigint
+)
 returns table (
-    quarter integer, sender text, epoch integer, row_count bigint, first_index bigint, last_index bigint, ascending boolean,
-    first_sent_at timestamptz
+    quarter integer, sender text, epoch integer, row_count bigint, first_index bigint,
+    last_index bigint, ascending boolean, first_sent_at timestamptz
 )
 language plpgsql stable
 set enable_sort = off
@@ -24,25 +28,35 @@ declare
     quarters integer := case when last_position - first_position < 20000 then 1 else 4 end;
     step bigint := (last_position - first_position) / quarters + 1;
     one_quarter constant text := '
-        select %s as quarter, l.sender, l.epoch, array_agg(l.index) as indexes, min(l.sent_at) as first_sent_at
+        select %s as quarter, l.sender, l.epoch, array_agg(l.index) as indexes,
+            min(l.sent_at) as first_sent_at
         from (
             select m.sender, m.epoch, m.index, m.sent_at from relaybox_internal.log m
-            where m.log_id = $1 and m.log_position >= %s and m.log_position <= %s order by m.log_position
+            where m.log_id = $1 and m.log_position >= %s and m.log_position <= %s
+            order by m.log_position
         ) l
         group by l.sender, l.epoch';
 begin
     return query execute (
         select 'select a.quarter, a.sender, a.epoch, a.row_count,
-                case when a.ascending then a.indexes[1] else (select min(i) from unnest(a.indexes) i) end,
+                case
+                    when a.ascending then a.indexes[1]
+                    else (select min(i) from unnest(a.indexes) i)
+                end,
                 a.indexes[a.row_count], a.ascending, a.first_sent_at
             from (
-                select q.quarter, q.sender, q.epoch, q.indexes, q.first_sent_at, cardinality(q.indexes)::bigint as row_count,
+                select q.quarter, q.sender, q.epoch, q.indexes, q.first_sent_at,
+                    cardinality(q.indexes)::bigint as row_count,
                     q.indexes = array(
                         select least(q.indexes[1], 9223372036854775807 - cardinality(q.indexes)) + n
                         from generate_series(0, cardinality(q.indexes) - 1) n
                     ) as ascending
                 from (' || string_agg(
-            format(one_quarter, q, first_position + q * step, least(first_position + (q + 1) * step - 1, last_position)), ' union all ' order by q
+            format(
+                one_quarter, q, first_position + q * step,
+                least(first_position + (q + 1) * step - 1, last_position)
+            ),
+            ' union all ' order by q
         ) || ') q
                 offset 0
             ) a'

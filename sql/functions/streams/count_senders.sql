@@ -1,15 +1,24 @@
--- The senders of a range of a log: how many rows, since when they were sent, and whether each one's indexes rise by one from row to row
--- there (ascending).
-create or replace function relaybox_internal.count_senders(log_id_ integer, first_position bigint, last_position bigint)
+-- Counts the senders of a range of a log: the rows of each, when its first one was sent, and
+-- whether its indexes rise by one from row to row (ascending).
+create or replace function relaybox_internal.count_senders(
+    log_id_ integer, first_position bigint, last_position bigint
+)
 returns table (
-    sender text, epoch integer, row_count bigint, first_index bigint, last_index bigint, ascending boolean, first_sent_at timestamptz
+    sender text, epoch integer, row_count bigint, first_index bigint, last_index bigint,
+    ascending boolean, first_sent_at timestamptz
 )
 language sql stable
 as $$
-    select q.sender, q.epoch, sum(q.row_count)::bigint, min(q.first_index), max(q.last_index), bool_and(q.ascending and q.follows),
-        min(q.first_sent_at)
+    select q.sender, q.epoch, sum(q.row_count)::bigint, min(q.first_index), max(q.last_index),
+        bool_and(q.ascending and q.follows), min(q.first_sent_at)
     from (
-        select c.*, coalesce(c.first_index = lag(c.last_index) over (partition by c.sender, c.epoch order by c.quarter) + 1, true) as follows
+        select c.*,
+            coalesce(
+                c.first_index = lag(c.last_index) over (
+                    partition by c.sender, c.epoch order by c.quarter
+                ) + 1,
+                true
+            ) as follows
         from relaybox_internal.count_quarters(log_id_, first_position, last_position) c
     ) q
     group by q.sender, q.epoch

@@ -1,8 +1,11 @@
--- Decides on the next published batch of a log: which messages its stream delivers, in which order, and which it drops, holds back or
--- sets aside. In the caller's transaction, whose COMMIT must be durable. Returns null when there is nothing to decide.
--- A batch whose senders all bring it in order is one run of positions; only the senders of another one are looked at row by row.
--- Raises RB004 when the log's stream is not registered, RB007 while an init changes its rules.
-create or replace function relaybox_internal.deliver_next(log_id_ integer) returns relaybox_internal.decision
+-- Decides on the next published batch of a log: which messages its stream delivers, in which order,
+-- and which it drops, holds back or sets aside. Runs in the caller's transaction, whose COMMIT must
+-- be durable. Returns null when there is nothing to decide. A batch whose senders are all in order
+-- becomes one run of positions. Of any other batch, only the messages of senders that are not in
+-- order are classified one by one. Raises RB004 (the log's stream is not registered), RB007 (an
+-- init is changing the stream's rules).
+create or replace function relaybox_internal.deliver_next(log_id_ integer)
+returns relaybox_internal.decision
 language plpgsql volatile
 as $$
 declare
@@ -15,36 +18,55 @@ declare
 begin
     perform relaybox_internal.require_writable_primary();
     set local synchronous_commit = on;
-    select s.* into stream_ from relaybox_internal.stream s join relaybox_internal.stream_log l using (stream_id) where l.log_id = log_id_ for no key update of s;
+    select s.* into stream_
+    from relaybox_internal.stream s join relaybox_internal.stream_log l using (stream_id)
+    where l.log_id = log_id_
+    for no key update of s;
     if not found then
-        raise exception using errcode = 'RB004', message = format('log %s belongs to no stream', log_id_), hint = 'Run: relaybox init';
+        raise exception using errcode = 'RB004',
+            message = format('log %s belongs to no stream', log_id_),
+            hint = 'Run: relaybox init';
     end if;
     perform relaybox_internal.refuse_pending_rules(stream_);
     -- its own statement, after the lock
     select * into input_log from relaybox_internal.stream_log l where l.log_id = log_id_;
-    select * into batch from relaybox_internal.arrival a where a.log_id = log_id_ and a.batch > input_log.decided_batch order by a.batch limit 1;
+    select * into batch
+    from relaybox_internal.arrival a where a.log_id = log_id_ and a.batch > input_log.decided_batch
+    order by a.batch limit 1;
     if not found then
-        if stream_.recheck or relaybox_internal.has_sender_to_resume(stream_.stream_id, input_log.origin) then
+        if stream_.recheck
+            or relaybox_internal.has_sender_to_resume(stream_.stream_id, input_log.origin)
+        then
             perform relaybox_internal.deliver_held(stream_, input_log);
         end if;
         return null;
     end if;
-    -- recheck: an operator skipped a gap, so what is held is looked at again with this batch
-    needs_look := coalesce(batch.has_own_indexes, true) or stream_.message_id_window > 0 or stream_.delivery_order = 'causal' or stream_.recheck;
+    -- recheck: an operator skipped a gap, so that this batch decides on the held messages as well
+    needs_look := coalesce(batch.has_own_indexes, true) or stream_.message_id_window > 0
+        or stream_.delivery_order = 'causal' or stream_.recheck;
     is_in_order := true;
     if needs_look then
-        perform relaybox_internal.classify_batch(stream_, input_log, batch.batch, batch.first_position, batch.last_position);
-        is_in_order := not stream_.recheck and not exists (select from pg_temp.decision_sender d where not d.is_in_order);
+        perform relaybox_internal.classify_batch(
+            stream_, input_log, batch.batch, batch.first_position, batch.last_position
+        );
+        is_in_order := not stream_.recheck
+            and not exists (select from pg_temp.decision_sender d where not d.is_in_order);
     end if;
     if is_in_order then
-        perform relaybox_internal.append_run(stream_, log_id_, batch.first_position, batch.last_position);
+        perform relaybox_internal.append_run(
+            stream_, log_id_, batch.first_position, batch.last_position
+        );
         delivered_count := batch.row_count;
     else
-        delivered_count := relaybox_internal.append_deliverable(stream_, log_id_, batch.first_position, batch.last_position);
+        delivered_count := relaybox_internal.append_deliverable(
+            stream_, log_id_, batch.first_position, batch.last_position
+        );
         perform relaybox_internal.set_aside_classified(stream_);
     end if;
     if needs_look then
-        perform relaybox_internal.update_sender_states(stream_, log_id_, batch.first_position, batch.last_position);
+        perform relaybox_internal.update_sender_states(
+            stream_, log_id_, batch.first_position, batch.last_position
+        );
     end if;
     return relaybox_internal.record_decision(stream_, batch, is_in_order, delivered_count);
 end

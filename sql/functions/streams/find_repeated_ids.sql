@@ -1,4 +1,5 @@
--- Rows of a range of a log whose message_id stands among the `within` positions before them; their senders are looked at one by one.
+-- Finds the rows of a range of a log whose message_id is also among the `within` positions before
+-- them. Their senders are not in order: their messages are classified one by one.
 create or replace function relaybox_internal.find_repeated_ids(
     log_id_ integer, first_position bigint, last_position bigint, within bigint
 )
@@ -12,7 +13,8 @@ as $$
     join relaybox_internal.log o on o.log_id = log_id_ and o.message_id = l.message_id
         and o.log_position >= first_position - within and o.log_position <= last_position
         and o.log_position < l.log_position and o.log_position >= l.log_position - within
-    where l.log_id = log_id_ and l.log_position >= first_position and l.log_position <= last_position
+    where l.log_id = log_id_ and l.log_position >= first_position
+        and l.log_position <= last_position
     group by l.log_position;
     update pg_temp.decision_sender b set is_ascending = false, is_in_order = false
     from relaybox_internal.log l join pg_temp.repeated_id i on i.log_position = l.log_position

@@ -1,5 +1,5 @@
--- What one decision works on: temporary tables of the session, emptied for it. Small ones by delete, which keeps the plans of all
--- that reads them; large ones by truncate.
+-- Makes the temporary tables of a decision, or empties those of the session. Small ones by delete,
+-- which keeps the plans of the statements that read them; large ones by truncate.
 create or replace function relaybox_internal.make_delivery_tables() returns void
 language plpgsql volatile
 as $$
@@ -13,7 +13,8 @@ begin
     end if;
     for name in
         select t.name from unnest(array[
-            'decision_sender', 'classified', 'epoch_end', 'repeated_id', 'already_seen', 'repeated_index', 'sender_without_gap',
+            'decision_sender', 'classified', 'epoch_end', 'repeated_id', 'already_seen',
+            'repeated_index', 'sender_without_gap',
             'causal_message', 'named_sender', 'unmet_cause', 'release_order'
         ]) t (name)
         where pg_relation_size(('pg_temp.' || t.name)::regclass) > 0

@@ -1,4 +1,5 @@
--- Where the message at a stream position is, and whose it is. No row: there is no such stream position, or it is no longer kept.
+-- Returns where the message at a stream position is, with its topic, sender and key. No row: there
+-- is no such stream position, or it is not kept any more.
 create or replace function relaybox_internal.message_at(stream_id_ integer, stream_position_ bigint)
 returns table (log_id integer, log_position bigint, topic text, sender text, key text)
 language sql stable

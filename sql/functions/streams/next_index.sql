@@ -1,6 +1,7 @@
--- The next number of a gapless sender's epoch, from a counter row that stays locked until the transaction ends: a rollback gives it
--- back, and numbers are in commit order. The price: one transaction of the sender at a time (docs/concepts.md has the figure).
--- Raises RB022 (not declared, or sparse), RB023 (a sender of another role).
+-- Returns the next number of a gapless sender's epoch. The counter row stays locked until the
+-- transaction ends: a rollback gives the number back, and numbers are in commit order. So only one
+-- transaction of the sender runs at a time (docs/concepts.md has the figure). Raises RB022 (not
+-- declared, or sparse), RB023 (a sender of another role).
 create or replace function relaybox.next_index(sender text) returns bigint
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
@@ -9,12 +10,17 @@ declare
     given bigint;
 begin
     perform relaybox_internal.require_sender_role(next_index.sender);
-    update relaybox_internal.sender_counter c set last_index = c.last_index + 1 where c.sender = next_index.sender returning c.last_index into given;
+    update relaybox_internal.sender_counter c
+    set last_index = c.last_index + 1
+    where c.sender = next_index.sender
+    returning c.last_index into given;
     -- a later statement than the lock, which new_epoch() takes too
     if given is null or 'gapless' is distinct from (
-        select s.kind from relaybox_internal.store here
+        select s.kind
+        from relaybox_internal.store own_store
         join relaybox_internal.sender_counter c on c.sender = next_index.sender
-        join relaybox_internal.sender s on s.origin = here.store and s.sender = c.sender and s.epoch = c.epoch
+        join relaybox_internal.sender s
+            on s.origin = own_store.store and s.sender = c.sender and s.epoch = c.epoch
     ) then
         raise exception using errcode = 'RB022',
             message = format(
@@ -22,8 +28,11 @@ begin
                 next_index.sender, case when given is null then 'not declared' else 'sparse' end
             ),
             hint = format(
-                case when given is null then 'Declare it: select relaybox.declare_sender(%L, ''gapless'')'
-                    else 'Begin a gapless epoch: select relaybox.new_epoch(%L, ''gapless'')' end,
+                case
+                    when given is null
+                        then 'Declare it: select relaybox.declare_sender(%L, ''gapless'')'
+                    else 'Begin a gapless epoch: select relaybox.new_epoch(%L, ''gapless'')'
+                end,
                 next_index.sender
             );
     end if;
@@ -34,5 +43,6 @@ $$;
 comment on function relaybox.next_index(text) is
 'Returns the next number of a gapless sender: the value for column `index` of relaybox.outbox.
 `sender`: its name.
-The counter stays locked until the transaction ends: a rollback gives the number back, and other transactions of the sender wait.
+The counter stays locked until the transaction ends: a rollback gives the number back, and other
+transactions of the sender wait.
 Errors: RB022 (not declared, or sparse), RB023 (the sender is bound to another role).';

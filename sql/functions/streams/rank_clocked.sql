@@ -1,6 +1,8 @@
--- Sets release_rank in pg_temp.causal_message: after all that a message waits for and that is released at the same moment; what was set
--- aside hands on what is before it. From the messages that wait for nothing on, each wait is followed once.
--- Returns whether some are left that wait for themselves; pg_temp.release_order then has their waits, and else nothing.
+-- Sets release_rank in pg_temp.causal_message. A message gets a higher rank than those that it
+-- waits for and that are released at the same moment. A message that was set aside passes on the
+-- rank of those before it. Begins with the messages that wait for nothing and follows each wait
+-- once. Returns whether messages are left that wait for themselves. pg_temp.release_order then has
+-- their waits, and is empty otherwise.
 create or replace function relaybox_internal.rank_clocked() returns boolean
 language plpgsql volatile
 set enable_seqscan = off
@@ -21,25 +23,39 @@ declare
     later integer;
 begin
     delete from pg_temp.release_order;
-    insert into pg_temp.release_order (arrival_seq, follows_seq, is_by_clock) select w.arrival_seq, w.follows_seq, w.is_by_clock
-        from relaybox_internal.waits_at_once() w;
-    -- the sum of a clock grows along every chain of causes; what was set aside stands nowhere itself
+    insert into pg_temp.release_order (arrival_seq, follows_seq, is_by_clock)
+    select w.arrival_seq, w.follows_seq, w.is_by_clock
+    from relaybox_internal.waits_at_once() w;
+    -- the sum of a clock grows along every chain of causes; a message set aside has no rank
     select
-        array_agg(case when c.outcome is null then least(9000000000000000000, c.index + c.clock_sum)::bigint else 0 end order by c.node),
+        array_agg(
+            case
+                when c.outcome is null
+                    then least(9000000000000000000, c.index + c.clock_sum)::bigint
+                else 0
+            end order by c.node
+        ),
         array_agg((c.outcome is null)::integer order by c.node)
     into ranks, steps
     from pg_temp.causal_message c;
     wait_counts := array(
-        select (select count(*) from pg_temp.release_order w where w.arrival_seq = c.arrival_seq)::integer
+        select (
+            select count(*) from pg_temp.release_order w where w.arrival_seq = c.arrival_seq
+        )::integer
         from pg_temp.causal_message c order by c.node
     );
     -- an edge leads from a message to one that follows it
-    select array_agg(earlier.node order by earlier.node), array_agg(waiting.node order by earlier.node) into earlier_nodes, later_nodes
+    select array_agg(earlier.node order by earlier.node),
+        array_agg(waiting.node order by earlier.node)
+    into earlier_nodes, later_nodes
     from pg_temp.release_order w
     join pg_temp.causal_message earlier on earlier.arrival_seq = w.follows_seq
     join pg_temp.causal_message waiting on waiting.arrival_seq = w.arrival_seq;
     first_edge := relaybox_internal.edge_starts(cardinality(ranks), earlier_nodes);
-    ready := array(select o.node::integer from unnest(wait_counts) with ordinality o (wait_count, node) where o.wait_count = 0);
+    ready := array(
+        select o.node::integer
+        from unnest(wait_counts) with ordinality o (wait_count, node) where o.wait_count = 0
+    );
     ready_count := cardinality(ready);
     while done_count < ready_count loop
         done_count := done_count + 1;
@@ -54,7 +70,9 @@ begin
             end if;
         end loop;
     end loop;
-    update pg_temp.causal_message c set release_rank = n.rank from unnest(ranks) with ordinality n (rank, node) where c.node = n.node;
+    update pg_temp.causal_message c
+    set release_rank = n.rank
+    from unnest(ranks) with ordinality n (rank, node) where c.node = n.node;
     delete from pg_temp.release_order w
     using unnest(ready) r (node) join pg_temp.causal_message c on c.node = r.node
     where w.arrival_seq = c.arrival_seq;

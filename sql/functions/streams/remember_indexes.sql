@@ -1,4 +1,5 @@
--- Orders that wait for nobody: which indexes were accepted, as an exact set. The watermark takes in what follows it without a gap.
+-- For orders that do not wait for earlier indexes: keeps the exact set of accepted indexes. The
+-- watermark moves over the indexes that follow it without a gap.
 create or replace function relaybox_internal.remember_indexes() returns void
 language plpgsql volatile
 set work_mem = '128MB'
@@ -8,11 +9,13 @@ declare
     next_index bigint;
     covered int8range;
 begin
-    -- the usual disorder is over when the batch is: no gap is left, nothing to remember but the watermark
+    -- the usual disorder is over when the batch is: no gap is left, nothing to remember but the
+    -- watermark
     with whole as (
         update relaybox_internal.sender_state s set watermark = j.last_index
         from (
-            select j.sender_id, min(j.index) as first_index, max(j.index) as last_index, count(*) as row_count
+            select j.sender_id, min(j.index) as first_index, max(j.index) as last_index,
+                count(*) as row_count
             from pg_temp.classified j where j.is_indexed group by j.sender_id
         ) j
         where s.sender_id = j.sender_id and s.seen_beyond = 0 and j.first_index = s.watermark + 1
@@ -23,13 +26,18 @@ begin
     insert into relaybox_internal.seen as n (sender_id, chunk, indexes, fragments)
     select g.sender_id, g.chunk, g.indexes, (select count(*) from unnest(g.indexes))
     from (
-        select j.sender_id, j.index >> 12 as chunk, range_agg(int8range(j.index, j.index + 1)) as indexes
+        select j.sender_id, j.index >> 12 as chunk,
+            range_agg(int8range(j.index, j.index + 1)) as indexes
         from pg_temp.classified j
-        where j.is_indexed and not exists (select from pg_temp.sender_without_gap r where r.sender_id = j.sender_id)
+        where j.is_indexed
+            and not exists (
+                select from pg_temp.sender_without_gap r where r.sender_id = j.sender_id
+            )
         group by j.sender_id, j.index >> 12
     ) g
     on conflict (sender_id, chunk) do update set
-        indexes = n.indexes + excluded.indexes, fragments = (select count(*) from unnest(n.indexes + excluded.indexes));
+        indexes = n.indexes + excluded.indexes,
+        fragments = (select count(*) from unnest(n.indexes + excluded.indexes));
     for one in
         select s.sender_id, s.watermark from relaybox_internal.sender_state s
         where s.sender_id in (
@@ -44,13 +52,15 @@ begin
             exit when not found;
             next_index := upper(covered);
         end loop;
-        delete from relaybox_internal.seen n where n.sender_id = one.sender_id and n.chunk < next_index >> 12;
+        delete from relaybox_internal.seen n
+        where n.sender_id = one.sender_id and n.chunk < next_index >> 12;
         update relaybox_internal.sender_state s set
             watermark = next_index - 1,
             fragment_count = c.fragments, seen_beyond = c.fragments
         from (
             select coalesce(sum(n.fragments), 0) - coalesce(sum((
-                select count(*) from unnest(n.indexes) r where upper(r) <= next_index and n.chunk = next_index >> 12
+                select count(*)
+                from unnest(n.indexes) r where upper(r) <= next_index and n.chunk = next_index >> 12
             )), 0) as fragments
             from relaybox_internal.seen n where n.sender_id = one.sender_id
         ) c

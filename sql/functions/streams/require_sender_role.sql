@@ -1,5 +1,6 @@
--- In a store that binds senders to roles: whoever called may speak for the sender. As the policy on the outbox says it, for functions
--- that run with their owner's rights; there the setting `role` names who called, if it is not the session's own role. Raises RB023.
+-- Raises RB023 if this store binds senders to roles and the caller may not send as the sender.
+-- Repeats the policy of the outbox for functions that run with their owner's rights. In these the
+-- setting `role` names the caller, unless it is the session's own role.
 create or replace function relaybox_internal.require_sender_role(sender_ text) returns void
 language plpgsql stable
 as $$
@@ -8,7 +9,8 @@ declare
 begin
     if exists (
         select from pg_class o
-        where o.oid = 'relaybox.outbox'::regclass and o.relrowsecurity and not pg_has_role(caller, o.relowner, 'usage')
+        where o.oid = 'relaybox.outbox'::regclass and o.relrowsecurity
+            and not pg_has_role(caller, o.relowner, 'usage')
             and not exists (
                 select from relaybox.sender_role b
                 join pg_roles r on r.rolname = b.role_name
@@ -17,7 +19,11 @@ begin
     ) then
         raise exception using errcode = 'RB023',
             message = format('role %s may not speak for sender %s', caller, sender_),
-            hint = format('This store binds senders to roles. An administrator runs: relaybox senders bind STORE %s %s', sender_, caller);
+            hint = format(
+                'This store binds senders to roles. '
+                'An administrator runs: relaybox senders bind STORE %s %s',
+                sender_, caller
+            );
     end if;
 end
 $$;

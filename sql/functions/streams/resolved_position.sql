@@ -1,4 +1,5 @@
--- Through which position of a log every message was delivered, dropped or set aside: none is held, none waits behind a stalled sender.
+-- Returns the position of a log through which every message was delivered, dropped or set aside:
+-- none is held, and none waits behind a stalled sender.
 create or replace function relaybox_internal.resolved_position(log_id_ integer) returns bigint
 language sql stable
 as $$

@@ -1,16 +1,21 @@
--- The epoch that a sender's messages are to carry: its newest one. After next_index() it can't change until the transaction ends.
--- Raises RB022 when the sender is not declared in this store: its messages carry none.
+-- Returns the epoch that a sender's messages have to carry: its newest one. After next_index() it
+-- cannot change until the transaction ends. Raises RB022 if the sender is not declared in this
+-- store: its messages carry no epoch.
 create or replace function relaybox.sender_epoch(sender text) returns integer
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
-    newest integer := (select c.epoch from relaybox_internal.sender_counter c where c.sender = sender_epoch.sender);
+    newest integer := (
+        select c.epoch from relaybox_internal.sender_counter c where c.sender = sender_epoch.sender
+    );
 begin
     if newest is null then
         raise exception using errcode = 'RB022',
             message = format('sender %s is not declared in this store', sender_epoch.sender),
-            hint = format('Declare it: select relaybox.declare_sender(%L, ''gapless'')', sender_epoch.sender);
+            hint = format(
+                'Declare it: select relaybox.declare_sender(%L, ''gapless'')', sender_epoch.sender
+            );
     end if;
     return newest;
 end

@@ -1,5 +1,6 @@
--- Sets aside what a decision refused. The message stays in its log.
-create or replace function relaybox_internal.set_aside_classified(stream_ relaybox_internal.stream) returns void
+-- Sets aside the messages that a decision refused. They stay in their log.
+create or replace function relaybox_internal.set_aside_classified(stream_ relaybox_internal.stream)
+returns void
 language sql volatile
 as $$
     insert into relaybox_internal.dead_letter (stream_id, log_id, log_position, reason)

@@ -1,4 +1,5 @@
--- Whether a log has published batches that its stream has not decided on, or a stalled sender that can go on.
+-- Returns whether a log has published batches that its stream has not decided on, or a stalled
+-- sender that can go on.
 create or replace function relaybox_internal.stream_has_work(log_id_ integer) returns boolean
 language sql stable
 as $$

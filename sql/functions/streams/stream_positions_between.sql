@@ -1,8 +1,10 @@
--- The stream positions from start to through, each earliest, latest, a stream position or a time (of delivery in this store). A stream
--- position at the end is in the
--- range, a time is not: ranges of times that touch share no message, and miss none. Raises as start_stream_position.
+-- Returns the stream positions from start to through. Each of both is earliest, latest, a stream
+-- position or a time of delivery in this store. A stream position at the end is in the range, a
+-- time is not: ranges of times that touch share no message and miss none. Raises as
+-- start_stream_position().
 create or replace function relaybox_internal.stream_positions_between(
-    stream_id_ integer, start text, through text, out first_stream_position bigint, out last_stream_position bigint
+    stream_id_ integer, start text, through text, out first_stream_position bigint,
+    out last_stream_position bigint
 )
 language plpgsql stable
 as $$

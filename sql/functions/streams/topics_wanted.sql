@@ -1,4 +1,5 @@
--- The topics that consumers asked for, of the stream that a hop's log belongs to; those of the file need not be asked for.
+-- Returns the topics that consumers asked for in the stream of a hop's log, without those of the
+-- file.
 create or replace function relaybox_internal.topics_wanted(hop_name text) returns text[]
 language sql stable
 as $$

@@ -1,5 +1,7 @@
--- Takes back bind_sender(), whether the role still exists or not. Returns whether there was something to take back. For administrators.
-create or replace function relaybox_internal.unbind_sender(sender_ text, role_name_ name) returns boolean
+-- Takes back bind_sender(), also for a role that does not exist any more. Returns whether there was
+-- a binding. For administrators.
+create or replace function relaybox_internal.unbind_sender(sender_ text, role_name_ name)
+returns boolean
 language plpgsql volatile
 as $$
 begin

@@ -1,5 +1,6 @@
--- Writes down how far each sender of a decision has come: what was accepted, held, set aside; where its indexes are in the log;
--- and whether it stalls, because its holdback or its set of indexes is full.
+-- Records how far each sender of a decision has come: what was accepted, held and set aside, where
+-- its indexes are in the log, and whether it stalls because its holdback or its set of indexes is
+-- full.
 create or replace function relaybox_internal.update_sender_states(
     stream_ relaybox_internal.stream, log_id_ integer, first_position_ bigint, last_position_ bigint
 )
@@ -9,7 +10,9 @@ set work_mem = '128MB'
 set jit = off
 as $$
 begin
-    perform relaybox_internal.move_senders_in_order(stream_.arrival_seq + 1, first_position_, last_position_);
+    perform relaybox_internal.move_senders_in_order(
+        stream_.arrival_seq + 1, first_position_, last_position_
+    );
     perform relaybox_internal.move_classified_senders(stream_.delivery_order in ('fifo', 'causal'));
     if stream_.delivery_order not in ('fifo', 'causal') then
         perform relaybox_internal.remember_indexes();

@@ -1,9 +1,13 @@
--- The law of conservation (G12) of a hop that reads the outbox, per topic, over the rows that are kept in a range of seqs (after, through]:
--- committed = delivered + planned + waiting + unrouted + retired, each row once. missing: in none of these; doubled: in two or more.
--- Reads the range once, and the ledger's slices of it; one snapshot.
-create or replace function relaybox_internal.account_for_outbox(hop_name text, after_seq bigint, through_seq bigint)
+-- Accounts for the rows of the outbox that are kept in a range of seqs (after, through], per topic,
+-- for one hop. By the law of conservation (G12), committed = delivered + planned + waiting +
+-- unrouted + retired, each row once. missing: in none of these; doubled: in two or more. Reads the
+-- range once, and the ledger's slices of it, in one snapshot.
+create or replace function relaybox_internal.account_for_outbox(
+    hop_name text, after_seq bigint, through_seq bigint
+)
 returns table (
-    topic text, committed_count bigint, delivered_count bigint, planned_count bigint, waiting_count bigint, unrouted_count bigint,
+    topic text, committed_count bigint, delivered_count bigint, planned_count bigint,
+    waiting_count bigint, unrouted_count bigint,
     retired_count bigint, missing_count bigint, doubled_count bigint
 )
 language sql stable
@@ -12,13 +16,15 @@ as $$
         o.topic, count(*),
         count(*) filter (where a.state = 'delivered'), count(*) filter (where a.state = 'planned'),
         count(*) filter (where a.state = 'waiting'), count(*) filter (where a.state = 'unrouted'),
-        count(*) filter (where a.state = 'retired'), count(*) filter (where a.seq is null), count(*) filter (where a.entry_count > 1)
+        count(*) filter (where a.state = 'retired'), count(*) filter (where a.seq is null),
+        count(*) filter (where a.entry_count > 1)
     from relaybox.outbox o
     left join (
         select p.seq, min(p.state) as state, count(*) as entry_count
         from relaybox_internal.accounted_seqs(hop_name, after_seq, through_seq) p group by p.seq
     ) a on a.seq = o.seq
-    where o.seq > after_seq and o.seq <= through_seq and o.topic = any(array(select unnest(relaybox_internal.hop_topics(hop_name))))
+    where o.seq > after_seq and o.seq <= through_seq
+        and o.topic = any(array(select unnest(relaybox_internal.hop_topics(hop_name))))
     group by o.topic
     order by o.topic
 $$;

@@ -1,5 +1,8 @@
--- Positions of a log whose plan its source lost, hashed as adopted_content() hashes what the source has of them.
-create or replace function relaybox_internal.adopted_rows(log_id_ integer, first bigint, last bigint)
+-- Positions of a log whose plan its source lost, hashed as adopted_content() hashes the source's
+-- rows.
+create or replace function relaybox_internal.adopted_rows(
+    log_id_ integer, first bigint, last bigint
+)
 returns table (log_position bigint, message_id uuid, sender text, message_hash text)
 language sql stable
 as $$

@@ -1,5 +1,7 @@
--- What is wrong with the outbox itself, in one snapshot: a sentence for each, with the numbers. No row: nothing. Asks indexes, the catalog
--- and Postgres' own counts of removed and changed rows, which a crash or a reset sets to 0: whoever removes a waiting row leaves no other trace.
+-- Lists what is wrong with the outbox itself, in one snapshot: a sentence for each contradiction,
+-- with the numbers. Returns no row if nothing is wrong. Reads indexes, the catalog and Postgres'
+-- own counts of removed and changed rows, which a crash or a reset sets to 0. The removal of a
+-- waiting row leaves no other trace.
 create or replace function relaybox_internal.outbox_contradictions() returns setof text
 language sql stable
 as $$
@@ -10,46 +12,69 @@ as $$
     ), segments as materialized (
         select s.segment, s.first, s.last from relaybox_internal.segments() s where s.log_id is null
     )
-    select format('the outbox begins at seq %s; that seqs %s were dropped is not on record', h.first_kept_seq, m.seqs)
+    select format(
+        'the outbox begins at seq %s; that seqs %s were dropped is not on record', h.first_kept_seq,
+        m.seqs
+    )
     from head h
     cross join lateral (
         select int8multirange(int8range(1, h.first_kept_seq))
-            - coalesce((select range_agg(int8range(d.first, d.last, '[]')) from relaybox_internal.dropped_segment d where d.hop is null), '{}') as seqs
-    ) m
-    where m.seqs <> '{}'
-    union all
-    select format('the outbox begins at seq %s, its newest segment ends at seq %s; no segment has seqs %s', h.first_kept_seq, e.last, m.seqs)
-    from head h
-    cross join (select max(s.last) as last from segments s) e
-    cross join lateral (
-        select int8multirange(int8range(h.first_kept_seq, e.last + 1)) - (select range_agg(int8range(s.first, s.last, '[]')) from segments s) as seqs
+            - coalesce(
+                (
+                    select range_agg(int8range(d.first, d.last, '[]'))
+                    from relaybox_internal.dropped_segment d where d.hop is null
+                ),
+                '{}'
+            ) as seqs
     ) m
     where m.seqs <> '{}'
     union all
     select format(
-        'the outbox has %s rows of transactions that have not begun, the first at seq %s of transaction %s; the next transaction of the cluster ' ||
-            'is %s: no hop reads them',
+        'the outbox begins at seq %s, its newest segment ends at seq %s; no segment has seqs %s',
+        h.first_kept_seq, e.last, m.seqs
+    )
+    from head h
+    cross join (select max(s.last) as last from segments s) e
+    cross join lateral (
+        select int8multirange(int8range(h.first_kept_seq, e.last + 1)) - (
+            select range_agg(int8range(s.first, s.last, '[]')) from segments s
+        ) as seqs
+    ) m
+    where m.seqs <> '{}'
+    union all
+    select format(
+        'the outbox has %s rows of transactions that have not begun, the first at seq %s of '
+        'transaction %s; the next transaction of the cluster is %s: no hop reads them',
         f.row_count, f.first_seq, f.first_xid, h.next_xid
     )
     from head h
     cross join lateral (
-        select count(*) as row_count, min(o.seq) as first_seq, min(o.xid::text::numeric) as first_xid
+        select count(*) as row_count, min(o.seq) as first_seq,
+            min(o.xid::text::numeric) as first_xid
         from relaybox.outbox o where o.xid >= h.next_xid and o.seq > h.anchor_seq
     ) f
     where f.row_count > 0
     union all
-    select format('the outbox is anchored at seq %s; the newest seq is %s', h.anchor_seq, h.last_seq)
+    select format(
+        'the outbox is anchored at seq %s; the newest seq is %s', h.anchor_seq, h.last_seq
+    )
     from head h where h.anchor_seq > h.last_seq
     union all
-    select format('hop %s is anchored at seq %s, the outbox at seq %s: no hop reads what lies between', o.hop, o.anchor_seq, h.anchor_seq)
+    select format(
+        'hop %s is anchored at seq %s, the outbox at seq %s: no hop reads what lies between', o.hop,
+        o.anchor_seq, h.anchor_seq
+    )
     from head h join relaybox_internal.hop_out o on o.anchor_seq > h.anchor_seq
     union all
     select format(
-        '%s rows of outbox segment %s were removed and %s changed, as Postgres counts (those of a transaction that was rolled back as well): '
-        'nobody but retention may. Once that is cleared up: select pg_stat_reset_single_table_counters(''%s''::regclass)',
+        '%s rows of outbox segment %s were removed and %s changed, as Postgres counts (those of a '
+        'transaction that was rolled back as well): nobody but retention may. Once that is cleared '
+        'up: select pg_stat_reset_single_table_counters(''%s''::regclass)',
         t.n_tup_del, s.segment, t.n_tup_upd, s.segment
     )
-    from (select segment from segments union all select 'relaybox_internal.outbox_overflow'::regclass) s
+    from (
+        select segment from segments union all select 'relaybox_internal.outbox_overflow'::regclass
+    ) s
     join pg_stat_all_tables t on t.relid = s.segment
     where t.n_tup_del + t.n_tup_upd > 0
 $$;
