@@ -8,6 +8,75 @@ CREATE SCHEMA relaybox_internal;
 
 COMMENT ON SCHEMA relaybox_internal IS 'What only Relaybox itself uses. Names and columns change from version to version.';
 
+CREATE TABLE relaybox_internal.hop_out (
+    hop text NOT NULL,
+    destination text NOT NULL,
+    reads_log integer,
+    topics text[],
+    policy text NOT NULL,
+    batch bigint DEFAULT 0 NOT NULL,
+    log_position bigint DEFAULT 0 NOT NULL,
+    lower pg_snapshot,
+    attempt bigint DEFAULT 0 NOT NULL,
+    system_identifier bigint NOT NULL,
+    timeline integer NOT NULL,
+    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    generation integer DEFAULT 1 NOT NULL,
+    anchor_seq bigint DEFAULT 0 NOT NULL,
+    resend_through bigint DEFAULT 0 NOT NULL,
+    replay_window_seconds bigint,
+    stopped_consumer text DEFAULT 'alarm'::text NOT NULL,
+    compacted_batch bigint DEFAULT 0 NOT NULL,
+    compacted_position bigint DEFAULT 0 NOT NULL,
+    processed_by text[],
+    retired_at timestamp with time zone,
+    retired_by text,
+    retired_reason text,
+    resend_after bigint DEFAULT 0 NOT NULL,
+    read_ahead int8multirange DEFAULT '{}'::int8multirange NOT NULL,
+    compacted_read bigint DEFAULT 0 NOT NULL,
+    compacted_plan_id uuid,
+    numbering integer DEFAULT 1 NOT NULL,
+    subscribed_topics text[] DEFAULT '{}'::text[] NOT NULL,
+    CONSTRAINT only_a_log_is_read_ahead CHECK (((reads_log IS NOT NULL) OR (read_ahead = '{}'::int8multirange))),
+    CONSTRAINT outbox_hop_names_its_topics CHECK (((reads_log IS NULL) = ((cardinality(topics) > 0) AND (topics IS NOT NULL)))),
+    CONSTRAINT planned_never_negative CHECK (((batch >= 0) AND (log_position >= 0))),
+    CONSTRAINT policy_is_known CHECK ((policy = ANY (ARRAY['received'::text, 'cascade'::text, 'processed'::text]))),
+    CONSTRAINT processed_by_somebody CHECK (((processed_by IS NULL) OR ((policy = 'processed'::text) AND (cardinality(processed_by) > 0)))),
+    CONSTRAINT reads_outbox_or_log CHECK (((reads_log IS NULL) = (lower IS NOT NULL))),
+    CONSTRAINT replay_window_never_negative CHECK ((replay_window_seconds >= 0)),
+    CONSTRAINT retired_by_somebody CHECK ((((retired_at IS NULL) = (retired_by IS NULL)) AND ((retired_at IS NULL) = (retired_reason IS NULL)))),
+    CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text])))
+);
+
+COMMENT ON TABLE relaybox_internal.hop_out IS 'The hops that leave this store: what each one reads, its newest plan, and how it confirms.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.lower IS 'The snapshot from which the next pair starts. All rows above anchor_seq that it sees are in a batch or in a piece of the backlog.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.attempt IS 'The newest driver of this hop. A higher number supersedes a lower one.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.anchor_seq IS 'Pairs of this generation read rows above this seq. No transaction that wrote rows up to it was open.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.resend_through IS 'An operator stated that the destination lost batches up to this one. They may be sent again.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.replay_window_seconds IS 'Of a hop that reads the outbox: how long the outbox keeps a message that was sent. Null: forever.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.compacted_batch IS 'Plans and confirmations up to this batch were removed. None of their messages is kept.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.processed_by IS 'Subscriptions at the destination, which is the last store of a route with policy processed. Null: the hop asks none.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.resend_after IS 'While resend_through is set: the last batch that the destination still had.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.read_ahead IS 'Of a hop that reads a log: positions beyond the last one read that the destination already has. Batches leave them out.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.compacted_read IS 'Of a hop that reads a log: the position up to which the compacted batches had read.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.compacted_plan_id IS 'Plan of compacted_batch. Two stores had the same batch only if its plan was the same.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.numbering IS 'The numbering of the transactions in lower and in the pairs above anchor_seq. If the store has another one, reanchor the hop.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.subscribed_topics IS 'The topics that consumers asked for and that relaybox.yaml does not name.';
+
 CREATE TABLE relaybox_internal.stream (
     stream_id integer NOT NULL,
     stream text NOT NULL,
@@ -305,74 +374,37 @@ COMMENT ON TABLE relaybox_internal.arrival IS 'Destination ledger: the published
 
 COMMENT ON COLUMN relaybox_internal.arrival.has_own_indexes IS 'Whether a message of the batch has an index of its own, or should have. Null: published before this was recorded.';
 
-CREATE TABLE relaybox_internal.hop_out (
-    hop text NOT NULL,
-    destination text NOT NULL,
-    reads_log integer,
-    topics text[],
-    policy text NOT NULL,
-    batch bigint DEFAULT 0 NOT NULL,
-    log_position bigint DEFAULT 0 NOT NULL,
-    lower pg_snapshot,
-    attempt bigint DEFAULT 0 NOT NULL,
-    system_identifier bigint NOT NULL,
-    timeline integer NOT NULL,
-    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    generation integer DEFAULT 1 NOT NULL,
+CREATE TABLE relaybox_internal.store (
+    only_row boolean DEFAULT true NOT NULL,
+    store text NOT NULL,
+    segment_rows bigint NOT NULL,
+    grants_digest text,
+    initialised_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    first_kept_seq bigint DEFAULT 1 NOT NULL,
     anchor_seq bigint DEFAULT 0 NOT NULL,
-    resend_through bigint DEFAULT 0 NOT NULL,
-    replay_window_seconds bigint,
-    stopped_consumer text DEFAULT 'alarm'::text NOT NULL,
-    compacted_batch bigint DEFAULT 0 NOT NULL,
-    compacted_position bigint DEFAULT 0 NOT NULL,
-    processed_by text[],
-    retired_at timestamp with time zone,
-    retired_by text,
-    retired_reason text,
-    resend_after bigint DEFAULT 0 NOT NULL,
-    read_ahead int8multirange DEFAULT '{}'::int8multirange NOT NULL,
-    compacted_read bigint DEFAULT 0 NOT NULL,
-    compacted_plan_id uuid,
-    numbering integer DEFAULT 1 NOT NULL,
-    subscribed_topics text[] DEFAULT '{}'::text[] NOT NULL,
-    CONSTRAINT only_a_log_is_read_ahead CHECK (((reads_log IS NOT NULL) OR (read_ahead = '{}'::int8multirange))),
-    CONSTRAINT outbox_hop_names_its_topics CHECK (((reads_log IS NULL) = ((cardinality(topics) > 0) AND (topics IS NOT NULL)))),
-    CONSTRAINT planned_never_negative CHECK (((batch >= 0) AND (log_position >= 0))),
-    CONSTRAINT policy_is_known CHECK ((policy = ANY (ARRAY['received'::text, 'cascade'::text, 'processed'::text]))),
-    CONSTRAINT processed_by_somebody CHECK (((processed_by IS NULL) OR ((policy = 'processed'::text) AND (cardinality(processed_by) > 0)))),
-    CONSTRAINT reads_outbox_or_log CHECK (((reads_log IS NULL) = (lower IS NOT NULL))),
-    CONSTRAINT replay_window_never_negative CHECK ((replay_window_seconds >= 0)),
-    CONSTRAINT retired_by_somebody CHECK ((((retired_at IS NULL) = (retired_by IS NULL)) AND ((retired_at IS NULL) = (retired_reason IS NULL)))),
-    CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text])))
+    system_identifier bigint,
+    timeline integer,
+    subscriptions_per_role integer DEFAULT 100 NOT NULL,
+    lanes_per_role integer DEFAULT 1000 NOT NULL,
+    topics_per_role integer DEFAULT 100 NOT NULL,
+    CONSTRAINT first_kept_seq_positive CHECK ((first_kept_seq >= 1)),
+    CONSTRAINT quotas_not_negative CHECK (((subscriptions_per_role >= 0) AND (lanes_per_role >= 0))),
+    CONSTRAINT segment_rows_positive CHECK ((segment_rows > 0)),
+    CONSTRAINT store_has_one_row CHECK (only_row),
+    CONSTRAINT topics_per_role_not_negative CHECK ((topics_per_role >= 0))
 );
 
-COMMENT ON TABLE relaybox_internal.hop_out IS 'The hops that leave this store: what each one reads, its newest plan, and how it confirms.';
+COMMENT ON TABLE relaybox_internal.store IS 'One row: the name of this store, its quotas, and the cluster whose transaction numbers its outbox has.';
 
-COMMENT ON COLUMN relaybox_internal.hop_out.lower IS 'The snapshot from which the next pair starts. All rows above anchor_seq that it sees are in a batch or in a piece of the backlog.';
+COMMENT ON COLUMN relaybox_internal.store.segment_rows IS 'Rows of a segment of the outbox or of a log.';
 
-COMMENT ON COLUMN relaybox_internal.hop_out.attempt IS 'The newest driver of this hop. A higher number supersedes a lower one.';
+COMMENT ON COLUMN relaybox_internal.store.grants_digest IS 'Digest of the grants and comments that the last init applied.';
 
-COMMENT ON COLUMN relaybox_internal.hop_out.anchor_seq IS 'Pairs of this generation read rows above this seq. No transaction that wrote rows up to it was open.';
+COMMENT ON COLUMN relaybox_internal.store.first_kept_seq IS 'Retention dropped the segments of the outbox below this seq.';
 
-COMMENT ON COLUMN relaybox_internal.hop_out.resend_through IS 'An operator stated that the destination lost batches up to this one. They may be sent again.';
+COMMENT ON COLUMN relaybox_internal.store.anchor_seq IS 'Rows up to this seq may have transaction numbers of another cluster. No transaction that wrote them is open.';
 
-COMMENT ON COLUMN relaybox_internal.hop_out.replay_window_seconds IS 'Of a hop that reads the outbox: how long the outbox keeps a message that was sent. Null: forever.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.compacted_batch IS 'Plans and confirmations up to this batch were removed. None of their messages is kept.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.processed_by IS 'Subscriptions at the destination, which is the last store of a route with policy processed. Null: the hop asks none.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.resend_after IS 'While resend_through is set: the last batch that the destination still had.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.read_ahead IS 'Of a hop that reads a log: positions beyond the last one read that the destination already has. Batches leave them out.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.compacted_read IS 'Of a hop that reads a log: the position up to which the compacted batches had read.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.compacted_plan_id IS 'Plan of compacted_batch. Two stores had the same batch only if its plan was the same.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.numbering IS 'The numbering of the transactions in lower and in the pairs above anchor_seq. If the store has another one, reanchor the hop.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.subscribed_topics IS 'The topics that consumers asked for and that relaybox.yaml does not name.';
+COMMENT ON COLUMN relaybox_internal.store.system_identifier IS 'The cluster whose transaction numbers the rows above anchor_seq have.';
 
 CREATE TABLE relaybox_internal.batch (
     hop text NOT NULL,
@@ -436,6 +468,21 @@ COMMENT ON TABLE relaybox_internal.backlog IS 'Pieces of the outbox that no batc
 COMMENT ON COLUMN relaybox_internal.backlog.upper IS 'Null: all rows that lower does not see, now and later.';
 
 COMMENT ON COLUMN relaybox_internal.backlog.state IS 'routed: the next batches read it, in the order of backlog_id. unrouted: the hop lost these topics, the messages are kept. retired: an operator discarded it, with a reason.';
+
+CREATE TABLE relaybox_internal.dropped_segment (
+    dropped_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    segment text NOT NULL,
+    hop text,
+    first bigint NOT NULL,
+    last bigint NOT NULL,
+    bytes bigint NOT NULL,
+    dropped_by text NOT NULL,
+    account jsonb
+);
+
+COMMENT ON TABLE relaybox_internal.dropped_segment IS 'Segments that retention dropped: of the outbox (hop is null; first and last are seqs) or of the log of a hop (positions).';
+
+COMMENT ON COLUMN relaybox_internal.dropped_segment.account IS 'Of an outbox segment: the state of its messages for each hop and topic when it was dropped.';
 
 CREATE TABLE relaybox.consumer_action (
     action_id bigint NOT NULL,
@@ -1060,21 +1107,6 @@ COMMENT ON TABLE relaybox_internal.delivery IS 'Runs of stream positions, and th
 
 COMMENT ON COLUMN relaybox_internal.delivery.log_positions IS 'Log position of each message of the run. Null: consecutive positions from first_position.';
 
-CREATE TABLE relaybox_internal.dropped_segment (
-    dropped_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    segment text NOT NULL,
-    hop text,
-    first bigint NOT NULL,
-    last bigint NOT NULL,
-    bytes bigint NOT NULL,
-    dropped_by text NOT NULL,
-    account jsonb
-);
-
-COMMENT ON TABLE relaybox_internal.dropped_segment IS 'Segments that retention dropped: of the outbox (hop is null; first and last are seqs) or of the log of a hop (positions).';
-
-COMMENT ON COLUMN relaybox_internal.dropped_segment.account IS 'Of an outbox segment: the state of its messages for each hop and topic when it was dropped.';
-
 CREATE TABLE relaybox_internal.failed_attempt (
     subscription_id integer NOT NULL,
     lane integer NOT NULL,
@@ -1343,38 +1375,6 @@ ALTER TABLE relaybox_internal.skip ALTER COLUMN skip_id ADD GENERATED ALWAYS AS 
     NO MAXVALUE
     CACHE 1
 );
-
-CREATE TABLE relaybox_internal.store (
-    only_row boolean DEFAULT true NOT NULL,
-    store text NOT NULL,
-    segment_rows bigint NOT NULL,
-    grants_digest text,
-    initialised_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    first_kept_seq bigint DEFAULT 1 NOT NULL,
-    anchor_seq bigint DEFAULT 0 NOT NULL,
-    system_identifier bigint,
-    timeline integer,
-    subscriptions_per_role integer DEFAULT 100 NOT NULL,
-    lanes_per_role integer DEFAULT 1000 NOT NULL,
-    topics_per_role integer DEFAULT 100 NOT NULL,
-    CONSTRAINT first_kept_seq_positive CHECK ((first_kept_seq >= 1)),
-    CONSTRAINT quotas_not_negative CHECK (((subscriptions_per_role >= 0) AND (lanes_per_role >= 0))),
-    CONSTRAINT segment_rows_positive CHECK ((segment_rows > 0)),
-    CONSTRAINT store_has_one_row CHECK (only_row),
-    CONSTRAINT topics_per_role_not_negative CHECK ((topics_per_role >= 0))
-);
-
-COMMENT ON TABLE relaybox_internal.store IS 'One row: the name of this store, its quotas, and the cluster whose transaction numbers its outbox has.';
-
-COMMENT ON COLUMN relaybox_internal.store.segment_rows IS 'Rows of a segment of the outbox or of a log.';
-
-COMMENT ON COLUMN relaybox_internal.store.grants_digest IS 'Digest of the grants and comments that the last init applied.';
-
-COMMENT ON COLUMN relaybox_internal.store.first_kept_seq IS 'Retention dropped the segments of the outbox below this seq.';
-
-COMMENT ON COLUMN relaybox_internal.store.anchor_seq IS 'Rows up to this seq may have transaction numbers of another cluster. No transaction that wrote them is open.';
-
-COMMENT ON COLUMN relaybox_internal.store.system_identifier IS 'The cluster whose transaction numbers the rows above anchor_seq have.';
 
 ALTER TABLE relaybox_internal.stream ALTER COLUMN stream_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.stream_stream_id_seq

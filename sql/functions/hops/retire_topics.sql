@@ -12,9 +12,6 @@ declare
     head relaybox_internal.hop_out;
     until pg_snapshot;
     strange text[];
-    written int8multirange;
-    newest bigint;
-    piece_count bigint;
 begin
     perform relaybox_internal.require_writable_primary();
     set local synchronous_commit = on;
@@ -39,52 +36,13 @@ begin
         select unnest(topics_) except select unnest(relaybox_internal.hop_topics(hop_name))
         order by 1
     );
-    if strange <> '{}' then
-        insert into relaybox_internal.backlog (hop, topics, lower, upper, seqs, state)
-        select hop_name, strange, '1:1:', relaybox_internal.full_snapshot(),
-            int8multirange(int8range(1, greatest(head.anchor_seq, 1), '[]')), 'unrouted'
-        where head.anchor_seq > 0;
-        insert into relaybox_internal.backlog (hop, topics, lower, seqs, state)
-        values (
-            hop_name, strange, '1:1:',
-            int8multirange(int8range(head.anchor_seq + 1, 9223372036854775807)), 'unrouted'
-        );
-    end if;
+    perform relaybox_internal.add_unrouted_topics(head, strange);
     -- a topic that comes back is read from the backlog up to the frontier: nothing beyond the
     -- frontier may be given up
     until := case
         when head.retired_at is null then relaybox_internal.advance_frontier(hop_name)
         else pg_current_snapshot()
     end;
-    -- excludes later rows, even if a reload gave them lower transaction numbers
-    select int8multirange(int8range(1, q.last_value, '[]')) into written from relaybox.outbox_seq q;
-    select coalesce(max(p.backlog_id), 0) into newest
-    from relaybox_internal.backlog p where p.hop = hop_name;
-    -- rows of transactions that are open now commit later: they stay unrouted
-    insert into relaybox_internal.backlog (hop, topics, lower, seqs, state)
-    select hop_name, array(select unnest(p.topics) intersect select unnest(topics_) order by 1),
-        until, p.seqs, 'unrouted'
-    from relaybox_internal.backlog p
-    where p.hop = hop_name and p.upper is null and p.topics && topics_;
-    insert into relaybox_internal.backlog (
-        hop, topics, lower, upper, seqs, state, retired_by, retired_reason
-    )
-    select
-        hop_name, array(select unnest(p.topics) intersect select unnest(topics_) order by 1),
-        p.lower, coalesce(p.upper, until), p.seqs * written,
-        'retired', recorded_by, reason
-    from relaybox_internal.backlog p
-    where p.hop = hop_name and p.backlog_id <= newest and p.state = 'unrouted'
-        and p.topics && topics_ and p.seqs && written
-    order by p.backlog_id;
-    get diagnostics piece_count = row_count;
-    delete from relaybox_internal.backlog p
-    where p.hop = hop_name and p.backlog_id <= newest and p.state = 'unrouted'
-        and p.topics <@ topics_;
-    update relaybox_internal.backlog p
-    set topics = array(select unnest(p.topics) except select unnest(topics_) order by 1)
-    where p.hop = hop_name and p.backlog_id <= newest and p.state = 'unrouted'
-        and p.topics && topics_;
-    return piece_count;
+    return relaybox_internal.retire_pieces(hop_name, topics_, until, reason, recorded_by);
 end
 $$;

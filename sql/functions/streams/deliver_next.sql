@@ -28,7 +28,7 @@ begin
             hint = 'Run: relaybox init';
     end if;
     perform relaybox_internal.refuse_pending_rules(stream_);
-    -- its own statement, after the lock
+    -- a statement of its own after the lock: it sees the newest decided batch
     select * into input_log from relaybox_internal.stream_log l where l.log_id = log_id_;
     select * into batch
     from relaybox_internal.arrival a where a.log_id = log_id_ and a.batch > input_log.decided_batch

@@ -5,9 +5,8 @@
 create or replace function relaybox_internal.held_senders(stream_name text)
 returns table (
     sender text, epoch integer, origin text, delivered_through bigint, missing jsonb,
-    held_count bigint, first_held_index bigint,
-    held_since timestamptz, stalled_after bigint, stalled_reason text, waiting_count bigint,
-    causes jsonb
+    held_count bigint, first_held_index bigint, held_since timestamptz, stalled_after bigint,
+    stalled_reason text, waiting_count bigint, causes jsonb
 )
 language sql stable
 as $$
@@ -21,10 +20,9 @@ as $$
             ) r
         ), '[]'),
         coalesce(h.held_count, 0), h.first_index, h.since, s.stalled_after, s.stalled_reason,
-        coalesce(w.waiting_count, 0),
-        coalesce(c.causes, '[]')
-    from relaybox_internal.stream t
-    join relaybox_internal.sender_state s on s.stream_id = t.stream_id
+        coalesce(w.waiting_count, 0), coalesce(c.causes, '[]')
+    from relaybox_internal.stream own_stream
+    join relaybox_internal.sender_state s on s.stream_id = own_stream.stream_id
     left join lateral (
         select count(*) as held_count, min(o.index) as first_index, max(o.index) as last_index,
             min(o.held_at) as since,
@@ -42,16 +40,15 @@ as $$
     left join lateral (
         select jsonb_agg(
             jsonb_build_object(
-                'sender', g.sender, 'epoch', g.epoch, 'first_index', g.first_index, 'last_index',
-                g.last_index, 'waiting_count', g.waiting_count,
-                'delivered_through', g.watermark, 'origin', g.origin, 'first_waiting_index',
-                g.first_waiting_index
+                'sender', g.sender, 'epoch', g.epoch, 'first_index', g.first_index,
+                'last_index', g.last_index, 'waiting_count', g.waiting_count,
+                'delivered_through', g.watermark, 'origin', g.origin,
+                'first_waiting_index', g.first_waiting_index
             ) order by g.sender, g.epoch
         ) as causes
         from (
             select u.sender, u.epoch, min(u.index) as first_index, max(u.index) as last_index,
-            count(distinct (o.log_id, o.log_position)) as waiting_count,
-                min(u.watermark) as watermark, min(u.origin) as origin,
+                count(distinct (o.log_id, o.log_position)) as waiting_count, min(u.watermark) as watermark, min(u.origin) as origin,
                 min(o.index) as first_waiting_index
             from relaybox_internal.held o
             cross join lateral relaybox_internal.unmet_causes(
@@ -60,7 +57,7 @@ as $$
             where o.sender_id = s.sender_id
             group by u.sender, u.epoch
         ) g
-    ) c on t.delivery_order = 'causal'
-    where t.stream = stream_name and (h.held_count > 0 or s.stalled_after is not null)
+    ) c on own_stream.delivery_order = 'causal'
+    where own_stream.stream = stream_name and (h.held_count > 0 or s.stalled_after is not null)
     order by least(h.since, s.moved_at), s.sender, s.epoch
 $$;

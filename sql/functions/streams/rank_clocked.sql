@@ -17,10 +17,6 @@ declare
     later_nodes integer[];
     first_edge integer[];
     ready integer[];
-    ready_count integer;
-    done_count integer := 0;
-    node integer;
-    later integer;
 begin
     delete from pg_temp.release_order;
     insert into pg_temp.release_order (arrival_seq, follows_seq, is_by_clock)
@@ -52,24 +48,8 @@ begin
     join pg_temp.causal_message earlier on earlier.arrival_seq = w.follows_seq
     join pg_temp.causal_message waiting on waiting.arrival_seq = w.arrival_seq;
     first_edge := relaybox_internal.edge_starts(cardinality(ranks), earlier_nodes);
-    ready := array(
-        select o.node::integer
-        from unnest(wait_counts) with ordinality o (wait_count, node) where o.wait_count = 0
-    );
-    ready_count := cardinality(ready);
-    while done_count < ready_count loop
-        done_count := done_count + 1;
-        node := ready[done_count];
-        for edge in first_edge[node] .. first_edge[node + 1] - 1 loop
-            later := later_nodes[edge];
-            ranks[later] := greatest(ranks[later], ranks[node] + steps[later]);
-            wait_counts[later] := wait_counts[later] - 1;
-            if wait_counts[later] = 0 then
-                ready_count := ready_count + 1;
-                ready[ready_count] := later;
-            end if;
-        end loop;
-    end loop;
+    select n.ranks, n.ready into ranks, ready
+    from relaybox_internal.rank_nodes(ranks, steps, wait_counts, first_edge, later_nodes) n;
     update pg_temp.causal_message c
     set release_rank = n.rank
     from unnest(ranks) with ordinality n (rank, node) where c.node = n.node;

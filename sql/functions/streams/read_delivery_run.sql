@@ -14,8 +14,8 @@ as $$
         first_position, last_position
     ) r
     union all
-    -- the segments of the log are opened for one of the two only, since the other one asks for log
-    -- 0, which there never is
+    -- only one of the two opens the segments of the log: the other one asks for log 0, which never
+    -- exists
     select l.stream_position, l.log_position, l.topic, l.sender, l.key
     from relaybox_internal.read_position_list(
         case when log_positions is not null then log_id_ else 0 end, first_stream_position,

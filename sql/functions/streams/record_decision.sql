@@ -34,16 +34,15 @@ begin
     where l.log_id = batch_.log_id;
     insert into relaybox_internal.decision (
         log_id, batch, first_arrival_seq, row_count, duplicate_count, set_aside_count,
-        delivered_count, held_after, last_stream_position, duplicates,
-        in_order,
+        delivered_count, held_after, last_stream_position, duplicates, in_order,
         resolved_position, decided_at
     )
     values (
         batch_.log_id, batch_.batch, stream.arrival_seq + 1, batch_.row_count,
         outcomes.duplicate_count, outcomes.set_aside_count, delivered_count_,
         (select count(*) from relaybox_internal.held h where h.stream_id = stream.stream_id),
-        stream.last_stream_position + delivered_count_,
-        outcomes.duplicates, is_in_order, relaybox_internal.resolved_position(batch_.log_id),
+        stream.last_stream_position + delivered_count_, outcomes.duplicates, is_in_order,
+        relaybox_internal.resolved_position(batch_.log_id),
         relaybox_internal.delivery_time(stream.stream_id)
     )
     returning * into recorded;

@@ -11,8 +11,8 @@ begin
     from relaybox_internal.stream s, unnest(topics) as t (topic) where s.stream = stream_name
     on conflict on constraint stream_topic_pkey do update set carried_by = 'file'
     where k.carried_by <> 'file';
-    -- also of a topic that leaves: a request may have been committed after the init that named the
-    -- topic
+    -- also for a topic that leaves the file: a request may have been committed after the init that
+    -- named it
     delete from relaybox_internal.topic_request r
     using relaybox_internal.stream s, relaybox_internal.stream_topic k
     where s.stream = stream_name and r.stream_id = s.stream_id and k.stream_id = s.stream_id

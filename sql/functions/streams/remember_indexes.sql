@@ -9,8 +9,7 @@ declare
     next_index bigint;
     covered int8range;
 begin
-    -- the usual disorder is over when the batch is: no gap is left, nothing to remember but the
-    -- watermark
+    -- usually disorder ends with its batch: no gap is left, and only the watermark is kept
     with whole as (
         update relaybox_internal.sender_state s set watermark = j.last_index
         from (

@@ -2,7 +2,8 @@
 -- this batch, are classified with it.
 create or replace function relaybox_internal.resume_stalled_senders(
     stream_ relaybox_internal.stream, input_log relaybox_internal.stream_log, before_position bigint
-) returns void
+)
+returns void
 language plpgsql volatile
 as $$
 declare
@@ -17,14 +18,14 @@ begin
                 select from pg_temp.decision_sender b
                 where b.sender = s.sender and b.epoch = s.epoch and b.first_index <= s.watermark + 1
             ))
-            -- in causal order messages of others may have released what was held
+            -- in causal order, messages of other senders may have released what was held
             or s.stalled_reason = 'holdback_full' and (
                 s.watermark > s.stalled_watermark
                 or not exists (
                     select from relaybox_internal.held h where h.sender_id = s.sender_id
                 )
             )
-            -- the epoch ends: now or never
+            -- the epoch ends: its messages are decided on now or never
             or exists (
                 select from pg_temp.decision_sender b
                 join relaybox_internal.sender d on d.origin = s.origin and d.sender = b.sender

@@ -14,8 +14,8 @@ as $$
             from relaybox_internal.skip k
             where k.stream_id = s.stream_id and k.sender = s.sender and k.epoch = s.epoch
         ), '[]')
-    from relaybox_internal.stream t
-    join relaybox_internal.sender_state s on s.stream_id = t.stream_id
-    where t.stream = stream_name and s.sender = sender_
+    from relaybox_internal.stream own_stream
+    join relaybox_internal.sender_state s on s.stream_id = own_stream.stream_id
+    where own_stream.stream = stream_name and s.sender = sender_
     order by s.epoch desc limit 1
 $$;

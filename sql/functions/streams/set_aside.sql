@@ -3,8 +3,7 @@
 -- set aside with it, and redriven ones go back.
 create or replace function relaybox_internal.set_aside(
     cursor_ relaybox_internal.cursor, subscription_ relaybox_internal.subscription,
-    stream_position_ bigint, reason_ text, detail_ text,
-    attempts_ integer, worker_ text
+    stream_position_ bigint, reason_ text, detail_ text, attempts_ integer, worker_ text
 )
 returns void
 language plpgsql volatile
@@ -16,13 +15,12 @@ begin
     from relaybox_internal.message_at(subscription_.stream_id, stream_position_) m;
     insert into relaybox_internal.dead_letter as d (
         stream_id, log_id, log_position, reason, detail, subscription_id, lane, stream_position,
-        sender, attempts, last_by, first_at,
-        acknowledged_before
+        sender, attempts, last_by, first_at, acknowledged_before
     )
     values (
         subscription_.stream_id, refused.log_id, refused.log_position, reason_, detail_,
-        subscription_.subscription_id, cursor_.lane,
-        stream_position_, refused.sender, attempts_, worker_,
+        subscription_.subscription_id, cursor_.lane, stream_position_, refused.sender, attempts_,
+        worker_,
         coalesce(least(cursor_.first_fetched_at, (
             select f.first_at from relaybox_internal.failed_attempt f
             where f.subscription_id = subscription_.subscription_id and f.lane = cursor_.lane

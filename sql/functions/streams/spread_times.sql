@@ -36,8 +36,7 @@ begin
         select lead(c.sender_id) over (order by c.node) is not distinct from c.sender_id
         from pg_temp.causal_message c order by c.node
     );
-    -- an edge leads from a message to one that waits for it, at the latest until the named epoch
-    -- ends
+    -- an edge leads from a message to one that waits for it, until the named epoch ends at most
     select array_agg(cause.node order by cause.node), array_agg(waiting.node order by cause.node),
         array_agg(x.ended_at_seq order by cause.node)
     into cause_nodes, waiting_nodes, latest_releases

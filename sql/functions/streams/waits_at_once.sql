@@ -19,7 +19,7 @@ as $$
     where d.release_seq = j.release_seq and j.release_seq < 9223372036854775807
         and (f.ended_at_seq <= j.release_seq) is not true
     union all
-    -- what the clock names never came, and its epoch ends now: what had come before it
+    -- the named message never came and its epoch ends now: the last one before it counts
     select c.arrival_seq, d.arrival_seq, true
     from pg_temp.unmet_cause c
     cross join lateral (

@@ -19,7 +19,7 @@ as $$
     ), passed as materialized (
         select p.* from relaybox_internal.list_passed_indexes(stream_name) p
     ), forgotten as (
-        -- which indexes these were can't be told any more
+        -- the indexes of these messages are not known any more
         select exists (
             select from own_stream o
             join relaybox_internal.stream_log l on l.stream_id = o.stream_id
@@ -35,8 +35,8 @@ as $$
             ) as previous_index,
             max(d.epoch) over (partition by d.sender order by d.stream_position) as highest_epoch
         from delivered d
-        -- senders without numbers come as the log has them: their indexes are positions of a first
-        -- log that may have been filled again
+        -- messages of senders without numbers come in the log's order: their indexes are positions
+        -- of a first log that may have been filled again
         cross join lateral (
             select case when d.epoch = 0 then d.log_position else d.index end as index
         ) n
@@ -47,16 +47,16 @@ as $$
         window of_epoch as (partition by d.sender, d.epoch order by d.stream_position)
     )
     select 'index_repeated', r.stream_position,
-    format(
-        'stream position %s: index %s of %s stands at stream position %s already',
-        r.stream_position, r.index, r.sender, r.first_stream_position
-    )
+        format(
+            'stream position %s: index %s of %s stands at stream position %s already',
+            r.stream_position, r.index, r.sender, r.first_stream_position
+        )
     from (
         select d.stream_position, d.sender, d.index,
             min(d.stream_position) over (
                 partition by d.sender, d.epoch, d.index
             ) as first_stream_position
-            from delivered d where d.epoch > 0
+        from delivered d where d.epoch > 0
     ) r
     where r.stream_position > r.first_stream_position
     union all

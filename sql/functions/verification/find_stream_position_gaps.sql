@@ -7,9 +7,9 @@ as $$
     with own_stream as materialized (
         select * from relaybox_internal.stream s where s.stream = stream_name
     ), delivery_run as (
-        select greatest(
-            d.first_stream_position, o.first_kept_stream_position
-        ) as first_stream_position,
+        select
+            greatest(d.first_stream_position, o.first_kept_stream_position)
+                as first_stream_position,
             lag(
                 d.last_stream_position, 1, o.first_kept_stream_position - 1
             ) over (order by d.last_stream_position) as previous_stream_position
@@ -25,9 +25,9 @@ as $$
         group by o.last_stream_position, o.first_kept_stream_position
     )
     select 'stream_positions_not_dense', r.previous_stream_position,
-    format(
-        'stream position %s follows stream position %s', r.first_stream_position,
-        r.previous_stream_position
-    )
+        format(
+            'stream position %s follows stream position %s', r.first_stream_position,
+            r.previous_stream_position
+        )
     from delivery_run r where r.first_stream_position <> r.previous_stream_position + 1
 $$;

@@ -38,7 +38,7 @@ as $$
         join decided d on d.log_id = o.log_id and d.sender = s.sender and d.epoch = s.epoch
             and d.log_position > s.stalled_after
     ), fates as materialized (
-        -- in any order, which needs no sort of all positions
+        -- in any order: this needs no sort of all positions
         select f.log_id, f.log_position, array_agg(f.fate) as fates
         from fate f left join own_log o on o.log_id = f.log_id
         where (f.log_position < o.first_kept_position) is not true

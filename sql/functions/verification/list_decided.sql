@@ -11,8 +11,7 @@ as $$
     join relaybox_internal.stream_log o on o.stream_id = s.stream_id
     join relaybox_internal.hop_in i on i.log_id = o.log_id
     cross join lateral (
-        -- a scan of this log alone, which OFFSET keeps apart: a join would read every log of the
-        -- store
+        -- OFFSET keeps this a scan of one log: a join would read every log of the store
         select m.log_id, m.log_position, m.message_id, m.sender, m.epoch, m.index, m.clock
         from relaybox_internal.log m
         where m.log_id = o.log_id and m.log_position <= o.decided_position

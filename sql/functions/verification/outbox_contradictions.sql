@@ -6,41 +6,11 @@ create or replace function relaybox_internal.outbox_contradictions() returns set
 language sql stable
 as $$
     with head as materialized (
-        select s.first_kept_seq, s.anchor_seq, q.last_value as last_seq,
+        select s.anchor_seq, q.last_value as last_seq,
             pg_snapshot_xmax(pg_current_snapshot()) as next_xid
         from relaybox_internal.store s cross join relaybox.outbox_seq q
-    ), segments as materialized (
-        select s.segment, s.first, s.last from relaybox_internal.segments() s where s.log_id is null
     )
-    select format(
-        'the outbox begins at seq %s; that seqs %s were dropped is not on record', h.first_kept_seq,
-        m.seqs
-    )
-    from head h
-    cross join lateral (
-        select int8multirange(int8range(1, h.first_kept_seq))
-            - coalesce(
-                (
-                    select range_agg(int8range(d.first, d.last, '[]'))
-                    from relaybox_internal.dropped_segment d where d.hop is null
-                ),
-                '{}'
-            ) as seqs
-    ) m
-    where m.seqs <> '{}'
-    union all
-    select format(
-        'the outbox begins at seq %s, its newest segment ends at seq %s; no segment has seqs %s',
-        h.first_kept_seq, e.last, m.seqs
-    )
-    from head h
-    cross join (select max(s.last) as last from segments s) e
-    cross join lateral (
-        select int8multirange(int8range(h.first_kept_seq, e.last + 1)) - (
-            select range_agg(int8range(s.first, s.last, '[]')) from segments s
-        ) as seqs
-    ) m
-    where m.seqs <> '{}'
+    select * from relaybox_internal.find_missing_seqs()
     union all
     select format(
         'the outbox has %s rows of transactions that have not begun, the first at seq %s of '
@@ -73,7 +43,9 @@ as $$
         t.n_tup_del, s.segment, t.n_tup_upd, s.segment
     )
     from (
-        select segment from segments union all select 'relaybox_internal.outbox_overflow'::regclass
+        select o.segment from relaybox_internal.segments() o where o.log_id is null
+        union all
+        select 'relaybox_internal.outbox_overflow'::regclass
     ) s
     join pg_stat_all_tables t on t.relid = s.segment
     where t.n_tup_del + t.n_tup_upd > 0
