@@ -18,16 +18,7 @@ declare
 begin
     perform relaybox_internal.require_writable_primary();
     set local synchronous_commit = on;
-    select s.* into stream_
-    from relaybox_internal.stream s join relaybox_internal.stream_log l using (stream_id)
-    where l.log_id = log_id_
-    for no key update of s;
-    if not found then
-        raise exception using errcode = 'RB004',
-            message = format('log %s belongs to no stream', log_id_),
-            hint = 'Run: relaybox init';
-    end if;
-    perform relaybox_internal.refuse_pending_rules(stream_);
+    stream_ := relaybox_internal.lock_stream(log_id_);
     -- a statement of its own after the lock: it sees the newest decided batch
     select * into input_log from relaybox_internal.stream_log l where l.log_id = log_id_;
     select * into batch

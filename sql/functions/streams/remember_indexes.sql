@@ -6,8 +6,6 @@ set work_mem = '128MB'
 as $$
 declare
     one record;
-    next_index bigint;
-    covered int8range;
 begin
     -- usually disorder ends with its batch: no gap is left, and only the watermark is kept
     with whole as (
@@ -44,26 +42,7 @@ begin
             except select r.sender_id from pg_temp.sender_without_gap r
         )
     loop
-        next_index := one.watermark + 1;
-        loop
-            select r into covered from relaybox_internal.seen n, unnest(n.indexes) r
-            where n.sender_id = one.sender_id and n.chunk = next_index >> 12 and r @> next_index;
-            exit when not found;
-            next_index := upper(covered);
-        end loop;
-        delete from relaybox_internal.seen n
-        where n.sender_id = one.sender_id and n.chunk < next_index >> 12;
-        update relaybox_internal.sender_state s set
-            watermark = next_index - 1,
-            fragment_count = c.fragments, seen_beyond = c.fragments
-        from (
-            select coalesce(sum(n.fragments), 0) - coalesce(sum((
-                select count(*)
-                from unnest(n.indexes) r where upper(r) <= next_index and n.chunk = next_index >> 12
-            )), 0) as fragments
-            from relaybox_internal.seen n where n.sender_id = one.sender_id
-        ) c
-        where s.sender_id = one.sender_id;
+        perform relaybox_internal.pass_seen_indexes(one.sender_id, one.watermark);
     end loop;
 end
 $$;

@@ -15,21 +15,7 @@ as $$
         select d.hop, d.log_id, d.log_position, d.sender, d.epoch
         from relaybox_internal.list_decided(stream_name) d
     ), fate as (
-        select p.log_id, p.log_position, 'stream position ' || p.stream_position as fate
-        from relaybox_internal.stream s
-        cross join lateral relaybox_internal.list_stream_positions(s.stream_id) p
-        where s.stream = stream_name
-        union all
-        select d.log_id, u.at, 'duplicate'
-        from own_log o join relaybox_internal.decision d on d.log_id = o.log_id
-        cross join unnest(d.duplicates) u (at)
-        union all
-        select d.log_id, d.log_position, 'set aside'
-        from own_log o join relaybox_internal.dead_letter d on d.log_id = o.log_id
-        where d.subscription_id is null
-        union all
-        select h.log_id, h.log_position, 'held'
-        from own_log o join relaybox_internal.held h on h.log_id = o.log_id
+        select f.log_id, f.log_position, f.fate from relaybox_internal.list_fates(stream_name) f
         union all
         select d.log_id, d.log_position, 'waiting'
         from own_log o
