@@ -1,19 +1,23 @@
--- Makes the table into which the newest detached segment of a log is copied back; nobody reads it before finish_attach(). A later attempt
--- supersedes an earlier one and drops its table. No row: nothing of the log is detached.
--- Locks the row of the ledger, then the table, as finish_attach() does: an attempt that is at its end is waited for.
+-- Makes the table into which the newest detached segment of a log is copied back. No session reads
+-- it before finish_attach(). A later attempt supersedes an earlier one and drops its table. No row:
+-- nothing of the log is detached. Locks the row of the ledger, then the table, as finish_attach()
+-- does: it waits for an attempt that is finishing.
 create or replace function relaybox_internal.begin_attach(
-    log_id_ integer, recorded_by text, out made relaybox_internal.detached_segment, out staging text
+    log_id_ integer, recorded_by text,
+    out made relaybox_internal.detached_segment, out staging text
 )
 returns setof record
 language plpgsql volatile
 as $$
 begin
     perform relaybox_internal.require_writable_primary();
-    perform from relaybox_internal.detached_segment d where d.log_id = log_id_ and d.state = 'detached' order by d.first desc limit 1 for update;
-    -- a later statement than the lock: what another attempt has attached meanwhile is passed over
+    perform from relaybox_internal.detached_segment d
+    where d.log_id = log_id_ and d.state = 'detached' order by d.first desc limit 1 for update;
+    -- a later statement than the lock: leaves out what another attempt has attached meanwhile
     update relaybox_internal.detached_segment d set attempt = d.attempt + 1, moved_by = recorded_by
     where d.log_id = log_id_ and d.state = 'detached' and d.first = (
-        select max(n.first) from relaybox_internal.detached_segment n where n.log_id = log_id_ and n.state = 'detached'
+        select max(newest.first) from relaybox_internal.detached_segment newest
+        where newest.log_id = log_id_ and newest.state = 'detached'
     )
     returning d.* into made;
     if not found then
@@ -21,7 +25,8 @@ begin
     end if;
     for staging in
         select c.relname from pg_class c
-        where c.relnamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace) and c.relkind = 'r' and starts_with(c.relname, made.segment || '_attempt_')
+        where c.relnamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace)
+            and c.relkind = 'r' and starts_with(c.relname, made.segment || '_attempt_')
     loop
         execute format('drop table relaybox_internal.%I', staging);
     end loop;
@@ -31,7 +36,8 @@ begin
         'create table relaybox_internal.%I (
             like relaybox_internal.log_%s including defaults including constraints,
             constraint %I primary key (log_id, log_position),
-            constraint rows_of_the_segment check (log_id = %s and log_position >= %s and log_position < %s)
+            constraint rows_of_the_segment
+                check (log_id = %s and log_position >= %s and log_position < %s)
         )',
         staging, log_id_, staging || '_pkey', log_id_, made.first, made.last + 1
     );

@@ -1,5 +1,6 @@
--- The lowest seq of an outbox segment whose transaction a snapshot did not see as ended; null: there is
--- none. Under a lock that keeps writers out this is a row that committed after the snapshot.
+-- The lowest seq of an outbox segment whose transaction a snapshot did not see as ended; null:
+-- there is none. Under a lock that keeps writers out this is a row that committed after the
+-- snapshot.
 create or replace function relaybox_internal.committed_since(segment regclass, checked pg_snapshot)
 returns bigint
 language plpgsql stable

@@ -1,10 +1,10 @@
--- Drops the oldest segment of the outbox (log_id_ null) or of a log if no reader needs a row of it (G8),
--- and raises the first row that is kept. With detach_attempt: detaches the segment that begins at
--- detach_first, if that attempt has it in files; then stopped consumers may need it.
--- outcome: dropped; detached; kept (holder: who needs it, needs_from: from which row on); busy: a session
--- reads or writes there (holder), call again; superseded: another attempt detaches or detached it; none.
--- Call it outside a transaction block: then no session waits for a client that hangs. No session waits
--- longer than the lock timeout. Locks: see remove_segment().
+-- Drops the oldest segment of the outbox (log_id_ null) or of a log if no reader needs a row of it
+-- (G8), and raises the first row that is kept. With detach_attempt: detaches the segment that
+-- begins at detach_first, if that attempt has it in files; then stopped consumers may need it.
+-- outcome: dropped; detached; kept (holder: the reader that needs it, needs_from: its first row);
+-- busy (a session reads or writes there: holder; call again); superseded (another attempt detaches
+-- or detached it); none. Call it outside a transaction block: then no session waits for a client
+-- that hangs. No session waits longer than the lock timeout. Locks: see remove_segment().
 create or replace function relaybox_internal.drop_oldest_segment(
     log_id_ integer, recorded_by text,
     detach_first bigint default null, detach_attempt integer default null,
@@ -29,7 +29,7 @@ declare
     hops_checked text;
 begin
     perform relaybox_internal.require_writable_primary();
-    -- What it relies on is durable already. A standby that hangs must not keep the lock on the table.
+    -- What it relies on is durable already. A standby that hangs must not keep the table locked.
     perform set_config('synchronous_commit', 'local', true);
     hops_checked := relaybox_internal.hops_fingerprint(log_id_);
     checked := pg_current_snapshot();

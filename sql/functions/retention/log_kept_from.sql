@@ -3,7 +3,8 @@ create or replace function relaybox_internal.log_kept_from(log_id_ integer) retu
 language sql stable
 as $$
     select least(i.first_kept_position, (
-        select min(d.first) from relaybox_internal.detached_segment d where d.log_id = log_id_ and d.state = 'detached'
+        select min(d.first) from relaybox_internal.detached_segment d
+        where d.log_id = log_id_ and d.state = 'detached'
     ))
     from relaybox_internal.hop_in i where i.log_id = log_id_
 $$;

@@ -1,10 +1,13 @@
--- The law of conservation (G12) of each hop that reads the outbox and is not retired, over a range of seqs (after, through]: a row per hop
--- and topic.
-create or replace function relaybox_internal.outbox_account(after_seq bigint, through_seq bigint) returns jsonb
+-- The law of conservation (G12) over a range of seqs (after, through]: one row per topic and hop
+-- that reads the outbox and is not retired.
+create or replace function relaybox_internal.outbox_account(after_seq bigint, through_seq bigint)
+returns jsonb
 language sql stable
 set enable_seqscan = on
 as $$
-    select coalesce(jsonb_agg(jsonb_build_object('hop', h.hop) || to_jsonb(a) order by h.hop, a.topic), '[]')
+    select coalesce(
+        jsonb_agg(jsonb_build_object('hop', h.hop) || to_jsonb(a) order by h.hop, a.topic), '[]'
+    )
     from relaybox_internal.hop_out h
     cross join lateral relaybox_internal.account_for_outbox(h.hop, after_seq, through_seq) a
     where h.reads_log is null and h.retired_at is null

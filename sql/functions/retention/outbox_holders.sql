@@ -1,5 +1,6 @@
--- Who still needs what of the outbox: the first seq that each holder needs. kind: hop (not settled yet, or sent again), window (the hop's replay
--- window; 0 where none is set: everything is kept), newest (the segment that is written to stays).
+-- The holders of the outbox, and the first seq that each needs. kind: hop (not settled yet, or sent
+-- again), window (the hop's replay window; 0: none is set, everything is kept), newest (the segment
+-- that producers write to stays).
 create or replace function relaybox_internal.outbox_holders()
 returns table (kind text, holder text, needs_from bigint, since timestamptz, policy text)
 language sql stable
@@ -13,36 +14,54 @@ as $$
     ), needed as (
         select h.hop, s.first_read as seq, b.planned_at as since
         from leaving h
-        join relaybox_internal.batch b on b.hop = h.hop and (b.last_position > h.settled_position or h.resend_through > 0 and b.batch > h.resend_after)
+        join relaybox_internal.batch b on b.hop = h.hop and (
+            b.last_position > h.settled_position
+            or h.resend_through > 0 and b.batch > h.resend_after
+        )
         cross join relaybox_internal.batch_slices(b.slices) s
         union all
-        -- its plan was lost: nobody knows which rows it had
-        select h.hop, 0, b.planned_at from leaving h join relaybox_internal.batch b on b.hop = h.hop and b.adopted and b.last_position > h.settled_position
+        -- its plan was lost: its rows are unknown
+        select h.hop, 0, b.planned_at
+        from leaving h
+        join relaybox_internal.batch b
+            on b.hop = h.hop and b.adopted and b.last_position > h.settled_position
         union all
-        select h.hop, b.first_seq, null from leaving h
-        cross join lateral relaybox_internal.outbox_buckets(h.lower, pg_current_snapshot(), h.topics, 4611686018427387904, h.anchor_seq) b
+        select h.hop, b.first_seq, null
+        from leaving h
+        cross join lateral relaybox_internal.outbox_buckets(
+            h.lower, pg_current_snapshot(), h.topics, 4611686018427387904, h.anchor_seq
+        ) b
         union all
         -- the first seq that it may still read
-        select h.hop, lower(p.seqs), null from leaving h join relaybox_internal.backlog p on p.hop = h.hop and p.state = 'routed'
+        select h.hop, lower(p.seqs), null
+        from leaving h
+        join relaybox_internal.backlog p on p.hop = h.hop and p.state = 'routed'
     )
-    select 'hop', h.hop, f.seq, coalesce(f.since, o.sent_at), h.stopped_consumer
+    select 'hop', h.hop, first.seq, coalesce(first.since, o.sent_at), h.stopped_consumer
     from leaving h
     join lateral (
-        select n.seq, n.since from needed n where n.hop = h.hop and n.seq is not null order by n.seq, n.since limit 1
-    ) f on true
-    left join relaybox.outbox o on o.seq = f.seq
+        select n.seq, n.since from needed n
+        where n.hop = h.hop and n.seq is not null order by n.seq, n.since limit 1
+    ) first on true
+    left join relaybox.outbox o on o.seq = first.seq
     union all
-    select 'window', h.hop,
+    select
+        'window', h.hop,
         case
             when h.replay_window_seconds is null then 0
             else (
-                select min(s.first_read) from relaybox_internal.batch b cross join relaybox_internal.batch_slices(b.slices) s
-                where b.hop = h.hop and b.planned_at > now() - make_interval(secs => h.replay_window_seconds)
+                select min(s.first_read)
+                from relaybox_internal.batch b
+                cross join relaybox_internal.batch_slices(b.slices) s
+                where b.hop = h.hop
+                    and b.planned_at > now() - make_interval(secs => h.replay_window_seconds)
             )
-        end, null, null
+        end,
+        null, null
     from leaving h
     union all
-    select 'window', 'no hop reads the outbox', 0, null, null where not exists (select from relaybox_internal.hop_out h where h.reads_log is null)
+    select 'window', 'no hop reads the outbox', 0, null, null
+    where not exists (select from relaybox_internal.hop_out h where h.reads_log is null)
     union all
     select 'newest', 'outbox', q.last_value, null, null from relaybox.outbox_seq q
 $$;

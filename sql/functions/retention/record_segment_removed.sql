@@ -1,5 +1,5 @@
--- Records that a segment of the outbox (log_id_ null) or of a log is dropped, or detached, and raises
--- the first row that is kept. The caller holds lock_segment_readers() and drops the table.
+-- Records that a segment of the outbox (log_id_ null) or of a log is dropped, or detached, and
+-- raises the first row that is kept. Caller: holds lock_segment_readers() and drops the table.
 create or replace function relaybox_internal.record_segment_removed(
     log_id_ integer, removed relaybox_internal.dropped_segment, detached boolean
 )

@@ -1,7 +1,7 @@
--- The part of drop_oldest_segment() under locks: looks again whether a reader needs the segment, records
--- its removal and drops its table. checked and hops_checked: the snapshot and the hops of the look
--- without locks. Locks, in this order: lock_segment_readers(); when detaching, the lanes that need the
--- segment, so that none of them reads meanwhile; then the table. Raises lock_not_available.
+-- The part of drop_oldest_segment() under locks: looks again whether a reader needs the segment,
+-- records its removal and drops its table. checked and hops_checked: the snapshot and the hops of
+-- the look without locks. Locks, in this order: lock_segment_readers(); when detaching, the lanes
+-- that need the segment, so that none of them reads meanwhile; then the table. Raises 55P03.
 create or replace function relaybox_internal.remove_segment(
     log_id_ integer, parent regclass, removed relaybox_internal.dropped_segment,
     detach_attempt integer, checked pg_snapshot, hops_checked text,

@@ -1,7 +1,7 @@
--- Who needs a row of a segment of the outbox (log_id_ null) or of a log, and from which row on; holder
--- is null if nobody does. Of the outbox also rows that no hop has moved, and rows that the ledgers do not
--- account for (G12): these are never dropped, whatever the watermarks say. account: see outbox_account().
--- Locks nothing: a long backlog takes time, and hops are planned meanwhile.
+-- The reader that needs a row of a segment of the outbox (log_id_ null) or of a log, and the first
+-- row that it needs; holder is null: none does. Of the outbox also rows that no hop has moved, and
+-- rows that the ledgers do not account for (G12): these are never dropped, whatever the watermarks
+-- say. account: see outbox_account(). Locks nothing: hops are planned meanwhile.
 create or replace function relaybox_internal.segment_needed_by(
     log_id_ integer, first_ bigint, last_ bigint, without_detachable boolean,
     out holder text, out needs_from bigint, out account jsonb

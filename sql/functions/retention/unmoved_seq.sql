@@ -1,6 +1,8 @@
--- The first row of the outbox in a range of seqs (after, through] that no hop has moved and nobody has given up: its topic has no hop, or was
--- taken from all of them before its time came; null: there is none. Reads the range: only asked of segments that nobody else needs.
-create or replace function relaybox_internal.unmoved_seq(after_seq bigint, through_seq bigint) returns bigint
+-- The first seq of the outbox in (after, through] that no hop has moved and that was not given up:
+-- no hop has its topic, or the topic was taken from all hops before they moved it. Null: none.
+-- Reads the whole range: call it only for segments without another holder.
+create or replace function relaybox_internal.unmoved_seq(after_seq bigint, through_seq bigint)
+returns bigint
 language sql stable
 set enable_seqscan = on
 as $$
@@ -10,6 +12,7 @@ as $$
         select
         from relaybox_internal.hop_out h
         cross join lateral relaybox_internal.accounted_seqs(h.hop, after_seq, through_seq) a
-        where h.reads_log is null and a.state in ('delivered', 'planned', 'retired') and a.seq = o.seq
+        where h.reads_log is null and a.state in ('delivered', 'planned', 'retired')
+            and a.seq = o.seq
     )
 $$;
