@@ -48,9 +48,9 @@ TIMES_OF_CONSUMERS = dict.fromkeys(
 )
 
 SHOWN |= {"replay_progress.sql": "which lanes are leased now"}
-TIMES_OF_CONSUMERS |= {"ask_replay.sql": "a range that would end in the future is refused; its rate is a span of time"}
+TIMES_OF_CONSUMERS |= {"begin_range.sql": "when a range was read; its rate is a span of time"}
 TIMES_OF_CONSUMERS |= {
-    "start_stream_position.sql": "a start in the future is refused; an earlier one is found by what was recorded"
+    "start_at_time.sql": "a start in the future is refused; an earlier one is found by what was recorded"
 }
 TIMES_OF_CONSUMERS |= {
     "finish_attach.sql": "a step of the clock has what came back detached again early or late: nothing is lost"

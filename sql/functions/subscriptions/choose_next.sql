@@ -1,45 +1,57 @@
--- A locked lane's cursor after a fetch by a worker: what was fetched and not acknowledged again, else redriven dead letters, else
--- what comes next. Its worker is null if there is nothing. Writes dead letters, not the cursor itself.
--- Raises RB034 if what comes next is no longer kept, RB038 if it is detached.
+-- A locked lane's cursor after a fetch by a worker: what was fetched and not acknowledged comes
+-- again, else redriven dead letters, else new messages. Its worker is null if there is nothing.
+-- Writes dead letters, not the cursor. Raises RB034 if the next message is no longer kept, RB038 if
+-- it is detached.
 create or replace function relaybox_internal.choose_next(
-    cursor_ relaybox_internal.cursor, subscription_ relaybox_internal.subscription, max_count bigint, worker_ text
-) returns relaybox_internal.cursor
+    cursor_ relaybox_internal.cursor, subscription_ relaybox_internal.subscription,
+    max_count bigint, worker_ text
+)
+returns relaybox_internal.cursor
 language plpgsql volatile
 as $$
 declare
     asked_at timestamptz := clock_timestamp();
     stream relaybox_internal.stream;
 begin
-    if cursor_.wait_until > asked_at or (cursor_.worker <> worker_ and cursor_.leased_until > asked_at) then
+    if cursor_.wait_until > asked_at
+        or (cursor_.worker <> worker_ and cursor_.leased_until > asked_at) then
         cursor_.worker := null;
         return cursor_;
     end if;
     cursor_.wait_until := null;
-    select * into stream from relaybox_internal.stream s where s.stream_id = subscription_.stream_id;
-    if cursor_.redrive_stream_position is not null or cursor_.fetched_stream_position > cursor_.done_stream_position then
+    select * into stream from relaybox_internal.stream s
+    where s.stream_id = subscription_.stream_id;
+    if cursor_.redrive_stream_position is not null
+        or cursor_.fetched_stream_position > cursor_.done_stream_position then
         if cursor_.redrive_stream_position is null then
             -- what was fetched long ago and never acknowledged
-            perform relaybox_internal.refuse_detached(stream, cursor_.done_stream_position + 1,
-            format('subscription %s, lane %s', subscription_.subscription, cursor_.lane));
+            perform relaybox_internal.refuse_detached(
+                stream, cursor_.done_stream_position + 1,
+                format('subscription %s, lane %s', subscription_.subscription, cursor_.lane)
+            );
         end if;
         cursor_ := relaybox_internal.refetch(cursor_, subscription_, worker_);
-        if cursor_.redrive_stream_position is not null or cursor_.fetched_stream_position > cursor_.done_stream_position then
+        if cursor_.redrive_stream_position is not null
+            or cursor_.fetched_stream_position > cursor_.done_stream_position then
             return relaybox_internal.lease_lane(cursor_, subscription_, worker_);
         end if;
     end if;
     cursor_.worker := null;
     cursor_.leased_until := null;
-    select max(d.stream_position) into cursor_.redrive_stream_position from (
-        select r.stream_position from relaybox_internal.dead_letter r
-        where r.subscription_id = subscription_.subscription_id and r.lane = cursor_.lane and r.state = 'redriving'
-        order by r.stream_position
+    select max(redriving.stream_position) into cursor_.redrive_stream_position from (
+        select d.stream_position from relaybox_internal.dead_letter d
+        where d.subscription_id = subscription_.subscription_id and d.lane = cursor_.lane
+            and d.state = 'redriving'
+        order by d.stream_position
         limit max_count
-    ) d;
+    ) redriving;
     if cursor_.redrive_stream_position is not null then
         cursor_.fetch_count := 1;
         return relaybox_internal.lease_lane(cursor_, subscription_, worker_);
     end if;
-    cursor_ := relaybox_internal.find_new_messages(cursor_, subscription_, stream, max_count, asked_at);
+    cursor_ := relaybox_internal.find_new_messages(
+        cursor_, subscription_, stream, max_count, asked_at
+    );
     if cursor_.fetched_stream_position > cursor_.done_stream_position then
         return relaybox_internal.lease_lane(cursor_, subscription_, worker_);
     end if;

@@ -1,6 +1,7 @@
--- Gives up an open dead letter, of a stream or of a subscription; its message stays in the log. What waits behind it goes on.
--- Raises RB036 without a reason, RB037 if it is not open.
-create or replace function relaybox.drop_dead_letter(dead_letter_id bigint, reason text) returns void
+-- Gives up an open dead letter, of a stream or of a subscription; its message stays in the log.
+-- Letters that waited behind it are redriven. Locks the letter's lane.
+create or replace function relaybox.drop_dead_letter(dead_letter_id bigint, reason text)
+returns void
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
 as $$
@@ -8,40 +9,60 @@ declare
     dropped relaybox_internal.dead_letter;
     subscription_ relaybox_internal.subscription;
 begin
-    perform relaybox_internal.require_reason(reason, 'a dead letter is dropped', 'drop_dead_letter(letter, ''why'')');
+    perform relaybox_internal.require_reason(
+        reason, 'a dead letter is dropped', 'drop_dead_letter(letter, ''why'')'
+    );
     perform from relaybox_internal.lane l
-    join relaybox_internal.dead_letter d on d.subscription_id = l.subscription_id and d.lane = l.lane
+    join relaybox_internal.dead_letter d
+        on d.subscription_id = l.subscription_id and d.lane = l.lane
     where d.dead_letter_id = drop_dead_letter.dead_letter_id
     for update of l;
-    update relaybox_internal.dead_letter d
-    set state = 'dropped', resolved_at = clock_timestamp(), resolved_by = session_user, resolved_reason = drop_dead_letter.reason
+    update relaybox_internal.dead_letter d set
+        state = 'dropped', resolved_at = clock_timestamp(), resolved_by = session_user,
+        resolved_reason = drop_dead_letter.reason
     where d.dead_letter_id = drop_dead_letter.dead_letter_id and d.state = 'open'
     returning * into dropped;
     if not found then
         perform relaybox_internal.refuse_dead_letter(drop_dead_letter.dead_letter_id);
     end if;
-    update relaybox_internal.dead_letter d set state = 'redriving'
-    where d.subscription_id = dropped.subscription_id and d.lane = dropped.lane and d.sender = dropped.sender
-        and d.state = 'open' and d.reason = 'waits_behind' and d.stream_position > dropped.stream_position
+    update relaybox_internal.dead_letter follower set state = 'redriving'
+    where follower.subscription_id = dropped.subscription_id and follower.lane = dropped.lane
+        and follower.sender = dropped.sender and follower.state = 'open'
+        and follower.reason = 'waits_behind' and follower.stream_position > dropped.stream_position
         and not exists (
-            select from relaybox_internal.dead_letter b
-            where b.subscription_id = d.subscription_id and b.lane = d.lane and b.sender = d.sender
-                and b.state = 'open' and b.reason <> 'waits_behind' and b.stream_position < d.stream_position
+            select from relaybox_internal.dead_letter earlier
+            where earlier.subscription_id = follower.subscription_id
+                and earlier.lane = follower.lane and earlier.sender = follower.sender
+                and earlier.state = 'open' and earlier.reason <> 'waits_behind'
+                and earlier.stream_position < follower.stream_position
         );
-    select s.* into subscription_ from relaybox_internal.subscription s where s.subscription_id = dropped.subscription_id and s.ended_at is null;
+    select s.* into subscription_ from relaybox_internal.subscription s
+    where s.subscription_id = dropped.subscription_id and s.ended_at is null;
     if found then
         perform relaybox_internal.update_dead_letter_lanes(subscription_, array[dropped.lane]);
     end if;
     perform relaybox_internal.record_action(
-        coalesce((select s.subscription from relaybox_internal.subscription s where s.subscription_id = dropped.subscription_id), (
-            select s.stream from relaybox_internal.stream s where s.stream_id = dropped.stream_id
-        )), 'drop', drop_dead_letter.reason, jsonb_build_object('dead_letter_id', drop_dead_letter.dead_letter_id, 'stream_position',
-        dropped.stream_position, 'why_dead', dropped.reason)
+        coalesce(
+            (
+                select s.subscription from relaybox_internal.subscription s
+                where s.subscription_id = dropped.subscription_id
+            ),
+            (
+                select s.stream from relaybox_internal.stream s
+                where s.stream_id = dropped.stream_id
+            )
+        ),
+        'drop', drop_dead_letter.reason, jsonb_build_object(
+            'dead_letter_id', drop_dead_letter.dead_letter_id,
+            'stream_position', dropped.stream_position, 'why_dead', dropped.reason
+        )
     );
 end
 $$;
 
 comment on function relaybox.drop_dead_letter(bigint, text) is
-'Gives up an open dead letter, of a stream or of a subscription. Its message stays in the log. What waits behind it goes on.
-`dead_letter_id`: one of relaybox.dead_letters. `reason`: recorded there and in relaybox.consumer_action.
+'Gives up an open dead letter, of a stream or of a subscription. Its message stays in the log.
+Messages that waited behind it go on.
+`dead_letter_id`: one of relaybox.dead_letters.
+`reason`: recorded there and in relaybox.consumer_action.
 Errors: RB036 (no reason), RB037 (not open).';

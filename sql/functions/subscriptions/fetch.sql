@@ -1,15 +1,17 @@
--- Acknowledges what was fetched before, if acked_stream_position says how far, and gives the next messages: one round trip, one transaction, the
--- caller's. What is fetched and not acknowledged comes again, the same rows. No rows: nothing new, or every lane with something new is
--- leased to others. The token of the newest fetch of a lane acknowledges, from any session; it is the same for all rows. Raises RB031 not
--- subscribed, RB033 no token, or what was not fetched, RB034 no longer kept, RB035 token stale, lane leased, RB036 max_count, RB038 detached.
+-- Acknowledges an earlier fetch, if asked to, and returns the next messages: one round trip in the
+-- caller's transaction. Locks one lane (take_lane()). Plans are fixed by the settings below, since
+-- sessions of consumers have settings of their own. The two ways to read a run have a query each:
+-- a common one would read each row twice.
 create or replace function relaybox.fetch(
-    subscription text, max_count integer default 100, acked_stream_position bigint default null, acked_token text default null,
+    subscription text, max_count integer default 100,
+    acked_stream_position bigint default null, acked_token text default null,
     only_lane integer default null, worker text default null
 )
 returns table (
-    stream_position bigint, lane integer, token text, replayed boolean, attempt integer, hop text, log_position bigint, message_id uuid, topic text,
-    sender text,
-    epoch integer, index bigint, key text, payload text, payload_bytes bytea, headers jsonb, clock jsonb, sent_at timestamptz
+    stream_position bigint, lane integer, token text, replayed boolean, attempt integer,
+    hop text, log_position bigint, message_id uuid, topic text, sender text, epoch integer,
+    index bigint, key text, payload text, payload_bytes bytea, headers jsonb, clock jsonb,
+    sent_at timestamptz
 )
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
@@ -19,22 +21,24 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 set jit = off
 set work_mem = '64MB'
-set plan_cache_mode = force_generic_plan -- planning over a log's segments would take a third of a fetch of 100
+-- planning over a log's segments would take a third of a fetch of 100
+set plan_cache_mode = force_generic_plan
 as $$
 declare
-    subscribed relaybox_internal.subscription := relaybox_internal.subscription_named("fetch".subscription);
+    subscribed relaybox_internal.subscription
+    := relaybox_internal.subscription_named("fetch".subscription);
     lane_cursor relaybox_internal.cursor;
-    run record;
+    delivery_run record;
     set_aside_stream_positions bigint[];
     has_refused boolean;
 begin
-    perform relaybox_internal.require_count(max_count);
-    if acked_token is not null and acked_stream_position is null then
-        raise exception using errcode = 'RB036',
-            message = format('subscription %s: acked_token without acked_stream_position acknowledges nothing', subscribed.subscription),
-            hint = 'Give the stream position up to which the work is done, or no token.';
-    end if;
-    lane_cursor := relaybox_internal.take_lane(subscribed, max_count, acked_stream_position, acked_token, only_lane, relaybox_internal.worker_name("fetch".worker));
+    perform relaybox_internal.require_fetch_arguments(
+        subscribed, max_count, acked_stream_position, acked_token
+    );
+    lane_cursor := relaybox_internal.take_lane(
+        subscribed, max_count, acked_stream_position, acked_token, only_lane,
+        relaybox_internal.worker_name("fetch".worker)
+    );
     if lane_cursor.worker is null then
         return;
     end if;
@@ -43,46 +47,76 @@ begin
         return;
     end if;
     has_refused := exists (
-        select from relaybox_internal.failed_attempt f where f.subscription_id = lane_cursor.subscription_id and f.lane = lane_cursor.lane
+        select from relaybox_internal.failed_attempt f
+        where f.subscription_id = lane_cursor.subscription_id and f.lane = lane_cursor.lane
     );
-    set_aside_stream_positions := relaybox_internal.set_aside_stream_positions(subscribed, lane_cursor.done_stream_position,
-    lane_cursor.fetched_stream_position);
-    for run in
-        select r.* from relaybox_internal.list_delivery_runs(subscribed.stream_id, lane_cursor.done_stream_position, lane_cursor.fetched_stream_position) r
+    set_aside_stream_positions := relaybox_internal.set_aside_stream_positions(
+        subscribed, lane_cursor.done_stream_position, lane_cursor.fetched_stream_position
+    );
+    for delivery_run in
+        select r.* from relaybox_internal.list_delivery_runs(
+            subscribed.stream_id, lane_cursor.done_stream_position,
+            lane_cursor.fetched_stream_position
+        ) r
     loop
-        if run.log_positions is null then
+        if delivery_run.log_positions is null then
             return query
             select
-                m.stream_position, lane_cursor.lane, lane_cursor.token, m.stream_position <= lane_cursor.replay_stream_position,
-                lane_cursor.fetch_count + case when has_refused then relaybox_internal.attempts_at(subscribed, m.stream_position) else 0 end,
-                run.hop, m.log_position, m.message_id, m.topic, m.sender, m.epoch, m.index, m.key, m.payload, m.payload_bytes, m.headers,
-                m.clock, m.sent_at
-            from relaybox_internal.read_position_range(run.log_id, run.first_stream_position, run.first_position, run.last_position) m
-            where relaybox_internal.takes_message(subscribed.topic, subscribed.lanes, subscribed.lane_by, lane_cursor.lane, m.topic, m.sender, m.key)
-                and m.stream_position <> all(set_aside_stream_positions);
+                m.stream_position, lane_cursor.lane, lane_cursor.token,
+                m.stream_position <= lane_cursor.replay_stream_position,
+                lane_cursor.fetch_count + case
+                    when has_refused
+                        then relaybox_internal.attempts_at(subscribed, m.stream_position)
+                    else 0
+                end,
+                delivery_run.hop, m.log_position, m.message_id, m.topic, m.sender, m.epoch,
+                m.index, m.key, m.payload, m.payload_bytes, m.headers, m.clock, m.sent_at
+            from relaybox_internal.read_position_range(
+                delivery_run.log_id, delivery_run.first_stream_position,
+                delivery_run.first_position, delivery_run.last_position
+            ) m
+            where relaybox_internal.takes_message(
+                subscribed.topic, subscribed.lanes, subscribed.lane_by, lane_cursor.lane,
+                m.topic, m.sender, m.key
+            )
+            and m.stream_position <> all(set_aside_stream_positions);
         else
             return query
             select
-                m.stream_position, lane_cursor.lane, lane_cursor.token, m.stream_position <= lane_cursor.replay_stream_position,
-                lane_cursor.fetch_count + case when has_refused then relaybox_internal.attempts_at(subscribed, m.stream_position) else 0 end,
-                run.hop, m.log_position, m.message_id, m.topic, m.sender, m.epoch, m.index, m.key, m.payload, m.payload_bytes, m.headers,
-                m.clock, m.sent_at
-            from relaybox_internal.read_position_list(run.log_id, run.first_stream_position, run.log_positions) m
-            where relaybox_internal.takes_message(subscribed.topic, subscribed.lanes, subscribed.lane_by, lane_cursor.lane, m.topic, m.sender, m.key)
-                and m.stream_position <> all(set_aside_stream_positions);
+                m.stream_position, lane_cursor.lane, lane_cursor.token,
+                m.stream_position <= lane_cursor.replay_stream_position,
+                lane_cursor.fetch_count + case
+                    when has_refused
+                        then relaybox_internal.attempts_at(subscribed, m.stream_position)
+                    else 0
+                end,
+                delivery_run.hop, m.log_position, m.message_id, m.topic, m.sender, m.epoch,
+                m.index, m.key, m.payload, m.payload_bytes, m.headers, m.clock, m.sent_at
+            from relaybox_internal.read_position_list(
+                delivery_run.log_id, delivery_run.first_stream_position,
+                delivery_run.log_positions
+            ) m
+            where relaybox_internal.takes_message(
+                subscribed.topic, subscribed.lanes, subscribed.lane_by, lane_cursor.lane,
+                m.topic, m.sender, m.key
+            )
+            and m.stream_position <> all(set_aside_stream_positions);
         end if;
     end loop;
 end
 $$;
 
 comment on function relaybox.fetch(text, integer, bigint, text, integer, text) is
-'Returns the next messages of one free lane and leases them to a worker. No row: nothing is new, or all lanes are leased.
-What is fetched and not acknowledged comes again, the same rows.
+'Returns the next messages of one free lane and leases them to a worker.
+No row: nothing is new, or all lanes with new messages are leased. Messages that were fetched and
+not acknowledged come again, the same rows.
 `subscription`: its name. `max_count`: greatest number of new messages (100).
 `acked_stream_position`, `acked_token`: acknowledge an earlier fetch first, as ack() does; optional.
 `only_lane`: fetch from this lane; null: from any lane that is free.
 `worker`: the name of your process, the same after a restart; null: the session.
-Returns the message with the columns of relaybox.inbox, and: `stream_position`, `lane`, `token` (for ack, nack and release; the same in all rows),
-`replayed` (acknowledged before, read again), `attempt` (1 for the first delivery).
-Errors: RB031 (not subscribed), RB033 (no token, or acked_stream_position was not fetched), RB034 (no longer kept), RB035 (the token is old, or
-only_lane is leased to another worker), RB036 (a value that is not allowed), RB038 (detached).';
+Returns the message with the columns of relaybox.inbox, and: `stream_position`, `lane`,
+    `token` (for ack, nack and release; the same in all rows),
+    `replayed` (true: acknowledged before, read again), `attempt` (1 for the first delivery).
+Errors: RB031 (not subscribed), RB033 (no token, or acked_stream_position was not fetched), RB034
+    (no longer kept), RB035 (the token is old, or only_lane is leased to another worker), RB036 (a
+    value that is not allowed), RB038 (detached).';

@@ -1,19 +1,21 @@
--- A locked lane's cursor, which has nothing fetched, after its next messages are found: fetched_stream_position is beyond
--- done_stream_position then. Fewer than
--- max_count where one of them may have killed its worker (suspect_rows), or a replay's rate allows no more. Writes dead letters of senders
--- that wait, not the cursor itself. Raises RB034 if what comes next is no longer kept, RB038 if it is detached.
+-- A locked lane's cursor, with nothing fetched, moved over its next messages: if there are any,
+-- fetched_stream_position is beyond done_stream_position. Fewer than max_count where one of them
+-- may have killed its worker (suspect_rows), or where the rate of a replay allows no more. Writes
+-- dead letters of senders that wait, not the cursor. Raises RB034 if the next message is no longer
+-- kept, RB038 if it is detached.
 create or replace function relaybox_internal.find_new_messages(
-    lane_cursor relaybox_internal.cursor, subscription relaybox_internal.subscription, stream relaybox_internal.stream, max_count bigint,
-    asked_at timestamptz
+    lane_cursor relaybox_internal.cursor, subscription relaybox_internal.subscription,
+    stream relaybox_internal.stream, max_count bigint, asked_at timestamptz
 )
 returns relaybox_internal.cursor
 language plpgsql volatile
 as $$
 declare
-    through_stream_position bigint := least(subscription.through_stream_position, stream.last_stream_position);
+    through_stream_position bigint
+    := least(subscription.through_stream_position, stream.last_stream_position);
     scanned_through bigint;
     row_limit bigint := max_count;
-    rows_saved_up numeric;
+    saved_up_rows numeric; -- what the rate of the replay allows now; null: there is no limit
     found_messages record;
 begin
     if lane_cursor.done_stream_position >= through_stream_position then
@@ -23,16 +25,15 @@ begin
         perform relaybox_internal.refuse_dropped(lane_cursor, subscription, stream);
     end if;
     if lane_cursor.suspect_stream_position > lane_cursor.done_stream_position then
-        through_stream_position := least(through_stream_position, lane_cursor.suspect_stream_position);
+        through_stream_position := least(
+            through_stream_position, lane_cursor.suspect_stream_position
+        );
         row_limit := least(row_limit, lane_cursor.suspect_rows);
     end if;
-    if subscription.rows_per_second is not null and lane_cursor.done_stream_position < lane_cursor.replay_stream_position then
-        rows_saved_up := least(
-            extract(epoch from asked_at - coalesce(lane_cursor.rate_from, asked_at - interval '1 second'))
-            * subscription.rows_per_second / subscription.lanes,
-            greatest(subscription.rows_per_second / subscription.lanes, 1)
-        );
-        row_limit := least(row_limit, floor(rows_saved_up));
+    if subscription.rows_per_second is not null
+        and lane_cursor.done_stream_position < lane_cursor.replay_stream_position then
+        saved_up_rows := relaybox_internal.rows_saved_up(lane_cursor, subscription, asked_at);
+        row_limit := least(row_limit, floor(saved_up_rows));
         if row_limit < 1 then
             return lane_cursor;
         end if;
@@ -40,11 +41,19 @@ begin
     loop
         scanned_through := through_stream_position;
         if subscription.hold_sender then
-            scanned_through := least(through_stream_position, lane_cursor.done_stream_position + row_limit * subscription.lanes * 2 + 100);
-            perform relaybox_internal.dead_letter_followers(lane_cursor, subscription, lane_cursor.done_stream_position, scanned_through);
+            scanned_through := least(
+                through_stream_position,
+                lane_cursor.done_stream_position + row_limit * subscription.lanes * 2 + 100
+            );
+            perform relaybox_internal.dead_letter_followers(
+                lane_cursor, subscription, lane_cursor.done_stream_position, scanned_through
+            );
         end if;
         select s.through_stream_position, s.row_count into found_messages
-        from relaybox_internal.scan_lane(subscription, lane_cursor.lane, lane_cursor.done_stream_position, scanned_through, row_limit) s;
+        from relaybox_internal.scan_lane(
+            subscription, lane_cursor.lane, lane_cursor.done_stream_position, scanned_through,
+            row_limit
+        ) s;
         lane_cursor.fetched_stream_position := found_messages.through_stream_position;
         exit when found_messages.row_count > 0;
         lane_cursor.done_stream_position := found_messages.through_stream_position;
@@ -52,19 +61,18 @@ begin
             return lane_cursor;
         end if;
     end loop;
-    lane_cursor.first_fetched_at := case
-        when lane_cursor.suspect_stream_position > lane_cursor.done_stream_position then lane_cursor.first_fetched_at
-        else asked_at
-    end;
-    if rows_saved_up is not null then
-        lane_cursor.rate_from := asked_at - make_interval(
-            secs => ((rows_saved_up - found_messages.row_count) * subscription.lanes / subscription.rows_per_second)::double precision
-        );
+    if saved_up_rows is not null then
+        lane_cursor.rate_from := asked_at - make_interval(secs => (
+            (saved_up_rows - found_messages.row_count)
+            * subscription.lanes / subscription.rows_per_second
+        )::double precision);
     end if;
-    lane_cursor.fetch_count := case
-        when lane_cursor.suspect_stream_position > lane_cursor.done_stream_position and lane_cursor.suspect_rows > 1 then subscription.crash_limit
-        else 1
-    end;
+    lane_cursor.fetch_count := 1;
+    if lane_cursor.suspect_stream_position <= lane_cursor.done_stream_position then
+        lane_cursor.first_fetched_at := asked_at;
+    elsif lane_cursor.suspect_rows > 1 then
+        lane_cursor.fetch_count := subscription.crash_limit;
+    end if;
     return lane_cursor;
 end
 $$;

@@ -1,9 +1,12 @@
--- Locks a log in ACCESS SHARE mode until the transaction ends: retention drops none of its segments meanwhile. Waits for a drop that
--- has the log or waits for it. What the caller looks at in a later statement is what is here. Also for read-only transactions and standbys.
+-- Locks a log in ACCESS SHARE mode until the transaction ends: retention drops none of its segments
+-- meanwhile. Waits for a drop that holds the log or waits for it. A later statement of the caller
+-- sees what is here. Works in read-only transactions and on standbys.
 create or replace function relaybox_internal.keep_segments(log_id_ integer) returns void
 language plpgsql volatile
 as $$
 begin
-    execute format('lock table only relaybox_internal.log_%s in access share mode', log_id_);
+    execute format(
+        'lock table only relaybox_internal.log_%s in access share mode', log_id_
+    );
 end
 $$;

@@ -1,33 +1,34 @@
--- How far each lane of a subscription is behind its stream. stream_positions_behind counts the stream positions of all lanes and topics
--- from the lane's
--- on; waiting_since is when the first of them was delivered here; moved_at is when anybody fetched or acknowledged last, as far as that is
--- committed. Raises RB031.
+-- How far each lane of a subscription is behind its stream, as far as that is committed. Locks
+-- nothing.
 create or replace function relaybox.lag(subscription text)
 returns table (
-    lane integer, done_stream_position bigint, fetched_stream_position bigint, last_stream_position bigint, stream_positions_behind bigint,
-    waiting_since timestamptz,
-    worker text, leased_until timestamptz, replaying boolean, failing integer, dead_letters integer,
-    moved_at timestamptz
+    lane integer, done_stream_position bigint, fetched_stream_position bigint,
+    last_stream_position bigint, stream_positions_behind bigint, waiting_since timestamptz,
+    worker text, leased_until timestamptz, replaying boolean, failing integer,
+    dead_letters integer, moved_at timestamptz
 )
 language plpgsql stable security definer
 set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
-    subscription_ relaybox_internal.subscription := relaybox_internal.subscription_named(lag.subscription);
+    subscription_ relaybox_internal.subscription
+    := relaybox_internal.subscription_named(lag.subscription);
 begin
     return query
     select
-        c.lane, c.done_stream_position, c.fetched_stream_position, reach.last_stream_position, reach.last_stream_position - c.done_stream_position,
+        c.lane, c.done_stream_position, c.fetched_stream_position, reach.last_stream_position,
+        reach.last_stream_position - c.done_stream_position,
         (
             select min(first.decided_at)
-            from relaybox_internal.stream_log g
+            from relaybox_internal.stream_log l
             join lateral (
-                select k.decided_at from relaybox_internal.decision k
-                where k.log_id = g.log_id and k.last_stream_position > c.done_stream_position
-                order by k.last_stream_position
+                select d.decided_at from relaybox_internal.decision d
+                where d.log_id = l.log_id and d.last_stream_position > c.done_stream_position
+                order by d.last_stream_position
                 limit 1
             ) first on true
-            where g.stream_id = subscription_.stream_id and reach.last_stream_position > c.done_stream_position
+            where l.stream_id = subscription_.stream_id
+                and reach.last_stream_position > c.done_stream_position
         ),
         c.worker, c.leased_until, c.done_stream_position < c.replay_stream_position,
         (
@@ -36,12 +37,16 @@ begin
         ),
         (
             select count(*)::integer from relaybox_internal.dead_letter d
-            where d.subscription_id = subscription_.subscription_id and d.lane = c.lane and d.state in ('open', 'redriving')
+            where d.subscription_id = subscription_.subscription_id and d.lane = c.lane
+                and d.state in ('open', 'redriving')
         ),
         c.moved_at
     from relaybox_internal.lane_cursors c
     cross join lateral (
-        select greatest(c.done_stream_position, least(subscription_.through_stream_position, s.last_stream_position)) as last_stream_position
+        select greatest(
+            c.done_stream_position,
+            least(subscription_.through_stream_position, s.last_stream_position)
+        ) as last_stream_position
         from relaybox_internal.stream s where s.stream_id = subscription_.stream_id
     ) reach
     where c.subscription_id = subscription_.subscription_id
@@ -52,8 +57,10 @@ $$;
 comment on function relaybox.lag(text) is
 'Shows how far each lane of a subscription is behind its stream.
 `subscription`: its name.
-Returns for each `lane`: `done_stream_position` (acknowledged up to here), `fetched_stream_position`, `last_stream_position` (of the stream),
-`stream_positions_behind` (of all lanes and
-topics), `waiting_since` (when the first message that is not acknowledged was delivered here), `worker` and `leased_until` (who has the
-lane), `replaying`, `failing` (messages with a nack that will come again), `dead_letters` (open ones), `moved_at` (last committed fetch or ack).
+Returns for each `lane`: `done_stream_position` (acknowledged up to here),
+    `fetched_stream_position`, `last_stream_position` (of the stream),
+    `stream_positions_behind` (of all lanes and topics), `waiting_since` (when the first message
+    that is not acknowledged was delivered here), `worker` and `leased_until` (the worker that has
+    the lane, and how long), `replaying`, `failing` (messages with a nack that will come again),
+    `dead_letters` (open ones), `moved_at` (last committed fetch or ack).
 Errors: RB031 (not subscribed).';

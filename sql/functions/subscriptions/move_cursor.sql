@@ -1,5 +1,6 @@
--- Records where a locked lane is now. Raises 40001 if the transaction's snapshot is older than the lane's newest cursor. Older cursors are
--- removed now and then; the lane's row is written with them, so that a snapshot that is older still can't lock it any more (40001).
+-- Records where a locked lane is now. Raises 40001 if the transaction's snapshot is older than the
+-- lane's newest cursor. Older cursors are removed now and then; the lane's row is written with
+-- them, so that a snapshot that is older still can't lock it any more (40001).
 create or replace function relaybox_internal.move_cursor(moved relaybox_internal.cursor) returns void
 language plpgsql volatile
 as $$

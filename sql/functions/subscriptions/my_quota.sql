@@ -1,4 +1,5 @@
--- What the login of this session has of subscriptions, lanes and topics that it asked for, and its quotas: null, if it has none.
+-- What the login of this session has of subscriptions, lanes and topics that it asked for, and its
+-- quotas: null, if it has none.
 create or replace function relaybox.my_quota(
     out role_name name, out subscriptions bigint, out subscription_quota integer, out lanes bigint, out lane_quota integer,
     out topics bigint, out topic_quota integer

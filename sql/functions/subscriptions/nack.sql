@@ -1,8 +1,9 @@
--- Refuses one fetched message with a reason, which is cut if it is long (cut_reason). The message comes again, with those fetched after it,
--- until it was refused nack_limit times; then it is a dead letter and the rest flows (its reason is `refused`, its detail what was given here).
--- Ends the fetch: fetch again before the next ack or nack. Returns whether it is a dead letter now. The token: as in ack.
--- Raises RB031 not subscribed, RB033 what was not fetched, or no token, RB035 fetched anew since, RB036 without a reason, RB038 what was
--- detached since.
+-- Refuses one fetched message with a reason, which is cut if it is long (cut_reason). The message
+-- comes again, with those fetched after it, until it was refused nack_limit times; then it is a
+-- dead letter and the rest flows (its reason is `refused`, its detail what was given here). Ends
+-- the fetch: fetch again before the next ack or nack. Returns whether it is a dead letter now. The
+-- token: as in ack. Raises RB031 not subscribed, RB033 what was not fetched, or no token, RB035
+-- fetched anew since, RB036 without a reason, RB038 what was detached since.
 create or replace function relaybox.nack(subscription text, stream_position bigint, reason text, token text default null)
 returns boolean
 language plpgsql volatile security definer

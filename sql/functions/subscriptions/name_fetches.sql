@@ -1,4 +1,5 @@
--- For an acknowledgement without a token: which fetches of a subscription wait for theirs, the newest three, or that none does.
+-- For an acknowledgement without a token: which fetches of a subscription wait for theirs, the
+-- newest three, or that none does.
 create or replace function relaybox_internal.name_fetches(subscription_ relaybox_internal.subscription) returns text
 language sql stable
 as $$

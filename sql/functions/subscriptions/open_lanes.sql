@@ -1,4 +1,5 @@
--- Makes the lanes of a new subscription, each with a cursor that stands before its first stream position.
+-- Makes the lanes of a new subscription, each with a cursor that stands before its first stream
+-- position.
 create or replace function relaybox_internal.open_lanes(
     id integer, lanes integer, first_stream_position bigint, replay_stream_position bigint default 0
 ) returns void

@@ -1,5 +1,5 @@
--- Opens a second cursor of a subscription for a range. Caller: wrote down why. Raises RB030 if the name was taken meanwhile,
--- RB039 as subscribe does.
+-- Opens a second cursor of a subscription for a range. Caller: wrote down why. Raises RB030 if the
+-- name was taken meanwhile, RB039 as subscribe does.
 create or replace function relaybox_internal.open_replay(
     subscription_ relaybox_internal.subscription, name text, first_stream_position_ bigint, last_stream_position_ bigint, rows_per_second_ integer
 )

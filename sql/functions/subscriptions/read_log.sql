@@ -1,7 +1,9 @@
--- What a consumer reads: messages of a hop's log after a position, in order, published ones only. Never fewer than there are, in silence.
--- Runs with its owner's rights: consumers have none on the log itself. 0 or null: from the first one that is kept. Locks the log in
--- ACCESS SHARE mode if there is something to read. Raises RB004 for a hop that does not arrive here, RB034 for a position that is no longer
--- kept, RB036 for no max_count, RB038 for a position that is detached, 40001 if the snapshot is older than a drop, RB012 if a message is missing.
+-- What a consumer reads: messages of a hop's log after a position, in order, published ones only.
+-- Never fewer than there are, in silence. Runs with its owner's rights: consumers have none on the
+-- log itself. 0 or null: from the first one that is kept. Locks the log in ACCESS SHARE mode if
+-- there is something to read. Raises RB004 for a hop that does not arrive here, RB034 for a
+-- position that is no longer kept, RB036 for no max_count, RB038 for a position that is detached,
+-- 40001 if the snapshot is older than a drop, RB012 if a message is missing.
 create or replace function relaybox.read_log(hop_name text, after_position bigint default 0, max_count integer default 1000)
 returns table (
     log_position bigint, message_id uuid, topic text, sender text, epoch integer, index bigint,

@@ -1,4 +1,5 @@
--- What fetch gives of a lane whose fetched messages are redriven dead letters, in the order of their stream positions.
+-- What fetch gives of a lane whose fetched messages are redriven dead letters, in the order of
+-- their stream positions.
 create or replace function relaybox_internal.read_redriven(lane_cursor relaybox_internal.cursor)
 returns table (
     stream_position bigint, lane integer, token text, replayed boolean, attempt integer, hop text, log_position bigint, message_id uuid, topic text,

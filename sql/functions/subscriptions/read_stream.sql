@@ -1,15 +1,14 @@
--- What consumers of a stream read: the messages after a stream position, in the order of their stream positions. Reads only, asks for no
--- subscription.
--- Runs with its owner's rights. Plans are fixed here, since consumers' sessions have the settings that they have; a generic one would
--- lock the segments of all logs. After 0 or null: from the first kept.
--- Never fewer messages than there are, in silence. Locks the stream's logs in ACCESS SHARE mode if there is something to read. Raises
--- RB032 for an unknown stream, RB034 for a stream position that is no longer kept, RB036 for no max_count, RB038 for a stream position
--- that is detached,
--- 40001 if the snapshot is older than a drop, RB012 if a message is missing.
-create or replace function relaybox.read_stream(stream_name text, after_stream_position bigint default 0, max_count integer default 1000)
+-- Reads messages of a stream without a subscription. Plans are fixed by the settings below, since
+-- sessions of consumers have settings of their own; a generic plan would lock the segments of all
+-- logs. Locks the stream's logs in ACCESS SHARE mode if there is something to read. Never returns
+-- fewer messages than there are without an error.
+create or replace function relaybox.read_stream(
+    stream_name text, after_stream_position bigint default 0, max_count integer default 1000
+)
 returns table (
-    stream_position bigint, hop text, log_position bigint, message_id uuid, topic text, sender text, epoch integer, index bigint,
-    key text, payload text, payload_bytes bytea, headers jsonb, clock jsonb, sent_at timestamptz
+    stream_position bigint, hop text, log_position bigint, message_id uuid, topic text,
+    sender text, epoch integer, index bigint, key text, payload text, payload_bytes bytea,
+    headers jsonb, clock jsonb, sent_at timestamptz
 )
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
@@ -23,61 +22,76 @@ as $$
 declare
     source relaybox_internal.stream;
     log_ids integer[];
-    log_id_ integer;
-    run record;
+    delivery_run record;
     through bigint;
     run_count bigint;
     found_count bigint := 0;
 begin
     perform relaybox_internal.require_count(max_count);
     source := relaybox_internal.find_stream(stream_name, after_stream_position);
-    if after_stream_position >= source.last_stream_position or source.first_kept_stream_position > source.last_stream_position then
+    if after_stream_position >= source.last_stream_position
+        or source.first_kept_stream_position > source.last_stream_position then
         return;
     end if;
-    log_ids := array(select l.log_id from relaybox_internal.stream_log l where l.stream_id = source.stream_id order by l.log_id);
-    foreach log_id_ in array log_ids loop
-        perform relaybox_internal.keep_segments(log_id_);
-    end loop;
+    log_ids := relaybox_internal.keep_logs(source.stream_id);
     -- a later statement than the locks: what is kept now stays
     source := relaybox_internal.find_stream(stream_name, after_stream_position);
-    after_stream_position := greatest(after_stream_position, source.first_kept_stream_position - 1);
+    after_stream_position := greatest(
+        after_stream_position, source.first_kept_stream_position - 1
+    );
     if after_stream_position >= source.last_stream_position then
         return;
     end if;
     through := least(source.last_stream_position, after_stream_position + max_count);
-    for run in select r.* from relaybox_internal.list_delivery_runs(source.stream_id, after_stream_position, through) r loop
-        if run.log_positions is null then
+    for delivery_run in
+        select r.* from relaybox_internal.list_delivery_runs(
+            source.stream_id, after_stream_position, through
+        ) r
+    loop
+        if delivery_run.log_positions is null then
             return query
             select
-                m.stream_position, run.hop, m.log_position, m.message_id, m.topic, m.sender, m.epoch, m.index, m.key, m.payload, m.payload_bytes,
-                m.headers,
+                m.stream_position, delivery_run.hop, m.log_position, m.message_id, m.topic,
+                m.sender, m.epoch, m.index, m.key, m.payload, m.payload_bytes, m.headers,
                 m.clock, m.sent_at
-            from relaybox_internal.read_position_range(run.log_id, run.first_stream_position, run.first_position, run.last_position) m;
+            from relaybox_internal.read_position_range(
+                delivery_run.log_id, delivery_run.first_stream_position,
+                delivery_run.first_position, delivery_run.last_position
+            ) m;
         else
             return query
             select
-                m.stream_position, run.hop, m.log_position, m.message_id, m.topic, m.sender, m.epoch, m.index, m.key, m.payload, m.payload_bytes,
-                m.headers,
+                m.stream_position, delivery_run.hop, m.log_position, m.message_id, m.topic,
+                m.sender, m.epoch, m.index, m.key, m.payload, m.payload_bytes, m.headers,
                 m.clock, m.sent_at
-            from relaybox_internal.read_position_list(run.log_id, run.first_stream_position, run.log_positions) m;
+            from relaybox_internal.read_position_list(
+                delivery_run.log_id, delivery_run.first_stream_position,
+                delivery_run.log_positions
+            ) m;
         end if;
         get diagnostics run_count = row_count;
         found_count := found_count + run_count;
     end loop;
     if found_count < through - after_stream_position then
         perform relaybox_internal.refuse_missing_messages(
-            format('stream %s, stream positions %s to %s', stream_name, after_stream_position + 1, through), log_ids,
-            through - after_stream_position - found_count
+            format(
+                'stream %s, stream positions %s to %s', stream_name,
+                after_stream_position + 1, through
+            ),
+            log_ids, through - after_stream_position - found_count
         );
     end if;
 end
 $$;
 
 comment on function relaybox.read_stream(text, bigint, integer) is
-'Reads messages of a stream in the order of their stream positions, without a subscription. Changes nothing.
+'Reads messages of a stream in the order of their stream positions, without a subscription. Changes
+nothing.
 `stream_name`: the stream, as relaybox.subscriptions has it.
-`after_stream_position`: the stream position of the last message that you have; 0 or null: from the first kept message.
+`after_stream_position`: the stream position of the last message that you have; 0 or null: from the
+    first kept message.
 `max_count`: greatest number of messages.
 Returns `stream_position`, and the message with the columns of relaybox.inbox.
-Errors: RB012 (messages are missing from a log), RB032 (no such stream), RB034 (no longer kept), RB036 (no max_count), RB038 (detached),
-40001 (the transaction began before segments were dropped: repeat it).';
+Errors: RB012 (messages are missing from a log), RB032 (no such stream), RB034 (no longer kept),
+    RB036 (no max_count), RB038 (detached), 40001 (the transaction began before segments were
+    dropped: repeat it).';

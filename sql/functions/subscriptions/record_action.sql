@@ -1,5 +1,6 @@
--- Writes down what a login did to a subscription, in the transaction that does it. For whom it did that is believed only of members of
--- relaybox_operator and of the owner's role: every session can set the setting, and done_by is the login in any case.
+-- Writes down what a login did to a subscription, in the transaction that does it. For whom it did
+-- that is believed only of members of relaybox_operator and of the owner's role: every session can
+-- set the setting, and done_by is the login in any case.
 create or replace function relaybox_internal.record_action(subscription_name text, action_ text, reason_ text, detail_ jsonb) returns void
 language sql volatile
 as $$

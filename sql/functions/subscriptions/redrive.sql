@@ -1,5 +1,6 @@
--- Gives dead letters of a subscription to its consumers again, all open ones or one, in the order of their stream positions. Where later messages of
--- a sender wait behind a dead letter, they follow it. Returns how many. Raises RB031, RB036 without a reason, RB037 if it can't be.
+-- Gives dead letters of a subscription to its consumers again, all open ones or one, in the order
+-- of their stream positions. Where later messages of a sender wait behind a dead letter, they
+-- follow it. Returns how many. Raises RB031, RB036 without a reason, RB037 if it can't be.
 create or replace function relaybox.redrive(subscription text, reason text, dead_letter_id bigint default null) returns bigint
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp

@@ -1,5 +1,5 @@
--- A locked lane's cursor when redriven dead letters are fetched again: only the first one if their worker died crash_limit times, and
--- nothing if that one did so alone: it is set aside again.
+-- A locked lane's cursor when redriven dead letters are fetched again: only the first one if their
+-- worker died crash_limit times, and nothing if that one did so alone: it is set aside again.
 create or replace function relaybox_internal.redrive_again(
     lane_cursor relaybox_internal.cursor, subscription relaybox_internal.subscription, worker text
 )

@@ -1,6 +1,7 @@
--- A locked lane's cursor when what was fetched is fetched again: counted, cut smaller or set aside if that killed its worker too often,
--- and nothing any more if all of it is set aside. A message that is fetched crash_limit times without ack or nack seems to kill its
--- worker: fetches shrink tenfold until it is alone, and then it is set aside. Caller: something is fetched.
+-- A locked lane's cursor when what was fetched is fetched again: counted, cut smaller or set aside
+-- if that killed its worker too often, and nothing any more if all of it is set aside. A message
+-- that is fetched crash_limit times without ack or nack seems to kill its worker: fetches shrink
+-- tenfold until it is alone, and then it is set aside. Caller: something is fetched.
 create or replace function relaybox_internal.refetch(
     cursor_ relaybox_internal.cursor, subscription_ relaybox_internal.subscription, worker_ text
 )

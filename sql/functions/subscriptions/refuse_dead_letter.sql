@@ -1,5 +1,5 @@
--- Says why a dead letter is not open for what was asked: it is redriving, redriven or dropped, of another subscription, or not here.
--- Always raises RB037.
+-- Says why a dead letter is not open for what was asked: it is redriving, redriven or dropped, of
+-- another subscription, or not here. Always raises RB037.
 create or replace function relaybox_internal.refuse_dead_letter(dead_letter_id bigint) returns void
 language plpgsql stable
 as $$

@@ -1,4 +1,5 @@
--- Says why a dead letter of a stream can't be redriven, and what to do instead; nothing if it is a subscription's. Raises RB037.
+-- Says why a dead letter of a stream can't be redriven, and what to do instead; nothing if it is a
+-- subscription's. Raises RB037.
 create or replace function relaybox_internal.refuse_dead_letter_of_stream(dead_letter_id bigint) returns void
 language plpgsql stable
 as $$

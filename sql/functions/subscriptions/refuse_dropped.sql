@@ -1,5 +1,5 @@
--- Refuses to go on with a lane whose next stream position is below the first one that its stream keeps. Raises RB038 if its message is detached, else
--- RB034.
+-- Refuses to go on with a lane whose next stream position is below the first one that its stream
+-- keeps. Raises RB038 if its message is detached, else RB034.
 create or replace function relaybox_internal.refuse_dropped(
     lane_cursor relaybox_internal.cursor, subscription relaybox_internal.subscription, stream relaybox_internal.stream
 )

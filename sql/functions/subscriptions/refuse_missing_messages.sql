@@ -1,6 +1,8 @@
--- Refuses a read that found fewer messages than its snapshot has: who says of what, log_ids where they should be.
--- Raises 40001 if a segment was dropped or detached since the snapshot was taken: a new transaction sees what is kept. Else a message is
--- missing that nobody dropped: RB012. The caller holds the logs (keep_segments). pg_inherits is as old as the snapshot, rights on a table are not.
+-- Refuses a read that found fewer messages than its snapshot has: who says of what, log_ids where
+-- they should be. Raises 40001 if a segment was dropped or detached since the snapshot was taken: a
+-- new transaction sees what is kept. Else a message is missing that nobody dropped: RB012. The
+-- caller holds the logs (keep_segments). pg_inherits is as old as the snapshot, rights on a table
+-- are not.
 create or replace function relaybox_internal.refuse_missing_messages(who text, log_ids integer[], missing_count bigint) returns void
 language plpgsql volatile
 as $$

@@ -1,5 +1,6 @@
--- Gives a lane back before its lease ends; what was fetched and not acknowledged comes again, to whoever asks. A worker that stops calls it,
--- with the token that fetch returned (as in ack). Returns whether that fetch still had the lane. Raises RB031, RB033.
+-- Gives a lane back before its lease ends; what was fetched and not acknowledged comes again, to
+-- whoever asks. A worker that stops calls it, with the token that fetch returned (as in ack).
+-- Returns whether that fetch still had the lane. Raises RB031, RB033.
 create or replace function relaybox.release(subscription text, token text default null) returns boolean
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp

@@ -1,4 +1,5 @@
--- How far a range of a second cursor has been read, by its slowest lane. Reads only. No row for a range that is unknown.
+-- How far a range of a second cursor has been read, by its slowest lane. Reads only. No row for a
+-- range that is unknown.
 create or replace function relaybox_internal.replay_progress(replay_ bigint)
 returns table (
     replayed_as text, first_stream_position bigint, last_stream_position bigint, done_stream_position bigint, leased_lanes bigint,

@@ -1,4 +1,5 @@
--- Refuses a stream position that is not among what the newest fetch of a lane gave and nobody has acknowledged. Raises RB033.
+-- Refuses a stream position that is not among what the newest fetch of a lane gave and nobody has
+-- acknowledged. Raises RB033.
 create or replace function relaybox_internal.require_fetched(
     cursor_ relaybox_internal.cursor, subscription_ relaybox_internal.subscription, stream_position_ bigint
 ) returns void

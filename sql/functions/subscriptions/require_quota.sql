@@ -1,6 +1,8 @@
--- The session's role is within its quota, with the subscription that it has just made, and the topic if it asked for a new one: the name is
--- for the error. A login can't evade it with `set role`. Superusers and the owner of the store are not asked. Locks the role's row until the
--- transaction ends, so that of several at once each counts the others; 40001 with a snapshot older than one of them. Raises RB039.
+-- The session's role is within its quota, with the subscription that it has just made, and the
+-- topic if it asked for a new one: the name is for the error. A login can't evade it with `set
+-- role`. Superusers and the owner of the store are not asked. Locks the role's row until the
+-- transaction ends, so that of several at once each counts the others; 40001 with a snapshot older
+-- than one of them. Raises RB039.
 create or replace function relaybox_internal.require_quota(subscription_name text, asks_for_topic boolean default false) returns void
 language plpgsql volatile
 as $$

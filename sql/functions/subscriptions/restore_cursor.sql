@@ -1,4 +1,5 @@
--- Puts a lane of a new subscription where it had been in a store that was lost: done through a stream position. Raises RB031, RB036 (already moved).
+-- Puts a lane of a new subscription where it had been in a store that was lost: done through a
+-- stream position. Raises RB031, RB036 (already moved).
 create or replace function relaybox_internal.restore_cursor(subscription text, lane_ integer, done_stream_position_ bigint) returns void
 language plpgsql volatile
 as $$

@@ -1,5 +1,6 @@
--- Goes along a stream after a stream position and finds a lane's next messages, at most max_count of them, those set aside not among them.
--- through_stream_position: of the last one found; if there is none, everything up to it was looked at.
+-- Goes along a stream after a stream position and finds a lane's next messages, at most max_count
+-- of them, those set aside not among them. through_stream_position: of the last one found; if there
+-- is none, everything up to it was looked at.
 create or replace function relaybox_internal.scan_lane(
     subscription_ relaybox_internal.subscription, lane_ integer, after_stream_position bigint, bound_stream_position bigint, max_count bigint,
     out through_stream_position bigint, out row_count bigint

@@ -1,4 +1,5 @@
--- Sets aside a message that seems to kill its worker: it was fetched alone, and neither acknowledged nor refused.
+-- Sets aside a message that seems to kill its worker: it was fetched alone, and neither
+-- acknowledged nor refused.
 create or replace function relaybox_internal.set_aside_killer(
     lane_cursor relaybox_internal.cursor, subscription relaybox_internal.subscription, stream_position bigint, worker text
 )

@@ -1,6 +1,6 @@
--- Sets how many subscriptions, lanes and topics of its own a role may have in this store; without a role: every role that has no quota of
--- its own. Null: for a role, as for every other role; for every role, unchanged. What a role has already stays. For the owner of the store.
--- Raises RB036.
+-- Sets how many subscriptions, lanes and topics of its own a role may have in this store; without a
+-- role: every role that has no quota of its own. Null: for a role, as for every other role; for
+-- every role, unchanged. What a role has already stays. For the owner of the store. Raises RB036.
 create or replace function relaybox.set_consumer_quota(
     subscriptions integer, lanes integer, role_name name default null, topics integer default null
 )

@@ -1,5 +1,6 @@
--- A locked lane's cursor after its fetch killed its worker crash_limit times: a tenth of the messages is fetched from now on, up to the last
--- one of that fetch. One that was alone is set aside.
+-- A locked lane's cursor after its fetch killed its worker crash_limit times: a tenth of the
+-- messages is fetched from now on, up to the last one of that fetch. One that was alone is set
+-- aside.
 create or replace function relaybox_internal.shrink_fetch(
     lane_cursor relaybox_internal.cursor, subscription relaybox_internal.subscription, worker text
 )

@@ -1,6 +1,7 @@
--- The cursor of the lane that a worker got messages from; its worker is null if none has any. Acknowledges first, if asked to.
--- Locks one lane at a time, waiting only for one that was named; free lanes that another transaction holds are passed over.
--- Raises RB035 for a named lane that another worker has leased.
+-- The cursor of the lane that a worker got messages from; its worker is null if none has any.
+-- Acknowledges first, if asked to. Locks one lane at a time, waiting only for one that was named;
+-- free lanes that another transaction holds are passed over. Raises RB035 for a named lane that
+-- another worker has leased.
 create or replace function relaybox_internal.take_lane(
     subscription_ relaybox_internal.subscription, max_count integer, acked_stream_position bigint, acked_token text, only_lane integer, worker_ text
 )

@@ -1,4 +1,5 @@
--- Whether a lane of a subscription gets a message. Inlined: a subscription to all topics with one lane gets everything unseen.
+-- Whether a lane of a subscription gets a message. Inlined: a subscription to all topics with one
+-- lane gets everything unseen.
 create or replace function relaybox_internal.takes_message(
     wanted_topic text, lanes integer, lane_by text, lane integer, topic text, sender text, key text
 )

@@ -1,5 +1,5 @@
--- Ends a subscription and its replays. Their dead letters stay, with their messages' stream positions. Raises RB031,
--- RB036 for a reason of more than 4000 characters.
+-- Ends a subscription and its replays. Their dead letters stay, with their messages' stream
+-- positions. Raises RB031, RB036 for a reason of more than 4000 characters.
 create or replace function relaybox.unsubscribe(subscription text, reason text default null) returns void
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp

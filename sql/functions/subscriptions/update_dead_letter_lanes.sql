@@ -1,5 +1,6 @@
--- Dead letters of some lanes changed: their cursors move, so that no transaction with an older snapshot goes on from what it saw (40001).
--- A fetch of redriven letters ends: others stand among them now, which it did not give. Caller: holds these lanes.
+-- Dead letters of some lanes changed: their cursors move, so that no transaction with an older
+-- snapshot goes on from what it saw (40001). A fetch of redriven letters ends: others stand among
+-- them now, which it did not give. Caller: holds these lanes.
 create or replace function relaybox_internal.update_dead_letter_lanes(subscription_ relaybox_internal.subscription, lanes_ integer[]) returns void
 language plpgsql volatile
 as $$

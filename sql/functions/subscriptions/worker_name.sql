@@ -1,5 +1,5 @@
--- Who fetches, where the caller does not say: this session. No two sessions have one pid at a time. Raises RB036 for a name that is empty
--- or longer than 300 characters.
+-- Who fetches, where the caller does not say: this session. No two sessions have one pid at a time.
+-- Raises RB036 for a name that is empty or longer than 300 characters.
 create or replace function relaybox_internal.worker_name(given text) returns text
 language plpgsql stable
 as $$
