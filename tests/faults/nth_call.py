@@ -19,9 +19,9 @@ from unittest import mock
 
 import psycopg2
 from psycopg2 import sql
-from psycopg2.extensions import connection as Connection
 from psycopg2.extensions import cursor as Cursor
 
+from relaybox.stores.answer_limits import LimitedConnection, LimitedCursor
 from tests.support.world import wait_until
 
 _real_connect = psycopg2.connect
@@ -132,7 +132,7 @@ class Run:
             assert self.fault is not None
             wrong = {"port": 1} if self.fault.how is How.REFUSED else {"password": "wrong"}
             return _real_connect(service=service, **options, **wrong)
-        connection = _real_connect(service=service, connection_factory=Watched, **options)
+        connection = _real_connect(service=service, **{**options, "connection_factory": Watched})
         connection.store, connection.run = service, self
         return connection
 
@@ -145,13 +145,13 @@ class Run:
             return call == self.target
 
 
-class Watched(Connection):
+class Watched(LimitedConnection):
     """A session that tells its run of every call."""
 
     store: str
     run: Run
 
-    def cursor(self, *arguments: Any, cursor_factory: type[Cursor] = Cursor, **options: Any) -> Any:
+    def cursor(self, *arguments: Any, cursor_factory: type[Cursor] = LimitedCursor, **options: Any) -> Any:
         return super().cursor(*arguments, cursor_factory=_watched_cursor(cursor_factory), **options)
 
     def commit(self) -> None:
@@ -178,7 +178,7 @@ def _make(cursor: Any, method: str, query: Any, call: Callable[[], Any]) -> Any:
     return cursor.connection.run.make(cursor.connection, method, statement, call)
 
 
-def _raise(connection: Connection, sqlstate: str) -> None:
+def _raise(connection: LimitedConnection, sqlstate: str) -> None:
     Cursor(connection).execute(f"do $$ begin raise exception 'failed by the test' using errcode = '{sqlstate}'; end $$")
 
 

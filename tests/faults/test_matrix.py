@@ -18,6 +18,7 @@ from tests.faults.sites import LAYOUTS
 REPOSITORY = Path(__file__).parents[2]
 
 NOT_A_STEP = {
+    "stores/answer_limits.py": "a session ends its own COMMIT at a limit",
     "stores/connections.py": "commit_durably and commit are the places where failpoints are reached",
     "stores/sessions.py": "a session commits as a step, or for a module that is named below",
     "stores/init_locks.py": "adds one column to a store of version 37 or less; the next init finds it there or adds it",

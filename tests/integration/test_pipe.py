@@ -14,8 +14,9 @@ from psycopg2 import sql
 
 from relaybox import errors
 from relaybox.stores import pipe
+from relaybox.stores.answer_limits import cut_session
 from relaybox.stores.connections import connect, store_errors
-from relaybox.stores.pipe import CopySender, SendingFailed, _abort, pipe_copy, pipe_sessions
+from relaybox.stores.pipe import CopySender, SendingFailed, pipe_copy, pipe_sessions
 from relaybox.stores.sessions import StoreSession
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
@@ -208,9 +209,9 @@ def test_each_sqlstate_is_one_of_our_errors(world: World, code: str, kind: type[
 def test_a_session_that_its_server_has_cut_is_cut_without_an_error(world: World, sessions: tuple[Any, Any]) -> None:
     """Two drivers at once: the newer one ends the sessions of the older one, which cuts them too when it sees one of them fail."""
     source, _ = sessions
-    _abort(source)
+    cut_session(source)
     wait_until(
         lambda: world.value("airline", "select count(*) from pg_stat_activity where application_name = 'pipe source'") == 0,
         "the server has closed the session",
     )
-    _abort(source)
+    cut_session(source)

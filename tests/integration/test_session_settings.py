@@ -74,7 +74,7 @@ def test_a_setting_that_does_not_take_is_named(world: World) -> None:
     """Nothing is passed over: a name that the server does not know, or a value that it refuses."""
     for settings in ({"no_such_setting": "on"}, {"search_path": "pg_catalog", "lock_timeout": "soon"}):
         with pytest.raises(errors.StoreFailed, match=f"store airline: while pinning the settings.*{list(settings)[-1]}"):
-            open_session("airline", application_name="test", settings=settings)
+            open_session("airline", application_name="test", settings=settings, statement_timeout_seconds=1)
 
 
 def test_options_of_the_service_file_are_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +89,7 @@ def test_options_of_the_service_file_are_kept(world: World, monkeypatch: pytest.
 
 def test_a_session_that_could_not_be_pinned_is_closed(world: World) -> None:
     with pytest.raises(errors.StoreFailed):
-        open_session("airline", application_name="half open", settings={"no_such_setting": "on"})
+        open_session("airline", application_name="half open", settings={"no_such_setting": "on"}, statement_timeout_seconds=1)
     with closing(psycopg2.connect(service="airline")) as connection, connection.cursor() as cursor:
         cursor.execute("select count(*) from pg_stat_activity where application_name = 'half open' and state <> 'idle'")
         assert cursor.fetchone() == (0,)

@@ -15,6 +15,7 @@ from relaybox.airflow.libpq_parameters import libpq_parameters
 from relaybox.airflow.run_triggers import HopPoll
 from relaybox.errors import ConfigurationError
 from relaybox.log_events import emit
+from relaybox.stores.answer_limits import ANSWER_GRACE_SECONDS, LimitedConnection
 from relaybox.stores.connections import LINK_PARAMETERS, pin_settings
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ def _open_session(parameters: Mapping[str, str]) -> Session:
         "application_name": "relaybox watch",
         "client_encoding": "UTF8",
     }
-    session: Session = psycopg2.connect(**everything)
+    session: LimitedConnection = psycopg2.connect(connection_factory=LimitedConnection, **everything)
+    session.answer_seconds = STATEMENT_TIMEOUT_SECONDS + ANSWER_GRACE_SECONDS
     session.autocommit = True
     pin_settings(session, _SETTINGS)
     return session

@@ -15,6 +15,7 @@ from sqlalchemy.pool import NullPool
 
 from relaybox import errors
 from relaybox.consumer.messages import Message, UnreadLane, read_message
+from relaybox.stores.answer_limits import limiting_statements
 from relaybox.stores.connections import open_session, translate
 
 if TYPE_CHECKING:
@@ -181,7 +182,8 @@ class ConsumerSession:
         with self._translated(doing):
             if self._connection is None:
                 self._connection = self._engine.connect()
-            return self._connection.exec_driver_sql(statement, arguments)
+            with limiting_statements(self._connection.connection.driver_connection):
+                return self._connection.exec_driver_sql(statement, arguments)
 
     def commit(self) -> None:
         """Commits the handler's work with what was said of its messages."""
@@ -218,7 +220,10 @@ class ConsumerSession:
 
 
 def open_engine(service: str, subscription: str) -> Engine:
-    """An engine for a libpq service whose sessions' waits all end; one session at a time, never pooled."""
+    """An engine for a libpq service whose sessions' waits all end; one session at a time, never pooled.
+
+    A handler may change statement_timeout for its own statements: only what is not a handler's has a limit of the client too.
+    """
     settings = {
         "statement_timeout": f"{STATEMENT_TIMEOUT_SECONDS}s",
         "lock_timeout": f"{LOCK_TIMEOUT_SECONDS}s",
@@ -231,6 +236,13 @@ def open_engine(service: str, subscription: str) -> Engine:
     }
 
     def create() -> Any:
-        return open_session(service, application_name=f"relaybox consumer {subscription}", settings=settings)
+        session = open_session(
+            service,
+            application_name=f"relaybox consumer {subscription}",
+            settings=settings,
+            statement_timeout_seconds=STATEMENT_TIMEOUT_SECONDS,
+        )
+        session.limits_statements = False
+        return session
 
     return sqlalchemy.create_engine("postgresql+psycopg2://", creator=create, poolclass=NullPool)

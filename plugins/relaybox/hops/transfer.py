@@ -18,6 +18,7 @@ from relaybox.hops.copying import SliceCopied, slice_job
 from relaybox.hops.planning import AttemptOwner, CountedRest, Planned, plan_batch
 from relaybox.hops.publishing import ask_destination, begin_generation, make_log_segments, publish_batch
 from relaybox.log_events import emit, warn
+from relaybox.stores.answer_limits import answering_within
 from relaybox.stores.schema import open_store
 from relaybox.streams.delivering import carry_senders, deliver_arrived
 from relaybox.streams.topics import carry_topics, find_unknown_topics
@@ -34,6 +35,9 @@ LINGER_PAUSE_SECONDS = 0.25
 
 SUPERSEDED_WAIT_SECONDS = 60.0
 """How long a superseded driver waits for the newer one before it takes the batch over again."""
+
+LOOKUP_SECONDS = 60.0
+"""How long the source may take to answer a question about one hop."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +169,7 @@ class _Run:
             arrival = publish_batch(self.destination, self.hop, planned.batch, log_id=arrived.log_id)
         except (errors.SliceSuperseded, errors.StoreUnreachable, errors.StoreBusy, errors.SliceMissing) as error:
             self._end_transactions()
-            if not self._superseded(planned):
+            if self.source.closed or not self._superseded(planned):
                 raise
             self._leave_to_newer_driver(planned, error)
             return True
@@ -285,8 +289,9 @@ class _Run:
             time.sleep(POLL_SECONDS)
 
     def _ask_source(self, query: str) -> object:
-        """One value from the source, in a short transaction of its own."""
+        """One value from the source, in a short transaction of its own: a lookup, which a frozen server does not hold up for long."""
         source = self.source.doing(f"running hop {self.hop.name}")
-        answer: object = source.value(query, self.hop.name)
-        source.rollback()
+        with answering_within(source.connection, LOOKUP_SECONDS):
+            answer: object = source.value(query, self.hop.name)
+            source.rollback()
         return answer

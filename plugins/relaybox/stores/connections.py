@@ -14,6 +14,7 @@ import psycopg2
 
 from relaybox import errors
 from relaybox.failpoints import reach
+from relaybox.stores.answer_limits import ANSWER_GRACE_SECONDS, LimitedConnection
 from relaybox.stores.inquiries import current_inquiry
 
 if TYPE_CHECKING:
@@ -155,11 +156,18 @@ def connect(service: str, *, application_name: str, statement_timeout_seconds: f
         **TEXT_SETTINGS,
         **PLANNER_SETTINGS,
     }
-    return open_session(service, application_name=application_name, settings=settings)
+    return open_session(
+        service, application_name=application_name, settings=settings, statement_timeout_seconds=statement_timeout_seconds
+    )
 
 
-def open_session(service: str, *, application_name: str, settings: Mapping[str, str]) -> Connection:
-    """Opens a session with these settings of the server's; raises as connect()."""
+def open_session(
+    service: str, *, application_name: str, settings: Mapping[str, str], statement_timeout_seconds: float
+) -> LimitedConnection:
+    """Opens a session with these settings of the server's; raises as connect().
+
+    A server that has not answered ANSWER_GRACE_SECONDS after `statement_timeout_seconds` is taken for frozen: the statement fails.
+    """
     parameters: dict[str, Any] = {**LINK_PARAMETERS, "application_name": application_name, "client_encoding": "UTF8"}
     connection = _connect(service, parameters)
     try:
@@ -168,23 +176,28 @@ def open_session(service: str, *, application_name: str, settings: Mapping[str, 
     except BaseException:
         connection.close()
         raise
+    connection.answer_seconds = statement_timeout_seconds + ANSWER_GRACE_SECONDS
     return connection
 
 
-def _connect(service: str, parameters: Mapping[str, Any]) -> Connection:
+def _connect(service: str, parameters: Mapping[str, Any]) -> LimitedConnection:
     inquiry = current_inquiry()
     try:
         if inquiry is None:
-            connection: Connection = psycopg2.connect(service=service, **parameters)
-            return connection
+            return _open(service=service, **parameters)
         with inquiry.connecting(service) as given:
-            connection = psycopg2.connect(**{**parameters, **given})
+            connection = _open(**{**parameters, **given})
     except psycopg2.Error as error:
         refused = _connect_error(service, error)
         if inquiry is not None and isinstance(refused, errors.StoreUnreachable):
             inquiry.silent[service] = refused
         raise refused from None
     inquiry.watch(service, connection)
+    return connection
+
+
+def _open(**parameters: Any) -> LimitedConnection:
+    connection: LimitedConnection = psycopg2.connect(connection_factory=LimitedConnection, **parameters)
     return connection
 
 

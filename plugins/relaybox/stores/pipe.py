@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import io
 import os
 import select
-import socket
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING
 import psycopg2
 
 from relaybox.failpoints import reach
+from relaybox.stores.answer_limits import cut_session
 from relaybox.stores.connections import translate
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ def pipe_copy(
             cursor.copy_expert(copy_from, receiver, size=PIPE_BYTES)
             row_count = cursor.rowcount
     except (psycopg2.Error, SystemError) as error:
-        _abort(source)
+        cut_session(source)
         if receiver.timed_out:
             raise SendingFailed(psycopg2.OperationalError(f"not everything was sent within {timeout_seconds:g} s")) from None
         if receiver.sender_failed:
@@ -96,19 +95,6 @@ def pipe_sessions(
 def _server_error(error: psycopg2.Error | SystemError) -> BaseException:
     """psycopg2 2.9 stumbles over a server that goes away during COPY FROM: the server's error is the cause of a SystemError."""
     return error.__cause__ if isinstance(error.__cause__, psycopg2.Error) else error
-
-
-def _abort(connection: Connection) -> None:
-    """Cuts the socket under a session that another thread may be waiting in, unless its server or libpq has cut it before."""
-    if connection.closed:
-        return
-    try:
-        with socket.socket(fileno=os.dup(connection.fileno())) as link:
-            link.shutdown(socket.SHUT_RDWR)
-    except OSError as error:
-        # the other thread sees the end of the session at the same time: libpq has closed the socket
-        if error.errno not in (errno.ENOTCONN, errno.EBADF):
-            raise
 
 
 class CopySender(threading.Thread):

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import astuple, dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 from uuid import UUID
 
-import psycopg2
-
+from relaybox.stores.answer_limits import cut_session
 from relaybox.stores.schema import open_store
 from relaybox.verification.defects import Row
 
@@ -25,7 +23,7 @@ Answer = TypeVar("Answer")
 class Sessions:
     """One session and one thread per store: questions to a store are answered in order, stores work side by side.
 
-    Leaving the context with an error, Ctrl-C included, cancels what still runs.
+    Leaving the context with an error, Ctrl-C included, ends what still runs.
     """
 
     def __init__(self, stores: Collection[Store], *, application_name: str) -> None:
@@ -69,8 +67,7 @@ class Sessions:
             threads.shutdown(wait=False, cancel_futures=cancel)
         if cancel:
             for session in list(self._sessions.values()):
-                with suppress(psycopg2.Error):  # a broken session runs nothing that could be cancelled
-                    session.connection.cancel()
+                cut_session(session.connection)  # a cancel request waits without end for a server that is frozen
         for threads in self._threads.values():
             threads.shutdown(wait=True)
         for session in self._sessions.values():
