@@ -1,3 +1,3 @@
-"""Moves messages from Postgres to Postgres, hop by hop, and proves that none was lost, doubled or reordered."""
+"""Moves messages from Postgres to Postgres, hop by hop. Verifies that none was lost, doubled or reordered."""
 
 __version__ = "0.1.0"

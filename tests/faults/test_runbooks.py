@@ -214,7 +214,7 @@ def test_pg_upgrade(oldest: Drill) -> None:
         "PGPASSFILE": str(pass_file),
     }
     said = drill.run("pg-upgrade", stops_after=1, says="airline is cluster.*relaybox attest airline")
-    assert "recorded; hops flights/1 go on" in said
+    assert "recorded; hops flights/1 continue" in said
     assert ask(upgraded, "select current_setting('server_version_num')::integer / 10000", database=DATABASE) == max(
         installed_postgres_binaries()
     )

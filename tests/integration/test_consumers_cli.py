@@ -121,7 +121,7 @@ def test_an_empty_replay_is_said_to_be_empty_and_changes_nothing(billed: World) 
     ):
         empty = invoke("replay", "billing", *asked)
         assert empty.exit_code == 0
-        assert "billing: 0 messages: " in empty.stdout
+        assert "billing: 0 messages from stream position " in empty.stdout
         assert "Nothing was changed." in empty.stdout
     begun = invoke("replay", "billing", "--from", "7", "--reason", "again", "--json").document
     assert (begun["replayed_as"], begun["message_count"]) == (None, 0)

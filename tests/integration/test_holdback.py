@@ -50,8 +50,8 @@ def test_nothing_waits_in_a_route_without_disorder(world: World) -> None:
     world.transfer_all()
     assert [store["senders"] for store in invoke("holdback", "--json").document["stores"]] == [[], []]
     assert invoke("holdback").stdout.splitlines() == [
-        "hub stream flights, order none: nothing waits",
-        "analytics stream flights, order none: nothing waits",
+        "hub stream flights, order none: no message is held",
+        "analytics stream flights, order none: no message is held",
     ]
 
 
@@ -71,7 +71,7 @@ def test_a_gap_is_named_with_who_waits_since_when_and_the_command_that_gives_it_
     assert waits["repairs"] == ['relaybox skip flights a --reason "..."']
     assert held("analytics") == []
     shown = invoke("holdback", "flights").stdout
-    assert "a misses index 2 to 3, 6 to 8" in shown
+    assert "a: index 2 to 3, 6 to 8 is missing" in shown
     assert 'relaybox skip flights a --reason "..."' in shown
 
 
@@ -89,9 +89,7 @@ def test_a_stalled_sender_is_named_with_its_reason_and_what_waits_in_the_log(fif
         3,
     )
     assert waits["missing"] == [{"first_index": 1, "last_index": 1}]
-    assert (
-        "stalled: holdback_full; what comes after position 3 waits in the log, 2 messages until now" in invoke("holdback").stdout
-    )
+    assert "stalled: holdback_full; 2 messages after log position 3 wait in the log" in invoke("holdback").stdout
 
 
 def test_the_printed_command_gives_the_gap_up_at_every_store_once(fifo: World) -> None:
@@ -100,8 +98,8 @@ def test_the_printed_command_gives_the_gap_up_at_every_store_once(fifo: World) -
     command = held("hub")[0]["repairs"][0].replace("...", "pump replaced")
     first = invoke(*shlex.split(command)[1:])
     assert first.stdout.splitlines() == [
-        "hub: indexes 2 to 3 of a, epoch 1, given up; 1 messages released",
-        "analytics: indexes 2 to 3 of a, epoch 1, given up; 1 messages released",
+        "hub: indexes 2 to 3 of a, epoch 1, skipped; 1 messages released",
+        "analytics: indexes 2 to 3 of a, epoch 1, skipped; 1 messages released",
     ]
     assert stream(fifo) == stream(fifo, "analytics") == ["a1", "a4"]
     assert skipped(fifo) == skipped(fifo, "analytics") == [("a", 1, 2, 3, "pump replaced")]
@@ -143,7 +141,7 @@ def test_a_store_further_down_gives_the_gap_up_before_anything_waits_for_it(fifo
     fifo.transfer_all()
     send_numbered(fifo, "a", 3)
     fifo.transfer()
-    assert "analytics: index 2 of a, epoch 1, given up; 0 messages released" in skip("a").stdout
+    assert "analytics: index 2 of a, epoch 1, skipped; 0 messages released" in skip("a").stdout
     fifo.transfer_all()
     assert stream(fifo) == stream(fifo, "analytics") == ["a1", "a3"]
 
@@ -186,7 +184,7 @@ def test_a_message_that_waits_for_its_cause_names_it_and_a_skip_of_the_cause_rel
     assert (cause["sender"], cause["first_index"], cause["last_index"], cause["delivered_through"]) == ("b", 2, 2, 1)
     assert waits["repairs"] == ['relaybox skip flights b --through 2 --reason "..."']
     assert "a waits for b through index 2, epoch 1; delivered through 1" in invoke("holdback").stdout
-    assert "index 2 of b, epoch 1, given up; 1 messages released" in skip("b", "--through", "2").stdout
+    assert "index 2 of b, epoch 1, skipped; 1 messages released" in skip("b", "--through", "2").stdout
     assert stream(causal) == ["b1", "a1"]
 
 
@@ -223,7 +221,7 @@ def test_a_skip_says_what_it_gave_up_before_a_store_failed(fifo: World) -> None:
     shown = skip("a", exit_code=4)
     assert shown.stdout.splitlines() == ["hub: nothing skipped; no such gap: delivered through index 4, none held"]
     break_service("analytics", port=port)
-    assert "indexes 2 to 3 of a, epoch 1, given up" in skip("a").stdout
+    assert "indexes 2 to 3 of a, epoch 1, skipped" in skip("a").stdout
     assert skipped(fifo) == skipped(fifo, "analytics") == [("a", 1, 2, 3, "lost by hand")]
 
 
@@ -251,7 +249,7 @@ def test_a_message_that_waits_for_its_cause_is_set_aside_only_by_a_word_of_its_o
     causal.transfer()
     assert held("hub")[0]["repairs"] == ['relaybox skip flights a --through 2 --held --reason "..."']
     assert skip("a", "--through", "2", "--held").stdout.splitlines() == [
-        "hub: index 2 of a, epoch 1, given up; 0 messages released",
+        "hub: index 2 of a, epoch 1, skipped; 0 messages released",
         "analytics: nothing skipped; no such gap: index 1, which hub has, is on its way",
     ]
     causal.transfer_all()

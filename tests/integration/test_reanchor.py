@@ -371,7 +371,7 @@ def test_slices_of_a_plan_that_the_source_lost_stop_the_hop(world: World, backup
     with pytest.raises(errors.HistoryLost, match="hub has slices of batch"):
         attest_store(world.route.path[0], world.routes, recorded_by="test", reason="wrong word")
     look = invoke("reanchor", "flights/1")
-    assert "would be removed: 4 messages of slices that were copied and never published" in look.stdout
+    assert "would be removed: 4 messages of slices that were copied but never published" in look.stdout
     found = reanchor(world)
     assert (found.loss, found.removed_count) == ("source", 4)
     world.send("after")

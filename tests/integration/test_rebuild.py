@@ -109,9 +109,9 @@ def test_a_lost_last_store_comes_back_with_its_cursors(world: World, lose: Lose,
     assert world.value("analytics", "select lease_seconds from relaybox.subscriptions where subscription = 'audit'") == 7
     again = invoke("rebuild", "analytics", "--reason", "to be sure", "--subscriptions", str(saved))
     assert again.exit_code == 0
-    assert "0 messages came" in again.stdout
+    assert "0 messages restored" in again.stdout
     whole = invoke("rebuild", "analytics")
-    assert (whole.exit_code, whole.stdout.splitlines()[-1]) == (0, "Nothing is lost; nothing is to be done.")
+    assert (whole.exit_code, whole.stdout.splitlines()[-1]) == (0, "Nothing is lost. There is nothing to do.")
 
 
 def test_a_lost_middle_store_gives_nothing_twice_further_down(world: World, lose: Lose) -> None:
@@ -222,7 +222,7 @@ def test_the_runbook_of_a_lost_store(world: World, lose: Lose) -> None:
     next(blocks)
     lose("analytics")
     assert "sent again, to the same positions" in next(blocks)
-    assert "subscription billing: goes on at stream position 2" in next(blocks)
+    assert "subscription billing: continues at stream position 2" in next(blocks)
     assert "delivered" in next(blocks)
 
 

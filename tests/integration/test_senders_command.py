@@ -21,7 +21,7 @@ def role(world: World) -> Iterator[str]:
 
 def test_senders_are_listed_with_kind_epoch_counter_and_roles(world: World, role: str) -> None:
     """Declared by the command, numbered by producers; those carried to another store are shown there too."""
-    assert invoke("senders").stdout.startswith("no sender is declared")
+    assert invoke("senders").stdout.startswith("No sender is declared.")
     assert invoke("senders", "declare", "airline", "pump", "gapless").stdout == "pump of airline is gapless in epoch 1\n"
     assert invoke("senders", "declare", "airline", "probe", "sparse", "--json").document == {
         "store": "airline", "sender": "probe", "kind": "sparse", "epoch": 1,

@@ -351,4 +351,4 @@ def test_published_batches_that_no_store_decided_on_are_shown(world: World) -> N
     world.query("hub", "truncate relaybox_internal.delivery, relaybox_internal.decision")
     world.query("hub", "update relaybox_internal.stream_log set decided_batch = 0, decided_position = 0")
     assert hops()[0]["stream"]["undecided_rows"] == 2
-    assert "flights/1: 2 messages are published and not decided on" in invoke("status").stdout
+    assert "flights/1: 2 published messages are not classified yet" in invoke("status").stdout

@@ -104,8 +104,8 @@ def test_the_command_tells_attempts_delays_and_what_to_write() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--target", "0.9"], "Give --failure-rate, or a ROUTE to measure it on."),
-        (["--target", "much", "--failure-rate", "0.1"], "--target is 'much', it must be a number"),
+        (["--target", "0.9"], "Give --failure-rate, or a ROUTE whose failure rate is measured."),
+        (["--target", "much", "--failure-rate", "0.1"], "--target is 'much'; it must be a number"),
         (["--target", "0.9", "--failure-rate", "1/0"], "--failure-rate is '1/0'"),
     ],
     ids=lambda value: value[-1] if isinstance(value, list) else "",

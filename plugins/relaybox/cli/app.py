@@ -34,11 +34,12 @@ GROUPS = (
 app = typer.Typer(
     name="relaybox",
     cls=CommandGroup,
-    help="Moves messages from Postgres to Postgres, hop by hop, and proves that none was lost, doubled or reordered.",
+    help="Moves messages from Postgres to Postgres, hop by hop. Verifies that none was lost, doubled or reordered.",
     epilog=(
-        "Exit codes: 0 fine; 1 verify found a defect, or reanchor or rebuild something to do; 2 usage or configuration, or "
-        "status a topic without a hop; 3 verify found messages in flight and "
-        "nothing wrong; 4 a failure that a retry may mend; 5 one that no retry mends; 130 Ctrl-C."
+        "Exit codes: 0 success; 1 verify found a defect, or reanchor or rebuild found work; "
+        "2 wrong usage or configuration, or status found a topic without a hop; "
+        "3 verify found messages in flight and no defect; 4 failed, and a retry may succeed; "
+        "5 failed, and a retry fails again; 130 Ctrl-C."
     ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -47,7 +48,7 @@ app = typer.Typer(
 
 
 def _add(group: ModuleType) -> None:
-    """Adds the commands of a module: side by side with the others, or as one command with commands of its own if they have a name."""
+    """Adds the commands of a module: at the top level, or below a command of the module's name."""
     title = group.__name__.rpartition(".")[2].replace("_", " ").capitalize()
     if not isinstance(group.commands.info.name, str):
         for command in group.commands.registered_commands:
@@ -64,7 +65,12 @@ def relaybox(
     context: typer.Context,
     config: Annotated[
         Path | None,
-        typer.Option("--config", envvar="RELAYBOX_CONFIG", help="The routes. Default: ./relaybox.yaml", show_default=False),
+        typer.Option(
+            "--config",
+            envvar="RELAYBOX_CONFIG",
+            help="The file of stores and routes. Default: ./relaybox.yaml",
+            show_default=False,
+        ),
     ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:

@@ -9,17 +9,17 @@ import typer
 
 from relaybox.cli.exits import CommandGroup
 
-commands = typer.Typer(name="bench", cls=CommandGroup, help="Measures, on clusters of its own.", no_args_is_help=True)
+commands = typer.Typer(name="bench", cls=CommandGroup, help="Run a benchmark on its own clusters.", no_args_is_help=True)
 
-Rounds = Annotated[int, typer.Option("--rounds", min=1, help="How often each contestant is measured.")]
-Copier = Annotated[str, typer.Option("--runner", help="Who copies the hop's slices: spark or threads.")]
+Rounds = Annotated[int, typer.Option("--rounds", min=1, help="Number of measurements of each contestant.")]
+Copier = Annotated[str, typer.Option("--runner", help="Copies the slices of the hop: spark or threads.")]
 JsonPath = Annotated[Path | None, typer.Option("--json", help="Write every raw value to this file.", show_default=False)]
 
 
 @commands.command("hop")
 def bench_hop(
     messages: Annotated[
-        int, typer.Option("--messages", min=1, help="Messages that each contestant moves in each round.")
+        int, typer.Option("--messages", min=1, help="Number of messages that each contestant moves in each round.")
     ] = 2_000_000,
     rounds: Rounds = 3,
     runner: Copier = "spark",
@@ -40,7 +40,7 @@ def bench_hop(
 @commands.command("order")
 def bench_order(
     messages: Annotated[
-        int, typer.Option("--messages", min=1000, help="Different messages that each contestant moves.")
+        int, typer.Option("--messages", min=1000, help="Number of distinct messages that each contestant moves.")
     ] = 1_000_000,
     rounds: Rounds = 3,
     runner: Copier = "spark",
@@ -48,7 +48,8 @@ def bench_order(
 ) -> None:
     """Compare a hop without sender kinds, one with 64 gapless senders in order, and one with duplicates and disorder.
 
-    The last one has 5 % of its messages twice and 5 % displaced by up to 1,000 stream positions; what it delivers is checked.
+    The last hop gets 5 % of its messages twice, and 5 % displaced by up to 1,000 stream positions. The
+    benchmark checks what the hop delivers.
 
     \b
     Examples:
@@ -62,11 +63,13 @@ def bench_order(
 
 @commands.command("consume")
 def bench_consume(
-    messages: Annotated[int, typer.Option("--messages", min=1, help="Messages that each contestant reads.")] = 1_000_000,
+    messages: Annotated[
+        int, typer.Option("--messages", min=1, help="Number of messages that each contestant reads.")
+    ] = 1_000_000,
     rounds: Rounds = 3,
     json_path: JsonPath = None,
 ) -> None:
-    """Compare fetch and ack with a plain select of the same rows, and with a table queue of the usual kind.
+    """Compare fetch and ack with a plain select of the same rows, and with a common queue table.
 
     \b
     Examples:
@@ -80,11 +83,13 @@ def bench_consume(
 
 @commands.command("retention")
 def bench_retention(
-    messages: Annotated[int, typer.Option("--messages", min=1, help="Messages that go all the way.")] = 20_000_000,
+    messages: Annotated[int, typer.Option("--messages", min=1, help="Number of messages.")] = 20_000_000,
     turns: Annotated[int, typer.Option("--turns", min=20, help="Number of turns; each fills a segment.")] = 100,
     json_path: JsonPath = None,
 ) -> None:
-    """Send, move, read and drop in turns, a snapshot held for a third of them: disk use and the time of a fetch must stay flat.
+    """Send, move, read and drop in turns: disk use and the time of a fetch must stay flat.
+
+    A snapshot stays open during a third of the turns.
 
     \b
     Examples:
@@ -103,17 +108,17 @@ def bench_latency(
         list[int] | None,
         typer.Option("--hops", min=1, help="Number of hops to measure with. Default: 1, 10, 100.", show_default=False),
     ] = None,
-    samples: Annotated[int, typer.Option("--samples", min=1, help="First messages of idle hops, for each count.")] = 20,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="First messages of idle hops, for each number of hops.")] = 20,
     lingering_samples: Annotated[int, typer.Option("--lingering-samples", min=1, help="Messages to a busy hop.")] = 300,
     idle_seconds: Annotated[
-        float, typer.Option("--idle-seconds", min=1, help="Measure the CPU of idle hops for so long.")
+        float, typer.Option("--idle-seconds", min=1, help="Measure the CPU of idle hops for this long.")
     ] = 60.0,
-    runner: Annotated[str, typer.Option("--runner", help="Of the routes: auto, spark or threads.")] = "auto",
+    runner: Annotated[str, typer.Option("--runner", help="Runner of the routes: auto, spark or threads.")] = "auto",
     json_path: JsonPath = None,
 ) -> None:
-    """Measure the time from commit to arrival with a real Airflow: to an idle hop, and while it lingers; and the CPU of idle hops.
+    """Measure the time from commit to arrival with Airflow, for idle and lingering hops; and the CPU of idle hops.
 
-    Starts clusters and an Airflow of its own, and takes about a quarter of an hour.
+    Starts its own clusters and its own Airflow. Takes about 15 minutes.
 
     \b
     Examples:
@@ -139,12 +144,12 @@ def bench_page(
         list[int] | None,
         typer.Option("--looks", min=1, help="Number of simultaneous requests to the page. Default: 50, 500.", show_default=False),
     ] = None,
-    samples: Annotated[int, typer.Option("--samples", min=1, help="Of each endpoint, in each measurement.")] = 40,
+    samples: Annotated[int, typer.Option("--samples", min=1, help="Requests to each endpoint, in each measurement.")] = 40,
     json_path: JsonPath = None,
 ) -> None:
-    """Measure Airflow's own endpoints beside many who look at the page, over a healthy, silent, slow, frozen and dead store.
+    """Measure Airflow's own endpoints while many browsers load the page, with a healthy, silent, slow, frozen and dead store.
 
-    Starts clusters and an API server of its own, and takes a few minutes.
+    Starts its own clusters and its own API server. Takes a few minutes.
 
     \b
     Examples:

@@ -24,7 +24,7 @@ def subscriptions(
     store: Annotated[str | None, typer.Argument(metavar="[STORE]", help="Only this store.", show_default=False)] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the subscriptions of every store: how far they are, how far behind, who has their lanes, dead letters.
+    """List the subscriptions of every store: cursor, lag, leased lanes and dead letters.
 
     \b
     Examples:
@@ -43,23 +43,25 @@ def consume(
     context: typer.Context,
     subscription: SubscriptionName,
     store: AtStore = None,
-    follow: Annotated[bool, typer.Option("--follow", help="Wait for more, until Ctrl-C or SIGTERM.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for more messages, until Ctrl-C or SIGTERM.")] = False,
     count: Annotated[
         int | None, typer.Option("--count", min=1, help="Stop after this many messages.", show_default=False)
     ] = None,
     source: Annotated[
         str | None,
-        typer.Option("--subscribe", metavar="STREAM", help="Subscribe first: to a stream or a topic.", show_default=False),
+        typer.Option(
+            "--subscribe", metavar="STREAM", help="Create the subscription first: to this stream or topic.", show_default=False
+        ),
     ] = None,
     start: Annotated[
         str, typer.Option("--from", help="With --subscribe: earliest, latest, a stream position, or a time.")
     ] = "earliest",
     lane: Annotated[int | None, typer.Option("--lane", min=1, help="Only this lane.", show_default=False)] = None,
 ) -> None:
-    """Print the messages of a subscription as JSON lines, and acknowledge each once it is written.
+    """Print the messages of a subscription as JSON lines. Each is acknowledged after it is written.
 
-    Without --follow it ends when a fetch gives nothing. Exit code 3: other lanes have more (leased to other workers, say); stderr says
-    which, until when.
+    Without --follow the command ends when a fetch returns no message. Exit code 3: other lanes have more
+    messages, for example lanes that other workers lease; stderr says which lanes, and until when.
 
     \b
     Examples:
@@ -100,16 +102,19 @@ def replay(
         bool, typer.Option("--second-cursor", help="Open a second cursor; the live cursor is not moved.")
     ] = False,
     rows_per_second: Annotated[
-        int | None, typer.Option("--rows-per-second", min=1, help="No faster than this.", show_default=False)
+        int | None,
+        typer.Option("--rows-per-second", min=1, help="Read at most this many messages per second.", show_default=False),
     ] = None,
     reason: Annotated[
-        str | None, typer.Option("--reason", help="Do it, and record why. Without it: only count.", show_default=False)
+        str | None, typer.Option("--reason", help="Do it, and record why. Without it: a dry run that counts.", show_default=False)
     ] = None,
-    cancel: Annotated[bool, typer.Option("--cancel", help="End the replay that is going on.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the current replay.")] = False,
     store: AtStore = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read again: move a subscription's cursor back, or open a second cursor. Without --reason only count messages, bytes and time.
+    """Read messages again: move the cursor of a subscription back, or open a second cursor.
+
+    Without --reason nothing is changed: the command counts messages and bytes, and estimates the time.
 
     \b
     Examples:
@@ -131,7 +136,7 @@ def replay(
             )
         steer.cancel_replay(at, subscription, reason=reason)
         cancelled = CancelledReplayDocument(subscription=subscription, cancelled=True)
-        answer(f"{subscription}: the replay is cancelled", cancelled, as_json=as_json)
+        answer(f"{subscription}: replay cancelled", cancelled, as_json=as_json)
         return
     if start is None:
         raise errors.ConfigurationError("replay needs --from, or --cancel.", next_step="Run: relaybox replay --help")
@@ -149,9 +154,9 @@ def replay(
         write(ReplayDocument.model_validate(begun))
         return
     if begun.is_empty:
-        reach = "through" if second_cursor else f"on: {subscription} is done through"
+        end = "to" if second_cursor else f"on. {subscription} is done through"
         print(
-            f"{subscription}: 0 messages: there is none from stream position {begun.first_stream_position} {reach} "
+            f"{subscription}: 0 messages from stream position {begun.first_stream_position} {end} "
             f"stream position {begun.last_stream_position}. "
             "Nothing was changed."
         )
@@ -166,15 +171,21 @@ def replay(
 
 
 def _tell_unread(subscription: str, printed: int, unread: Sequence[UnreadLane]) -> None:
-    """On stderr: how many messages were printed, and what was not, since other workers have it or it waits."""
+    """Writes to stderr how many messages were printed, and why lanes have more."""
     for lane in unread:
         where = f"subscription {subscription}: lane {lane.lane}"
         if lane.worker is not None:
             said = f"{where} is leased to worker {lane.worker} until {lane.leased_until}; its messages were not printed"
         else:
-            said = f"{where} gave nothing: a refused message or a replay waits, an open transaction holds it, or messages came just now"
+            said = (
+                f"{where} returned no message: a refused message or a replay waits for its time, "
+                "an open transaction blocks the lane, or messages arrived just now"
+            )
         typer.echo(f"{said} (stream positions behind: {lane.stream_positions})", err=True)
-    typer.echo(f"{printed} messages were printed; {len(unread)} lanes have more. Run it again later, or with --follow.", err=True)
+    typer.echo(
+        f"{printed} messages were printed; {len(unread)} lanes have more. Run the command again later, or with --follow.",
+        err=True,
+    )
 
 
 def _print_message(message: Message) -> None:

@@ -14,7 +14,7 @@ from relaybox.cli.subscription_options import AtStore, SubscriptionName, list_ea
 Reason = Annotated[str, typer.Option("--reason", help="Why; it is recorded.", show_default=False)]
 
 LISTED_CHARACTERS = 300
-"""Of each payload in the JSON of a list; `show` has the whole one."""
+"""Length of each payload in the JSON of `list`; `show` has the whole payload."""
 
 commands = typer.Typer(
     name="dead-letters",
@@ -31,10 +31,12 @@ def list_(
     subscription: Annotated[
         str | None, typer.Option("--subscription", help="Only of this subscription.", show_default=False)
     ] = None,
-    settled: Annotated[bool, typer.Option("--all", help="Those redriven and dropped too.")] = False,
+    settled: Annotated[bool, typer.Option("--all", help="Include redriven and dropped dead letters.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List dead letters: of consumers, and of streams. With --json, of each payload the first 300 characters; `show` has all of it.
+    """List dead letters of consumers and of streams.
+
+    With --json a payload is cut after 300 characters; `show` has the whole payload.
 
     \b
     Examples:
@@ -59,8 +61,8 @@ def list_(
 @commands.command()
 def show(
     context: typer.Context,
-    store: Annotated[str, typer.Argument(metavar="STORE", help="The store that has it.")],
-    dead_letter_id: Annotated[int, typer.Argument(metavar="DEAD_LETTER_ID", help="Its number, as in the list.")],
+    store: Annotated[str, typer.Argument(metavar="STORE", help="The store of the dead letter.")],
+    dead_letter_id: Annotated[int, typer.Argument(metavar="DEAD_LETTER_ID", help="The number of the dead letter, as in `list`.")],
     as_json: AsJson = False,
 ) -> None:
     """Show one dead letter with its message.
@@ -94,11 +96,11 @@ def redrive(
     context: typer.Context,
     subscription: SubscriptionName,
     reason: Reason,
-    dead_letter_id: Annotated[int | None, typer.Option("--letter", help="Only this one.", show_default=False)] = None,
+    dead_letter_id: Annotated[int | None, typer.Option("--letter", help="Only this dead letter.", show_default=False)] = None,
     store: AtStore = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give dead letters to the subscription's consumers again, in the order of their stream positions.
+    """Give dead letters to the consumers of a subscription again, in the order of their stream positions.
 
     \b
     Examples:
@@ -111,18 +113,22 @@ def redrive(
     count = steer.redrive(
         store_of(context.obj.load_routes(), subscription, store), subscription, reason=reason, dead_letter_id=dead_letter_id
     )
-    answer(f"{subscription}: {count} redriven", RedrivenDocument(subscription=subscription, redriven=count), as_json=as_json)
+    answer(
+        f"{subscription}: {count} dead letters redriven",
+        RedrivenDocument(subscription=subscription, redriven=count),
+        as_json=as_json,
+    )
 
 
 @commands.command()
 def drop(
     context: typer.Context,
-    store: Annotated[str, typer.Argument(metavar="STORE", help="The store that has it.")],
-    dead_letter_id: Annotated[int, typer.Argument(metavar="DEAD_LETTER_ID", help="Its number, as in the list.")],
+    store: Annotated[str, typer.Argument(metavar="STORE", help="The store of the dead letter.")],
+    dead_letter_id: Annotated[int, typer.Argument(metavar="DEAD_LETTER_ID", help="The number of the dead letter, as in `list`.")],
     reason: Reason,
     as_json: AsJson = False,
 ) -> None:
-    """Give up a dead letter; its message stays in the log.
+    """Drop a dead letter: no consumer gets it again. Its message stays in the log.
 
     \b
     Examples:
@@ -133,4 +139,4 @@ def drop(
 
     steer.drop_dead_letter(context.obj.load_routes().store(store), dead_letter_id, reason=reason)
     dropped = DroppedDocument(store=store, dead_letter_id=dead_letter_id, dropped=True)
-    answer(f"{store}: dead letter {dead_letter_id} is dropped", dropped, as_json=as_json)
+    answer(f"{store}: dead letter {dead_letter_id} dropped", dropped, as_json=as_json)

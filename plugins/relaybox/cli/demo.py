@@ -1,4 +1,4 @@
-"""The command that shows it all: demo."""
+"""The command of the demonstration: demo."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ commands = typer.Typer()
 
 @commands.command()
 def demo(context: typer.Context) -> None:
-    """Move 336,776 real messages over two hops with Airflow and Spark, on clusters made for it.
+    """Move 336,776 real messages over two hops with Airflow and Spark, on its own clusters.
 
-    Stays up until Ctrl-C; DEMO_EXIT=1 ends it after verify.
+    Runs until Ctrl-C. With DEMO_EXIT=1 it ends after verify.
 
     \b
     Examples:

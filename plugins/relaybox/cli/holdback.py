@@ -1,4 +1,4 @@
-"""Commands for what streams hold back: who waits for what, and giving up a gap."""
+"""Commands for held messages: list what they wait for, and skip a gap."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ def holdback(
     route: Annotated[str | None, typer.Argument(metavar="[ROUTE]", help="Only this route.", show_default=False)] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show, store by store, who waits for what and since when; and the command that gives up what never comes.
+    """List the held messages of each store: what they wait for, for how long, and how to skip it.
 
-    A message is held while one that goes before it is missing: an earlier one of its sender (fifo, causal), or one that its
-    clock names (causal). A stalled sender holds more than its limit: what it sends next waits in the log.
+    A message is held while an earlier message is missing: an earlier one of its sender (fifo, causal), or
+    one that its clock names (causal). A stalled sender has more held messages than its limit: its next
+    messages wait in the log.
 
     \b
     Examples:
@@ -57,19 +58,27 @@ def skip(
     through: Annotated[
         int | None,
         typer.Option(
-            "--through", min=1, help="Up to this index. Default: all before the first that is held.", show_default=False
+            "--through",
+            min=1,
+            help="Skip up to this index. Default: all before the first held message.",
+            show_default=False,
         ),
     ] = None,
     held: Annotated[
-        bool, typer.Option("--held", help="Set aside the sender's next message, --through, which waits for what its clock names.")
+        bool,
+        typer.Option(
+            "--held",
+            help="Set aside the sender's next message (give its index with --through): its clock names messages that never come.",
+        ),
     ] = False,
     store: Annotated[str | None, typer.Option("--store", help="Only at this store.", show_default=False)] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give up the first gap of a sender: its messages will never come. What waited for them is delivered.
+    """Skip the first gap of a sender, whose messages will never arrive. Messages that wait for the gap are delivered.
 
-    At every store of the route that has the gap. Messages on their way to a store are no gap there, and can't be skipped; what
-    comes after all is set aside with reason index_skipped. Can be repeated.
+    Works at every store of the route that has the gap. A message on its way to a store is no gap there
+    and can't be skipped. A skipped message that arrives later is set aside with reason index_skipped.
+    The command is idempotent.
 
     \b
     Examples:
@@ -108,4 +117,4 @@ def _said(done: SkipResult, sender: str) -> str:
         return f"nothing skipped; {done.why_not}"
     first, last = done.gap.first_index, done.gap.last_index
     what = f"index {first}" if first == last else f"indexes {first} to {last}"
-    return f"{what} of {sender}, epoch {done.epoch}, given up; {done.released:,} messages released"
+    return f"{what} of {sender}, epoch {done.epoch}, skipped; {done.released:,} messages released"

@@ -1,4 +1,4 @@
-"""Options that many commands have, and the answer of a command that does one thing."""
+"""Options that many commands share, and the output of a command with one result."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from relaybox.documents.document import Document
 
 AS_JSON = "relaybox.as_json"
-"""Where a command's context remembers that JSON was asked for: an error is then told as JSON too."""
+"""Key in a command's context: the user asked for JSON, so errors are written as JSON too."""
 
 
 def _remember(context: typer.Context, as_json: bool) -> bool:  # typer passes it by position
@@ -22,7 +22,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON document to
 
 
 def answer(text: str, document: Document, *, as_json: bool) -> None:
-    """Prints what was done: in words, or with --json as a document."""
+    """Prints the result: as text, or with --json as a document."""
     if not as_json:
         print(text)
         return

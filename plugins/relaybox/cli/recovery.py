@@ -1,4 +1,4 @@
-"""Commands for the engineer on call after a store lost history: reanchor a hop, attest a store, rebuild one."""
+"""Commands after a store lost history: reanchor a hop, attest a store, rebuild a store."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def reanchor(
     context: typer.Context,
     hop: Annotated[str, typer.Argument(metavar="HOP", help="The hop that stopped, as in flights/1.")],
     reason: Annotated[
-        str | None, typer.Option("--reason", help="Do it, and record why. Without it: only tell.", show_default=False)
+        str | None, typer.Option("--reason", help="Do it, and record why. Without it: a dry run.", show_default=False)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a hop go on after one of its stores lost history: a restore, a failover with a lost tail, a dump and reload.
+    """Let a hop continue after one of its stores lost history: a restore, a failover that lost transactions, a dump and reload.
 
-    Compares both stores. What the destination lost is sent again, to the same positions. What the source lost stays where it
-    is and is listed (ghosts); what was not delivered comes first. Without --reason nothing is changed, and the exit code is 1 if
-    something is to be done.
+    Compares both stores. Messages that the destination lost are sent again, to the same log positions.
+    Messages that the source lost stay at the destination and are listed (ghosts); undelivered messages
+    are sent first. Without --reason nothing is changed, and the exit code is 1 if there is work to do.
 
     \b
     Examples:
@@ -56,7 +56,10 @@ def reanchor(
         show_reanchored(found, done=done)
         if not done and found.may_be_attested:
             source = routes.hop(hop).source.name
-            print(f'If {source} lost nothing (a promotion, pg_upgrade), do not reanchor: relaybox attest {source} --reason "..."')
+            print(
+                f"If {source} lost nothing (a promotion, pg_upgrade), do not reanchor. "
+                f'Run: relaybox attest {source} --reason "..."'
+            )
         if not done and found.loss != "none":
             print(f'Nothing was changed. To do it: relaybox reanchor {hop} --reason "..."')
         elif done:
@@ -72,7 +75,7 @@ def attest(
     reason: Annotated[str, typer.Option("--reason", help="Why; it is recorded.", show_default=False)],
     as_json: AsJson = False,
 ) -> None:
-    """Say that a store lost nothing although its cluster is another one now: a promotion without loss, pg_upgrade.
+    """Record that a store lost nothing although its cluster changed: a promotion without loss, pg_upgrade.
 
     The claim is verified: transaction numbers and the ledgers of both stores must continue where they were.
 
@@ -86,8 +89,8 @@ def attest(
     settings: Settings = context.obj
     routes = settings.load_routes()
     attested = attest_store(routes.store(store), routes, recorded_by=settings.recorded_by, reason=reason)
-    what = "recorded" if attested.changed else "known already"
-    hops = f"hops {', '.join(attested.hops)} go on" if attested.hops else "it has no hops"
+    what = "recorded" if attested.changed else "already recorded"
+    hops = f"hops {', '.join(attested.hops)} continue" if attested.hops else "it has no hops"
     text = f"{store}: cluster {attested.system_identifier} on timeline {attested.timeline}, {what}; {hops}"
     answer(text, AttestDocument.model_validate(attested), as_json=as_json)
 
@@ -95,26 +98,31 @@ def attest(
 @commands.command()
 def rebuild(
     context: typer.Context,
-    store: Annotated[str, typer.Argument(metavar="STORE", help="The store that was lost; its service leads to a new database.")],
+    store: Annotated[str, typer.Argument(metavar="STORE", help="The lost store. Its service must point to a new database.")],
     *,
     reason: Annotated[
-        str | None, typer.Option("--reason", help="Do it, and record why. Without it: only tell.", show_default=False)
+        str | None, typer.Option("--reason", help="Do it, and record why. Without it: a dry run.", show_default=False)
     ] = None,
     subscriptions: Annotated[
         Path | None,
         typer.Option(
-            "--subscriptions", help="Make these anew: what `relaybox subscriptions --json` had saved.", show_default=False
+            "--subscriptions",
+            help="Recreate the subscriptions of this file, written by `relaybox subscriptions --json`.",
+            show_default=False,
         ),
     ] = None,
-    accept_losses: Annotated[bool, typer.Option("--accept-losses", help="Go on although no other store has its outbox.")] = False,
-    threads: Annotated[int, typer.Option("--threads", min=1, max=64, help="Slices at a time.")] = 2,
+    accept_losses: Annotated[
+        bool, typer.Option("--accept-losses", help="Continue although no other store has its outbox.")
+    ] = False,
+    threads: Annotated[int, typer.Option("--threads", min=1, max=64, help="Number of slices that are copied in parallel.")] = 2,
     as_json: AsJson = False,
 ) -> None:
-    """Bring a lost store back from its neighbours: every log the same, position by position, and so every stream.
+    """Restore a lost store from its neighbours: every log with the same log positions, and so every stream.
 
-    Upstream stores send their batches again; stores further down get nothing twice. Ends with a verification of every route of the
-    store. Run it again if it was interrupted. Cursors of consumers were in the store: save them with `relaybox subscriptions`.
-    Without --reason nothing is changed, and the exit code is 1 if something is to be brought back.
+    Upstream stores send their batches again. Downstream stores get no message twice. At the end the
+    command verifies every route of the store. Run it again after an interruption. The cursors of
+    consumers were in the lost store: save them in time with `relaybox subscriptions --json`.
+    Without --reason nothing is changed, and the exit code is 1 if there is anything to restore.
 
     \b
     Examples:
@@ -149,7 +157,7 @@ def rebuild(
 
 def _next_step(found: Rebuild) -> str:
     if not found.is_needed and not found.losses:
-        return "Nothing is lost; nothing is to be done."
+        return "Nothing is lost. There is nothing to do."
     return f'Nothing was changed. To do it: relaybox rebuild {found.store} --reason "..."'
 
 
@@ -178,6 +186,7 @@ def _saved_subscriptions(path: Path) -> Sequence[Mapping[str, Any]]:
     found = document.get("subscriptions") if isinstance(document, dict) else None
     if not isinstance(found, list):
         raise errors.ConfigurationError(
-            f"{path}: it has no list `subscriptions`.", next_step="Give what `relaybox subscriptions --json` had written."
+            f"{path}: the JSON has no list `subscriptions`.",
+            next_step="Give a file that `relaybox subscriptions --json` wrote.",
         )
     return found

@@ -1,4 +1,4 @@
-"""The command that works out how often to try: plan-retries."""
+"""The command that computes the number of attempts: plan-retries."""
 
 from __future__ import annotations
 
@@ -22,21 +22,28 @@ commands = typer.Typer()
 def plan_retries(
     context: typer.Context,
     route: Annotated[
-        str | None, typer.Argument(metavar="[ROUTE]", help="Take its delays, and its measured failure rate.", show_default=False)
+        str | None,
+        typer.Argument(metavar="[ROUTE]", help="Use the delays and the measured failure rate of this route.", show_default=False),
     ] = None,
     *,
-    target: Annotated[str, typer.Option("--target", help="How reliable the whole is to be: 0.99999.", show_default=False)],
+    target: Annotated[
+        str, typer.Option("--target", help="The wanted probability of success, as in 0.99999.", show_default=False)
+    ],
     failure_rate: Annotated[
         str | None,
-        typer.Option("--failure-rate", help="How often one attempt fails: 0.1. Default: measured on ROUTE.", show_default=False),
+        typer.Option(
+            "--failure-rate", help="The failure rate of one attempt, as in 0.1. Default: measured on ROUTE.", show_default=False
+        ),
     ] = None,
-    outage_seconds: Annotated[float, typer.Option("--outage-seconds", min=0, help="The longest outage to outlast.")] = 0.0,
+    outage_seconds: Annotated[
+        float, typer.Option("--outage-seconds", min=0, help="The longest outage that the retries must outlast.")
+    ] = 0.0,
     as_json: AsJson = False,
 ) -> None:
-    """Work out attempts and delays for a target reliability: R_n = 1 - (1 - R)^(n + 1) for n retries.
+    """Compute attempts and delays for a target reliability: R_n = 1 - (1 - R)^(n + 1) for n retries.
 
-    Only transient errors are retried, so only they count. In an outage attempts fail together: --outage-seconds says how long
-    the delays must last.
+    Only transient errors are retried, so only these count. In an outage all attempts fail: --outage-seconds
+    says how long the delays must last in total.
 
     \b
     Examples:
@@ -69,7 +76,8 @@ def _measure(route: Route | None) -> MeasuredFailures:
 
     if route is None:
         raise ConfigurationError(
-            "plan-retries needs a failure rate.", next_step="Give --failure-rate, or a ROUTE to measure it on."
+            "plan-retries needs a failure rate.",
+            next_step="Give --failure-rate, or a ROUTE whose failure rate is measured.",
         )
     return measure_failures(route)
 
@@ -82,7 +90,7 @@ def _ratio(option: str, text: str) -> Fraction:
         return Fraction(text.removesuffix("%")) / 100 if text.endswith("%") else Fraction(text)
     except (ValueError, ZeroDivisionError):
         raise ConfigurationError(
-            f"plan-retries: {option} is {text!r}, it must be a number such as 0.1, 10% or 1/10.",
+            f"plan-retries: {option} is {text!r}; it must be a number such as 0.1, 10% or 1/10.",
             next_step="Run: relaybox plan-retries --help",
         ) from None
 

@@ -1,4 +1,4 @@
-"""`relaybox senders`: the group of commands, and what they do."""
+"""`relaybox senders`: list, declare and bind senders."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ListsByDefault(CommandGroup):
 commands = typer.Typer(
     name="senders",
     cls=ListsByDefault,
-    help="Show which senders number their messages themselves; declare them, begin epochs, bind them to database roles.",
+    help="List and declare senders that number their messages, begin epochs, bind senders to database roles.",
     epilog="Examples: relaybox senders; relaybox senders airline --json; relaybox senders declare airline pump-7 gapless",
 )
 
@@ -72,7 +72,7 @@ def declare(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="gapless: 1, 2, 3 ... each once; sparse: any order, repeats.")],
     as_json: AsJson = False,
 ) -> None:
-    """Declare that a sender numbers its messages itself. The same again changes nothing; another kind needs a new epoch.
+    """Declare that a sender numbers its messages itself. Idempotent. Another kind needs a new epoch.
 
     \b
     Examples:
@@ -95,7 +95,7 @@ def new_epoch(
     kind: Annotated[str | None, typer.Option("--kind", help="gapless or sparse. Default: as before.", show_default=False)] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start a sender anew, because it lost its counter or will number otherwise. Lower epochs are refused from then on.
+    """Begin a new epoch of a sender that lost its counter or changes its kind. Lower epochs are refused afterwards.
 
     \b
     Examples:
@@ -112,7 +112,7 @@ def new_epoch(
 
 @commands.command()
 def bind(context: typer.Context, store: StoreName, sender: SenderName, role: RoleName, as_json: AsJson = False) -> None:
-    """Let a database role send as a sender. Asked where relaybox.yaml says `bind_senders: true` for the store.
+    """Allow a database role to send as a sender. Enforced in stores with `bind_senders: true` in relaybox.yaml.
 
     \b
     Examples:
@@ -132,7 +132,7 @@ def bind(context: typer.Context, store: StoreName, sender: SenderName, role: Rol
 
 @commands.command()
 def unbind(context: typer.Context, store: StoreName, sender: SenderName, role: RoleName, as_json: AsJson = False) -> None:
-    """Take back that a database role may send as a sender; holds from its next insert.
+    """Remove the binding of a database role to a sender. It takes effect with the next insert.
 
     \b
     Examples:

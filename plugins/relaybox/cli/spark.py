@@ -1,4 +1,4 @@
-"""Spark for a command: started when there is something to do for it, ended with the command."""
+"""Spark for a command: it starts when the command needs it, and ends with the command."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def spark_archive(name: str) -> Iterator[SegmentArchive]:
-    """Writes and reads files with Spark on this machine, or where its configuration (SPARK_CONF_DIR) says.
+    """Writes and reads files with Spark on this machine, or on the master of its configuration (SPARK_CONF_DIR).
 
     Raises:
         ConfigurationError: Spark or Java is not installed.
     """
-    with _installed("detached segments are written and read by Spark", "or let Airflow do it: DAG relaybox_retention"):
+    with _installed("Spark writes and reads detached segments", "or use the Airflow DAG relaybox_retention"):
         from relaybox.spark.application import command_session
         from relaybox.spark.archive import SparkArchive
     _find_programs()
@@ -33,7 +33,7 @@ def spark_archive(name: str) -> Iterator[SegmentArchive]:
 
 @contextmanager
 def spark_comparison(name: str) -> Iterator[ComparisonRunner]:
-    """Compares slices in tasks of Spark on this machine, or where its configuration (SPARK_CONF_DIR) says.
+    """Compares slices in tasks of Spark on this machine, or on the master of its configuration (SPARK_CONF_DIR).
 
     Args:
         name: of the application, and of its sessions in the stores.
@@ -41,7 +41,7 @@ def spark_comparison(name: str) -> Iterator[ComparisonRunner]:
     Raises:
         ConfigurationError: Spark or Java is not installed.
     """
-    with _installed("the stores are to be compared by Spark", "or compare them with: --runner threads"):
+    with _installed("--runner spark compares the stores with Spark", "or use --runner threads"):
         from relaybox.spark.application import command_session
         from relaybox.spark.comparison_runner import SparkComparisonRunner
     _find_programs()
@@ -55,12 +55,12 @@ def _installed(what_for: str, instead: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise errors.ConfigurationError(
-            f"{what_for}, which is not installed here: {error}.", next_step=f"Install relaybox[spark], {instead}."
+            f"{what_for}, but Spark is not installed: {error}.", next_step=f"Install relaybox[spark], {instead}."
         ) from error
 
 
 def _find_programs() -> None:
-    """Says in the environment where Java and Python are. Raises ConfigurationError without Java."""
+    """Sets the environment variables for Java and Python. Raises ConfigurationError without Java."""
     from relaybox.local.java import find_java_home
 
     os.environ["JAVA_HOME"] = str(find_java_home())

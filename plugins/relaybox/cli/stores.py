@@ -1,4 +1,4 @@
-"""Commands of a store's schema, and of this installation: init, version."""
+"""Commands for the schema of stores and for this installation: init, version."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def init(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make or upgrade the schema of every store, and register its hops. All stores are checked before one is changed.
+    """Create or upgrade the schema of every store, and register its hops. All stores are checked before one is changed.
 
-    Can be run at any time, again and again; an init that was interrupted is finished by the next one.
+    Idempotent, and safe beside running work. The next init completes an interrupted one.
 
     \b
     Examples:
@@ -50,7 +50,7 @@ def init(
 
 @commands.command()
 def version(as_json: AsJson = False) -> None:
-    """Show the version, and the schema version that stores must have.
+    """Show the version of Relaybox, and the schema version that stores need.
 
     \b
     Examples:

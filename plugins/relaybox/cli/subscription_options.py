@@ -1,4 +1,4 @@
-"""Arguments of commands of subscriptions, and the stores that they mean."""
+"""Arguments of the commands for subscriptions, and the store that each subscription is in."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 SubscriptionName = Annotated[str, typer.Argument(metavar="SUBSCRIPTION", help="The subscription's name.")]
 AtStore = Annotated[
-    str | None, typer.Option("--store", help="The store that has it. Default: the one that has.", show_default=False)
+    str | None,
+    typer.Option("--store", help="The store of the subscription. Default: relaybox searches all stores.", show_default=False),
 ]
 
 
@@ -32,7 +33,8 @@ def store_of(routes: Routes, subscription: str, named: str | None, *, must_exist
     store, unanswered = find_subscription(routes.stores.values(), subscription)
     for other, error in unanswered.items():
         warn_unanswered(
-            error, f"Whether {other} has a subscription {subscription} too is unknown; {store.name} has one, and it is used."
+            error,
+            f"{other} may also have a subscription {subscription}. The command uses the one of {store.name}.",
         )
     return store
 
@@ -46,7 +48,7 @@ def list_each(
     *,
     as_json: bool,
 ) -> None:
-    """Rows of every store or of one. A store that fails hides no other; its error is told at the end."""
+    """Lists rows of one store or of all. A store that fails hides no other; errors come at the end."""
     from relaybox.documents.document import write
 
     routes = settings.load_routes()

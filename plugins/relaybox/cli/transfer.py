@@ -1,4 +1,4 @@
-"""Commands that move messages and confirmations here, without Airflow: transfer, confirm."""
+"""Commands that move messages and confirmations in this process, without Airflow: transfer, confirm."""
 
 from __future__ import annotations
 
@@ -23,18 +23,21 @@ commands = typer.Typer()
 def transfer(
     context: typer.Context,
     hop: Annotated[str, typer.Argument(metavar="HOP", help="The hop, as in flights/1.")],
-    threads: Annotated[int, typer.Option("--threads", min=1, max=64, help="Slices copied side by side.")] = 2,
+    threads: Annotated[int, typer.Option("--threads", min=1, max=64, help="Number of slices that are copied in parallel.")] = 2,
     linger_seconds: Annotated[
         float | None,
         typer.Option(
-            "--linger-seconds", min=0, help="Wait so long for more. Default: limits.linger_seconds.", show_default=False
+            "--linger-seconds",
+            min=0,
+            help="Wait this long for more messages. Default: limits.linger_seconds.",
+            show_default=False,
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run one hop until nothing is left to move, here, without Airflow and without Spark.
+    """Move the messages of one hop until none is left, in this process, without Airflow and Spark.
 
-    Can be interrupted and repeated: a batch that was begun is resumed.
+    Idempotent. After an interruption the next transfer resumes the open batch.
 
     \b
     Examples:
@@ -74,12 +77,12 @@ def _transfer(
 @commands.command()
 def confirm(
     context: typer.Context,
-    route: Annotated[str, typer.Argument(metavar="ROUTE|HOP", help="A route, its last hop first; or one hop.")],
+    route: Annotated[str, typer.Argument(metavar="ROUTE|HOP", help="A route (its last hop comes first), or one hop.")],
     as_json: AsJson = False,
 ) -> None:
-    """Bring confirmations back: received, processed and settled, store by store, without Airflow.
+    """Carry confirmations back to the source: received, processed and settled, without Airflow.
 
-    A hop whose stores do not answer stops none of the others; the exit code tells.
+    If the stores of a hop do not answer, the other hops are still confirmed; the exit code is not 0.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""The command that proves delivery: verify."""
+"""The command that verifies delivery: verify."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ commands = typer.Typer()
 
 
 class Runner(StrEnum):
-    """Who does the work of a route, in the words of relaybox.yaml."""
+    """Values of `runner`, as in relaybox.yaml."""
 
     AUTO = "auto"
     SPARK = "spark"
@@ -35,15 +35,15 @@ def verify(
     route: Annotated[str, typer.Argument(metavar="ROUTE", help="The route, as in relaybox.yaml.")],
     runner: Annotated[
         Runner,
-        typer.Option("--runner", help="Who compares: threads of this process, Spark, or as limits.spark_from_rows says (auto)."),
+        typer.Option("--runner", help="threads: of this process. spark. auto: Spark from limits.spark_from_rows messages on."),
     ] = Runner.THREADS,
     as_json: AsJson = False,
 ) -> None:
-    """Prove delivery: compare the stores of a route message by message, by count and by content.
+    """Verify delivery: compare the stores of a route message by message, by count and by content.
 
-    Names every message that is missing, changed, misplaced, doubled, unexpected, or in no batch; proves the order of every store's
-    stream. Reads only.
-    Spark runs on this machine, or where its configuration (SPARK_CONF_DIR) says; the verification is the same.
+    Names every message that is missing, changed, misplaced, doubled, unexpected, or in no batch. Verifies
+    the order of each stream. Changes nothing.
+    Spark runs on this machine, or on the master of its configuration (SPARK_CONF_DIR). The result is the same.
 
     \b
     Examples:
@@ -56,19 +56,19 @@ def verify(
     from relaybox.documents.verification import VerificationDocument
 
     settings: Settings = context.obj
-    proved = settings.load_routes().route(route)
+    verified = settings.load_routes().route(route)
     if as_json:
-        verification = _prove(proved, runner)
+        verification = _verify(verified, runner)
         write(VerificationDocument.of(verification))
     else:
         with verify_bar() as progress:
-            verification = _prove(proved, runner, progress)
+            verification = _verify(verified, runner, progress)
         show_verification(verification)
-    raise typer.Exit(_verdict_code(verification))
+    raise typer.Exit(_exit_code(verification))
 
 
-def _prove(route: Route, runner: str, progress: Callable[[VerifyProgress], None] = lambda _: None) -> RouteVerification:
-    """By threads of this process, or by Spark: `auto` leaves to it what is much."""
+def _verify(route: Route, runner: str, progress: Callable[[VerifyProgress], None] = lambda _: None) -> RouteVerification:
+    """Compares by threads of this process, or by Spark; `auto` chooses by the number of messages."""
     from relaybox.cli.spark import spark_comparison
     from relaybox.verification.comparison_runners import ComparisonTooLarge
     from relaybox.verification.route_verification import verification_session, verify_route
@@ -80,5 +80,5 @@ def _prove(route: Route, runner: str, progress: Callable[[VerifyProgress], None]
         return verify_route(route, runner=comparison, progress=progress)
 
 
-def _verdict_code(verification: RouteVerification) -> ExitCode:
+def _exit_code(verification: RouteVerification) -> ExitCode:
     return {"delivered": ExitCode.FINE, "in flight": ExitCode.IN_FLIGHT, "defects": ExitCode.DEFECT_FOUND}[verification.outcome]

@@ -1,1 +1,1 @@
-"""What the commands print on a terminal; each module has the name of its commands' module."""
+"""Output of the commands on a terminal; each module has the name of its command module."""

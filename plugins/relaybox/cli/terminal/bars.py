@@ -1,4 +1,4 @@
-"""Bars of progress. They go to stderr, so that stdout holds the report alone."""
+"""Progress bars. They go to stderr, so that stdout has only the report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from relaybox.cli.terminal.tables import open_console
 
 
 def new_bar() -> Progress:
-    """An empty one; nothing is drawn where there is no terminal."""
+    """Returns an empty bar. Without a terminal nothing is drawn."""
     console = open_console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),

@@ -1,4 +1,4 @@
-"""Who waits in a stream, for what."""
+"""Held messages on a terminal: which senders wait, and for which messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def show_holdback(stores: Sequence[StoreHoldback]) -> None:
             out.print(f"[bold]{store.store}[/] stream {store.stream}: [red]see the error below[/]")
             continue
         if not store.senders:
-            out.print(f"[bold]{store.store}[/] stream {store.stream}, order {store.order}: nothing waits")
+            out.print(f"[bold]{store.store}[/] stream {store.stream}, order {store.order}: no message is held")
             continue
         out.print(f"[bold]{store.store}[/] stream {store.stream}, order {store.order}")
         rows = new_table(
@@ -50,17 +50,17 @@ def _waits_for(sender: HeldSender) -> Iterator[str]:
     name = escape(printable_line(sender.sender))
     if sender.missing:
         more = len(sender.missing) - NAMED_GAPS
-        named = ", ".join(map(_indexes, sender.missing[:NAMED_GAPS])) + (f" and {more:,} gaps more" if more > 0 else "")
-        yield f"{name} misses index {named}"
+        named = ", ".join(map(_indexes, sender.missing[:NAMED_GAPS])) + (f" and {more:,} more gaps" if more > 0 else "")
+        yield f"{name}: index {named} is missing"
     for cause in sender.causes:
         yield f"{name} waits for {_cause(cause)}"
     if sender.stalled_reason is not None:
         yield (
-            f"[red]{name} stalled: {sender.stalled_reason}[/]; what comes after position {sender.stalled_after:,} "
-            f"waits in the log, {sender.waiting_count:,} messages until now"
+            f"[red]{name} stalled: {sender.stalled_reason}[/]; {sender.waiting_count:,} messages after log position "
+            f"{sender.stalled_after:,} wait in the log"
         )
     for repair in sender.repairs:
-        yield f"  if what is missing never comes: {escape(repair)}"
+        yield f"  if the missing messages never arrive, run: {escape(repair)}"
 
 
 def _indexes(gap: Gap) -> str:
@@ -70,5 +70,5 @@ def _indexes(gap: Gap) -> str:
 def _cause(cause: Cause) -> str:
     wanted = f"{escape(printable_line(cause.sender))} through index {cause.last_index}"
     if cause.origin is None:
-        return f"{wanted}, a sender that no store has declared: set aside once every store has said so"
+        return f"{wanted}; no store has declared this sender: the message is set aside when all stores have confirmed that"
     return f"{wanted}, epoch {cause.epoch}; delivered through {cause.delivered_through or 0}; {cause.waiting_count:,} messages wait for it"

@@ -1,4 +1,4 @@
-"""How hops and messages are, on a terminal."""
+"""Status of hops and paths of messages, on a terminal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def show_status(status: Status) -> None:
-    """Numbers of each hop and products of each route, then where each hop goes and what it did last. Fits 80 columns."""
+    """Prints the counts of each hop and route, then the path and last batch of each hop. Fits 80 columns."""
     numbers = ("sent", "received", "lag", "settled", "R", "UR")
     measured = new_table("hop", "sent", "received", "lag", "settled", "R", "UR", "mode", right=numbers)
     for hop in status.hops:
@@ -31,7 +31,7 @@ def show_status(status: Status) -> None:
     for route in status.routes:
         counts = (show_count(route.sent), show_count(route.received), "", "")
         measured.add_row(f"[bold]{route.route.name}[/]", *counts, *show_rates(route.delivery, route.received))
-    moves = new_table("hop", "way", "last batch")
+    moves = new_table("hop", "path", "last batch")
     for hop in status.hops:
         moves.add_row(hop.hop.name, f"{hop.hop.source.name} -> {hop.hop.destination.name}", _last_batch(hop, status.measured_at))
     console = open_console()
@@ -51,7 +51,7 @@ def show_status(status: Status) -> None:
 
 
 def _show_streams(out: Console, status: Status) -> None:
-    """What each store delivers of the log that a hop brought; who stalled there."""
+    """Prints what each store delivers from the log of a hop, and the stalled senders."""
     known = [(hop.hop, hop.stream) for hop in status.hops if hop.stream is not None]
     if not known:
         return
@@ -64,7 +64,9 @@ def _show_streams(out: Console, status: Status) -> None:
     out.print(rows)
     for hop, stream in known:
         if stream.undecided_rows:
-            out.print(f"{hop.name}: {stream.undecided_rows:,} messages are published and not decided on; the next transfer does")
+            out.print(
+                f"{hop.name}: {stream.undecided_rows:,} published messages are not classified yet; the next transfer does it"
+            )
         for sender in stream.stalled:
             name = escape(sender.sender)
             out.print(f"{hop.name}: [red]sender {name} stalled: {sender.reason}[/]. See: relaybox holdback {hop.route}")
@@ -76,14 +78,15 @@ def _show_accounts(console: Console, status: Status) -> None:
         for topic in hop.account or ():
             if topic.unrouted_count or topic.retired_count:
                 console.print(
-                    f"{hop.hop.name}: topic {topic.topic}: {topic.unrouted_count:,} messages are unrouted, since their topic was taken "
-                    f"from the route before they were planned; {topic.retired_count:,} are given up on record"
+                    f"{hop.hop.name}: topic {topic.topic}: {topic.unrouted_count:,} messages are unrouted, because the "
+                    f"topic was removed from the route before they were planned; {topic.retired_count:,} are "
+                    "discarded on record"
                 )
 
 
 def _open_batch(hop: HopStatus, batch: OpenBatch) -> str:
-    missing = ", ".join(map(str, batch.missing_slices)) or "none, only to be published"
-    resume = "A transfer is at it." if hop.driven else f"Resume it with: relaybox transfer {hop.hop.name}"
+    missing = ", ".join(map(str, batch.missing_slices)) or "none, it must only be published"
+    resume = "A transfer is running." if hop.driven else f"Run: relaybox transfer {hop.hop.name}"
     return f"{hop.hop.name}: batch {batch.batch} is open, slices to copy: {missing} of {batch.slice_count}. {resume}"
 
 
@@ -107,7 +110,7 @@ def _last_batch(hop: HopStatus, now: datetime) -> str:
 
 
 def show_traces(traces: Sequence[Trace]) -> None:
-    """The way of a message in the order of time, confirmations coming back included; what lasts comes last."""
+    """Prints the path of a message in time order, confirmations included; open states come last."""
     console = open_console()
     for trace in traces:
         console.print(

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def show_rates(delivery: Delivery | None, received: int | None) -> tuple[str, str, str]:
-    """? where a store did not answer, - where nothing has arrived yet."""
+    """Returns ? if a store did not answer, - if nothing has arrived yet."""
     if delivery is None:
         return "?", "?", "?"
     if is_no_reading(delivery, received):

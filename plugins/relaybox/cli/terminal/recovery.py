@@ -1,4 +1,4 @@
-"""What was lost, and what is brought back."""
+"""Lost messages and restored messages, on a terminal."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ if TYPE_CHECKING:
 
 
 def show_reanchored(found: ReanchorResult, *, done: bool) -> None:
-    """What a reanchoring found, and did or would do."""
+    """Prints what reanchoring found, and what it did or would do."""
     console = open_console()
     will = "" if done else "would be "
     console.print(
-        f"[bold]{found.hop}[/] batch {found.common_batch} is the last that both stores know; {found.arrived_batch} have arrived"
+        f"[bold]{found.hop}[/]: batch {found.common_batch} is the last that both stores have; "
+        f"{found.arrived_batch} batches have arrived"
     )
     if found.cause is not None:
         console.print(f"{found.cause}.")
@@ -28,14 +29,14 @@ def show_reanchored(found: ReanchorResult, *, done: bool) -> None:
         console.print(f"The destination lost history: {will}sent again: {found.resend_count:,} batches, to the same positions")
     else:
         if found.loss == "both":
-            console.print("Both stores lost history: the destination lost batches of which the source has no plan")
+            console.print("Both stores lost history: the destination lost batches that the source has no plan of")
         lost = "Everything that arrived is in the ledger of the source" if found.may_be_attested else "The source lost history"
         console.print(f"{lost}: {will}adopted: {found.adopted_count:,} messages, {len(found.ghosts):,} of them ghosts")
         console.print(f"  {will}delivered first in generation {found.generation}: {found.undelivered_count:,} messages")
         if found.removed_count:
             console.print(
-                f"  {will}removed: {found.removed_count:,} messages of slices that were copied and never published; "
-                "what the source still has of them comes again"
+                f"  {will}removed: {found.removed_count:,} messages of slices that were copied but never "
+                "published; the source sends again those that it still has"
             )
         for ghost in found.ghosts[:NAMED_DEFECTS]:
             console.print(f"  ghost: {ghost.message_id} of {ghost.sender}, topic {ghost.topic}, at position {ghost.log_position}")
@@ -44,11 +45,11 @@ def show_reanchored(found: ReanchorResult, *, done: bool) -> None:
 
 
 def show_rebuild(found: Rebuild, restored: Sequence[RestoredSubscription]) -> None:
-    """What a rebuild would bring back, or did; then what it can't."""
+    """Prints what a rebuild restores or restored, then what it can't restore."""
     console = open_console()
-    table = new_table("hop", "with", "messages", "known here", "what is done", right=("messages", "known here"))
+    table = new_table("hop", "neighbour", "messages", "present", "action", right=("messages", "present"))
     for hop in found.hops:
-        what = "sent again, to the same positions" if hop.arrives else "adopted; nothing is sent there twice"
+        what = "sent again, to the same positions" if hop.arrives else "adopted; no message is sent twice"
         if hop.known_count >= hop.message_count:
             what = "nothing"
         table.add_row(hop.hop, hop.other_store, show_count(hop.message_count), show_count(hop.known_count), what)
@@ -59,7 +60,7 @@ def show_rebuild(found: Rebuild, restored: Sequence[RestoredSubscription]) -> No
         console.print(f"[yellow]stream {stream}[/]: its stream positions may differ from the lost ones ({doubt})")
     for one in restored:
         where = (
-            f"goes on at stream position {one.first_stream_position:,}"
+            f"continues at stream position {one.first_stream_position:,}"
             if one.doubt is None
             else f"starts at the beginning: {one.doubt}"
         )
@@ -71,6 +72,6 @@ def show_rebuild(found: Rebuild, restored: Sequence[RestoredSubscription]) -> No
                 f"positions {stream_positions}"
             )
     if found.outcomes is not None:
-        console.print(f"{found.store}: {found.moved_count:,} messages came in {found.duration_seconds:.1f} s")
+        console.print(f"{found.store}: {found.moved_count:,} messages restored in {found.duration_seconds:.1f} s")
         for route, outcome in found.outcomes.items():
             console.print(f"route {route}: {outcome}")

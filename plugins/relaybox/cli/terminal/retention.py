@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def show_kept(found: StoreRetention) -> None:
     console = open_console()
-    table = new_table("kept in", "segments", "MB", "would go", "from", "first needed by", right=("segments", "MB", "would go"))
+    table = new_table("kept in", "segments", "MB", "droppable", "from", "first needed by", right=("segments", "MB", "droppable"))
     for one in found.tables:
         table.add_row(
             f"{found.store}: {one.name}",
@@ -38,7 +38,7 @@ def show_kept(found: StoreRetention) -> None:
         for holder in one.holders:
             if holder.since is not None:
                 who = _name(holder.kind, holder.name)
-                console.print(f"  {one.name}: {who} needs what is from {holder.needs_from:,} on, {_age(holder)}")
+                console.print(f"  {one.name}: {who} needs all from {holder.needs_from:,} on, {_age(holder)}")
 
 
 def _first_needed(table: TableRetention) -> str:
@@ -70,11 +70,11 @@ def show_retained(done: tuple[StoreRetained, StoreDetached | None]) -> None:
         return
     for segment in detached.segments:
         print(
-            f"{detached.store}: log of {segment.hop}: detached {_described(segment)}, which only {', '.join(segment.needed_by)} needs; "
-            f"back by: relaybox attach {detached.store} {segment.hop}"
+            f"{detached.store}: log of {segment.hop}: detached {_described(segment)}, needed only by "
+            f"{', '.join(segment.needed_by)}. To attach it: relaybox attach {detached.store} {segment.hop}"
         )
     for hop, holder in detached.kept.items():
-        print(f"{detached.store}: log of {hop}: the next was not detached: {holder}; the next run tries again")
+        print(f"{detached.store}: log of {hop}: the next segment was not detached: {holder}; the next run tries again")
     if detached.removed:
         print(f"{detached.store}: files of {len(detached.removed):,} detached segments removed: no consumer needs them")
 
@@ -83,8 +83,8 @@ def _show_dropped(done: StoreRetained) -> None:
     for table in done.tables:
         what = f"{table.dropped_count:,} segments dropped, {table.dropped_bytes / 1e6:,.1f} MB"
         why = {
-            "kept": f"the next is kept: {_kept_by(table)}",
-            "busy": f"the next is in use by {table.holder or 'a session'}; the next run tries again",
+            "kept": f"the next segment is kept: {_kept_by(table)}",
+            "busy": f"the next segment is in use by {table.holder or 'a session'}; the next run tries again",
             "none": "no segment is left",
         }[table.outcome]
         print(f"{done.store}: {table.name}: {what}; {why}")
@@ -121,10 +121,10 @@ def show_attaching(store: Store, segment: DetachedSegment) -> None:
 
 def show_left_behind(hops: Sequence[Backlog], routes: Routes) -> None:
     if not hops:
-        print("no hop was left behind: relaybox.yaml has all that its stores know")
+        print("relaybox.yaml contains all hops that its stores have registered")
         return
     numbers = ("not settled", "waiting")
-    table = new_table("hop", "way", *numbers, "oldest not arrived", "retired", right=numbers)
+    table = new_table("hop", "path", *numbers, "oldest not arrived", "retired", right=numbers)
     for hop in hops:
         table.add_row(
             hop.hop,
@@ -136,7 +136,7 @@ def show_left_behind(hops: Sequence[Backlog], routes: Routes) -> None:
         )
     open_console().print(table)
     for kept in sorted({_name_to_retire(hop, routes) for hop in hops if hop.retired_at is None}):
-        print(f'Kept until: relaybox retire {kept} --reason "..."')
+        print(f'Kept. To discard it: relaybox retire {kept} --reason "..."')
 
 
 def _name_to_retire(hop: Backlog, routes: Routes) -> str:
@@ -149,8 +149,8 @@ def show_unrouted(route: Route) -> None:
     """What a route of the file left of topics that were taken from it, and what no hop of its origin ever had."""
     for one in find_unrouted(route.hops[0]):
         print(
-            f"{one.hop}: {one.store} keeps {one.message_count:,} messages of topic {one.topic}, which the hop has not. "
-            f'Kept until: relaybox retire {route.name} --topic {one.topic} --reason "..."'
+            f"{one.hop}: {one.store} keeps {one.message_count:,} messages of topic {one.topic}, which the hop does "
+            f'not move. To discard them: relaybox retire {route.name} --topic {one.topic} --reason "..."'
         )
 
 
@@ -159,10 +159,10 @@ def show_topic_left_behind(hop: Hop, topic: str, found: Sequence[UnroutedBacklog
     for one in found:
         print(
             f"{one.hop}: {one.store} keeps {one.message_count:,} messages of topic {topic}, the oldest from {show_time(one.first_sent_at)}"
-            + (": given up" if retired else f'. Kept until: relaybox retire {hop.route} --topic {topic} --reason "..."')
+            + (": discarded" if retired else f'. To discard them: relaybox retire {hop.route} --topic {topic} --reason "..."')
         )
     if not found:
-        print(f"{hop.name}: {hop.source.name} keeps no message of topic {topic} that this hop left there")
+        print(f"{hop.name}: {hop.source.name} keeps no unrouted message of topic {topic}")
 
 
 def show_next_retention() -> None:

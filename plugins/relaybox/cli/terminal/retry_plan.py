@@ -1,4 +1,4 @@
-"""How often to try, and why."""
+"""The number of attempts and its computation, on a terminal."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ def show_retry_plan(plan: RetryPlan, measured: MeasuredFailures | None, retries:
     if measured:
         print(f"route {route}: {measured.failures} of {measured.attempts} attempts at batches failed.{_at_most(measured)}")
     print(
-        f"One attempt succeeds with {show_ratio(1 - plan.failure_rate)}; the target is {show_ratio(plan.target, digits=15).rstrip('0')}."
+        f"One attempt succeeds with probability {show_ratio(1 - plan.failure_rate)}; "
+        f"the target is {show_ratio(plan.target, digits=15).rstrip('0')}."
     )
     print(
         f"{plan.attempts} attempts, the first included, give {show_ratio(plan.reliability, digits=15)}: 1 - (1 - R)^{plan.attempts}."
     )
     for number, delay in enumerate(plan.delays, start=2):
         print(f"  before attempt {number}: {delay.at_least_seconds:g} to {delay.at_most_seconds:g} s")
-    print(f"An outage of {plan.waits_at_least_seconds:g} s is outlasted.")
+    print(f"These attempts outlast an outage of {plan.waits_at_least_seconds:g} s.")
     if route:
         now = show_ratio(reliability_of(plan.failure_rate, retries.attempts), digits=15)
         print(f"relaybox.yaml has attempts: {retries.attempts}, which give {now}.")
@@ -34,4 +35,4 @@ def show_retry_plan(plan: RetryPlan, measured: MeasuredFailures | None, retries:
 
 
 def _at_most(measured: MeasuredFailures) -> str:
-    return "" if measured.failures else f" So at most {float(measured.failure_rate):.3g} do, with 95 % certainty."
+    return "" if measured.failures else f" The failure rate is at most {float(measured.failure_rate):.3g}, with 95 % confidence."

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def show_senders(senders: Sequence[DeclaredSender]) -> None:
     """One line per sender of each store, in its newest epoch."""
     if not senders:
-        open_console().print("no sender is declared: all messages are numbered by their position in the first log")
+        open_console().print("No sender is declared. The first log numbers all messages.")
         return
     table = new_table(
         "store", "sender", "origin", "kind", "epoch", "counter", "declared", "by", "roles", right=("epoch", "counter")

@@ -1,4 +1,4 @@
-"""What init did."""
+"""The results of init, on a terminal."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 def show_initialised(stores: Sequence[StoreInitialised]) -> None:
-    """What init did, store by store."""
+    """Prints the changes of each store."""
     console = open_console()
     for store in stores:
         for hop in store.orphaned_hops:
             console.print(
-                f"{store.store}: {hop} is in no route any more; what it has not moved is kept, see: relaybox retire {hop}"
+                f"{store.store}: hop {hop} is in no route any more; its undelivered messages are kept. See: relaybox retire {hop}"
             )
         if store.public_rights:
             console.print(
-                f"{store.store}: every login of the server has {' and '.join(store.public_rights)} on the database; "
-                "what ends that: docs/operations.md, Roles in a store"
+                f"{store.store}: every login of the server has {' and '.join(store.public_rights)} on the database. "
+                "To revoke it, see docs/operations.md, Roles in a store"
             )
         if not store.changed:
             console.print(f"{store.store}: up to date")
@@ -31,7 +31,7 @@ def show_initialised(stores: Sequence[StoreInitialised]) -> None:
         console.print(f"{store.store}:")
         done = {
             "migrations": ", ".join(store.migrations),
-            "functions": "renewed" if store.functions_renewed else "",
+            "functions": "replaced" if store.functions_renewed else "",
             "roles": ", ".join(store.roles_created),
             "segments": ", ".join(store.segments_made),
             "hops": ", ".join(f"{hop} {what}" for hop, what in store.hops.items() if what != "unchanged"),

@@ -26,13 +26,13 @@ class PrintableConsole(Console):
 
 
 def open_console(*, stderr: bool = False) -> Console:
-    """A console; 120 columns where there is no terminal."""
+    """Returns a console; without a terminal it has 120 columns."""
     console = PrintableConsole(stderr=stderr, highlight=False)
     return console if console.is_terminal else PrintableConsole(stderr=stderr, highlight=False, width=PIPED_WIDTH)
 
 
 def new_table(*columns: str, right: Iterable[str] = ()) -> Table:
-    """An empty table; columns named in `right` hold numbers."""
+    """Returns an empty table; columns named in `right` hold numbers."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     numbers = set(right)
     for column in columns:
@@ -41,17 +41,17 @@ def new_table(*columns: str, right: Iterable[str] = ()) -> Table:
 
 
 def show_count(number: int | None) -> str:
-    """1,234,567; ? for what is not known."""
+    """Returns 1,234,567; ? if the number is unknown."""
     return "?" if number is None else f"{number:,}"
 
 
 def show_time(moment: datetime | None) -> str:
-    """In UTC, to the millisecond; - for never."""
+    """Returns the time in UTC, to the millisecond; - for none."""
     return "-" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3] + "Z"
 
 
 def show_seconds(seconds: float) -> str:
-    """A duration in its largest sensible unit: 0.2 s, 35 s, 12 min, 5 h, 3 d."""
+    """Returns a duration in its largest sensible unit: 0.2 s, 35 s, 12 min, 5 h, 3 d."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

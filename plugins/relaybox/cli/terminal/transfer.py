@@ -1,4 +1,4 @@
-"""What a transfer moved, and how far hops are settled."""
+"""Moved messages and settled log positions, on a terminal."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ def show_transfer(summary: TransferSummary) -> None:
 def show_settled(hops: Sequence[SettleResult]) -> None:
     """How far each hop is settled."""
     for hop in hops:
-        open_console().print(f"{hop.hop}: settled through position {hop.through_position:,}, {hop.newly_settled:,} messages anew")
+        open_console().print(
+            f"{hop.hop}: settled through position {hop.through_position:,}, {hop.newly_settled:,} messages newly settled"
+        )
 
 
 @contextmanager
 def transfer_bar(hop: Hop) -> Iterator[Callable[[Progress], None]]:
-    """A bar over the rows of the batch at work."""
+    """Shows a bar over the rows of the current batch."""
     with new_bar() as bar:
         task = bar.add_task(hop.name, total=None)
         yield lambda progress: bar.update(
