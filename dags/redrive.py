@@ -1,4 +1,4 @@
-"""Airflow DAGs that give dead letters to their consumers again, once approved: one per route of relaybox.yaml."""
+"""Airflow DAGs that redrive dead letters after an approval: one per route of relaybox.yaml."""
 
 from relaybox.airflow.dags.actions import build_redrive_dags
 from relaybox.airflow.deployment import read_routes

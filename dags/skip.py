@@ -1,4 +1,4 @@
-"""Airflow DAGs that give up messages which never came, once approved: one per route of relaybox.yaml."""
+"""Airflow DAGs that skip missing messages after an approval: one per route of relaybox.yaml."""
 
 from relaybox.airflow.dags.actions import build_skip_dags
 from relaybox.airflow.deployment import read_routes

@@ -1,4 +1,4 @@
-"""The Airflow DAG that proves delivery of every route of relaybox.yaml, once a day."""
+"""The Airflow DAG that verifies delivery of every route of relaybox.yaml, once a day."""
 
 from relaybox.airflow.dags.verify import build_verify_dag
 from relaybox.airflow.deployment import read_routes

@@ -125,7 +125,7 @@ def test_a_range_without_messages_is_said_to_be_empty_and_skipped(twelve: World,
     counted = run_task(twelve, "replay", "count", **asked)
     assert (counted["message_count"], counted["dry_run"]) == (0, True)
     assert caplog.messages[-1] == "replay_empty subscription=billing start=latest through=latest"
-    with pytest.raises(AirflowSkipException, match="store hub delivered nothing from latest to latest"):
+    with pytest.raises(AirflowSkipException, match="store hub delivered no message from latest to latest"):
         run_task(twelve, "replay", "replay", **asked)
     assert twelve.value(STORE, "select count(*) from relaybox.subscriptions") == 1
 
@@ -134,16 +134,16 @@ def test_exactly_the_approved_letters_are_redriven_and_who_said_so_is_written_do
     """A second time nothing happens: they are open no more. The table to approve has no payload and draws nothing."""
     order = {"subscription": "billing", "reason": "fixed in 1.4"}
     shown = run_task(twelve, "redrive", "show", **order)
-    assert len(shown["letters"]) == 2
+    assert len(shown["dead_letter_ids"]) == 2
     assert "m2" not in shown["table"]
-    pulled = {"show": {"letters": shown["letters"][:1], "attempts": shown["attempts"][:1]}, "approve": APPROVED}
+    pulled = {"show": {"dead_letter_ids": shown["dead_letter_ids"][:1], "attempts": shown["attempts"][:1]}, "approve": APPROVED}
     assert run_task(twelve, "redrive", "redrive", pulled=pulled, **order) == {"redriven": 1}
-    with pytest.raises(AirflowSkipException, match="none of the approved letters was redriven"):
+    with pytest.raises(AirflowSkipException, match="none of the approved dead letters was redriven"):
         run_task(twelve, "redrive", "redrive", pulled=pulled, **order)
     assert [row[0] for row in fetch(twelve, 5)] == [2]
     audit = "select reason, detail ->> 'on_behalf_of' from relaybox.consumer_action where action = 'redrive'"
     assert twelve.query(STORE, audit) == [("fixed in 1.4", "ada, approved by grace")]
-    assert run_task(twelve, "redrive", "show", **order)["letters"] == shown["letters"][1:]
+    assert run_task(twelve, "redrive", "show", **order)["dead_letter_ids"] == shown["dead_letter_ids"][1:]
     with pytest.raises(AirflowSkipException, match="no such open dead letter"):
         run_task(twelve, "redrive", "show", dead_letter_id=99, **order)
 
@@ -155,13 +155,13 @@ def test_a_letter_that_was_refused_again_since_it_was_shown_is_not_redriven(
     order = {"subscription": "billing", "reason": "fixed in 1.4"}
     shown = run_task(twelve, "redrive", "show", **order)
     pulled = {"show": shown, "approve": APPROVED}
-    assert run_task(twelve, "redrive", "redrive", pulled=pulled, **order)["redriven"] == len(shown["letters"])
+    assert run_task(twelve, "redrive", "redrive", pulled=pulled, **order)["redriven"] == len(shown["dead_letter_ids"])
     with Consumer(STORE, "billing", until_empty=True) as consumer:
         consumer.run(refuse_two)
-    assert twelve.value(STORE, "select count(*) from relaybox.dead_letters where state = 'open'") == len(shown["letters"])
-    with pytest.raises(AirflowSkipException, match="none of the approved letters was redriven"):
+    assert twelve.value(STORE, "select count(*) from relaybox.dead_letters where state = 'open'") == len(shown["dead_letter_ids"])
+    with pytest.raises(AirflowSkipException, match="none of the approved dead letters was redriven"):
         run_task(twelve, "redrive", "redrive", pulled=pulled, **order)
-    assert "was refused again: 2 attempts: it was not redriven" in capsys.readouterr().out
+    assert "was refused again: 2 attempts; it was not redriven" in capsys.readouterr().out
 
 
 def test_a_cell_of_a_table_draws_nothing() -> None:
@@ -190,5 +190,5 @@ def test_the_gap_that_was_approved_is_given_up_and_no_more(connected: World) -> 
     assert connected.query("hub", "select reason, skipped_by from relaybox_internal.skip") == [
         ("the device burnt", "ada, approved by grace: relaybox_skip__flights r1")
     ]
-    with pytest.raises(AirflowSkipException, match="nothing of sender DL is missing"):
+    with pytest.raises(AirflowSkipException, match="no message waits for a missing message of sender DL"):
         run_task(connected, "skip", "show", sender="DL", reason="why not")

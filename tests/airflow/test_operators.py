@@ -135,7 +135,7 @@ def execute(operator: Any, *, try_number: int, **params: object) -> tuple[Any, O
 
 def test_an_empty_hop_is_skipped_without_spark(connected: World, spark_submit: SparkSubmit) -> None:
     """A look costs milliseconds, a Spark application ten seconds; a skipped task emits no asset event."""
-    with pytest.raises(AirflowSkipException, match="hop flights/1: nothing to move"):
+    with pytest.raises(AirflowSkipException, match="hop flights/1: no message to move"):
         transfer(connected, connected.first_hop)
     assert not spark_submit.was_called
 
@@ -390,11 +390,13 @@ def test_the_proof_of_a_route_is_reported(connected: World) -> None:
     connected.query("hub", "update relaybox_internal.log set payload = 'other' where log_position = 1")
     changed, _ = execute(verification, try_number=1, route="flights")
     assert changed["outcome"] == "defects"
-    with pytest.raises(AirflowFailException, match=r"Not proved: flights\. See docs/runbooks/loss-or-duplicates\.md"):
+    with pytest.raises(
+        AirflowFailException, match=r"Delivery is not verified: flights\. See docs/runbooks/loss-or-duplicates\.md"
+    ):
         report(connected, changed)
-    with pytest.raises(AirflowFailException, match="no verification: see its task"):
+    with pytest.raises(AirflowFailException, match="not verified: see the log of its task"):
         report(connected, None)
-    with pytest.raises(AirflowSkipException, match="route flights was not asked for"):
+    with pytest.raises(AirflowSkipException, match="route flights was not chosen in the form"):
         execute(verification, try_number=1, route="bookings")
 
 
@@ -478,7 +480,7 @@ def test_what_must_be_submitted_is_refused_where_the_connection_leads_to_a_serve
 ) -> None:
     """Detaching writes files with a Spark of its own; it is not given to YARN instead."""
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps({"conn_type": "spark_connect", "host": "127.0.0.1", "port": 1}))
-    with pytest.raises(ConfigurationError, match=r"transfer\.py must be submitted; connection spark_default leads to"):
+    with pytest.raises(ConfigurationError, match=r"transfer\.py needs spark-submit, but connection spark_default is of"):
         transfer_task(connected, connected.first_hop).run_driver()
     assert not spark_submit.was_called
 
@@ -491,7 +493,7 @@ def test_retention_drops_in_the_store_that_was_asked_for_and_says_who_needs_the_
     assert "window flights/1 from 0" in told[1]["holders"]
     done, _ = execute(task, try_number=1, store="hub", dry_run=False)
     assert [(line["hop"], line["dropped_count"], line["holder"]) for line in done][1] == ("flights/1", 0, "newest flights/1")
-    with pytest.raises(AirflowSkipException, match="store hub was not asked for"):
+    with pytest.raises(AirflowSkipException, match="store hub was not chosen in the form"):
         execute(task, try_number=1, store="airline", dry_run=False)
 
 
@@ -506,16 +508,16 @@ def test_detaching_starts_spark_only_for_what_a_stopped_consumer_keeps(connected
         }
     )
     task = build_retention_dag(connected.routes)["relaybox_retention"].get_task("detach_hub")
-    with pytest.raises(AirflowSkipException, match="store hub: nothing to detach"):
+    with pytest.raises(AirflowSkipException, match="store hub: no segment to detach"):
         execute(task, try_number=1, store="hub", dry_run=False)
     connected.query("hub", "select relaybox.subscribe('billing', 'flights')")
     connected.cut_small_segments()
     connected.send_many(15)
     connected.transfer_all()
     connected.settle_all()
-    with pytest.raises(AirflowSkipException, match="a dry run detaches nothing"):
+    with pytest.raises(AirflowSkipException, match="dry run: nothing is detached"):
         execute(task, try_number=1, store="every store", dry_run=True)
-    with pytest.raises(AirflowSkipException, match="store hub was not asked for"):
+    with pytest.raises(AirflowSkipException, match="store hub was not chosen in the form"):
         execute(task, try_number=1, store="airline", dry_run=False)
     assert not spark_submit.was_called
     execute(task, try_number=1, store="every store", dry_run=False)

@@ -122,7 +122,7 @@ def test_pause_stops_both_dags_of_a_hop_and_unpause_starts_them(
     assert paused() == {"relaybox_transfer__flights_1": True, "relaybox_confirm__flights_1": True}
     connected.send("waits")
     shown = client.get("/relaybox/stuck").text
-    assert "The DAGs of hop flights/1 are paused: no run starts it, with 1 message waiting." in shown
+    assert "The DAGs of hop flights/1 are paused: no run starts (waiting: 1 message)." in shown
     assert 'data-post="/relaybox/api/hops/flights/1/unpause"' in shown
     assert shown.count("The DAGs of hop flights/1 are paused") == 1
     assert 'data-kind="not_running"' not in shown
@@ -343,8 +343,8 @@ def test_a_replay_is_counted_before_it_is_ordered(page: PageServer, connected: W
     register_dags(connected.path)
     connected.query("hub", "select relaybox.subscribe('billing', 'flights')")
     client = page.client("oncall")
-    assert '/order/replay/flights?store=hub&amp;subscription=billing">Replay</a>' in client.get("/relaybox/streams").text
-    form = client.get("/relaybox/order/replay/flights?store=hub&subscription=billing").text
+    assert '/action/replay/flights?store=hub&amp;subscription=billing">Replay</a>' in client.get("/relaybox/streams").text
+    form = client.get("/relaybox/action/replay/flights?store=hub&subscription=billing").text
     assert "<option selected>hub</option>" in form
     order = {
         "store": "hub",
@@ -498,7 +498,7 @@ def test_the_tab_of_a_dag_leads_to_its_hop(page: PageServer) -> None:
     client = page.client("viewer")
     answer = client.get("/relaybox/of-dag?dag=relaybox_confirm__flights_2")
     assert (answer.status_code, answer.headers["location"]) == (303, "/relaybox/hops/flights/2")
-    assert "This DAG moves no messages of Relaybox." in client.get("/relaybox/of-dag?dag=reports").text
+    assert "This DAG belongs to no hop of Relaybox." in client.get("/relaybox/of-dag?dag=reports").text
 
 
 def test_hops_that_a_user_may_not_read_are_not_there(page: PageServer) -> None:

@@ -199,9 +199,7 @@ def test_the_relaybox_page_leads_through_map_hop_stuck_and_where(moved: System, 
             (kept_back,) = cursor.fetchone()
         world.send("page", sender="PAGE")
         browser.go("What is stuck")
-        browser.see(
-            "article[data-kind=paused]", "The DAGs of hop flights/1 are paused: no run starts it, with 1 message waiting."
-        )
+        browser.see("article[data-kind=paused]", "The DAGs of hop flights/1 are paused: no run starts (waiting: 1 message).")
         open_transaction = browser.see("article[data-kind=open_transaction]", "One transaction has sent messages at airline")
         assert str(producer.info.backend_pid) in open_transaction.inner_text()
         assert "insert into relaybox.outbox" in open_transaction.inner_text()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 PATIENCE = timedelta(days=1)
-"""How long an order waits for its answer; none is a no."""
+"""How long an action waits for its approval; no answer rejects it."""
 
 
 def approval(subject: str, *, pool: str) -> ApprovalOperator:
@@ -34,18 +34,18 @@ def approval(subject: str, *, pool: str) -> ApprovalOperator:
 
 
 def cell(value: object) -> str:
-    """A value in a Markdown table, as it is: senders choose their names, and these must not draw."""
+    """Escapes a value for a Markdown table: names of senders may contain markup."""
     return re.sub(r"([\\`*_{}\[\]<>()#+!|~-])", r"\\\1", "" if value is None else " ".join(str(value).split()))
 
 
 def shown(context: Context) -> Mapping[str, Any]:
-    """What was approved: exactly that is done, whatever came since."""
+    """Returns what was approved; exactly that is done."""
     found: Mapping[str, Any] = context["ti"].xcom_pull(task_ids=SHOW_TASK_ID)
     return found
 
 
 def approver(context: Context) -> str:
-    """Who approved, as Airflow knows them."""
+    """Returns the Airflow user who approved."""
     answer = context["ti"].xcom_pull(task_ids=APPROVE_TASK_ID) or {}
     user = answer.get("responded_by_user")
     name = user.get("name") if isinstance(user, Mapping) else getattr(user, "name", None)

@@ -1,4 +1,4 @@
-"""What the trigger forms of replay, redrive and skip ask for, checked by Airflow before the run begins; and who asks."""
+"""The trigger forms of replay, redrive and skip, validated by Airflow before the run; and who triggered it."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ SUBSCRIPTION_PATTERN = "^[a-z0-9_.-]{1,60}$"
 
 
 def arrival_stores(route: Route) -> dict[str, Store]:
-    """Where the route's messages are read, by name, in the order of its path."""
+    """Returns the stores where consumers read the route, by name, in the order of its path."""
     return {hop.destination.name: hop.destination for hop in route.hops}
 
 
 def chosen_store(route: Route, params: Mapping[str, Any]) -> Store:
-    """The store that the form names."""
+    """Returns the store of the form."""
     return arrival_stores(route)[str(params[STORE])]
 
 
 def store_param(route: Route, description: str) -> Param:
-    """The last store of the route is the form's."""
+    """The default is the last store of the route."""
     names = list(arrival_stores(route))
     return Param(names[-1], type="string", enum=names, title="Store", description=description)
 
 
 def text_param(title: str, description: str, **rules: Any) -> Param:
-    """A field that begins empty."""
+    """Returns a field that is empty at first."""
     return Param(None, type=["null", "string"], title=title, description=description, **rules)
 
 
@@ -44,11 +44,11 @@ def subscription_param(description: str) -> Param:
 
 
 def reason_param() -> Param:
-    return text_param("Reason", "Why. It is written down in the store, with your name and this run.", minLength=3, maxLength=500)
+    return text_param("Reason", "Why. The store records it with your name and this run.", minLength=3, maxLength=500)
 
 
 def given(params: Mapping[str, Any], name: str, title: str) -> str:
-    """What a field holds; a run whose field is empty fails at once, and says which."""
+    """Returns the value of a field. An empty field fails the run at once, with the name of the field."""
     value = str(params.get(name) or "").strip()
     if not value:
         raise AirflowFailException(f"The field {title} ({name}) is empty. Trigger a new run and fill it in.")
@@ -56,11 +56,11 @@ def given(params: Mapping[str, Any], name: str, title: str) -> str:
 
 
 def asker(context: Context) -> str:
-    """This run, and how often it was cleared: a cleared run asks anew."""
+    """Returns the run and its number of clears: a cleared run makes a new request."""
     run = context["dag_run"]
     return run_name(run) + (f" cleared {run.clear_number}" if run.clear_number else "")
 
 
 def person(context: Context) -> str:
-    """Who started the run, as Airflow knows them."""
-    return context["dag_run"].triggering_user_name or "nobody named"
+    """Returns the Airflow user who started the run."""
+    return context["dag_run"].triggering_user_name or "unknown user"

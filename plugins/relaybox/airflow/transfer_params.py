@@ -1,4 +1,4 @@
-"""What the trigger form of a transfer asks for, checked by Airflow before the run begins."""
+"""The trigger form of a transfer. Airflow validates it before the run begins."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ def transfer_params(hop: Hop) -> dict[str, Param]:
             hop.runner,
             type="string",
             enum=list(RUNNERS),
-            title="Who moves the messages",
-            description="auto: the task itself moves little, Spark moves much. For this run only; relaybox.yaml has it for all.",
+            title="Runner",
+            description="auto: the task moves small backlogs, Spark moves large ones. Only for this run; the default is in relaybox.yaml.",
         ),
         LINGER_SECONDS: Param(
             hop.limits.linger_seconds,
             type="integer",
             minimum=0,
             maximum=3600,
-            title="Wait for more, in seconds",
-            description="How long the empty hop waits for more messages before the run ends. For this run only.",
+            title="Linger seconds",
+            description="How long the empty hop waits for more messages before the run ends. Only for this run.",
         ),
     }
 
 
 def with_params(hop: Hop, params: Mapping[str, Any]) -> Hop:
-    """The hop as this run is to treat it."""
+    """Returns the hop with the values of this run."""
     limits = replace(hop.limits, linger_seconds=int(params.get(LINGER_SECONDS, hop.limits.linger_seconds)))
     return replace(hop, runner=str(params.get(RUNNER, hop.runner)), limits=limits)

@@ -20,10 +20,10 @@ class _Chosen(NamedTuple):
 
 @dataclass(frozen=True)
 class RedriveResult:
-    """What became of the chosen letters.
+    """The result for the chosen dead letters.
 
     Attributes:
-        redriven: how many letters are given again, with those that waited behind the chosen ones.
+        redriven: how many dead letters are given again, with those that waited behind the chosen ones.
         passed_over: the number of each chosen letter that was left as it is, and why.
     """
 
@@ -31,29 +31,29 @@ class RedriveResult:
     passed_over: Mapping[int, str]
 
 
-def redrive_letters(
-    store: Store, subscription: str, letters: Mapping[int, int], *, reason: str, on_behalf_of: str
+def redrive_dead_letters(
+    store: Store, subscription: str, dead_letters: Mapping[int, int], *, reason: str, on_behalf_of: str
 ) -> RedriveResult:
-    """Redrives those of the letters that are still as they were when a person decided on them, in the order of their stream positions.
+    """Redrives those of the dead letters that are still as they were when a person decided on them, in the order of their stream positions.
 
-    `letters` has the number of each, and its attempts at that time: one that was refused again since has more. One transaction; safe
+    `dead_letters` has the number of each, and its attempts at that time: one that was refused again since has more. One transaction; safe
     to repeat.
 
     Raises:
         NotSubscribed, RequestRefused: no reason.
         DeadLetterNotOpen: one waits behind an open one that was not chosen.
     """
-    redriven, passed_over = 0, dict.fromkeys(letters, "is not in this store any more")
+    redriven, passed_over = 0, dict.fromkeys(dead_letters, "is not in this store any more")
     with store_session(store, f"redriving dead letters of {subscription}", application_name="relaybox redrive") as session:
         session.value("select set_config('relaybox.on_behalf_of', %s, true)", on_behalf_of)
         chosen = session.rows(
             _Chosen,
             "select dead_letter_id, state, attempts from relaybox.dead_letters where dead_letter_id = any(%s) and "
             "subscription = %s order by stream_position",
-            *(list(letters), subscription),
+            *(list(dead_letters), subscription),
         )
         for dead_letter_id, state, attempts in chosen:
-            if state != "open" or attempts != letters[dead_letter_id]:
+            if state != "open" or attempts != dead_letters[dead_letter_id]:
                 passed_over[dead_letter_id] = (
                     f"was refused again: {attempts} attempts" if state == "open" else f"is {state} already"
                 )

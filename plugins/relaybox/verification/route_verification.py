@@ -83,11 +83,11 @@ def verify_route(
         findings = _ask_findings(sessions, route, legs, whole)
         compared.wait()
         verifications = [
-            _prove(sessions, leg, compared, findings, _compare_adopted(sessions, one))
+            _verify_leg(sessions, leg, compared, findings, _compare_adopted(sessions, one))
             for leg, one in zip(legs, ledgers, strict=True)
         ]
         streams = prove_streams(sessions, route)
-        end_to_end = verifications[0] if whole is legs[0] else _prove(sessions, whole, compared, findings)
+        end_to_end = verifications[0] if whole is legs[0] else _verify_leg(sessions, whole, compared, findings)
     named = {defect.message_id for verification in (*verifications, end_to_end) for defect in verification.defects}
     verification = RouteVerification(
         route=route.name,
@@ -203,7 +203,7 @@ def _compare_adopted(sessions: Sessions, ledgers: Ledgers) -> AdoptedContent:
     return compare_adopted(rows, hashes, listed, source_is_whole=ledgers.source.first_kept_read == 1)
 
 
-def _prove(
+def _verify_leg(
     sessions: Sessions, leg: Leg, compared: _Compared, findings: _Findings, adopted: AdoptedContent = NOTHING_ADOPTED
 ) -> LegVerification:
     stranger_count, strangers = sessions.ask(leg.destination, "looking for rows beyond the ledger", _beyond(leg)).result()

@@ -1,4 +1,4 @@
-"""Two DAGs per route for what wants a second look: dead letters given to their consumers again, and gaps given up."""
+"""Two DAGs per route for actions that need an approval: redrive dead letters, and skip missing messages."""
 
 from __future__ import annotations
 
@@ -41,14 +41,16 @@ def _redrive_dag(route: Route) -> DAG:
         doc_md=redrive_doc(route),
         schedule=None,
         params={
-            STORE: store_param(route, "Where the dead letters are."),
-            SUBSCRIPTION: subscription_param("Whose consumers refused the messages, and get them again."),
+            STORE: store_param(route, "The store of the dead letters."),
+            SUBSCRIPTION: subscription_param(
+                "The subscription whose consumers refused the messages. They get the messages again."
+            ),
             DEAD_LETTER_ID: Param(
                 None,
                 type=["null", "integer"],
                 minimum=1,
                 title="Dead letter",
-                description="Its number. Empty: all that are open when the run begins.",
+                description="The number of one dead letter. Empty: all that are open when the run begins.",
             ),
             REASON: reason_param(),
         },
@@ -70,20 +72,22 @@ def _skip_dag(routes: Routes, route: Route) -> DAG:
         doc_md=skip_doc(route),
         schedule=None,
         params={
-            SENDER: text_param("Sender", "Whose messages are missing; `relaybox holdback` and the page name it.", maxLength=48),
+            SENDER: text_param(
+                "Sender", "The sender whose messages are missing. See `relaybox holdback` or the page.", maxLength=48
+            ),
             THROUGH: Param(
                 None,
                 type=["null", "integer"],
                 minimum=1,
                 title="Up to index",
-                description="The last index to give up. Empty: the end of the sender's first gap.",
+                description="The last index to skip. Empty: the end of the sender's first gap.",
             ),
             REASON: reason_param(),
         },
         **route_dag_options(route, "skip"),
     ) as dag:
         show = GapOperator(task_id=SHOW_TASK_ID, routes=routes, route=route, pool=pool, **SHORT_TASK)
-        subject = f"Give up what is missing of {{{{ params.{SENDER} }}}}: {{{{ params.{REASON} }}}}"
+        subject = f"Skip the missing messages of {{{{ params.{SENDER} }}}}: {{{{ params.{REASON} }}}}"
         approve = approval(subject, pool=pool)
         show >> approve >> SkipOperator(task_id=SKIP_TASK_ID, route=route, pool=pool, **SHORT_TASK)
     return dag

@@ -1,4 +1,4 @@
-"""One DAG per hop that confirms back to its source.
+"""One DAG per hop that carries confirmations back to its source.
 
 A wave of confirmations starts at the end of a route, when the last log grew, and goes hop by hop to the origin.
 """
@@ -26,7 +26,7 @@ def _confirm_dag(routes: Routes, route: Route, hop: Hop) -> DAG:
     with DAG(
         confirm_dag_id(hop),
         dag_display_name=confirm_title(hop),
-        description=f"Confirms to {hop.source.name} what became of the messages of hop {hop.name}",
+        description=f"Carries the confirmations of hop {hop.name} back to {hop.source.name}",
         doc_md=confirm_doc(route, hop),
         schedule=_schedule(routes, hop),
         **dag_options(hop, "confirm"),

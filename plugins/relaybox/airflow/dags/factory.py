@@ -1,4 +1,4 @@
-"""What the DAGs of all hops have in common: options, retries, and which of them to build."""
+"""Common parts of the DAGs: options, retries, and which of them to build."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from airflow.sdk import DAG, CronTriggerTimetable, get_parsing_context
 from relaybox.routes import Hop, Retries, Route, Routes
 
 LOOK_CRON = "*/5 * * * *"
-"""When the watch DAG looks for what no event started."""
+"""The schedule of the watch DAG."""
 
 SHORT_TASK: dict[str, Any] = {"priority_weight": 10, "weight_rule": "absolute"}
-"""Of tasks that take a moment: in a full pool they do not wait behind transfers, which may linger for minutes."""
+"""Options of short tasks: in a full pool they go before transfers, which may linger for minutes."""
 
 
 def build_dags(routes: Routes, dag_id: Callable[[Hop], str], build: Callable[[Route, Hop], DAG]) -> dict[str, DAG]:
@@ -31,12 +31,12 @@ def build_route_dags(routes: Routes, dag_id: Callable[[Route], str], build: Call
 
 
 def wanted(dag_id: str) -> bool:
-    """Whether this process parses the file for that DAG, or for all."""
+    """Tells whether this process parses the file for that DAG, or for all."""
     return get_parsing_context().dag_id in (None, dag_id)
 
 
 def by_clock(cron: str) -> CronTriggerTimetable:
-    """Runs at the times of `cron`, in UTC; never for a time that passed before the DAG was made.
+    """Runs at the times of `cron`, in UTC; never for a time before the DAG was created.
 
     By default Airflow runs a new DAG at once when its last time is less than a tenth of its interval ago: a daily DAG
     within 2.4 hours. `False` is its default and means the same; a start date makes it worse (always at once, without
@@ -56,7 +56,7 @@ def dag_options(hop: Hop, kind: str) -> dict[str, Any]:
 
 
 def route_dag_options(route: Route, kind: str) -> dict[str, Any]:
-    """Options of a DAG that people start: runs may be open side by side, since some wait for an answer."""
+    """Options of a DAG that people start: several runs may be open, because some wait for an approval."""
     return {
         "catchup": False,
         "tags": ["relaybox", route.name, kind],

@@ -1,4 +1,4 @@
-"""One DAG per route that reads messages again: by its form, or by Airflow's own backfill over days."""
+"""One DAG per route that reads messages again: by its form, or by a backfill of Airflow."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from relaybox.routes import Route, Routes
 
 USUAL_ROWS_PER_SECOND = 500
 PATIENCE = timedelta(days=1)
-"""For the consumers of the second cursor; then the attempt fails, and the next one goes on where they are."""
+"""Time for the consumers of the second cursor. Then the attempt fails, and the next one continues."""
 
 
 def build_replay_dags(routes: Routes) -> dict[str, DAG]:
@@ -45,7 +45,7 @@ def _replay_dag(route: Route) -> DAG:
     with DAG(
         replay_dag_id(route),
         dag_display_name=f"{route.name} replay",
-        description=f"Has a subscription's second cursor read messages of route {route.name} again",
+        description=f"Reads messages of route {route.name} again, by a second cursor of a subscription",
         doc_md=replay_doc(route),
         schedule=ReplayTimetable(REPLAY_CRON, timezone="UTC"),
         params=replay_params(route),
@@ -59,23 +59,21 @@ def _replay_dag(route: Route) -> DAG:
 
 
 def replay_params(route: Route) -> dict[str, Param]:
-    """Of the form, and of a backfill."""
+    """The params of the form and of a backfill."""
     return {
-        STORE: store_param(route, "Where the messages are read again."),
-        SUBSCRIPTION: subscription_param(
-            "Whose messages: its topic, lanes and limits are those of the replay. It is not moved itself."
-        ),
+        STORE: store_param(route, "The store in which consumers read the messages again."),
+        SUBSCRIPTION: subscription_param("The replay has its topic, lanes and limits. Its own cursor does not move."),
         START: text_param(
             "From",
-            "earliest, a stream position such as 1200, or a time of delivery such as 2026-07-01 12:00+00. A backfill: leave it empty.",
+            "earliest, a stream position such as 1200, or a time of delivery such as 2026-07-01 12:00+00. Leave empty for a backfill.",
         ),
         THROUGH: text_param(
             "To",
-            "A stream position (it is in the range), or a time (it is not). Empty: all that is there now. A backfill: leave it empty.",
+            "A stream position (included) or a time (excluded). Empty: the newest message. Leave empty for a backfill.",
         ),
         CURSOR: text_param(
             "Second cursor",
-            "What consumers read the replay as; made if there is none. Empty: the subscription's name with .replay behind it.",
+            "The subscription that consumers read the replay with; created if missing. Empty: the name of the subscription with .replay.",
             pattern=SUBSCRIPTION_PATTERN,
         ),
         ROWS_PER_SECOND: Param(
@@ -84,13 +82,13 @@ def replay_params(route: Route) -> dict[str, Param]:
             minimum=1,
             maximum=1_000_000,
             title="Messages per second",
-            description="Consumers of the second cursor get no more than this.",
+            description="Limit for the consumers of the second cursor.",
         ),
         REASON: reason_param(),
         DRY_RUN: Param(
             False,  # noqa: FBT003  # the form's value
             type="boolean",
             title="Only count",
-            description="Tells stream positions, messages, bytes and time in the log of the first task, and replays nothing.",
+            description="Writes stream positions, messages, bytes and time into the log of the first task. Replays nothing.",
         ),
     }

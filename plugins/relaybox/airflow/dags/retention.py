@@ -45,10 +45,13 @@ def _retention_dag(routes: Routes) -> DAG:
                 type="string",
                 enum=[EVERY_STORE, *(store.name for store in stores)],
                 title="Store",
-                description="Where to drop; the daily run goes through all.",
+                description="The store to clean; the daily run cleans all.",
             ),
             "dry_run": Param(
-                default=False, type="boolean", title="Dry run", description="Only tell what is kept, for whom, and what would go."
+                default=False,
+                type="boolean",
+                title="Dry run",
+                description="Only list kept segments, their readers, and droppable segments.",
             ),
         },
         default_args={"owner": "relaybox", "retries": 2, "retry_delay": timedelta(minutes=1)},
@@ -69,7 +72,7 @@ def _retention_dag(routes: Routes) -> DAG:
 
 
 def _time_limits_of_detaching(routes: Routes) -> dict[str, timedelta]:
-    """How long an attempt may take in each store that has logs to detach: the longest that one of their routes allows."""
+    """The time limit of an attempt per store with logs to detach: the longest of their routes."""
     limits: dict[str, timedelta] = {}
     for hop in routes.hops:
         if hop.log_retention.stopped_consumer == "detach":

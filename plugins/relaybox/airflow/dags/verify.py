@@ -1,4 +1,4 @@
-"""One DAG that proves delivery of every route each day, and reports it."""
+"""One DAG that verifies delivery of every route daily, and writes a report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from relaybox.airflow.retry_policy import DriverExitPolicy
 from relaybox.routes import Routes
 
 VERIFY_CRON = "0 4 * * *"
-PROOFS_GROUP_ID = "verification"
+VERIFICATIONS_GROUP_ID = "verification"
 
 
 def build_verify_dag(routes: Routes) -> dict[str, DAG]:
@@ -30,7 +30,7 @@ def _verify_dag(routes: Routes) -> DAG:
         DAG(
             VERIFY_DAG_ID,
             dag_display_name="verify all routes",
-            description="Compares the stores of each route message by message, and reports what is missing, doubled or changed",
+            description="Compares the stores of each route message by message; reports missing, doubled and changed messages",
             doc_md=verify_doc(routes),
             schedule=by_clock(VERIFY_CRON),
             catchup=False,
@@ -43,13 +43,13 @@ def _verify_dag(routes: Routes) -> DAG:
                     type="string",
                     enum=[EVERY_ROUTE, *names],
                     title="Route",
-                    description="Which route to prove; the daily run proves all.",
+                    description="The route to verify; the daily run verifies all.",
                 )
             },
             default_args={"owner": "relaybox", "retries": 2, "retry_delay": timedelta(minutes=1)},
         ) as dag
     ):
-        with TaskGroup(PROOFS_GROUP_ID, tooltip="One verification of delivery per route"):
+        with TaskGroup(VERIFICATIONS_GROUP_ID, tooltip="One verification of delivery per route"):
             verifications = [
                 RouteVerifyOperator(
                     task_id=name,

@@ -1,4 +1,4 @@
-"""One DAG for all hops that triggers by the clock what no event started: a dead triggerer, a dropped event, a lost confirmation.
+"""One DAG for all hops that triggers on a schedule what no event triggered: dead triggerer, dropped event.
 
 Hundreds of hops cost one task per store and look. A DAG of each hop with a clock of its own would cost hundreds of tasks that
 find nothing to do.
@@ -28,7 +28,7 @@ def _watch_dag(routes: Routes) -> DAG:
     with DAG(
         WATCH_DAG_ID,
         dag_display_name="watch all hops",
-        description="Triggers by the clock what no event started",
+        description="Triggers on a schedule what no event triggered",
         doc_md=watch_doc(routes),
         schedule=CronTriggerTimetable(
             LOOK_CRON, timezone="UTC", run_immediately=True

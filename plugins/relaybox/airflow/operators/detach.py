@@ -35,10 +35,10 @@ class DetachOperator(SparkDriverOperator):
     def execute(self, context: Context) -> None:
         params = context["params"]
         if params["store"] not in (EVERY_STORE, self.store.name):
-            raise AirflowSkipException(f"store {self.store.name} was not asked for")
+            raise AirflowSkipException(f"store {self.store.name} was not chosen in the form")
         if params["dry_run"]:
-            raise AirflowSkipException("a dry run detaches nothing")
+            raise AirflowSkipException("dry run: nothing is detached")
         with terminal_errors_fail_at_once(), service_file([self.store]):
             if not has_detach_work(self.store):
-                raise AirflowSkipException(f"store {self.store.name}: nothing to detach")
+                raise AirflowSkipException(f"store {self.store.name}: no segment to detach")
             self.run_driver()

@@ -1,4 +1,4 @@
-"""A task that may hand its work to Spark: to an application that spark-submit starts, or to a Spark Connect server that is warm."""
+"""A task that may use Spark: by spark-submit, or by a running Spark Connect server."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ class SparkDriverOperator(SparkSubmitOperator):
         """
         if self.server:  # asked first: without a connection the hook would quietly submit to YARN
             raise ConfigurationError(
-                f"{Path(self.application).name} must be submitted; connection {self._conn_id} leads to a Spark Connect server.",
-                next_step="Give the task a connection of type Spark, or run its command where Spark may start; see docs/operations.md",
+                f"{Path(self.application).name} needs spark-submit, but connection {self._conn_id} is of a Spark Connect server.",
+                next_step="Give the task a connection of type Spark, or run its command on a machine with Spark: see docs/operations.md",
             )
         self.application_args = [*(self.application_args or []), *more_arguments]
         self._hook = self._get_hook()  # where the base class's on_kill finds the process

@@ -1,4 +1,4 @@
-"""The task that looks at all hops of a store, and triggers those that lie idle although they should not."""
+"""The task that checks all hops of a store, and triggers those with work and without a driver."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class StoreLookOperator(BaseOperator):
         self.alias = alias
 
     def execute(self, context: Context) -> dict[str, list[str]]:
-        """Returns the hops that were triggered: names to look at in XCom; no code reads them."""
+        """Returns the hops that were triggered, for display in XCom."""
         for carrying in [hop.carries_topics for hop in self.hops if hop.carries_topics]:
             _carry_topics(carrying)
         with terminal_errors_fail_at_once(), service_file((self.store,)):

@@ -1,4 +1,4 @@
-"""The tasks around an approved redrive: what it is about, and giving the approved letters to their consumers again."""
+"""The tasks of an approved redrive: list the dead letters, and redrive the approved ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from relaybox.airflow.approvals import approver, cell, shown
 from relaybox.airflow.forms import REASON, SUBSCRIPTION, chosen_store, given, person
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
-from relaybox.subscriptions.redriving import redrive_letters
+from relaybox.subscriptions.redriving import redrive_dead_letters
 from relaybox.subscriptions.subscriptions import DeadLetter, list_dead_letters, require_of_stream
 
 if TYPE_CHECKING:
@@ -21,42 +21,42 @@ if TYPE_CHECKING:
     from relaybox.routes import Route
 
 DEAD_LETTER_ID = "dead_letter_id"
-MOST_LETTERS = 1000
+MAX_DEAD_LETTERS = 1000
 
 
 class DeadLettersOperator(BaseOperator):
-    """Lists the open dead letters that the run is about; skips if there are none."""
+    """Lists the open dead letters of the form; skips if there are none."""
 
     def __init__(self, *, route: Route, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.route = route
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Returns the letters' numbers and a table to approve. No payload is in it: the page shows those, to who may see them."""
+        """Returns the numbers of the dead letters and a table to approve. Only the page shows payloads."""
         params = context["params"]
         store, subscription = chosen_store(self.route, params), given(params, SUBSCRIPTION, "Subscription")
         given(params, REASON, "Reason")
         with terminal_errors_fail_at_once(), service_file((store,)):
             require_of_stream(store, subscription, self.route.stream)
             listed = list_dead_letters(
-                store, subscription=subscription, states=("open",), limit=MOST_LETTERS, payload_characters=0
+                store, subscription=subscription, states=("open",), limit=MAX_DEAD_LETTERS, payload_characters=0
             )
-        letters = [dead_letter for dead_letter in listed if params.get(DEAD_LETTER_ID) in (None, dead_letter.dead_letter_id)]
-        if not letters:
+        dead_letters = [dead_letter for dead_letter in listed if params.get(DEAD_LETTER_ID) in (None, dead_letter.dead_letter_id)]
+        if not dead_letters:
             raise AirflowSkipException(f"store {store.name}: subscription {subscription} has no such open dead letter")
-        table = letters_table(letters)
+        table = dead_letters_table(dead_letters)
         self.log.info("%s", table)
         return {
-            "letters": [dead_letter.dead_letter_id for dead_letter in letters],
-            "attempts": [dead_letter.attempts for dead_letter in letters],
+            "dead_letter_ids": [dead_letter.dead_letter_id for dead_letter in dead_letters],
+            "attempts": [dead_letter.attempts for dead_letter in dead_letters],
             "table": table,
         }
 
 
-def letters_table(letters: Sequence[DeadLetter]) -> str:
-    """In Markdown; in the order of their stream positions."""
-    rows = ["| letter | message | sender | reason | attempts | since |", "|---|---|---|---|---|---|"]
-    for dead_letter in sorted(letters, key=lambda dead_letter: dead_letter.stream_position or 0):
+def dead_letters_table(dead_letters: Sequence[DeadLetter]) -> str:
+    """Returns a Markdown table, in the order of stream positions."""
+    rows = ["| dead letter | message | sender | reason | attempts | since |", "|---|---|---|---|---|---|"]
+    for dead_letter in sorted(dead_letters, key=lambda dead_letter: dead_letter.stream_position or 0):
         columns = (
             dead_letter.dead_letter_id,
             dead_letter.message_id,
@@ -70,9 +70,10 @@ def letters_table(letters: Sequence[DeadLetter]) -> str:
 
 
 class RedriveOperator(BaseOperator):
-    """Redrives the letters that were approved, those that came since not. Safe to repeat.
+    """Redrives the approved dead letters, and no newer ones. Idempotent.
 
-    A letter that is not open any more, or was refused again since it was shown, is passed over, and named in the log; skips if that is all.
+    A dead letter that is no longer open, or that was refused again since the approval, is passed over and
+    named in the log. Skips if all are passed over.
     """
 
     def __init__(self, *, route: Route, **kwargs: Any) -> None:
@@ -80,25 +81,29 @@ class RedriveOperator(BaseOperator):
         self.route = route
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Returns how many letters are redriven, those that waited behind them included."""
+        """Returns the number of redriven dead letters, including those that waited behind them."""
         params = context["params"]
         store, subscription = chosen_store(self.route, params), given(params, SUBSCRIPTION, "Subscription")
         with terminal_errors_fail_at_once(), service_file((store,)):
             require_of_stream(store, subscription, self.route.stream)
             approved = shown(context)
-            result = redrive_letters(
+            result = redrive_dead_letters(
                 store,
                 subscription,
-                dict(zip(approved["letters"], approved["attempts"], strict=True)),
+                dict(zip(approved["dead_letter_ids"], approved["attempts"], strict=True)),
                 reason=given(params, REASON, "Reason"),
                 on_behalf_of=f"{person(context)}, approved by {approver(context)}",
             )
         for dead_letter_id, why in result.passed_over.items():
             self.log.warning(
-                "store %s: letter %s of subscription %s %s: it was not redriven", store.name, dead_letter_id, subscription, why
+                "store %s: dead letter %s of subscription %s %s; it was not redriven",
+                store.name,
+                dead_letter_id,
+                subscription,
+                why,
             )
         if not result.redriven:
             raise AirflowSkipException(
-                f"store {store.name}: subscription {subscription}: none of the approved letters was redriven"
+                f"store {store.name}: subscription {subscription}: none of the approved dead letters was redriven"
             )
         return {"redriven": result.redriven}

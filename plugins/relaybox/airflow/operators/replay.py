@@ -1,4 +1,4 @@
-"""The two tasks of a replay: what it would be, and the replay itself."""
+"""The two tasks of a replay: count, and replay."""
 
 from __future__ import annotations
 
@@ -28,33 +28,33 @@ LOOK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Range:
-    """From where to where, in the words of `relaybox.subscriptions.replays`."""
+    """The bounds of a replay, as in `relaybox.subscriptions.replays`."""
 
     start: str
     through: str
 
 
 def wanted_range(context: Context) -> Range:
-    """The interval of a backfill's run, else what the form says."""
+    """Returns the interval of a backfill run, else the range of the form."""
     params, run = context["params"], context["dag_run"]
     if run.run_type == BACKFILL:
         if params.get(START) or params.get(THROUGH):
-            raise AirflowFailException("A backfill replays the interval of each run: leave From and To empty.")
+            raise AirflowFailException("A backfill replays the interval of each run. Leave From and To empty.")
         if run.data_interval_start is None or run.data_interval_end is None:
-            raise AirflowFailException(f"Run {run.run_id} has no interval to replay.")
+            raise AirflowFailException(f"Run {run.run_id} of a backfill has no data interval, so there is nothing to replay.")
         return Range(run.data_interval_start.isoformat(), run.data_interval_end.isoformat())
     return Range(given(params, START, "From"), str(params.get(THROUGH) or "latest"))
 
 
 class ReplayCountOperator(BaseOperator):
-    """Counts what the run would replay. Changes nothing."""
+    """Counts the messages to replay. Changes nothing."""
 
     def __init__(self, *, route: Route, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.route = route
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Returns stream positions, messages, bytes and seconds: numbers to look at in XCom; no code reads them."""
+        """Returns stream positions, messages, bytes and seconds, for display in XCom."""
         params, wanted = context["params"], wanted_range(context)
         store, subscription = chosen_store(self.route, params), given(params, SUBSCRIPTION, "Subscription")
         with terminal_errors_fail_at_once(), service_file((store,)):
@@ -83,9 +83,9 @@ class ReplayCountOperator(BaseOperator):
 
 
 class ReplayOperator(BaseOperator):
-    """Has the second cursor read the range, and succeeds when its consumers have read it. The live cursor is not touched.
+    """Opens a second cursor for the range, and succeeds when its consumers have read it. The live cursor does not move.
 
-    Safe to kill, clear, run twice: the store remembers what is read for whom. A cleared run reads its range again.
+    Safe to kill, clear and run twice: the store records each request. A cleared run reads its range again.
     """
 
     def __init__(self, *, route: Route, **kwargs: Any) -> None:
@@ -93,16 +93,16 @@ class ReplayOperator(BaseOperator):
         self.route = route
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Returns how far it was read; skips a dry run, and an interval in which nothing was delivered."""
+        """Returns how far the range was read. Skips a dry run, and an interval without messages."""
         params = context["params"]
         if params.get(DRY_RUN):
-            raise AirflowSkipException("a dry run: nothing is replayed")
-        store, order = chosen_store(self.route, params), _order(context)
+            raise AirflowSkipException("dry run: nothing is replayed")
+        store, request = chosen_store(self.route, params), _replay_request(context)
         with terminal_errors_fail_at_once(), service_file((store,)):
-            subscriptions.require_of_stream(store, order.subscription, self.route.stream)
-            progress = carry_out_replay(store, order, lambda: time.sleep(LOOK_SECONDS))
+            subscriptions.require_of_stream(store, request.subscription, self.route.stream)
+            progress = carry_out_replay(store, request, lambda: time.sleep(LOOK_SECONDS))
         if progress is None:
-            raise AirflowSkipException(f"store {store.name} delivered nothing from {order.start} to {order.through}")
+            raise AirflowSkipException(f"store {store.name} delivered no message from {request.start} to {request.through}")
         return {
             "replayed_as": progress.replayed_as,
             "first_stream_position": progress.first_stream_position,
@@ -111,7 +111,7 @@ class ReplayOperator(BaseOperator):
         }
 
 
-def _order(context: Context) -> ReplayRequest:
+def _replay_request(context: Context) -> ReplayRequest:
     params, wanted = context["params"], wanted_range(context)
     subscription = given(params, SUBSCRIPTION, "Subscription")
     return ReplayRequest(

@@ -33,9 +33,9 @@ class RetentionOperator(BaseOperator):
         self.store = store
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Returns a line per table: what was dropped, and who needs the rest; or, of a dry run, what would go."""
+        """Returns a line per table: dropped segments and readers of the rest. A dry run lists the droppable segments."""
         if context["params"]["store"] not in (EVERY_STORE, self.store.name):
-            raise AirflowSkipException(f"store {self.store.name} was not asked for")
+            raise AirflowSkipException(f"store {self.store.name} was not chosen in the form")
         with terminal_errors_fail_at_once(), service_file([self.store]):
             if context["params"]["dry_run"]:
                 lines = [_kept(table) for table in read_retention(self.store).tables]

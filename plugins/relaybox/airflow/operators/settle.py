@@ -1,4 +1,4 @@
-"""The task that brings the confirmations of a hop up to date."""
+"""The task that updates the confirmations of a hop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class HopSettleOperator(BaseOperator):
-    """Asks the hop's destination what is confirmed there, and records it at the source. Idempotent; never early."""
+    """Reads the confirmations at the destination and records them at the source. Idempotent; never early."""
 
     operator_extra_links = (BatchesLink(),)
 
@@ -29,7 +29,7 @@ class HopSettleOperator(BaseOperator):
         self.hop = hop
 
     def execute(self, context: Context) -> dict[str, int]:
-        """Returns how far the hop is settled: numbers to look at in XCom; no code reads them."""
+        """Returns how far the hop is settled, for display in XCom."""
         recorded_by = run_name(context["ti"])
         with terminal_errors_fail_at_once(), service_file((self.hop.source, self.hop.destination)):
             settled = settle_hop(self.route, self.hop, recorded_by=recorded_by)

@@ -1,4 +1,4 @@
-"""The tasks around an approved skip: what is missing, and giving it up."""
+"""The tasks of an approved skip: list the missing messages, and skip them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SENDER, THROUGH = "sender", "through"
 
 
 class GapOperator(BaseOperator):
-    """Tells what is missing of a sender at each store, and up to where the run would give up; skips if nothing is missing."""
+    """Lists the missing messages of a sender at each store, and the last index to skip; skips if none is missing."""
 
     def __init__(self, *, routes: Routes, route: Route, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -32,28 +32,28 @@ class GapOperator(BaseOperator):
         self.route = route
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Returns the last index to give up, and a table to approve."""
+        """Returns the last index to skip, and a table to approve."""
         params = context["params"]
         sender = given(params, SENDER, "Sender")
         given(params, REASON, "Reason")
         with terminal_errors_fail_at_once(), service_file(dict.fromkeys(self.route.path)):
             found = read_holdback(self.routes, [self.route])
-        for here in found:
-            if here.error is not None:
-                raise here.error
+        for store in found:
+            if store.error is not None:
+                raise store.error
         through = params.get(THROUGH) or end_of_gap(found, sender)
         if through is None:
-            raise AirflowSkipException(f"route {self.route.name}: nothing of sender {sender} is missing that anything waits for")
+            raise AirflowSkipException(f"route {self.route.name}: no message waits for a missing message of sender {sender}")
         table = gap_table(found, sender, through)
         self.log.info("%s", table)
         return {"through": through, "table": table}
 
 
 def end_of_gap(found: Iterable[StoreHoldback], sender: str) -> int | None:
-    """The last index of the sender's first gap, at the first store that waits for it; else what others' clocks ask of it."""
+    """Returns the last index of the sender's first gap, at the first store that waits; else the index that clocks name."""
     own, asked = [], []
-    for here in found:
-        for held in here.senders:
+    for store in found:
+        for held in store.senders:
             if held.sender == sender and held.missing:
                 own.append(held.missing[0].last_index)
             asked += [cause.last_index for cause in held.causes if cause.sender == sender]
@@ -61,32 +61,32 @@ def end_of_gap(found: Iterable[StoreHoldback], sender: str) -> int | None:
 
 
 def gap_table(found: Iterable[StoreHoldback], sender: str, through: int) -> str:
-    """In Markdown: a row per store."""
+    """Returns a Markdown table with a row per store."""
     rows = [
-        f"Skip the missing messages of sender {cell(sender)} up to index {through}. You cannot undo it:",
+        f"Skip the missing messages of sender {cell(sender)} up to index {through}. It can't be undone:",
         "",
-        "| store | delivered through | missing | held behind it |",
+        "| store | delivered through | missing | messages that wait |",
         "|---|---|---|---|",
     ]
-    for here in found:
-        held = next((one for one in here.senders if one.sender == sender), None)
+    for store in found:
+        held = next((one for one in store.senders if one.sender == sender), None)
         if held is None:
-            rows.append(f"| {here.store} | | nothing waits here | |")
+            rows.append(f"| {store.store} | | no message waits | |")
         else:
-            missing = ", ".join(f"{gap.first_index} to {gap.last_index}" for gap in held.missing[:10]) or "none of its own"
-            rows.append(f"| {here.store} | {held.delivered_through} | {missing} | {held.held_count} |")
+            missing = ", ".join(f"{gap.first_index} to {gap.last_index}" for gap in held.missing[:10]) or "none"
+            rows.append(f"| {store.store} | {held.delivered_through} | {missing} | {held.held_count} |")
     return "\n".join(rows)
 
 
 class SkipOperator(BaseOperator):
-    """Skips the approved gap, store by store. Safe to repeat: messages that arrived meanwhile are not skipped."""
+    """Skips the approved gap at each store. Idempotent: messages that arrived meanwhile are not skipped."""
 
     def __init__(self, *, route: Route, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.route = route
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        """Returns what was done at each store."""
+        """Returns the result of each store."""
         params = context["params"]
         with terminal_errors_fail_at_once(), service_file(dict.fromkeys(self.route.path)):
             done = skip_gap(
@@ -100,7 +100,7 @@ class SkipOperator(BaseOperator):
                 if one.error is not None:
                     raise one.error
                 if one.gap is None:
-                    self.log.info("store %s: nothing given up; %s", one.store, one.why_not)
+                    self.log.info("store %s: nothing skipped; %s", one.store, one.why_not)
         return [_returned(one) for one in done]
 
 

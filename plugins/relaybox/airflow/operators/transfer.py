@@ -30,17 +30,18 @@ if TYPE_CHECKING:
     from relaybox.hops.runners import SliceRunner
 
 LINGER_AT_MOST_SECONDS = 600.0
-"""A transfer that lingers ends after so long, also if messages still come; as in a Spark application."""
+"""A lingering transfer ends after this time, even if messages still arrive; as in a Spark application."""
 
 _LINGER_ARGUMENTS = ("--linger-seconds", "{{ params.linger_seconds }}")
 
 
 class HopTransferOperator(SparkDriverOperator):
-    """Runs a hop until it is empty, or skips when there is nothing to move.
+    """Moves the messages of a hop until none is left, or skips if there is none.
 
-    Looking first costs milliseconds, a Spark application that finds nothing costs ten seconds. What is little is moved by threads of
-    the task itself, what is much by Spark: the route's `runner` and `limits.spark_from_rows` decide. The protocol is the same.
-    Safe to run, kill, clear or run twice at any time: the protocol does not lean on Airflow.
+    The check costs milliseconds; a Spark application without work costs ten seconds. Threads of the task
+    move small backlogs, Spark moves large ones: `runner` and `limits.spark_from_rows` of the route decide.
+    The protocol is the same.
+    Safe to run, kill, clear or run twice at any time: the protocol does not depend on Airflow.
     """
 
     operator_extra_links = (BatchesLink(), SparkApplicationLink())
@@ -54,7 +55,7 @@ class HopTransferOperator(SparkDriverOperator):
         self.hop = hop
 
     def execute(self, context: Context) -> dict[str, int]:  # type: ignore[override]  # the base class returns nothing
-        """Returns the hop's newest batch and position: numbers to look at in XCom; no code reads them."""
+        """Returns the hop's newest batch and log position, for display in XCom."""
         self.hop = with_params(self.hop, context.get("params") or {})
         with terminal_errors_fail_at_once(), service_file((self.hop.source, self.hop.destination)):
             state = read_hop_state(self.hop)
@@ -66,8 +67,8 @@ class HopTransferOperator(SparkDriverOperator):
                 if lineage_is_asked_for():
                     self.lineage = transfer_lineage(self.hop, row_count=state.log_position - before.log_position)
             elif context["ti"].try_number == 1 or state.batch == 0:
-                raise AirflowSkipException(f"hop {self.hop.name}: nothing to move")
-            # an earlier attempt moved it all and could not say so: this one delivers what that one published, and triggers the next hop
+                raise AirflowSkipException(f"hop {self.hop.name}: no message to move")
+            # an earlier attempt moved all messages and died: deliver what it published, and trigger the next hop
             else:
                 self._run_threads(context, linger_seconds=0.0)
             return self._announce(context, state)

@@ -1,4 +1,4 @@
-"""The tasks of the daily verification of delivery: one per route, and the report."""
+"""The tasks of the daily verification: one per route, and the report."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ EVERY_ROUTE = "every route"
 class RouteVerifyOperator(SparkDriverOperator):
     """Compares the stores of a route message by message. Its success says that the verification was made, not what it found.
 
-    Little is compared by the task itself, much by Spark, as the route's `runner` and `limits.spark_from_rows` decide about
-    its transfers.
+    The task compares few messages itself, and many by Spark: `runner` and `limits.spark_from_rows` of the
+    route decide, as for its transfers.
     """
 
     def __init__(self, *, route: Route, **kwargs: Any) -> None:
@@ -42,19 +42,19 @@ class RouteVerifyOperator(SparkDriverOperator):
         self.route = route
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the base class returns nothing
-        """Returns the line of the report. Messages that are on their way are no defect."""
+        """Returns the row of the report. Messages in flight are no defect."""
         if context["params"]["route"] not in (EVERY_ROUTE, self.route.name):
-            raise AirflowSkipException(f"route {self.route.name} was not asked for")
+            raise AirflowSkipException(f"route {self.route.name} was not chosen in the form")
         with terminal_errors_fail_at_once(), service_file(dict.fromkeys(self.route.path)) as services:
-            verification = self._prove(services.with_name("verification.json"))
+            verification = self._verify(services.with_name("verification.json"))
             if lineage_is_asked_for():
                 self.lineage = verification_lineage(self.route, verification)
         line = verification_line(verification)
         context["outlet_events"][verification_asset(self.route.name)].extra = dict(line)
         return line
 
-    def _prove(self, result: Path) -> RouteVerification:
-        """`result`: where a Spark application may leave its verification for this task, in a directory that only this user can read."""
+    def _verify(self, result: Path) -> RouteVerification:
+        """`result`: file for the result of a Spark application, in a directory that only this user can read."""
         runner, limits = self.route.runner, self.route.limits
         reason = f"runner: {runner}"
         if runner != "spark":
@@ -73,14 +73,14 @@ class RouteVerifyOperator(SparkDriverOperator):
 
 
 class VerificationReportOperator(BaseOperator):
-    """The report of a run, in its log and in XCom. Fails when any route has a defect or could not be proved."""
+    """The report of a run, in its log and in XCom. Fails if a route has a defect or could not be verified."""
 
     def __init__(self, *, verification_task_ids: Sequence[str], **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.verification_task_ids = tuple(verification_task_ids)
 
     def execute(self, context: Context) -> str:
-        """Returns the report as a Markdown table. A route that was not asked for is not in it."""
+        """Returns the report as a Markdown table of the chosen routes."""
         asked = context["params"]["route"]
         wanted = [task for task in self.verification_task_ids if asked in (EVERY_ROUTE, task.rpartition(".")[2])]
         lines = {task.rpartition(".")[2]: context["ti"].xcom_pull(task_ids=task) for task in wanted}
@@ -89,20 +89,21 @@ class VerificationReportOperator(BaseOperator):
         bad = [route for route, line in lines.items() if line is None or line["defects"]]
         if bad:
             raise AirflowFailException(
-                f"{report}\nNot proved: {', '.join(bad)}. See docs/runbooks/loss-or-duplicates.md, and: relaybox verify {bad[0]}"
+                f"{report}\nDelivery is not verified: {', '.join(bad)}. See docs/runbooks/loss-or-duplicates.md. "
+                f"Run: relaybox verify {bad[0]}"
             )
         return report
 
 
 def verification_report(lines: dict[str, dict[str, Any] | None]) -> str:
-    """A Markdown table with a row per route; one without a verification says so."""
+    """Returns a Markdown table with a row per route, also for a route without a result."""
     rows = [
         "| route | outcome | sent | received | in flight | R | UR | defects | seconds |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for route, line in lines.items():
         if line is None:
-            rows.append(f"| {route} | no verification: see its task | | | | | | | |")
+            rows.append(f"| {route} | not verified: see the log of its task | | | | | | | |")
         else:
             rows.append(
                 f"| {route} | {line['outcome']} | {line['sent']} | {line['received']} | {line['in_flight']} | {line['reliability']} "

@@ -1,4 +1,4 @@
-"""Operator actions on the page: forms and their buttons. Each action is a run of a DAG, so that Airflow checks, shows and audits it."""
+"""Operator actions on the page. Each action is a run of a DAG: Airflow authorizes, shows and audits it."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ Kind = Literal["replay", "redrive", "skip"]
 
 _DAG_IDS = {"replay": replay_dag_id, "redrive": redrive_dag_id, "skip": skip_dag_id}
 
-orders = APIRouter(prefix="/api/routes/{route}", responses=REFUSALS)
+actions = APIRouter(prefix="/api/routes/{route}", responses=REFUSALS)
 
 
 def dag_of(kind: Kind, route: Route) -> str:
-    """The DAG that carries the order out."""
+    """Returns the id of the DAG that runs the action."""
     return _DAG_IDS[kind](route)
 
 
 class ActionRequest(BaseModel):
-    """Fields of a form; an empty one is none."""
+    """Fields of a form; an empty field is None."""
 
     model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
 
@@ -51,7 +51,7 @@ Reason = Annotated[str, Field(min_length=3, max_length=500)]
 
 
 class Range(ActionRequest):
-    """Of a replay that is counted."""
+    """The range of a replay to count."""
 
     store: Annotated[str, Field(max_length=30)]
     subscription: Name
@@ -63,7 +63,7 @@ class Range(ActionRequest):
 
 
 class Replay(Range):
-    """Of a replay that is carried out."""
+    """The range of a replay to run."""
 
     reason: Reason
 
@@ -83,7 +83,7 @@ class Skip(ActionRequest):
 
 @dataclass(frozen=True)
 class AllowedAction:
-    """For `Depends`: the route that the path names, if the user may start runs of the DAG that carries out this kind of order."""
+    """For `Depends`: returns the route of the path if the user may start runs of the DAG for this action."""
 
     kind: Kind
 
@@ -104,21 +104,21 @@ async def _readable_route(gathering: GatheringDep, rights: RightsDep, route: str
 
 
 ReadableRoute = Annotated[Route, Depends(_readable_route)]
-"""The route that the path names: 404 if there is none, 403 for who may not read all of its hops."""
+"""The route of the path: 404 if there is none, 403 without permission to read all of its hops."""
 
 
-@orders.post("/replay/count")
+@actions.post("/replay/count")
 async def count_replay(
-    route: Annotated[Route, Depends(AllowedAction("replay"))], order: Range, gathering: GatheringDep
+    route: Annotated[Route, Depends(AllowedAction("replay"))], request: Range, gathering: GatheringDep
 ) -> CountedReplayDocument:
-    """Counts what a replay would read. Changes nothing, and starts no run."""
-    store = _store(route, order.store)
-    counted = await gathering.ask(lambda: _count(route, store, order))
+    """Counts the messages that a replay would read. Changes nothing and starts no run."""
+    store = _store(route, request.store)
+    counted = await gathering.ask(lambda: _count(route, store, request))
     said = (
         f"Stream positions {counted.first_stream_position:,} to {counted.last_stream_position:,}: {counted.message_count:,} messages, "
         f"{counted.byte_count:,} bytes, about {counted.estimated_seconds:,.1f} s."
         if counted.message_count
-        else "No message was delivered there."
+        else "The range has no messages."
     )
     return CountedReplayDocument(
         said=f"{said} Nothing was changed.",
@@ -130,44 +130,49 @@ async def count_replay(
     )
 
 
-def _count(route: Route, store: Store, order: Range) -> subscriptions.Replay:
-    subscriptions.require_of_stream(store, order.subscription, route.stream)
+def _count(route: Route, store: Store, request: Range) -> subscriptions.Replay:
+    subscriptions.require_of_stream(store, request.subscription, route.stream)
     return subscriptions.count_replay(
-        store, order.subscription, order.start, through=order.through, rows_per_second=order.rows_per_second
+        store,
+        request.subscription,
+        request.start,
+        through=request.through,
+        rows_per_second=request.rows_per_second,
     )
 
 
-@orders.post("/replay", status_code=status.HTTP_201_CREATED)
+@actions.post("/replay", status_code=status.HTTP_201_CREATED)
 async def replay(
-    route: Annotated[Route, Depends(AllowedAction("replay"))], order: Replay, airflow: AirflowApiDep
+    route: Annotated[Route, Depends(AllowedAction("replay"))], request: Replay, airflow: AirflowApiDep
 ) -> StartedRunDocument:
-    """Starts a run that has a second cursor read a range again."""
-    return await _start(airflow, "replay", route, order)
+    """Starts a run in which a second cursor reads a range again."""
+    return await _start(airflow, "replay", route, request)
 
 
-@orders.post("/redrive", status_code=status.HTTP_201_CREATED)
+@actions.post("/redrive", status_code=status.HTTP_201_CREATED)
 async def redrive(
-    route: Annotated[Route, Depends(AllowedAction("redrive"))], order: Redrive, airflow: AirflowApiDep
+    route: Annotated[Route, Depends(AllowedAction("redrive"))], request: Redrive, airflow: AirflowApiDep
 ) -> StartedRunDocument:
     """Starts a run that redrives dead letters after an approval."""
-    return await _start(airflow, "redrive", route, order)
+    return await _start(airflow, "redrive", route, request)
 
 
-@orders.post("/skip", status_code=status.HTTP_201_CREATED)
+@actions.post("/skip", status_code=status.HTTP_201_CREATED)
 async def skip(
-    route: Annotated[Route, Depends(AllowedAction("skip"))], order: Skip, airflow: AirflowApiDep
+    route: Annotated[Route, Depends(AllowedAction("skip"))], request: Skip, airflow: AirflowApiDep
 ) -> StartedRunDocument:
-    """Starts a run that gives up a gap after an approval."""
-    return await _start(airflow, "skip", route, order)
+    """Starts a run that skips missing messages after an approval."""
+    return await _start(airflow, "skip", route, request)
 
 
-async def _start(airflow: AirflowApi, kind: Kind, route: Route, order: Replay | Redrive | Skip) -> StartedRunDocument:
-    if not isinstance(order, Skip):
-        _store(route, order.store)
+async def _start(airflow: AirflowApi, kind: Kind, route: Route, request: Replay | Redrive | Skip) -> StartedRunDocument:
+    if not isinstance(request, Skip):
+        _store(route, request.store)
     dag_id = dag_of(kind, route)
-    run_id = await airflow.start_run(dag_id, f"From the Relaybox page: {order.reason}", order.model_dump(exclude_none=True))
-    waits = "" if kind == "replay" else " It waits for an approval there, under Required Actions."
-    said = f"Run {run_id} of the {kind} of {route.name} is started.{waits}"
+    note = f"From the Relaybox page: {request.reason}"
+    run_id = await airflow.start_run(dag_id, note, request.model_dump(exclude_none=True))
+    waits = "" if kind == "replay" else " It waits for an approval: see Required Actions in Airflow."
+    said = f"Started run {run_id} of the {kind} DAG of route {route.name}.{waits}"
     return StartedRunDocument(said=said, dag_id=dag_id, run_id=run_id)
 
 
@@ -175,6 +180,6 @@ def _store(route: Route, name: str) -> Store:
     if name not in arrival_stores(route):
         raise HTTPException(
             status.HTTP_422_UNPROCESSABLE_CONTENT,
-            f"Route {route.name} arrives at {', '.join(arrival_stores(route))}, and nowhere else.",
+            f"Route {route.name} does not arrive at store {name}. It arrives at: {', '.join(arrival_stores(route))}.",
         )
     return arrival_stores(route)[name]

@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from relaybox import __version__, errors
-from relaybox.airflow.page.actions import orders
+from relaybox.airflow.page.actions import actions
 from relaybox.airflow.page.api import api
 from relaybox.airflow.page.bodies import BodyRefusedError
 from relaybox.airflow.page.html import error_page, pages
@@ -50,7 +50,7 @@ def build_app() -> FastAPI:
     )
     app.state.gathering = StoreOverview()
     app.include_router(api)
-    app.include_router(orders)
+    app.include_router(actions)
     app.include_router(pages)
     app.include_router(openapi)
     app.add_exception_handler(errors.RelayboxError, _say_in_plain_words)

@@ -135,7 +135,7 @@ def streams_document(seen: VisibleStreams) -> StreamsDocument:
                 for sender in here.senders
             ],
             "subscriptions": seen.subscriptions,
-            "dead_letters": seen.letters,
+            "dead_letters": seen.dead_letters,
             "silent": seen.silent,
         }
     )

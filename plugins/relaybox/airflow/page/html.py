@@ -1,4 +1,4 @@
-"""The HTML routes: the map, a hop, what is stuck, where a message is, runbooks."""
+"""The HTML routes: map, hop, stuck hops, streams, actions, message search, runbooks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from relaybox.monitoring.store_findings import plain_words
 pages = APIRouter(default_response_class=HTMLResponse, include_in_schema=False)
 
 SHOWN_BACKLOGS = 20
-"""The oldest; a forecast asks two stores."""
+"""Number of backlogs, oldest first; each forecast asks two stores."""
 
 Filled = Annotated[str, Query(max_length=100)]
 
@@ -148,8 +148,8 @@ async def show_streams(request: Request, gathering: GatheringDep, rights: Rights
     return await in_page_thread(lambda: show_page(request, "streams.html", seen=streams, detached=detached))
 
 
-@pages.get("/order/{kind}/{route}")
-async def show_order(
+@pages.get("/action/{kind}/{route}")
+async def show_action(
     *,
     request: Request,
     rights: RightsDep,
@@ -161,11 +161,11 @@ async def show_order(
     sender: Filled = "",
     through: Filled = "",
 ) -> Response:
-    """The form of a replay, a redrive or a skip, filled in as the link says."""
+    """Shows the form of a replay, a redrive or a skip, with the values of the link filled in."""
     stores = list(arrival_stores(route))
     return show_page(
         request,
-        "order.html",
+        "action.html",
         kind=kind,
         route=route,
         stores=stores,
@@ -205,11 +205,11 @@ async def show_runbook(request: Request, name: str) -> Response:
 async def show_hop_of_dag(
     request: Request, gathering: GatheringDep, rights: RightsDep, dag: Annotated[str, Query(max_length=250)]
 ) -> Response:
-    """The tab that every DAG has in Airflow: a DAG of Relaybox leads to its hop."""
+    """The tab of a DAG in Airflow: redirects from a DAG of Relaybox to its hop."""
     for hop in (await gathering.routes()).hops:
         if dag in (transfer_dag_id(hop), confirm_dag_id(hop)) and await in_page_thread(rights.may_read, hop):
             return RedirectResponse(f"{base_of(request)}/hops/{hop.name}", status.HTTP_303_SEE_OTHER)
-    return show_page(request, "message.html", said="This DAG moves no messages of Relaybox.")
+    return show_page(request, "message.html", said="This DAG belongs to no hop of Relaybox.")
 
 
 @pages.get("/static/{name}")
@@ -220,20 +220,22 @@ async def show_static(name: str) -> Response:
 
 
 def error_page(request: Request, said: str, code: int) -> Response:
-    """A page that says what is wrong."""
+    """Shows an error."""
     return show_page(request, "message.html", code, said=said)
 
 
 def show_page(request: Request, template: str, code: int = status.HTTP_200_OK, **shown: Any) -> Response:
-    """A template, filled in."""
+    """Renders a template."""
     content = (
-        _templates().get_template(template).render(base=base_of(request), airflow=_airflow_root(request), here=template, **shown)
+        _templates()
+        .get_template(template)
+        .render(base=base_of(request), airflow=_airflow_root(request), template=template, **shown)
     )
     return HTMLResponse(content, code)
 
 
 def base_of(request: Request) -> str:
-    """The path at which the page is mounted; behind a proxy it may have more before it."""
+    """Returns the path at which the page is mounted; a proxy may have added a prefix."""
     return str(request.scope.get("root_path", "")).rstrip("/")
 
 
@@ -243,7 +245,7 @@ def _airflow_root(request: Request) -> str:
 
 @cache
 def _templates() -> Environment:
-    """Everything that is shown is escaped, whatever it is; a name that a view forgot is an error."""
+    """All values are escaped; an undefined name is an error."""
     environment = Environment(
         loader=PackageLoader("relaybox.airflow.page"),
         autoescape=True,

@@ -64,7 +64,7 @@ class Rights:
         self._user = user
 
     def may_read(self, hop: Hop) -> bool:
-        """Who may read the hop's DAG may read what it moved, though no message."""
+        """Permission to read the DAG grants its statistics, never payloads."""
         return self.may_read_named(hop.name)
 
     def may_read_named(self, hop: str) -> bool:

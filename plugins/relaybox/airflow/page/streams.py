@@ -27,7 +27,7 @@ class VisibleStreams:
 
     holdbacks: tuple[StoreHoldback, ...]
     subscriptions: tuple[SubscriptionStatus, ...]
-    letters: tuple[DeadLetter, ...]
+    dead_letters: tuple[DeadLetter, ...]
     silent: tuple[str, ...]
     routes: Mapping[tuple[str, str], str]
     """The route that brings a stream to a store: its DAGs carry out the actions on the stream."""
@@ -55,7 +55,7 @@ class AllStreams:
     everything: Routes
     holdbacks: Sequence[StoreHoldback]
     subscriptions: Sequence[SubscriptionStatus]
-    letters: Sequence[DeadLetter]
+    dead_letters: Sequence[DeadLetter]
     silent: frozenset[str]
 
     @classmethod
@@ -66,7 +66,7 @@ class AllStreams:
             everything=routes,
             holdbacks=[here for answer in answers for here in answer.holdbacks],
             subscriptions=[one for answer in answers for one in answer.subscriptions],
-            letters=[dead_letter for answer in answers for dead_letter in answer.letters],
+            dead_letters=[dead_letter for answer in answers for dead_letter in answer.dead_letters],
             silent=frozenset(store.name for store, answer in said.items() if answer is None),
         )
 
@@ -84,9 +84,9 @@ class AllStreams:
                 _without_routes(here, hidden) for here in self.holdbacks if here.error is None and here.stream in visible
             ),
             subscriptions=tuple(one for one in self.subscriptions if one.stream in visible),
-            letters=tuple(
+            dead_letters=tuple(
                 _preview(dead_letter, shown=dead_letter.stream in runnable)
-                for dead_letter in self.letters
+                for dead_letter in self.dead_letters
                 if dead_letter.stream in visible
             ),
             silent=tuple(sorted(self.silent & stores)),
@@ -100,7 +100,7 @@ class StoreStreams:
 
     holdbacks: Sequence[StoreHoldback]
     subscriptions: Sequence[SubscriptionStatus]
-    letters: Sequence[DeadLetter]
+    dead_letters: Sequence[DeadLetter]
 
 
 def read_store_streams(routes: Routes, store: Store) -> StoreStreams | None:
@@ -108,8 +108,8 @@ def read_store_streams(routes: Routes, store: Store) -> StoreStreams | None:
     try:
         with one_session(store, "reading its streams", application_name="relaybox streams"):
             holdbacks = read_store_holdback(routes, store)
-            letters = list_dead_letters(store, limit=SHOWN_LETTERS, payload_characters=PREVIEW_CHARACTERS + 1)
-            return StoreStreams(holdbacks, list_subscriptions(store), letters)
+            dead_letters = list_dead_letters(store, limit=SHOWN_LETTERS, payload_characters=PREVIEW_CHARACTERS + 1)
+            return StoreStreams(holdbacks, list_subscriptions(store), dead_letters)
     except errors.RelayboxError:
         return None
 

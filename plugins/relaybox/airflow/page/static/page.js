@@ -1,14 +1,14 @@
 "use strict";
-// The theme is Airflow's; drawings are renewed in place; buttons post; links to Airflow's own pages leave the frame.
-// It runs before the body is read: nothing is painted in the wrong theme, and no button is seen that does nothing yet.
+// Follows the theme of Airflow, refreshes drawings in place, posts for buttons, opens links to Airflow outside the frame.
+// Runs before the body is parsed: no wrong theme is painted, and no button is visible before it works.
 
 const framed = window.parent !== window;
 const outer = framed ? window.parent.document : document;
 
 function followTheme() {
   const classes = outer.documentElement.classList;
-  const known = classes.contains("dark") || classes.contains("light");
-  const dark = known ? classes.contains("dark") : window.matchMedia("(prefers-color-scheme: dark)").matches;
+  const isSet = classes.contains("dark") || classes.contains("light");
+  const dark = isSet ? classes.contains("dark") : window.matchMedia("(prefers-color-scheme: dark)").matches;
   document.documentElement.dataset.theme = dark ? "dark" : "light";
 }
 
@@ -23,7 +23,7 @@ async function renew() {
   const live = document.getElementById("live");
   const answer = await fetch(window.location.href, { headers: { Accept: "text/html" } });
   if (!answer.ok) {
-    say(answer.status === 401 ? "Your login has ended: reload the page." : "The page could not be renewed.", true);
+    say(answer.status === 401 ? "Your login has expired. Reload the page." : "The page could not be refreshed. Reload it.", true);
     return;
   }
   const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
@@ -37,7 +37,7 @@ async function post(button) {
   try {
     const answer = await fetch(button.dataset.post, { method: "POST" });
     const body = await answer.json().catch(() => ({}));
-    say(answer.ok ? body.said : String(body.detail ?? "It could not be done."), !answer.ok);
+    say(answer.ok ? body.said : String(body.detail ?? "The action failed without a message."), !answer.ok);
     await renew();
   } catch {
     say("Airflow does not answer.", true);
@@ -46,7 +46,7 @@ async function post(button) {
   }
 }
 
-async function order(form, button) {
+async function submit(form, button) {
   const fields = Object.fromEntries(new FormData(form));
   button.disabled = true;
   try {
@@ -61,7 +61,7 @@ async function order(form, button) {
       const link = document.createElement("a");
       link.href = `${form.dataset.airflow}/dags/${encodeURIComponent(body.dag_id)}/runs/${encodeURIComponent(body.run_id)}`;
       link.dataset.leave = "";
-      link.textContent = "The run";
+      link.textContent = "Open the run";
       document.getElementById("said").append(" ", link);
     }
   } catch {
@@ -73,12 +73,12 @@ async function order(form, button) {
 
 function wrong(detail) {
   // a list names the fields
-  if (!Array.isArray(detail)) return String(detail ?? "It could not be done.");
+  if (!Array.isArray(detail)) return String(detail ?? "The action failed without a message.");
   return detail.map((each) => `${each.loc.slice(1).join(" ")}: ${each.msg}`).join("; ");
 }
 
 function leave(address) {
-  // the frame may not navigate its parent; a link of the parent's own may
+  // the frame must not navigate its parent, but a link of the parent may
   const link = outer.createElement("a");
   link.href = address;
   outer.body.append(link);
@@ -103,7 +103,7 @@ document.addEventListener("submit", (event) => {
   const form = event.target.closest("form[data-post]");
   if (form) {
     event.preventDefault();
-    order(form, event.submitter);
+    submit(form, event.submitter);
   }
 });
 
