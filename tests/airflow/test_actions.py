@@ -102,7 +102,7 @@ def test_a_replay_is_counted_then_read_by_whoever_consumes_the_second_cursor(twe
         ({"subscription": "billing", "reason": "audit"}, "The field From .start. is empty"),
         ({"subscription": "billing", "start": "1"}, "The field Reason .reason. is empty"),
         ({"subscription": "nobody", "start": "1", "reason": "audit"}, "no subscription nobody to stream flights"),
-        ({"subscription": "billing", "start": "1", "run_type": "backfill", "reason": "x y z"}, "leave From and To empty"),
+        ({"subscription": "billing", "start": "1", "run_type": "backfill", "reason": "x y z"}, "Leave From and To empty"),
     ],
 )
 def test_a_replay_that_makes_no_sense_fails_at_once_and_says_what_to_fill_in(
