@@ -61,7 +61,7 @@ def run_task(world: World, dag_id: str, task_id: str, *, pulled: dict[str, Any] 
 APPROVED = {"responded_by_user": {"id": "2", "name": "grace"}}
 
 
-def test_a_replay_is_counted_then_read_by_whoever_consumes_the_second_cursor(twelve: World) -> None:
+def test_a_replay_is_counted_then_read_by_the_consumer_of_the_second_cursor(twelve: World) -> None:
     """The task ends when they have read it; messages that are dead letters do not come again."""
     counted = run_task(twelve, "replay", "count", subscription="billing", start="3", through="9")
     assert (counted["first_stream_position"], counted["last_stream_position"], counted["message_count"], counted["dry_run"]) == (
@@ -130,7 +130,7 @@ def test_a_range_without_messages_is_said_to_be_empty_and_skipped(twelve: World,
     assert twelve.value(STORE, "select count(*) from relaybox.subscriptions") == 1
 
 
-def test_exactly_the_approved_letters_are_redriven_and_who_said_so_is_written_down(twelve: World) -> None:
+def test_only_the_approved_dead_letters_are_redriven_and_the_approver_is_recorded(twelve: World) -> None:
     """A second time nothing happens: they are open no more. The table to approve has no payload and draws nothing."""
     order = {"subscription": "billing", "reason": "fixed in 1.4"}
     shown = run_task(twelve, "redrive", "show", **order)
@@ -148,7 +148,7 @@ def test_exactly_the_approved_letters_are_redriven_and_who_said_so_is_written_do
         run_task(twelve, "redrive", "show", dead_letter_id=99, **order)
 
 
-def test_a_letter_that_was_refused_again_since_it_was_shown_is_not_redriven(
+def test_a_dead_letter_that_was_refused_again_after_it_was_shown_is_not_redriven(
     twelve: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two people asked for it. One approved at once, its consumer refused the message again, then the other one approved."""

@@ -162,7 +162,7 @@ def test_retries_are_the_routes(dags: Mapping[str, DAG]) -> None:
             assert task.max_retry_delay == timedelta(seconds=60)
 
 
-def test_a_try_of_what_takes_long_ends_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_attempt_ends_at_its_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`limits.run_timeout_seconds` of the route; a proof that hangs would keep back those of the other routes.
 
     So does what detaches; a store with logs of several routes has the longest.
@@ -251,7 +251,7 @@ def test_trigger_forms_explain_and_check_what_they_ask_for(
         params.get_param(param).resolve(value)
 
 
-def test_the_proofs_are_a_group_with_a_report_behind_it(dags: Mapping[str, DAG]) -> None:
+def test_the_verifications_are_a_group_with_a_report_behind_it(dags: Mapping[str, DAG]) -> None:
     """The report is written whatever became of a verification."""
     assert set(dags["relaybox_retention"].task_ids) == {"retain_airline", "retain_hub", "retain_analytics"}
     verify = dags["relaybox_verify"]

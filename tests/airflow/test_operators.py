@@ -181,7 +181,9 @@ def lineage(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AIRFLOW__OPENLINEAGE__TRANSPORT", json.dumps(transport))
 
 
-def test_openlineage_is_told_what_a_transfer_read_and_wrote(connected: World, spark_submit: SparkSubmit, lineage: None) -> None:
+def test_openlineage_gets_the_tables_that_a_transfer_read_and_wrote(
+    connected: World, spark_submit: SparkSubmit, lineage: None
+) -> None:
     """The outbox or log that it reads, the log that it fills, and how many rows; nothing of a run that moved nothing."""
     tables = dataset_names(connected)
     connected.send("one", "two")
@@ -203,7 +205,7 @@ def test_openlineage_is_told_what_a_transfer_read_and_wrote(connected: World, sp
     assert (told.inputs, told.outputs) == ([], [])
 
 
-def test_openlineage_is_told_what_a_proof_found(connected: World, lineage: None) -> None:
+def test_openlineage_gets_the_result_of_a_verification(connected: World, lineage: None) -> None:
     """An assertion per log of the route."""
     connected.send("one", "two")
     connected.transfer_all()
@@ -323,7 +325,9 @@ def test_a_small_backlog_is_moved_by_the_task_itself(connected: World, spark_sub
 
 
 @pytest.mark.parametrize(("waiting", "starts_spark"), [(9, False), (10, True)])
-def test_spark_starts_from_so_many_rows(connected: World, spark_submit: SparkSubmit, waiting: int, starts_spark: bool) -> None:
+def test_spark_starts_from_the_row_count_of_the_route(
+    connected: World, spark_submit: SparkSubmit, waiting: int, starts_spark: bool
+) -> None:
     """`limits.spark_from_rows` of the route; a batch that somebody planned and left counts like rows that no batch holds yet."""
     hop = few_rows_for_spark(connected)
     connected.send_many(waiting - 3)
@@ -378,7 +382,7 @@ def test_a_run_may_be_told_who_moves(connected: World, spark_submit: SparkSubmit
     assert spark_submit.was_called
 
 
-def test_the_proof_of_a_route_is_reported(connected: World) -> None:
+def test_the_verification_of_a_route_is_reported(connected: World) -> None:
     """Delivered, then a message changed at its destination: the verification is made all the same, and the report fails."""
     connected.send("one", "two")
     connected.transfer_all()
@@ -410,7 +414,7 @@ def test_the_proof_of_a_route_is_reported(connected: World) -> None:
     ],
     ids=["few", "many", "threads", "spark"],
 )
-def test_a_proof_is_made_by_the_runner_that_the_route_asks_for(
+def test_a_verification_uses_the_runner_of_the_route(
     connected: World, spark_submit: SparkSubmit, route: Mapping[str, object], by_spark: bool
 ) -> None:
     """As its transfers are; what Spark found comes back whole, from a file that is gone with the task."""
@@ -434,7 +438,7 @@ def test_a_proof_is_made_by_the_runner_that_the_route_asks_for(
 
 
 @pytest.mark.parametrize(("code", "action"), [(65, RetryAction.FAIL), (75, RetryAction.DEFAULT)])
-def test_a_proof_that_spark_could_not_make_is_no_proof(
+def test_a_verification_that_spark_could_not_finish_fails(
     connected: World, spark_submit: SparkSubmit, code: int, action: RetryAction
 ) -> None:
     """The application's exit code decides about a retry."""
@@ -586,7 +590,7 @@ def test_a_time_limit_does_not_wait_for_the_slices_of_threads(connected: World, 
     assert connected.payloads() == ["one"]
 
 
-def test_a_time_limit_cancels_what_a_proof_asks_by_itself(
+def test_a_time_limit_cancels_the_statements_of_a_verification(
     connected: World, spark_submit: SparkSubmit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its statements end with the limit, and do not wait for a lock as long as they would."""
@@ -670,7 +674,7 @@ def test_a_topic_that_the_store_does_not_move_yet_is_a_warning_in_the_tasks_logs
     assert warnings() == [told]
 
 
-def test_the_look_at_a_store_wakes_what_lies_idle(connected: World) -> None:
+def test_the_watch_of_a_store_triggers_idle_hops(connected: World) -> None:
     """Work that nobody drives, messages that are not settled; and nothing, once all of it is done."""
 
     def look(store: str) -> tuple[dict[str, list[str]], list[str]]:

@@ -338,7 +338,7 @@ class OneHop:
     may_run = may_read
 
 
-def test_a_replay_is_counted_before_it_is_ordered(page: PageServer, connected: World) -> None:
+def test_a_replay_is_counted_before_it_is_started(page: PageServer, connected: World) -> None:
     """The count starts no run; the order does, with the form's fields as its parameters, and Airflow's audit log has it."""
     register_dags(connected.path)
     connected.query("hub", "select relaybox.subscribe('billing', 'flights')")
@@ -381,7 +381,7 @@ WRONG_ORDERS = [
 ]
 
 
-def test_an_order_that_makes_no_sense_starts_nothing_and_says_why(page: PageServer, connected: World) -> None:
+def test_a_form_that_makes_no_sense_starts_nothing_and_says_why(page: PageServer, connected: World) -> None:
     connected.query("hub", "select relaybox.subscribe('billing', 'flights')")
     for path, order, said in WRONG_ORDERS:
         answer = page.client("oncall").post(f"/relaybox/api/routes/flights/{path}", json={"store": "hub", **order})
@@ -389,7 +389,7 @@ def test_an_order_that_makes_no_sense_starts_nothing_and_says_why(page: PageServ
     assert page.client("oncall").post("/relaybox/api/routes/trains/skip", json={}).status_code == 404
 
 
-def test_a_replay_from_a_detached_place_is_answered_with_the_command_that_brings_it_back(
+def test_a_replay_from_a_detached_stream_position_names_the_command_that_brings_it_back(
     page: PageServer, connected: World
 ) -> None:
     """And without the directory of the files, which is in the API server's log only."""

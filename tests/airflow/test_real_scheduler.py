@@ -102,7 +102,7 @@ def test_no_daily_dag_runs_in_the_middle_of_a_test(moved: System) -> None:
         assert [run for run in moved.runs(dag_id) if run["run_type"] == "scheduled"] == []
 
 
-def test_the_watch_wakes_what_no_event_started(moved: System) -> None:
+def test_the_watch_triggers_hops_that_no_event_started(moved: System) -> None:
     """Confirmations that were lost on their way: the clock's DAG finds them missing, and the confirm DAG writes them again."""
     moved.world.query("airline", "delete from relaybox_internal.confirmation where state = 'settled'")
     assert moved.settled_through() == 0
@@ -111,7 +111,7 @@ def test_the_watch_wakes_what_no_event_started(moved: System) -> None:
     moved.wait_until_quiet()
 
 
-def test_the_proof_of_delivery_is_reported(moved: System) -> None:
+def test_the_verification_of_delivery_is_reported(moved: System) -> None:
     """As it is each night: a verification per route, made by Spark since the route says so, and a report in XCom."""
     run = moved.client.trigger_dag("relaybox_verify")
     assert moved.client.wait_for_run("relaybox_verify", run, deadline_seconds=patience(ARRIVE_SECONDS)) == "success"

@@ -38,7 +38,7 @@ def test_work_after_a_driver_left_gives_a_new_event_at_once() -> None:
     assert run_triggers.due(PENDING, 11.0)
 
 
-def test_patience_lets_others_wake_the_hop_first() -> None:
+def test_patience_lets_others_trigger_the_hop_first() -> None:
     """The first event comes only after the work has lain for so long; being driven meanwhile starts the wait anew."""
     run_triggers = RunTriggers(patience_seconds=20.0)
     assert not run_triggers.due(PENDING, 0.0)

@@ -224,7 +224,7 @@ def test_a_clock_names_epochs() -> None:
     assert held(made) == "A3"
 
 
-def test_a_clock_that_names_nobody_waits_until_somebody_sets_the_message_aside() -> None:
+def test_a_clock_that_names_an_unknown_sender_waits_until_an_operator_sets_the_message_aside() -> None:
     made = stream("causal", "shop", "bank")
     made.take_all(rows("A1 A2", log="log shop", clocks={"A1": {"X": 1}}))
     assert held(made) == "A1 A2"

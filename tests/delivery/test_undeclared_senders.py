@@ -57,7 +57,7 @@ def test_a_sender_that_is_declared_late_is_waited_for(causal: World, cut: tuple[
 
 
 @CUTS
-def test_a_sender_that_is_never_declared_is_waited_for_until_somebody_says_so(causal: World, cut: tuple[bool, ...]) -> None:
+def test_a_sender_that_is_never_declared_is_waited_for_until_an_operator_gives_up(causal: World, cut: tuple[bool, ...]) -> None:
     """C1 C2 and then A2, and never C1 A2 C2."""
     send_numbered(causal, "a", 1, clock='{"nobody": 1}')
     pause(causal, cut[0])

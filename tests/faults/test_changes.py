@@ -195,7 +195,7 @@ def test_g12_new_messages_pass_through_a_store_that_was_restored_with_its_source
         machine.restore(("airline", "hub"), 12)
 
 
-def test_g12_an_order_that_is_refused_changes_nothing(make_small: MakeWorld) -> None:
+def test_g12_a_refused_change_of_order_changes_nothing(make_small: MakeWorld) -> None:
     """Before anything was delivered a half-done change is finished or taken back; afterwards no store has any of it."""
     with life(make_small, batch_rows=5, both=True) as machine:
         machine.change_order(INIT_STATEMENTS // 2)

@@ -72,7 +72,7 @@ def test_a_reset_breaks_open_sessions_and_no_later_one(cluster: Cluster, proxy: 
         assert ask(connection) == 1
 
 
-def test_a_reset_strikes_at_byte_n(cluster: Cluster, proxy: Proxy) -> None:
+def test_a_reset_happens_at_byte_n(cluster: Cluster, proxy: Proxy) -> None:
     """A big answer breaks in its middle; a small one before it passes."""
     with connect(cluster, proxy) as connection:
         proxy.reset_after(500_000)

@@ -56,7 +56,7 @@ def change_port(world: World, store: str, port: str) -> str:
     return str(found)
 
 
-def test_every_alarm_has_a_runbook_that_is_run_here_or_with_the_faults() -> None:
+def test_every_alert_has_a_runbook_that_is_run_here_or_with_the_faults() -> None:
     """A page without a test would be a guess."""
     tests = "".join(
         path.read_text(encoding="utf-8") for path in (Path(__file__), Path(__file__).parents[1] / "faults/test_runbooks.py")
@@ -206,7 +206,7 @@ def test_a_message_that_kills_workers_whose_fetch_is_rolled_back(world: World) -
     assert dead_letter_id == [(4, "refused", "kills its worker, ticket 4711", "on call")]
 
 
-def test_one_message_at_a_time_ends_after_the_places_it_was_asked_for(world: World) -> None:
+def test_one_message_at_a_time_ends_after_the_given_number_of_stream_positions(world: World) -> None:
     """It is on record, and leaves a lane alone whose fetch is committed: there the store counts."""
     deliver(world, 12)
     world.query(STORE, "select relaybox.subscribe('billing', 'flights')")

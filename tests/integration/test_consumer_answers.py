@@ -113,7 +113,7 @@ def test_a_time_in_the_future_is_refused_as_start_and_as_end(shop: World) -> Non
     assert shop.value(STORE, "select relaybox.subscribe('late', 'flights', %s)", ahead) == 1
 
 
-def test_a_letter_that_killed_its_worker_has_the_time_of_its_first_fetch(shop: World) -> None:
+def test_a_dead_letter_that_killed_its_worker_has_the_time_of_its_first_fetch(shop: World) -> None:
     """Also when its fetch was cut smaller until it was alone, and when others of it were acknowledged meanwhile."""
     assert len(fetch(shop, 12)) == 12
     fetched_at = shop.value(STORE, "select moved_at from relaybox.lag('billing')")

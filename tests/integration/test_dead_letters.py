@@ -141,7 +141,7 @@ def redrive_in_lanes(world: World) -> tuple[int, list[int]]:
     return lane, redriven
 
 
-def test_redriven_letters_that_kill_their_worker_are_set_aside_one_by_one(twelve: World) -> None:
+def test_redriven_dead_letters_that_kill_their_worker_are_set_aside_one_by_one(twelve: World) -> None:
     """A fetch is cut to the first letter of its own lane and subscription."""
     lane, redriven = redrive_in_lanes(twelve)
     for n, first in enumerate(redriven):
@@ -157,7 +157,7 @@ def test_redriven_letters_that_kill_their_worker_are_set_aside_one_by_one(twelve
     assert killed == redriven
 
 
-def test_redriven_letters_are_acknowledged_in_their_own_lane_only(twelve: World) -> None:
+def test_redriven_dead_letters_are_acknowledged_in_their_own_lane_only(twelve: World) -> None:
     """Through a stream position, then the rest; neither those of the other lane nor those of another subscription."""
     lane, redriven = redrive_in_lanes(twelve)
     assert stream_positions(fetch(twelve, 12, lane=lane)) == redriven
@@ -189,7 +189,7 @@ def test_dead_letters_are_redriven_in_order_before_what_is_new(twelve: World) ->
     assert read_on(twelve, 1) == [2, 9, 13, 14]
 
 
-def test_a_dropped_letter_never_comes_again(twelve: World) -> None:
+def test_a_dropped_dead_letter_never_comes_again(twelve: World) -> None:
     """Neither by redrive nor by a replay; who dropped it, when and why is in the letter and in the audit."""
     twelve.query(STORE, "update relaybox_internal.subscription set nack_limit = 1")
     fetch(twelve, 12)
@@ -241,7 +241,7 @@ def test_g10_what_waited_ahead_of_the_cursor_and_was_redriven_is_not_given_again
     assert read_on(ordered) == list(range(1, 13))
 
 
-def test_g10_letters_that_are_redriven_beside_a_fetch_of_others_are_not_taken_for_given(ordered: World) -> None:
+def test_g10_dead_letters_redriven_beside_a_fetch_of_others_do_not_count_as_given(ordered: World) -> None:
     """Those of s2 stand among those of s1, which a worker has fetched: its acknowledgement does not count, and all come again."""
     fetch(ordered, 2)
     nack(ordered, 1)
@@ -283,7 +283,7 @@ def test_g9_one_pass_of_a_replay_gives_each_message_once(ordered: World, cursor:
     assert read_all(ordered, cursor) == [(stream_position, True) for stream_position in range(1, 13)]
 
 
-def test_g9_a_letter_that_is_redriven_during_a_replay_comes_once(twelve: World) -> None:
+def test_g9_a_dead_letter_that_is_redriven_during_a_replay_comes_once(twelve: World) -> None:
     """4 was set aside before the replay and never acknowledged: it comes as the redriven letter, not again as a part of the replay."""
     twelve.query(STORE, "update relaybox_internal.subscription set nack_limit = 1")
     fetch(twelve, 12)
@@ -337,7 +337,7 @@ def test_g10_an_old_snapshot_can_not_fetch(ordered: World, meanwhile: str) -> No
             cursor.execute("select * from relaybox.fetch('billing', 10, worker => 'old')")
 
 
-def test_a_redriven_letter_that_fails_again_holds_its_sender_again(ordered: World) -> None:
+def test_a_redriven_dead_letter_that_fails_again_holds_its_sender_again(ordered: World) -> None:
     fetch(ordered, 12)
     nack(ordered, 4)
     read_on(ordered)
@@ -348,7 +348,7 @@ def test_a_redriven_letter_that_fails_again_holds_its_sender_again(ordered: Worl
     assert letters(ordered) == [(4, "open"), (7, "open"), (10, "open")]
 
 
-def test_dropping_a_letter_lets_its_sender_go_on(ordered: World) -> None:
+def test_dropping_a_dead_letter_lets_its_sender_go_on(ordered: World) -> None:
     fetch(ordered, 12)
     nack(ordered, 4)
     read_on(ordered)
@@ -358,7 +358,7 @@ def test_dropping_a_letter_lets_its_sender_go_on(ordered: World) -> None:
     assert read_on(ordered) == [13, 14, 15]
 
 
-def test_a_letter_behind_another_one_is_not_redriven_alone(ordered: World) -> None:
+def test_a_dead_letter_behind_another_one_is_not_redriven_alone(ordered: World) -> None:
     fetch(ordered, 12)
     nack(ordered, 4)
     read_on(ordered)
@@ -382,7 +382,7 @@ def test_a_replay_leaves_what_lies_before_a_dead_letter_alone(ordered: World) ->
     assert [(row[0], row[2]) for row in fetch(ordered, 9)] == [(7, False), (10, False)]
 
 
-def test_what_a_replay_gives_again_waits_behind_a_newer_letter_and_is_known_as_done(ordered: World) -> None:
+def test_what_a_replay_gives_again_waits_behind_a_newer_dead_letter_and_is_known_as_done(ordered: World) -> None:
     """All was done; a replay refuses 4, so that 7 and 10 wait again. Redriven they come in order, marked as replayed."""
     assert read_on(ordered) == list(range(1, 13))
     for _ in ("the letters are new", "the letters were redriven before"):
@@ -410,7 +410,7 @@ def test_wrong_requests_are_denied(twelve: World) -> None:
         assert refused.value.pgcode == sqlstate
 
 
-def test_a_letter_that_is_not_open_says_what_it_is(twelve: World) -> None:
+def test_a_dead_letter_that_is_not_open_says_what_it_is(twelve: World) -> None:
     """Redriving, redriven, dropped, of another subscription, or not here."""
     twelve.query(STORE, "select relaybox.subscribe('other', 'flights')")
     fetch(twelve, 2)
@@ -435,7 +435,7 @@ def test_a_letter_that_is_not_open_says_what_it_is(twelve: World) -> None:
     )
 
 
-def test_a_letter_of_a_stream_can_be_dropped_and_is_listed(twelve: World) -> None:
+def test_a_dead_letter_of_a_stream_can_be_dropped_and_is_listed(twelve: World) -> None:
     """What a stream could not deliver is in the same list, with no subscription."""
     twelve.query(
         STORE,

@@ -62,7 +62,7 @@ def refused(world: World, stream_position: int, stream: str = "flights") -> str 
     return None
 
 
-def test_a_reader_is_told_in_which_files_the_message_of_its_place_lies(logs: World) -> None:
+def test_a_reader_is_told_in_which_files_the_message_of_its_stream_position_lies(logs: World) -> None:
     """By the delivery of the stream position, in order or not; of other streams, of stream positions that are here, or gone for good, nothing is said."""
     detach(logs, 1, (0, "detached"), (10, "detached"), (20, "released"))
     stream_positions = [17, *range(1, 10), 18, 19, *range(10, 17), *range(20, 31)]

@@ -211,7 +211,7 @@ def test_no_error_is_passed_over_in_silence() -> None:
     assert sorted(found) == sorted(ALLOWED)
 
 
-def test_whoever_catches_everything_raises_it_again() -> None:
+def test_every_broad_except_raises_again() -> None:
     """`except:`, `except Exception` and `except BaseException` end with `raise`; a consumer's handler is the one exception."""
     root = Path(relaybox.__file__).parent
     wide = [

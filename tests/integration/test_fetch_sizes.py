@@ -119,7 +119,7 @@ def test_a_subscription_that_is_looked_at_is_no_other(stream: World) -> None:
     }
 
 
-def test_a_start_may_be_any_place_that_is_kept_or_comes_next(stream: World) -> None:
+def test_a_start_may_be_any_kept_stream_position_or_the_next_one(stream: World) -> None:
     """The first one, the last one, and the one after it; by time, what this very stream delivered by then."""
     stream.query(STORE, "update relaybox_internal.stream set first_kept_stream_position = 3")
     for start, first in (("3", 3), ("16", 16), ("17", 17), ("earliest", 3), ("latest", 17), ("now", 17)):

@@ -199,7 +199,7 @@ def test_a_stale_token_refuses_and_gives_back_nothing(shop: World) -> None:
     assert shop.value(STORE, "select relaybox.nack('billing', 1, 'no', %s)", newest) is False
 
 
-def test_a_token_without_a_place_is_refused(shop: World) -> None:
+def test_a_token_without_a_stream_position_is_refused(shop: World) -> None:
     """A fetch that would acknowledge nothing, though it was given a token, is a slip of its caller."""
     _, verification = got(shop, 3)
     code, said, _ = refusal(

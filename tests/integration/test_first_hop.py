@@ -28,7 +28,7 @@ def directory(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield made
 
 
-def test_first_hop_from_two_empty_databases_to_the_proof_of_delivery(directory: Path) -> None:
+def test_first_hop_from_two_empty_databases_to_the_verification_of_delivery(directory: Path) -> None:
     """Each block exits 0; what the page shows is what it prints."""
     page = PAGE.read_text(encoding="utf-8")
     blocks = run_blocks("../first-hop", variables={}, binaries=postgres_binaries(), directory=directory)

@@ -107,7 +107,7 @@ def test_g3_publishing_twice_is_one_arrival(world: World) -> None:
     assert world.query("hub", "select batch, last_position from relaybox_internal.arrival") == [(1, 5)]
 
 
-def test_g3_a_zombie_slice_that_wakes_after_publish_is_refused(world: World) -> None:
+def test_g3_a_zombie_slice_that_continues_after_publish_is_refused(world: World) -> None:
     """An attempt that copied, slept, and comes to its receipt after the batch was published keeps nothing."""
     world.send_many(5)
     planned, order = planned_batch(world)

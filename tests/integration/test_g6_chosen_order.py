@@ -242,7 +242,7 @@ def test_g6_what_a_killed_driver_published_is_delivered_before_it_is_confirmed(
     assert stream(world) == ["one"]
 
 
-def test_g6_a_letter_of_the_stream_is_mended_where_its_sender_is(fifo: World) -> None:
+def test_g6_a_dead_letter_of_the_stream_is_repaired_at_the_store_of_its_sender(fifo: World) -> None:
     """What a stream decided never changes: redrive refuses and names the next step, which works."""
     fifo.query("hub", "select relaybox.subscribe('billing', 'flights')")
     send_numbered(fifo, "c", 1)
@@ -304,7 +304,7 @@ def test_g6_what_waits_for_itself_is_set_aside_and_the_others_flow(
         assert stream(world, store) == delivered
 
 
-def test_g6_what_is_given_up_with_its_epoch_is_in_no_circle(world: World) -> None:
+def test_g6_a_message_given_up_with_its_epoch_is_in_no_cycle(world: World) -> None:
     """a1 waits for b1, which waits for a1, and for c1 that never comes: the end of a's epoch lets a1 go, and so b1."""
     world.change_route(order="causal")
     declare(world, *"abc")

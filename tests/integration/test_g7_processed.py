@@ -164,7 +164,7 @@ def test_g7_an_ended_subscription_stops_settling_and_says_so(processed: World) -
     assert settled(processed) == {"flights/1": 2, "flights/2": 2}
 
 
-def test_g7_a_dead_letter_is_not_processed_until_somebody_decides(processed: World) -> None:
+def test_g7_a_dead_letter_is_not_processed_until_an_operator_decides(processed: World) -> None:
     """Settling stops at the batch before it; a drop with a reason, or a redrive that is acknowledged, lets it go on."""
     for payload in ("a", "poison 1", "b", "poison 2", "c"):
         processed.send(payload)

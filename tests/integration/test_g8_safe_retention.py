@@ -217,7 +217,7 @@ def test_g8_nobody_waits_longer_than_the_lock_timeout(small: World) -> None:
     assert retain(small, "hub")["flights/1"].dropped_count == 4
 
 
-def test_g8_nothing_is_dropped_while_somebody_holds_a_hop_or_the_stream(small: World) -> None:
+def test_g8_nothing_is_dropped_while_a_session_locks_a_hop_or_the_stream(small: World) -> None:
     """A hop that is planned, and a subscription or replay that begins, may need in a moment what nobody needs now."""
     move(small)
     for store, hop, held in (
@@ -373,7 +373,7 @@ def test_g8_a_topic_that_no_hop_reads_is_never_dropped(small: World) -> None:
     assert (last.dropped_count, last.holder) == (4, "unrouted topic flights")
 
 
-def test_what_is_not_kept_is_said_by_whoever_is_asked_for_it(small: World) -> None:
+def test_every_reader_reports_messages_that_are_no_longer_kept(small: World) -> None:
     """Reading, verify, where, a new hop: each says where history begins, and none takes a dropped message for a lost one."""
     small.query("hub", "select relaybox.subscribe('audit', 'flights')")
     move(small)

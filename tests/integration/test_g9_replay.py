@@ -40,7 +40,7 @@ def test_g9_a_replay_from_the_start_gives_the_same_sequence_and_says_so(twenty: 
     assert read_on(twenty) == [(n, n <= 12, f"m{n}") for n in range(1, 21)]
 
 
-def test_g9_from_a_place_and_from_a_time(twenty: World) -> None:
+def test_g9_from_a_stream_position_and_from_a_time(twenty: World) -> None:
     replay(twenty, "10")
     assert [stream_position for stream_position, _, _ in read_on(twenty)] == list(range(10, 21))
     second_batch = twenty.value(STORE, "select max(decided_at) from relaybox_internal.decision")

@@ -157,7 +157,7 @@ def test_a_server_that_goes_on_is_waited_for(cluster: Cluster, monkeypatch: pyte
     assert slow.is_running
 
 
-def test_a_server_that_hangs_is_ended_with_a_word_on_what_to_do(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_hangs_is_ended_with_a_next_step(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster.stop()
     monkeypatch.setattr(clusters, "START_SECONDS", 0.5)
     silent = replaced_server(cluster, "#!/bin/bash\nexec sleep 600\n")

@@ -79,7 +79,7 @@ def test_status_verify_and_where_tell_of_it_like_of_any_hop(local: World) -> Non
     wait_until(lambda: sessions(local) == [], "all sessions of the hop have ended")
 
 
-def test_a_proof_opens_one_session_per_store(local: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verification_opens_one_session_per_store(local: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that stands twice in the path is asked by one thread, in one session."""
     opened: list[str] = []
 

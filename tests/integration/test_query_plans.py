@@ -77,7 +77,7 @@ def test_a_slice_of_a_log_is_read_along_its_primary_key_from_one_segment(busy: W
     assert scans(nodes) == {("Index Scan", "log_1_s000001_pkey")}
 
 
-def test_a_run_of_places_is_one_range_scan_and_a_list_of_positions_a_lookup_each(busy: World) -> None:
+def test_a_run_of_stream_positions_is_one_range_scan_and_a_list_one_lookup_each(busy: World) -> None:
     """read_position_range and read_position_list are inlined; read_delivery_run opens the segments of one of the two."""
     run = plan_nodes(busy, "hub", "select * from relaybox_internal.read_position_range(1, 15001, 15001, 15100)")
     assert scans(run) == {("Index Scan", "log_1_s000001_pkey")}
@@ -91,7 +91,7 @@ def test_a_run_of_places_is_one_range_scan_and_a_list_of_positions_a_lookup_each
     assert {node.get("Function Name") for node in either} == {None, "unnest"}
 
 
-def test_the_runs_between_two_places_are_found_by_an_index(busy: World) -> None:
+def test_the_runs_between_two_stream_positions_are_found_by_an_index(busy: World) -> None:
     """list_delivery_runs is inlined, and looks at no run beyond the last place that is asked for."""
     nodes = plan_nodes(
         busy, "hub", "select r.first_stream_position, r.log_positions from relaybox_internal.list_delivery_runs(1, 100, 200) r"

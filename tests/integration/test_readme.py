@@ -28,7 +28,7 @@ def run_as(world: World, store: str, role: str, statement: str) -> list[tuple[ob
     return rows
 
 
-def test_readme_from_one_insert_to_the_proof_of_delivery(world: World) -> None:
+def test_readme_from_one_insert_to_the_verification_of_delivery(world: World) -> None:
     """Send, transfer, read, status, where, verify: each as README writes it, each exits 0."""
     send, read = blocks("sql")
     (configuration,) = blocks("yaml")

@@ -183,7 +183,7 @@ def test_a_store_that_lost_nothing_is_left_as_it_is(world: World) -> None:
     assert contents(world, "hub", "flights/1") == before
 
 
-def test_a_cursor_whose_place_holds_another_message_starts_anew(world: World, lose: Lose, tmp_path: Path) -> None:
+def test_a_cursor_whose_stream_position_has_another_message_starts_anew(world: World, lose: Lose, tmp_path: Path) -> None:
     """A gap was skipped at the lost store: the rebuilt stream is not the same, so messages are repeated rather than left out."""
     send_in_disorder(world)
     world.query("airline", "insert into relaybox.outbox (topic, sender, index, payload) values ('flights', 'pump', 9, 'm9')")

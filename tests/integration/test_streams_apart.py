@@ -82,7 +82,7 @@ def test_a_reader_waits_for_the_logs_of_her_own_stream_only(logs: World) -> None
                 assert cursor.fetchone() == (30,)
 
 
-def test_a_letter_of_a_stream_is_dropped_on_its_own_record(logs: World) -> None:
+def test_a_dead_letter_of_a_stream_is_dropped_on_its_own_record(logs: World) -> None:
     """It has no subscription: the stream's name stands there."""
     for log_id in (1, 2):
         dead_letter_id = logs.value("hub", LETTER, log_id)

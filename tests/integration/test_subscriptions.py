@@ -106,7 +106,7 @@ def test_refusing_what_was_not_fetched_is_denied(ten: World) -> None:
         nack(ten, 2, " ")
 
 
-def test_a_place_that_is_no_longer_kept_is_denied(ten: World) -> None:
+def test_a_stream_position_that_is_no_longer_kept_is_denied(ten: World) -> None:
     """By subscribe, replay and fetch; nothing is passed over in silence."""
     ten.query(STORE, "update relaybox_internal.stream set first_kept_stream_position = 6")
     with denied("RB034", "stream position 3 is no longer kept; the first one is 6"):
@@ -174,7 +174,7 @@ def test_a_part_of_a_fetch_can_be_acknowledged(ten: World) -> None:
     assert stream_positions(fetch(ten, 6, acked=6)) == [7, 8, 9, 10]
 
 
-def test_unsubscribing_frees_the_name_and_forgets_the_place(ten: World) -> None:
+def test_unsubscribing_frees_the_name_and_forgets_the_cursor(ten: World) -> None:
     fetch(ten, 6)
     ten.query(STORE, "select relaybox.unsubscribe('billing', 'moved to another store')")
     assert ten.value(STORE, "select count(*) from relaybox_internal.cursor") == 0
@@ -195,7 +195,7 @@ def test_an_idle_poll_writes_nothing(ten: World) -> None:
     assert ten.value(STORE, versions) == before
 
 
-def test_messages_of_lists_and_runs_come_in_the_order_of_their_places(world: World) -> None:
+def test_messages_of_lists_and_runs_come_in_the_order_of_their_stream_positions(world: World) -> None:
     """Fetched by 7 over runs of 5, half of them backwards in the log: read_stream and fetch agree."""
     for backwards in (False, True, True, False, True):
         deliver(world, 5, backwards=backwards)

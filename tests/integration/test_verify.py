@@ -44,7 +44,7 @@ def deliver(world: World, count: int = 30) -> None:
     world.transfer_all()
 
 
-def test_what_was_delivered_is_proved(world: World) -> None:
+def test_a_delivered_route_is_verified(world: World) -> None:
     deliver(world)
     verification = verify(0)
     assert set(verification) == {
@@ -297,7 +297,7 @@ def test_what_was_confirmed_and_is_gone_is_missing_and_not_in_flight(world: Worl
         assert (leg["sent"], leg["received"], leg["in_flight"], leg["reliability"]) == (30, 16, 0, pytest.approx(16 / 30))
 
 
-def test_a_proof_beside_running_transfers_and_confirmations_finds_nothing_wrong(world: World) -> None:
+def test_a_verification_beside_running_transfers_and_confirmations_finds_nothing_wrong(world: World) -> None:
     """Each ledger is read in one snapshot, in an order in which what is confirmed is there when it is looked for."""
     world.change_route(limits={"batch_rows": 16, "slice_rows": 8})
 

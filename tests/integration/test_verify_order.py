@@ -161,7 +161,7 @@ def test_a_broken_decision_is_named(world: World, kind: str) -> None:
     is_broken(kind, example)
 
 
-def test_a_place_that_the_stream_counts_and_nothing_fills_is_named(world: World) -> None:
+def test_a_stream_position_without_a_message_is_named(world: World) -> None:
     disordered(world, "fifo")
     world.query("hub", "update relaybox_internal.stream set last_stream_position = 9")
     is_broken("stream_positions_not_dense", "stream position 10 follows stream position 7")
@@ -193,7 +193,7 @@ def test_a_repeated_id_within_the_window_is_named(world: World) -> None:
     ]
 
 
-def test_a_sender_out_of_order_is_named_with_its_place(world: World) -> None:
+def test_a_sender_out_of_order_is_named_with_its_stream_position(world: World) -> None:
     world.change_route(order="fifo")
     declare(world, "a")
     send_numbered(world, "a", 1, 2)
@@ -202,7 +202,7 @@ def test_a_sender_out_of_order_is_named_with_its_place(world: World) -> None:
     is_broken("sender_out_of_order", "stream position 1: index 2 of a, epoch 1, follows index 0", count=2)
 
 
-def test_a_message_before_its_cause_is_named_with_both_places(world: World) -> None:
+def test_a_message_before_its_cause_is_named_with_both_stream_positions(world: World) -> None:
     world.change_route(order="causal")
     declare(world, "a", "b")
     send_caused(world, "b", 1, {})
@@ -214,7 +214,7 @@ def test_a_message_before_its_cause_is_named_with_both_places(world: World) -> N
     )
 
 
-def test_stores_of_a_total_route_that_disagree_are_named_with_the_place(world: World) -> None:
+def test_stores_of_a_total_route_that_disagree_are_named_with_the_stream_position(world: World) -> None:
     world.change_route(order="total")
     declare(world, "a", "b")
     send_numbered(world, "a", 1)

@@ -108,7 +108,7 @@ def test_every_message_is_found_where_its_hop_put_it(world: World) -> None:
         assert found == {hop: (log[message_id], None) for hop, log in logs.items()}
 
 
-def test_the_place_of_a_message_moves_step_by_step(world: World) -> None:
+def test_the_stage_of_a_message_moves_step_by_step(world: World) -> None:
     world.change_route(limits={"batch_rows": 100, "slice_rows": 100})
     world.send("a")
     (message_id,) = ids(world)
@@ -227,7 +227,7 @@ def fates(world: World, store: str = "hub") -> list[tuple[Any, ...]]:
     return decided
 
 
-def test_the_fate_of_each_message_in_the_stream_is_told(world: World) -> None:
+def test_the_delivery_state_of_each_message_is_told(world: World) -> None:
     world.change_route(order="fifo", limits={"holdback_rows": 2})
     declare(world, "a")
     send_numbered(world, "a", 1, 1, 3, 4)
@@ -281,7 +281,7 @@ def test_a_message_that_waits_for_its_cause_says_so(world: World) -> None:
     assert fates(world) == [("held", [{"sender": "b", "epoch": 1, "first_index": 1, "last_index": 1}])]
 
 
-def test_a_message_without_any_fate_is_told_to_be_lost(world: World) -> None:
+def test_a_message_without_any_delivery_state_is_reported_as_lost(world: World) -> None:
     world.send("a", "b")
     world.transfer_all()
     world.query("hub", "update relaybox_internal.delivery set last_stream_position = 1")

@@ -29,7 +29,7 @@ DAMAGE = {
 }
 
 
-def test_spark_proves_what_sessions_prove(world: World, tmp_path: Path) -> None:
+def test_spark_verifies_the_same_as_sessions(world: World, tmp_path: Path) -> None:
     """Messages lost, changed, misplaced, doubled and strange, in several slices of both hops: every name and number is the same."""
     world.change_route(limits={"batch_rows": 300, "slice_rows": 100})
     world.send_many(900)

@@ -24,13 +24,13 @@ def named(expression: str) -> set[str]:
     return set(re.findall(r"relaybox_[a-z_]+", expression))
 
 
-def test_every_metric_of_an_alarm_exists() -> None:
+def test_every_metric_of_an_alert_exists() -> None:
     for alarm in alarms():
         assert named(alarm["expr"]), alarm["alert"]
         assert named(alarm["expr"]) <= set(METRICS), alarm["alert"]
 
 
-def test_every_alarm_names_its_runbook() -> None:
+def test_every_alert_names_its_runbook() -> None:
     """A file of docs/runbooks, which names the alarm in turn."""
     for alarm in alarms():
         runbook = DOCS.parent / alarm["annotations"]["runbook"]
@@ -40,7 +40,7 @@ def test_every_alarm_names_its_runbook() -> None:
         assert alarm["labels"]["severity"] in {"page", "ticket"}
 
 
-def test_every_watermark_has_an_age_alarm() -> None:
+def test_every_watermark_has_an_age_alert() -> None:
     """A silent stall is worse than a crash."""
     alarmed = {watermark for alarm in alarms() for watermark in re.findall(r'watermark="([a-z]+)"', alarm["expr"])}
     sources = [

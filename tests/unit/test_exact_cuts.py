@@ -80,7 +80,7 @@ def test_a_log_is_cut_from_where_it_was_read() -> None:
 MESSAGE = UUID(int=1)
 
 
-def test_a_message_that_was_moved_and_changed_is_told_with_both_places() -> None:
+def test_a_message_that_was_moved_and_changed_is_told_with_both_positions() -> None:
     """Two defects of one message, each with its sender and both positions."""
     assert list(compare_slice([Row(3, MESSAGE, "UA", "hash")], [Row(5, MESSAGE, "UA", "other")])) == [
         Defect(DefectKind.MISPLACED, MESSAGE, "UA", 3, 5),

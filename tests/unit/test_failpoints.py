@@ -49,7 +49,7 @@ def test_failpoints_are_refused_outside_a_test(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_kill_strikes_at_the_chosen_hit_and_proves_it(tmp_path: Path) -> None:
+def test_a_kill_happens_at_the_chosen_hit_and_is_recorded(tmp_path: Path) -> None:
     ended = run("slice.copied:2=kill", tmp_path)
     assert (ended.returncode, ended.stdout) == (-signal.SIGKILL, "0\n")
     (line,) = (tmp_path / "hits.jsonl").read_text().splitlines()

@@ -61,7 +61,7 @@ def test_delays_grow_and_are_spread_and_capped() -> None:
     assert plan("0.1", "0.99999").waits_at_least_seconds == 130
 
 
-def test_an_outage_is_outlasted_even_where_fewer_tries_would_do() -> None:
+def test_an_outage_is_outlasted_even_where_fewer_attempts_would_do() -> None:
     """In an outage tries fail together, so only the waiting counts."""
     assert plan("0.01", "0.99").attempts == 1
     assert plan("0.01", "0.99", 130).attempts == 5

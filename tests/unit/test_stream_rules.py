@@ -152,7 +152,7 @@ def test_values_of_a_wrong_kind_hide_nothing_else(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_huge_stream_is_judged_in_a_moment(tmp_path: Path) -> None:
+def test_huge_stream_is_checked_in_a_moment(tmp_path: Path) -> None:
     """Two thousand origins that reach nobody else's store: millions of routes are missing, a few are named, all counted."""
     count = 2_000
     routes = {f"r{n}": {"topics": ["x"], "path": [f"o{n}", f"d{n}"], "order": "causal", "stream": "s"} for n in range(count)}
