@@ -50,7 +50,7 @@ class PageBrowser:
         expect(self.frame.locator(selector).first).to_be_attached(timeout=patience(PATIENCE_MILLISECONDS))
 
     def count(self, selector: str, count: int) -> None:
-        """Waits until there are just so many such elements."""
+        """Waits until there is exactly this number of these elements."""
         expect(self.frame.locator(selector)).to_have_count(count, timeout=patience(PATIENCE_MILLISECONDS))
 
     def press(self, words: str) -> None:

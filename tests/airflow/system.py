@@ -385,4 +385,4 @@ def _read(pid: int, name: str) -> bytes:
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes()
     except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return b""  # it ended, or belongs to somebody else
+        return b""  # it ended, or belongs to another user

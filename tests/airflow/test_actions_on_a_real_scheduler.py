@@ -1,4 +1,4 @@
-"""A real Airflow carries out what people order, while messages keep moving: backfills as replays, redrives, skips."""
+"""A real Airflow runs operator actions while messages move: backfills as replays, redrives, skips."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_the_page_leads_through_a_replay_and_a_redrive_that_is_approved(system: 
             attempt = _wait_until_asked(system, run, after=attempt)
         _wait_for_run(system, REDRIVE_DAG)
     with reading("refunds") as redriven:
-        wait_until(lambda: len(redriven.read) == 1, "the letter is read", deadline_seconds=ARRIVE_SECONDS)
+        wait_until(lambda: len(redriven.read) == 1, "the dead letter is read", deadline_seconds=ARRIVE_SECONDS)
     assert redriven.read[0][1:] == (False, "<b>refund</b> of order 4711"), "it was never acknowledged before"
     audit = "select reason, detail ->> 'on_behalf_of' from relaybox.consumer_action where action = 'redrive'"
     ((reason, whom),) = world.query(STORE, audit)
@@ -138,7 +138,7 @@ def _refuse_one(world: World) -> int:
     """A message that its consumer can't take: the number of its dead letter. Everything else is read."""
     world.query(STORE, "select relaybox.subscribe('refunds', 'flights', nack_limit => 1)")
     world.send("<b>refund</b> of order 4711", sender="REF")
-    letters = "select dead_letter_id from relaybox_internal.dead_letter where state = 'open'"
+    refused = "select dead_letter_id from relaybox_internal.dead_letter where state = 'open'"
 
     def refuse(_: object, message: Message) -> None:
         if message.sender == "REF":
@@ -147,10 +147,10 @@ def _refuse_one(world: World) -> int:
     def is_refused() -> bool:
         with Consumer(STORE, "refunds", until_empty=True, max_count=1000) as consumer:
             consumer.run(refuse)
-        return bool(world.query(STORE, letters))
+        return bool(world.query(STORE, refused))
 
     wait_until(is_refused, "the refund arrived and was refused", deadline_seconds=ARRIVE_SECONDS)
-    return int(world.value(STORE, letters))
+    return int(world.value(STORE, refused))
 
 
 def _newest_run(system: System, dag_id: str) -> str:
@@ -175,7 +175,7 @@ def _wait_until_asked(system: System, run: str, *, after: int = 0) -> int:
         state = system.client.get(f"dags/{REDRIVE_DAG}/dagRuns/{quote(run, safe='')}")["state"]
         return bool(asked) or state in ("success", "failed")
 
-    wait_until(is_asked, "somebody is asked", deadline_seconds=ARRIVE_SECONDS)
+    wait_until(is_asked, "an approval is asked for", deadline_seconds=ARRIVE_SECONDS)
     return asked[0] if asked else 0
 
 

@@ -73,7 +73,7 @@ def asset_names(value: object) -> list[str]:
 
 
 def test_each_hop_has_a_transfer_dag_and_a_confirm_dag(route: Path) -> None:
-    """Two hops give four DAGs, their route three for what people order, all one that looks after them, one that proves and one that cleans; no import error."""
+    """Two hops have four DAGs, their route three for operator actions. One watches, one verifies, one retains. No import error."""
     bag = parse()
     assert bag.import_errors == {}
     assert set(bag.dags) == DAG_IDS
@@ -115,7 +115,7 @@ def test_every_transfer_is_watched(dags: Mapping[str, DAG]) -> None:
 
 
 def test_the_clock_starts_no_dag_of_a_hop(dags: Mapping[str, DAG]) -> None:
-    """One DAG looks after all, with a task per store that hops leave, another proves delivery: a hundred idle hops start nothing."""
+    """One DAG watches all hops, with a task per source store, another verifies delivery: a hundred idle hops start nothing."""
     clocks = {dag_id: schedule(dag)["__type"].rpartition(".")[2] for dag_id, dag in dags.items()}
     by_clock = dict.fromkeys(("relaybox_watch", "relaybox_verify", "relaybox_retention"), "CronTriggerTimetable")
     by_hand = {**dict.fromkeys(ROUTE_DAG_IDS, "NullTimetable"), "relaybox_replay__flights": "ReplayTimetable"}
@@ -163,7 +163,7 @@ def test_retries_are_the_routes(dags: Mapping[str, DAG]) -> None:
 
 
 def test_a_long_attempt_ends_at_its_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`limits.run_timeout_seconds` of the route; a proof that hangs would keep back those of the other routes.
+    """`limits.run_timeout_seconds` of the route; a verification that hangs would delay those of the other routes.
 
     So does what detaches; a store with logs of several routes has the longest.
     """

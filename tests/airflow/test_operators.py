@@ -236,7 +236,7 @@ def dataset_names(world: World) -> dict[str, tuple[str, str]]:
 def test_a_task_links_to_its_spark_application(
     connected: World, spark_submit: SparkSubmit, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    """Also one that failed: there somebody will look. A task that moved all by itself has none."""
+    """Also an application that failed. A task that moved all messages itself has none."""
     monkeypatch.setenv("RELAYBOX_SPARK_UI", "http://history:18080")
     (spark_submit.notes / "application").write_text("app-7")
     spark_submit.ends_with(code)
@@ -328,7 +328,7 @@ def test_a_small_backlog_is_moved_by_the_task_itself(connected: World, spark_sub
 def test_spark_starts_from_the_row_count_of_the_route(
     connected: World, spark_submit: SparkSubmit, waiting: int, starts_spark: bool
 ) -> None:
-    """`limits.spark_from_rows` of the route; a batch that somebody planned and left counts like rows that no batch holds yet."""
+    """`limits.spark_from_rows` of the route; a planned batch that no driver finished counts like rows in no batch."""
     hop = few_rows_for_spark(connected)
     connected.send_many(waiting - 3)
     leave_a_planned_batch(connected)

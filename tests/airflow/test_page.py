@@ -65,7 +65,7 @@ FOREIGN = {
 
 
 def test_what_another_site_posts_is_refused(page: PageServer) -> None:
-    """With the cookie of somebody who may do it."""
+    """With the cookie of a user who may do it."""
     writes = [(method, path) for method, path in every_route(page.page) if method != "GET"]
     assert len(writes) >= 3
     for case, headers in FOREIGN.items():
@@ -339,7 +339,7 @@ class OneHop:
 
 
 def test_a_replay_is_counted_before_it_is_started(page: PageServer, connected: World) -> None:
-    """The count starts no run; the order does, with the form's fields as its parameters, and Airflow's audit log has it."""
+    """The count starts no run. The button does, with the form's fields as parameters; Airflow's audit log has it."""
     register_dags(connected.path)
     connected.query("hub", "select relaybox.subscribe('billing', 'flights')")
     client = page.client("oncall")

@@ -31,7 +31,7 @@ def test_all_else_is_retried_with_the_tasks_delays(code: int) -> None:
 
 
 def test_an_error_before_the_driver_started_is_retried() -> None:
-    """What is no exit code is judged by its class alone, elsewhere."""
+    """An error without an exit code is classified by its class alone, elsewhere."""
     assert DriverExitPolicy().evaluate(OSError("no spark-submit"), 1, 5).action is RetryAction.DEFAULT
 
 

@@ -10,7 +10,7 @@ EMPTY = HopPoll(has_work=False, is_driven=False)
 
 
 def test_work_that_nobody_drives_gives_one_event() -> None:
-    """However often it is seen before somebody comes."""
+    """However often it is seen before a driver comes."""
     run_triggers = RunTriggers()
     assert [run_triggers.due(PENDING, float(second)) for second in range(50)] == [True] + [False] * 49
 

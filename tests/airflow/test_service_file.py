@@ -97,7 +97,7 @@ def test_a_killed_tasks_file_is_removed_by_the_next_one(temporary: Path, monkeyp
 
 
 def plant(directory: Path, kind: str) -> Path:
-    """What somebody else could put into a shared directory under the name of a killed task's file."""
+    """What another user could put into a shared directory under the name of a killed task's file."""
     path = directory / "relaybox-services-planted" / "pg_service.conf"
     path.parent.mkdir(mode=0o700)
     if kind == "link":
@@ -117,7 +117,7 @@ def plant(directory: Path, kind: str) -> Path:
 def test_what_is_planted_in_the_shared_directory_stops_no_task(
     temporary: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """A FIFO without a writer blocks whoever opens it: the task would hang until its time limit. None of it is opened or removed."""
+    """A FIFO without a writer blocks every process that opens it: the task would hang until its time limit. None of it is opened or removed."""
     connect(monkeypatch)
     path = plant(temporary, kind)
     if kind == "another user's":
@@ -135,7 +135,7 @@ def test_what_is_planted_in_the_shared_directory_stops_no_task(
 
 
 def _hangs(*_: object) -> None:
-    raise AssertionError("it waits for somebody to write into the FIFO")  # no OSError, which a clean-up passes over
+    raise AssertionError("it waits for a writer of the FIFO")  # no OSError, which a clean-up passes over
 
 
 def _leave_behind(temporary: Path) -> Path:

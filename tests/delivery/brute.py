@@ -92,7 +92,7 @@ class Stream:
         self._since = 0
 
     def declare(self, *declarations: Declaration) -> None:
-        """Every declaration that is ever made. Which of them a message is judged by, its own time says."""
+        """Every declaration that is ever made. The time of a message says which of them apply to it."""
         for declaration in declarations:
             self._declared[declaration.origin, declaration.sender, declaration.epoch] = declaration
 
@@ -241,13 +241,13 @@ class Stream:
         while True:
             if ready := [held for held in self.held if self._is_ready(held.row)]:
                 yield from [self._release(held) for held in ready]
-            elif circles := self._circles():
-                self._break(circles)
+            elif cycles := self._cycles():
+                self._break(cycles)
             else:
                 return
 
-    def _circles(self) -> dict[Row, set[Row]]:
-        """Who waits for whom, of the rows that wait for each other and for nothing else. Only rows of circles, or between two."""
+    def _cycles(self) -> dict[Row, set[Row]]:
+        """The rows that wait for each other and for nothing else, with their causes. Only rows of cycles, or between two."""
         if self._order != "causal":
             return {}
         waits = {held.row: self._waits_for(held.row) for held in self.held}
@@ -281,14 +281,14 @@ class Stream:
             for sender, (epoch, index) in dependencies(row).items()
         )
 
-    def _break(self, circles: Mapping[Row, set[Row]]) -> None:
-        """Sets aside each row whose clock names a row that waits for it; the rows of one circle have one time."""
+    def _break(self, cycles: Mapping[Row, set[Row]]) -> None:
+        """Sets aside each row whose clock names a row that waits for it; the rows of one cycle have one time."""
         held_as = {held.row: held for held in self.held}
-        times = {row: self._time_and_rank(held_as[row])[0] for row in circles}
-        for _ in circles:
-            times = {row: max(times[row], *(times[cause] for cause in causes)) for row, causes in circles.items()}
-        for row, causes in circles.items():
-            if any(cause.sender != row.sender and waits_for(cause, row, circles) for cause in causes):
+        times = {row: self._time_and_rank(held_as[row])[0] for row in cycles}
+        for _ in cycles:
+            times = {row: max(times[row], *(times[cause] for cause in causes)) for row, causes in cycles.items()}
+        for row, causes in cycles.items():
+            if any(cause.sender != row.sender and waits_for(cause, row, cycles) for cause in causes):
                 self.held.remove(held_as[row])
                 self.dead_letters[row] = "clock_waits_for_itself"
                 self._senders[row.sender].done.add(row.number)
@@ -339,11 +339,11 @@ class Stream:
         return time, max([counted, *(1 + rank for at, rank in before if at == time)])
 
 
-def waits_for(row: Row, other: Row, circles: Mapping[Row, set[Row]]) -> bool:
+def waits_for(row: Row, other: Row, cycles: Mapping[Row, set[Row]]) -> bool:
     """Whether a row waits for another one, directly or not."""
     seen, further = {row}, [row]
     while further:
-        new = circles[further.pop()] - seen
+        new = cycles[further.pop()] - seen
         seen |= new
         further += new
     return other in seen

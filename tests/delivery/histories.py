@@ -75,7 +75,7 @@ def histories(draw: Draw, *, order: str, orderly: bool = False, tangled: bool = 
         Producer(name, draw(st.sampled_from(kinds)), draw(st.sampled_from(logs))) for name in "ABCDE"[: draw(st.integers(1, 5))]
     ]
     if len(logs) > 1 and not orderly and draw(st.integers(0, 5)) == 3:
-        # one name at two stores: whoever is heard first has it
+        # one name at two stores: it belongs to the store that is heard first
         producers.append(Producer("A", "gapless", draw(st.sampled_from([log for log in logs if log != producers[0].log]))))
     sending = _Sending(draw, order, orderly, tangled, producers)
     for time in range(1, draw(st.integers(1, MAX_SENDS)) + 1):
@@ -201,13 +201,13 @@ class _Sending:
             producer.knows[sender] = max(number, producer.knows.get(sender, (0, 0)))
 
     def _rarely(self, one_of: int, *events: str) -> str | None:
-        """One of the events, each once in so many times. Not at the ends of the range, which Hypothesis likes to draw."""
+        """One of the events, each once in this number of draws. Not at the ends of the range, which Hypothesis likes to draw."""
         number = self.draw(st.integers(0, one_of - 1)) - one_of // 2
         return events[number] if 0 <= number < len(events) else None
 
 
 def _arrived(draw: Draw, sent: list[Row], displacement: int) -> list[Row]:
-    """Rows at their positions: displaced by up to so many stream positions, some of them again, a few with other content."""
+    """Rows at their positions: displaced by up to this number of stream positions, some of them again, a few with other content."""
     keyed: list[tuple[int, Row]] = []
     for stream_position, row in enumerate(sent):
         keyed.append((stream_position + draw(st.integers(0, displacement)), row))

@@ -92,7 +92,7 @@ class Producers:
         transaction.open.clear()
 
     def declare(self) -> None:
-        """Somebody who sends indexes already is declared now."""
+        """A sender that sends indexes already is declared now."""
         if late := [producer for producer in self._producers if not producer.is_declared]:
             self._declare(self._draw(st.sampled_from(late)))
 

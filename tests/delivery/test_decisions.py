@@ -143,7 +143,7 @@ class Run:
         return True
 
     def _step_aside(self, log: str) -> None:
-        """Now and then somebody gives up a gap or a message that waits, or a log brings what its origin declares by now."""
+        """Now and then an operator gives up a gap or a waiting message, or a log brings new declarations of its origin."""
         gaps, waiting = self._brute.gaps(), self._brute.waiting()
         act = self._draw(st.sampled_from(["", "", "", "", "", "skip", "set aside", "carry"]))
         if act == "skip" and gaps and not self._limited:
@@ -240,7 +240,7 @@ class Run:
     def _arrive(self, log: str) -> None:
         batch = list(islice(self._arriving[log], self._draw(st.sampled_from((1, 1, 2, 3, 5, 8, 40)))))
         note(f"{log}: {' '.join(f'{row.sender}{row.epoch}.{row.index}' for row in batch)}")
-        # whoever sent one of these had declared itself before; of the others the store may hear now, or later
+        # the senders of these messages were declared before; the store may hear of the others now, or later
         needed = sum(one.declared_at <= max(row.sent_at for row in batch) for one in self._declarations[log])
         self._carry(log, self._draw(st.integers(needed, len(self._declarations[log]))))
         self._stored.publish(log, len(batch), knows_kind=self._draw(st.booleans()))

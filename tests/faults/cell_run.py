@@ -134,7 +134,7 @@ class _Run:
         self._judge(history)
 
     def _send(self, workload: Workload, *, batches: int) -> None:
-        """Asks for so many batches, and returns when there is something to move."""
+        """Asks for this number of batches, and returns when there is something to move."""
         before = workload.acknowledged_count
         workload.send(max(1, round(batches * self.batch_rows / len(workload.senders) / MESSAGES_PER_TRANSACTION)))
         wait_until(lambda: workload.acknowledged_count > before, "the first of the transactions is committed")
@@ -206,7 +206,7 @@ class _Run:
         self.result.recovery_seconds.append(time.monotonic() - healed)
 
     def _take_over(self, hop: str, *, repairing: str = "") -> Outcome:
-        """What the orchestrator does: tries until an attempt succeeds."""
+        """What the orchestrator does: starts attempts until one succeeds."""
         deadline = Deadline(LIVENESS_SECONDS)
         while True:
             outcome = drive(self.site.mission(hop, repair=repairing))

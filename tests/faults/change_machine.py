@@ -1,6 +1,6 @@
 """A route whose relaybox.yaml changes, whose stores are restored, and whose rows are dropped: as a Hypothesis state machine.
 
-Who judges is the producers' own log (conservation.py). Retention runs with a replay window of 0 and segments of four rows.
+The producers' own log is the reference (conservation.py). Retention runs with a replay window of 0 and segments of four rows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The second half of a soak: under load the file and settings change, stores are restored, rows are dropped, at random, for a long time.
 
 A producer sends all the while and keeps the log of what it committed; an operator does whatever the state machine of
-change_machine.py can do, drawn from a seed, and by that log everything is judged after every action.
+change_machine.py can do, drawn from a seed, and after every action the stores are compared with that log.
 """
 
 from __future__ import annotations

@@ -110,7 +110,7 @@ def initialise_each(routes: Routes) -> None:
 
 
 def initialise_and_die(path: Path, after_statements: int) -> bool:
-    """`relaybox init` in a process of its own that is killed after so many statements; false when it ended before.
+    """`relaybox init` in a process of its own that is killed after this number of statements; false when it ended before.
 
     What a transaction had not committed by then is gone; the stores that came earlier have the new file.
     """

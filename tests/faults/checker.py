@@ -248,7 +248,7 @@ def conserved(facts: Facts) -> Iterator[Finding]:
 
 @invariant
 def orphaned_hops(facts: Facts) -> Iterator[Finding]:
-    """Every row that a hop has to move is in its log: also of transactions whose fate their producer does not know."""
+    """Every row that a hop has to move is in its log: also of transactions whose outcome their producer does not know."""
     for hop in facts.stores.hops:
         here = {row.message.message_id for row in hop.log}
         missing = [row.message.payload for row in facts.input(hop) if row.message.message_id not in here]

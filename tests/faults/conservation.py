@@ -96,7 +96,7 @@ class Conservation:
 
     def look(self) -> list[str]:
         """What is wrong now; remembers what it saw."""
-        sent = {**self.sent}  # before the tables are read: somebody may send meanwhile
+        sent = {**self.sent}  # before the tables are read: a producer may send meanwhile
         self.seen = look(self.origin, self.hops)
         found = [*self._log_faults(), *self._lost(sent)]
         for hop, log in self.seen.logs.items():

@@ -1,4 +1,4 @@
-"""What a route delivered, judged from the rows of its stores and from nothing that Relaybox says."""
+"""What a route delivered, by the rows of its stores and not by any report of Relaybox."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ class AttemptOwner:
         return [Hit(hit["failpoint"], hit["pid"]) for hit in map(json.loads, lines)]
 
     def wait_for_hit(self, count: int = 1) -> bool:
-        """Waits for so many hits; false when the driver ended without them."""
+        """Waits for this number of hits; false when the driver ended without them."""
         wait_until(lambda: len(self.hits()) >= count or not self.is_alive, f"hit {count} of driver {self.pid}")
         return len(self.hits()) >= count
 

@@ -16,7 +16,7 @@ from tests.faults.sites import Site
 from tests.support.world import wait_until
 
 STREAM_BYTES = 1500
-"""A stream breaks after so many more bytes: in the middle of a COPY of the smallest batches."""
+"""A stream breaks after this number of bytes: in the middle of a COPY of the smallest batches."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def cut_commit(side: str, scene: Scene) -> None:
 
 
 def wake_as_zombie(scene: Scene) -> None:
-    """The driver is frozen while another one does the work; then it wakes and goes on as if nothing had happened."""
+    """The driver is frozen while another one does the work; then it continues as if nothing had happened."""
     scene.driver.wait_until_stopped()
     scene.take_over()
     scene.driver.signal(signal.SIGCONT)

@@ -67,7 +67,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Transaction:
-    """A producer's transaction and its fate: ok (acknowledged as number `acknowledged`) | fail | info."""
+    """A producer's transaction and its outcome: ok (acknowledged as number `acknowledged`) | fail | info."""
 
     sender: str
     number: int
@@ -85,7 +85,7 @@ class Transaction:
 
 @dataclass(frozen=True)
 class Read:
-    """One answered read of a hop's log: at most so many messages after a position, as (position, message id, payload)."""
+    """One answered read of a hop's log: at most `at_most` messages after a position, as (position, message id, payload)."""
 
     consumer: str
     hop: str

@@ -67,7 +67,7 @@ class Reader:
 
 
 class DyingAfter(FirstSlices):
-    """Copies so many slices, from the first or from the last on, then the driver dies, also where all were copied."""
+    """Copies this number of slices, from the first or from the last on. Then the driver dies, also if all were copied."""
 
     def __init__(self, count: int, *, from_the_last: bool = False) -> None:
         super().__init__(count)

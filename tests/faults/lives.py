@@ -1,4 +1,4 @@
-"""What every state machine on real stores has: a world that ends with it, two clocks, and an end that judges all of its life."""
+"""What every state machine on real stores has: a world that ends with it, two clocks, and an end that checks all of its life."""
 
 from __future__ import annotations
 

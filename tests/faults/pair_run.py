@@ -65,7 +65,7 @@ def _inject(part: Injection, machine: ChangeMachine, site: Site, directory: Path
 
 
 def _take_over(mission: Mission) -> Outcome:
-    """What the orchestrator does: tries until an attempt succeeds."""
+    """What the orchestrator does: starts attempts until one succeeds."""
     outcomes: list[Outcome] = []
 
     def succeeds() -> bool:

@@ -60,7 +60,7 @@ class Outcome:
     """What became of a prefix.
 
     Attributes:
-        recovered: where the last replayed record begins: the proof that the cut was hit.
+        recovered: where the last replayed record begins: it shows that the cut was hit.
         lost_acknowledged: messages (source) or published positions (destination) that were acknowledged and are gone.
         stopped: the G11 errors, in the words that the operator reads; empty: everything continued.
         attested: stores that the repair attested.
@@ -117,7 +117,7 @@ def others_at(recording: Recording, directory: Path, *, store: str, moment: int)
 
 
 def try_prefix(recording: Recording, directory: Path, others: Mapping[str, Cluster], prefix: Prefix) -> Outcome:
-    """Recovers the prefix, lets everything go on, and judges it. `others` are left as they were."""
+    """Recovers the prefix, lets everything go on, and checks it. `others` are left as they were."""
     with ExitStack() as stack:
         copy = recover(recording.bases[prefix.store], directory / f"{prefix.store}-cut", lsn=prefix.lsn, promote=prefix.promote)
         stack.callback(copy.remove)

@@ -56,7 +56,7 @@ class Proxy:
         self.has_reset.set()
 
     def reset_after(self, byte_count: int) -> None:
-        """Forwards so many more bytes, both directions and all links together, then resets every link."""
+        """Forwards this number of bytes, both directions and all links together, then resets every link."""
         with self._lock:
             self._bytes_left = byte_count
 
@@ -68,7 +68,7 @@ class Proxy:
                     link.flows[direction].clear()
 
     def cut_next_commit(self) -> None:
-        """Lets the next COMMIT through and resets its link when the answer comes: the client can't know its fate."""
+        """Lets the next COMMIT through and resets its link when the answer comes: the client can't know its outcome."""
         with self._lock:
             self._cuts_commit = True
 

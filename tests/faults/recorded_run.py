@@ -26,7 +26,7 @@ PAUSE_SECONDS = 0.1
 LIMITS = {"batch_rows": 30, "slice_rows": 8}
 
 UNFLUSHED = {"wal_writer_delay": "10s", "wal_writer_flush_after": "64MB"}
-"""Commits that nobody waits for stay off the disk until somebody else's commit flushes them."""
+"""An asynchronous commit is not on disk until the commit of another session flushes it."""
 
 _WAL_NOW = "select (pg_current_wal_flush_lsn() - '0/0')::bigint, (pg_current_wal_insert_lsn() - '0/0')::bigint"
 
@@ -46,7 +46,7 @@ class Moment:
     Attributes:
         step: planned, copied, published, confirmed or settled, with the hop.
         wal: per store.
-        acknowledged: so many entries of the recording's acknowledgements were there before.
+        acknowledged: the number of entries of the recording's acknowledgements before it.
     """
 
     step: str

@@ -95,9 +95,9 @@ def run_setting_cell(
 
 def _reports_and_readers(site: Site) -> Iterator[str]:
     """What looks at the stores sees them as they are: verify, status, metrics, retention, a consumer in Python."""
-    proof = verify_route(site.route)
-    if proof.outcome != "delivered":
-        yield f"verify says {proof.outcome}"
+    verification = verify_route(site.route)
+    if verification.outcome != "delivered":
+        yield f"verify says {verification.outcome}"
     status = read_status(site.routes)
     yield from (f"status says {error}" for hop in status.hops for error in hop.errors)
     if store_metrics := set(STORES) - read_store_metrics(site.routes).keys():

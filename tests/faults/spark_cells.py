@@ -107,7 +107,7 @@ class SparkResult:
 
 
 def run_cell(cell: SparkCell, context: SparkContext, sides: Clusters, directory: Path, *, messages: int) -> SparkResult:
-    """Strikes a hop that moves two batches of eight slices, sends and moves two more, and has the checker judge both hops.
+    """Injects a fault into a hop that moves two batches of eight slices, moves two more, and runs the checker on both hops.
 
     Args:
         cell: what happens.
@@ -201,7 +201,7 @@ class _Run:
         return True
 
     def _freeze_application(self, pause: Pause) -> bool:
-        """All of an application is frozen, a newer one finishes everything; then it wakes, and writes nothing."""
+        """All of an application is frozen, a newer one finishes everything; then it continues, and writes nothing."""
         with self._application(pause) as application:
             frozen = pause.processes()
             for pid in frozen:
@@ -305,7 +305,7 @@ def race(scene: Scene) -> None:
 
 
 def freeze_worker(scene: Scene) -> None:
-    """A worker is frozen, another driver finishes everything; then it wakes and finds that it is too late."""
+    """A worker is frozen, another driver finishes everything; then it continues and finds that it is too late."""
     worker = scene.worker
     os.kill(worker, signal.SIGSTOP)
     scene.pause.release()

@@ -156,7 +156,7 @@ UNDISTURBED = (
     "-c default_transaction_read_only=off -c idle_session_timeout=0 -c idle_in_transaction_session_timeout=0 "
     "-c transaction_timeout=0 -c statement_timeout=0 -c lock_timeout=0 -c default_transaction_isolation=read\\ committed"
 )
-"""Sessions of who judges: values are compared as Postgres prints them, whatever a database has set, and nobody hurries."""
+"""Sessions of the checker: values are compared as Postgres prints them, whatever a database has set, and nobody hurries."""
 
 _MESSAGE = "message_id::text, topic, sender, epoch, key, headers::text, payload, payload_bytes::text, clock::text, sent_at::text"
 

@@ -1,6 +1,6 @@
 """Faults at every step: nothing is lost, doubled, reordered or confirmed too early (G2, G3, G4, G5, G7).
 
-At each step the driver is killed, and one more fault strikes after it in the same site; over all steps each fault has its turn.
+At each step the driver is killed, and one more fault is injected after it in the same site; over all steps each fault has its turn.
 Every fault at every step, each in a site of its own: `make test-faults`.
 """
 
@@ -63,7 +63,7 @@ def test_each_fault_has_its_turn() -> None:
 
 @pytest.mark.parametrize("cells", cells_by_site(), ids=site_of)
 def test_faults_at(cells: Sequence[Cell], sides: Clusters, cell_directory: Path) -> None:
-    """The failpoint is reached each time, the fault strikes, another driver recovers, and the checker finds nothing."""
+    """The failpoint is reached each time, the fault is injected, another driver recovers, and the checker finds nothing."""
     name = ", ".join(map(str, cells))
     injections = [Injection(cell.failpoint, cell.fault) for cell in cells]
     result = run_cell(name, injections, sides, cell_directory, kind=cells[0].kind)

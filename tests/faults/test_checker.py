@@ -335,7 +335,7 @@ def test_bad_history(tampering: Tampering, expected: set[str]) -> None:
     (8, 8, 8, set()), (3, 3, 3, set()), (8, 7, 8, {"false_settled"}), (3, 8, 2, {"false_settled"}),
 ])  # fmt: skip
 def test_nothing_is_settled_beyond_an_acknowledgement(settled: int, acknowledged: int, seen: int, expected: set[str]) -> None:
-    """Where the policy names subscriptions: not in the end, and not at the moment when somebody looked."""
+    """Where the policy names subscriptions: not at the end, and not at the moment of a look."""
     sketch = Sketch("UA:3 a b BA:5 a b w")
     sketch.b.confirmations.append(ConfirmationRow("hub", "settled", settled, 2 if settled == 8 else 1))
     sketch.observations.append(Observation("watcher", "a/2", 8, settled, 8, seen))

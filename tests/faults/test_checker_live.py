@@ -1,4 +1,4 @@
-"""Workload and checker on real stores: a fault-free run is clean, and a log that somebody changed is found out."""
+"""Workload and checker on real stores: a fault-free run is clean, and a log that was changed by hand is detected."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ STRUCK_ELSEWHERE = {
     "INIT_FAILPOINTS": "tests/integration/test_init_of_all_stores.py::test_an_init_that_was_killed_anywhere_is_finished_or_taken_back",
     "DETACH_FAILPOINTS": "tests/spark/test_detach.py::test_g8_detaching_and_attaching_are_gone_on_with_after_any_step",
 }
-"""Failpoints of what no driver of a hop does, and the test that strikes each of them."""
+"""Failpoints of steps that no driver of a hop does, and the test that injects faults there."""
 
 OPERATORS_STEPS = {
     "skip": "one statement in one transaction, by a person: no driver takes it",

@@ -1,4 +1,4 @@
-"""Two faults, changes, restores or settings in a row, at random sites: the second strikes the driver that recovers from the first."""
+"""Two faults, changes, restores or settings in a row, at random sites: the second hits the driver that recovers from the first."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Drill:
         return run_blocks(runbook, variables=variables, binaries=self.hub.binaries, directory=self.directory)
 
     def run(self, runbook: str, *, stops_after: int, says: str) -> str:
-        """Runs the runbook; after so many of its blocks the hop stops with what the runbook says that one sees."""
+        """Runs the runbook. After this number of blocks the hop stops with the symptom that the runbook names."""
         outputs = []
         for number, output in enumerate(self.blocks(runbook), start=1):
             outputs.append(output)
@@ -65,7 +65,7 @@ class Drill:
                     self.world.transfer()
         return "\n".join(outputs)
 
-    def proves(self, *, ghosts: list[str]) -> None:
+    def verifies(self, *, ghosts: list[str]) -> None:
         """Every message that the source still has was delivered once, in order; the others are exactly these ghosts."""
         now = read_delivered(self.world)
         assert [*undelivered(now), *doubled(now), *not_dense(self.world)] == []
@@ -115,7 +115,7 @@ def test_dump_and_reload(drill: Drill) -> None:
     assert "delivered first in generation 2: 1 messages" in said
     drill.world.send("UA-5")
     drill.world.transfer()
-    drill.proves(ghosts=[])
+    drill.verifies(ghosts=[])
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_point_in_time_restore(archived: Drill) -> None:
     assert "2 of them ghosts" in said
     drill.world.send("UA-8")
     drill.world.transfer()
-    drill.proves(ghosts=["UA-6", "UA-7"])
+    drill.verifies(ghosts=["UA-6", "UA-7"])
 
 
 def test_lossy_failover(drill: Drill) -> None:
@@ -160,7 +160,7 @@ def test_lossy_failover(drill: Drill) -> None:
     assert "2 of them ghosts" in said
     drill.world.send("UA-6")
     drill.world.transfer()
-    drill.proves(ghosts=["UA-4", "UA-5"])
+    drill.verifies(ghosts=["UA-4", "UA-5"])
 
 
 def test_promotion(drill: Drill) -> None:
@@ -177,7 +177,7 @@ def test_promotion(drill: Drill) -> None:
     drill.run("promotion", stops_after=2, says="on timeline 2.*relaybox attest airline")
     drill.world.send("UA-5")
     drill.world.transfer()
-    drill.proves(ghosts=[])
+    drill.verifies(ghosts=[])
 
 
 def _wait_for_standby(primary: Cluster, standby: Cluster) -> None:
@@ -220,7 +220,7 @@ def test_pg_upgrade(oldest: Drill) -> None:
     )
     drill.world.send("UA-4")
     drill.world.transfer()
-    drill.proves(ghosts=[])
+    drill.verifies(ghosts=[])
 
 
 def test_stopped_standby(drill: Drill) -> None:
@@ -235,7 +235,7 @@ def test_stopped_standby(drill: Drill) -> None:
         for _ in drill.blocks("stopped-standby"):
             pass
         hanging.result(patience(60))
-    drill.proves(ghosts=[])
+    drill.verifies(ghosts=[])
 
 
 def test_every_runbook_is_run_by_a_test() -> None:

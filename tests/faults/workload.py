@@ -145,7 +145,7 @@ class Producer(Client):
         """Commits that were answered."""
 
     def ask(self, transactions: int) -> None:
-        """Wants so many transactions more. Returns at once."""
+        """Asks for this number of further transactions. Returns at once."""
         with self._wanted_lock:
             self._wanted += transactions
 
@@ -280,7 +280,7 @@ class Producer(Client):
 
     def _prepare(self, connection: Connection, number: int) -> None:
         name = f"workload {self._run_name} {self.name} {number}"
-        self.log.write("invoke", "commit", transaction=number)  # from here on somebody may commit it
+        self.log.write("invoke", "commit", transaction=number)  # from here on another session may commit it
         try:
             connection.cursor().execute("prepare transaction %s", (name,))
         except psycopg2.Error as error:
@@ -398,7 +398,7 @@ class Subscriber(Reader):
         self.through = through
         """As far as it may acknowledge; another thread may move it on."""
         self.acknowledged_through = 0
-        """The last place that it has sent an acknowledgement of: nobody can have processed more."""
+        """The last stream position that it has sent an acknowledgement of: no more can be processed."""
         self._answered_through = 0
 
     def read(self, connection: Connection) -> None:
@@ -554,7 +554,7 @@ class Workload:
             client.start()
 
     def send(self, transactions: int) -> None:
-        """Has every sender do so many transactions more."""
+        """Lets every sender do this number of further transactions."""
         for producer in self.producers:
             producer.ask(transactions)
 

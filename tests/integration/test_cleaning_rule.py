@@ -66,13 +66,13 @@ class Expected:
 
     log_positions: list[int] = field(default_factory=list)  # by stream position, from stream position 1 on
     unread: dict[str, set[int]] = field(default_factory=dict)  # by subscription: stream positions that are not done
-    letters: dict[int, tuple[str, int]] = field(default_factory=dict)  # open dead letters: whose, at which position
+    dead_letters: dict[int, tuple[str, int]] = field(default_factory=dict)  # open dead letters: whose, at which position
     settled: int = 0
     batches: int = 0
     settlings: int = 0
 
     def needed(self) -> set[int]:
-        """Positions that somebody needs, one by one."""
+        """Positions that a reader needs, one by one."""
         last = len(self.log_positions)
         newest = {p for p in self.log_positions if p // SEGMENT_ROWS == last // SEGMENT_ROWS} | set(self.log_positions[-1:])
         unread = {
@@ -80,7 +80,7 @@ class Expected:
             for stream_positions in self.unread.values()
             for stream_position in stream_positions
         }
-        return newest | unread | {at for _, at in self.letters.values()} | set(range(self.settled + 1, last + 1))
+        return newest | unread | {at for _, at in self.dead_letters.values()} | set(range(self.settled + 1, last + 1))
 
 
 class Store:
@@ -151,23 +151,23 @@ class Store:
                 name,
                 stream_position,
             )
-            e.letters[dead_letter_id] = (name, log_position)
+            e.dead_letters[dead_letter_id] = (name, log_position)
             e.unread[name].discard(stream_position)
         else:
             self.run("select relaybox.ack(%s, %s, %s)", name, got[-1][0], token)
             e.unread[name] -= {one[0] for one in got}
 
     def drop_letter(self) -> None:
-        for dead_letter_id in list(self.expected.letters)[:1]:
+        for dead_letter_id in list(self.expected.dead_letters)[:1]:
             self.run("select relaybox.drop_dead_letter(%s, 'test')", dead_letter_id)
-            del self.expected.letters[dead_letter_id]
+            del self.expected.dead_letters[dead_letter_id]
 
     def unsubscribe(self, name: str) -> None:
         if self.expected.unread.pop(name, None) is not None:
             self.run("select relaybox.unsubscribe(%s)", name)
 
     def replay(self, name: str) -> None:
-        """Back to the beginning of what is kept; a letter that is set aside stays so."""
+        """Back to the beginning of what is kept; a dead letter stays one."""
         e = self.expected
         if name not in e.unread or not e.log_positions:
             return
@@ -179,11 +179,11 @@ class Store:
         aside = {
             stream_position
             for stream_position, log_position in enumerate(e.log_positions, 1)
-            if (name, log_position) in self.all_letters()
+            if (name, log_position) in self.all_dead_letters()
         }
         e.unread[name] |= set(range(first, len(e.log_positions) + 1)) - aside
 
-    def all_letters(self) -> set[tuple[str, int]]:
+    def all_dead_letters(self) -> set[tuple[str, int]]:
         """Also those that were dropped: they are not read again."""
         return set(self.run("select subscription, log_position from relaybox.dead_letters where subscription is not null"))  # type: ignore[arg-type]
 

@@ -33,7 +33,7 @@ LOCAL_TIME = re.compile(r"date\.today\(|datetime\.now\(\)|utcnow\(\)|time\.(loca
 
 
 def answers(place: Place, message: str) -> str:
-    """What commands without a moment of their own say to somebody there."""
+    """What commands without a moment of their own print at this clock."""
     asked = subprocess.run(
         [sys.executable, "-c", ASK, message],
         env={**os.environ, **surroundings(place, Path()), "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'plugins'}"},
@@ -126,7 +126,7 @@ def test_a_run_elsewhere_is_as_red_as_its_tests(tmp_path: Path, environment: dic
     options = ["--at", "2027-10-31 01:00:00", "--zone", "Europe/Berlin", "--german", "--busy", "2"]
     exit_code, output = followed([sys.executable, "-m", "tests.support.clocks", *options, str(probe)], environment)
     assert exit_code == code, output
-    assert f"== at the stream position asked for: {said}, after " in output
+    assert f"== the clock setting asked for: {said}, after " in output
     assert "tests | " in output
     assert not list(tmp_path.glob("**/*.pyc"))
 

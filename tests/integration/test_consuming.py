@@ -92,7 +92,7 @@ def test_g10_an_exception_in_the_body_leaves_no_effect_of_that_message(ten: Worl
 
 @pytest.mark.parametrize("commit_every", [1, 3])
 def test_run_refuses_what_its_handler_fails_on_and_the_rest_flows(ten: World, commit_every: int) -> None:
-    """After nack_limit tries a message is a dead letter; the others are done once each."""
+    """After nack_limit attempts a message is a dead letter; the others are done once each."""
 
     def handle(connection: object, message: Message) -> None:
         write(worker, message)
@@ -190,7 +190,7 @@ def test_after_three_retries_the_error_is_told(ten: World) -> None:
 
 
 def test_what_is_refused_for_good_is_told_at_once_with_what_to_mend(ten: World) -> None:
-    """A service or database that does not exist is no store that does not answer: nobody tries again."""
+    """A service or database that does not exist is not an unreachable store: no retry."""
     with pytest.raises(errors.ConfigurationError, match="Add a section"), Consumer("nowhere", "billing") as worker:
         next(iter(worker))
     break_service(STORE, dbname="elsewhere")

@@ -159,9 +159,9 @@ def test_run_refuses_work_that_fails_at_commit_and_the_rest_flows(ten: World, co
     with consumer(commit_every=commit_every) as worker:
         worker.run(handle)
     assert effects(ten) == [2, 3, 4, 5, 7, 8, 9, 10]
-    letters = dead_letters(ten)
-    assert [stream_position for stream_position, _ in letters] == [1, 6]
-    assert all(detail.startswith("ForeignKeyViolation: ") and "effect_has_parent" in detail for _, detail in letters)
+    found = dead_letters(ten)
+    assert [stream_position for stream_position, _ in found] == [1, 6]
+    assert all(detail.startswith("ForeignKeyViolation: ") and "effect_has_parent" in detail for _, detail in found)
     assert failed_attempts(ten) == 2
 
 
@@ -178,9 +178,9 @@ def test_run_refuses_a_message_whose_failed_statement_was_ignored(ten: World, co
     with consumer(commit_every=commit_every) as worker:
         worker.run(handle)
     assert effects(ten) == [2, 3, 4, 5, 7, 8, 9, 10]
-    letters = dead_letters(ten)
-    assert [stream_position for stream_position, _ in letters] == [1, 6]
-    assert all("aborted" in detail and "25P02" in detail for _, detail in letters)
+    found = dead_letters(ten)
+    assert [stream_position for stream_position, _ in found] == [1, 6]
+    assert all("aborted" in detail and "25P02" in detail for _, detail in found)
 
 
 @pytest.mark.parametrize("statement", ["insert into public.effect values (0, 7)", "select 1 / 0"])

@@ -1,4 +1,4 @@
-"""G9: a time stands for one place of a stream, whatever the store's clock did: intervals that touch share nothing and miss nothing."""
+"""G9: a time stands for one stream position, whatever the store's clock did: intervals that touch share nothing and miss nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def deliver_at(world: World, count: int, seconds: int | None = None) -> None:
 
 
 def first_stream_positions(world: World, *seconds: int) -> list[int]:
-    """Where a start so many seconds from now is."""
+    """The stream position of a start this number of seconds from now."""
     return [world.value("hub", FIRST_PLACE, f"{second} seconds") for second in seconds]
 
 

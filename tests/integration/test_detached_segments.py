@@ -148,7 +148,7 @@ def test_several_files_that_go_at_once_are_gone_through_the_last_of_them(logs: W
 
 
 def test_who_needs_what_is_asked_of_the_one_table_that_is_meant(logs: World) -> None:
-    """Of an outbox its holders, of a log those of the log; whoever needs nothing is left out."""
+    """For an outbox its holders, for a log those of the log; a reader that needs nothing is left out."""
     asked = "select kind, holder, needs_from from relaybox_internal.{} h where needs_from is not null order by 1, 2"
     by_table = [logs.query("hub", asked.format(table)) for table in ("outbox_holders()", "log_holders(1)", "log_holders(2)")]
     every = "select kind, holder, needs_from from relaybox_internal.holders({}) order by 1, 2"
@@ -169,7 +169,7 @@ def test_who_needs_what_is_asked_of_the_one_table_that_is_meant(logs: World) -> 
 
 
 def test_an_arrival_that_is_to_be_confirmed_is_the_newest_of_its_own_log(logs: World) -> None:
-    """And the row of another log, which somebody holds, is not waited for."""
+    """And it does not wait for the locked row of another log."""
     newest = "select log_id, batch, last_position from relaybox_internal.durable_arrival(%s)"
     with logs.session("hub") as holder, holder.cursor() as held, logs.session("hub") as session, session.cursor() as cursor:
         held.execute(OTHERS_ROWS[0])

@@ -53,7 +53,7 @@ def test_g11_a_log_that_ends_before_what_was_read_of_it_stops_the_next_hop(world
 
 
 def test_a_generation_that_the_destination_was_not_told_of_begins_with_the_next_batch(world: World) -> None:
-    """Whoever reanchored the source died before it told the destination."""
+    """The reanchor of the source died before it told the destination."""
     world.send("a")
     world.transfer()
     world.query("airline", "update relaybox_internal.hop_out set generation = generation + 1 where hop = 'flights/1'")

@@ -70,7 +70,7 @@ def test_commit_that_returns_with_a_warning_is_refused(world: World, dead_standb
 
 @pytest.mark.parametrize("dead_standby", ["hub"], indirect=True)
 def test_an_arrival_that_may_not_be_durable_is_not_confirmed_by_the_next_driver_either(world: World, dead_standby: str) -> None:
-    """The batch is visible at the destination; whoever comes next makes sure of it before the source is told."""
+    """The batch is visible at the destination; the next driver makes it durable before the source is told."""
     for _ in range(3):  # publishing waits first, then the decision on the batch, then only who confirms
         _transfer_with_cancelled_wait(world, dead_standby)
         assert world.payloads() == ["a", "b"]

@@ -78,7 +78,7 @@ def test_g7_each_commit_waits_whatever_the_role_says(world: World, calls: dict[s
 
 
 def test_no_ledger_is_written_where_a_snapshot_or_a_commit_cannot_be_trusted(world: World, calls: dict[str, list[str]]) -> None:
-    """Each function asks for itself, before anything else: whoever calls it may be connected to a standby."""
+    """Each function checks this itself, before anything else: its caller may be connected to a standby."""
     refuse = """
     create or replace function relaybox_internal.require_writable_primary() returns void language plpgsql as
     $$ begin raise exception using errcode = 'RB001', message = 'asked'; end $$

@@ -48,7 +48,7 @@ ALL_CODES = sorted(_NAMED_CODES - {"00000"})  # success
 
 
 def test_every_class_of_postgres_was_thought_of() -> None:
-    """A class that a newer driver knows is decided by somebody, not by default."""
+    """A class that a newer psycopg2 knows needs a decision, not a default."""
     assert {code[:2] for code in ALL_CODES} == RETRIED_CLASSES.keys() | TOLD_CLASSES
     assert RETRIED_CLASSES.keys().isdisjoint(TOLD_CLASSES)
 

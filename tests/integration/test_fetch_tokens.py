@@ -22,7 +22,7 @@ def shop(world: World) -> World:
 
 
 def got(world: World, count: int, options: str = "", subscription: str = "billing") -> tuple[list[int], str]:
-    """Places and token of a fetch that is committed by itself."""
+    """Stream positions and token of a fetch that is committed by itself."""
     rows = world.query(STORE, f"select stream_position, token from relaybox.fetch(%s, %s{options})", subscription, count)
     assert len({verification for _, verification in rows}) == 1
     return stream_positions(rows), rows[0][1]
@@ -83,7 +83,7 @@ def test_g10_two_clients_behind_a_pooler_share_a_session_and_do_each_work_once(s
 
 
 def test_a_fetch_acknowledged_from_another_session_needs_its_token_only(shop: World) -> None:
-    """psql called twice, or a pool: whoever has the token may acknowledge, refuse, give back, and fetch on."""
+    """psql called twice, or a pool: a session with the token may acknowledge, refuse, release, and fetch on."""
     _, verification = got(shop, 3)
     assert work(shop, [1, 2, 3], verification, 2) is None
     rows = shop.query(STORE, "select stream_position, token from relaybox.fetch('billing', 4, 3, %s)", verification)
@@ -94,7 +94,7 @@ def test_a_fetch_acknowledged_from_another_session_needs_its_token_only(shop: Wo
 
 
 def test_the_fetch_of_this_transaction_needs_no_token(shop: World) -> None:
-    """Fetch, work and acknowledgement in one transaction prove themselves, behind savepoints and with lanes too."""
+    """Fetch, work and acknowledgement in one transaction need no token, also behind savepoints and with lanes."""
     shop.query(STORE, "select relaybox.subscribe('wide', 'flights', lanes => 3)")
     for subscription in ("billing", "wide"):
         with shop.session(STORE) as connection, connection.cursor() as cursor:

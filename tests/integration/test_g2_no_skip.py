@@ -27,7 +27,7 @@ def ledger(world: World) -> list[tuple[Any, ...]]:
 
 
 def test_g2_a_late_commit_with_a_low_seq_is_in_the_next_batch(world: World) -> None:
-    """A transaction that took its seq first and commits last is not skipped (a cursor over ids would skip it), and wakes pollers."""
+    """A transaction that took its seq first and commits last is not skipped (a cursor over ids would skip it), and triggers pollers."""
     has_work = "select relaybox_internal.hop_has_work('flights/1')"
     with world.session() as late, world.session() as others:
         insert(late, "late")

@@ -1,4 +1,4 @@
-"""G3: every message is in a hop's log exactly once, whoever repeats what."""
+"""G3: every message is in a hop's log exactly once, whatever is repeated."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ def test_g6_repeated_message_ids_are_dropped_within_the_window(world: World) -> 
 def test_g6_what_a_killed_driver_published_is_delivered_before_it_is_confirmed(
     world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Once a batch is confirmed nobody would come for it: whoever confirms it delivers it."""
+    """After its confirmation no driver would come for a batch: the driver that confirms it delivers it first."""
     world.send("one")
     with monkeypatch.context() as patch, pytest.raises(errors.StoreBusy):
         patch.setenv("RELAYBOX_ENVIRONMENT", "test")

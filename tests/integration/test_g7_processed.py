@@ -81,7 +81,7 @@ def test_g7_processed_settles_when_every_named_subscription_has_acknowledged(pro
 
 
 def test_g7_nothing_settles_beyond_what_is_recorded_as_processed(processed: World) -> None:
-    """The database refuses it, whoever asks: settled implies processed."""
+    """The database refuses it to every caller: settled implies processed."""
     processed.send("a")
     processed.transfer_all()
     assert processed.value("hub", "select relaybox_internal.confirm_settled('flights/2', 1, now(), 'forger')") == 0
@@ -216,7 +216,7 @@ def test_g7_asking_makes_acknowledgements_durable(processed: World) -> None:
 def test_g7_a_kill_between_processed_and_settled_loses_and_forges_nothing(
     processed: World, failpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both are one transaction at the source; whoever confirms next writes what is missing."""
+    """Both are one transaction at the source; the next confirmation writes what is missing."""
     processed.send("a")
     processed.transfer_all()
     for name in ("billing", "audit"):

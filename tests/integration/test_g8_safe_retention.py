@@ -347,7 +347,7 @@ def test_g8_what_a_stream_holds_back_is_kept_and_a_finished_replay_keeps_nothing
     read(small, "billing.replay-1", 10)
     assert "billing.replay-1" not in holders(small, "hub", "flights/1")
     assert retain(small, "hub")["flights/1"].holder == "newest flights/1"
-    assert rows(small, "hub", "flights/1")[0] == 1, "the last place of the stream is position 1"
+    assert rows(small, "hub", "flights/1")[0] == 1, "the last stream position is log position 1"
     move(small, 10)
     read(small, "billing", 42)
     assert retain(small, "hub")["flights/1"].dropped_count == 4

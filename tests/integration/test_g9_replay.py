@@ -26,7 +26,7 @@ def replay(world: World, start: str, options: str = "") -> tuple[object, ...]:
 
 
 def read_on(world: World, subscription: str = "billing") -> list[tuple[int, bool, str]]:
-    """Place, replayed and payload of all that is there, acknowledged as it comes."""
+    """Stream position, replayed and payload of all that is there, acknowledged as it comes."""
     got, rows = [], fetch(world, 5, subscription)
     while rows:
         got += [(row[0], row[2], row[5]) for row in rows]
@@ -49,7 +49,7 @@ def test_g9_from_a_stream_position_and_from_a_time(twenty: World) -> None:
 
 
 def test_g9_a_replay_never_passes_over_anything(twenty: World) -> None:
-    """From a place that the subscription has not reached it would skip: there is nothing to replay."""
+    """From a stream position that the subscription has not reached it would skip: there is nothing to replay."""
     assert replay(twenty, "15")[:4] == (None, 15, 12, 0)
     assert [stream_position for stream_position, _, _ in read_on(twenty)] == list(range(13, 21))
 

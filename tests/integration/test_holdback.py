@@ -234,7 +234,7 @@ def test_a_skip_whose_first_store_fails_did_nothing(fifo: World) -> None:
 
 
 def test_a_message_that_waits_for_its_cause_is_set_aside_only_with_the_option_held(causal: World) -> None:
-    """Its gap may be filled while somebody gives it up: what has come is not given up with it."""
+    """Its gap may be filled while an operator gives it up: arrived messages are not given up with it."""
     send_numbered(causal, "a", 2, clock='{"nobody": 1}')
     causal.transfer_all()
     assert held("hub")[0]["repairs"] == ['relaybox skip flights a --reason "..."'], "first its own gap"

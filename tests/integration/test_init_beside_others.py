@@ -111,7 +111,7 @@ def beside(world: World) -> Iterator[World]:
 
 @contextmanager
 def reader(world: World, service: str) -> Iterator[None]:
-    """A role of somebody else's, with rights on our objects that were granted directly."""
+    """A role of the user, with rights on our objects that were granted directly."""
     for statement in (
         "create role others_reader",
         "grant usage on schema relaybox to others_reader",

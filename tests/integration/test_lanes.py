@@ -21,7 +21,7 @@ def four(world: World) -> World:
 
 
 def drain(world: World, worker: str = "a") -> list[tuple[int, int, str]]:
-    """Place, lane and sender of all that one worker gets, lane by lane as it comes."""
+    """Stream position, lane and sender of all that one worker gets, lane by lane as it comes."""
     got, rows = [], fetch(world, 3, worker=worker)
     while rows:
         got += [(row[0], row[1], row[4]) for row in rows]
@@ -92,7 +92,7 @@ def test_a_dead_worker_s_lane_moves_on_after_its_lease(four: World) -> None:
 
 
 def fetch_all(world: World, worker: str) -> list[tuple[int, int]]:
-    """What a worker can get now of every lane that is free, without a word of acknowledgement."""
+    """What a worker can fetch now from every free lane, without acknowledging."""
     got: list[tuple[int, int]] = []
     for lane in range(1, 5):
         with suppress(psycopg2.Error):  # leased still

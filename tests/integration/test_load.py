@@ -104,7 +104,7 @@ def test_a_giant_backlog_takes_no_more_memory_than_a_small_one(world: World) -> 
 
 
 def test_sixteen_hops_into_one_store_do_not_deadlock(world: World, tmp_path: Path) -> None:
-    """Publishing locks its own hop's row alone: nobody waits for anybody in a circle."""
+    """Publishing locks only the row of its own hop: no deadlock."""
     routes_of = {f"route{n}": {"topics": [f"topic{n}"], "path": ["airline", "hub"], "policy": "received"} for n in range(16)}
     path = tmp_path / "sixteen.yaml"
     path.write_text(yaml.safe_dump({"stores": {"airline": {}, "hub": {}}, "routes": routes_of}))

@@ -81,7 +81,7 @@ def test_any_other_long_text_is_refused_with_a_short_error(refusing: World) -> N
 
 
 def test_listing_dead_letters_reads_the_beginning_of_payloads(refusing: World) -> None:
-    """Of text and of bytes; the size says how much there is. One letter is shown whole."""
+    """Of text and of bytes; the size is that of the whole. A single dead letter is shown whole."""
     refusing.query(STORE, f"update relaybox_internal.log set payload = repeat('p', {8 * MEGABYTE}) where log_position = 1")
     refusing.query(
         STORE,

@@ -192,7 +192,7 @@ def test_the_text_is_openmetrics(world: World) -> None:
 
 
 def test_every_metric_that_stores_and_hops_give_is_explained(world: World) -> None:
-    """A name that METRICS does not know would be left out without a word."""
+    """A name that METRICS does not know would be left out silently."""
     world.query(STORE, "select relaybox.subscribe('billing', 'flights')")
     world.send("one")
     world.send("lost", topic="flihgts")

@@ -65,7 +65,7 @@ def filled(make_template: Any) -> str:
 
 
 def crowd(world: World, name: str, lane: int = 1) -> None:
-    """Places of a lane are dead letters in every state, and each has failed four times."""
+    """Stream positions of a lane are dead letters in every state, and each has failed four times."""
     subscription_id = world.value(
         STORE, "select max(subscription_id) from relaybox_internal.subscription where subscription = %s", name
     )
@@ -95,8 +95,8 @@ def look(world: World) -> list[Any]:
     return [world.query(STORE, one.format(own=OWN)) for one in LOOKS.split(";")]
 
 
-def letters(world: World) -> dict[int, int]:
-    """Place -> letter, of the lane."""
+def dead_letters(world: World) -> dict[int, int]:
+    """Stream position -> dead letter id, of the lane."""
     return dict(
         world.query(
             STORE,
@@ -140,9 +140,9 @@ def live(world: World, others: Callable[[World], None]) -> Iterator[Any]:
         yield given[-1], look(world)
     if stream_positions:
         done(stream_positions[-1], token)
-    waiting = sorted(letters(world))
+    waiting = sorted(dead_letters(world))
     yield waiting
-    world.query(STORE, "select relaybox.redrive('billing', 'repaired', %s)", letters(world)[waiting[0]])
+    world.query(STORE, "select relaybox.redrive('billing', 'repaired', %s)", dead_letters(world)[waiting[0]])
     yield look(world)
     stream_positions, token = fetch(2)
     yield given[-1], look(world)
@@ -150,7 +150,7 @@ def live(world: World, others: Callable[[World], None]) -> Iterator[Any]:
     stream_positions, token = fetch(2)
     refuse(stream_positions[0], token)
     yield given[-1], look(world)
-    world.query(STORE, "select relaybox.drop_dead_letter(%s, 'given up')", letters(world)[waiting[0]])
+    world.query(STORE, "select relaybox.drop_dead_letter(%s, 'given up')", dead_letters(world)[waiting[0]])
     yield look(world)
     while stream_positions:
         stream_positions, token = fetch(5)
@@ -168,7 +168,7 @@ def live(world: World, others: Callable[[World], None]) -> Iterator[Any]:
 
 
 def test_a_lane_lives_the_same_life_beside_others(filled: str, make_world: Any) -> None:
-    """Letters, attempts and cursors of others at the same stream positions are neither read nor changed."""
+    """Dead letters, attempts and cursors of others at the same stream positions are neither read nor changed."""
     with make_world(filled) as world:
         alone = list(live(world, lambda _: None))
     with make_world(filled) as world:

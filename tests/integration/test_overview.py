@@ -112,7 +112,7 @@ def test_a_batch_left_in_the_middle_names_its_missing_slices(world: World, impat
 
 
 def test_a_hop_that_waits_for_a_lock_names_who_has_it(world: World) -> None:
-    """Whoever it is: here somebody's open look at the hop's row."""
+    """Whatever session it is: here an open transaction that locks the hop's row."""
     with world.session("hub") as blocker, transfer_session(world, "hub") as waiter:
         with blocker.cursor() as cursor:
             cursor.execute("select from relaybox_internal.hop_in where hop = 'flights/1' for update")

@@ -98,7 +98,7 @@ def test_g7_processed_is_what_the_slowest_lane_has_acknowledged(logs: World) -> 
 
 @pytest.mark.parametrize("state", ["open", "redriving", "redriven", "dropped"])
 def test_g7_the_stream_position_of_a_dead_letter_is_not_processed_while_it_waits(logs: World, state: str) -> None:
-    """Everything before it is: neither one place more nor one fewer. One that was acknowledged before a replay takes nothing back."""
+    """Everything before it is: neither one stream position more nor one fewer. One that was acknowledged before a replay takes nothing back."""
     for stream_position in range(1, 31):
         with undone(logs) as cursor:
             cursor.execute(LETTER, (stream_position, 2, stream_position, state, True, "billing"))

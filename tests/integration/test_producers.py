@@ -1,4 +1,4 @@
-"""The demo's application on a real cluster: business rows and messages share one fate, and the tally is exact."""
+"""The demo's application on a real cluster: business rows and messages commit or roll back together, and the tally is exact."""
 
 from __future__ import annotations
 

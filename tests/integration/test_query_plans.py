@@ -92,7 +92,7 @@ def test_a_run_of_stream_positions_is_one_range_scan_and_a_list_one_lookup_each(
 
 
 def test_the_runs_between_two_stream_positions_are_found_by_an_index(busy: World) -> None:
-    """list_delivery_runs is inlined, and looks at no run beyond the last place that is asked for."""
+    """list_delivery_runs is inlined, and looks at no run beyond the last stream position that is asked for."""
     nodes = plan_nodes(
         busy, "hub", "select r.first_stream_position, r.log_positions from relaybox_internal.list_delivery_runs(1, 100, 200) r"
     )

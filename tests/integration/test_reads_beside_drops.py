@@ -65,7 +65,7 @@ def outcome(session: Any, read: str, after: int | None) -> list[int] | str:
 @pytest.mark.parametrize("drop", DROPS)
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
 def test_g8_a_snapshot_older_than_a_drop_is_told_to_begin_anew(small: World, isolation: str, drop: str) -> None:
-    """Also from the first place on; what lies wholly in the kept segments is read. A new transaction hears what is kept."""
+    """Also from the first stream position on; what lies wholly in the kept segments is read. A new transaction hears what is kept."""
     statement, refusal = DROPS[drop]
     for read in READS.values():
         assert small.query("hub", read, 0)[0] == (1,)

@@ -213,7 +213,7 @@ def test_a_file_that_is_no_list_of_subscriptions_is_refused(world: World, tmp_pa
 
 
 def test_the_runbook_of_a_lost_store(world: World, lose: Lose) -> None:
-    """Its commands, as they are written: saved, lost, told, rebuilt, proved."""
+    """Its commands, as they are written: saved, lost, told, rebuilt, verified."""
     world.send("a", "b")
     world.transfer_all()
     world.query("analytics", "select relaybox.subscribe('billing', 'flights')")
@@ -261,7 +261,7 @@ def test_a_large_store_is_rebuilt(world: World, lose: Lose) -> None:
     lose("analytics")
     started = time.monotonic()
     done = rebuild(world, "analytics")
-    print(f"{ROWS:,} messages rebuilt and proved in {time.monotonic() - started:.1f} s")
+    print(f"{ROWS:,} messages rebuilt and verified in {time.monotonic() - started:.1f} s")
     assert done.moved_count == ROWS
     assert done.outcomes == {"flights": "delivered"}
     assert contents(world, "analytics", "flights/2") == before

@@ -1,4 +1,4 @@
-"""G9: ranges that a second cursor reads one after the other, by times of delivery, for whoever asks: what a backfill does."""
+"""G9: ranges that a second cursor reads one after the other, by times of delivery: what a backfill does."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def ask(world: World, wanted: ReplayRequest) -> tuple[str, int | None]:
 
 
 def read_all(world: World, subscription: str = CURSOR) -> list[int]:
-    """Places of all that is there, acknowledged, each marked as a replay."""
+    """Stream positions of all that is there, acknowledged, each marked as a replay."""
     got, rows = [], fetch(world, 4, subscription)
     while rows:
         assert all(row[2] for row in rows)

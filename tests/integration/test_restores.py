@@ -34,7 +34,7 @@ def templates() -> Iterator[dict[str, Chain]]:
 def make_chain(
     clusters: Mapping[str, Cluster], templates: dict[str, Chain], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[MakeChain]:
-    """Makes a route over so many stores."""
+    """Makes a route over this number of stores."""
     made: list[Chain] = []
     monkeypatch.setenv("PGSERVICEFILE", str(tmp_path / "services.conf"))
     monkeypatch.setenv("RELAYBOX_CONFIG", str(tmp_path / "relaybox.yaml"))

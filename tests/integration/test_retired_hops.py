@@ -1,4 +1,4 @@
-"""A route that is taken out of the file keeps its messages until somebody says that nobody waits for them."""
+"""A route that is taken out of the file keeps its messages until an operator retires it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOVED, WAITING = 45, 20
 
 @pytest.fixture
 def removed(world: World, monkeypatch: pytest.MonkeyPatch) -> Routes:
-    """Route `flights` moved a part over its first hop, then `cargo` took its stream position in the file; segments of ten rows."""
+    """Route `flights` moved a part over its first hop, then `cargo` replaced it in the file; segments of ten rows."""
     world.cut_small_segments()
     world.send_many(MOVED)
     world.transfer()
@@ -84,7 +84,7 @@ def test_a_retired_hop_moves_nothing_and_never_comes_back(removed: Routes, world
 
 
 def test_what_is_committed_after_a_hop_was_retired_is_kept(removed: Routes, world: World) -> None:
-    """Somebody still sends it: it has no route, which has an alarm of its own, and is not dropped."""
+    """A producer still sends it. It is unrouted, which has an alert of its own, and is not dropped."""
     with world.session() as late:
         insert(late, "was open")
         retire_hop(removed.store("airline"), "flights/1", reason="gone", recorded_by="test")

@@ -1,4 +1,4 @@
-"""A function that decides on a row waits for whoever holds it, and decides on what was committed meanwhile."""
+"""A function that decides on a row waits for the session that locks it, and decides on what was committed meanwhile."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from relaybox_internal.receipt r join relaybox_internal.hop_in i using (log_id)
 
 @dataclass(frozen=True)
 class Race:
-    """Somebody has done `first` and not committed; `then` waits, and answers `answer` or is refused so (SQLSTATE: message)."""
+    """A session has done `first` and not committed; `then` waits, and answers `answer` or is refused so (SQLSTATE: message)."""
 
     store: str
     first: str

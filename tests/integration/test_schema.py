@@ -59,7 +59,7 @@ def test_a_hop_keeps_its_path_for_ever(world: World) -> None:
 
 
 def test_a_database_that_is_another_store_is_refused(world: World) -> None:
-    """Two names for one database would move messages in a circle."""
+    """Two names for one database would move messages in a loop."""
     world.query("hub", "update relaybox_internal.store set store = 'elsewhere'")
     with pytest.raises(errors.ConfigurationError, match="already store elsewhere"):
         initialise_store(world.routes.stores["hub"], world.routes)

@@ -48,7 +48,7 @@ def owner(parent: Path) -> Iterator[tuple[subprocess.Popen[str], Path]]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_what_a_killed_process_left_is_removed_and_told(tmp_path: Path, number: signal.Signals) -> None:
-    """Beside it the directory of one that still runs is kept, whoever looks."""
+    """The directory of a benchmark that still runs is kept."""
     told: list[str] = []
     with owner(tmp_path) as (killed, left), owner(tmp_path) as (_, kept):
         assert remove_abandoned(told.append, tmp_path) == []

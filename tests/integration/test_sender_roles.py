@@ -100,7 +100,7 @@ def test_a_copy_into_the_outbox_is_refused_where_senders_are_bound(roles: World)
 
 @pytest.mark.parametrize("call", ["declare_sender('UA', 'gapless')", "new_epoch('UA')", "next_index('UA')"])
 def test_nobody_uses_up_the_numbers_of_another(roles: World, call: str) -> None:
-    """An index taken by somebody else would be a gap for ever, an epoch would fence its sender."""
+    """An index that another role takes would be a gap for ever, and an epoch would fence its sender."""
     with login(roles, "app_ua") as cursor:
         cursor.execute("select relaybox.declare_sender('UA', 'gapless'), relaybox.new_epoch('UA'), relaybox.next_index('UA')")
         cursor.execute("set role relaybox_producer")

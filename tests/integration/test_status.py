@@ -127,7 +127,7 @@ def test_an_open_batch_names_the_slices_that_a_resume_copies(world: World) -> No
 
 
 def test_the_newest_attempt_at_the_newest_batch_is_named(world: World) -> None:
-    """Whoever took the batch over is the one to ask."""
+    """The driver that took the batch over is shown."""
     world.send("a")
     copy_first_slices(world.first_hop, 0)
     for attempt, name in ((8, "eighth"), (7, "seventh")):

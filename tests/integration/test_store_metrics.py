@@ -109,7 +109,7 @@ def test_an_idle_hop_and_its_store_have_a_value_for_everything(world: World) -> 
 
 
 def test_counts_of_a_stream_are_those_of_its_tables(world: World) -> None:
-    """Duplicates in the ledger and before it; letters that are open or on their way again; files that are still needed."""
+    """Duplicates in the ledger and before it; dead letters that are open or redriving; files that are still needed."""
     deliver(world, 5)
     deliver(world, 5)
     world.query(STORE, "update relaybox_internal.decision set duplicate_count = 2")

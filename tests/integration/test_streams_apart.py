@@ -63,7 +63,7 @@ def test_a_subscription_starts_in_its_own_stream(logs: World) -> None:
 
 
 def test_a_reader_waits_for_the_logs_of_her_own_stream_only(logs: World) -> None:
-    """Somebody drops a segment of another log at this moment."""
+    """A session drops a segment of another log at this moment."""
     read = "select count(*) from relaybox.read_stream('flights', 0, 100)"
     for log_id, waits in ((2, False), (1, True)):
         with (

@@ -87,7 +87,7 @@ def test_a_topic_or_stream_that_is_not_here_is_denied(ten: World) -> None:
 
 
 def test_acknowledging_what_was_not_fetched_is_denied(ten: World) -> None:
-    """Before any fetch, wider than the fetch, again, and by somebody else."""
+    """Before any fetch, beyond the fetch, twice, and from another session."""
     with denied("RB033", "the token is missing", "Fetch, work and acknowledge in one transaction"):
         ten.query(STORE, "select relaybox.ack('billing', 3)")
     assert stream_positions(fetch(ten, 4)) == [1, 2, 3, 4]
@@ -146,7 +146,7 @@ def test_a_topic_of_a_stream_is_read_alone(world: World) -> None:
 
 
 def test_a_fetch_repeated_before_its_ack_gives_the_same_rows(ten: World) -> None:
-    """Whatever number is asked for, whoever asks after the lease, whatever came meanwhile."""
+    """With any max_count, by any worker after the lease, whatever came meanwhile."""
     first = fetch(ten, 4)
     deliver(ten, 5)
     again = fetch(ten, 4)

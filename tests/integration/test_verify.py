@@ -1,4 +1,4 @@
-"""`relaybox verify`: proof of delivery, and the name of every message that was not delivered as it was sent."""
+"""`relaybox verify` names every message that was not delivered as it was sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`relaybox verify` proves the order of a route's streams: what breaks a rule is counted, and named by its stream position."""
+"""`relaybox verify` checks the order of a route's streams: it counts each violation and names its stream position."""
 
 from __future__ import annotations
 

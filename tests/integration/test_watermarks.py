@@ -58,7 +58,7 @@ def test_g7_a_watermark_is_the_last_whole_batch_that_arrived(three: World) -> No
 
 
 def test_g7_confirmations_are_found_by_their_state_and_position(three: World) -> None:
-    """The first that reached a position; those beyond the positions that somebody has, each state by its own."""
+    """The first that reached a position; those beyond the positions that the neighbour has, each state by its own."""
     known = [("received", end, str(end)) for end in ENDS] + [("processed", 2, "p2"), ("processed", 5, "p5"), ("settled", 2, "s2")]
     with undone(three, "airline") as cursor:
         cursor.execute("delete from relaybox_internal.confirmation")

@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--changes", type=int, default=0, help="how often the route's topics become others")
     parser.add_argument("--retention", action="store_true", help="rows of the outbox are dropped when nobody needs them")
     parser.add_argument("--reloads", action="store_true", help="a failover of the origin may be a dump and reload")
-    parser.add_argument("--at-most", type=int, help="ends after so many states")
+    parser.add_argument("--at-most", type=int, help="ends after this number of states")
     parser.add_argument("--broken", choices=VARIANTS, help="explore a broken protocol instead, within bounds of its own")
     parser.add_argument("--list", action="store_true", help="list the broken protocols")
     return parser

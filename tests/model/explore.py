@@ -43,7 +43,7 @@ def explore(
         protocol: the protocol, correct or broken, with its bounds.
         only: looks for a violation of this guarantee and passes over others: a broken rule may be noticed by a second
             one long before it does the harm that it would do alone.
-        at_most: ends after so many states, unexhausted.
+        at_most: ends after this number of states, unexhausted.
         progress: called now and then with the states seen, the states waiting, the depth.
     """
     started = time.monotonic()

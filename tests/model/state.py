@@ -81,7 +81,7 @@ class Batch(NamedTuple):
 
 
 class Ledger(NamedTuple):
-    """What a source keeps of the hop that leaves it. `received`, `settled`: batches 1 .. so many.
+    """What a source keeps of the hop that leaves it. `received`, `settled`: batches 1 to this number.
 
     `lower` is the frontier: a row above `anchor` that it sees is in a batch, in one of `pieces`, or of a topic that the hop never had.
     """
@@ -173,7 +173,7 @@ IDLE = Driver()
 
 
 class State(NamedTuple):
-    """Everything. `alarm`: a terminal error that somebody raised although no store ever lost anything.
+    """Everything. `alarm`: a terminal error was raised although no store ever lost anything.
 
     `retired`: bits of the messages that operators were told they give up.
     """

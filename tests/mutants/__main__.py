@@ -35,7 +35,7 @@ from tests.support.administration import administer_all
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 0: all caught; 1: a mutant survived, so a test is missing; 2: the mutants prove nothing."""
+    """Exit code 0: all caught; 1: a mutant survived, so a test is missing; 2: the mutants show nothing."""
     options = _parse(arguments)
     try:
         mutants = _chosen(options.only)
@@ -62,7 +62,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--list", action="store_true", help="say what is broken by each mutant, and stop")
     parser.add_argument("--only", metavar="NAME", action="append", default=[], help="try this mutant only; may be repeated")
-    parser.add_argument("--workers", metavar="N", type=int, default=2, help="so many at once, each with three clusters (2)")
+    parser.add_argument("--workers", metavar="N", type=int, default=2, help="mutants at once, each with three clusters (2)")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write the outcomes there")
     return parser.parse_args(arguments)
 
@@ -117,7 +117,7 @@ def _try_mutant(worker: Worker, mutant: Mutant) -> Verdict:
 
 
 def _first_failure(worker: Worker, mutant: Mutant) -> str:
-    """Empty where all tests pass. An error before a test has begun proves nothing."""
+    """Empty where all tests pass. An error before a test has begun shows nothing."""
     answer = worker.ask(
         10 * TIMEOUT_SECONDS, *("-p", "tests.mutants.code_anew", "--exitfirst", f"--timeout={TIMEOUT_SECONDS}"), *mutant.tests
     )

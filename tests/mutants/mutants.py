@@ -33,7 +33,7 @@ _FAILED = re.compile(r"^FAILED (.+?)(?: - .*)?$", re.MULTILINE)
 
 
 class MutantsBrokenError(Exception):
-    """The mutants prove nothing: a patch does not apply, its tests are not there, or other code was under test."""
+    """The mutants show nothing: a patch does not apply, its tests are not there, or other code was under test."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def failed_in(output: str) -> str:
 
 
 def require_green(outcomes: Iterable[Verdict], repository: Path, clusters: Path | None = None) -> None:
-    """The tests that noticed pass on unbroken code. Raises MutantsBrokenError if one fails there too: it proved nothing."""
+    """The tests that noticed pass on unbroken code. Raises MutantsBrokenError if one fails there too: it shows nothing."""
     noticed = sorted({outcome.caught_by for outcome in outcomes if outcome.caught_by})
     if noticed and (failed := first_failure(noticed, repository, clusters)):
         raise MutantsBrokenError(f"{failed} fails without any mutant.")

@@ -46,10 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0 when the share of mutants that the tests notice is high enough, else 1."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.mutation", description=__doc__)
     parser.add_argument("--stores", action="store_true", help="modules that work on stores, instead of those that decide")
-    parser.add_argument("--sample", metavar="N", type=int, default=100, help="so many mutants with --stores (100)")
+    parser.add_argument("--sample", metavar="N", type=int, default=100, help="number of mutants with --stores (100)")
     parser.add_argument("--seed", type=int, default=1, help="of the sample (1)")
     parser.add_argument("--budget", metavar="SECONDS", type=float, default=30.0, help="of tests per mutant of the sample (30)")
-    parser.add_argument("--workers", metavar="N", type=int, default=2, help="so many mutants of the sample at once (2)")
+    parser.add_argument("--workers", metavar="N", type=int, default=2, help="mutants of the sample at once (2)")
     parser.add_argument("--at-least", metavar="PERCENT", type=float, default=SCORE, help=f"score to reach ({SCORE:.0f})")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended; the next run goes on here"))

@@ -1,6 +1,6 @@
 """mutmut's bugs in modules that work on stores, each as the text of the whole module.
 
-What an error, an event or a failpoint says is left as it is: a test that repeats words proves nothing. list_bugs says how many bugs
+What an error, an event or a failpoint says is left as it is: a test that repeats words shows nothing. list_bugs says how many bugs
 that leaves out.
 """
 

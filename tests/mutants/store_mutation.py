@@ -235,7 +235,7 @@ def try_all(workers: Sequence[Worker], trial: Trial, bugs: Sequence[PythonBug]) 
 
 
 def require_green(worker: Worker, trial: Trial, results: dict[PythonBug, str]) -> None:
-    """The tests that noticed pass without any bug. Raises MutantsBrokenError if one fails there too: it proved nothing."""
+    """The tests that noticed pass without any bug. Raises MutantsBrokenError if one fails there too: it shows nothing."""
     noticed = set(results.values())
     tests = [learned for learned in trial.learned if learned.test in noticed]
     if tests and (failed := first_failure(worker, tests)):

@@ -1,4 +1,4 @@
-"""The seeded bugs fit the code as it is, and the command that tries them tells red from green."""
+"""The seeded bugs apply to the code, and the command that runs them tells red from green."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_seeded_bug_still_fits_the_code(tmp_path: Path) -> None:
-    """A patch that the code has left behind would prove nothing."""
+    """A patch that no longer applies would show nothing."""
     assert len(MUTANTS) >= 40
     for mutant in MUTANTS:
         copy = tmp_path / mutant.name
@@ -97,7 +97,7 @@ def test_a_selection_that_runs_nothing_is_an_error(original: Path) -> None:
 
 
 def test_a_test_that_fails_anyway_has_caught_nothing(original: Path) -> None:
-    """What fails on unbroken code as well is no proof."""
+    """A test that fails on unbroken code too shows nothing."""
     failing = original / "tests" / "unit" / "test_fails_anyway.py"
     failing.write_text("def test_fails_anyway():\n    assert False\n")
     with pytest.raises(MutantsBrokenError, match="fails without any mutant"):

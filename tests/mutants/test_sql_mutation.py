@@ -104,7 +104,7 @@ def test_the_tests_of_a_function_are_learned_by_running_them(counted: Worker, tm
 
 
 def test_bugs_that_are_listed_as_equivalent_are_bugs_that_can_be_made() -> None:
-    """Whoever changes the function looks again at what its list says."""
+    """A change of the function needs a new look at its list."""
     possible = {bug.site for area in AREAS for bug in list_bugs(area)}
     assert sorted(read_equivalents() - possible) == []
     assert all(one["why"].strip() for one in tomllib.loads(EQUIVALENTS.read_text()).get("equivalent", []))

@@ -115,7 +115,7 @@ def test_the_lines_of_a_test_are_learned_by_running_it(worker: Worker, tmp_path:
 
 
 def test_bugs_that_are_listed_as_equivalent_are_bugs_that_can_be_made() -> None:
-    """Whoever changes a function looks again at what its list says."""
+    """A change of a function needs a new look at its list."""
     modules = {function.removeprefix("relaybox.").rsplit(".", 1)[0] for function, *_ in read_equivalents()}
     possible = {bug.site for bug in list_bugs(modules).found}
     assert sorted(read_equivalents() - possible) == []

@@ -1,6 +1,6 @@
 """Where mutants are tried: a copy of the repository, three clusters that are kept running, and a pytest that forks for each run.
 
-A bug of a SQL function is put into the copy's file, for whoever runs `relaybox init`, and into the template that tests copy their
+A bug of a SQL function is put into the copy's file, for tests that run `relaybox init`, and into the template that tests copy their
 stores from. Nothing of the checkout is changed.
 """
 

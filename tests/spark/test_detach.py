@@ -100,7 +100,7 @@ def send(world: World, count: int) -> None:
 
 
 def read(world: World, subscription: str, count: int) -> list[tuple[int, bytes]]:
-    """Fetches so many and acknowledges them: stream position and every bit of each message."""
+    """Fetches this number of messages and acknowledges them: stream position and every bit of each message."""
     with world.session("hub") as consumer, consumer.cursor() as cursor:
         cursor.execute(
             """
@@ -178,7 +178,7 @@ def directories(tmp_path: Path) -> set[str]:
 def test_g8_what_only_a_stopped_consumer_needs_is_detached_and_comes_back(
     stopped: World, archive: SparkArchive, tmp_path: Path
 ) -> None:
-    """Whoever reads it is told where it lies; others read on; attached, every bit is as before and the consumer goes on there."""
+    """A reader of it is told where it is; others read on. Attached, every bit is as before and the consumer goes on there."""
     before, before_tables = log_rows(stopped), tables(stopped)
     stopped.query("hub", "select relaybox.subscribe('early', 'flights')")
     messages = read(stopped, "early", 100)
@@ -425,7 +425,7 @@ def test_g8_no_fetch_passes_over_a_segment_that_is_going(stopped: World, archive
 def test_g8_a_stream_of_two_logs_is_detached_log_by_log_and_read_when_both_are_back(
     world: World, archive: SparkArchive, tmp_path: Path
 ) -> None:
-    """Places of both logs alternate: one that is here waits for one that is not, and order and content are as before."""
+    """Stream positions of both logs alternate: one that is here waits for one that is not, and order and content are as before."""
     retention = {"replay_window_seconds": 0, "stopped_consumer": "detach", "detach_after_seconds": 0, "detach_to": str(tmp_path)}
     causal = {"topics": ["chat"], "order": "causal", "stream": "chat", "retention": retention}
     routes = {"chat-a": {**causal, "path": ["hub", "hub"]}, "chat-b": {**causal, "path": ["airline", "hub"]}}

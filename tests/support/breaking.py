@@ -53,7 +53,7 @@ def transfer_until(hop: Hop, moment: Callable[[Progress], bool]) -> None:
 
 
 def copy_first_slices(hop: Hop, count: int) -> None:
-    """Plans a batch and copies so many of its slices."""
+    """Plans a batch and copies this number of its slices."""
     with _stopping():
         transfer_hop(hop, FirstSlices(count), recorded_by="test")
 

@@ -1,14 +1,14 @@
 """The suite by another clock, in another language, on a busy machine: `python -m tests.support.clocks [OPTIONS] [PYTEST ARGUMENTS]`.
 
-Without --at, --zone, --german and --place it goes to all stream positions, one after another, with tests/unit, tests/integration and
-tests/airflow, or what the pytest arguments select. With one of them it goes to that stream position; without pytest arguments it then
-runs the whole suite there, its thirds side by side as `make test` does.
+Without --at, --zone, --german and --place it runs all clock settings, one after another, with tests/unit, tests/integration and
+tests/airflow, or what the pytest arguments select. With one of them it runs that clock setting; without pytest arguments it then
+runs the whole suite so, its thirds side by side as `make test` does.
 
 \b
-  make test-clocks                                                      every stream position
+  make test-clocks                                                      every clock setting
   make test-clocks ARGS="--at 04:10 --german --busy 2"                  the whole suite, at 04:10 UTC, beside two busy loops
   make test-clocks ARGS="--at '2027-10-31 00:59:50' --zone Europe/Berlin tests/airflow"
-  make test-clocks ARGS="--place 3 -x tests/unit"                       one of the stream positions below
+  make test-clocks ARGS="--place 3 -x tests/unit"                       one of the clock settings below
 """
 
 from __future__ import annotations
@@ -110,15 +110,15 @@ def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         prog="python -m tests.support.clocks",
         usage="%(prog)s [OPTIONS] [PYTEST ARGUMENTS]",
         description=str(__doc__).replace("\b\n", ""),
-        epilog=f"stream positions:\n{listed}\n\nThe exit code is 0 if every test was green everywhere, else 1.",
+        epilog=f"clock settings:\n{listed}\n\nThe exit code is 0 if every test was green everywhere, else 1.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.add_argument("--at", type=moment, metavar="TIME", help='when it begins, UTC: 04:10, or "2027-10-31 00:59:50"')
     parser.add_argument("--zone", metavar="TZ", help=f"the time zone of every process; UTC by default, in German {BERLIN}")
     parser.add_argument("--german", action="store_true", help=f"LC_ALL={GERMAN}")
-    parser.add_argument("--place", type=int, choices=range(len(PLACES)), help="one of the stream positions below")
-    parser.add_argument("--busy", type=int, default=0, metavar="N", help="beside so many loops that want a core each")
+    parser.add_argument("--place", type=int, choices=range(len(PLACES)), help="one of the clock settings below")
+    parser.add_argument("--busy", type=int, default=0, metavar="N", help="number of busy loops beside the tests, a core each")
     parser.add_argument(
         "--third", action="append", default=[], metavar="PATHS", help="of the suite; all other paths are the last"
     )
@@ -131,11 +131,11 @@ def chosen_places(options: argparse.Namespace) -> tuple[Place, ...]:
     if not (options.at or options.zone or options.german):
         return PLACES
     zone = options.zone or (BERLIN if options.german else "UTC")
-    return (Place("at the stream position asked for", options.at, zone, GERMAN if options.german else "C.UTF-8"),)
+    return (Place("the clock setting asked for", options.at, zone, GERMAN if options.german else "C.UTF-8"),)
 
 
 def chosen_runs(options: argparse.Namespace, selection: Sequence[str]) -> dict[str, Sequence[str]]:
-    """The pytest arguments of each run of one place; the runs are side by side."""
+    """The pytest arguments of each run of one clock setting; the runs are side by side."""
     if options.third and not selection and len(chosen_places(options)) == 1:
         named = [third.split() for third in options.third]
         others = [f"--ignore={path}" for paths in named for path in paths]
@@ -145,7 +145,7 @@ def chosen_runs(options: argparse.Namespace, selection: Sequence[str]) -> dict[s
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Goes to every stream position asked for; the code is 1 if a test failed anywhere."""
+    """Runs every clock setting asked for; the code is 1 if a test failed anywhere."""
     options, selection = parse(arguments)
     runs = chosen_runs(options, selection)
     with built_library() as library, busy_loops(options.busy):
@@ -154,7 +154,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def visit(place: Place, library: Path, runs: Mapping[str, Sequence[str]]) -> bool:
-    """Runs everything at one place, and says which of it was green."""
+    """Runs everything with one clock setting, and says which runs were green."""
     began = time.monotonic()
     print(f"== {place.what}: {place.moment or 'now'}, TZ={place.zone}, LC_ALL={place.language}", flush=True)
     environment = {**os.environ, **surroundings(place, library), "PYTHONUNBUFFERED": "1"}

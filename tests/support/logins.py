@@ -1,4 +1,4 @@
-"""Logins that cost nothing: most of a short session's time is the proof of its password."""
+"""Logins that cost nothing: most of a short session's time is the check of its password."""
 
 from __future__ import annotations
 

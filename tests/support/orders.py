@@ -23,12 +23,12 @@ Sends = Mapping[str, Sent]
 
 
 def keeps_fifo(sends: Sends, history: History) -> bool:
-    """Whoever delivers two messages of one sender delivers them in the order of their sending."""
+    """A store that delivers two messages of one sender delivers them in the order of their sending."""
     return not any(_is_sent_earlier(sends[later], sends[earlier]) for earlier, later in _delivered_pairs(history))
 
 
 def keeps_causal(sends: Sends, history: History) -> bool:
-    """Whoever delivers two messages of which one's sending happened before the other's delivers them in that order."""
+    """If one message was sent before another (happened-before), each store delivers them in that order."""
     before = _happened_before(sends)
     return not any((later, earlier) in before for earlier, later in _delivered_pairs(history))
 

@@ -16,7 +16,7 @@ QUIET_SECONDS = 0.12
 """What _work() takes on a quiet machine: 0.10 s of CPU, the rest for the disk."""
 
 MOST = 30.0
-"""No wait becomes longer than so many times: a test that hangs is ended."""
+"""No wait becomes longer than this many times its deadline: a test that hangs is ended."""
 
 _RENEWED_SECONDS = 60.0
 

@@ -34,7 +34,7 @@ static void *real(const char *name) {
 
 #define FIRST_DATE 1000000000 /* seconds: the year 2001; an uptime is never so long */
 
-/* A moment that somebody waits for: as it was given, unless it is a date. */
+/* A moment that a caller waits for: as it was given, unless it is a date. */
 static const struct timespec *unshifted(const struct timespec *moment, struct timespec *place) {
     if (!moment || moment->tv_sec < FIRST_DATE) return moment;
     *place = (struct timespec){moment->tv_sec - shift, moment->tv_nsec};

@@ -128,4 +128,4 @@ def _environ(process: Path) -> bytes:
     try:
         return (process / "environ").read_bytes() + b"\0"
     except (FileNotFoundError, ProcessLookupError, PermissionError):
-        return b""  # it has ended, or is somebody else's
+        return b""  # it has ended, or belongs to another user

@@ -22,6 +22,6 @@ def store_metrics(world: World, store: str = STORE) -> dict[tuple[str, ...], flo
 
 
 def put_back(world: World, column: str, hours: float, where: str = "true", *, store: str = STORE) -> None:
-    """Puts moments, `table.column`, so many hours back."""
+    """Puts moments, `table.column`, this number of hours back."""
     table, column = column.split(".")
     world.query(store, f"update relaybox_internal.{table} set {column} = {AGO.format(hours * HOUR)} where {where}")

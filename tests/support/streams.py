@@ -78,7 +78,7 @@ def fetch(
     worker: str = "a",
     lane: int | None = None,
 ) -> list[tuple[Any, ...]]:
-    """Place, lane, replayed, attempt, sender and payload of a fetch, committed."""
+    """Stream position, lane, replayed, attempt, sender and payload of a fetch, committed."""
     return world.query(
         STORE,
         "select stream_position, lane, replayed, attempt, sender, payload"

@@ -96,7 +96,7 @@ class World:
             initialise_store(store, routes, segment_rows=segment_rows)
 
     def cut_small_segments(self, segment_rows: int = 10) -> None:
-        """Segments of so many rows, in stores that have no messages yet."""
+        """Segments of this number of rows, in stores that have no messages yet."""
         for store in STORES:
             with self.session(store, autocommit=True) as connection, connection.cursor() as cursor:
                 cursor.execute("update relaybox_internal.store set segment_rows = %s", (segment_rows,))

@@ -90,7 +90,7 @@ def test_a_copy_in_another_slice_than_its_original_is_doubled() -> None:
 
 
 def test_a_copy_that_two_slices_have_read_differs_nowhere_and_is_named_by_its_second_position() -> None:
-    """A copy that somebody put into a log is named by the slice that did not expect it; it is not named again."""
+    """A copy that was added to a log by hand is named by the slice that did not expect it; it is not named again."""
     read = Defect(DefectKind.DOUBLED, message(1), "S1", None, 7)
     put = Defect(DefectKind.DOUBLED, message(2), "S2", None, 9)
     assert twice_read([read, put], [put]) == (read,)

@@ -62,7 +62,7 @@ def locked(path: Path) -> dict[str, set[str]]:
 
 
 def test_the_locks_name_no_registry() -> None:
-    """Whoever installs chooses where packages come from; the hashes say which they are."""
+    """The installer chooses where packages come from; the hashes say which they are."""
     for path in (REPOSITORY / "requirements.lock", DOCKER / "requirements.lock"):
         content = path.read_text()
         assert "://" not in content

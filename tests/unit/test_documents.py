@@ -164,7 +164,7 @@ def test_the_table_of_dags_is_the_list_of_their_ids() -> None:
 
 
 def test_the_table_of_violations_is_the_list_of_rules() -> None:
-    """docs/operations.md, what `verify` proves of a stream."""
+    """docs/operations.md, what `verify` checks of a stream."""
     table = section_of("docs/operations.md", "What a stream holds back").split("| violation |")[1].split("\n\n")[0]
     assert re.findall(r"^\| `(\w+)`", table, flags=re.MULTILINE) == list(VIOLATIONS)
 

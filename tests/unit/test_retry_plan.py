@@ -62,7 +62,7 @@ def test_delays_grow_and_are_spread_and_capped() -> None:
 
 
 def test_an_outage_is_outlasted_even_where_fewer_attempts_would_do() -> None:
-    """In an outage tries fail together, so only the waiting counts."""
+    """In an outage attempts fail together, so only the waiting counts."""
     assert plan("0.01", "0.99").attempts == 1
     assert plan("0.01", "0.99", 130).attempts == 5
     assert plan("0.01", "0.99", 131).attempts == 6

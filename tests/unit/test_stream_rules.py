@@ -142,7 +142,7 @@ def test_of_two_total_routes_the_later_is_refused(tmp_path: Path) -> None:
 
 
 def test_values_of_a_wrong_kind_hide_nothing_else(tmp_path: Path) -> None:
-    """They are refused by their own rule, and the rest of the stream is judged all the same."""
+    """They are refused by their own rule, and the rest of the stream is checked all the same."""
     found = problems(
         tmp_path,
         {"r": route("ab", stream=5), "s": {"order": ["total"], "path": 7}, "t": None, "u": route("ab"), "v": route("ab")},

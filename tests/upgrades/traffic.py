@@ -100,7 +100,7 @@ def _send(made: Traffic) -> Iterator[None]:
 
 
 def _drive(made: Traffic) -> Iterator[None]:
-    """Runs one after the other, each with new sessions: each asks which version the stores have. As Airflow does, it tries again."""
+    """Runs one after the other, each with new sessions: each asks which version the stores have. Like Airflow, it starts another attempt."""
     while True:
         try:
             made.world.transfer(linger_seconds=0.05, linger_at_most_seconds=0.3)
