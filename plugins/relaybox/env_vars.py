@@ -1,4 +1,4 @@
-"""Environment variables for a while: libpq reads its service file's stream position from them."""
+"""Environment variables for a while: libpq reads the path of its service file from them."""
 
 from __future__ import annotations
 

@@ -49,9 +49,7 @@ TIMES_OF_CONSUMERS = dict.fromkeys(
 
 SHOWN |= {"replay_progress.sql": "which lanes are leased now"}
 TIMES_OF_CONSUMERS |= {"begin_range.sql": "when a range was read; its rate is a span of time"}
-TIMES_OF_CONSUMERS |= {
-    "start_at_time.sql": "a start in the future is refused; an earlier one is found by what was recorded"
-}
+TIMES_OF_CONSUMERS |= {"start_at_time.sql": "a start in the future is refused; an earlier one is found by what was recorded"}
 TIMES_OF_CONSUMERS |= {
     "finish_attach.sql": "a step of the clock has what came back detached again early or late: nothing is lost"
 }

@@ -1,7 +1,7 @@
 """Real Postgres clusters on loopback TCP: with passwords, checksums and fsync, started as children of this process.
 
 Postgres refuses to run as root. A root process therefore runs them as another account, and keeps the data of a cluster
-below the temporary directory when that account cannot enter the stream position asked for.
+below the temporary directory when that account cannot enter the directory asked for.
 """
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ def _doubts(routes: Routes, store: Store, hops: Sequence[HopToRebuild]) -> Itera
         elif _has_skips(routes, hop):
             yield (
                 hop.stream,
-                "a gap was skipped by hand: at what stream position depends on when; skip it again, and start consumers anew",
+                "a gap was skipped by hand: its time decides later stream positions; skip it again, and subscribe its consumers again",
             )
 
 

@@ -1,4 +1,4 @@
-"""What is wrong in a relaybox.yaml, in words: every problem with its line, its stream position, its value and the rule."""
+"""What is wrong in a relaybox.yaml, in words: every problem with its line, key, value and rule."""
 
 import difflib
 import json

@@ -1,4 +1,4 @@
--- What the destination of a hop holds at a planned stream position: the slice's receipt, the
+-- What the destination of a hop holds at a planned log position: the slice's receipt, the
 -- batch's arrival, the row at the position. is_kept: retention has not dropped the position;
 -- is_detached: it is in files from which it may come back. No row: the hop does not arrive here.
 create or replace function relaybox_internal.trace_arrival(hop_name text, batch_ bigint, slice_ integer, log_position_ bigint)
