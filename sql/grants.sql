@@ -1,8 +1,10 @@
--- Who may do what. Applied whole after functions and views, whenever one of these files changed. It takes no right from any other role:
--- a right that a newer version takes back is revoked by its migration. What other owners have in this schema is left alone.
--- Readers see all and change nothing. Operators may say for whom they act; they need the rights of consumers or the owner besides.
--- Producers write the columns that are theirs; seq and xid are not. Nobody may change or remove a message.
--- Nobody but the owner and readers has a right on relaybox_internal: applications reach what schema relaybox has.
+-- Who may do what. Applied whole after functions and views, whenever one of these files changed. It
+-- takes no right from any other role: a right that a newer version takes back is revoked by its
+-- migration. What other owners have in this schema is left alone. Readers see all and change
+-- nothing. Operators may say for whom they act; they need the rights of consumers or the owner
+-- besides. Producers write the columns that are theirs; seq and xid are not. Nobody may change or
+-- remove a message. Nobody but the owner and readers has a right on relaybox_internal: applications
+-- reach what schema relaybox has.
 revoke all on schema relaybox, relaybox_internal from public;
 do $$
 declare

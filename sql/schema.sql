@@ -8,6 +8,75 @@ CREATE SCHEMA relaybox_internal;
 
 COMMENT ON SCHEMA relaybox_internal IS 'What only Relaybox itself uses. Names and columns change from version to version.';
 
+CREATE TABLE relaybox_internal.hop_out (
+    hop text NOT NULL,
+    destination text NOT NULL,
+    reads_log integer,
+    topics text[],
+    policy text NOT NULL,
+    batch bigint DEFAULT 0 NOT NULL,
+    log_position bigint DEFAULT 0 NOT NULL,
+    lower pg_snapshot,
+    attempt bigint DEFAULT 0 NOT NULL,
+    system_identifier bigint NOT NULL,
+    timeline integer NOT NULL,
+    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    generation integer DEFAULT 1 NOT NULL,
+    anchor_seq bigint DEFAULT 0 NOT NULL,
+    resend_through bigint DEFAULT 0 NOT NULL,
+    replay_window_seconds bigint,
+    stopped_consumer text DEFAULT 'alarm'::text NOT NULL,
+    compacted_batch bigint DEFAULT 0 NOT NULL,
+    compacted_position bigint DEFAULT 0 NOT NULL,
+    processed_by text[],
+    retired_at timestamp with time zone,
+    retired_by text,
+    retired_reason text,
+    resend_after bigint DEFAULT 0 NOT NULL,
+    read_ahead int8multirange DEFAULT '{}'::int8multirange NOT NULL,
+    compacted_read bigint DEFAULT 0 NOT NULL,
+    compacted_plan_id uuid,
+    numbering integer DEFAULT 1 NOT NULL,
+    subscribed_topics text[] DEFAULT '{}'::text[] NOT NULL,
+    CONSTRAINT only_a_log_is_read_ahead CHECK (((reads_log IS NOT NULL) OR (read_ahead = '{}'::int8multirange))),
+    CONSTRAINT outbox_hop_names_its_topics CHECK (((reads_log IS NULL) = ((cardinality(topics) > 0) AND (topics IS NOT NULL)))),
+    CONSTRAINT planned_never_negative CHECK (((batch >= 0) AND (log_position >= 0))),
+    CONSTRAINT policy_is_known CHECK ((policy = ANY (ARRAY['received'::text, 'cascade'::text, 'processed'::text]))),
+    CONSTRAINT processed_by_somebody CHECK (((processed_by IS NULL) OR ((policy = 'processed'::text) AND (cardinality(processed_by) > 0)))),
+    CONSTRAINT reads_outbox_or_log CHECK (((reads_log IS NULL) = (lower IS NOT NULL))),
+    CONSTRAINT replay_window_never_negative CHECK ((replay_window_seconds >= 0)),
+    CONSTRAINT retired_by_somebody CHECK ((((retired_at IS NULL) = (retired_by IS NULL)) AND ((retired_at IS NULL) = (retired_reason IS NULL)))),
+    CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text])))
+);
+
+COMMENT ON TABLE relaybox_internal.hop_out IS 'The hops that leave this store: what each one reads, its newest plan, and how it confirms.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.lower IS 'The snapshot from which the next pair starts. All rows above anchor_seq that it sees are in a batch or in a piece of the backlog.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.attempt IS 'The newest driver of this hop. A higher number supersedes a lower one.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.anchor_seq IS 'Pairs of this generation read rows above this seq. No transaction that wrote rows up to it was open.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.resend_through IS 'An operator stated that the destination lost batches up to this one. They may be sent again.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.replay_window_seconds IS 'Of a hop that reads the outbox: how long the outbox keeps a message that was sent. Null: forever.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.compacted_batch IS 'Plans and confirmations up to this batch were removed. None of their messages is kept.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.processed_by IS 'Subscriptions at the destination, which is the last store of a route with policy processed. Null: the hop asks none.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.resend_after IS 'While resend_through is set: the last batch that the destination still had.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.read_ahead IS 'Of a hop that reads a log: positions beyond the last one read that the destination already has. Batches leave them out.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.compacted_read IS 'Of a hop that reads a log: the position up to which the compacted batches had read.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.compacted_plan_id IS 'Plan of compacted_batch. Two stores had the same batch only if its plan was the same.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.numbering IS 'The numbering of the transactions in lower and in the pairs above anchor_seq. If the store has another one, reanchor the hop.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.subscribed_topics IS 'The topics that consumers asked for and that relaybox.yaml does not name.';
+
 CREATE TABLE relaybox_internal.stream (
     stream_id integer NOT NULL,
     stream text NOT NULL,
@@ -159,6 +228,46 @@ COMMENT ON COLUMN relaybox_internal.detached_segment.hash_sum IS 'Sum of the has
 
 COMMENT ON COLUMN relaybox_internal.detached_segment.moved_at IS 'When the segment came into its state.';
 
+CREATE TABLE relaybox_internal.sender_state (
+    sender_id integer NOT NULL,
+    stream_id integer NOT NULL,
+    sender text NOT NULL,
+    epoch integer NOT NULL,
+    origin text NOT NULL,
+    kind text NOT NULL,
+    watermark bigint DEFAULT 0 NOT NULL,
+    seen_beyond bigint DEFAULT 0 NOT NULL,
+    fragment_count bigint DEFAULT 0 NOT NULL,
+    held_count bigint DEFAULT 0 NOT NULL,
+    skipped int8multirange DEFAULT '{}'::int8multirange NOT NULL,
+    begun_at bigint,
+    stalled_after bigint,
+    stalled_reason text,
+    range_first_index bigint,
+    range_last_index bigint,
+    range_first_position bigint,
+    range_last_position bigint,
+    moved_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    stalled_watermark bigint,
+    CONSTRAINT stalled_for_a_reason CHECK (((stalled_after IS NULL) = (stalled_reason IS NULL)))
+);
+
+COMMENT ON TABLE relaybox_internal.sender_state IS 'For each sender of a stream and each of its epochs: which of its indexes were delivered.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.watermark IS 'Every index up to this one was delivered, set aside or skipped.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.seen_beyond IS 'Number of accepted indexes beyond the watermark. Table seen has them.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.skipped IS 'Indexes that an operator skipped.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.begun_at IS 'Arrival number of its first accepted message. From there on the stream refuses lower epochs.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.stalled_after IS 'Messages of this sender beyond this log position wait in the log. The stream has not decided on them and does not list them.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.range_first_index IS 'With the three columns after it: the part of the log that has the newest indexes.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.stalled_watermark IS 'The watermark when the sender stalled.';
+
 CREATE TABLE relaybox_internal.stream_log (
     log_id integer NOT NULL,
     stream_id integer NOT NULL,
@@ -180,6 +289,43 @@ COMMENT ON COLUMN relaybox_internal.stream_log.compacted_duplicates IS 'Number o
 COMMENT ON COLUMN relaybox_internal.stream_log.compacted_decided_at IS 'Time of the newest decision that was removed.';
 
 COMMENT ON COLUMN relaybox_internal.stream_log.compacted_stream_position IS 'Last stream position of the decisions that were removed.';
+
+CREATE TABLE relaybox_internal.hop_in (
+    log_id integer NOT NULL,
+    hop text NOT NULL,
+    source text NOT NULL,
+    published_batch bigint DEFAULT 0 NOT NULL,
+    published_position bigint DEFAULT 0 NOT NULL,
+    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    generation integer DEFAULT 1 NOT NULL,
+    replay_window_seconds bigint,
+    stopped_consumer text DEFAULT 'alarm'::text NOT NULL,
+    first_kept_position bigint DEFAULT 1 NOT NULL,
+    compacted_batch bigint DEFAULT 0 NOT NULL,
+    compacted_position bigint DEFAULT 0 NOT NULL,
+    detach_after_seconds bigint,
+    detach_to text,
+    compacted_plan_id uuid,
+    CONSTRAINT detach_says_when_and_where CHECK (((stopped_consumer <> 'detach'::text) OR ((detach_after_seconds IS NOT NULL) AND (detach_to IS NOT NULL)))),
+    CONSTRAINT first_kept_position_positive CHECK ((first_kept_position >= 1)),
+    CONSTRAINT published_never_negative CHECK (((published_batch >= 0) AND (published_position >= 0))),
+    CONSTRAINT replay_window_never_negative CHECK ((replay_window_seconds >= 0)),
+    CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text, 'detach'::text])))
+);
+
+COMMENT ON TABLE relaybox_internal.hop_in IS 'The hops that arrive in this store: the last published position of each log, and how long messages are kept.';
+
+COMMENT ON COLUMN relaybox_internal.hop_in.replay_window_seconds IS 'How long a message is kept after its delivery. Null: forever.';
+
+COMMENT ON COLUMN relaybox_internal.hop_in.first_kept_position IS 'Retention dropped the segments of the log below this position.';
+
+COMMENT ON COLUMN relaybox_internal.hop_in.compacted_batch IS 'Arrivals, receipts and decisions up to this batch were removed. None of their messages is kept.';
+
+COMMENT ON COLUMN relaybox_internal.hop_in.detach_after_seconds IS 'How long a consumer must have been stopped before segments that only it needs are detached.';
+
+COMMENT ON COLUMN relaybox_internal.hop_in.detach_to IS 'Directory or URI of detached segments. Spark writes and reads it.';
+
+COMMENT ON COLUMN relaybox_internal.hop_in.compacted_plan_id IS 'Plan of compacted_batch. Two stores had the same batch only if its plan was the same.';
 
 CREATE TABLE relaybox_internal.decision (
     log_id integer NOT NULL,
@@ -227,43 +373,6 @@ CREATE TABLE relaybox_internal.arrival (
 COMMENT ON TABLE relaybox_internal.arrival IS 'Destination ledger: the published batches. Consumers may read up to the last position.';
 
 COMMENT ON COLUMN relaybox_internal.arrival.has_own_indexes IS 'Whether a message of the batch has an index of its own, or should have. Null: published before this was recorded.';
-
-CREATE TABLE relaybox_internal.hop_in (
-    log_id integer NOT NULL,
-    hop text NOT NULL,
-    source text NOT NULL,
-    published_batch bigint DEFAULT 0 NOT NULL,
-    published_position bigint DEFAULT 0 NOT NULL,
-    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    generation integer DEFAULT 1 NOT NULL,
-    replay_window_seconds bigint,
-    stopped_consumer text DEFAULT 'alarm'::text NOT NULL,
-    first_kept_position bigint DEFAULT 1 NOT NULL,
-    compacted_batch bigint DEFAULT 0 NOT NULL,
-    compacted_position bigint DEFAULT 0 NOT NULL,
-    detach_after_seconds bigint,
-    detach_to text,
-    compacted_plan_id uuid,
-    CONSTRAINT detach_says_when_and_where CHECK (((stopped_consumer <> 'detach'::text) OR ((detach_after_seconds IS NOT NULL) AND (detach_to IS NOT NULL)))),
-    CONSTRAINT first_kept_position_positive CHECK ((first_kept_position >= 1)),
-    CONSTRAINT published_never_negative CHECK (((published_batch >= 0) AND (published_position >= 0))),
-    CONSTRAINT replay_window_never_negative CHECK ((replay_window_seconds >= 0)),
-    CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text, 'detach'::text])))
-);
-
-COMMENT ON TABLE relaybox_internal.hop_in IS 'The hops that arrive in this store: the last published position of each log, and how long messages are kept.';
-
-COMMENT ON COLUMN relaybox_internal.hop_in.replay_window_seconds IS 'How long a message is kept after its delivery. Null: forever.';
-
-COMMENT ON COLUMN relaybox_internal.hop_in.first_kept_position IS 'Retention dropped the segments of the log below this position.';
-
-COMMENT ON COLUMN relaybox_internal.hop_in.compacted_batch IS 'Arrivals, receipts and decisions up to this batch were removed. None of their messages is kept.';
-
-COMMENT ON COLUMN relaybox_internal.hop_in.detach_after_seconds IS 'How long a consumer must have been stopped before segments that only it needs are detached.';
-
-COMMENT ON COLUMN relaybox_internal.hop_in.detach_to IS 'Directory or URI of detached segments. Spark writes and reads it.';
-
-COMMENT ON COLUMN relaybox_internal.hop_in.compacted_plan_id IS 'Plan of compacted_batch. Two stores had the same batch only if its plan was the same.';
 
 CREATE TABLE relaybox_internal.store (
     only_row boolean DEFAULT true NOT NULL,
@@ -336,6 +445,30 @@ COMMENT ON COLUMN relaybox_internal.batch.xid IS 'The planning transaction. It e
 
 COMMENT ON COLUMN relaybox_internal.batch.digests IS 'Digest of each slice when it was planned, on a route with `integrity: checksum`.';
 
+CREATE TABLE relaybox_internal.backlog (
+    hop text NOT NULL,
+    backlog_id bigint NOT NULL,
+    topics text[] NOT NULL,
+    lower pg_snapshot NOT NULL,
+    upper pg_snapshot,
+    seqs int8multirange NOT NULL,
+    state text DEFAULT 'routed'::text NOT NULL,
+    changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    retired_by text,
+    retired_reason text,
+    CONSTRAINT backlog_not_empty CHECK (((cardinality(topics) > 0) AND (seqs <> '{}'::int8multirange))),
+    CONSTRAINT backlog_retired_by_somebody CHECK (((state = 'retired'::text) = (retired_by IS NOT NULL))),
+    CONSTRAINT backlog_retired_with_reason CHECK (((state = 'retired'::text) = (retired_reason IS NOT NULL))),
+    CONSTRAINT backlog_state_is_known CHECK ((state = ANY (ARRAY['routed'::text, 'unrouted'::text, 'retired'::text]))),
+    CONSTRAINT backlog_without_end_is_unrouted CHECK (((upper IS NOT NULL) OR (state = 'unrouted'::text)))
+);
+
+COMMENT ON TABLE relaybox_internal.backlog IS 'Pieces of the outbox that no batch of the hop has read: messages of these topics, in seqs, that upper sees and lower does not. Pieces are disjoint.';
+
+COMMENT ON COLUMN relaybox_internal.backlog.upper IS 'Null: all rows that lower does not see, now and later.';
+
+COMMENT ON COLUMN relaybox_internal.backlog.state IS 'routed: the next batches read it, in the order of backlog_id. unrouted: the hop lost these topics, the messages are kept. retired: an operator discarded it, with a reason.';
+
 CREATE TABLE relaybox_internal.dropped_segment (
     dropped_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     segment text NOT NULL,
@@ -350,75 +483,6 @@ CREATE TABLE relaybox_internal.dropped_segment (
 COMMENT ON TABLE relaybox_internal.dropped_segment IS 'Segments that retention dropped: of the outbox (hop is null; first and last are seqs) or of the log of a hop (positions).';
 
 COMMENT ON COLUMN relaybox_internal.dropped_segment.account IS 'Of an outbox segment: the state of its messages for each hop and topic when it was dropped.';
-
-CREATE TABLE relaybox_internal.hop_out (
-    hop text NOT NULL,
-    destination text NOT NULL,
-    reads_log integer,
-    topics text[],
-    policy text NOT NULL,
-    batch bigint DEFAULT 0 NOT NULL,
-    log_position bigint DEFAULT 0 NOT NULL,
-    lower pg_snapshot,
-    attempt bigint DEFAULT 0 NOT NULL,
-    system_identifier bigint NOT NULL,
-    timeline integer NOT NULL,
-    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    generation integer DEFAULT 1 NOT NULL,
-    anchor_seq bigint DEFAULT 0 NOT NULL,
-    resend_through bigint DEFAULT 0 NOT NULL,
-    replay_window_seconds bigint,
-    stopped_consumer text DEFAULT 'alarm'::text NOT NULL,
-    compacted_batch bigint DEFAULT 0 NOT NULL,
-    compacted_position bigint DEFAULT 0 NOT NULL,
-    processed_by text[],
-    retired_at timestamp with time zone,
-    retired_by text,
-    retired_reason text,
-    resend_after bigint DEFAULT 0 NOT NULL,
-    read_ahead int8multirange DEFAULT '{}'::int8multirange NOT NULL,
-    compacted_read bigint DEFAULT 0 NOT NULL,
-    compacted_plan_id uuid,
-    numbering integer DEFAULT 1 NOT NULL,
-    subscribed_topics text[] DEFAULT '{}'::text[] NOT NULL,
-    CONSTRAINT only_a_log_is_read_ahead CHECK (((reads_log IS NOT NULL) OR (read_ahead = '{}'::int8multirange))),
-    CONSTRAINT outbox_hop_names_its_topics CHECK (((reads_log IS NULL) = ((cardinality(topics) > 0) AND (topics IS NOT NULL)))),
-    CONSTRAINT planned_never_negative CHECK (((batch >= 0) AND (log_position >= 0))),
-    CONSTRAINT policy_is_known CHECK ((policy = ANY (ARRAY['received'::text, 'cascade'::text, 'processed'::text]))),
-    CONSTRAINT processed_by_somebody CHECK (((processed_by IS NULL) OR ((policy = 'processed'::text) AND (cardinality(processed_by) > 0)))),
-    CONSTRAINT reads_outbox_or_log CHECK (((reads_log IS NULL) = (lower IS NOT NULL))),
-    CONSTRAINT replay_window_never_negative CHECK ((replay_window_seconds >= 0)),
-    CONSTRAINT retired_by_somebody CHECK ((((retired_at IS NULL) = (retired_by IS NULL)) AND ((retired_at IS NULL) = (retired_reason IS NULL)))),
-    CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text])))
-);
-
-COMMENT ON TABLE relaybox_internal.hop_out IS 'The hops that leave this store: what each one reads, its newest plan, and how it confirms.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.lower IS 'The snapshot from which the next pair starts. All rows above anchor_seq that it sees are in a batch or in a piece of the backlog.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.attempt IS 'The newest driver of this hop. A higher number supersedes a lower one.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.anchor_seq IS 'Pairs of this generation read rows above this seq. No transaction that wrote rows up to it was open.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.resend_through IS 'An operator stated that the destination lost batches up to this one. They may be sent again.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.replay_window_seconds IS 'Of a hop that reads the outbox: how long the outbox keeps a message that was sent. Null: forever.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.compacted_batch IS 'Plans and confirmations up to this batch were removed. None of their messages is kept.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.processed_by IS 'Subscriptions at the destination, which is the last store of a route with policy processed. Null: the hop asks none.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.resend_after IS 'While resend_through is set: the last batch that the destination still had.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.read_ahead IS 'Of a hop that reads a log: positions beyond the last one read that the destination already has. Batches leave them out.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.compacted_read IS 'Of a hop that reads a log: the position up to which the compacted batches had read.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.compacted_plan_id IS 'Plan of compacted_batch. Two stores had the same batch only if its plan was the same.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.numbering IS 'The numbering of the transactions in lower and in the pairs above anchor_seq. If the store has another one, reanchor the hop.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.subscribed_topics IS 'The topics that consumers asked for and that relaybox.yaml does not name.';
 
 CREATE TABLE relaybox.consumer_action (
     action_id bigint NOT NULL,
@@ -978,30 +1042,6 @@ CREATE TABLE relaybox_internal.attestation (
 
 COMMENT ON TABLE relaybox_internal.attestation IS 'Who stated that another cluster, or another timeline, is this store without any loss.';
 
-CREATE TABLE relaybox_internal.backlog (
-    hop text NOT NULL,
-    backlog_id bigint NOT NULL,
-    topics text[] NOT NULL,
-    lower pg_snapshot NOT NULL,
-    upper pg_snapshot,
-    seqs int8multirange NOT NULL,
-    state text DEFAULT 'routed'::text NOT NULL,
-    changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    retired_by text,
-    retired_reason text,
-    CONSTRAINT backlog_not_empty CHECK (((cardinality(topics) > 0) AND (seqs <> '{}'::int8multirange))),
-    CONSTRAINT backlog_retired_by_somebody CHECK (((state = 'retired'::text) = (retired_by IS NOT NULL))),
-    CONSTRAINT backlog_retired_with_reason CHECK (((state = 'retired'::text) = (retired_reason IS NOT NULL))),
-    CONSTRAINT backlog_state_is_known CHECK ((state = ANY (ARRAY['routed'::text, 'unrouted'::text, 'retired'::text]))),
-    CONSTRAINT backlog_without_end_is_unrouted CHECK (((upper IS NOT NULL) OR (state = 'unrouted'::text)))
-);
-
-COMMENT ON TABLE relaybox_internal.backlog IS 'Pieces of the outbox that no batch of the hop has read: messages of these topics, in seqs, that upper sees and lower does not. Pieces are disjoint.';
-
-COMMENT ON COLUMN relaybox_internal.backlog.upper IS 'Null: all rows that lower does not see, now and later.';
-
-COMMENT ON COLUMN relaybox_internal.backlog.state IS 'routed: the next batches read it, in the order of backlog_id. unrouted: the hop lost these topics, the messages are kept. retired: an operator discarded it, with a reason.';
-
 ALTER TABLE relaybox_internal.backlog ALTER COLUMN backlog_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.backlog_backlog_id_seq
     START WITH 1
@@ -1302,46 +1342,6 @@ CREATE TABLE relaybox_internal.sender_counter (
 );
 
 COMMENT ON TABLE relaybox_internal.sender_counter IS 'The newest index that next_index() gave, for each declared sender of this store. next_index() locks the row until its transaction ends.';
-
-CREATE TABLE relaybox_internal.sender_state (
-    sender_id integer NOT NULL,
-    stream_id integer NOT NULL,
-    sender text NOT NULL,
-    epoch integer NOT NULL,
-    origin text NOT NULL,
-    kind text NOT NULL,
-    watermark bigint DEFAULT 0 NOT NULL,
-    seen_beyond bigint DEFAULT 0 NOT NULL,
-    fragment_count bigint DEFAULT 0 NOT NULL,
-    held_count bigint DEFAULT 0 NOT NULL,
-    skipped int8multirange DEFAULT '{}'::int8multirange NOT NULL,
-    begun_at bigint,
-    stalled_after bigint,
-    stalled_reason text,
-    range_first_index bigint,
-    range_last_index bigint,
-    range_first_position bigint,
-    range_last_position bigint,
-    moved_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    stalled_watermark bigint,
-    CONSTRAINT stalled_for_a_reason CHECK (((stalled_after IS NULL) = (stalled_reason IS NULL)))
-);
-
-COMMENT ON TABLE relaybox_internal.sender_state IS 'For each sender of a stream and each of its epochs: which of its indexes were delivered.';
-
-COMMENT ON COLUMN relaybox_internal.sender_state.watermark IS 'Every index up to this one was delivered, set aside or skipped.';
-
-COMMENT ON COLUMN relaybox_internal.sender_state.seen_beyond IS 'Number of accepted indexes beyond the watermark. Table seen has them.';
-
-COMMENT ON COLUMN relaybox_internal.sender_state.skipped IS 'Indexes that an operator skipped.';
-
-COMMENT ON COLUMN relaybox_internal.sender_state.begun_at IS 'Arrival number of its first accepted message. From there on the stream refuses lower epochs.';
-
-COMMENT ON COLUMN relaybox_internal.sender_state.stalled_after IS 'Messages of this sender beyond this log position wait in the log. The stream has not decided on them and does not list them.';
-
-COMMENT ON COLUMN relaybox_internal.sender_state.range_first_index IS 'With the three columns after it: the part of the log that has the newest indexes.';
-
-COMMENT ON COLUMN relaybox_internal.sender_state.stalled_watermark IS 'The watermark when the sender stalled.';
 
 ALTER TABLE relaybox_internal.sender_state ALTER COLUMN sender_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.sender_state_sender_id_seq

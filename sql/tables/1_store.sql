@@ -93,7 +93,8 @@ comment on table relaybox_internal.attestation is
 'Who stated that another cluster, or another timeline, is this store without any loss.';
 
 -- A database that holds nothing else is closed to logins without a grant, once: a right that its
--- owner gives back later stays. In other databases init lists the open rights and how to close them.
+-- owner gives back later stays. In other databases init lists the open rights and how to close
+-- them.
 do $$
 begin
     if exists (

@@ -139,8 +139,8 @@ comment on column relaybox_internal.batch.digests is
 -- Serves `relaybox where` and the translation of confirmed positions into batches.
 create unique index batch_last_position on relaybox_internal.batch (hop, last_position);
 
--- Serves hop_topics(): which lists of topics did the batches have. The index has a hash of the list,
--- because an index entry has a greatest length and a list has none.
+-- Serves hop_topics(): which lists of topics did the batches have. The index has a hash of the
+-- list, because an index entry has a greatest length and a list has none.
 create index batch_topics on relaybox_internal.batch (hop, hash_array_extended(topics, 0));
 
 create table relaybox_internal.attempt (

@@ -1,5 +1,6 @@
--- What streams and subscriptions of this store set aside, with the messages, as far as their logs are kept. reason is the kind, one word;
--- detail says more, of `refused` what nack gave as its reason.
+-- What streams and subscriptions of this store set aside, with the messages, as far as their logs
+-- are kept. reason is the kind, one word; detail says more, of `refused` what nack gave as its
+-- reason.
 create or replace view relaybox.dead_letters with (security_barrier) as
 select
     d.dead_letter_id, d.state, s.stream, n.subscription, d.lane, d.stream_position, d.reason, d.detail, d.attempts,

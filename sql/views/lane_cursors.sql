@@ -1,5 +1,6 @@
--- Where each lane of each subscription stands: of its cursor, the newest version. Its columns are those of relaybox_internal.cursor.
--- The first two are the lane's own, not the cursor's: a condition on a column from below the LIMIT would look up every lane of the store.
+-- Where each lane of each subscription stands: of its cursor, the newest version. Its columns are
+-- those of relaybox_internal.cursor. The first two are the lane's own, not the cursor's: a
+-- condition on a column from below the LIMIT would look up every lane of the store.
 create or replace view relaybox_internal.lane_cursors as
 select
     l.subscription_id, l.lane, newest.version, newest.done_stream_position, newest.fetched_stream_position, newest.redrive_stream_position,

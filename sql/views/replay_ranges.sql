@@ -1,5 +1,6 @@
--- The ranges that second cursors read, one after the other: what backfills and people asked for. replayed_as is the second cursor.
--- done_at is null while its consumers have not acknowledged the whole range.
+-- The ranges that second cursors read, one after the other: what backfills and people asked for.
+-- replayed_as is the second cursor. done_at is null while its consumers have not acknowledged the
+-- whole range.
 create or replace view relaybox.replay_ranges with (security_barrier) as
 select
     r.replay_range_id as replay, parent.subscription, n.subscription as replayed_as, r.first_stream_position, r.last_stream_position, r.asked_by,

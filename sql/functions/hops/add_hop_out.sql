@@ -1,6 +1,7 @@
--- Adds the row of a hop that leaves this store. It begins with the oldest message that is kept: '1:1:'
--- sees nothing, and rows up to the store's anchor are read by seq. Raises RB006 (the beginning of the
--- log that it would read is gone), RB011 (the outbox came from another cluster, see outbox_anchor).
+-- Adds the row of a hop that leaves this store. It begins with the oldest message that is kept:
+-- '1:1:' sees nothing, and rows up to the store's anchor are read by seq. Raises RB006 (the
+-- beginning of the log that it would read is gone), RB011 (the outbox came from another cluster,
+-- see outbox_anchor).
 create or replace function relaybox_internal.add_hop_out(
     hop_name text, destination_ text, upstream text, log_id_ integer, topics_ text[], policy_ text,
     processed_by_ text[]

@@ -1,5 +1,5 @@
--- Adds topics that a hop never had to its backlog, as unrouted: the rows up to the hop's anchor by seq
--- alone, later ones without an end. Caller holds the hop's row.
+-- Adds topics that a hop never had to its backlog, as unrouted: the rows up to the hop's anchor by
+-- seq alone, later ones without an end. Caller holds the hop's row.
 create or replace function relaybox_internal.add_unrouted_topics(
     head relaybox_internal.hop_out, topics_ text[]
 )

@@ -1,7 +1,7 @@
 -- Counts the rows of a batch that is about to be published. has_own_indexes: a row has an index of
--- its
--- sender, or its sender is declared. If the first row has an index, fills pg_temp.published_sender.
--- Changes planner settings until the end of the transaction. Raises RB014 if rows are missing.
+-- its sender, or its sender is declared. If the first row has an index, fills
+-- pg_temp.published_sender. Changes planner settings until the end of the transaction. Raises RB014
+-- if rows are missing.
 create or replace function relaybox_internal.count_batch_rows(
     head relaybox_internal.hop_in, batch_ bigint, first_position bigint, last_position bigint,
     out row_count bigint, out has_own_indexes boolean

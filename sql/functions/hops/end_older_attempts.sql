@@ -1,7 +1,7 @@
--- Ends the sessions of older attempts at one slice: one that hangs must not keep the rows that a newer
--- attempt writes. A newer attempt is never ended by an older one, and no session of an application is
--- ended or counted, whatever its name. A session that this login may not end is left: the copy then
--- waits for its lock, with a limit. Returns the number of sessions ended.
+-- Ends the sessions of older attempts at one slice: one that hangs must not keep the rows that a
+-- newer attempt writes. A newer attempt is never ended by an older one, and no session of an
+-- application is ended or counted, whatever its name. A session that this login may not end is
+-- left: the copy then waits for its lock, with a limit. Returns the number of sessions ended.
 -- Names: relaybox <hop> b<batch> s<slice> a<attempt>. Of the hop its first 30 characters, so that
 -- Postgres cuts no name at 63 bytes.
 create or replace function relaybox_internal.end_older_attempts(

@@ -1,10 +1,8 @@
 -- Opens the planning transaction of a hop: checks where its source stands, locks its hop_out row
--- and
--- returns it. Caller: a fresh READ COMMITTED transaction that takes its snapshot in a LATER
--- statement
--- (a snapshot of the same statement may be older than the lock).
--- Raises RB001, RB002 (the transaction is not fresh), RB003, RB004 (no such hop), RB006 (retired),
--- RB011 (the source lost history).
+-- and returns it. Caller: a fresh READ COMMITTED transaction that takes its snapshot in a LATER
+-- statement (a snapshot of the same statement may be older than the lock). Raises RB001, RB002 (the
+-- transaction is not fresh), RB003, RB004 (no such hop), RB006 (retired), RB011 (the source lost
+-- history).
 create or replace function relaybox_internal.lock_hop(hop_name text)
 returns table (
     reads_log integer, topics text[], batch bigint, log_position bigint, lower pg_snapshot,

@@ -1,15 +1,10 @@
 -- Returns how far subscriptions have processed what a hop brought. Every message of its log through
 -- the position was acknowledged by each of them, or was never delivered (a duplicate, or set aside
--- by
--- the stream). An open dead letter of a subscription is not processed. A replay, and dead letters
--- that
--- it makes, take nothing back.
--- missing: names that are no subscriptions of the hop's stream. of_one_topic: subscriptions that
--- read
--- one topic, with the topic; other topics may come from any store on the way. If there are any of
--- these two, nothing is processed.
--- Runs in the caller's transaction, whose durable COMMIT makes the acknowledgements durable too.
--- Raises RB004.
+-- by the stream). An open dead letter of a subscription is not processed. A replay, and dead
+-- letters that it makes, take nothing back. missing: names that are no subscriptions of the hop's
+-- stream. of_one_topic: subscriptions that read one topic, with the topic; other topics may come
+-- from any store on the way. If there are any of these two, nothing is processed. Runs in the
+-- caller's transaction, whose durable COMMIT makes the acknowledgements durable too. Raises RB004.
 create or replace function relaybox_internal.processed_reading(
     hop_name text, subscriptions text[], out through_position bigint, out happened_at timestamptz,
     out missing text[], out of_one_topic text[]

@@ -1,12 +1,9 @@
 -- Makes a batch readable once all its slices have receipts of this plan and all its rows are
--- counted.
--- Locks the hop_in row FOR NO KEY UPDATE. The lock also makes the caller's COMMIT wait for a
--- standby
--- if the batch was published before. Idempotent: a second call returns the first arrival.
+-- counted. Locks the hop_in row FOR NO KEY UPDATE. The lock also makes the caller's COMMIT wait for
+-- a standby if the batch was published before. Idempotent: a second call returns the first arrival.
 -- Raises RB015 (the batch is of an older generation, or its record is removed), RB011 (the batch
--- does
--- not follow), RB012 (the batch, or a slice of it, is here with another plan), RB013 (a receipt is
--- missing), RB014 (rows are missing).
+-- does not follow), RB012 (the batch, or a slice of it, is here with another plan), RB013 (a
+-- receipt is missing), RB014 (rows are missing).
 create or replace function relaybox_internal.publish_batch(
     log_id_ integer, generation_ integer, batch_ bigint, plan_id_ uuid, first_position_ bigint,
     last_position_ bigint, slice_count_ integer, source_system_identifier_ bigint,

@@ -1,9 +1,7 @@
 -- Writes the plan of the next batch, which never changes after the caller's COMMIT. The batch reads
 -- the first routed piece of the hop's backlog. If there is none (backlog_id_ is null), it reads a
--- new
--- pair of snapshots, and the rest of the pair becomes a piece. Caller holds the hop through
--- lock_hop().
--- Raises RB005 if the previous batch is not confirmed or the plan does not follow it.
+-- new pair of snapshots, and the rest of the pair becomes a piece. Caller holds the hop through
+-- lock_hop(). Raises RB005 if the previous batch is not confirmed or the plan does not follow it.
 create or replace function relaybox_internal.record_batch(
     hop_name text, backlog_id_ bigint, lower_ pg_snapshot, upper_ pg_snapshot,
     pair_last_seq_ bigint,

@@ -1,8 +1,6 @@
 -- Keeps what a batch leaves unread of its pair of snapshots as a piece of the hop's backlog, or
--- ends
--- the piece that the batch has read to the end. piece: the one that the batch reads, a row of nulls
--- if
--- it reads a new pair. Caller holds the hop's row.
+-- ends the piece that the batch has read to the end. piece: the one that the batch reads, a row of
+-- nulls if it reads a new pair. Caller holds the hop's row.
 create or replace function relaybox_internal.record_rest_of_pair(
     planned relaybox_internal.batch, piece relaybox_internal.backlog
 )

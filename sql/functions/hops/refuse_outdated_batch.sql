@@ -1,6 +1,5 @@
 -- Raises RB015 if a batch is of another generation than its hop has here, or if retention has
--- removed
--- the record of its publication. Caller holds the hop_in row.
+-- removed the record of its publication. Caller holds the hop_in row.
 create or replace function relaybox_internal.refuse_outdated_batch(
     head relaybox_internal.hop_in, generation_ integer, batch_ bigint
 )

@@ -1,7 +1,6 @@
 -- Raises RB005 if the previous batch of a hop is not confirmed, or if a plan does not begin where
--- the
--- hop stands: at the first routed piece of its backlog, else at its newest snapshot, else after the
--- last position that it has read of its log. Caller holds the hop's row.
+-- the hop stands: at the first routed piece of its backlog, else at its newest snapshot, else after
+-- the last position that it has read of its log. Caller holds the hop's row.
 create or replace function relaybox_internal.require_next_plan(
     head relaybox_internal.hop_out, piece relaybox_internal.backlog, backlog_id_ bigint,
     lower_ pg_snapshot, upper_ pg_snapshot, reads_after_ bigint

@@ -1,6 +1,6 @@
--- Retires the unrouted pieces of a hop's backlog that are of some topics, up to a snapshot. What commits
--- after it stays unrouted, in pieces of its own. Returns the number of retired pieces. Caller holds the
--- hop's row.
+-- Retires the unrouted pieces of a hop's backlog that are of some topics, up to a snapshot. What
+-- commits after it stays unrouted, in pieces of its own. Returns the number of retired pieces.
+-- Caller holds the hop's row.
 create or replace function relaybox_internal.retire_pieces(
     hop_name text, topics_ text[], until pg_snapshot, reason text, recorded_by text
 )

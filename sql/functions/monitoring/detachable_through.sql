@@ -1,5 +1,6 @@
 -- Of a stream whose logs are all detached for stopped consumers: the last stream position that is
--- older than the replay window, and how many seconds a consumer must have been stopped. Else no row.
+-- older than the replay window, and how many seconds a consumer must have been stopped. Else no
+-- row.
 create or replace function relaybox_internal.detachable_through(stream_ integer)
 returns table (after_seconds bigint, last_stream_position bigint)
 language sql stable

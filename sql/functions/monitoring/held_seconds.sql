@@ -1,5 +1,5 @@
--- For how many seconds a reader that is `behind` messages behind has kept a whole segment or more: 0 if
--- it keeps less than a segment.
+-- For how many seconds a reader that is `behind` messages behind has kept a whole segment or more:
+-- 0 if it keeps less than a segment.
 create or replace function relaybox_internal.held_seconds(behind bigint, since timestamptz)
 returns double precision
 language sql stable

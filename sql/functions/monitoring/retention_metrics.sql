@@ -1,5 +1,5 @@
--- Metrics of what this store keeps, and of the hops that keep a segment or more from being dropped on a
--- route that wants an alarm for it.
+-- Metrics of what this store keeps, and of the hops that keep a segment or more from being dropped
+-- on a route that wants an alarm for it.
 create or replace function relaybox_internal.retention_metrics()
 returns table (metric text, labels jsonb, value double precision)
 language sql stable

@@ -1,6 +1,6 @@
 -- Metrics of the open subscriptions of this store. Held seconds: how long a subscription has kept a
--- segment or more from being dropped, on a route that wants an alarm for it; on a route that detaches,
--- how long retention has not detached messages that only this subscription needs.
+-- segment or more from being dropped, on a route that wants an alarm for it; on a route that
+-- detaches, how long retention has not detached messages that only this subscription needs.
 create or replace function relaybox_internal.subscription_metrics()
 returns table (metric text, labels jsonb, value double precision)
 language sql stable

@@ -1,6 +1,5 @@
 -- The rows of a hop's topics in the outbox, up to the anchor: routed, unrouted or retired, and
--- whether
--- the destination has each. Inlined in rebuild_backlog().
+-- whether the destination has each. Inlined in rebuild_backlog().
 create or replace function relaybox_internal.list_outbox_states(
     head relaybox_internal.hop_out, topics_ text[], common_batch bigint, anchor bigint,
     adopted int8multirange

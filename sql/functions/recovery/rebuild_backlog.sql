@@ -1,15 +1,10 @@
 -- Makes the backlog of a hop that reads the outbox again, for a generation that begins at the
--- store's
--- anchor. The backlog gets what no batch up to common_batch has read, no older generation has
--- adopted
--- and the destination does not have. The temporary table relaybox_adopted, made by the caller, says
--- what the destination has. Rows up to the anchor are found by seq alone, later ones from lower_
--- on.
--- The snapshots of a batch and its rows have the numbers of one cluster, so that a row is still
--- found
--- in its batch. What was unrouted or retired stays so.
--- Returns the number of routed messages, and the seqs that the destination has.
--- Caller holds the hop's row.
+-- store's anchor. The backlog gets what no batch up to common_batch has read, no older generation
+-- has adopted and the destination does not have. The temporary table relaybox_adopted, made by the
+-- caller, says what the destination has. Rows up to the anchor are found by seq alone, later ones
+-- from lower_ on. The snapshots of a batch and its rows have the numbers of one cluster, so that a
+-- row is still found in its batch. What was unrouted or retired stays so. Returns the number of
+-- routed messages, and the seqs that the destination has. Caller holds the hop's row.
 create or replace function relaybox_internal.rebuild_backlog(
     hop_name text, common_batch bigint, anchor bigint, lower_ pg_snapshot,
     out undelivered_count bigint, out adopted_seqs int8multirange

@@ -1,5 +1,6 @@
--- Makes the segments of a log up to a position, and one ahead. Called by the driver before it copies.
--- Returns the names of the segments made. Raises RB001, RB003: the first look at the destination before a batch is copied.
+-- Makes the segments of a log up to a position, and one ahead. Called by the driver before it
+-- copies. Returns the names of the segments made. Raises RB001, RB003: the first look at the
+-- destination before a batch is copied.
 create or replace function relaybox_internal.ensure_log_segments(log_id_ integer, through_position bigint) returns text[]
 language plpgsql volatile
 as $$
@@ -12,8 +13,9 @@ begin
     for k in (select i.published_position / size from relaybox_internal.hop_in i where i.log_id = log_id_) .. through_position / size + 1 loop
         segment := relaybox_internal.segment_name(format('log_%s', log_id_), k);
         if to_regclass('relaybox_internal.' || segment) is null then
-            -- one maker at a time: two drivers may be here. Attaching takes this lock too; taken before the second look, it makes the
-            -- session see what others committed. A login needs rights on the table to take it
+            -- one maker at a time: two drivers may be here. Attaching takes this lock too; taken
+            -- before the second look, it makes the session see what others committed. A login needs
+            -- rights on the table to take it
             execute format('lock table only relaybox_internal.log_%s in share update exclusive mode', log_id_);
             if to_regclass('relaybox_internal.' || segment) is null then
                 execute format('create table relaybox_internal.%I (like relaybox_internal.log_%s including defaults including constraints)', segment, log_id_);

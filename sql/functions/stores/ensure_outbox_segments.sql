@@ -1,6 +1,7 @@
--- Makes outbox segments ahead of the sequence. Producers are not blocked: ATTACH takes SHARE UPDATE EXCLUSIVE only.
--- Rows that fell into outbox_overflow become a segment of their own. Returns the names of the segments made: none where a
--- long transaction holds a table that is needed. Nobody waits for it: what no segment covers goes into the overflow meanwhile.
+-- Makes outbox segments ahead of the sequence. Producers are not blocked: ATTACH takes SHARE UPDATE
+-- EXCLUSIVE only. Rows that fell into outbox_overflow become a segment of their own. Returns the
+-- names of the segments made: none where a long transaction holds a table that is needed. Nobody
+-- waits for it: what no segment covers goes into the overflow meanwhile.
 create or replace function relaybox_internal.ensure_outbox_segments(ahead_count integer default 4) returns text[]
 language plpgsql volatile
 set lock_timeout = '200ms' -- producers wait as long behind the lock that is waited for
@@ -23,8 +24,9 @@ begin
         covered := relaybox_internal.outbox_covered();
         select max(o.seq) into overflow_last from relaybox_internal.outbox_overflow o;
         if overflow_last is not null or next_seq >= covered then
-            -- ACCESS EXCLUSIVE on the outbox for a moment: only after an outage longer than all the segments made ahead. Nobody is on the way
-            -- into the overflow then: Postgres would refuse an insert whose seq is a segment's when it arrives there (23514)
+            -- ACCESS EXCLUSIVE on the outbox for a moment: only after an outage longer than all the
+            -- segments made ahead. Nobody is on the way into the overflow then: Postgres would
+            -- refuse an insert whose seq is a segment's when it arrives there (23514)
             lock table relaybox.outbox in access exclusive mode;
             select max(o.seq) into overflow_last from relaybox_internal.outbox_overflow o;
             select case when q.is_called then q.last_value + 1 else q.last_value end into next_seq from relaybox.outbox_seq q;

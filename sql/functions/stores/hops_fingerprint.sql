@@ -1,5 +1,6 @@
--- What of the hops that read the outbox (log_id_ null) or a log can make them need what they had settled: their number, generations, what an
--- operator has sent again, topics and windows. Their watermarks only go on; the backlog grows only when one of these changes.
+-- What of the hops that read the outbox (log_id_ null) or a log can make them need what they had
+-- settled: their number, generations, what an operator has sent again, topics and windows. Their
+-- watermarks only go on; the backlog grows only when one of these changes.
 create or replace function relaybox_internal.hops_fingerprint(log_id_ integer) returns text
 language sql stable
 as $$

@@ -1,5 +1,6 @@
--- The last seq of the outbox that anybody took, at least 1; a sequence that was restored behind its rows is moved past them.
--- Caller holds the outbox in exclusive mode: whoever wrote to it has ended.
+-- The last seq of the outbox that anybody took, at least 1; a sequence that was restored behind its
+-- rows is moved past them. Caller holds the outbox in exclusive mode: whoever wrote to it has
+-- ended.
 create or replace function relaybox_internal.last_outbox_seq() returns bigint
 language sql volatile
 as $$

@@ -1,6 +1,8 @@
--- The seq up to which the outbox is read by seq alone, for a hop that is new here: rows up to it may carry transaction numbers of another
--- cluster, rows above it carry this one's. An outbox that came from another cluster is anchored here if no hop reads it yet: producers wait
--- for that moment. Raises RB011 if one does: it is reanchored or attested first; 55P03 if a transaction that wrote to the outbox stays open.
+-- The seq up to which the outbox is read by seq alone, for a hop that is new here: rows up to it
+-- may carry transaction numbers of another cluster, rows above it carry this one's. An outbox that
+-- came from another cluster is anchored here if no hop reads it yet: producers wait for that
+-- moment. Raises RB011 if one does: it is reanchored or attested first; 55P03 if a transaction that
+-- wrote to the outbox stays open.
 create or replace function relaybox_internal.outbox_anchor() returns bigint
 language plpgsql volatile
 as $$

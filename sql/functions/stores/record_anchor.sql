@@ -1,5 +1,6 @@
--- Records that the outbox is anchored at a seq: no transaction that wrote up to it is open, and what is above it is numbered by this cluster.
--- After a reload a new numbering begins. Caller is in no savepoint: the row of the numbering names its transaction.
+-- Records that the outbox is anchored at a seq: no transaction that wrote up to it is open, and
+-- what is above it is numbered by this cluster. After a reload a new numbering begins. Caller is in
+-- no savepoint: the row of the numbering names its transaction.
 create or replace function relaybox_internal.record_anchor(seq bigint) returns void
 language sql volatile
 as $$

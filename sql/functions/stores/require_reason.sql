@@ -1,5 +1,5 @@
--- Refuses what somebody does without saying why, or with a reason of more than 4000 characters: RB036. `said` is what is done, `hint_` how
--- it is called with a reason.
+-- Refuses what somebody does without saying why, or with a reason of more than 4000 characters:
+-- RB036. `said` is what is done, `hint_` how it is called with a reason.
 create or replace function relaybox_internal.require_reason(reason text, said text, hint_ text) returns void
 language plpgsql stable
 as $$

@@ -1,6 +1,6 @@
 -- The sessions of this database whose login has the rights of the owner of the store. Any login can
--- choose the name of its session; only a trusted one can be a driver. may_end: the login of the caller
--- may end it. Needs pg_read_all_stats to see the names of other logins' sessions.
+-- choose the name of its session; only a trusted one can be a driver. may_end: the login of the
+-- caller may end it. Needs pg_read_all_stats to see the names of other logins' sessions.
 create or replace function relaybox_internal.trusted_sessions()
 returns table (pid integer, name text, may_end boolean)
 language sql volatile

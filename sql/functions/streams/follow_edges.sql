@@ -1,12 +1,9 @@
 -- Moves release_seqs, one per message, to later numbers until no message is released before one
--- that
--- it waits for. It waits for the message before it of its sender (has_next_of_sender of that one),
--- and
--- for those whose edges lead to it: node n has the edges first_edge[n] to before first_edge[n + 1].
--- No message waits longer than its epoch, nor for an edge longer than latest_releases.
--- Begins with the latest message: a number that is set so hardly ever changes again, and each edge
--- is
--- followed about once.
+-- that it waits for. It waits for the message before it of its sender (has_next_of_sender of that
+-- one), and for those whose edges lead to it: node n has the edges first_edge[n] to before
+-- first_edge[n + 1]. No message waits longer than its epoch, nor for an edge longer than
+-- latest_releases. Begins with the latest message: a number that is set so hardly ever changes
+-- again, and each edge is followed about once.
 create or replace function relaybox_internal.follow_edges(
     release_seqs bigint[], epoch_ends bigint[], has_next_of_sender boolean[], first_edge integer[],
     waiting_nodes integer[], latest_releases bigint[]

@@ -1,8 +1,6 @@
 -- Returns the last index of a sender's gap that is given up: the one that was asked for, else the
--- one
--- before the first held message. Raises RB017 if this is no gap: the sender is not gapless, the
--- order
--- does not wait for its indexes, or a message of the gap is here. with_held: see skip_gap().
+-- one before the first held message. Raises RB017 if this is no gap: the sender is not gapless, the
+-- order does not wait for its indexes, or a message of the gap is here. with_held: see skip_gap().
 create or replace function relaybox_internal.last_index_of_gap(
     stream_ relaybox_internal.stream, state relaybox_internal.sender_state, last_index_ bigint,
     with_held boolean

@@ -1,5 +1,5 @@
--- Locks the stream that reads a log FOR NO KEY UPDATE and returns it. Raises RB004 (the log's stream is
--- not registered), RB007 (an init is changing the stream's rules).
+-- Locks the stream that reads a log FOR NO KEY UPDATE and returns it. Raises RB004 (the log's
+-- stream is not registered), RB007 (an init is changing the stream's rules).
 create or replace function relaybox_internal.lock_stream(log_id_ integer)
 returns relaybox_internal.stream
 language plpgsql volatile

@@ -1,7 +1,7 @@
--- Raises ranks, one per message, until each is at least those of the messages that it waits for, plus
--- its step. Node n is waited for by the nodes of the edges first_edge[n] to before first_edge[n + 1].
--- wait_counts: for how many messages each waits. Follows each wait once. ready: the messages that were
--- ranked; the others wait for themselves.
+-- Raises ranks, one per message, until each is at least those of the messages that it waits for,
+-- plus its step. Node n is waited for by the nodes of the edges first_edge[n] to before
+-- first_edge[n + 1]. wait_counts: for how many messages each waits. Follows each wait once. ready:
+-- the messages that were ranked; the others wait for themselves.
 create or replace function relaybox_internal.rank_nodes(
     inout ranks bigint[], steps integer[], wait_counts integer[], first_edge integer[],
     later_nodes integer[], out ready integer[]

@@ -1,6 +1,6 @@
 -- Raises RB006 if a log that a stream has decided on would change to another stream or origin, or
--- if a
--- stream that has delivered would change to another order or window. Caller holds the stream's row.
+-- if a stream that has delivered would change to another order or window. Caller holds the stream's
+-- row.
 create or replace function relaybox_internal.refuse_other_rules(
     hop_name text, stream_ relaybox_internal.stream, log relaybox_internal.stream_log, origin_ text,
     order_ text, message_id_window_ bigint

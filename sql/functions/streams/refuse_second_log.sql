@@ -1,6 +1,5 @@
 -- Raises RB006 if a stream reads another log in this store and its order is not causal. Caller
--- holds
--- the stream's row.
+-- holds the stream's row.
 create or replace function relaybox_internal.refuse_second_log(
     hop_name text, stream_ relaybox_internal.stream, log_id_ integer, order_ text
 )

@@ -1,10 +1,8 @@
 -- Makes a stream read the log of a hop that arrives here, or brings the stream's limits up to date.
 -- Idempotent; returns registered, changed or unchanged. After a change the next decision checks the
--- senders that had stalled at a limit.
--- Called by init, after register_hop_in(). Locks the stream's row, then writes stream_log.
--- Raises RB004 (no such hop), RB006 (what was decided already would get another order, stream,
--- origin
--- or window).
+-- senders that had stalled at a limit. Called by init, after register_hop_in(). Locks the stream's
+-- row, then writes stream_log. Raises RB004 (no such hop), RB006 (what was decided already would
+-- get another order, stream, origin or window).
 create or replace function relaybox_internal.register_stream(
     hop_name text, stream_name text, origin_ text, order_ text, message_id_window_ bigint,
     holdback_rows_ bigint, fragments_ bigint

@@ -1,12 +1,8 @@
 -- Gives up a gap of a sender: the messages with these indexes will never come. The messages that
--- waited for them are released in this transaction.
--- first_index: the first one that is missing; last_index: at most the one before the first held
--- one.
--- with_held: the sender's next message is here, has index last_index and waits only for its clock;
--- it
--- is given up and set aside.
--- Raises RB004 (no such stream here), RB017 (not a gap of this sender, or the sender is not
--- declared),
+-- waited for them are released in this transaction. first_index: the first one that is missing;
+-- last_index: at most the one before the first held one. with_held: the sender's next message is
+-- here, has index last_index and waits only for its clock; it is given up and set aside. Raises
+-- RB004 (no such stream here), RB017 (not a gap of this sender, or the sender is not declared),
 -- RB036 (no reason, or too long a text).
 create or replace function relaybox_internal.skip_gap(
     stream_name text, sender_ text, last_index_ bigint, reason_ text, skipped_by_ text,

@@ -1,6 +1,5 @@
 -- Sets release_seq in pg_temp.causal_message: as late as the latest cause and the sender's own
--- earlier
--- messages. The largest number means never. The end of an epoch releases what waited in it.
+-- earlier messages. The largest number means never. The end of an epoch releases what waited in it.
 -- Works in arrays: rows would leave a dead version per change.
 create or replace function relaybox_internal.spread_times() returns void
 language plpgsql volatile

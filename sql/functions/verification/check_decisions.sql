@@ -1,7 +1,6 @@
 -- Compares a stream's decisions, the state of its senders and its cursors with its logs, in one
 -- snapshot. Returns how often each rule of relaybox.verification.stream_verification is broken,
--- with
--- a few examples. Checks nothing that retention has dropped.
+-- with a few examples. Checks nothing that retention has dropped.
 create or replace function relaybox_internal.check_decisions(stream_name text)
 returns table (kind text, violation_count bigint, examples text[])
 language sql stable

@@ -1,6 +1,5 @@
 -- Batches in the source ledger of a hop that contradict the hop, their own slices or the
--- generations
--- on record: a sentence for each, with the numbers of both sides. Inlined in
+-- generations on record: a sentence for each, with the numbers of both sides. Inlined in
 -- source_contradictions().
 create or replace function relaybox_internal.find_wrong_batches(hop_name text) returns setof text
 language sql stable

@@ -1,6 +1,5 @@
 -- Cursors of a stream's subscriptions that are beyond the stream, that skip a version, or that
--- moved
--- past messages which were never fetched. Inlined in check_decisions().
+-- moved past messages which were never fetched. Inlined in check_decisions().
 create or replace function relaybox_internal.find_wrong_cursors(stream_name text)
 returns table (kind text, at bigint, example text)
 language sql stable

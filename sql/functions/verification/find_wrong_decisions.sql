@@ -1,6 +1,6 @@
 -- Decisions of a stream that do not match the batches that have arrived: a batch without a
--- decision,
--- a wrong count, or arrival numbers that do not follow each other. Inlined in check_decisions().
+-- decision, a wrong count, or arrival numbers that do not follow each other. Inlined in
+-- check_decisions().
 create or replace function relaybox_internal.find_wrong_decisions(stream_name text)
 returns table (kind text, at bigint, example text)
 language sql stable

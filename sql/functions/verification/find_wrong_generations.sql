@@ -1,6 +1,5 @@
 -- Where a hop contradicts the generations and attempts on record at its source: a sentence for
--- each,
--- with the numbers of both sides. Inlined in source_contradictions().
+-- each, with the numbers of both sides. Inlined in source_contradictions().
 create or replace function relaybox_internal.find_wrong_generations(hop_name text)
 returns setof text
 language sql stable

@@ -1,5 +1,5 @@
--- The recorded fates of the positions of a stream's logs: a stream position, a duplicate, set aside or
--- held. Inlined in find_wrong_fates(), which adds what waits behind a stalled sender.
+-- The recorded fates of the positions of a stream's logs: a stream position, a duplicate, set aside
+-- or held. Inlined in find_wrong_fates(), which adds what waits behind a stalled sender.
 create or replace function relaybox_internal.list_fates(stream_name text)
 returns table (log_id integer, log_position bigint, fate text)
 language sql stable

@@ -1,7 +1,6 @@
 -- Lists what is wrong within the source ledger of a hop, in one snapshot: a sentence for each
 -- contradiction, with the numbers of both sides. Returns no row if nothing is wrong. Reads the
--- ledger,
--- and no message.
+-- ledger, and no message.
 create or replace function relaybox_internal.source_contradictions(hop_name text) returns setof text
 language sql stable
 set jit = off
