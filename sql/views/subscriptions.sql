@@ -28,7 +28,10 @@ join lateral (
     select
         min(k.done_stream_position) as done_stream_position, bool_or(k.done_stream_position < k.replay_stream_position) as replaying,
         max(k.moved_at) as moved_at,
-        count(*) filter (where k.leased_until > clock_timestamp()) as leased_lanes,
+        count(*) filter (
+            where k.leased_until > clock_timestamp()
+            and k.leased_until <= clock_timestamp() + make_interval(secs => n.lease_seconds)
+        ) as leased_lanes,
         array_agg(k.done_stream_position order by k.lane) as lane_stream_positions
     from relaybox_internal.lane_cursors k
     where k.subscription_id = n.subscription_id

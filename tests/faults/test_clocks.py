@@ -43,11 +43,10 @@ SHOWN |= {
 }
 
 TIMES_OF_CONSUMERS = dict.fromkeys(
-    ("apply_ack.sql", "lanes_for.sql", "lease_lane.sql", "nack.sql", "choose_next.sql", "take_lane.sql"),
+    ("apply_ack.sql", "has_time_left.sql", "lease_lane.sql", "nack.sql", "choose_next.sql"),
     "a lease or a rate is a span of time; a step of the clock ends it early or late, and the lane's version fences who lost it",
 )
 
-SHOWN |= {"replay_progress.sql": "which lanes are leased now"}
 TIMES_OF_CONSUMERS |= {"begin_range.sql": "when a range was read; its rate is a span of time"}
 TIMES_OF_CONSUMERS |= {"start_at_time.sql": "a start in the future is refused; an earlier one is found by what was recorded"}
 TIMES_OF_CONSUMERS |= {

@@ -12,7 +12,9 @@ as $$
     lanes as (
         select
             u.subscription_id, u.subscription, u.stream_id, c.done_stream_position,
-            count(*) as lane_count, min(c.moved_at) as moved_at,
+            count(*) as lane_count,
+            -- a time in the future is of a clock that was ahead
+            min(c.moved_at) filter (where c.moved_at <= now()) as moved_at,
             greatest(
                 0,
                 least(u.through_stream_position, s.last_stream_position) - c.done_stream_position

@@ -22,7 +22,15 @@ as $$
     ), lane_behind as (
         select
             o.stream_id, o.stopped_consumer, n.subscription_id, n.subscription,
-            lane.done_stream_position, greatest(lane.moved_at, lane.leased_until) as active_at
+            lane.done_stream_position,
+            -- a time in the future is of a clock that was ahead
+            greatest(
+                case when lane.moved_at <= now() then lane.moved_at end,
+                case
+                    when lane.leased_until <= now() + make_interval(secs => n.lease_seconds)
+                        then lane.leased_until
+                end
+            ) as active_at
         from own_log o
         join relaybox_internal.subscription n on n.stream_id = o.stream_id and n.ended_at is null
         join relaybox_internal.lane_cursors lane on lane.subscription_id = n.subscription_id

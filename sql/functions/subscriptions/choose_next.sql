@@ -13,8 +13,10 @@ declare
     asked_at timestamptz := clock_timestamp();
     stream relaybox_internal.stream;
 begin
-    if cursor_.wait_until > asked_at
-        or (cursor_.worker <> worker_ and cursor_.leased_until > asked_at) then
+    if relaybox_internal.has_time_left(cursor_.wait_until, subscription_.retry_seconds)
+        or cursor_.worker <> worker_
+        and relaybox_internal.has_time_left(cursor_.leased_until, subscription_.lease_seconds)
+    then
         cursor_.worker := null;
         return cursor_;
     end if;

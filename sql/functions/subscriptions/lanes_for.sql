@@ -9,6 +9,9 @@ as $$
     select c.lane
     from relaybox_internal.lane_cursors c
     where c.subscription_id = subscription_.subscription_id
-        and (c.worker is null or c.worker = worker_ or c.leased_until <= clock_timestamp())
+        and (
+            c.worker is null or c.worker = worker_
+            or not relaybox_internal.has_time_left(c.leased_until, subscription_.lease_seconds)
+        )
     order by c.worker is distinct from worker_, c.moved_at
 $$;

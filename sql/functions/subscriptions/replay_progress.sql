@@ -20,7 +20,9 @@ as $$
     left join lateral (
         select
             min(c.done_stream_position) as done_stream_position, max(c.moved_at) as moved_at,
-            count(*) filter (where c.leased_until > clock_timestamp()) as leased_lanes
+            count(*) filter (
+                where relaybox_internal.has_time_left(c.leased_until, s.lease_seconds)
+            ) as leased_lanes
         from relaybox_internal.lane_cursors c
         where c.subscription_id = r.subscription_id
     ) lanes on true

@@ -27,7 +27,9 @@ begin
     end if;
     if only_lane is not null then
         cursor_ := relaybox_internal.lock_lane(subscription_, only_lane);
-        if cursor_.worker <> worker_ and cursor_.leased_until > clock_timestamp() then
+        if cursor_.worker <> worker_
+            and relaybox_internal.has_time_left(cursor_.leased_until, subscription_.lease_seconds)
+        then
             raise exception using errcode = 'RB035',
                 message = format('subscription %s, lane %s is leased to worker %s until %s', subscription_.subscription, cursor_.lane,
                 cursor_.worker, cursor_.leased_until),
@@ -43,7 +45,9 @@ begin
         perform from relaybox_internal.lane l where l.subscription_id = subscription_.subscription_id and l.lane = candidate for update skip locked;
         if found then
             cursor_ := relaybox_internal.lock_lane(subscription_, candidate);
-            if cursor_.worker is null or cursor_.worker = worker_ or cursor_.leased_until <= clock_timestamp() then
+            if cursor_.worker is null or cursor_.worker = worker_
+                or not relaybox_internal.has_time_left(cursor_.leased_until, subscription_.lease_seconds)
+            then
                 arrival_seq := relaybox_internal.choose_next(cursor_, subscription_, max_count, worker_);
                 if arrival_seq is distinct from cursor_ then
                     perform relaybox_internal.move_cursor(arrival_seq);
