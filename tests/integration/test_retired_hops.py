@@ -29,7 +29,7 @@ def removed(world: World, monkeypatch: pytest.MonkeyPatch) -> Routes:
     path.write_text(yaml.safe_dump({"stores": {store: {} for store in STORES}, "routes": routes}))
     monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
     said = invoke("init").stdout
-    assert "airline: flights/1 is in no route any more" in said
+    assert "airline: hop flights/1 is in no route any more" in said
     assert "hub: flights/2 is in no route any more" in said
     return load_routes(path)
 
