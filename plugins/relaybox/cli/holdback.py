@@ -10,7 +10,7 @@ from relaybox.cli.exits import Failures, Settings, end
 from relaybox.cli.options import AsJson
 
 if TYPE_CHECKING:
-    from relaybox.streams.holdback import SkipResult
+    from relaybox.streams.skipping import SkipResult
 
 commands = typer.Typer()
 
@@ -88,7 +88,7 @@ def skip(
     """
     from relaybox.documents.document import write
     from relaybox.documents.holdback import SkipDocument, StoreSkip
-    from relaybox.streams.holdback import skip_gap
+    from relaybox.streams.skipping import skip_gap
 
     settings: Settings = context.obj
     routes = settings.load_routes()

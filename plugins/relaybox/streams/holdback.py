@@ -1,29 +1,22 @@
-"""What streams hold back: who waits for what, since when; and giving up a gap that will never be filled.
-
-A message is held at each store by itself, so each store is asked, and each store is told.
-"""
+"""Held messages of streams: which messages each sender waits for, and for how long. Each store is read."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from relaybox import errors
-from relaybox.log_events import emit
-from relaybox.stores.schema import open_store, store_session
-from relaybox.streams.skip_plans import LAST_INDEX, SenderGap, plan_skip
+from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
     from relaybox.routes import Route, Routes, Store
-    from relaybox.stores.sessions import StoreSession
 
 
 FARTHEST_INDEX = 1_000_000
-"""An index is at most so far ahead of its position in the log."""
+"""The largest distance of an index from its log position."""
 
 
 @dataclass(frozen=True)
@@ -87,30 +80,13 @@ class HeldSender:
 
 @dataclass(frozen=True)
 class StoreHoldback:
-    """What one store holds back of a stream; `error`: it could not be asked."""
+    """The held messages of a stream at one store; `error`: the store could not be read."""
 
     route: str
     stream: str
     order: str
     store: str
     senders: tuple[HeldSender, ...]
-    error: errors.RelayboxError | None = None
-
-
-@dataclass(frozen=True)
-class SkipResult:
-    """What a skip did at one store.
-
-    Attributes:
-        gap: None where there was no such gap; `why_not` says what is there instead.
-        error: the store failed; this is the last result then, and what is before it is done.
-    """
-
-    store: str
-    epoch: int | None = None
-    gap: Gap | None = None
-    released: int = 0
-    why_not: str = ""
     error: errors.RelayboxError | None = None
 
 
@@ -144,18 +120,11 @@ class _HeldSenderRow(NamedTuple):
     causes: list[_CauseFields]
 
 
-class _SkippedGap(NamedTuple):
-    epoch: int
-    first_index: int
-    last_index: int
-    released: int
-
-
 def read_holdback(routes: Routes, chosen: Iterable[Route]) -> list[StoreHoldback]:
-    """Asks every store of these routes, a stream shared by several of them once per store. Reads only."""
+    """Reads every store of these routes, a shared stream once per store. Changes nothing."""
     found: dict[tuple[str, str], StoreHoldback] = {}
     for route in chosen:
-        for store in _stores(route):
+        for store in delivery_stores(route):
             if (route.stream, store.name) not in found:
                 found[route.stream, store.name] = _read_store(routes, route, store)
     return list(found.values())
@@ -167,7 +136,7 @@ def read_store_holdback(routes: Routes, store: Store) -> list[StoreHoldback]:
     Raises:
         RelayboxError: what the store said instead of answering.
     """
-    streams = {route.stream: route for route in reversed(list(routes.routes.values())) if store in _stores(route)}
+    streams = {route.stream: route for route in reversed(list(routes.routes.values())) if store in delivery_stores(route)}
     found = [_read_store(routes, route, store) for route in streams.values()]
     for here in found:
         if here.error is not None:
@@ -175,8 +144,8 @@ def read_store_holdback(routes: Routes, store: Store) -> list[StoreHoldback]:
     return found
 
 
-def _stores(route: Route) -> list[Store]:
-    """Where the route's stream is delivered, in the order of its way."""
+def delivery_stores(route: Route) -> list[Store]:
+    """Returns the stores that deliver the stream of the route, in the order of its path."""
     return list(dict.fromkeys(hop.destination for hop in route.hops))
 
 
@@ -235,136 +204,8 @@ def _skip_command(route: str, sender: str, *, through: int | None = None, held: 
 
 
 def _route_from(routes: Routes, route: Route, store: Store, origin: str | None) -> str:
-    """The route that brings this origin's messages of the stream to the store."""
+    """Returns the route that moves messages of this origin in the stream to the store."""
     others = (one for one in routes.routes.values() if one.stream == route.stream and one.path[0].name == origin)
-    return next((one.name for one in (route, *others) if one.path[0].name == origin and store in _stores(one)), route.name)
-
-
-def skip_gap(
-    route: Route,
-    sender: str,
-    *,
-    reason: str,
-    recorded_by: str,
-    through: int | None = None,
-    held: bool = False,
-    only: Store | None = None,
-) -> list[SkipResult]:
-    """Gives up the first gap of a sender at every store of a route that has it, store by store. Commits each; idempotent.
-
-    A store that lags behind an earlier one of the route gives up only what the earlier one misses or gave up: all else is on
-    its way. What the earlier one gave up, it gives up before anything waits for it.
-
-    Args:
-        route: brings the sender's messages.
-        sender: whose newest epoch has the gap.
-        reason: is recorded.
-        recorded_by: is recorded.
-        through: the last index to give up; by default the one before the first that is held.
-        held: `through` is the sender's next message, which is here and waits for what its clock names: it is set aside.
-        only: not at the other stores.
-
-    Returns:
-        The results of the stores, in the order of the route. If a store fails after another one has a result, the last one has
-        the error: what was given up is always told.
-
-    Raises:
-        ConfigurationError: no reason, an index that no message can have, or a store that is not the route's.
-        NoSuchGap: `through` reaches over messages that are there, or no store has heard of the sender.
-        UnknownHop: the stream is not registered.
-        StoreUnreachable, StoreBusy: nothing was given up.
-    """
-    order = _Order(route, sender, through, held, reason, recorded_by)
-    _check(order, only)
-    done: list[SkipResult] = []
-    states: list[tuple[str, SenderGap | None]] = []
-    for store in _stores(route):
-        try:
-            with closing(open_store(store, application_name="relaybox skip")) as session:
-                if only in (None, store):
-                    done.append(_skip_at(session, order, states))
-                states.append((store.name, _read_gap(session, order)))
-        except errors.RelayboxError as error:
-            if not done:
-                raise
-            return [*done, SkipResult(store.name, error=error)]  # the next ones give up only what this one misses
-        if store == only:
-            break
-    if all(state is None for _, state in states):
-        raise errors.NoSuchGap(
-            f"route {route.name}: nothing with an index of its own has come from sender {sender}.",
-            next_step=f"See: relaybox holdback {route.name}",
-        )
-    return done
-
-
-@dataclass(frozen=True)
-class _Order:
-    """What was asked for."""
-
-    route: Route
-    sender: str
-    through: int | None
-    held: bool
-    reason: str
-    recorded_by: str
-
-
-def _check(order: _Order, only: Store | None) -> None:
-    """Raises ConfigurationError for an order that no store can carry out."""
-    if not order.reason.strip():
-        raise errors.ConfigurationError("a gap is given up with a reason.", next_step='Add: --reason "..."')
-    if order.through is not None and order.through > LAST_INDEX:
-        raise errors.ConfigurationError(
-            f"index {order.through} is beyond {LAST_INDEX}, the last one that a message can have.",
-            next_step=f"See: relaybox holdback {order.route.name}",
-        )
-    if order.held and order.through is None:
-        raise errors.ConfigurationError(
-            f"which held message of sender {order.sender} is to be set aside is not said.",
-            next_step=f"Add its index: --through N --held. See: relaybox holdback {order.route.name}",
-        )
-    if only is not None and only not in _stores(order.route):
-        names = ", ".join(store.name for store in _stores(order.route))
-        raise errors.ConfigurationError(f"route {order.route.name} is not delivered in store {only.name}; it is in {names}.")
-
-
-def _read_gap(session: StoreSession, order: _Order) -> SenderGap | None:
-    session = session.doing(f"reading how far sender {order.sender} is")
-    return session.row_if_any(SenderGap, "select * from relaybox_internal.sender_gap(%s, %s)", order.route.stream, order.sender)
-
-
-def _skip_at(session: StoreSession, order: _Order, earlier: Sequence[tuple[str, SenderGap | None]]) -> SkipResult:
-    state = _read_gap(session, order)
-    session.rollback()
-    planned = plan_skip(state, earlier, sender=order.sender, origin=order.route.path[0].name, through=order.through)
-    if isinstance(planned, str):
-        return SkipResult(session.store, why_not=planned)
-    try:
-        return _skip_through(session, order, planned)
-    except errors.NoSuchGap as error:
-        session.rollback()
-        if state is None:  # not even its declaration has come
-            return SkipResult(session.store, why_not=str(error))
-        raise
-
-
-def _skip_through(session: StoreSession, order: _Order, last_index: int) -> SkipResult:
-    session = session.doing(f"skipping a gap of sender {order.sender}")
-    gap = session.row(
-        _SkippedGap,
-        "select * from relaybox_internal.skip_gap(%s, %s, %s, %s, %s, %s)",
-        *(order.route.stream, order.sender, last_index, order.reason, order.recorded_by, order.held),
+    return next(
+        (one.name for one in (route, *others) if one.path[0].name == origin and store in delivery_stores(one)), route.name
     )
-    session.commit_durably("skip")
-    emit(
-        "gap_skipped",
-        route=order.route.name,
-        store=session.store,
-        sender=order.sender,
-        epoch=gap.epoch,
-        first_index=gap.first_index,
-        last_index=gap.last_index,
-        released=gap.released,
-    )
-    return SkipResult(session.store, gap.epoch, Gap(gap.first_index, gap.last_index), gap.released)

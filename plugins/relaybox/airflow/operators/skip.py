@@ -13,7 +13,8 @@ from relaybox.airflow.approvals import approver, cell, shown
 from relaybox.airflow.forms import REASON, asker, given, person
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
-from relaybox.streams.holdback import SkipResult, StoreHoldback, read_holdback, skip_gap
+from relaybox.streams.holdback import StoreHoldback, read_holdback
+from relaybox.streams.skipping import SkipResult, skip_gap
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
