@@ -48,7 +48,8 @@ as $$
         ) as causes
         from (
             select u.sender, u.epoch, min(u.index) as first_index, max(u.index) as last_index,
-                count(distinct (o.log_id, o.log_position)) as waiting_count, min(u.watermark) as watermark, min(u.origin) as origin,
+                count(distinct (o.log_id, o.log_position)) as waiting_count,
+                min(u.watermark) as watermark, min(u.origin) as origin,
                 min(o.index) as first_waiting_index
             from relaybox_internal.held o
             cross join lateral relaybox_internal.unmet_causes(
