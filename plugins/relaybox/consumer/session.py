@@ -25,6 +25,12 @@ STATEMENT_TIMEOUT_SECONDS = 300
 LOCK_TIMEOUT_SECONDS = 30
 IDLE_IN_TRANSACTION_SECONDS = 300
 
+UPGRADE_CODES = frozenset({"0A000", "42703", "42804", "42883", "42P01", "XX000"})
+"""What a call may fail with once when `relaybox init` upgrades the store under it: it had begun with the functions of before.
+
+A cached plan, a column, a type, a function, a table or an object's number is no longer there.
+"""
+
 TRANSACTION_GONE = "the handler committed or rolled back the transaction that its message is acknowledged in"
 
 _FETCH = """
@@ -61,6 +67,7 @@ class ConsumerSession:
         self._connection: Connection | None = None
         self._transaction: RootTransaction | None = None
         self._mark = ""
+        self._maybe_upgraded_while: set[str] = set()
 
     @property
     def connection(self) -> Connection:
@@ -183,7 +190,9 @@ class ConsumerSession:
             if self._connection is None:
                 self._connection = self._engine.connect()
             with limiting_statements(self._connection.connection.driver_connection):
-                return self._connection.exec_driver_sql(statement, arguments)
+                answer = self._connection.exec_driver_sql(statement, arguments)
+        self._maybe_upgraded_while.discard(doing)
+        return answer
 
     def commit(self) -> None:
         """Commits the handler's work with what was said of its messages."""
@@ -209,7 +218,11 @@ class ConsumerSession:
             cause = error.orig
             if not isinstance(cause, psycopg2.Error):
                 raise
-            raise translate(cause, store=self.store, doing=f"{doing} for subscription {self.subscription}") from error
+            translated = translate(cause, store=self.store, doing=f"{doing} for subscription {self.subscription}")
+            if cause.pgcode in UPGRADE_CODES and doing not in self._maybe_upgraded_while:
+                self._maybe_upgraded_while.add(doing)  # the same call with a new session tells
+                raise errors.StoreBusy(f"{translated} The store may have been upgraded under this call.") from error
+            raise translated from error
 
     def close(self) -> None:
         """Closes the session, if there is one; what was not committed is rolled back."""
