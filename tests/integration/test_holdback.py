@@ -163,15 +163,20 @@ def test_a_skip_through_an_index_stops_there_and_may_not_reach_over_what_is_held
 def test_what_can_not_be_skipped_is_refused_with_the_reason(fifo: World) -> None:
     send_numbered(fifo, "a", 1)
     fifo.transfer_all()
-    assert "nothing with an index of its own has come from sender nobody" in skip("nobody", exit_code=5).stderr
+    assert "no message with an index has arrived from sender nobody" in skip("nobody", exit_code=5).stderr
     through = skip("nobody", "--through", "3", "--json", exit_code=5)
     assert through.document["error"]["kind"] == "NoSuchGap", "the stores after the first were asked too"
-    assert "nothing with an index of its own has come from sender nobody" in through.stderr
-    assert "a gap is given up with a reason" in skip("a", reason=" ", exit_code=2).stderr
+    assert "no message with an index has arrived from sender nobody" in through.stderr
+    assert "skip needs a reason" in skip("a", reason=" ", exit_code=2).stderr
     for index in (2**63 - 1, 10**22):
         beyond = skip("a", "--through", str(index), "--json", exit_code=2)
-        assert f"index {index} is beyond 9223372036854775806, the last one" in beyond.document["error"]["message"]
-    assert "is not delivered in store airline; it is in hub, analytics" in skip("a", "--store", "airline", exit_code=2).stderr
+        assert (
+            f"index {index} is too large: the last possible index is 9223372036854775806" in beyond.document["error"]["message"]
+        )
+    assert (
+        "store airline does not deliver route flights. Stores that do: hub, analytics"
+        in skip("a", "--store", "airline", exit_code=2).stderr
+    )
 
 
 def test_a_message_that_waits_for_its_cause_names_it_and_a_skip_of_the_cause_releases_it(causal: World) -> None:
@@ -243,7 +248,7 @@ def test_a_message_that_waits_for_its_cause_is_set_aside_only_with_the_option_he
     refused = skip("a", "--through", "1", exit_code=5)
     assert "1 to 1 is no gap; delivered through index 0, the first held one is 1" in refused.stderr
     assert held("hub")[0]["repairs"] == ['relaybox skip flights b --through 1 --reason "..."'], "b may send it yet"
-    assert "is to be set aside is not said" in skip("a", "--held", exit_code=2).stderr
+    assert "--held needs the index of the held message of sender a" in skip("a", "--held", exit_code=2).stderr
     assert "2 is no gap" in skip("a", "--through", "2", "--held", exit_code=5).stderr, "1 comes first"
     send_numbered(causal, "b", 1)
     causal.transfer()
