@@ -113,7 +113,7 @@ def test_a_replay_that_makes_no_sense_fails_at_once_and_says_what_to_fill_in(
 
 
 def test_only_counting_replays_nothing(twelve: World) -> None:
-    with pytest.raises(AirflowSkipException, match="a dry run"):
+    with pytest.raises(AirflowSkipException, match="dry run"):
         run_task(twelve, "replay", "replay", subscription="billing", start="1", dry_run=True)
     assert twelve.value(STORE, "select count(*) from relaybox_internal.replay_range") == 0
 
