@@ -1,6 +1,7 @@
 """Every error that Relaybox raises.
 
-A leaf is `Terminal` (a retry gives the same answer; Airflow fails the task at once) or `Transient` (a retry may help).
+A leaf is `Terminal` (a retry fails again; Airflow fails the task at once) or `Transient` (a retry
+may succeed).
 Errors of a store arrive here by SQLSTATE, never by message text; the schema's own codes are class RB.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 
 class RelayboxError(Exception):
-    """What, where, expected, got; `next_step` says what to do about it."""
+    """The message says what is wrong, where, with which numbers; `next_step` says what to do."""
 
     def __init__(self, message: str, *, next_step: str = "") -> None:
         super().__init__(message)
@@ -19,7 +20,7 @@ class RelayboxError(Exception):
         return f"{message} {self.next_step}" if self.next_step else message
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Survives pickling: Spark carries errors from executors to the driver."""
+        """Makes errors picklable: Spark sends them from executors to the driver."""
         return (_rebuild, (type(self), super().__str__(), self.next_step))
 
 
@@ -28,11 +29,11 @@ def _rebuild(cls: type[RelayboxError], message: str, next_step: str) -> Relaybox
 
 
 class Terminal(RelayboxError):
-    """A retry gives the same answer."""
+    """A retry fails again."""
 
 
 class Transient(RelayboxError):
-    """A retry may help."""
+    """A retry may succeed."""
 
 
 class ConfigurationError(Terminal):
@@ -40,7 +41,7 @@ class ConfigurationError(Terminal):
 
 
 class StoreNotInitialised(Terminal):
-    """The database has no relaybox schema, or an older one than this code needs."""
+    """The database has no Relaybox schema, or its schema is older than this code needs."""
 
 
 class SchemaTooNew(Terminal):
@@ -60,7 +61,7 @@ class UnknownHop(Terminal):
 
 
 class UnknownTopic(ConfigurationError):
-    """relaybox.yaml gives a hop a topic that its store does not move yet: `relaybox init` was not run since."""
+    """relaybox.yaml gives a hop a topic that its store does not move yet: run `relaybox init`."""
 
 
 class UnknownMessage(Terminal):
@@ -76,43 +77,43 @@ class NotSubscribed(Terminal):
 
 
 class UnknownStream(Terminal):
-    """The store has no stream of this name, nor one that carries a topic of this name."""
+    """The store has no stream of this name, and no stream with a topic of this name."""
 
 
 class NotFetched(Terminal):
-    """An acknowledgement or refusal without the token of a fetch, or of a message that this fetch did not give or that is done."""
+    """Ack or nack with an unknown token, or of a message that the fetch did not return or that is done."""
 
 
 class NoLongerKept(Terminal):
-    """Retention has dropped the stream position."""
+    """Retention has dropped the message at the stream position."""
 
 
 class Detached(Terminal):
-    """Retention has put the stream position into files; `relaybox attach` brings it back."""
+    """The message at the stream position is detached into files; `relaybox attach` attaches it."""
 
 
 class RequestRefused(Terminal):
-    """What was asked of a subscription makes no sense: the message says why."""
+    """A subscription cannot do what was requested: the message says why."""
 
 
 class TransactionEnded(Terminal):
-    """A consumer's handler ended the transaction that its message is acknowledged in."""
+    """The handler of a consumer ended the transaction that acknowledges its message."""
 
 
 class QuotaExceeded(Terminal):
-    """The role has as many subscriptions or lanes in the store as its quota allows."""
+    """The role has reached its quota of subscriptions or lanes in the store."""
 
 
 class DeadLetterNotOpen(Terminal):
-    """There is no such dead letter, it is settled, or another one comes first."""
+    """The dead letter does not exist, is resolved, or waits for an earlier one."""
 
 
 class HopChanged(Terminal):
-    """relaybox.yaml gives a registered hop another path, or a stream that delivered already another order; or the hop was retired."""
+    """relaybox.yaml changes the path of a registered hop or the order of a used stream, or the hop is retired."""
 
 
 class SenderRefused(Terminal):
-    """A declaration of a sender, an epoch or an index that its store refuses."""
+    """The store refuses the declaration of a sender, an epoch or an index."""
 
 
 class HistoryLost(Terminal):
@@ -124,15 +125,15 @@ class ConservationBroken(Terminal):
 
 
 class NoSuchGap(Terminal):
-    """What shall be skipped is not missing."""
+    """The messages to skip are not missing."""
 
 
 class ContentDiffers(Terminal):
-    """The same batch number with other content, or a slice whose rows are not the planned ones."""
+    """A batch has other content under the same number, or a slice has other rows than planned."""
 
 
 class PlanRefused(Transient):
-    """The plan came too late: another driver planned meanwhile."""
+    """Another driver planned a batch first."""
 
 
 class SliceMissing(Transient):
@@ -140,23 +141,23 @@ class SliceMissing(Transient):
 
 
 class SliceSuperseded(Transient):
-    """The slice came after its batch was published, or a newer attempt copies it."""
+    """The batch of the slice is published already, or a newer attempt copies the slice."""
 
 
 class LaneLost(Transient):
-    """The messages were fetched again since, or the lane is leased to another worker; nothing was acknowledged."""
+    """The messages were fetched again, or another worker leases the lane; nothing was acknowledged."""
 
 
 class NotDurable(Transient):
-    """COMMIT came back with a warning: the transaction may not survive a failover."""
+    """COMMIT returned a warning: the transaction may not survive a failover."""
 
 
 class InitUnfinished(Transient):
-    """`relaybox init` began to change the rules of a stream in all its stores, and has not ended."""
+    """`relaybox init` has begun to change the rules of a stream in its stores, and has not finished."""
 
 
 class SparkFailed(Transient):
-    """Spark did not start for a command, or gave up what was asked of it."""
+    """Spark did not start for a command, or its job failed."""
 
 
 class FilesFailed(Transient):
@@ -164,15 +165,15 @@ class FilesFailed(Transient):
 
 
 class StoreUnreachable(Transient):
-    """No connection, or the connection broke."""
+    """The store accepts no connection, or the connection broke."""
 
 
 class StoreBusy(Transient):
-    """A lock, a deadlock, a serialization failure, a cancelled statement, a full disk."""
+    """Lock timeout, deadlock, serialization failure, cancelled statement, or full disk."""
 
 
 class StoreFailed(Terminal):
-    """An error of the store that no retry mends."""
+    """An error of Postgres; a retry fails again."""
 
 
 class StackFailed(Transient):

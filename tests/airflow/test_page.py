@@ -294,7 +294,7 @@ def test_what_is_detached_is_shown_with_the_command_that_brings_it_back(page: Pa
         ), path
         assert "<dt>since</dt><dd>2026-07-02 00:00:00Z</dd>" in shown, path
         assert "<dt>messages</dt><dd>20</dd>" in shown, path
-        assert "Mend the consumer, then: relaybox attach hub flights/1" in shown, path
+        assert "Repair the consumer. Then run: relaybox attach hub flights/1" in shown, path
         assert 'href="/relaybox/runbooks/detached-messages"' in shown, path
         assert "/srv/private" not in shown, path
     assert '<span class="tag note">1 detached</span>' in client.get("/relaybox/streams").text
@@ -375,7 +375,7 @@ WRONG_ORDERS = [
     ("replay/count", {"subscription": "nobody", "start": "1"}, "store hub has no subscription nobody to stream flights."),
     ("replay/count", {"subscription": "billing", "start": "soon"}, "is no start"),
     ("replay", {"subscription": "billing", "start": "1", "reason": "  "}, "reason"),
-    ("replay", {"subscription": "billing", "start": "1", "reason": "why", "store": "airline"}, "arrives at hub, analytics"),
+    ("replay", {"subscription": "billing", "start": "1", "reason": "why", "store": "airline"}, "arrives at: hub, analytics"),
     ("redrive", {"subscription": "b'; drop table", "reason": "why"}, "subscription"),
     ("redrive", {"subscription": "billing", "dead_letter_id": 0, "reason": "why"}, "dead_letter_id"),
 ]
@@ -413,7 +413,7 @@ def test_a_batch_left_in_the_middle_says_what_to_press(
     connected.send_many(30)
     copy_first_slices(connected.first_hop, 1)
     oncall, viewer = (page.client(user).get("/relaybox/stuck").text for user in ("oncall", "viewer"))
-    assert "was left in the middle: slices 2, 3" in oncall
+    assert "is unfinished: slices 2, 3" in oncall
     assert '<button type="button" data-post="/relaybox/api/hops/flights/1/run">Run now</button>' in oncall
     assert 'data-post="/relaybox/api/hops/flights/1/run" disabled' in viewer
 

@@ -106,7 +106,7 @@ def test_a_batch_left_in_the_middle_names_its_missing_slices(world: World, impat
     copy_first_slices(world.first_hop, 1)
     finding = found(world)["batch_left"]
     assert (finding.hop, finding.store, finding.run_helps) == ("flights/1", "hub", True)
-    assert "Batch 1 of hop flights/1 was left in the middle: slices 2, 3" in finding.what
+    assert "Batch 1 of hop flights/1 is unfinished: slices 2, 3" in finding.what
     world.transfer()
     assert "batch_left" not in found(world)
 
@@ -163,7 +163,7 @@ def test_messages_that_arrived_and_are_not_settled_wait_for_the_next_hop(world: 
     world.transfer()
     finding = found(world)["unsettled"]
     assert (finding.hop, finding.message_count) == ("flights/1", 2)
-    assert "before the next hop settles them" in finding.what
+    assert "until the next hop settles them" in finding.what
 
 
 def test_a_silent_store_is_a_finding_without_host_port_or_user(world: World) -> None:
@@ -171,7 +171,7 @@ def test_a_silent_store_is_a_finding_without_host_port_or_user(world: World) -> 
     break_service("hub", port="1")
     finding = found(world)["store_silent"]
     assert (finding.store, finding.affected) == ("hub", ("flights/1", "flights/2"))
-    assert finding.what == "Store hub can't be asked: it does not answer."
+    assert finding.what == "Store hub can't be read: it does not answer."
     assert "127.0.0.1" not in repr(finding)
 
 

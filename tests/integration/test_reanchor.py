@@ -541,7 +541,7 @@ def test_attest_takes_no_empty_reason(world: World) -> None:
     for reason in ("", " "):
         refused = invoke("attest", "airline", "--reason", reason, "--json")
         assert (refused.exit_code, refused.document["error"]["kind"]) == (2, "ConfigurationError")
-        assert "a store is attested with a reason" in refused.stderr
+        assert "attest needs a reason" in refused.stderr
 
 
 def test_attest_of_every_store_is_known(world: World) -> None:

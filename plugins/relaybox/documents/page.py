@@ -27,7 +27,7 @@ class BlockerDocument(Document):
 
 
 class FindingDocument(Document):
-    """One thing that keeps messages from going on."""
+    """One problem that stops or delays messages."""
 
     kind: str
     severity: Severity

@@ -38,25 +38,25 @@ RUNBOOKS = {
 class Severity(StrEnum):
     """How bad a finding is."""
 
-    STUCK = "stuck"  # does not go on by itself
-    HELD = "held"  # goes on once another session is done
+    STUCK = "stuck"  # needs an action
+    HELD = "held"  # continues when another session is done
     NOTE = "note"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that keeps messages from going on.
+    """One problem that stops or delays messages.
 
     Attributes:
-        kind: a stable word, `open_transaction` and the like.
-        store: where it is.
-        hop: the hop that stops, if it is one; `affected` are it and those that read what it moves.
-        since: None if no store knows.
-        what: a sentence, or two.
+        kind: a stable identifier such as `open_transaction`.
+        store: the store of the problem.
+        hop: the hop that stops, if any; `affected` are this hop and those that read its log.
+        since: None if unknown.
+        what: one or two sentences.
         message_count: how many messages wait; None if that is not known.
         blockers: the transactions that block it.
-        run_helps: whether running the hop is the thing to do.
-        next_step: what to do, in words.
+        run_helps: True if a run of the hop solves the problem.
+        next_step: what to do, as a sentence.
     """
 
     kind: str
@@ -73,5 +73,5 @@ class Finding:
 
     @property
     def runbook(self) -> str:
-        """The page of docs/runbooks that says more."""
+        """The runbook in docs/runbooks."""
         return RUNBOOKS[self.kind]

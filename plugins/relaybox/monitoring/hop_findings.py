@@ -44,7 +44,7 @@ def find_in_hop(routes: Routes, status: Status, hop: HopStatus, blockers: Mappin
             hop=hop.hop.name,
             store=store,
             since=min((blocker.began_at for _, each in waits for blocker in each.blockers), default=None),
-            what=f"A transfer of hop {hop.hop.name} waits for a lock at {store} that another session has.",
+            what=f"A transfer of hop {hop.hop.name} waits for a lock at {store} that another session holds.",
             blockers=tuple(dict.fromkeys(blocker for _, each in waits for blocker in each.blockers)),
             affected=_downstream(routes, hop.hop),
             message_count=hop.lag_messages,
@@ -63,7 +63,7 @@ def find_in_hop(routes: Routes, status: Status, hop: HopStatus, blockers: Mappin
             affected=_downstream(routes, hop.hop),
             message_count=hop.lag_messages,
             run_helps=True,
-            next_step="Run the hop now. If that ends at once: is its DAG paused, do scheduler and triggerer run?",
+            next_step="Run the hop now. If it does not start, check that its DAG is not paused, and that scheduler and triggerer run.",
         )
     elif hop.lag_seconds is not None and hop.lag_seconds > hop.hop.limits.target_lag_seconds:
         yield _late(routes, status, hop, hop.lag_seconds)
@@ -72,7 +72,7 @@ def find_in_hop(routes: Routes, status: Status, hop: HopStatus, blockers: Mappin
 
 
 def _end_or_wait(waits: Sequence[tuple[str, Wait]]) -> str:
-    return "Wait: the transfer gives up and is tried again. Or end the session that has the lock. " + end_commands(
+    return "Wait: the transfer times out and is retried. Or end the session that holds the lock. " + end_commands(
         (store, blocker) for store, wait in waits for blocker in wait.blockers
     )
 
@@ -84,10 +84,10 @@ def _late(routes: Routes, status: Status, hop: HopStatus, lag_seconds: float) ->
         hop=hop.hop.name,
         store=hop.hop.source.name,
         since=status.measured_at - timedelta(seconds=lag_seconds - hop.hop.limits.target_lag_seconds),
-        what=f"Messages of hop {hop.hop.name} wait for longer than its target of {hop.hop.limits.target_lag_seconds} s.",
+        what=f"Messages of hop {hop.hop.name} wait longer than its target of {hop.hop.limits.target_lag_seconds} s.",
         affected=_downstream(routes, hop.hop),
         message_count=hop.lag_messages,
-        next_step="The page of the hop says when the backlog will be gone, and whether it moves at all.",
+        next_step="See the forecast of the backlog on the page of the hop.",
     )
 
 
@@ -110,7 +110,9 @@ def _batch_left(routes: Routes, status: Status, hop: HopStatus) -> Finding | Non
         return None
     missing = ", ".join(map(str, batch.missing_slices[:10])) + (" ..." if len(batch.missing_slices) > 10 else "")
     copied = (
-        f"slices {missing} of {batch.slice_count} are not copied" if missing else "all slices are copied, it is not published"
+        f"slices {missing} of {batch.slice_count} are not copied"
+        if missing
+        else "all slices are copied, but the batch is not published"
     )
     return Finding(
         kind="batch_left",
@@ -118,11 +120,11 @@ def _batch_left(routes: Routes, status: Status, hop: HopStatus) -> Finding | Non
         hop=hop.hop.name,
         store=hop.hop.destination.name,
         since=last.planned_at,
-        what=f"Batch {batch.batch} of hop {hop.hop.name} was left in the middle: {copied}, and no transfer runs.",
+        what=f"Batch {batch.batch} of hop {hop.hop.name} is unfinished: {copied}, and no transfer runs.",
         affected=_downstream(routes, hop.hop),
         message_count=hop.lag_messages,
         run_helps=True,
-        next_step="Run the hop now: it finishes this same batch. Nothing is copied twice.",
+        next_step="Run the hop now: it resumes this batch. No slice is copied twice.",
     )
 
 
@@ -133,7 +135,7 @@ def _unsettled(status: Status, hop: HopStatus) -> Finding | None:
     if arrived is None or (status.measured_at - arrived).total_seconds() <= UNSETTLED_SECONDS:
         return None
     by = hop.hop.policy != "received" and hop.hop.downstream
-    waits_for = "the next hop settles them" if by else f"{hop.hop.source.name} is told"
+    waits_for = "the next hop settles them" if by else f"{hop.hop.source.name} has the confirmation"
     held_up = "the next hop" if by else "its confirm DAG"
     if hop.hop.processed_by:
         waits_for = f"{', '.join(hop.hop.processed_by)} have acknowledged them there"
@@ -144,10 +146,10 @@ def _unsettled(status: Status, hop: HopStatus) -> Finding | None:
         hop=hop.hop.name,
         store=hop.hop.source.name,
         since=arrived,
-        what=f"Messages that arrived at {hop.hop.destination.name} are not settled before {waits_for}.",
+        what=f"Messages that arrived at {hop.hop.destination.name} are not settled until {waits_for}.",
         message_count=hop.received - hop.settled_through,
         affected=(hop.hop.name,),
-        next_step=f"See what holds {held_up} up. Nothing is lost; cleaning up waits.",
+        next_step=f"Find out what delays {held_up}. No message is lost; retention waits.",
     )
 
 
@@ -170,5 +172,5 @@ def _topics_unknown(routes: Routes, hop: HopStatus, unknown: UnknownTopics) -> F
 
 
 def _downstream(routes: Routes, hop: Hop) -> tuple[str, ...]:
-    """The hop and all that read, one after the other, what it moves."""
+    """Returns the hop and all hops downstream of it."""
     return tuple(each.name for each in routes.routes[hop.route].hops if each.number >= hop.number)

@@ -56,7 +56,7 @@ def find_dead_letters(subscriptions: Iterable[SubscriptionStatus]) -> Iterator[F
                 store=one.store,
                 what=f"Messages of subscription {one.subscription} at {one.store} were set aside as dead letters.",
                 message_count=one.dead_letters,
-                next_step=f'Mend the consumer, then: relaybox dead-letters redrive {one.subscription} --reason "..."',
+                next_step=f'Repair the consumer. Then run: relaybox dead-letters redrive {one.subscription} --reason "..."',
             )
 
 
@@ -78,11 +78,11 @@ _WORDS: dict[type[errors.RelayboxError], str] = {
 }
 
 _NEXT_STEPS: dict[type[errors.RelayboxError], str] = {
-    errors.StoreUnreachable: "See whether its server runs and its connection is right. Hops go on by themselves.",
+    errors.StoreUnreachable: "Check its server and its connection. Then hops continue without an action.",
     errors.StoreNotInitialised: "Run: relaybox init",
     errors.UnknownHop: "Run: relaybox init",
-    errors.SchemaTooNew: "Install the newer Relaybox here too.",
-    errors.StoreUnusable: "Correct the connection or the server; the task's log has the server's words.",
+    errors.SchemaTooNew: "Install the newer version of Relaybox.",
+    errors.StoreUnusable: "Correct the connection or the server; the log of the task has the message of the server.",
     errors.ConfigurationError: "Correct the store's connection in Airflow, or the service file.",
 }
 
@@ -94,10 +94,8 @@ def find_silent_stores(routes: Routes, status: Status) -> Iterator[Finding]:
             kind="store_silent",
             severity=Severity.STUCK,
             store=store,
-            what=f"Store {store} can't be asked: {plain_words(error)}.",
-            next_step=next(
-                (step for kind, step in _NEXT_STEPS.items() if isinstance(error, kind)), "The server's own log says more."
-            ),
+            what=f"Store {store} can't be read: {plain_words(error)}.",
+            next_step=next((step for kind, step in _NEXT_STEPS.items() if isinstance(error, kind)), "See the log of the server."),
             affected=tuple(hop.name for hop in routes.hops if store in (hop.source.name, hop.destination.name)),
         )
 
@@ -120,7 +118,7 @@ def find_in_store(routes: Routes, store: str, here: StoreBlockers) -> Iterator[F
             blockers=here.senders,
             affected=leaving,
             next_step=(
-                "Let the application commit or roll back. To end its session rolls its messages back. "
+                "Let the application commit or roll back. Ending its session rolls its messages back. "
                 + end_commands((store, blocker) for blocker in here.senders)
             ),
         )
@@ -132,7 +130,7 @@ def find_in_store(routes: Routes, store: str, here: StoreBlockers) -> Iterator[F
             since=here.standby_waits_since,
             what=f"{here.standby_waits} sessions at {store} wait for a synchronous standby that does not answer.",
             affected=tuple(hop.name for hop in routes.hops if store in (hop.source.name, hop.destination.name)),
-            next_step="Start the standby. The sessions go on by themselves.",
+            next_step="Start the standby. Then the sessions continue.",
         )
 
 
@@ -177,7 +175,7 @@ def find_detached(logs: Iterable[DetachedLog]) -> Iterator[Finding]:
                 f"only {', '.join(log.needed_by)} needed them, and had stopped."
             ),
             message_count=log.message_count,
-            next_step=f"Mend the consumer, then: relaybox attach {log.store} {log.hop}",
+            next_step=f"Repair the consumer. Then run: relaybox attach {log.store} {log.hop}",
         )
 
 

@@ -49,7 +49,7 @@ def attest_store(store: Store, routes: Routes, *, recorded_by: str, reason: str)
         StoreUnreachable, StoreUnusable: a store can't be asked; nothing was recorded.
     """
     if not reason.strip():
-        raise errors.ConfigurationError("a store is attested with a reason.", next_step='Add: --reason "..."')
+        raise errors.ConfigurationError("attest needs a reason.", next_step='Add: --reason "..."')
     hops = [hop for hop in routes.hops if hop.source == store]
     arrivals = {hop: _ask(hop) for hop in hops}
     with store_session(store, "attesting the store", application_name="relaybox attest") as session:

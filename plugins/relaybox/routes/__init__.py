@@ -19,7 +19,7 @@ routes:
 |---|---|---|
 | `service` | the store's name | the libpq service that code connects with; one per store |
 | `connection` | `relaybox_<store>` | the Airflow connection that the service file is written from; one per store |
-| `pool` | `default_pool` | the Airflow pool of tasks on this store; it must exist, or they wait for ever |
+| `pool` | `default_pool` | the Airflow pool of tasks on this store; it must exist, or they wait forever |
 | `bind_senders` | false | true or false: a database role sends only as senders that it is bound to |
 | `retention` | | as for routes: for all that this store keeps, unless a route says otherwise |
 

@@ -219,7 +219,7 @@ def _array(fields: Sequence[bytes | None], oid: int) -> pa.Array:
 
 def _json_text(field: bytes) -> bytes:
     if field[:1] != _JSONB_VERSION:
-        raise errors.ContentDiffers(f"the store sent jsonb of version {field[:1]!r}, known is {_JSONB_VERSION!r}.")
+        raise errors.ContentDiffers(f"the store sent jsonb of version {field[:1]!r}, expected {_JSONB_VERSION!r}.")
     return field[1:]
 
 

@@ -89,7 +89,7 @@ class Inquiry:
             raise self.late(service)
         slots = _slots(service)
         if not slots.acquire(blocking=False):
-            raise errors.StoreUnreachable(f"store {service}: {CONNECTING_AT_ONCE} earlier attempts to connect have not ended.")
+            raise errors.StoreUnreachable(f"store {service}: {CONNECTING_AT_ONCE} earlier attempts to connect have not finished.")
         try:
             yield {
                 **self.parameters[service],

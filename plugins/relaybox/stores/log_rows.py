@@ -86,7 +86,7 @@ def read_rows(file: IO[bytes]) -> Iterator[list[bytes | None]]:
     _read(file, _LENGTH.unpack(_read(file, 4))[0])
     while (count := _read(file, 2)) != _TRAILER:
         if count != _COLUMN_COUNT:
-            raise errors.ContentDiffers(f"the store sent rows of {count!r} columns, expected were {len(LOG_COLUMNS)}.")
+            raise errors.ContentDiffers(f"the store sent rows of {count!r} columns, expected {len(LOG_COLUMNS)}.")
         row: list[bytes | None] = []
         for _ in LOG_COLUMNS:
             (length,) = _LENGTH.unpack(_read(file, 4))
