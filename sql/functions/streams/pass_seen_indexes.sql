@@ -1,7 +1,9 @@
 -- Moves the watermark of a sender over the accepted indexes that follow it without a gap, removes
 -- the chunks before it, and counts what is left. Rows of relaybox_internal.seen have chunks of 4096
 -- indexes.
-create or replace function relaybox_internal.pass_seen_indexes(sender_id_ integer, watermark_ bigint)
+create or replace function relaybox_internal.pass_seen_indexes(
+    sender_id_ integer, watermark_ bigint
+)
 returns void
 language plpgsql volatile
 as $$
