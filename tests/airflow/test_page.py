@@ -438,7 +438,7 @@ def test_no_answer_tells_hosts_statements_or_paths(page: PageServer, connected: 
             "service",
         ):
             assert secret not in _without_advice(answer.text), (path, secret)
-    assert "Store hub can&#39;t be asked: it does not answer." in page.client("viewer").get("/relaybox/stuck").text
+    assert "Store hub can&#39;t be read: it does not answer." in page.client("viewer").get("/relaybox/stuck").text
     assert 'class="store silent"' in page.client("viewer").get("/relaybox/map").text
 
 
@@ -528,6 +528,6 @@ def test_a_topic_that_a_store_does_not_move_yet_is_shown_with_the_command(page: 
         shown = client.get(f"/relaybox/{path}").text
         assert "relaybox.yaml gives hop flights/1 topic refunds, but airline does not move it yet" in shown
         assert "Run: relaybox init" in shown
-        assert "can&#39;t be asked" not in shown
+        assert "can&#39;t be read" not in shown
     hops = {hop["hop"]: hop["health"] for hop in client.get("/relaybox/api/status").json()["hops"]}
     assert hops == {"flights/1": "stuck", "flights/2": "ok"}

@@ -153,7 +153,7 @@ def test_a_store_that_falls_silent_hides_no_other_and_comes_back(page: PageServe
     link.change("silent")
     wait_until(lambda: health() == ["silent", "silent"], "hub is shown as silent", deadline_seconds=60)
     shown = client.get("/relaybox/stuck").text
-    assert "Store hub can&#39;t be asked: it does not answer." in shown
+    assert "Store hub can&#39;t be read: it does not answer." in shown
     assert "Store airline" not in shown
     link.change("healthy")
     wait_until(lambda: health() == ["ok", "ok"], "hub is asked again", deadline_seconds=60)

@@ -95,7 +95,7 @@ async def _say_in_plain_words(request: Request, error: Exception) -> Response:
     else:
         logger.warning("the Relaybox page could not answer %s: %s", request.scope["path"], error)
         words = plain_words(error) if isinstance(error, errors.RelayboxError) else "it answered with an error"
-        code, said = status.HTTP_503_SERVICE_UNAVAILABLE, f"A store can't be asked: {words}."
+        code, said = status.HTTP_503_SERVICE_UNAVAILABLE, f"A store can't be read: {words}."
         if isinstance(error, errors.ConfigurationError):
             said = "relaybox.yaml, or a connection of a store, is missing or wrong; the API server's log says what."
     return _answer(request, said, code)
