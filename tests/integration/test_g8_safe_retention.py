@@ -110,7 +110,7 @@ def test_g8_everything_is_kept_until_a_window_is_set(small: World) -> None:
             assert table.dropped_count == 0
     assert "no replay window is set, everything is kept" in invoke("retention", "--dry-run").stdout
     told = invoke("retention").stdout.splitlines()
-    kept_by = "the next is kept: flights/1: no replay window is set, everything is kept"
+    kept_by = "the next segment is kept: flights/1: no replay window is set, everything is kept"
     assert f"airline: outbox: 0 segments dropped, 0.0 MB; {kept_by}" in told
 
 
@@ -120,13 +120,14 @@ def test_retention_says_who_keeps_the_next_segment_in_the_words_of_the_dry_run(s
     small.send_many(45)
     small.transfer_all()
     told = invoke("retention").stdout
-    assert "airline: outbox: 0 segments dropped, 0.0 MB; the next is kept: hop flights/1, from 1\n" in told
-    alone = "the next is kept: no hop reads the outbox: no replay window is set, everything is kept\n"
+    assert "airline: outbox: 0 segments dropped, 0.0 MB; the next segment is kept: hop flights/1, from 1\n" in told
+    alone = "the next segment is kept: no hop reads the outbox: no replay window is set, everything is kept\n"
     assert f"analytics: outbox: 0 segments dropped, 0.0 MB; {alone}" in told
     small.settle_all()
     told = invoke("retention").stdout
     assert re.search(
-        r"hub: log of flights/1: 4 segments dropped, [\d.]+ MB; the next is kept: the newest segment stays, from 45\n", told
+        r"hub: log of flights/1: 4 segments dropped, [\d.]+ MB; the next segment is kept: the newest segment stays, from 45\n",
+        told,
     )
 
 

@@ -30,7 +30,7 @@ def removed(world: World, monkeypatch: pytest.MonkeyPatch) -> Routes:
     monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
     said = invoke("init").stdout
     assert "airline: hop flights/1 is in no route any more" in said
-    assert "hub: flights/2 is in no route any more" in said
+    assert "hub: hop flights/2 is in no route any more" in said
     return load_routes(path)
 
 

@@ -56,10 +56,10 @@ def test_a_wheel_brings_the_schema_the_runbooks_and_the_page(installed: Path) ->
 def test_a_wheel_makes_the_stores_that_the_checkout_makes(installed: Path, world: World) -> None:
     """Its functions and views have the digest of those that the stores have already, and its schema the version."""
     told = run(installed, "from relaybox.cli import main; main()", "init")
-    assert "renewed" not in told
+    assert "replaced" not in told
     assert all(store in told for store in world.routes.stores)
     world.query("hub", "update relaybox_internal.installed_object set digest = 'older'")
-    assert run(installed, "from relaybox.cli import main; main()", "init", "hub").count("renewed") == 1
+    assert run(installed, "from relaybox.cli import main; main()", "init", "hub").count("replaced") == 1
     world.send("one")
     world.transfer_all()
     assert world.payloads("flights/2") == ["one"]
