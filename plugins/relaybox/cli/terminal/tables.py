@@ -27,8 +27,8 @@ class PrintableConsole(Console):
 
 def open_console(*, stderr: bool = False) -> Console:
     """Returns a console; without a terminal it has 120 columns."""
-    console = Console(stderr=stderr, highlight=False)
-    return console if console.is_terminal else Console(stderr=stderr, highlight=False, width=PIPED_WIDTH)
+    console = PrintableConsole(stderr=stderr, highlight=False)
+    return console if console.is_terminal else PrintableConsole(stderr=stderr, highlight=False, width=PIPED_WIDTH)
 
 
 def new_table(*columns: str, right: Iterable[str] = ()) -> Table:
