@@ -374,6 +374,43 @@ COMMENT ON TABLE relaybox_internal.arrival IS 'Destination ledger: the published
 
 COMMENT ON COLUMN relaybox_internal.arrival.has_own_indexes IS 'Whether a message of the batch has an index of its own, or should have. Null: published before this was recorded.';
 
+CREATE TABLE relaybox_internal.dead_letter (
+    stream_id integer NOT NULL,
+    log_id integer NOT NULL,
+    log_position bigint NOT NULL,
+    reason text NOT NULL,
+    detail text,
+    first_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    dead_letter_id bigint NOT NULL,
+    subscription_id integer,
+    lane integer,
+    stream_position bigint,
+    sender text,
+    attempts integer DEFAULT 1 NOT NULL,
+    last_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    last_by text DEFAULT SESSION_USER NOT NULL,
+    state text DEFAULT 'open'::text NOT NULL,
+    resolved_at timestamp with time zone,
+    resolved_by text,
+    resolved_reason text,
+    acknowledged_before boolean DEFAULT false NOT NULL,
+    given_ahead boolean DEFAULT false NOT NULL,
+    CONSTRAINT dead_letter_of_a_lane CHECK ((num_nulls(subscription_id, lane, stream_position, sender) = ANY (ARRAY[0, 4]))),
+    CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'redriving'::text, 'redriven'::text, 'dropped'::text])))
+);
+
+COMMENT ON TABLE relaybox_internal.dead_letter IS 'Messages that a stream or a subscription set aside. To read them: relaybox.dead_letters.';
+
+COMMENT ON COLUMN relaybox_internal.dead_letter.reason IS 'One word. Of a subscription: refused (by nack), killed_its_worker or waits_behind. Of a stream: why it did not deliver the message.';
+
+COMMENT ON COLUMN relaybox_internal.dead_letter.detail IS 'A text. For refused: the reason that the last nack gave.';
+
+COMMENT ON COLUMN relaybox_internal.dead_letter.first_at IS 'Of a subscription: when the message was fetched first, if that is recorded; a message that waits behind another one: when it was set aside. Of a stream: when it was set aside.';
+
+COMMENT ON COLUMN relaybox_internal.dead_letter.acknowledged_before IS 'The consumer had acknowledged the message before a replay returned it again. The dead letter does not delay settling.';
+
+COMMENT ON COLUMN relaybox_internal.dead_letter.given_ahead IS 'It was redriven and acknowledged before the cursor of its lane reached it. This pass of the cursor does not return it again.';
+
 CREATE TABLE relaybox_internal.store (
     only_row boolean DEFAULT true NOT NULL,
     store text NOT NULL,
@@ -484,6 +521,27 @@ COMMENT ON TABLE relaybox_internal.dropped_segment IS 'Segments that retention d
 
 COMMENT ON COLUMN relaybox_internal.dropped_segment.account IS 'Of an outbox segment: the state of its messages for each hop and topic when it was dropped.';
 
+CREATE TABLE relaybox_internal.log (
+    log_id integer NOT NULL,
+    epoch integer NOT NULL,
+    log_position bigint NOT NULL,
+    index bigint NOT NULL,
+    message_id uuid NOT NULL,
+    sent_at timestamp with time zone NOT NULL,
+    topic text NOT NULL,
+    sender text NOT NULL,
+    key text,
+    headers jsonb,
+    payload text,
+    payload_bytes bytea,
+    clock jsonb
+)
+PARTITION BY LIST (log_id);
+
+COMMENT ON TABLE relaybox_internal.log IS 'The messages that arrived, one partition for each hop, in segments. It also has rows that are not published yet.';
+
+COMMENT ON COLUMN relaybox_internal.log.epoch IS '0: the sender gave no index, and the first log numbered the message by its position.';
+
 CREATE TABLE relaybox.consumer_action (
     action_id bigint NOT NULL,
     subscription text NOT NULL,
@@ -519,64 +577,6 @@ ALTER TABLE relaybox.consumer_action ALTER COLUMN action_id ADD GENERATED ALWAYS
     NO MAXVALUE
     CACHE 1
 );
-
-CREATE TABLE relaybox_internal.dead_letter (
-    stream_id integer NOT NULL,
-    log_id integer NOT NULL,
-    log_position bigint NOT NULL,
-    reason text NOT NULL,
-    detail text,
-    first_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    dead_letter_id bigint NOT NULL,
-    subscription_id integer,
-    lane integer,
-    stream_position bigint,
-    sender text,
-    attempts integer DEFAULT 1 NOT NULL,
-    last_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    last_by text DEFAULT SESSION_USER NOT NULL,
-    state text DEFAULT 'open'::text NOT NULL,
-    resolved_at timestamp with time zone,
-    resolved_by text,
-    resolved_reason text,
-    acknowledged_before boolean DEFAULT false NOT NULL,
-    given_ahead boolean DEFAULT false NOT NULL,
-    CONSTRAINT dead_letter_of_a_lane CHECK ((num_nulls(subscription_id, lane, stream_position, sender) = ANY (ARRAY[0, 4]))),
-    CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'redriving'::text, 'redriven'::text, 'dropped'::text])))
-);
-
-COMMENT ON TABLE relaybox_internal.dead_letter IS 'Messages that a stream or a subscription set aside. To read them: relaybox.dead_letters.';
-
-COMMENT ON COLUMN relaybox_internal.dead_letter.reason IS 'One word. Of a subscription: refused (by nack), killed_its_worker or waits_behind. Of a stream: why it did not deliver the message.';
-
-COMMENT ON COLUMN relaybox_internal.dead_letter.detail IS 'A text. For refused: the reason that the last nack gave.';
-
-COMMENT ON COLUMN relaybox_internal.dead_letter.first_at IS 'Of a subscription: when the message was fetched first, if that is recorded; a message that waits behind another one: when it was set aside. Of a stream: when it was set aside.';
-
-COMMENT ON COLUMN relaybox_internal.dead_letter.acknowledged_before IS 'The consumer had acknowledged the message before a replay returned it again. The dead letter does not delay settling.';
-
-COMMENT ON COLUMN relaybox_internal.dead_letter.given_ahead IS 'It was redriven and acknowledged before the cursor of its lane reached it. This pass of the cursor does not return it again.';
-
-CREATE TABLE relaybox_internal.log (
-    log_id integer NOT NULL,
-    epoch integer NOT NULL,
-    log_position bigint NOT NULL,
-    index bigint NOT NULL,
-    message_id uuid NOT NULL,
-    sent_at timestamp with time zone NOT NULL,
-    topic text NOT NULL,
-    sender text NOT NULL,
-    key text,
-    headers jsonb,
-    payload text,
-    payload_bytes bytea,
-    clock jsonb
-)
-PARTITION BY LIST (log_id);
-
-COMMENT ON TABLE relaybox_internal.log IS 'The messages that arrived, one partition for each hop, in segments. It also has rows that are not published yet.';
-
-COMMENT ON COLUMN relaybox_internal.log.epoch IS '0: the sender gave no index, and the first log numbered the message by its position.';
 
 CREATE VIEW relaybox.dead_letters WITH (security_barrier='true') AS
  SELECT d.dead_letter_id,
@@ -959,7 +959,7 @@ CREATE VIEW relaybox.subscriptions WITH (security_barrier='true') AS
      JOIN LATERAL ( SELECT min(k.done_stream_position) AS done_stream_position,
             bool_or((k.done_stream_position < k.replay_stream_position)) AS replaying,
             max(k.moved_at) AS moved_at,
-            count(*) FILTER (WHERE (k.leased_until > clock_timestamp())) AS leased_lanes,
+            count(*) FILTER (WHERE ((k.leased_until > clock_timestamp()) AND (k.leased_until <= (clock_timestamp() + make_interval(secs => (n.lease_seconds)::double precision))))) AS leased_lanes,
             array_agg(k.done_stream_position ORDER BY k.lane) AS lane_stream_positions
            FROM relaybox_internal.lane_cursors k
           WHERE (k.subscription_id = n.subscription_id)) c ON (true))

@@ -1,7 +1,6 @@
--- A locked lane's cursor when what was fetched is fetched again: counted, cut smaller or set aside
--- if that killed its worker too often, and nothing any more if all of it is set aside. A message
--- that is fetched crash_limit times without ack or nack seems to kill its worker: fetches shrink
--- tenfold until it is alone, and then it is set aside. Caller: something is fetched.
+-- A locked lane's cursor when a fetch comes again. A message that is fetched crash_limit times
+-- without ack or nack seems to kill its worker: fetches shrink tenfold until it is alone, then it
+-- is set aside. Nothing comes again if all of the fetch is set aside. Caller: something is fetched.
 create or replace function relaybox_internal.refetch(
     cursor_ relaybox_internal.cursor, subscription_ relaybox_internal.subscription, worker_ text
 )
@@ -17,16 +16,23 @@ begin
         if cursor_.fetch_count >= subscription_.crash_limit then
             cursor_ := relaybox_internal.shrink_fetch(cursor_, subscription_, worker_);
         end if;
-        if relaybox_internal.set_aside_stream_positions(subscription_, cursor_.done_stream_position, cursor_.fetched_stream_position) <> '{}' then
-            select s.row_count into kept_count from relaybox_internal.scan_lane(subscription_, cursor_.lane, cursor_.done_stream_position,
-            cursor_.fetched_stream_position, 1) s;
+        if relaybox_internal.set_aside_stream_positions(
+            subscription_, cursor_.done_stream_position, cursor_.fetched_stream_position
+        ) <> '{}' then
+            select s.row_count into kept_count from relaybox_internal.scan_lane(
+                subscription_, cursor_.lane, cursor_.done_stream_position,
+                cursor_.fetched_stream_position, 1
+            ) s;
             if kept_count = 0 then
                 cursor_.done_stream_position := cursor_.fetched_stream_position;
             end if;
         end if;
     end if;
-    cursor_.fetch_count := case when cursor_.redrive_stream_position is null
-        and cursor_.fetched_stream_position = cursor_.done_stream_position then 0 else cursor_.fetch_count + 1 end;
+    cursor_.fetch_count := case
+        when cursor_.redrive_stream_position is null
+            and cursor_.fetched_stream_position = cursor_.done_stream_position then 0
+        else cursor_.fetch_count + 1
+    end;
     return cursor_;
 end
 $$;

@@ -1,16 +1,19 @@
--- Gives a lane back before its lease ends; what was fetched and not acknowledged comes again, to
--- whoever asks. A worker that stops calls it, with the token that fetch returned (as in ack).
--- Returns whether that fetch still had the lane. Raises RB031, RB033.
-create or replace function relaybox.release(subscription text, token text default null) returns boolean
+-- Gives a lane back before its lease ends. Locks the lane.
+create or replace function relaybox.release(subscription text, token text default null)
+returns boolean
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
-    subscription_ relaybox_internal.subscription := relaybox_internal.subscription_named("release".subscription);
+    subscription_ relaybox_internal.subscription
+    := relaybox_internal.subscription_named("release".subscription);
     cursor_ relaybox_internal.cursor;
 begin
     begin
-        cursor_ := relaybox_internal.lock_fetch(subscription_, "release".token, 'select relaybox.release(''SUBSCRIPTION'', ''TOKEN'').');
+        cursor_ := relaybox_internal.lock_fetch(
+            subscription_, "release".token,
+            'select relaybox.release(''SUBSCRIPTION'', ''TOKEN'').'
+        );
     exception when sqlstate 'RB035' then
         return false;
     end;
@@ -26,7 +29,8 @@ end
 $$;
 
 comment on function relaybox.release(text, text) is
-'Gives a lane back before its lease ends, for a worker that stops. What was not acknowledged comes again at once, to any worker.
+'Gives a lane back before its lease ends, for a worker that stops. What was not acknowledged comes
+again at once, to any worker.
 `subscription`: its name. `token`: as fetch returned it; null only in the transaction of the fetch.
 Returns true if that fetch still had the lane.
 Errors: RB031 (not subscribed), RB033 (no token).';

@@ -1,6 +1,9 @@
--- A locked lane's cursor put at a stream position by somebody's order: done through it, nothing
--- fetched, redriven, suspected or leased. Writes nothing.
-create or replace function relaybox_internal.reset_cursor(cursor_ relaybox_internal.cursor, stream_position_ bigint) returns relaybox_internal.cursor
+-- A locked lane's cursor put at a stream position on request: done through it, nothing fetched,
+-- redriven, suspected or leased. Writes nothing.
+create or replace function relaybox_internal.reset_cursor(
+    cursor_ relaybox_internal.cursor, stream_position_ bigint
+)
+returns relaybox_internal.cursor
 language plpgsql stable
 as $$
 begin

@@ -1,44 +1,64 @@
--- Ends a subscription and its replays. Their dead letters stay, with their messages' stream
--- positions. Raises RB031, RB036 for a reason of more than 4000 characters.
-create or replace function relaybox.unsubscribe(subscription text, reason text default null) returns void
+-- Ends a subscription and its replays. Their dead letters stay, with the stream positions of their
+-- messages. Locks the subscriptions, then their lanes.
+create or replace function relaybox.unsubscribe(subscription text, reason text default null)
+returns void
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
-    subscription_ relaybox_internal.subscription := relaybox_internal.subscription_named(unsubscribe.subscription, is_ending => true);
+    subscription_ relaybox_internal.subscription
+    := relaybox_internal.subscription_named(unsubscribe.subscription, is_ending => true);
     ended integer[];
-    stood jsonb;
+    ended_at_positions jsonb; -- lane to the stream position that it had done
 begin
     perform relaybox_internal.require_length('the reason', reason, 4000);
-    -- subscriptions before lanes, as all do; whoever comes later finds nothing to end
+    -- subscriptions before lanes, as all functions do; a later caller finds nothing to end
     perform from relaybox_internal.subscription s
-    where s.ended_at is null and (s.subscription_id = subscription_.subscription_id or s.replay_of = subscription_.subscription_id)
+    where s.ended_at is null and (
+        s.subscription_id = subscription_.subscription_id
+        or s.replay_of = subscription_.subscription_id
+    )
     order by s.subscription_id
     for no key update;
-    if not exists (select from relaybox_internal.subscription s where s.subscription_id = subscription_.subscription_id and s.ended_at is null) then
-        raise exception using errcode = 'RB031', message = format('subscription %s was ended by another session just now',
-        subscription_.subscription),
-            hint = 'Who and why: select * from relaybox.consumer_action order by action_id desc.';
+    if not exists (
+        select from relaybox_internal.subscription s
+        where s.subscription_id = subscription_.subscription_id and s.ended_at is null
+    ) then
+        raise exception using errcode = 'RB031',
+            message = format(
+                'subscription %s was ended by another session just now',
+                subscription_.subscription
+            ),
+            hint = 'Who and why: '
+                || 'select * from relaybox.consumer_action order by action_id desc.';
     end if;
     ended := array(
         select s.subscription_id from relaybox_internal.subscription s
-        where s.ended_at is null and (s.subscription_id = subscription_.subscription_id or s.replay_of = subscription_.subscription_id)
+        where s.ended_at is null and (
+            s.subscription_id = subscription_.subscription_id
+            or s.replay_of = subscription_.subscription_id
+        )
     );
-    perform from relaybox_internal.lane l where l.subscription_id = any(ended) order by l.subscription_id, l.lane for update;
-    select jsonb_object_agg(c.lane, c.done_stream_position) into stood from relaybox_internal.lane_cursors c
-        where c.subscription_id = subscription_.subscription_id;
+    perform from relaybox_internal.lane l
+    where l.subscription_id = any(ended) order by l.subscription_id, l.lane for update;
+    select jsonb_object_agg(c.lane, c.done_stream_position) into ended_at_positions
+    from relaybox_internal.lane_cursors c
+    where c.subscription_id = subscription_.subscription_id;
     delete from relaybox_internal.cursor c where c.subscription_id = any(ended);
     delete from relaybox_internal.failed_attempt f where f.subscription_id = any(ended);
     delete from relaybox_internal.lane l where l.subscription_id = any(ended);
-    update relaybox_internal.subscription s set ended_at = clock_timestamp() where s.subscription_id = any(ended);
+    update relaybox_internal.subscription s set ended_at = clock_timestamp()
+    where s.subscription_id = any(ended);
     perform relaybox_internal.record_action(
-        subscription_.subscription, case when subscription_.replay_of is null then 'unsubscribe' else 'cancel_replay' end, reason,
-        jsonb_build_object('done_stream_positions', stood)
+        subscription_.subscription,
+        case when subscription_.replay_of is null then 'unsubscribe' else 'cancel_replay' end,
+        reason, jsonb_build_object('done_stream_positions', ended_at_positions)
     );
 end
 $$;
 
 comment on function relaybox.unsubscribe(text, text) is
 'Ends a subscription and its replays at once. Its name is free again; its dead letters stay.
-`subscription`: its name. `reason`: recorded in relaybox.consumer_action; optional, at most 4,000 characters.
+`subscription`: its name.
+`reason`: recorded in relaybox.consumer_action; optional, at most 4,000 characters.
 Errors: RB031 (not subscribed), RB036 (the reason is too long).';

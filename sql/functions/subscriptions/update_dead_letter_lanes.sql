@@ -1,7 +1,10 @@
--- Dead letters of some lanes changed: their cursors move, so that no transaction with an older
--- snapshot goes on from what it saw (40001). A fetch of redriven letters ends: others stand among
--- them now, which it did not give. Caller: holds these lanes.
-create or replace function relaybox_internal.update_dead_letter_lanes(subscription_ relaybox_internal.subscription, lanes_ integer[]) returns void
+-- Moves the cursors of lanes whose dead letters changed, so that no transaction with an older
+-- snapshot acts on the letters that it saw (40001). Ends a fetch of redriven letters: others may be
+-- among them now that the fetch did not return. Caller: holds these lanes.
+create or replace function relaybox_internal.update_dead_letter_lanes(
+    subscription_ relaybox_internal.subscription, lanes_ integer[]
+)
+returns void
 language plpgsql volatile
 as $$
 declare

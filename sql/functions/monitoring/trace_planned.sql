@@ -1,0 +1,32 @@
+-- The slice of a batch that reads a row, and the log position of that row: counted from the slice's
+-- beginning, or from its end where retention has dropped the beginning.
+create or replace function relaybox_internal.trace_planned(
+    planned relaybox_internal.batch, reads_log boolean, reads bigint,
+    out slice integer, out log_position bigint
+)
+language plpgsql stable
+as $$
+declare
+    slice_ record;
+begin
+    select * into slice_ from relaybox_internal.batch_slices(planned.slices) s
+    where s.first_read <= reads and s.last_read >= reads;
+    slice := slice_.slice;
+    log_position := case
+        when reads_log then reads - slice_.first_read + slice_.first_position
+        when slice_.first_read < (select s.first_kept_seq from relaybox_internal.store s) then (
+            select slice_.first_position + slice_.row_count - 1 - count(*)
+            from relaybox_internal.read_outbox_slice(
+                planned.lower, planned.upper, planned.topics, reads + 1, slice_.last_read, 0
+            )
+        )
+        else (
+            select max(r.log_position)
+            from relaybox_internal.read_outbox_slice(
+                planned.lower, planned.upper, planned.topics, slice_.first_read, reads,
+                slice_.first_position
+            ) r
+        )
+    end;
+end
+$$;
