@@ -42,7 +42,8 @@ create table relaybox_internal.store (
 comment on table relaybox_internal.store is
 'One row: the name of this store, its quotas, and the cluster whose transaction numbers its '
 'outbox has.';
-comment on column relaybox_internal.store.segment_rows is 'Rows of a segment of the outbox or of a log.';
+comment on column relaybox_internal.store.segment_rows is
+'Rows of a segment of the outbox or of a log.';
 comment on column relaybox_internal.store.grants_digest is
 'Digest of the grants and comments that the last init applied.';
 comment on column relaybox_internal.store.first_kept_seq is

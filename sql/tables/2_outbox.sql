@@ -75,14 +75,16 @@ comment on table relaybox.outbox is
 'Insert a message here, in the transaction of your own work: it is sent if that commits. Rows are '
 'never changed.';
 comment on column relaybox.outbox.seq is 'Order of insertion, given by the store.';
-comment on column relaybox.outbox.xid is 'The transaction that inserted the row, given by the store.';
+comment on column relaybox.outbox.xid is
+'The transaction that inserted the row, given by the store.';
 comment on column relaybox.outbox.message_id is
 'Optional; made if absent. Give it again when you repeat an insert whose outcome is unknown.';
 comment on column relaybox.outbox.index is
 'Optional, from 1: number of the message for a sender that numbers its messages itself, such as '
 'next_index() gives.';
 comment on column relaybox.outbox.sent_at is 'When the row was inserted, given by the store.';
-comment on column relaybox.outbox.epoch is 'Of the numbering, 1 if absent; sender_epoch() gives it.';
+comment on column relaybox.outbox.epoch is
+'Of the numbering, 1 if absent; sender_epoch() gives it.';
 comment on column relaybox.outbox.topic is '1 to 48 of a-z 0-9 _ . - Routes choose messages by it.';
 comment on column relaybox.outbox.sender is 'Who sends, 1 to 48 of A-Z a-z 0-9 _ . : -';
 comment on column relaybox.outbox.key is

@@ -13,23 +13,34 @@ left join relaybox_internal.subscription n on n.subscription_id = d.subscription
 left join relaybox_internal.log l on l.log_id = d.log_id and l.log_position = d.log_position;
 
 comment on view relaybox.dead_letters is
-'Messages that a stream or a subscription of this store set aside. relaybox.redrive gives them again, relaybox.drop_dead_letter gives one up.';
-comment on column relaybox.dead_letters.dead_letter_id is 'Number of the dead letter, for redrive and drop_dead_letter.';
-comment on column relaybox.dead_letters.state is 'open, redriving (given to consumers again), redriven (acknowledged then) or dropped (given up).';
+'Messages that a stream or a subscription of this store set aside. relaybox.redrive gives them '
+'again, relaybox.drop_dead_letter gives one up.';
+comment on column relaybox.dead_letters.dead_letter_id is
+'Number of the dead letter, for redrive and drop_dead_letter.';
+comment on column relaybox.dead_letters.state is
+'open, redriving (given to consumers again), redriven (acknowledged then) or dropped (given up).';
 comment on column relaybox.dead_letters.stream is 'The stream.';
-comment on column relaybox.dead_letters.subscription is 'The subscription; null: the stream itself set the message aside.';
+comment on column relaybox.dead_letters.subscription is
+'The subscription; null: the stream itself set the message aside.';
 comment on column relaybox.dead_letters.lane is 'Lane of the subscription.';
-comment on column relaybox.dead_letters.stream_position is 'Stream position of the message; null: the stream itself set it aside.';
+comment on column relaybox.dead_letters.stream_position is
+'Stream position of the message; null: the stream itself set it aside.';
 comment on column relaybox.dead_letters.reason is
-'Kind, one word: refused, killed_its_worker or waits_behind; of a stream, why it did not deliver the message.';
-comment on column relaybox.dead_letters.detail is 'In words; for refused, the reason that the last nack gave.';
-comment on column relaybox.dead_letters.attempts is 'Number of deliveries that failed; 0: it waits behind another one.';
+'Kind, one word: refused, killed_its_worker or waits_behind; of a stream, why it did not deliver '
+'the message.';
+comment on column relaybox.dead_letters.detail is
+'In words; for refused, the reason that the last nack gave.';
+comment on column relaybox.dead_letters.attempts is
+'Number of deliveries that failed; 0: it waits behind another one.';
 comment on column relaybox.dead_letters.first_at is
-'When the message was fetched first, as far as known; if it waits behind another, or is the stream''s own: when it was set aside.';
+'When the message was fetched first, as far as known; if it waits behind another, or is the '
+'stream''s own: when it was set aside.';
 comment on column relaybox.dead_letters.last_at is 'When it was refused or set aside last.';
 comment on column relaybox.dead_letters.last_by is 'The worker that had it then, or the login.';
-comment on column relaybox.dead_letters.resolved_at is 'When it was redriven and acknowledged, or dropped.';
-comment on column relaybox.dead_letters.resolved_by is 'The login that dropped it; null: nobody did.';
+comment on column relaybox.dead_letters.resolved_at is
+'When it was redriven and acknowledged, or dropped.';
+comment on column relaybox.dead_letters.resolved_by is
+'The login that dropped it; null: nobody did.';
 comment on column relaybox.dead_letters.resolved_reason is 'Why it was dropped.';
 comment on column relaybox.dead_letters.hop is 'The hop in whose log the message is.';
 comment on column relaybox.dead_letters.log_position is 'Its number in that log.';
@@ -37,10 +48,12 @@ comment on column relaybox.dead_letters.message_id is
 'Made by the producer or its store; the same in every store and replay; null when no longer kept.';
 comment on column relaybox.dead_letters.topic is 'As sent; null when no longer kept.';
 comment on column relaybox.dead_letters.sender is 'As sent; null when no longer kept.';
-comment on column relaybox.dead_letters.epoch is 'Of the sender''s numbering; 0: the sender has none, and index is the position in the first log.';
+comment on column relaybox.dead_letters.epoch is
+'Of the sender''s numbering; 0: the sender has none, and index is the position in the first log.';
 comment on column relaybox.dead_letters.index is 'The sender''s number of the message.';
 comment on column relaybox.dead_letters.key is 'As sent; may be null.';
 comment on column relaybox.dead_letters.payload is 'As sent, if it is text.';
 comment on column relaybox.dead_letters.payload_bytes is 'As sent, if it is bytes.';
 comment on column relaybox.dead_letters.headers is 'As sent; may be null.';
-comment on column relaybox.dead_letters.sent_at is 'When the row was inserted at the origin, by the clock of that server; null when no longer kept.';
+comment on column relaybox.dead_letters.sent_at is
+'When the row was inserted at the origin, by the clock of that server; null when no longer kept.';

@@ -15,4 +15,5 @@ from requested r
 left join relaybox_internal.stream_topic t on t.stream_id = r.stream_id and t.topic = r.topic
 where t.topic is null;
 
-comment on view relaybox_internal.known_topics is 'The topics of each stream, with those that consumers of this store asked for.';
+comment on view relaybox_internal.known_topics is
+'The topics of each stream, with those that consumers of this store asked for.';

@@ -16,4 +16,5 @@ cross join lateral (
     limit 1
 ) newest;
 
-comment on view relaybox_internal.lane_cursors is 'The newest cursor of each lane of each subscription.';
+comment on view relaybox_internal.lane_cursors is
+'The newest cursor of each lane of each subscription.';

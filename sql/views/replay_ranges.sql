@@ -18,14 +18,21 @@ left join lateral (
 ) newest on true;
 
 comment on view relaybox.replay_ranges is
-'Ranges that second cursors read, one after the other: replays with second_cursor, and backfills from Airflow.';
+'Ranges that second cursors read, one after the other: replays with second_cursor, and backfills '
+'from Airflow.';
 comment on column relaybox.replay_ranges.replay is 'Number of the range.';
 comment on column relaybox.replay_ranges.subscription is 'The subscription that is replayed.';
-comment on column relaybox.replay_ranges.replayed_as is 'The second cursor: the name to fetch from.';
-comment on column relaybox.replay_ranges.first_stream_position is 'First stream position of the range.';
-comment on column relaybox.replay_ranges.last_stream_position is 'Last stream position of the range.';
-comment on column relaybox.replay_ranges.asked_by is 'Who asked for it, and those who joined: runs of Airflow, or logins.';
+comment on column relaybox.replay_ranges.replayed_as is
+'The second cursor: the name to fetch from.';
+comment on column relaybox.replay_ranges.first_stream_position is
+'First stream position of the range.';
+comment on column relaybox.replay_ranges.last_stream_position is
+'Last stream position of the range.';
+comment on column relaybox.replay_ranges.asked_by is
+'Who asked for it, and those who joined: runs of Airflow, or logins.';
 comment on column relaybox.replay_ranges.reason is 'Why.';
 comment on column relaybox.replay_ranges.begun_at is 'When it was asked for.';
-comment on column relaybox.replay_ranges.ended_at is 'When the second cursor was closed; null: it is open.';
-comment on column relaybox.replay_ranges.done_at is 'When the whole range was acknowledged; null: not yet.';
+comment on column relaybox.replay_ranges.ended_at is
+'When the second cursor was closed; null: it is open.';
+comment on column relaybox.replay_ranges.done_at is
+'When the whole range was acknowledged; null: not yet.';

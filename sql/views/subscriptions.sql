@@ -39,32 +39,48 @@ join lateral (
 where n.ended_at is null;
 
 comment on view relaybox.subscriptions is
-'The open subscriptions of this store, second cursors of replays included. For each lane: relaybox.lag.';
+'The open subscriptions of this store, second cursors of replays included. For each lane: '
+'relaybox.lag.';
 comment on column relaybox.subscriptions.subscription is 'Its name.';
 comment on column relaybox.subscriptions.stream is 'The stream that it reads.';
-comment on column relaybox.subscriptions.topic is 'The one topic that it reads; null: all of the stream.';
+comment on column relaybox.subscriptions.topic is
+'The one topic that it reads; null: all of the stream.';
 comment on column relaybox.subscriptions.lanes is 'Number of lanes.';
-comment on column relaybox.subscriptions.lane_by is 'sender or key: what decides the lane of a message.';
-comment on column relaybox.subscriptions.first_stream_position is 'First stream position that it reads.';
-comment on column relaybox.subscriptions.through_stream_position is 'Last stream position that a second cursor reads; null: no end.';
-comment on column relaybox.subscriptions.replay_of is 'The subscription that this second cursor replays; null: no second cursor.';
+comment on column relaybox.subscriptions.lane_by is
+'sender or key: what decides the lane of a message.';
+comment on column relaybox.subscriptions.first_stream_position is
+'First stream position that it reads.';
+comment on column relaybox.subscriptions.through_stream_position is
+'Last stream position that a second cursor reads; null: no end.';
+comment on column relaybox.subscriptions.replay_of is
+'The subscription that this second cursor replays; null: no second cursor.';
 comment on column relaybox.subscriptions.rows_per_second is 'Limit of a replay; null: none.';
-comment on column relaybox.subscriptions.nack_limit is 'Number of nacks after which a message becomes a dead letter.';
+comment on column relaybox.subscriptions.nack_limit is
+'Number of nacks after which a message becomes a dead letter.';
 comment on column relaybox.subscriptions.crash_limit is
-'Number of fetches without ack or nack after which messages are fetched in smaller pieces, to find the one that kills its worker.';
-comment on column relaybox.subscriptions.hold_sender is 'True: later messages of a sender wait behind its dead letter.';
+'Number of fetches without ack or nack after which messages are fetched in smaller pieces, to '
+'find the one that kills its worker.';
+comment on column relaybox.subscriptions.hold_sender is
+'True: later messages of a sender wait behind its dead letter.';
 comment on column relaybox.subscriptions.retry_seconds is 'How long a lane waits after a nack.';
 comment on column relaybox.subscriptions.lease_seconds is 'How long a fetch belongs to its worker.';
 comment on column relaybox.subscriptions.subscribed_at is 'When it was made.';
-comment on column relaybox.subscriptions.subscribed_by is 'The login that made it; counts for the quota of this login.';
-comment on column relaybox.subscriptions.done_stream_position is 'Every lane has acknowledged up to here.';
-comment on column relaybox.subscriptions.lane_stream_positions is 'For each lane: acknowledged up to here.';
-comment on column relaybox.subscriptions.replaying is 'True: a lane went back and has not come forward again.';
+comment on column relaybox.subscriptions.subscribed_by is
+'The login that made it; counts for the quota of this login.';
+comment on column relaybox.subscriptions.done_stream_position is
+'Every lane has acknowledged up to here.';
+comment on column relaybox.subscriptions.lane_stream_positions is
+'For each lane: acknowledged up to here.';
+comment on column relaybox.subscriptions.replaying is
+'True: a lane went back and has not come forward again.';
 comment on column relaybox.subscriptions.leased_lanes is 'Number of lanes that a worker has now.';
 comment on column relaybox.subscriptions.moved_at is 'When any lane moved last.';
-comment on column relaybox.subscriptions.last_stream_position is 'Newest stream position that it can read.';
-comment on column relaybox.subscriptions.stream_positions_behind is 'Stream positions between done_stream_position and last_stream_position.';
+comment on column relaybox.subscriptions.last_stream_position is
+'Newest stream position that it can read.';
+comment on column relaybox.subscriptions.stream_positions_behind is
+'Stream positions between done_stream_position and last_stream_position.';
 comment on column relaybox.subscriptions.detached_stream_positions is
-'Of these, stream positions whose messages are in detached files: relaybox attach brings them back.';
+'Of these, stream positions whose messages are in detached files: relaybox attach brings them '
+'back.';
 comment on column relaybox.subscriptions.dead_letters is 'Number of its open dead letters.';
 comment on column relaybox.subscriptions.dead_letter_stream_positions is 'Their stream positions.';

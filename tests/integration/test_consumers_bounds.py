@@ -217,3 +217,11 @@ def test_a_subscription_that_ends_under_a_fetch_is_told_so(ten: World) -> None:
     assert (code, "was ended by another session just now" in said) == ("RB031", True)
     with pytest.raises(psycopg2.Error):
         fetch(ten, 1)
+
+
+@pytest.mark.parametrize("choice", ["dry_run", "second_cursor"])
+def test_a_replay_takes_no_null_for_a_choice(ten: World, choice: str) -> None:
+    """A value that was forgotten must not replay live."""
+    told = refused(ten, f"relaybox.replay('billing', 'earliest', 'test', {choice} => null)")
+    assert told[0] == "RB036"
+    assert "second_cursor and dry_run are true or false, not null" in told[1]

@@ -19,6 +19,10 @@ begin
         reason, 'a replay is asked for', 'replay(subscription, start, ''why'')'
     );
     perform relaybox_internal.require_rate(rows_per_second);
+    if num_nulls(second_cursor, dry_run) > 0 then
+        raise exception using errcode = 'RB036',
+            message = 'second_cursor and dry_run are true or false, not null';
+    end if;
     perform relaybox_internal.require_replay_form(subscription_, through, second_cursor);
     if not dry_run then
         -- one replay after the other, and the subscription before its lanes
