@@ -3,8 +3,10 @@
 create or replace function relaybox_internal.held_seconds(behind bigint, since timestamptz)
 returns double precision
 language sql stable
-return case
-    when behind >= (select s.segment_rows from relaybox_internal.store s)
-        then relaybox_internal.age_seconds(since)
-    else 0
-end;
+as $$
+    select case
+        when behind >= (select s.segment_rows from relaybox_internal.store s)
+            then relaybox_internal.age_seconds(since)
+        else 0
+    end
+$$;
