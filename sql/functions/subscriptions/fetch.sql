@@ -1,7 +1,7 @@
 -- Acknowledges an earlier fetch, if asked to, and returns the next messages: one round trip in the
--- caller's transaction. Locks one lane (take_lane()). Plans are fixed by the settings below, since
--- sessions of consumers have settings of their own. The two ways to read a run have a query each:
--- a common one would read each row twice.
+-- caller's transaction. take_lane() locks lanes, moves the cursor and raises most errors; the rest
+-- only reads. Plans are fixed by the settings below, since sessions of consumers have settings of
+-- their own. The two ways to read a run have a query each: a common one would read each row twice.
 create or replace function relaybox.fetch(
     subscription text, max_count integer default 100,
     acked_stream_position bigint default null, acked_token text default null,

@@ -1,7 +1,10 @@
 -- Leases a lane with messages to a worker and returns its cursor, or the cursor of a lane that has
--- none: then its worker is null. Acknowledges first, if asked to. Locks one lane at a time. Waits
--- only for a lane that was named, and passes over free lanes that another transaction holds. Raises
--- RB035 for a named lane that another worker has leased.
+-- none: then its worker is null. Acknowledges first, if asked to. Locks the lane of the acknowledged
+-- fetch and the named lane, and waits for them. Without a named lane it tries the free lanes one
+-- after the other, and passes over those that another transaction holds. Each lock lasts until the
+-- transaction ends, also of a lane without messages. Raises RB033 and RB035 as lock_fetch() and
+-- apply_ack(), RB035 for a named lane that another worker has leased, RB031 and RB036 as
+-- lock_lane(), RB034 and RB038 as choose_next(), 40001 as move_cursor().
 create or replace function relaybox_internal.take_lane(
     subscription_ relaybox_internal.subscription, max_count integer,
     acked_stream_position bigint, acked_token text, only_lane integer, worker_ text
@@ -53,6 +56,7 @@ begin
         for update skip locked;
         if found then
             cursor_ := relaybox_internal.lock_lane(subscription_, candidate);
+            -- asked again: lanes_for() read the lane before it was locked
             if cursor_.worker is null or cursor_.worker = worker_
                 or not relaybox_internal.has_time_left(cursor_.leased_until, subscription_.lease_seconds)
             then
