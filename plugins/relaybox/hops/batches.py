@@ -105,22 +105,22 @@ def cut_batch(
     Returns:
         The cut, or None when there is no row.
     """
-    arrival_seq: list[Bucket] = []
+    chosen: list[Bucket] = []
     row_count = 0
     for bucket in buckets:
         if row_count + bucket.row_count > batch_rows:
             break
-        arrival_seq.append(bucket)
+        chosen.append(bucket)
         row_count += bucket.row_count
-    if not arrival_seq:
+    if not chosen:
         return None
-    slices = tuple(_cut_slices(arrival_seq, first_position=first_position, slice_rows=slice_rows))
+    slices = tuple(_cut_slices(chosen, first_position=first_position, slice_rows=slice_rows))
     return Cut(
         reads_after=reads_after,
-        reads_through=arrival_seq[-1].last_seq,
+        reads_through=chosen[-1].last_seq,
         row_count=row_count,
         slices=slices,
-        pair_exhausted=len(arrival_seq) == len(buckets),
+        pair_exhausted=len(chosen) == len(buckets),
     )
 
 

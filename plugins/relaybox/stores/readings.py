@@ -154,10 +154,10 @@ class Readings(Generic[_Answer]):
         """
         with self._board.changed:
             while working := frozenset(store for store in self.unfinished if self._readers[store].is_working):
-                arrival_seq = {store: reader.seconds for store, reader in self._readers.items()}
-                others = [seconds for store, seconds in arrival_seq.items() if store not in working]
+                seconds_of_store = {store: reader.seconds for store, reader in self._readers.items()}
+                others = [seconds for store, seconds in seconds_of_store.items() if store not in working]
                 limit = min(most_seconds, max(least_seconds, times * max(others, default=most_seconds)))
-                left = limit - min(arrival_seq[store] for store in working)
+                left = limit - min(seconds_of_store[store] for store in working)
                 if left <= 0:
                     return working
                 self._board.changed.wait(left)

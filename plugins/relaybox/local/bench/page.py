@@ -183,13 +183,13 @@ class _ApiServer:
 
     def measure(self, samples: int) -> dict[str, list[float]]:
         """Seconds of each sample of each endpoint, in turn."""
-        arrival_seq: dict[str, list[float]] = {name: [] for name in ENDPOINTS}
+        seconds: dict[str, list[float]] = {name: [] for name in ENDPOINTS}
         for _ in range(samples):
-            arrival_seq["version"].append(self._time("GET", "/api/v2/version"))
-            arrival_seq["health"].append(self._time("GET", "/api/v2/monitor/health"))
+            seconds["version"].append(self._time("GET", "/api/v2/version"))
+            seconds["health"].append(self._time("GET", "/api/v2/monitor/health"))
             self._query("update task_instance set state = 'queued' where id = %s::uuid returning 1", self._task_id)
-            arrival_seq["start of a task"].append(self._start_task())
-        return arrival_seq
+            seconds["start of a task"].append(self._start_task())
+        return seconds
 
     def _start_task(self) -> float:
         started = {
