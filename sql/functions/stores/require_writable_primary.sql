@@ -1,6 +1,6 @@
 -- Refuses a server on which a snapshot or a ledger row can't be trusted. Raises RB001 on a standby
 -- (its snapshots show open transactions as visible), RB003 if a crash could lose what was
--- committed.
+-- committed, or if the encoding of the database is not UTF8.
 create or replace function relaybox_internal.require_writable_primary() returns void
 language plpgsql volatile
 as $$

@@ -1,6 +1,6 @@
--- Appends to a stream what list_released() returns: the messages that may be delivered now. A row
--- of relaybox_internal.delivery has a thousand stream positions, or a run of log positions that
--- follow each other.
+-- Appends to a stream what list_released() returns, the messages that may be delivered now, and
+-- returns how many they are. A row of relaybox_internal.delivery has at most a thousand stream
+-- positions, or a run of log positions that follow each other.
 create or replace function relaybox_internal.append_deliverable(
     stream_ relaybox_internal.stream, log_id_ integer, first_position bigint, last_position bigint
 )
@@ -15,7 +15,7 @@ declare
         from relaybox_internal.stream_log l where l.stream_id = stream_.stream_id
     );
     has_in_order boolean := exists (select from pg_temp.decision_sender where is_in_order);
-    placed_count bigint;
+    delivered_count bigint;
 begin
     with numbered as (
         select r.log_id, r.log_position,
@@ -69,9 +69,9 @@ begin
     from joined j
     group by j.piece;
     select coalesce(max(d.last_stream_position) - stream_.last_stream_position, 0)
-    into placed_count
+    into delivered_count
     from relaybox_internal.delivery d
     where d.stream_id = stream_.stream_id and d.last_stream_position > stream_.last_stream_position;
-    return placed_count;
+    return delivered_count;
 end
 $$;

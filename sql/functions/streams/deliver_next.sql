@@ -1,9 +1,10 @@
 -- Decides on the next published batch of a log: which messages its stream delivers, in which order,
 -- and which it drops, holds back or sets aside. Runs in the caller's transaction, whose COMMIT must
--- be durable. Returns null when there is nothing to decide. A batch whose senders are all in order
--- becomes one run of positions. Of any other batch, only the messages of senders that are not in
--- order are classified one by one. Raises RB004 (the log's stream is not registered), RB007 (an
--- init is changing the stream's rules).
+-- be durable. Returns null if there is no batch; then held messages may have been delivered
+-- (deliver_held()). A batch whose senders are all in order becomes one run of positions. Of any
+-- other batch, only the messages of senders that are not in order are classified one by one. Locks
+-- the stream's row (lock_stream()). Raises RB001, RB003 (require_writable_primary()), RB004 (the
+-- log's stream is not registered), RB007 (an init is changing the stream's rules).
 create or replace function relaybox_internal.deliver_next(log_id_ integer)
 returns relaybox_internal.decision
 language plpgsql volatile
