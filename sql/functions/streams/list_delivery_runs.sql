@@ -1,7 +1,7 @@
 -- The runs of a stream between two stream positions, in order, each cut to the range that is asked
 -- for. Inlined. A run is a range of log positions, which read_position_range() reads, or a list of
--- them, which read_position_list() reads. log_positions is null for a range; last_position means
--- nothing for a list.
+-- them, which read_position_list() reads. log_positions is null for a range; first_position and
+-- last_position mean nothing for a list.
 create or replace function relaybox_internal.list_delivery_runs(
     stream_id_ integer, after_stream_position bigint, through_stream_position bigint
 )

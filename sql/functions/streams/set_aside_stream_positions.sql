@@ -1,5 +1,6 @@
--- The stream positions of a range that a subscription's cursor does not give: set aside and not
--- redriven since, or redriven and acknowledged in this pass before the cursor came there.
+-- The stream positions of a range that a subscription's cursor does not return: set aside and not
+-- redriven since, or redriven and acknowledged in this pass before the cursor came there. A second
+-- cursor does not return the dead letters of the subscription that it replays either.
 create or replace function relaybox_internal.set_aside_stream_positions(
     subscription_ relaybox_internal.subscription, after_stream_position bigint,
     bound_stream_position bigint

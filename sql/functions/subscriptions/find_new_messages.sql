@@ -71,6 +71,7 @@ begin
     if lane_cursor.suspect_stream_position <= lane_cursor.done_stream_position then
         lane_cursor.first_fetched_at := asked_at;
     elsif lane_cursor.suspect_rows > 1 then
+        -- a part of a fetch that reached the limit: without ack or nack it shrinks the next time
         lane_cursor.fetch_count := subscription.crash_limit;
     end if;
     return lane_cursor;

@@ -27,6 +27,7 @@ begin
             subscription, lane_cursor.lane, lane_cursor.done_stream_position,
             lane_cursor.fetched_stream_position, lane_cursor.suspect_rows
         ) s;
+        -- refetch() adds 1: a message alone gets all its fetches anew, a part shrinks the next time
         lane_cursor.fetch_count := case
             when lane_cursor.suspect_rows = 1 then 0 else subscription.crash_limit - 1
         end;
