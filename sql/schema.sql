@@ -256,9 +256,9 @@ COMMENT ON TABLE relaybox_internal.sender_state IS 'For each sender of a stream 
 
 COMMENT ON COLUMN relaybox_internal.sender_state.watermark IS 'Every index up to this one was delivered, set aside or skipped.';
 
-COMMENT ON COLUMN relaybox_internal.sender_state.seen_beyond IS 'Number of accepted indexes beyond the watermark. Table seen has them.';
+COMMENT ON COLUMN relaybox_internal.sender_state.seen_beyond IS 'Number of ranges of accepted indexes beyond the watermark. Table seen has them. Equal to fragment_count.';
 
-COMMENT ON COLUMN relaybox_internal.sender_state.skipped IS 'Indexes that an operator skipped.';
+COMMENT ON COLUMN relaybox_internal.sender_state.skipped IS 'Indexes that the sender''s later messages do not wait for: an operator skipped them, or their messages were set aside before their turn.';
 
 COMMENT ON COLUMN relaybox_internal.sender_state.begun_at IS 'Arrival number of its first accepted message. From there on the stream refuses lower epochs.';
 

@@ -202,8 +202,11 @@ comment on table relaybox_internal.sender_state is
 comment on column relaybox_internal.sender_state.watermark is
 'Every index up to this one was delivered, set aside or skipped.';
 comment on column relaybox_internal.sender_state.seen_beyond is
-'Number of accepted indexes beyond the watermark. Table seen has them.';
-comment on column relaybox_internal.sender_state.skipped is 'Indexes that an operator skipped.';
+'Number of ranges of accepted indexes beyond the watermark. Table seen has them. Equal to '
+'fragment_count.';
+comment on column relaybox_internal.sender_state.skipped is
+'Indexes that the sender''s later messages do not wait for: an operator skipped them, or their '
+'messages were set aside before their turn.';
 comment on column relaybox_internal.sender_state.begun_at is
 'Arrival number of its first accepted message. From there on the stream refuses lower epochs.';
 comment on column relaybox_internal.sender_state.stalled_after is
