@@ -63,7 +63,13 @@ class CountedRest:
 
 @dataclass(frozen=True)
 class Planned:
-    """A batch to copy. `resumed` when an earlier driver planned it; `attempt` supersedes every lower one."""
+    """A batch to copy.
+
+    Attributes:
+        attempt: supersedes every lower one.
+        resumed: an earlier call planned the batch.
+        rest: what the batch left of its pair, for the next call.
+    """
 
     batch: Batch
     attempt: int
@@ -128,7 +134,9 @@ class _Piece(NamedTuple):
 def plan_batch(
     source: StoreSession, hop: Hop, arrived: DestinationState, *, driver: AttemptOwner, rest: CountedRest | None = None
 ) -> Planned | None:
-    """Plans the hop's next batch, or resumes the newest one if it has not arrived. Commits.
+    """Plans the hop's next batch, or resumes the first planned one that has not arrived.
+
+    Commits, also when it returns None: pieces without rows are gone then, and an empty pair is passed.
 
     Args:
         source: a connection to the source's primary, outside any transaction.
@@ -229,7 +237,10 @@ def _plan_log(source: StoreSession, hop: Hop, head: _Head) -> tuple[None, Cut, N
 def _plan_outbox(
     source: StoreSession, hop: Hop, head: _Head, counted: CountedRest | None
 ) -> tuple[_Pair, Cut, CountedRest | None] | None:
-    """The backlog comes first, piece by piece; a piece in which nothing is left is done with. Then a new pair up to this moment."""
+    """Plans from the first piece of the backlog that has rows, else from a new pair up to now.
+
+    Pieces without rows are removed.
+    """
     while piece := _first_piece(source, hop):
         if plan := _cut_pair(source, hop, head, piece, counted):
             return plan
