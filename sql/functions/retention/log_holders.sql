@@ -36,7 +36,7 @@ as $$
     union all
     (
         select
-            'dead letter', format('letter %s', d.dead_letter_id), d.log_position, d.first_at,
+            'dead letter', d.dead_letter_id::text, d.log_position, d.first_at,
             null, false
         from relaybox_internal.dead_letter d
         where d.log_id = log_id_ and d.state in ('open', 'redriving')
