@@ -411,38 +411,6 @@ COMMENT ON COLUMN relaybox_internal.dead_letter.acknowledged_before IS 'The cons
 
 COMMENT ON COLUMN relaybox_internal.dead_letter.given_ahead IS 'It was redriven and acknowledged before the cursor of its lane reached it. This pass of the cursor does not return it again.';
 
-CREATE TABLE relaybox_internal.store (
-    only_row boolean DEFAULT true NOT NULL,
-    store text NOT NULL,
-    segment_rows bigint NOT NULL,
-    grants_digest text,
-    initialised_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    first_kept_seq bigint DEFAULT 1 NOT NULL,
-    anchor_seq bigint DEFAULT 0 NOT NULL,
-    system_identifier bigint,
-    timeline integer,
-    subscriptions_per_role integer DEFAULT 100 NOT NULL,
-    lanes_per_role integer DEFAULT 1000 NOT NULL,
-    topics_per_role integer DEFAULT 100 NOT NULL,
-    CONSTRAINT first_kept_seq_positive CHECK ((first_kept_seq >= 1)),
-    CONSTRAINT quotas_not_negative CHECK (((subscriptions_per_role >= 0) AND (lanes_per_role >= 0))),
-    CONSTRAINT segment_rows_positive CHECK ((segment_rows > 0)),
-    CONSTRAINT store_has_one_row CHECK (only_row),
-    CONSTRAINT topics_per_role_not_negative CHECK ((topics_per_role >= 0))
-);
-
-COMMENT ON TABLE relaybox_internal.store IS 'One row: the name of this store, its quotas, and the cluster whose transaction numbers its outbox has.';
-
-COMMENT ON COLUMN relaybox_internal.store.segment_rows IS 'Rows of a segment of the outbox or of a log.';
-
-COMMENT ON COLUMN relaybox_internal.store.grants_digest IS 'Digest of the grants and comments that the last init applied.';
-
-COMMENT ON COLUMN relaybox_internal.store.first_kept_seq IS 'Retention dropped the segments of the outbox below this seq.';
-
-COMMENT ON COLUMN relaybox_internal.store.anchor_seq IS 'Rows up to this seq may have transaction numbers of another cluster. No transaction that wrote them is open.';
-
-COMMENT ON COLUMN relaybox_internal.store.system_identifier IS 'The cluster whose transaction numbers the rows above anchor_seq have.';
-
 CREATE TABLE relaybox_internal.batch (
     hop text NOT NULL,
     batch bigint NOT NULL,
@@ -1375,6 +1343,38 @@ ALTER TABLE relaybox_internal.skip ALTER COLUMN skip_id ADD GENERATED ALWAYS AS 
     NO MAXVALUE
     CACHE 1
 );
+
+CREATE TABLE relaybox_internal.store (
+    only_row boolean DEFAULT true NOT NULL,
+    store text NOT NULL,
+    segment_rows bigint NOT NULL,
+    grants_digest text,
+    initialised_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    first_kept_seq bigint DEFAULT 1 NOT NULL,
+    anchor_seq bigint DEFAULT 0 NOT NULL,
+    system_identifier bigint,
+    timeline integer,
+    subscriptions_per_role integer DEFAULT 100 NOT NULL,
+    lanes_per_role integer DEFAULT 1000 NOT NULL,
+    topics_per_role integer DEFAULT 100 NOT NULL,
+    CONSTRAINT first_kept_seq_positive CHECK ((first_kept_seq >= 1)),
+    CONSTRAINT quotas_not_negative CHECK (((subscriptions_per_role >= 0) AND (lanes_per_role >= 0))),
+    CONSTRAINT segment_rows_positive CHECK ((segment_rows > 0)),
+    CONSTRAINT store_has_one_row CHECK (only_row),
+    CONSTRAINT topics_per_role_not_negative CHECK ((topics_per_role >= 0))
+);
+
+COMMENT ON TABLE relaybox_internal.store IS 'One row: the name of this store, its quotas, and the cluster whose transaction numbers its outbox has.';
+
+COMMENT ON COLUMN relaybox_internal.store.segment_rows IS 'Rows of a segment of the outbox or of a log.';
+
+COMMENT ON COLUMN relaybox_internal.store.grants_digest IS 'Digest of the grants and comments that the last init applied.';
+
+COMMENT ON COLUMN relaybox_internal.store.first_kept_seq IS 'Retention dropped the segments of the outbox below this seq.';
+
+COMMENT ON COLUMN relaybox_internal.store.anchor_seq IS 'Rows up to this seq may have transaction numbers of another cluster. No transaction that wrote them is open.';
+
+COMMENT ON COLUMN relaybox_internal.store.system_identifier IS 'The cluster whose transaction numbers the rows above anchor_seq have.';
 
 ALTER TABLE relaybox_internal.stream ALTER COLUMN stream_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.stream_stream_id_seq

@@ -44,7 +44,7 @@ def test_where_needs_no_store_at_which_other_routes_begin(dead_analytics: World)
 
 def test_a_subscription_is_found_beside_a_dead_store(dead_analytics: World) -> None:
     """The store that has it is used. Of a name that nobody has, the dead store may have it: a retry may help."""
-    unknown = "Whether analytics has a subscription billing too is unknown; hub has one, and it is used."
+    unknown = "analytics may also have a subscription billing. The command uses the one of hub."
     told = invoke("replay", "billing", "--from", "earliest", "--json")
     warned(told, unknown)
     assert told.document["store"] == "hub"

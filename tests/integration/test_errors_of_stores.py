@@ -191,7 +191,6 @@ ALLOWED = {
     "local/demo/producers.py produce suppress(EOFError, ConnectionError)": "the parent that would read the report has gone",
     "stores/inquiries.py Inquiry.end suppress(OSError)": "the session ended before it was cut",
     "stores/pipe.py CopySender.run BrokenPipeError": "the receiving side ended first, and its error is the one told",
-    "verification/reading.py Sessions._close suppress(psycopg2.Error)": "cancelling what runs while another error is on its way out",
     "recovery/rebuilding.py _look errors.StoreNotInitialised": "an empty database is what a lost store begins with: it knows of nothing",
     "retention/segments.py _count psycopg2.errors.LockNotAvailable": "a hop that is busy is left for the next run",
     "routes/file.py _ValueReader._scalar ValueError": "recorded as a problem of the file",
