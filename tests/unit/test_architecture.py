@@ -54,3 +54,12 @@ def test_the_python_of_a_step_calls_its_sql(step: str) -> None:
     for name in functions:
         callers = texts + [read(path) for other, path in functions.items() if other != name]
         assert any(re.search(rf"\b{name}\b", text) for text in callers), name
+
+
+def test_every_name_in_the_drawn_flows_is_in_the_code() -> None:
+    """docs/flows.md: names with an underscore are functions, tables, columns or parameters."""
+    flows = read(ROOT / "docs/flows.md")
+    drawn = set(re.findall(r"\b_?[a-z]+(?:_[a-z]+)+\b", "".join(re.findall(r"```mermaid\n(.*?)```", flows, flags=re.DOTALL))))
+    code = "".join(map(read, [*(ROOT / "sql").rglob("*.sql"), *(LIBRARY / "hops").glob("*.py")]))
+    assert drawn
+    assert {name for name in drawn if re.search(rf"\b{name}\b", code) is None} == set()
