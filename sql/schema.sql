@@ -691,6 +691,12 @@ CREATE TABLE relaybox.migration (
 
 COMMENT ON TABLE relaybox.migration IS 'The migrations of this store, in the order of their numbers. The highest number is the version of its schema.';
 
+COMMENT ON COLUMN relaybox.migration.number IS 'Number of the migration. Of a store that was made new also those that it did not need.';
+
+COMMENT ON COLUMN relaybox.migration.name IS 'Its name; tables: the tables of a new store have it.';
+
+COMMENT ON COLUMN relaybox.migration.applied_at IS 'When init applied it.';
+
 COMMENT ON COLUMN relaybox.migration.phase IS 'pre: code of the previous version can run beside it and after it; post: that code must have ended.';
 
 CREATE SEQUENCE relaybox.outbox_seq

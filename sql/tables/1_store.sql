@@ -16,6 +16,10 @@ create table relaybox.migration (
 comment on table relaybox.migration is
 'The migrations of this store, in the order of their numbers. The highest number is the version '
 'of its schema.';
+comment on column relaybox.migration.number is
+'Number of the migration. Of a store that was made new also those that it did not need.';
+comment on column relaybox.migration.name is 'Its name; tables: the tables of a new store have it.';
+comment on column relaybox.migration.applied_at is 'When init applied it.';
 comment on column relaybox.migration.phase is
 'pre: code of the previous version can run beside it and after it; post: that code must have '
 'ended.';
