@@ -8,508 +8,6 @@ CREATE SCHEMA relaybox_internal;
 
 COMMENT ON SCHEMA relaybox_internal IS 'What only Relaybox itself uses. Names and columns change from version to version.';
 
-CREATE TABLE relaybox_internal.hop_out (
-    hop text NOT NULL,
-    destination text NOT NULL,
-    reads_log integer,
-    topics text[],
-    policy text NOT NULL,
-    batch bigint DEFAULT 0 NOT NULL,
-    log_position bigint DEFAULT 0 NOT NULL,
-    lower pg_snapshot,
-    attempt bigint DEFAULT 0 NOT NULL,
-    system_identifier bigint NOT NULL,
-    timeline integer NOT NULL,
-    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    generation integer DEFAULT 1 NOT NULL,
-    anchor_seq bigint DEFAULT 0 NOT NULL,
-    resend_through bigint DEFAULT 0 NOT NULL,
-    replay_window_seconds bigint,
-    stopped_consumer text DEFAULT 'alarm'::text NOT NULL,
-    compacted_batch bigint DEFAULT 0 NOT NULL,
-    compacted_position bigint DEFAULT 0 NOT NULL,
-    processed_by text[],
-    retired_at timestamp with time zone,
-    retired_by text,
-    retired_reason text,
-    resend_after bigint DEFAULT 0 NOT NULL,
-    read_ahead int8multirange DEFAULT '{}'::int8multirange NOT NULL,
-    compacted_read bigint DEFAULT 0 NOT NULL,
-    compacted_plan_id uuid,
-    numbering integer DEFAULT 1 NOT NULL,
-    subscribed_topics text[] DEFAULT '{}'::text[] NOT NULL,
-    CONSTRAINT only_a_log_is_read_ahead CHECK (((reads_log IS NOT NULL) OR (read_ahead = '{}'::int8multirange))),
-    CONSTRAINT outbox_hop_names_its_topics CHECK (((reads_log IS NULL) = ((cardinality(topics) > 0) AND (topics IS NOT NULL)))),
-    CONSTRAINT planned_never_negative CHECK (((batch >= 0) AND (log_position >= 0))),
-    CONSTRAINT policy_is_known CHECK ((policy = ANY (ARRAY['received'::text, 'cascade'::text, 'processed'::text]))),
-    CONSTRAINT processed_by_somebody CHECK (((processed_by IS NULL) OR ((policy = 'processed'::text) AND (cardinality(processed_by) > 0)))),
-    CONSTRAINT reads_outbox_or_log CHECK (((reads_log IS NULL) = (lower IS NOT NULL))),
-    CONSTRAINT replay_window_never_negative CHECK ((replay_window_seconds >= 0)),
-    CONSTRAINT retired_by_somebody CHECK ((((retired_at IS NULL) = (retired_by IS NULL)) AND ((retired_at IS NULL) = (retired_reason IS NULL)))),
-    CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text])))
-);
-
-COMMENT ON TABLE relaybox_internal.hop_out IS 'The hops that leave this store: what each one reads, its newest plan, and how it confirms.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.lower IS 'The snapshot from which the next pair starts. All rows above anchor_seq that it sees are in a batch or in a piece of the backlog.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.attempt IS 'The newest driver of this hop. A higher number supersedes a lower one.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.anchor_seq IS 'Pairs of this generation read rows above this seq. No transaction that wrote rows up to it was open.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.resend_through IS 'An operator stated that the destination lost batches up to this one. They may be sent again.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.replay_window_seconds IS 'Of a hop that reads the outbox: how long the outbox keeps a message that was sent. Null: forever.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.compacted_batch IS 'Plans and confirmations up to this batch were removed. None of their messages is kept.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.processed_by IS 'Subscriptions at the destination, which is the last store of a route with policy processed. Null: the hop asks none.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.resend_after IS 'While resend_through is set: the last batch that the destination still had.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.read_ahead IS 'Of a hop that reads a log: positions beyond the last one read that the destination already has. Batches leave them out.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.compacted_read IS 'Of a hop that reads a log: the position up to which the compacted batches had read.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.compacted_plan_id IS 'Plan of compacted_batch. Two stores had the same batch only if its plan was the same.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.numbering IS 'The numbering of the transactions in lower and in the pairs above anchor_seq. If the store has another one, reanchor the hop.';
-
-COMMENT ON COLUMN relaybox_internal.hop_out.subscribed_topics IS 'The topics that consumers asked for and that relaybox.yaml does not name.';
-
-CREATE TABLE relaybox_internal.stream (
-    stream_id integer NOT NULL,
-    stream text NOT NULL,
-    delivery_order text NOT NULL,
-    message_id_window bigint DEFAULT 0 NOT NULL,
-    holdback_rows bigint DEFAULT 10000 NOT NULL,
-    fragments bigint DEFAULT 1000000 NOT NULL,
-    arrival_seq bigint DEFAULT 0 NOT NULL,
-    last_stream_position bigint DEFAULT 0 NOT NULL,
-    recheck boolean DEFAULT false NOT NULL,
-    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    first_kept_stream_position bigint DEFAULT 1 NOT NULL,
-    topics_by_subscription boolean DEFAULT false NOT NULL,
-    dropped_stream_position bigint DEFAULT 0 NOT NULL,
-    rules_pending boolean DEFAULT false NOT NULL,
-    CONSTRAINT delivery_order_is_known CHECK ((delivery_order = ANY (ARRAY['none'::text, 'fifo'::text, 'causal'::text, 'total'::text]))),
-    CONSTRAINT dropped_stream_position_is_not_kept CHECK ((dropped_stream_position < first_kept_stream_position)),
-    CONSTRAINT first_kept_stream_position_positive CHECK ((first_kept_stream_position >= 1)),
-    CONSTRAINT stream_limits_positive CHECK (((message_id_window >= 0) AND (holdback_rows >= 1) AND (fragments >= 1)))
-);
-
-COMMENT ON TABLE relaybox_internal.stream IS 'What this store delivers of a route: its order, its limits, and its last stream position.';
-
-COMMENT ON COLUMN relaybox_internal.stream.arrival_seq IS 'Number of log rows that the stream has decided on. The newest of them has this arrival number.';
-
-COMMENT ON COLUMN relaybox_internal.stream.last_stream_position IS 'Stream positions 1 to this one have messages, and never change.';
-
-COMMENT ON COLUMN relaybox_internal.stream.recheck IS 'An operator skipped a gap: held messages may be deliverable although no batch arrived.';
-
-COMMENT ON COLUMN relaybox_internal.stream.first_kept_stream_position IS 'Consumers can read from this stream position on. Retention raises it before it drops messages.';
-
-COMMENT ON COLUMN relaybox_internal.stream.topics_by_subscription IS 'Subscribing to a topic that no stream of the store carries adds it to this stream.';
-
-COMMENT ON COLUMN relaybox_internal.stream.dropped_stream_position IS 'Stream positions up to this one were dropped. Those after it and below first_kept_stream_position are detached.';
-
-COMMENT ON COLUMN relaybox_internal.stream.rules_pending IS 'An init that changes the rules of the stream in several stores has begun and not ended. Until then the stream decides nothing.';
-
-CREATE TABLE relaybox_internal.cursor (
-    subscription_id integer NOT NULL,
-    lane integer NOT NULL,
-    version bigint NOT NULL,
-    done_stream_position bigint NOT NULL,
-    fetched_stream_position bigint NOT NULL,
-    redrive_stream_position bigint,
-    fetch_count integer DEFAULT 0 NOT NULL,
-    suspect_stream_position bigint DEFAULT 0 NOT NULL,
-    suspect_rows integer,
-    worker text,
-    leased_until timestamp with time zone,
-    wait_until timestamp with time zone,
-    replay_stream_position bigint DEFAULT 0 NOT NULL,
-    rate_from timestamp with time zone,
-    moved_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    token text,
-    fetched_in xid8,
-    first_fetched_at timestamp with time zone,
-    CONSTRAINT a_lease_has_a_worker CHECK (((worker IS NULL) = (leased_until IS NULL))),
-    CONSTRAINT done_is_not_beyond_fetched CHECK ((fetched_stream_position >= done_stream_position))
-);
-
-COMMENT ON TABLE relaybox_internal.cursor IS 'Where each lane is: one row for each of its newest movements. The newest version counts: relaybox_internal.lane_cursors.';
-
-COMMENT ON COLUMN relaybox_internal.cursor.done_stream_position IS 'Every message of the lane up to this one was acknowledged or set aside.';
-
-COMMENT ON COLUMN relaybox_internal.cursor.fetched_stream_position IS 'Messages beyond done_stream_position up to this one are fetched and not acknowledged. The next fetch returns them again.';
-
-COMMENT ON COLUMN relaybox_internal.cursor.redrive_stream_position IS 'The messages fetched now are redriven dead letters up to this stream position.';
-
-COMMENT ON COLUMN relaybox_internal.cursor.fetch_count IS 'How many times these messages were fetched without ack or nack.';
-
-COMMENT ON COLUMN relaybox_internal.cursor.suspect_stream_position IS 'Up to here a fetch returns only suspect_rows messages: one of them may kill its worker.';
-
-COMMENT ON COLUMN relaybox_internal.cursor.replay_stream_position IS 'Messages up to this one were acknowledged before. A replay reads them again.';
-
-COMMENT ON COLUMN relaybox_internal.cursor.rate_from IS 'Since when a replay with rows_per_second saves up rows.';
-
-COMMENT ON COLUMN relaybox_internal.cursor.token IS 'Token of the newest fetch of the lane: fetch returns it, and ack, nack and release need it. Null: no fetch since the lane was moved.';
-
-COMMENT ON COLUMN relaybox_internal.cursor.fetched_in IS 'The transaction of that fetch. Within it an acknowledgement needs no token.';
-
-COMMENT ON COLUMN relaybox_internal.cursor.first_fetched_at IS 'When these messages were fetched for the first time. A smaller fetch of them keeps it.';
-
-CREATE TABLE relaybox_internal.subscription (
-    subscription_id integer NOT NULL,
-    subscription text NOT NULL,
-    stream_id integer NOT NULL,
-    topic text,
-    lanes integer DEFAULT 1 NOT NULL,
-    lane_by text DEFAULT 'sender'::text NOT NULL,
-    lane_hash bigint DEFAULT hashtextextended('relaybox'::text, (0)::bigint) NOT NULL,
-    first_stream_position bigint NOT NULL,
-    through_stream_position bigint,
-    replay_of integer,
-    rows_per_second integer,
-    nack_limit integer DEFAULT 5 NOT NULL,
-    crash_limit integer DEFAULT 5 NOT NULL,
-    hold_sender boolean DEFAULT false NOT NULL,
-    retry_seconds integer DEFAULT 0 NOT NULL,
-    lease_seconds integer DEFAULT 60 NOT NULL,
-    subscribed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    subscribed_by text DEFAULT SESSION_USER NOT NULL,
-    ended_at timestamp with time zone,
-    CONSTRAINT a_replay_ends CHECK (((replay_of IS NULL) = (through_stream_position IS NULL))),
-    CONSTRAINT lane_by_is_known CHECK ((lane_by = ANY (ARRAY['sender'::text, 'key'::text]))),
-    CONSTRAINT lanes_1_to_64 CHECK (((lanes >= 1) AND (lanes <= 64))),
-    CONSTRAINT subscription_is_a_plain_name CHECK ((subscription ~ '^[a-z0-9_.-]{1,60}$'::text)),
-    CONSTRAINT subscription_limits_positive CHECK (((first_stream_position >= 1) AND (nack_limit >= 1) AND (crash_limit >= 1) AND (retry_seconds >= 0) AND (lease_seconds >= 1) AND (rows_per_second >= 1)))
-);
-
-COMMENT ON TABLE relaybox_internal.subscription IS 'Every subscription, also those that have ended. To read the open ones: relaybox.subscriptions.';
-
-COMMENT ON COLUMN relaybox_internal.subscription.topic IS 'Null: every topic of the stream.';
-
-COMMENT ON COLUMN relaybox_internal.subscription.lane_hash IS 'Hash of a fixed text. If this server computes another value, it would give senders other lanes.';
-
-COMMENT ON COLUMN relaybox_internal.subscription.through_stream_position IS 'Last stream position of a second cursor. Null: not a second cursor.';
-
-CREATE TABLE relaybox_internal.detached_segment (
-    log_id integer NOT NULL,
-    first bigint NOT NULL,
-    last bigint NOT NULL,
-    segment text NOT NULL,
-    state text DEFAULT 'detaching'::text NOT NULL,
-    attempt integer DEFAULT 1 NOT NULL,
-    directory text NOT NULL,
-    strays text[] DEFAULT '{}'::text[] NOT NULL,
-    row_count bigint NOT NULL,
-    hash_sum numeric NOT NULL,
-    needed_by text[] NOT NULL,
-    begun_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    begun_by text NOT NULL,
-    moved_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    moved_by text NOT NULL,
-    removed_at timestamp with time zone,
-    CONSTRAINT detached_segment_not_empty CHECK (((last > first) AND (row_count > 0))),
-    CONSTRAINT detached_state_is_known CHECK ((state = ANY (ARRAY['detaching'::text, 'detached'::text, 'attached'::text, 'released'::text]))),
-    CONSTRAINT needed_files_are_not_removed CHECK (((removed_at IS NULL) OR (state = ANY (ARRAY['attached'::text, 'released'::text]))))
-);
-
-COMMENT ON TABLE relaybox_internal.detached_segment IS 'Segments of logs that were moved into files, and the directory of these files.';
-
-COMMENT ON COLUMN relaybox_internal.detached_segment.state IS 'detaching: the rows are here, files are being written. detached: the rows are only in the files. attached: the rows are here again. released: no consumer needs the files.';
-
-COMMENT ON COLUMN relaybox_internal.detached_segment.attempt IS 'The newest process that detaches or attaches the segment. A higher number supersedes a lower one.';
-
-COMMENT ON COLUMN relaybox_internal.detached_segment.strays IS 'Directories of attempts that failed, until they are removed.';
-
-COMMENT ON COLUMN relaybox_internal.detached_segment.hash_sum IS 'Sum of the hashes of the rows. With row_count it verifies that the files have the same rows.';
-
-COMMENT ON COLUMN relaybox_internal.detached_segment.moved_at IS 'When the segment came into its state.';
-
-CREATE TABLE relaybox_internal.sender_state (
-    sender_id integer NOT NULL,
-    stream_id integer NOT NULL,
-    sender text NOT NULL,
-    epoch integer NOT NULL,
-    origin text NOT NULL,
-    kind text NOT NULL,
-    watermark bigint DEFAULT 0 NOT NULL,
-    seen_beyond bigint DEFAULT 0 NOT NULL,
-    fragment_count bigint DEFAULT 0 NOT NULL,
-    held_count bigint DEFAULT 0 NOT NULL,
-    skipped int8multirange DEFAULT '{}'::int8multirange NOT NULL,
-    begun_at bigint,
-    stalled_after bigint,
-    stalled_reason text,
-    range_first_index bigint,
-    range_last_index bigint,
-    range_first_position bigint,
-    range_last_position bigint,
-    moved_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    stalled_watermark bigint,
-    CONSTRAINT stalled_for_a_reason CHECK (((stalled_after IS NULL) = (stalled_reason IS NULL)))
-);
-
-COMMENT ON TABLE relaybox_internal.sender_state IS 'For each sender of a stream and each of its epochs: which of its indexes were delivered.';
-
-COMMENT ON COLUMN relaybox_internal.sender_state.watermark IS 'Every index up to this one was delivered, set aside or skipped.';
-
-COMMENT ON COLUMN relaybox_internal.sender_state.seen_beyond IS 'Number of ranges of accepted indexes beyond the watermark. Table seen has them. Equal to fragment_count.';
-
-COMMENT ON COLUMN relaybox_internal.sender_state.skipped IS 'Indexes that the sender''s later messages do not wait for: an operator skipped them, or their messages were set aside before their turn.';
-
-COMMENT ON COLUMN relaybox_internal.sender_state.begun_at IS 'Arrival number of its first accepted message. From there on the stream refuses lower epochs.';
-
-COMMENT ON COLUMN relaybox_internal.sender_state.stalled_after IS 'Messages of this sender beyond this log position wait in the log. The stream has not decided on them and does not list them.';
-
-COMMENT ON COLUMN relaybox_internal.sender_state.range_first_index IS 'With the three columns after it: the part of the log that has the newest indexes.';
-
-COMMENT ON COLUMN relaybox_internal.sender_state.stalled_watermark IS 'The watermark when the sender stalled.';
-
-CREATE TABLE relaybox_internal.stream_log (
-    log_id integer NOT NULL,
-    stream_id integer NOT NULL,
-    origin text NOT NULL,
-    decided_batch bigint DEFAULT 0 NOT NULL,
-    decided_position bigint DEFAULT 0 NOT NULL,
-    senders_seen pg_snapshot,
-    compacted_duplicates bigint DEFAULT 0 NOT NULL,
-    compacted_decided_at timestamp with time zone,
-    compacted_stream_position bigint
-);
-
-COMMENT ON TABLE relaybox_internal.stream_log IS 'The logs that a stream reads, and the last decided position of each.';
-
-COMMENT ON COLUMN relaybox_internal.stream_log.senders_seen IS 'The declarations of senders that this snapshot of the source sees are copied.';
-
-COMMENT ON COLUMN relaybox_internal.stream_log.compacted_duplicates IS 'Number of duplicates in the decisions that were removed.';
-
-COMMENT ON COLUMN relaybox_internal.stream_log.compacted_decided_at IS 'Time of the newest decision that was removed.';
-
-COMMENT ON COLUMN relaybox_internal.stream_log.compacted_stream_position IS 'Last stream position of the decisions that were removed.';
-
-CREATE TABLE relaybox_internal.hop_in (
-    log_id integer NOT NULL,
-    hop text NOT NULL,
-    source text NOT NULL,
-    published_batch bigint DEFAULT 0 NOT NULL,
-    published_position bigint DEFAULT 0 NOT NULL,
-    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    generation integer DEFAULT 1 NOT NULL,
-    replay_window_seconds bigint,
-    stopped_consumer text DEFAULT 'alarm'::text NOT NULL,
-    first_kept_position bigint DEFAULT 1 NOT NULL,
-    compacted_batch bigint DEFAULT 0 NOT NULL,
-    compacted_position bigint DEFAULT 0 NOT NULL,
-    detach_after_seconds bigint,
-    detach_to text,
-    compacted_plan_id uuid,
-    CONSTRAINT detach_says_when_and_where CHECK (((stopped_consumer <> 'detach'::text) OR ((detach_after_seconds IS NOT NULL) AND (detach_to IS NOT NULL)))),
-    CONSTRAINT first_kept_position_positive CHECK ((first_kept_position >= 1)),
-    CONSTRAINT published_never_negative CHECK (((published_batch >= 0) AND (published_position >= 0))),
-    CONSTRAINT replay_window_never_negative CHECK ((replay_window_seconds >= 0)),
-    CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text, 'detach'::text])))
-);
-
-COMMENT ON TABLE relaybox_internal.hop_in IS 'The hops that arrive in this store: the last published position of each log, and how long messages are kept.';
-
-COMMENT ON COLUMN relaybox_internal.hop_in.replay_window_seconds IS 'How long a message is kept after its delivery. Null: forever.';
-
-COMMENT ON COLUMN relaybox_internal.hop_in.first_kept_position IS 'Retention dropped the segments of the log below this position.';
-
-COMMENT ON COLUMN relaybox_internal.hop_in.compacted_batch IS 'Arrivals, receipts and decisions up to this batch were removed. None of their messages is kept.';
-
-COMMENT ON COLUMN relaybox_internal.hop_in.detach_after_seconds IS 'How long a consumer must have been stopped before segments that only it needs are detached.';
-
-COMMENT ON COLUMN relaybox_internal.hop_in.detach_to IS 'Directory or URI of detached segments. Spark writes and reads it.';
-
-COMMENT ON COLUMN relaybox_internal.hop_in.compacted_plan_id IS 'Plan of compacted_batch. Two stores had the same batch only if its plan was the same.';
-
-CREATE TABLE relaybox_internal.decision (
-    log_id integer NOT NULL,
-    batch bigint NOT NULL,
-    first_arrival_seq bigint NOT NULL,
-    row_count bigint NOT NULL,
-    duplicate_count bigint NOT NULL,
-    set_aside_count bigint NOT NULL,
-    delivered_count bigint NOT NULL,
-    held_after bigint NOT NULL,
-    last_stream_position bigint NOT NULL,
-    duplicates bigint[],
-    in_order boolean NOT NULL,
-    decided_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    resolved_position bigint
-);
-
-COMMENT ON TABLE relaybox_internal.decision IS 'For each published batch: how many messages were delivered, held, set aside or found to be duplicates.';
-
-COMMENT ON COLUMN relaybox_internal.decision.first_arrival_seq IS 'Arrival number of the first row of the batch in its stream.';
-
-COMMENT ON COLUMN relaybox_internal.decision.delivered_count IS 'Messages that this batch made deliverable, with those that were held before.';
-
-COMMENT ON COLUMN relaybox_internal.decision.held_after IS 'Messages of the stream that are held after this batch.';
-
-COMMENT ON COLUMN relaybox_internal.decision.duplicates IS 'Log positions of the rows that are duplicates.';
-
-COMMENT ON COLUMN relaybox_internal.decision.resolved_position IS 'When this was decided, every message of the log up to this position was delivered, dropped or set aside. Null: not recorded.';
-
-CREATE TABLE relaybox_internal.arrival (
-    log_id integer NOT NULL,
-    batch bigint NOT NULL,
-    plan_id uuid NOT NULL,
-    first_position bigint NOT NULL,
-    last_position bigint NOT NULL,
-    row_count bigint NOT NULL,
-    slice_count integer NOT NULL,
-    source_system_identifier bigint NOT NULL,
-    source_timeline integer NOT NULL,
-    published_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    has_own_indexes boolean,
-    CONSTRAINT arrival_positions_dense CHECK ((((last_position - first_position) + 1) = row_count))
-);
-
-COMMENT ON TABLE relaybox_internal.arrival IS 'Destination ledger: the published batches. Consumers may read up to the last position.';
-
-COMMENT ON COLUMN relaybox_internal.arrival.has_own_indexes IS 'Whether a message of the batch has an index of its own, or should have. Null: published before this was recorded.';
-
-CREATE TABLE relaybox_internal.dead_letter (
-    stream_id integer NOT NULL,
-    log_id integer NOT NULL,
-    log_position bigint NOT NULL,
-    reason text NOT NULL,
-    detail text,
-    first_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    dead_letter_id bigint NOT NULL,
-    subscription_id integer,
-    lane integer,
-    stream_position bigint,
-    sender text,
-    attempts integer DEFAULT 1 NOT NULL,
-    last_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    last_by text DEFAULT SESSION_USER NOT NULL,
-    state text DEFAULT 'open'::text NOT NULL,
-    resolved_at timestamp with time zone,
-    resolved_by text,
-    resolved_reason text,
-    acknowledged_before boolean DEFAULT false NOT NULL,
-    given_ahead boolean DEFAULT false NOT NULL,
-    CONSTRAINT dead_letter_of_a_lane CHECK ((num_nulls(subscription_id, lane, stream_position, sender) = ANY (ARRAY[0, 4]))),
-    CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'redriving'::text, 'redriven'::text, 'dropped'::text])))
-);
-
-COMMENT ON TABLE relaybox_internal.dead_letter IS 'Messages that a stream or a subscription set aside. To read them: relaybox.dead_letters.';
-
-COMMENT ON COLUMN relaybox_internal.dead_letter.reason IS 'One word. Of a subscription: refused (by nack), killed_its_worker or waits_behind. Of a stream: why it did not deliver the message.';
-
-COMMENT ON COLUMN relaybox_internal.dead_letter.detail IS 'A text. For refused: the reason that the last nack gave.';
-
-COMMENT ON COLUMN relaybox_internal.dead_letter.first_at IS 'Of a subscription: when the message was fetched first, if that is recorded; a message that waits behind another one: when it was set aside. Of a stream: when it was set aside.';
-
-COMMENT ON COLUMN relaybox_internal.dead_letter.acknowledged_before IS 'The consumer had acknowledged the message before a replay returned it again. The dead letter does not delay settling.';
-
-COMMENT ON COLUMN relaybox_internal.dead_letter.given_ahead IS 'It was redriven and acknowledged before the cursor of its lane reached it. This pass of the cursor does not return it again.';
-
-CREATE TABLE relaybox_internal.batch (
-    hop text NOT NULL,
-    batch bigint NOT NULL,
-    plan_id uuid DEFAULT gen_random_uuid() NOT NULL,
-    topics text[],
-    lower pg_snapshot,
-    upper pg_snapshot,
-    pair_last_seq bigint,
-    pair_exhausted boolean NOT NULL,
-    reads_after bigint NOT NULL,
-    reads_through bigint NOT NULL,
-    first_position bigint NOT NULL,
-    last_position bigint NOT NULL,
-    row_count bigint NOT NULL,
-    slices jsonb NOT NULL,
-    system_identifier bigint NOT NULL,
-    timeline integer NOT NULL,
-    next_xid xid8 NOT NULL,
-    planned_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    generation integer DEFAULT 1 NOT NULL,
-    adopted boolean DEFAULT false NOT NULL,
-    xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
-    digests text[],
-    CONSTRAINT batch_has_slices CHECK ((adopted OR (jsonb_array_length(slices) > 0))),
-    CONSTRAINT batch_positions_dense CHECK (((((last_position - first_position) + 1) = row_count) AND (first_position >= 1))),
-    CONSTRAINT batch_range_not_empty CHECK (((batch >= 1) AND (row_count >= 1) AND (adopted OR (reads_through > reads_after)))),
-    CONSTRAINT one_digest_per_slice CHECK ((cardinality(digests) = jsonb_array_length(slices))),
-    CONSTRAINT pair_is_whole CHECK ((((lower IS NULL) = (upper IS NULL)) AND ((upper IS NULL) = (pair_last_seq IS NULL)))),
-    CONSTRAINT pair_moves_forward CHECK (((pg_snapshot_xmin(upper) >= pg_snapshot_xmin(lower)) AND (pg_snapshot_xmax(upper) >= pg_snapshot_xmax(lower))))
-);
-
-COMMENT ON TABLE relaybox_internal.batch IS 'Source ledger: the plan of each batch. A planned batch never changes.';
-
-COMMENT ON COLUMN relaybox_internal.batch.adopted IS 'The ledger that published this batch is lost. The destination has the batch; its plan cannot be read again.';
-
-COMMENT ON COLUMN relaybox_internal.batch.xid IS 'The planning transaction. It equals the row''s xmin unless the store was dumped and reloaded.';
-
-COMMENT ON COLUMN relaybox_internal.batch.digests IS 'Digest of each slice when it was planned, on a route with `integrity: checksum`.';
-
-CREATE TABLE relaybox_internal.backlog (
-    hop text NOT NULL,
-    backlog_id bigint NOT NULL,
-    topics text[] NOT NULL,
-    lower pg_snapshot NOT NULL,
-    upper pg_snapshot,
-    seqs int8multirange NOT NULL,
-    state text DEFAULT 'routed'::text NOT NULL,
-    changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    retired_by text,
-    retired_reason text,
-    CONSTRAINT backlog_not_empty CHECK (((cardinality(topics) > 0) AND (seqs <> '{}'::int8multirange))),
-    CONSTRAINT backlog_retired_by_somebody CHECK (((state = 'retired'::text) = (retired_by IS NOT NULL))),
-    CONSTRAINT backlog_retired_with_reason CHECK (((state = 'retired'::text) = (retired_reason IS NOT NULL))),
-    CONSTRAINT backlog_state_is_known CHECK ((state = ANY (ARRAY['routed'::text, 'unrouted'::text, 'retired'::text]))),
-    CONSTRAINT backlog_without_end_is_unrouted CHECK (((upper IS NOT NULL) OR (state = 'unrouted'::text)))
-);
-
-COMMENT ON TABLE relaybox_internal.backlog IS 'Pieces of the outbox that no batch of the hop has read: messages of these topics, in seqs, that upper sees and lower does not. Pieces are disjoint.';
-
-COMMENT ON COLUMN relaybox_internal.backlog.upper IS 'Null: all rows that lower does not see, now and later.';
-
-COMMENT ON COLUMN relaybox_internal.backlog.state IS 'routed: the next batches read it, in the order of backlog_id. unrouted: the hop lost these topics, the messages are kept. retired: an operator discarded it, with a reason.';
-
-CREATE TABLE relaybox_internal.dropped_segment (
-    dropped_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    segment text NOT NULL,
-    hop text,
-    first bigint NOT NULL,
-    last bigint NOT NULL,
-    bytes bigint NOT NULL,
-    dropped_by text NOT NULL,
-    account jsonb
-);
-
-COMMENT ON TABLE relaybox_internal.dropped_segment IS 'Segments that retention dropped: of the outbox (hop is null; first and last are seqs) or of the log of a hop (positions).';
-
-COMMENT ON COLUMN relaybox_internal.dropped_segment.account IS 'Of an outbox segment: the state of its messages for each hop and topic when it was dropped.';
-
-CREATE TABLE relaybox_internal.log (
-    log_id integer NOT NULL,
-    epoch integer NOT NULL,
-    log_position bigint NOT NULL,
-    index bigint NOT NULL,
-    message_id uuid NOT NULL,
-    sent_at timestamp with time zone NOT NULL,
-    topic text NOT NULL,
-    sender text NOT NULL,
-    key text,
-    headers jsonb,
-    payload text,
-    payload_bytes bytea,
-    clock jsonb
-)
-PARTITION BY LIST (log_id);
-
-COMMENT ON TABLE relaybox_internal.log IS 'The messages that arrived, one partition for each hop, in segments. It also has rows that are not published yet.';
-
-COMMENT ON COLUMN relaybox_internal.log.epoch IS '0: the sender gave no index, and the first log numbered the message by its position.';
-
 CREATE TABLE relaybox.consumer_action (
     action_id bigint NOT NULL,
     subscription text NOT NULL,
@@ -545,6 +43,9 @@ ALTER TABLE relaybox.consumer_action ALTER COLUMN action_id ADD GENERATED ALWAYS
     NO MAXVALUE
     CACHE 1
 );
+
+ALTER TABLE ONLY relaybox.consumer_action
+    ADD CONSTRAINT consumer_action_pkey PRIMARY KEY (action_id);
 
 CREATE VIEW relaybox.dead_letters WITH (security_barrier='true') AS
  SELECT d.dead_letter_id,
@@ -699,14 +200,8 @@ COMMENT ON COLUMN relaybox.migration.applied_at IS 'When init applied it.';
 
 COMMENT ON COLUMN relaybox.migration.phase IS 'pre: code of the previous version can run beside it and after it; post: that code must have ended.';
 
-CREATE SEQUENCE relaybox.outbox_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1;
-
-COMMENT ON SEQUENCE relaybox.outbox_seq IS 'Numbers the rows of relaybox.outbox.';
+ALTER TABLE ONLY relaybox.migration
+    ADD CONSTRAINT migration_pkey PRIMARY KEY (number);
 
 CREATE TABLE relaybox.outbox (
     seq bigint DEFAULT nextval('relaybox.outbox_seq'::regclass) NOT NULL,
@@ -764,78 +259,29 @@ COMMENT ON COLUMN relaybox.outbox.payload_bytes IS 'Bytes, at most 16 MiB. Exact
 
 COMMENT ON COLUMN relaybox.outbox.clock IS 'Optional JSON object, at most 64 KiB and 1,000 senders: what the sender had received when it sent, {"sender": index} or {"sender": [epoch, index]}.';
 
-CREATE TABLE relaybox_internal.lane (
-    subscription_id integer NOT NULL,
-    lane integer NOT NULL
-);
+ALTER TABLE ONLY relaybox.outbox ATTACH PARTITION relaybox_internal.outbox_overflow DEFAULT;
 
-COMMENT ON TABLE relaybox_internal.lane IS 'The lanes of open subscriptions. A transaction that changes the cursor of a lane locks its row.';
+ALTER TABLE ONLY relaybox.outbox
+    ADD CONSTRAINT outbox_pkey PRIMARY KEY (seq);
 
-CREATE VIEW relaybox_internal.lane_cursors AS
- SELECT l.subscription_id,
-    l.lane,
-    newest.version,
-    newest.done_stream_position,
-    newest.fetched_stream_position,
-    newest.redrive_stream_position,
-    newest.fetch_count,
-    newest.suspect_stream_position,
-    newest.suspect_rows,
-    newest.worker,
-    newest.leased_until,
-    newest.wait_until,
-    newest.replay_stream_position,
-    newest.rate_from,
-    newest.moved_at,
-    newest.token,
-    newest.fetched_in,
-    newest.first_fetched_at
-   FROM (relaybox_internal.lane l
-     CROSS JOIN LATERAL ( SELECT c.subscription_id,
-            c.lane,
-            c.version,
-            c.done_stream_position,
-            c.fetched_stream_position,
-            c.redrive_stream_position,
-            c.fetch_count,
-            c.suspect_stream_position,
-            c.suspect_rows,
-            c.worker,
-            c.leased_until,
-            c.wait_until,
-            c.replay_stream_position,
-            c.rate_from,
-            c.moved_at,
-            c.token,
-            c.fetched_in,
-            c.first_fetched_at
-           FROM relaybox_internal.cursor c
-          WHERE ((c.subscription_id = l.subscription_id) AND (c.lane = l.lane))
-          ORDER BY c.version DESC
-         LIMIT 1) newest);
+CREATE INDEX outbox_message_id ON ONLY relaybox.outbox USING btree (message_id);
 
-COMMENT ON VIEW relaybox_internal.lane_cursors IS 'The newest cursor of each lane of each subscription.';
+CREATE INDEX outbox_xid ON ONLY relaybox.outbox USING btree (xid);
 
-CREATE TABLE relaybox_internal.replay_range (
-    replay_range_id bigint NOT NULL,
-    subscription_id integer NOT NULL,
-    first_stream_position bigint NOT NULL,
-    last_stream_position bigint NOT NULL,
-    asked_by text[] NOT NULL,
-    reason text NOT NULL,
-    begun_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    done_at timestamp with time zone,
-    CONSTRAINT replay_range_not_empty CHECK (((last_stream_position >= first_stream_position) AND (first_stream_position >= 1))),
-    CONSTRAINT somebody_asked_for_it CHECK ((cardinality(asked_by) >= 1))
-);
+ALTER INDEX relaybox.outbox_message_id ATTACH PARTITION relaybox_internal.outbox_overflow_message_id_idx;
 
-COMMENT ON TABLE relaybox_internal.replay_range IS 'Ranges that second cursors read, one after the other. To read them: relaybox.replay_ranges.';
+ALTER INDEX relaybox.outbox_pkey ATTACH PARTITION relaybox_internal.outbox_overflow_pkey;
 
-COMMENT ON COLUMN relaybox_internal.replay_range.subscription_id IS 'The second cursor.';
+CREATE SEQUENCE relaybox.outbox_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
 
-COMMENT ON COLUMN relaybox_internal.replay_range.asked_by IS 'Who asked for the range, and who joined: logins, or runs of Airflow and how often each was cleared.';
+COMMENT ON SEQUENCE relaybox.outbox_seq IS 'Numbers the rows of relaybox.outbox.';
 
-COMMENT ON COLUMN relaybox_internal.replay_range.done_at IS 'Written when the next range of the cursor begins. The lanes tell how far the newest range is.';
+ALTER INDEX relaybox.outbox_xid ATTACH PARTITION relaybox_internal.outbox_overflow_xid_idx;
 
 CREATE VIEW relaybox.replay_ranges WITH (security_barrier='true') AS
  SELECT r.replay_range_id AS replay,
@@ -894,6 +340,9 @@ COMMENT ON COLUMN relaybox.sender_role.role_name IS 'The role that may send as t
 COMMENT ON COLUMN relaybox.sender_role.bound_at IS 'When it was bound.';
 
 COMMENT ON COLUMN relaybox.sender_role.bound_by IS 'The login that bound it.';
+
+ALTER TABLE ONLY relaybox.sender_role
+    ADD CONSTRAINT sender_role_pkey PRIMARY KEY (sender, role_name);
 
 CREATE VIEW relaybox.subscriptions WITH (security_barrier='true') AS
  SELECT n.subscription,
@@ -993,6 +442,33 @@ COMMENT ON COLUMN relaybox.subscriptions.dead_letters IS 'Number of its open dea
 
 COMMENT ON COLUMN relaybox.subscriptions.dead_letter_stream_positions IS 'Their stream positions.';
 
+CREATE TABLE relaybox_internal.arrival (
+    log_id integer NOT NULL,
+    batch bigint NOT NULL,
+    plan_id uuid NOT NULL,
+    first_position bigint NOT NULL,
+    last_position bigint NOT NULL,
+    row_count bigint NOT NULL,
+    slice_count integer NOT NULL,
+    source_system_identifier bigint NOT NULL,
+    source_timeline integer NOT NULL,
+    published_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    has_own_indexes boolean,
+    CONSTRAINT arrival_positions_dense CHECK ((((last_position - first_position) + 1) = row_count))
+);
+
+COMMENT ON TABLE relaybox_internal.arrival IS 'Destination ledger: the published batches. Consumers may read up to the last position.';
+
+COMMENT ON COLUMN relaybox_internal.arrival.has_own_indexes IS 'Whether a message of the batch has an index of its own, or should have. Null: published before this was recorded.';
+
+ALTER TABLE ONLY relaybox_internal.arrival
+    ADD CONSTRAINT arrival_pkey PRIMARY KEY (log_id, batch);
+
+CREATE UNIQUE INDEX arrival_last_position ON relaybox_internal.arrival USING btree (log_id, last_position);
+
+ALTER TABLE ONLY relaybox_internal.arrival
+    ADD CONSTRAINT arrival_of_a_hop FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
+
 CREATE TABLE relaybox_internal.attempt (
     hop text NOT NULL,
     batch bigint NOT NULL,
@@ -1003,6 +479,9 @@ CREATE TABLE relaybox_internal.attempt (
 );
 
 COMMENT ON TABLE relaybox_internal.attempt IS 'Which driver tried to transfer which batch, as which Spark application, and when. The protocol does not read it.';
+
+ALTER TABLE ONLY relaybox_internal.attempt
+    ADD CONSTRAINT attempt_pkey PRIMARY KEY (hop, batch, attempt);
 
 CREATE TABLE relaybox_internal.attestation (
     attested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
@@ -1016,6 +495,33 @@ CREATE TABLE relaybox_internal.attestation (
 
 COMMENT ON TABLE relaybox_internal.attestation IS 'Who stated that another cluster, or another timeline, is this store without any loss.';
 
+ALTER TABLE ONLY relaybox_internal.attestation
+    ADD CONSTRAINT attestation_pkey PRIMARY KEY (attested_at);
+
+CREATE TABLE relaybox_internal.backlog (
+    hop text NOT NULL,
+    backlog_id bigint NOT NULL,
+    topics text[] NOT NULL,
+    lower pg_snapshot NOT NULL,
+    upper pg_snapshot,
+    seqs int8multirange NOT NULL,
+    state text DEFAULT 'routed'::text NOT NULL,
+    changed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    retired_by text,
+    retired_reason text,
+    CONSTRAINT backlog_not_empty CHECK (((cardinality(topics) > 0) AND (seqs <> '{}'::int8multirange))),
+    CONSTRAINT backlog_retired_by_somebody CHECK (((state = 'retired'::text) = (retired_by IS NOT NULL))),
+    CONSTRAINT backlog_retired_with_reason CHECK (((state = 'retired'::text) = (retired_reason IS NOT NULL))),
+    CONSTRAINT backlog_state_is_known CHECK ((state = ANY (ARRAY['routed'::text, 'unrouted'::text, 'retired'::text]))),
+    CONSTRAINT backlog_without_end_is_unrouted CHECK (((upper IS NOT NULL) OR (state = 'unrouted'::text)))
+);
+
+COMMENT ON TABLE relaybox_internal.backlog IS 'Pieces of the outbox that no batch of the hop has read: messages of these topics, in seqs, that upper sees and lower does not. Pieces are disjoint.';
+
+COMMENT ON COLUMN relaybox_internal.backlog.upper IS 'Null: all rows that lower does not see, now and later.';
+
+COMMENT ON COLUMN relaybox_internal.backlog.state IS 'routed: the next batches read it, in the order of backlog_id. unrouted: the hop lost these topics, the messages are kept. retired: an operator discarded it, with a reason.';
+
 ALTER TABLE relaybox_internal.backlog ALTER COLUMN backlog_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.backlog_backlog_id_seq
     START WITH 1
@@ -1024,6 +530,61 @@ ALTER TABLE relaybox_internal.backlog ALTER COLUMN backlog_id ADD GENERATED ALWA
     NO MAXVALUE
     CACHE 1
 );
+
+ALTER TABLE ONLY relaybox_internal.backlog
+    ADD CONSTRAINT backlog_pkey PRIMARY KEY (hop, backlog_id);
+
+ALTER TABLE ONLY relaybox_internal.backlog
+    ADD CONSTRAINT backlog_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox_internal.hop_out(hop);
+
+CREATE TABLE relaybox_internal.batch (
+    hop text NOT NULL,
+    batch bigint NOT NULL,
+    plan_id uuid DEFAULT gen_random_uuid() NOT NULL,
+    topics text[],
+    lower pg_snapshot,
+    upper pg_snapshot,
+    pair_last_seq bigint,
+    pair_exhausted boolean NOT NULL,
+    reads_after bigint NOT NULL,
+    reads_through bigint NOT NULL,
+    first_position bigint NOT NULL,
+    last_position bigint NOT NULL,
+    row_count bigint NOT NULL,
+    slices jsonb NOT NULL,
+    system_identifier bigint NOT NULL,
+    timeline integer NOT NULL,
+    next_xid xid8 NOT NULL,
+    planned_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    generation integer DEFAULT 1 NOT NULL,
+    adopted boolean DEFAULT false NOT NULL,
+    xid xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    digests text[],
+    CONSTRAINT batch_has_slices CHECK ((adopted OR (jsonb_array_length(slices) > 0))),
+    CONSTRAINT batch_positions_dense CHECK (((((last_position - first_position) + 1) = row_count) AND (first_position >= 1))),
+    CONSTRAINT batch_range_not_empty CHECK (((batch >= 1) AND (row_count >= 1) AND (adopted OR (reads_through > reads_after)))),
+    CONSTRAINT one_digest_per_slice CHECK ((cardinality(digests) = jsonb_array_length(slices))),
+    CONSTRAINT pair_is_whole CHECK ((((lower IS NULL) = (upper IS NULL)) AND ((upper IS NULL) = (pair_last_seq IS NULL)))),
+    CONSTRAINT pair_moves_forward CHECK (((pg_snapshot_xmin(upper) >= pg_snapshot_xmin(lower)) AND (pg_snapshot_xmax(upper) >= pg_snapshot_xmax(lower))))
+);
+
+COMMENT ON TABLE relaybox_internal.batch IS 'Source ledger: the plan of each batch. A planned batch never changes.';
+
+COMMENT ON COLUMN relaybox_internal.batch.adopted IS 'The ledger that published this batch is lost. The destination has the batch; its plan cannot be read again.';
+
+COMMENT ON COLUMN relaybox_internal.batch.xid IS 'The planning transaction. It equals the row''s xmin unless the store was dumped and reloaded.';
+
+COMMENT ON COLUMN relaybox_internal.batch.digests IS 'Digest of each slice when it was planned, on a route with `integrity: checksum`.';
+
+ALTER TABLE ONLY relaybox_internal.batch
+    ADD CONSTRAINT batch_pkey PRIMARY KEY (hop, batch);
+
+CREATE UNIQUE INDEX batch_last_position ON relaybox_internal.batch USING btree (hop, last_position);
+
+CREATE INDEX batch_topics ON relaybox_internal.batch USING btree (hop, hash_array_extended(topics, (0)::bigint));
+
+ALTER TABLE ONLY relaybox_internal.batch
+    ADD CONSTRAINT batch_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox_internal.hop_out(hop);
 
 CREATE TABLE relaybox_internal.confirmation (
     hop text NOT NULL,
@@ -1037,6 +598,9 @@ CREATE TABLE relaybox_internal.confirmation (
 );
 
 COMMENT ON TABLE relaybox_internal.confirmation IS 'Source ledger: the last position of a hop that the stores further down the route received, processed or settled.';
+
+ALTER TABLE ONLY relaybox_internal.confirmation
+    ADD CONSTRAINT confirmation_pkey PRIMARY KEY (hop, state, through_position);
 
 CREATE TABLE relaybox_internal.consumer_quota (
     role_name name NOT NULL,
@@ -1056,6 +620,94 @@ COMMENT ON COLUMN relaybox_internal.consumer_quota.lanes IS 'Null: store.lanes_p
 
 COMMENT ON COLUMN relaybox_internal.consumer_quota.topics IS 'Null: store.topics_per_role applies.';
 
+ALTER TABLE ONLY relaybox_internal.consumer_quota
+    ADD CONSTRAINT consumer_quota_pkey PRIMARY KEY (role_name);
+
+CREATE TABLE relaybox_internal.cursor (
+    subscription_id integer NOT NULL,
+    lane integer NOT NULL,
+    version bigint NOT NULL,
+    done_stream_position bigint NOT NULL,
+    fetched_stream_position bigint NOT NULL,
+    redrive_stream_position bigint,
+    fetch_count integer DEFAULT 0 NOT NULL,
+    suspect_stream_position bigint DEFAULT 0 NOT NULL,
+    suspect_rows integer,
+    worker text,
+    leased_until timestamp with time zone,
+    wait_until timestamp with time zone,
+    replay_stream_position bigint DEFAULT 0 NOT NULL,
+    rate_from timestamp with time zone,
+    moved_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    token text,
+    fetched_in xid8,
+    first_fetched_at timestamp with time zone,
+    CONSTRAINT a_lease_has_a_worker CHECK (((worker IS NULL) = (leased_until IS NULL))),
+    CONSTRAINT done_is_not_beyond_fetched CHECK ((fetched_stream_position >= done_stream_position))
+);
+
+COMMENT ON TABLE relaybox_internal.cursor IS 'Where each lane is: one row for each of its newest movements. The newest version counts: relaybox_internal.lane_cursors.';
+
+COMMENT ON COLUMN relaybox_internal.cursor.done_stream_position IS 'Every message of the lane up to this one was acknowledged or set aside.';
+
+COMMENT ON COLUMN relaybox_internal.cursor.fetched_stream_position IS 'Messages beyond done_stream_position up to this one are fetched and not acknowledged. The next fetch returns them again.';
+
+COMMENT ON COLUMN relaybox_internal.cursor.redrive_stream_position IS 'The messages fetched now are redriven dead letters up to this stream position.';
+
+COMMENT ON COLUMN relaybox_internal.cursor.fetch_count IS 'How many times these messages were fetched without ack or nack.';
+
+COMMENT ON COLUMN relaybox_internal.cursor.suspect_stream_position IS 'Up to here a fetch returns only suspect_rows messages: one of them may kill its worker.';
+
+COMMENT ON COLUMN relaybox_internal.cursor.replay_stream_position IS 'Messages up to this one were acknowledged before. A replay reads them again.';
+
+COMMENT ON COLUMN relaybox_internal.cursor.rate_from IS 'Since when a replay with rows_per_second saves up rows.';
+
+COMMENT ON COLUMN relaybox_internal.cursor.token IS 'Token of the newest fetch of the lane: fetch returns it, and ack, nack and release need it. Null: no fetch since the lane was moved.';
+
+COMMENT ON COLUMN relaybox_internal.cursor.fetched_in IS 'The transaction of that fetch. Within it an acknowledgement needs no token.';
+
+COMMENT ON COLUMN relaybox_internal.cursor.first_fetched_at IS 'When these messages were fetched for the first time. A smaller fetch of them keeps it.';
+
+ALTER TABLE ONLY relaybox_internal.cursor
+    ADD CONSTRAINT cursor_pkey PRIMARY KEY (subscription_id, lane, version);
+
+CREATE TABLE relaybox_internal.dead_letter (
+    stream_id integer NOT NULL,
+    log_id integer NOT NULL,
+    log_position bigint NOT NULL,
+    reason text NOT NULL,
+    detail text,
+    first_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    dead_letter_id bigint NOT NULL,
+    subscription_id integer,
+    lane integer,
+    stream_position bigint,
+    sender text,
+    attempts integer DEFAULT 1 NOT NULL,
+    last_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    last_by text DEFAULT SESSION_USER NOT NULL,
+    state text DEFAULT 'open'::text NOT NULL,
+    resolved_at timestamp with time zone,
+    resolved_by text,
+    resolved_reason text,
+    acknowledged_before boolean DEFAULT false NOT NULL,
+    given_ahead boolean DEFAULT false NOT NULL,
+    CONSTRAINT dead_letter_of_a_lane CHECK ((num_nulls(subscription_id, lane, stream_position, sender) = ANY (ARRAY[0, 4]))),
+    CONSTRAINT state_is_known CHECK ((state = ANY (ARRAY['open'::text, 'redriving'::text, 'redriven'::text, 'dropped'::text])))
+);
+
+COMMENT ON TABLE relaybox_internal.dead_letter IS 'Messages that a stream or a subscription set aside. To read them: relaybox.dead_letters.';
+
+COMMENT ON COLUMN relaybox_internal.dead_letter.reason IS 'One word. Of a subscription: refused (by nack), killed_its_worker or waits_behind. Of a stream: why it did not deliver the message.';
+
+COMMENT ON COLUMN relaybox_internal.dead_letter.detail IS 'A text. For refused: the reason that the last nack gave.';
+
+COMMENT ON COLUMN relaybox_internal.dead_letter.first_at IS 'Of a subscription: when the message was fetched first, if that is recorded; a message that waits behind another one: when it was set aside. Of a stream: when it was set aside.';
+
+COMMENT ON COLUMN relaybox_internal.dead_letter.acknowledged_before IS 'The consumer had acknowledged the message before a replay returned it again. The dead letter does not delay settling.';
+
+COMMENT ON COLUMN relaybox_internal.dead_letter.given_ahead IS 'It was redriven and acknowledged before the cursor of its lane reached it. This pass of the cursor does not return it again.';
+
 ALTER TABLE relaybox_internal.dead_letter ALTER COLUMN dead_letter_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.dead_letter_dead_letter_id_seq
     START WITH 1
@@ -1064,6 +716,64 @@ ALTER TABLE relaybox_internal.dead_letter ALTER COLUMN dead_letter_id ADD GENERA
     NO MAXVALUE
     CACHE 1
 );
+
+ALTER TABLE ONLY relaybox_internal.dead_letter
+    ADD CONSTRAINT dead_letter_pkey PRIMARY KEY (dead_letter_id);
+
+CREATE UNIQUE INDEX dead_letter_of_a_stream ON relaybox_internal.dead_letter USING btree (log_id, log_position) WHERE (subscription_id IS NULL);
+
+CREATE UNIQUE INDEX dead_letter_of_a_subscription ON relaybox_internal.dead_letter USING btree (subscription_id, stream_position);
+
+CREATE INDEX dead_letter_stream ON relaybox_internal.dead_letter USING btree (stream_id);
+
+CREATE INDEX dead_letter_unresolved ON relaybox_internal.dead_letter USING btree (subscription_id, lane, stream_position) WHERE (state = ANY (ARRAY['open'::text, 'redriving'::text]));
+
+ALTER TABLE ONLY relaybox_internal.dead_letter
+    ADD CONSTRAINT dead_letter_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
+
+ALTER TABLE ONLY relaybox_internal.dead_letter
+    ADD CONSTRAINT dead_letter_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
+
+ALTER TABLE ONLY relaybox_internal.dead_letter
+    ADD CONSTRAINT dead_letter_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox_internal.subscription(subscription_id);
+
+CREATE TABLE relaybox_internal.decision (
+    log_id integer NOT NULL,
+    batch bigint NOT NULL,
+    first_arrival_seq bigint NOT NULL,
+    row_count bigint NOT NULL,
+    duplicate_count bigint NOT NULL,
+    set_aside_count bigint NOT NULL,
+    delivered_count bigint NOT NULL,
+    held_after bigint NOT NULL,
+    last_stream_position bigint NOT NULL,
+    duplicates bigint[],
+    in_order boolean NOT NULL,
+    decided_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    resolved_position bigint
+);
+
+COMMENT ON TABLE relaybox_internal.decision IS 'For each published batch: how many messages were delivered, held, set aside or found to be duplicates.';
+
+COMMENT ON COLUMN relaybox_internal.decision.first_arrival_seq IS 'Arrival number of the first row of the batch in its stream.';
+
+COMMENT ON COLUMN relaybox_internal.decision.delivered_count IS 'Messages that this batch made deliverable, with those that were held before.';
+
+COMMENT ON COLUMN relaybox_internal.decision.held_after IS 'Messages of the stream that are held after this batch.';
+
+COMMENT ON COLUMN relaybox_internal.decision.duplicates IS 'Log positions of the rows that are duplicates.';
+
+COMMENT ON COLUMN relaybox_internal.decision.resolved_position IS 'When this was decided, every message of the log up to this position was delivered, dropped or set aside. Null: not recorded.';
+
+ALTER TABLE ONLY relaybox_internal.decision
+    ADD CONSTRAINT decision_pkey PRIMARY KEY (log_id, batch);
+
+CREATE INDEX decision_decided_at ON relaybox_internal.decision USING btree (log_id, decided_at, last_stream_position);
+
+CREATE INDEX decision_last_stream_position ON relaybox_internal.decision USING btree (log_id, last_stream_position);
+
+ALTER TABLE ONLY relaybox_internal.decision
+    ADD CONSTRAINT decision_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
 
 CREATE TABLE relaybox_internal.delivery (
     stream_id integer NOT NULL,
@@ -1081,6 +791,70 @@ COMMENT ON TABLE relaybox_internal.delivery IS 'Runs of stream positions, and th
 
 COMMENT ON COLUMN relaybox_internal.delivery.log_positions IS 'Log position of each message of the run. Null: consecutive positions from first_position.';
 
+ALTER TABLE ONLY relaybox_internal.delivery
+    ADD CONSTRAINT delivery_pkey PRIMARY KEY (stream_id, last_stream_position);
+
+ALTER TABLE ONLY relaybox_internal.delivery
+    ADD CONSTRAINT delivery_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
+
+CREATE TABLE relaybox_internal.detached_segment (
+    log_id integer NOT NULL,
+    first bigint NOT NULL,
+    last bigint NOT NULL,
+    segment text NOT NULL,
+    state text DEFAULT 'detaching'::text NOT NULL,
+    attempt integer DEFAULT 1 NOT NULL,
+    directory text NOT NULL,
+    strays text[] DEFAULT '{}'::text[] NOT NULL,
+    row_count bigint NOT NULL,
+    hash_sum numeric NOT NULL,
+    needed_by text[] NOT NULL,
+    begun_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    begun_by text NOT NULL,
+    moved_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    moved_by text NOT NULL,
+    removed_at timestamp with time zone,
+    CONSTRAINT detached_segment_not_empty CHECK (((last > first) AND (row_count > 0))),
+    CONSTRAINT detached_state_is_known CHECK ((state = ANY (ARRAY['detaching'::text, 'detached'::text, 'attached'::text, 'released'::text]))),
+    CONSTRAINT needed_files_are_not_removed CHECK (((removed_at IS NULL) OR (state = ANY (ARRAY['attached'::text, 'released'::text]))))
+);
+
+COMMENT ON TABLE relaybox_internal.detached_segment IS 'Segments of logs that were moved into files, and the directory of these files.';
+
+COMMENT ON COLUMN relaybox_internal.detached_segment.state IS 'detaching: the rows are here, files are being written. detached: the rows are only in the files. attached: the rows are here again. released: no consumer needs the files.';
+
+COMMENT ON COLUMN relaybox_internal.detached_segment.attempt IS 'The newest process that detaches or attaches the segment. A higher number supersedes a lower one.';
+
+COMMENT ON COLUMN relaybox_internal.detached_segment.strays IS 'Directories of attempts that failed, until they are removed.';
+
+COMMENT ON COLUMN relaybox_internal.detached_segment.hash_sum IS 'Sum of the hashes of the rows. With row_count it verifies that the files have the same rows.';
+
+COMMENT ON COLUMN relaybox_internal.detached_segment.moved_at IS 'When the segment came into its state.';
+
+ALTER TABLE ONLY relaybox_internal.detached_segment
+    ADD CONSTRAINT detached_segment_pkey PRIMARY KEY (log_id, first);
+
+ALTER TABLE ONLY relaybox_internal.detached_segment
+    ADD CONSTRAINT detached_segment_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
+
+CREATE TABLE relaybox_internal.dropped_segment (
+    dropped_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    segment text NOT NULL,
+    hop text,
+    first bigint NOT NULL,
+    last bigint NOT NULL,
+    bytes bigint NOT NULL,
+    dropped_by text NOT NULL,
+    account jsonb
+);
+
+COMMENT ON TABLE relaybox_internal.dropped_segment IS 'Segments that retention dropped: of the outbox (hop is null; first and last are seqs) or of the log of a hop (positions).';
+
+COMMENT ON COLUMN relaybox_internal.dropped_segment.account IS 'Of an outbox segment: the state of its messages for each hop and topic when it was dropped.';
+
+ALTER TABLE ONLY relaybox_internal.dropped_segment
+    ADD CONSTRAINT dropped_segment_pkey PRIMARY KEY (dropped_at, segment);
+
 CREATE TABLE relaybox_internal.failed_attempt (
     subscription_id integer NOT NULL,
     lane integer NOT NULL,
@@ -1095,6 +869,12 @@ CREATE TABLE relaybox_internal.failed_attempt (
 COMMENT ON TABLE relaybox_internal.failed_attempt IS 'Messages that were refused and will be fetched again.';
 
 COMMENT ON COLUMN relaybox_internal.failed_attempt.reason IS 'The reason that the last nack gave. It becomes the detail of the dead letter.';
+
+ALTER TABLE ONLY relaybox_internal.failed_attempt
+    ADD CONSTRAINT failed_attempt_pkey PRIMARY KEY (subscription_id, lane, stream_position);
+
+ALTER TABLE ONLY relaybox_internal.failed_attempt
+    ADD CONSTRAINT failed_attempt_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox_internal.subscription(subscription_id);
 
 CREATE TABLE relaybox_internal.generation (
     hop text NOT NULL,
@@ -1114,6 +894,12 @@ COMMENT ON TABLE relaybox_internal.generation IS 'Each time a hop continued afte
 
 COMMENT ON COLUMN relaybox_internal.generation.adopted_seqs IS 'Rows of the outbox that the destination had: the ledger that was lost had delivered them.';
 
+ALTER TABLE ONLY relaybox_internal.generation
+    ADD CONSTRAINT generation_pkey PRIMARY KEY (hop, generation);
+
+ALTER TABLE ONLY relaybox_internal.generation
+    ADD CONSTRAINT generation_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox_internal.hop_out(hop);
+
 CREATE TABLE relaybox_internal.ghost (
     hop text NOT NULL,
     log_position bigint NOT NULL,
@@ -1125,6 +911,12 @@ CREATE TABLE relaybox_internal.ghost (
 );
 
 COMMENT ON TABLE relaybox_internal.ghost IS 'Messages that a destination has and this store lost.';
+
+ALTER TABLE ONLY relaybox_internal.ghost
+    ADD CONSTRAINT ghost_pkey PRIMARY KEY (hop, log_position);
+
+ALTER TABLE ONLY relaybox_internal.ghost
+    ADD CONSTRAINT ghost_of_a_generation FOREIGN KEY (hop, generation) REFERENCES relaybox_internal.generation(hop, generation);
 
 CREATE TABLE relaybox_internal.held (
     log_id integer NOT NULL,
@@ -1138,6 +930,57 @@ CREATE TABLE relaybox_internal.held (
 
 COMMENT ON TABLE relaybox_internal.held IS 'Messages that wait for an earlier message of their sender, or for a message that their clock names.';
 
+ALTER TABLE ONLY relaybox_internal.held
+    ADD CONSTRAINT held_pkey PRIMARY KEY (log_id, log_position);
+
+CREATE INDEX held_sender ON relaybox_internal.held USING btree (sender_id, index);
+
+ALTER TABLE ONLY relaybox_internal.held
+    ADD CONSTRAINT held_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
+
+ALTER TABLE ONLY relaybox_internal.held
+    ADD CONSTRAINT held_sender_id_fkey FOREIGN KEY (sender_id) REFERENCES relaybox_internal.sender_state(sender_id);
+
+ALTER TABLE ONLY relaybox_internal.held
+    ADD CONSTRAINT held_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
+
+CREATE TABLE relaybox_internal.hop_in (
+    log_id integer NOT NULL,
+    hop text NOT NULL,
+    source text NOT NULL,
+    published_batch bigint DEFAULT 0 NOT NULL,
+    published_position bigint DEFAULT 0 NOT NULL,
+    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    generation integer DEFAULT 1 NOT NULL,
+    replay_window_seconds bigint,
+    stopped_consumer text DEFAULT 'alarm'::text NOT NULL,
+    first_kept_position bigint DEFAULT 1 NOT NULL,
+    compacted_batch bigint DEFAULT 0 NOT NULL,
+    compacted_position bigint DEFAULT 0 NOT NULL,
+    detach_after_seconds bigint,
+    detach_to text,
+    compacted_plan_id uuid,
+    CONSTRAINT detach_says_when_and_where CHECK (((stopped_consumer <> 'detach'::text) OR ((detach_after_seconds IS NOT NULL) AND (detach_to IS NOT NULL)))),
+    CONSTRAINT first_kept_position_positive CHECK ((first_kept_position >= 1)),
+    CONSTRAINT published_never_negative CHECK (((published_batch >= 0) AND (published_position >= 0))),
+    CONSTRAINT replay_window_never_negative CHECK ((replay_window_seconds >= 0)),
+    CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text, 'detach'::text])))
+);
+
+COMMENT ON TABLE relaybox_internal.hop_in IS 'The hops that arrive in this store: the last published position of each log, and how long messages are kept.';
+
+COMMENT ON COLUMN relaybox_internal.hop_in.replay_window_seconds IS 'How long a message is kept after its delivery. Null: forever.';
+
+COMMENT ON COLUMN relaybox_internal.hop_in.first_kept_position IS 'Retention dropped the segments of the log below this position.';
+
+COMMENT ON COLUMN relaybox_internal.hop_in.compacted_batch IS 'Arrivals, receipts and decisions up to this batch were removed. None of their messages is kept.';
+
+COMMENT ON COLUMN relaybox_internal.hop_in.detach_after_seconds IS 'How long a consumer must have been stopped before segments that only it needs are detached.';
+
+COMMENT ON COLUMN relaybox_internal.hop_in.detach_to IS 'Directory or URI of detached segments. Spark writes and reads it.';
+
+COMMENT ON COLUMN relaybox_internal.hop_in.compacted_plan_id IS 'Plan of compacted_batch. Two stores had the same batch only if its plan was the same.';
+
 ALTER TABLE relaybox_internal.hop_in ALTER COLUMN log_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.hop_in_log_id_seq
     START WITH 1
@@ -1146,6 +989,87 @@ ALTER TABLE relaybox_internal.hop_in ALTER COLUMN log_id ADD GENERATED ALWAYS AS
     NO MAXVALUE
     CACHE 1
 );
+
+ALTER TABLE ONLY relaybox_internal.hop_in
+    ADD CONSTRAINT hop_arrives_once UNIQUE (hop);
+
+ALTER TABLE ONLY relaybox_internal.hop_in
+    ADD CONSTRAINT hop_in_pkey PRIMARY KEY (log_id);
+
+CREATE TABLE relaybox_internal.hop_out (
+    hop text NOT NULL,
+    destination text NOT NULL,
+    reads_log integer,
+    topics text[],
+    policy text NOT NULL,
+    batch bigint DEFAULT 0 NOT NULL,
+    log_position bigint DEFAULT 0 NOT NULL,
+    lower pg_snapshot,
+    attempt bigint DEFAULT 0 NOT NULL,
+    system_identifier bigint NOT NULL,
+    timeline integer NOT NULL,
+    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    generation integer DEFAULT 1 NOT NULL,
+    anchor_seq bigint DEFAULT 0 NOT NULL,
+    resend_through bigint DEFAULT 0 NOT NULL,
+    replay_window_seconds bigint,
+    stopped_consumer text DEFAULT 'alarm'::text NOT NULL,
+    compacted_batch bigint DEFAULT 0 NOT NULL,
+    compacted_position bigint DEFAULT 0 NOT NULL,
+    processed_by text[],
+    retired_at timestamp with time zone,
+    retired_by text,
+    retired_reason text,
+    resend_after bigint DEFAULT 0 NOT NULL,
+    read_ahead int8multirange DEFAULT '{}'::int8multirange NOT NULL,
+    compacted_read bigint DEFAULT 0 NOT NULL,
+    compacted_plan_id uuid,
+    numbering integer DEFAULT 1 NOT NULL,
+    subscribed_topics text[] DEFAULT '{}'::text[] NOT NULL,
+    CONSTRAINT only_a_log_is_read_ahead CHECK (((reads_log IS NOT NULL) OR (read_ahead = '{}'::int8multirange))),
+    CONSTRAINT outbox_hop_names_its_topics CHECK (((reads_log IS NULL) = ((cardinality(topics) > 0) AND (topics IS NOT NULL)))),
+    CONSTRAINT planned_never_negative CHECK (((batch >= 0) AND (log_position >= 0))),
+    CONSTRAINT policy_is_known CHECK ((policy = ANY (ARRAY['received'::text, 'cascade'::text, 'processed'::text]))),
+    CONSTRAINT processed_by_somebody CHECK (((processed_by IS NULL) OR ((policy = 'processed'::text) AND (cardinality(processed_by) > 0)))),
+    CONSTRAINT reads_outbox_or_log CHECK (((reads_log IS NULL) = (lower IS NOT NULL))),
+    CONSTRAINT replay_window_never_negative CHECK ((replay_window_seconds >= 0)),
+    CONSTRAINT retired_by_somebody CHECK ((((retired_at IS NULL) = (retired_by IS NULL)) AND ((retired_at IS NULL) = (retired_reason IS NULL)))),
+    CONSTRAINT stopped_consumer_is_known CHECK ((stopped_consumer = ANY (ARRAY['keep'::text, 'alarm'::text])))
+);
+
+COMMENT ON TABLE relaybox_internal.hop_out IS 'The hops that leave this store: what each one reads, its newest plan, and how it confirms.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.lower IS 'The snapshot from which the next pair starts. All rows above anchor_seq that it sees are in a batch or in a piece of the backlog.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.attempt IS 'The newest driver of this hop. A higher number supersedes a lower one.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.anchor_seq IS 'Pairs of this generation read rows above this seq. No transaction that wrote rows up to it was open.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.resend_through IS 'An operator stated that the destination lost batches up to this one. They may be sent again.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.replay_window_seconds IS 'Of a hop that reads the outbox: how long the outbox keeps a message that was sent. Null: forever.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.compacted_batch IS 'Plans and confirmations up to this batch were removed. None of their messages is kept.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.processed_by IS 'Subscriptions at the destination, which is the last store of a route with policy processed. Null: the hop asks none.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.resend_after IS 'While resend_through is set: the last batch that the destination still had.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.read_ahead IS 'Of a hop that reads a log: positions beyond the last one read that the destination already has. Batches leave them out.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.compacted_read IS 'Of a hop that reads a log: the position up to which the compacted batches had read.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.compacted_plan_id IS 'Plan of compacted_batch. Two stores had the same batch only if its plan was the same.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.numbering IS 'The numbering of the transactions in lower and in the pairs above anchor_seq. If the store has another one, reanchor the hop.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.subscribed_topics IS 'The topics that consumers asked for and that relaybox.yaml does not name.';
+
+ALTER TABLE ONLY relaybox_internal.hop_out
+    ADD CONSTRAINT hop_out_pkey PRIMARY KEY (hop);
+
+ALTER TABLE ONLY relaybox_internal.hop_out
+    ADD CONSTRAINT reads_log_of_a_hop_that_arrives_here FOREIGN KEY (reads_log) REFERENCES relaybox_internal.hop_in(log_id);
 
 CREATE TABLE relaybox_internal.index_range (
     sender_id integer NOT NULL,
@@ -1156,6 +1080,12 @@ CREATE TABLE relaybox_internal.index_range (
 );
 
 COMMENT ON TABLE relaybox_internal.index_range IS 'Where the log has the older indexes of a sender, about 100,000 positions in a row. A duplicate is compared with its original.';
+
+ALTER TABLE ONLY relaybox_internal.index_range
+    ADD CONSTRAINT index_range_pkey PRIMARY KEY (sender_id, last_index, first_position);
+
+ALTER TABLE ONLY relaybox_internal.index_range
+    ADD CONSTRAINT index_range_sender_id_fkey FOREIGN KEY (sender_id) REFERENCES relaybox_internal.sender_state(sender_id);
 
 CREATE TABLE relaybox_internal.installed_object (
     identity text NOT NULL,
@@ -1170,27 +1100,8 @@ COMMENT ON TABLE relaybox_internal.installed_object IS 'The functions and views 
 
 COMMENT ON COLUMN relaybox_internal.installed_object.digest IS 'Digest of the file that made the object. Init does not apply a file again that has not changed.';
 
-CREATE TABLE relaybox_internal.stream_topic (
-    stream_id integer NOT NULL,
-    topic text NOT NULL,
-    carried_by text DEFAULT 'file'::text NOT NULL,
-    CONSTRAINT carried_by_is_known CHECK ((carried_by = ANY (ARRAY['file'::text, 'subscription'::text, 'nobody'::text])))
-);
-
-COMMENT ON TABLE relaybox_internal.stream_topic IS 'The topics that a stream carries, or carried.';
-
-COMMENT ON COLUMN relaybox_internal.stream_topic.carried_by IS 'file: a route names the topic. subscription: the next store asked for it (topics_by_subscription). nobody: a route named it earlier. Topics that consumers of this store asked for: relaybox_internal.topic_request.';
-
-CREATE TABLE relaybox_internal.topic_request (
-    stream_id integer NOT NULL,
-    topic text NOT NULL,
-    requested_by text NOT NULL,
-    requested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
-);
-
-COMMENT ON TABLE relaybox_internal.topic_request IS 'Topics that consumers subscribed to where no stream of the store carried them (topics_by_subscription).';
-
-COMMENT ON COLUMN relaybox_internal.topic_request.requested_by IS 'The login. The topic counts for its quota.';
+ALTER TABLE ONLY relaybox_internal.installed_object
+    ADD CONSTRAINT installed_object_pkey PRIMARY KEY (identity);
 
 CREATE VIEW relaybox_internal.known_topics AS
  WITH requested AS (
@@ -1216,6 +1127,64 @@ UNION ALL
 
 COMMENT ON VIEW relaybox_internal.known_topics IS 'The topics of each stream, with those that consumers of this store asked for.';
 
+CREATE TABLE relaybox_internal.lane (
+    subscription_id integer NOT NULL,
+    lane integer NOT NULL
+);
+
+COMMENT ON TABLE relaybox_internal.lane IS 'The lanes of open subscriptions. A transaction that changes the cursor of a lane locks its row.';
+
+ALTER TABLE ONLY relaybox_internal.lane
+    ADD CONSTRAINT lane_pkey PRIMARY KEY (subscription_id, lane);
+
+ALTER TABLE ONLY relaybox_internal.lane
+    ADD CONSTRAINT lane_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox_internal.subscription(subscription_id);
+
+CREATE VIEW relaybox_internal.lane_cursors AS
+ SELECT l.subscription_id,
+    l.lane,
+    newest.version,
+    newest.done_stream_position,
+    newest.fetched_stream_position,
+    newest.redrive_stream_position,
+    newest.fetch_count,
+    newest.suspect_stream_position,
+    newest.suspect_rows,
+    newest.worker,
+    newest.leased_until,
+    newest.wait_until,
+    newest.replay_stream_position,
+    newest.rate_from,
+    newest.moved_at,
+    newest.token,
+    newest.fetched_in,
+    newest.first_fetched_at
+   FROM (relaybox_internal.lane l
+     CROSS JOIN LATERAL ( SELECT c.subscription_id,
+            c.lane,
+            c.version,
+            c.done_stream_position,
+            c.fetched_stream_position,
+            c.redrive_stream_position,
+            c.fetch_count,
+            c.suspect_stream_position,
+            c.suspect_rows,
+            c.worker,
+            c.leased_until,
+            c.wait_until,
+            c.replay_stream_position,
+            c.rate_from,
+            c.moved_at,
+            c.token,
+            c.fetched_in,
+            c.first_fetched_at
+           FROM relaybox_internal.cursor c
+          WHERE ((c.subscription_id = l.subscription_id) AND (c.lane = l.lane))
+          ORDER BY c.version DESC
+         LIMIT 1) newest);
+
+COMMENT ON VIEW relaybox_internal.lane_cursors IS 'The newest cursor of each lane of each subscription.';
+
 CREATE TABLE relaybox_internal.late_delivery (
     stream_id integer NOT NULL,
     delivered_at timestamp with time zone NOT NULL,
@@ -1223,6 +1192,36 @@ CREATE TABLE relaybox_internal.late_delivery (
 );
 
 COMMENT ON TABLE relaybox_internal.late_delivery IS 'Messages that were delivered without a new batch: those beyond after_stream_position were delivered at delivered_at or later, although the decision that counts them is older.';
+
+ALTER TABLE ONLY relaybox_internal.late_delivery
+    ADD CONSTRAINT late_delivery_pkey PRIMARY KEY (stream_id, delivered_at, after_stream_position);
+
+ALTER TABLE ONLY relaybox_internal.late_delivery
+    ADD CONSTRAINT late_delivery_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id) ON DELETE CASCADE;
+
+CREATE TABLE relaybox_internal.log (
+    log_id integer NOT NULL,
+    epoch integer NOT NULL,
+    log_position bigint NOT NULL,
+    index bigint NOT NULL,
+    message_id uuid NOT NULL,
+    sent_at timestamp with time zone NOT NULL,
+    topic text NOT NULL,
+    sender text NOT NULL,
+    key text,
+    headers jsonb,
+    payload text,
+    payload_bytes bytea,
+    clock jsonb
+)
+PARTITION BY LIST (log_id);
+
+COMMENT ON TABLE relaybox_internal.log IS 'The messages that arrived, one partition for each hop, in segments. It also has rows that are not published yet.';
+
+COMMENT ON COLUMN relaybox_internal.log.epoch IS '0: the sender gave no index, and the first log numbered the message by its position.';
+
+ALTER TABLE ONLY relaybox_internal.log
+    ADD CONSTRAINT log_pkey PRIMARY KEY (log_id, log_position);
 
 CREATE TABLE relaybox_internal.numbering (
     only_row boolean DEFAULT true NOT NULL,
@@ -1234,6 +1233,9 @@ CREATE TABLE relaybox_internal.numbering (
 COMMENT ON TABLE relaybox_internal.numbering IS 'One row, which names the transaction that wrote it. After a dump and reload another transaction has written it.';
 
 COMMENT ON COLUMN relaybox_internal.numbering.numbering IS 'Number of reloads that reanchor or init found, plus 1.';
+
+ALTER TABLE ONLY relaybox_internal.numbering
+    ADD CONSTRAINT numbering_pkey PRIMARY KEY (only_row);
 
 CREATE TABLE relaybox_internal.outbox_overflow (
     seq bigint DEFAULT nextval('relaybox.outbox_seq'::regclass) CONSTRAINT outbox_seq_not_null NOT NULL,
@@ -1264,6 +1266,13 @@ CREATE TABLE relaybox_internal.outbox_overflow (
 
 COMMENT ON TABLE relaybox_internal.outbox_overflow IS 'Rows of the outbox that no segment covers. The next ensure_outbox_segments() makes a segment of them.';
 
+ALTER TABLE ONLY relaybox_internal.outbox_overflow
+    ADD CONSTRAINT outbox_overflow_pkey PRIMARY KEY (seq);
+
+CREATE INDEX outbox_overflow_message_id_idx ON relaybox_internal.outbox_overflow USING btree (message_id);
+
+CREATE INDEX outbox_overflow_xid_idx ON relaybox_internal.outbox_overflow USING btree (xid);
+
 CREATE TABLE relaybox_internal.receipt (
     log_id integer NOT NULL,
     batch bigint NOT NULL,
@@ -1276,6 +1285,33 @@ CREATE TABLE relaybox_internal.receipt (
 
 COMMENT ON TABLE relaybox_internal.receipt IS 'Which slices of a batch are copied, written by the transaction that copied them.';
 
+ALTER TABLE ONLY relaybox_internal.receipt
+    ADD CONSTRAINT receipt_pkey PRIMARY KEY (log_id, batch, slice);
+
+ALTER TABLE ONLY relaybox_internal.receipt
+    ADD CONSTRAINT receipt_of_a_hop FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
+
+CREATE TABLE relaybox_internal.replay_range (
+    replay_range_id bigint NOT NULL,
+    subscription_id integer NOT NULL,
+    first_stream_position bigint NOT NULL,
+    last_stream_position bigint NOT NULL,
+    asked_by text[] NOT NULL,
+    reason text NOT NULL,
+    begun_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    done_at timestamp with time zone,
+    CONSTRAINT replay_range_not_empty CHECK (((last_stream_position >= first_stream_position) AND (first_stream_position >= 1))),
+    CONSTRAINT somebody_asked_for_it CHECK ((cardinality(asked_by) >= 1))
+);
+
+COMMENT ON TABLE relaybox_internal.replay_range IS 'Ranges that second cursors read, one after the other. To read them: relaybox.replay_ranges.';
+
+COMMENT ON COLUMN relaybox_internal.replay_range.subscription_id IS 'The second cursor.';
+
+COMMENT ON COLUMN relaybox_internal.replay_range.asked_by IS 'Who asked for the range, and who joined: logins, or runs of Airflow and how often each was cleared.';
+
+COMMENT ON COLUMN relaybox_internal.replay_range.done_at IS 'Written when the next range of the cursor begins. The lanes tell how far the newest range is.';
+
 ALTER TABLE relaybox_internal.replay_range ALTER COLUMN replay_range_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.replay_range_replay_range_id_seq
     START WITH 1
@@ -1285,6 +1321,14 @@ ALTER TABLE relaybox_internal.replay_range ALTER COLUMN replay_range_id ADD GENE
     CACHE 1
 );
 
+ALTER TABLE ONLY relaybox_internal.replay_range
+    ADD CONSTRAINT replay_range_pkey PRIMARY KEY (replay_range_id);
+
+CREATE INDEX replay_range_of_a_cursor ON relaybox_internal.replay_range USING btree (subscription_id, replay_range_id);
+
+ALTER TABLE ONLY relaybox_internal.replay_range
+    ADD CONSTRAINT replay_range_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox_internal.subscription(subscription_id);
+
 CREATE TABLE relaybox_internal.seen (
     sender_id integer NOT NULL,
     chunk bigint NOT NULL,
@@ -1293,6 +1337,12 @@ CREATE TABLE relaybox_internal.seen (
 );
 
 COMMENT ON TABLE relaybox_internal.seen IS 'Indexes beyond the watermark of a sender that were accepted, one row for 4096 indexes.';
+
+ALTER TABLE ONLY relaybox_internal.seen
+    ADD CONSTRAINT seen_pkey PRIMARY KEY (sender_id, chunk);
+
+ALTER TABLE ONLY relaybox_internal.seen
+    ADD CONSTRAINT seen_sender_id_fkey FOREIGN KEY (sender_id) REFERENCES relaybox_internal.sender_state(sender_id);
 
 CREATE TABLE relaybox_internal.sender (
     origin text NOT NULL,
@@ -1309,6 +1359,11 @@ CREATE TABLE relaybox_internal.sender (
 
 COMMENT ON TABLE relaybox_internal.sender IS 'Senders that number their messages themselves, one row for each epoch. Copied to every store that their routes reach.';
 
+ALTER TABLE ONLY relaybox_internal.sender
+    ADD CONSTRAINT sender_pkey PRIMARY KEY (origin, sender, epoch);
+
+CREATE INDEX sender_xid ON relaybox_internal.sender USING btree (xid);
+
 CREATE TABLE relaybox_internal.sender_counter (
     sender text NOT NULL,
     epoch integer NOT NULL,
@@ -1316,6 +1371,49 @@ CREATE TABLE relaybox_internal.sender_counter (
 );
 
 COMMENT ON TABLE relaybox_internal.sender_counter IS 'The newest index that next_index() gave, for each declared sender of this store. next_index() locks the row until its transaction ends.';
+
+ALTER TABLE ONLY relaybox_internal.sender_counter
+    ADD CONSTRAINT sender_counter_pkey PRIMARY KEY (sender);
+
+CREATE TABLE relaybox_internal.sender_state (
+    sender_id integer NOT NULL,
+    stream_id integer NOT NULL,
+    sender text NOT NULL,
+    epoch integer NOT NULL,
+    origin text NOT NULL,
+    kind text NOT NULL,
+    watermark bigint DEFAULT 0 NOT NULL,
+    seen_beyond bigint DEFAULT 0 NOT NULL,
+    fragment_count bigint DEFAULT 0 NOT NULL,
+    held_count bigint DEFAULT 0 NOT NULL,
+    skipped int8multirange DEFAULT '{}'::int8multirange NOT NULL,
+    begun_at bigint,
+    stalled_after bigint,
+    stalled_reason text,
+    range_first_index bigint,
+    range_last_index bigint,
+    range_first_position bigint,
+    range_last_position bigint,
+    moved_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    stalled_watermark bigint,
+    CONSTRAINT stalled_for_a_reason CHECK (((stalled_after IS NULL) = (stalled_reason IS NULL)))
+);
+
+COMMENT ON TABLE relaybox_internal.sender_state IS 'For each sender of a stream and each of its epochs: which of its indexes were delivered.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.watermark IS 'Every index up to this one was delivered, set aside or skipped.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.seen_beyond IS 'Number of ranges of accepted indexes beyond the watermark. Table seen has them. Equal to fragment_count.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.skipped IS 'Indexes that the sender''s later messages do not wait for: an operator skipped them, or their messages were set aside before their turn.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.begun_at IS 'Arrival number of its first accepted message. From there on the stream refuses lower epochs.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.stalled_after IS 'Messages of this sender beyond this log position wait in the log. The stream has not decided on them and does not list them.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.range_first_index IS 'With the three columns after it: the part of the log that has the newest indexes.';
+
+COMMENT ON COLUMN relaybox_internal.sender_state.stalled_watermark IS 'The watermark when the sender stalled.';
 
 ALTER TABLE relaybox_internal.sender_state ALTER COLUMN sender_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.sender_state_sender_id_seq
@@ -1325,6 +1423,17 @@ ALTER TABLE relaybox_internal.sender_state ALTER COLUMN sender_id ADD GENERATED 
     NO MAXVALUE
     CACHE 1
 );
+
+ALTER TABLE ONLY relaybox_internal.sender_state
+    ADD CONSTRAINT sender_state_of_an_epoch UNIQUE (stream_id, sender, epoch);
+
+ALTER TABLE ONLY relaybox_internal.sender_state
+    ADD CONSTRAINT sender_state_pkey PRIMARY KEY (sender_id);
+
+CREATE INDEX sender_state_stalled ON relaybox_internal.sender_state USING btree (stream_id) WHERE (stalled_after IS NOT NULL);
+
+ALTER TABLE ONLY relaybox_internal.sender_state
+    ADD CONSTRAINT sender_state_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
 
 CREATE TABLE relaybox_internal.skip (
     skip_id bigint NOT NULL,
@@ -1349,6 +1458,12 @@ ALTER TABLE relaybox_internal.skip ALTER COLUMN skip_id ADD GENERATED ALWAYS AS 
     NO MAXVALUE
     CACHE 1
 );
+
+ALTER TABLE ONLY relaybox_internal.skip
+    ADD CONSTRAINT skip_pkey PRIMARY KEY (skip_id);
+
+ALTER TABLE ONLY relaybox_internal.skip
+    ADD CONSTRAINT skip_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
 
 CREATE TABLE relaybox_internal.store (
     only_row boolean DEFAULT true NOT NULL,
@@ -1382,6 +1497,46 @@ COMMENT ON COLUMN relaybox_internal.store.anchor_seq IS 'Rows up to this seq may
 
 COMMENT ON COLUMN relaybox_internal.store.system_identifier IS 'The cluster whose transaction numbers the rows above anchor_seq have.';
 
+ALTER TABLE ONLY relaybox_internal.store
+    ADD CONSTRAINT store_pkey PRIMARY KEY (only_row);
+
+CREATE TABLE relaybox_internal.stream (
+    stream_id integer NOT NULL,
+    stream text NOT NULL,
+    delivery_order text NOT NULL,
+    message_id_window bigint DEFAULT 0 NOT NULL,
+    holdback_rows bigint DEFAULT 10000 NOT NULL,
+    fragments bigint DEFAULT 1000000 NOT NULL,
+    arrival_seq bigint DEFAULT 0 NOT NULL,
+    last_stream_position bigint DEFAULT 0 NOT NULL,
+    recheck boolean DEFAULT false NOT NULL,
+    registered_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    first_kept_stream_position bigint DEFAULT 1 NOT NULL,
+    topics_by_subscription boolean DEFAULT false NOT NULL,
+    dropped_stream_position bigint DEFAULT 0 NOT NULL,
+    rules_pending boolean DEFAULT false NOT NULL,
+    CONSTRAINT delivery_order_is_known CHECK ((delivery_order = ANY (ARRAY['none'::text, 'fifo'::text, 'causal'::text, 'total'::text]))),
+    CONSTRAINT dropped_stream_position_is_not_kept CHECK ((dropped_stream_position < first_kept_stream_position)),
+    CONSTRAINT first_kept_stream_position_positive CHECK ((first_kept_stream_position >= 1)),
+    CONSTRAINT stream_limits_positive CHECK (((message_id_window >= 0) AND (holdback_rows >= 1) AND (fragments >= 1)))
+);
+
+COMMENT ON TABLE relaybox_internal.stream IS 'What this store delivers of a route: its order, its limits, and its last stream position.';
+
+COMMENT ON COLUMN relaybox_internal.stream.arrival_seq IS 'Number of log rows that the stream has decided on. The newest of them has this arrival number.';
+
+COMMENT ON COLUMN relaybox_internal.stream.last_stream_position IS 'Stream positions 1 to this one have messages, and never change.';
+
+COMMENT ON COLUMN relaybox_internal.stream.recheck IS 'An operator skipped a gap: held messages may be deliverable although no batch arrived.';
+
+COMMENT ON COLUMN relaybox_internal.stream.first_kept_stream_position IS 'Consumers can read from this stream position on. Retention raises it before it drops messages.';
+
+COMMENT ON COLUMN relaybox_internal.stream.topics_by_subscription IS 'Subscribing to a topic that no stream of the store carries adds it to this stream.';
+
+COMMENT ON COLUMN relaybox_internal.stream.dropped_stream_position IS 'Stream positions up to this one were dropped. Those after it and below first_kept_stream_position are detached.';
+
+COMMENT ON COLUMN relaybox_internal.stream.rules_pending IS 'An init that changes the rules of the stream in several stores has begun and not ended. Until then the stream decides nothing.';
+
 ALTER TABLE relaybox_internal.stream ALTER COLUMN stream_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.stream_stream_id_seq
     START WITH 1
@@ -1390,6 +1545,97 @@ ALTER TABLE relaybox_internal.stream ALTER COLUMN stream_id ADD GENERATED ALWAYS
     NO MAXVALUE
     CACHE 1
 );
+
+ALTER TABLE ONLY relaybox_internal.stream
+    ADD CONSTRAINT stream_is_known_once UNIQUE (stream);
+
+ALTER TABLE ONLY relaybox_internal.stream
+    ADD CONSTRAINT stream_pkey PRIMARY KEY (stream_id);
+
+CREATE TABLE relaybox_internal.stream_log (
+    log_id integer NOT NULL,
+    stream_id integer NOT NULL,
+    origin text NOT NULL,
+    decided_batch bigint DEFAULT 0 NOT NULL,
+    decided_position bigint DEFAULT 0 NOT NULL,
+    senders_seen pg_snapshot,
+    compacted_duplicates bigint DEFAULT 0 NOT NULL,
+    compacted_decided_at timestamp with time zone,
+    compacted_stream_position bigint
+);
+
+COMMENT ON TABLE relaybox_internal.stream_log IS 'The logs that a stream reads, and the last decided position of each.';
+
+COMMENT ON COLUMN relaybox_internal.stream_log.senders_seen IS 'The declarations of senders that this snapshot of the source sees are copied.';
+
+COMMENT ON COLUMN relaybox_internal.stream_log.compacted_duplicates IS 'Number of duplicates in the decisions that were removed.';
+
+COMMENT ON COLUMN relaybox_internal.stream_log.compacted_decided_at IS 'Time of the newest decision that was removed.';
+
+COMMENT ON COLUMN relaybox_internal.stream_log.compacted_stream_position IS 'Last stream position of the decisions that were removed.';
+
+ALTER TABLE ONLY relaybox_internal.stream_log
+    ADD CONSTRAINT stream_log_pkey PRIMARY KEY (log_id);
+
+CREATE INDEX stream_log_stream ON relaybox_internal.stream_log USING btree (stream_id);
+
+ALTER TABLE ONLY relaybox_internal.stream_log
+    ADD CONSTRAINT stream_log_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
+
+ALTER TABLE ONLY relaybox_internal.stream_log
+    ADD CONSTRAINT stream_log_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
+
+CREATE TABLE relaybox_internal.stream_topic (
+    stream_id integer NOT NULL,
+    topic text NOT NULL,
+    carried_by text DEFAULT 'file'::text NOT NULL,
+    CONSTRAINT carried_by_is_known CHECK ((carried_by = ANY (ARRAY['file'::text, 'subscription'::text, 'nobody'::text])))
+);
+
+COMMENT ON TABLE relaybox_internal.stream_topic IS 'The topics that a stream carries, or carried.';
+
+COMMENT ON COLUMN relaybox_internal.stream_topic.carried_by IS 'file: a route names the topic. subscription: the next store asked for it (topics_by_subscription). nobody: a route named it earlier. Topics that consumers of this store asked for: relaybox_internal.topic_request.';
+
+ALTER TABLE ONLY relaybox_internal.stream_topic
+    ADD CONSTRAINT stream_topic_pkey PRIMARY KEY (stream_id, topic);
+
+ALTER TABLE ONLY relaybox_internal.stream_topic
+    ADD CONSTRAINT stream_topic_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id) ON DELETE CASCADE;
+
+CREATE TABLE relaybox_internal.subscription (
+    subscription_id integer NOT NULL,
+    subscription text NOT NULL,
+    stream_id integer NOT NULL,
+    topic text,
+    lanes integer DEFAULT 1 NOT NULL,
+    lane_by text DEFAULT 'sender'::text NOT NULL,
+    lane_hash bigint DEFAULT hashtextextended('relaybox'::text, (0)::bigint) NOT NULL,
+    first_stream_position bigint NOT NULL,
+    through_stream_position bigint,
+    replay_of integer,
+    rows_per_second integer,
+    nack_limit integer DEFAULT 5 NOT NULL,
+    crash_limit integer DEFAULT 5 NOT NULL,
+    hold_sender boolean DEFAULT false NOT NULL,
+    retry_seconds integer DEFAULT 0 NOT NULL,
+    lease_seconds integer DEFAULT 60 NOT NULL,
+    subscribed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    subscribed_by text DEFAULT SESSION_USER NOT NULL,
+    ended_at timestamp with time zone,
+    CONSTRAINT a_replay_ends CHECK (((replay_of IS NULL) = (through_stream_position IS NULL))),
+    CONSTRAINT lane_by_is_known CHECK ((lane_by = ANY (ARRAY['sender'::text, 'key'::text]))),
+    CONSTRAINT lanes_1_to_64 CHECK (((lanes >= 1) AND (lanes <= 64))),
+    CONSTRAINT subscription_is_a_plain_name CHECK ((subscription ~ '^[a-z0-9_.-]{1,60}$'::text)),
+    CONSTRAINT subscription_limits_positive CHECK (((first_stream_position >= 1) AND (nack_limit >= 1) AND (crash_limit >= 1) AND (retry_seconds >= 0) AND (lease_seconds >= 1) AND (rows_per_second >= 1)))
+);
+
+COMMENT ON TABLE relaybox_internal.subscription IS 'Every subscription, also those that have ended. To read the open ones: relaybox.subscriptions.';
+
+COMMENT ON COLUMN relaybox_internal.subscription.topic IS 'Null: every topic of the stream.';
+
+COMMENT ON COLUMN relaybox_internal.subscription.lane_hash IS 'Hash of a fixed text. If this server computes another value, it would give senders other lanes.';
+
+COMMENT ON COLUMN relaybox_internal.subscription.through_stream_position IS 'Last stream position of a second cursor. Null: not a second cursor.';
 
 ALTER TABLE relaybox_internal.subscription ALTER COLUMN subscription_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.subscription_subscription_id_seq
@@ -1400,280 +1646,34 @@ ALTER TABLE relaybox_internal.subscription ALTER COLUMN subscription_id ADD GENE
     CACHE 1
 );
 
-ALTER TABLE ONLY relaybox.outbox ATTACH PARTITION relaybox_internal.outbox_overflow DEFAULT;
-
-ALTER TABLE ONLY relaybox.consumer_action
-    ADD CONSTRAINT consumer_action_pkey PRIMARY KEY (action_id);
-
-ALTER TABLE ONLY relaybox.migration
-    ADD CONSTRAINT migration_pkey PRIMARY KEY (number);
-
-ALTER TABLE ONLY relaybox.outbox
-    ADD CONSTRAINT outbox_pkey PRIMARY KEY (seq);
-
-ALTER TABLE ONLY relaybox.sender_role
-    ADD CONSTRAINT sender_role_pkey PRIMARY KEY (sender, role_name);
-
-ALTER TABLE ONLY relaybox_internal.arrival
-    ADD CONSTRAINT arrival_pkey PRIMARY KEY (log_id, batch);
-
-ALTER TABLE ONLY relaybox_internal.attempt
-    ADD CONSTRAINT attempt_pkey PRIMARY KEY (hop, batch, attempt);
-
-ALTER TABLE ONLY relaybox_internal.attestation
-    ADD CONSTRAINT attestation_pkey PRIMARY KEY (attested_at);
-
-ALTER TABLE ONLY relaybox_internal.backlog
-    ADD CONSTRAINT backlog_pkey PRIMARY KEY (hop, backlog_id);
-
-ALTER TABLE ONLY relaybox_internal.batch
-    ADD CONSTRAINT batch_pkey PRIMARY KEY (hop, batch);
-
-ALTER TABLE ONLY relaybox_internal.confirmation
-    ADD CONSTRAINT confirmation_pkey PRIMARY KEY (hop, state, through_position);
-
-ALTER TABLE ONLY relaybox_internal.consumer_quota
-    ADD CONSTRAINT consumer_quota_pkey PRIMARY KEY (role_name);
-
-ALTER TABLE ONLY relaybox_internal.cursor
-    ADD CONSTRAINT cursor_pkey PRIMARY KEY (subscription_id, lane, version);
-
-ALTER TABLE ONLY relaybox_internal.dead_letter
-    ADD CONSTRAINT dead_letter_pkey PRIMARY KEY (dead_letter_id);
-
-ALTER TABLE ONLY relaybox_internal.decision
-    ADD CONSTRAINT decision_pkey PRIMARY KEY (log_id, batch);
-
-ALTER TABLE ONLY relaybox_internal.delivery
-    ADD CONSTRAINT delivery_pkey PRIMARY KEY (stream_id, last_stream_position);
-
-ALTER TABLE ONLY relaybox_internal.detached_segment
-    ADD CONSTRAINT detached_segment_pkey PRIMARY KEY (log_id, first);
-
-ALTER TABLE ONLY relaybox_internal.dropped_segment
-    ADD CONSTRAINT dropped_segment_pkey PRIMARY KEY (dropped_at, segment);
-
-ALTER TABLE ONLY relaybox_internal.failed_attempt
-    ADD CONSTRAINT failed_attempt_pkey PRIMARY KEY (subscription_id, lane, stream_position);
-
-ALTER TABLE ONLY relaybox_internal.generation
-    ADD CONSTRAINT generation_pkey PRIMARY KEY (hop, generation);
-
-ALTER TABLE ONLY relaybox_internal.ghost
-    ADD CONSTRAINT ghost_pkey PRIMARY KEY (hop, log_position);
-
-ALTER TABLE ONLY relaybox_internal.held
-    ADD CONSTRAINT held_pkey PRIMARY KEY (log_id, log_position);
-
-ALTER TABLE ONLY relaybox_internal.hop_in
-    ADD CONSTRAINT hop_arrives_once UNIQUE (hop);
-
-ALTER TABLE ONLY relaybox_internal.hop_in
-    ADD CONSTRAINT hop_in_pkey PRIMARY KEY (log_id);
-
-ALTER TABLE ONLY relaybox_internal.hop_out
-    ADD CONSTRAINT hop_out_pkey PRIMARY KEY (hop);
-
-ALTER TABLE ONLY relaybox_internal.index_range
-    ADD CONSTRAINT index_range_pkey PRIMARY KEY (sender_id, last_index, first_position);
-
-ALTER TABLE ONLY relaybox_internal.installed_object
-    ADD CONSTRAINT installed_object_pkey PRIMARY KEY (identity);
-
-ALTER TABLE ONLY relaybox_internal.lane
-    ADD CONSTRAINT lane_pkey PRIMARY KEY (subscription_id, lane);
-
-ALTER TABLE ONLY relaybox_internal.late_delivery
-    ADD CONSTRAINT late_delivery_pkey PRIMARY KEY (stream_id, delivered_at, after_stream_position);
-
-ALTER TABLE ONLY relaybox_internal.log
-    ADD CONSTRAINT log_pkey PRIMARY KEY (log_id, log_position);
-
-ALTER TABLE ONLY relaybox_internal.numbering
-    ADD CONSTRAINT numbering_pkey PRIMARY KEY (only_row);
-
-ALTER TABLE ONLY relaybox_internal.outbox_overflow
-    ADD CONSTRAINT outbox_overflow_pkey PRIMARY KEY (seq);
-
-ALTER TABLE ONLY relaybox_internal.receipt
-    ADD CONSTRAINT receipt_pkey PRIMARY KEY (log_id, batch, slice);
-
-ALTER TABLE ONLY relaybox_internal.replay_range
-    ADD CONSTRAINT replay_range_pkey PRIMARY KEY (replay_range_id);
-
-ALTER TABLE ONLY relaybox_internal.seen
-    ADD CONSTRAINT seen_pkey PRIMARY KEY (sender_id, chunk);
-
-ALTER TABLE ONLY relaybox_internal.sender_counter
-    ADD CONSTRAINT sender_counter_pkey PRIMARY KEY (sender);
-
-ALTER TABLE ONLY relaybox_internal.sender
-    ADD CONSTRAINT sender_pkey PRIMARY KEY (origin, sender, epoch);
-
-ALTER TABLE ONLY relaybox_internal.sender_state
-    ADD CONSTRAINT sender_state_of_an_epoch UNIQUE (stream_id, sender, epoch);
-
-ALTER TABLE ONLY relaybox_internal.sender_state
-    ADD CONSTRAINT sender_state_pkey PRIMARY KEY (sender_id);
-
-ALTER TABLE ONLY relaybox_internal.skip
-    ADD CONSTRAINT skip_pkey PRIMARY KEY (skip_id);
-
-ALTER TABLE ONLY relaybox_internal.store
-    ADD CONSTRAINT store_pkey PRIMARY KEY (only_row);
-
-ALTER TABLE ONLY relaybox_internal.stream
-    ADD CONSTRAINT stream_is_known_once UNIQUE (stream);
-
-ALTER TABLE ONLY relaybox_internal.stream_log
-    ADD CONSTRAINT stream_log_pkey PRIMARY KEY (log_id);
-
-ALTER TABLE ONLY relaybox_internal.stream
-    ADD CONSTRAINT stream_pkey PRIMARY KEY (stream_id);
-
-ALTER TABLE ONLY relaybox_internal.stream_topic
-    ADD CONSTRAINT stream_topic_pkey PRIMARY KEY (stream_id, topic);
-
 ALTER TABLE ONLY relaybox_internal.subscription
     ADD CONSTRAINT subscription_pkey PRIMARY KEY (subscription_id);
-
-ALTER TABLE ONLY relaybox_internal.topic_request
-    ADD CONSTRAINT topic_request_pkey PRIMARY KEY (stream_id, topic, requested_by);
-
-CREATE INDEX outbox_message_id ON ONLY relaybox.outbox USING btree (message_id);
-
-CREATE INDEX outbox_xid ON ONLY relaybox.outbox USING btree (xid);
-
-CREATE UNIQUE INDEX arrival_last_position ON relaybox_internal.arrival USING btree (log_id, last_position);
-
-CREATE UNIQUE INDEX batch_last_position ON relaybox_internal.batch USING btree (hop, last_position);
-
-CREATE INDEX batch_topics ON relaybox_internal.batch USING btree (hop, hash_array_extended(topics, (0)::bigint));
-
-CREATE UNIQUE INDEX dead_letter_of_a_stream ON relaybox_internal.dead_letter USING btree (log_id, log_position) WHERE (subscription_id IS NULL);
-
-CREATE UNIQUE INDEX dead_letter_of_a_subscription ON relaybox_internal.dead_letter USING btree (subscription_id, stream_position);
-
-CREATE INDEX dead_letter_stream ON relaybox_internal.dead_letter USING btree (stream_id);
-
-CREATE INDEX dead_letter_unresolved ON relaybox_internal.dead_letter USING btree (subscription_id, lane, stream_position) WHERE (state = ANY (ARRAY['open'::text, 'redriving'::text]));
-
-CREATE INDEX decision_decided_at ON relaybox_internal.decision USING btree (log_id, decided_at, last_stream_position);
-
-CREATE INDEX decision_last_stream_position ON relaybox_internal.decision USING btree (log_id, last_stream_position);
-
-CREATE INDEX held_sender ON relaybox_internal.held USING btree (sender_id, index);
-
-CREATE INDEX outbox_overflow_message_id_idx ON relaybox_internal.outbox_overflow USING btree (message_id);
-
-CREATE INDEX outbox_overflow_xid_idx ON relaybox_internal.outbox_overflow USING btree (xid);
-
-CREATE INDEX replay_range_of_a_cursor ON relaybox_internal.replay_range USING btree (subscription_id, replay_range_id);
-
-CREATE INDEX sender_state_stalled ON relaybox_internal.sender_state USING btree (stream_id) WHERE (stalled_after IS NOT NULL);
-
-CREATE INDEX sender_xid ON relaybox_internal.sender USING btree (xid);
-
-CREATE INDEX stream_log_stream ON relaybox_internal.stream_log USING btree (stream_id);
 
 CREATE UNIQUE INDEX subscribed_once ON relaybox_internal.subscription USING btree (subscription) WHERE (ended_at IS NULL);
 
 CREATE INDEX subscription_of_role ON relaybox_internal.subscription USING btree (subscribed_by) INCLUDE (lanes) WHERE (ended_at IS NULL);
-
-CREATE INDEX topic_request_requested_by ON relaybox_internal.topic_request USING btree (requested_by);
-
-ALTER INDEX relaybox.outbox_message_id ATTACH PARTITION relaybox_internal.outbox_overflow_message_id_idx;
-
-ALTER INDEX relaybox.outbox_pkey ATTACH PARTITION relaybox_internal.outbox_overflow_pkey;
-
-ALTER INDEX relaybox.outbox_xid ATTACH PARTITION relaybox_internal.outbox_overflow_xid_idx;
-
-ALTER TABLE ONLY relaybox_internal.arrival
-    ADD CONSTRAINT arrival_of_a_hop FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
-
-ALTER TABLE ONLY relaybox_internal.backlog
-    ADD CONSTRAINT backlog_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox_internal.hop_out(hop);
-
-ALTER TABLE ONLY relaybox_internal.batch
-    ADD CONSTRAINT batch_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox_internal.hop_out(hop);
-
-ALTER TABLE ONLY relaybox_internal.dead_letter
-    ADD CONSTRAINT dead_letter_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
-
-ALTER TABLE ONLY relaybox_internal.dead_letter
-    ADD CONSTRAINT dead_letter_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
-
-ALTER TABLE ONLY relaybox_internal.dead_letter
-    ADD CONSTRAINT dead_letter_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox_internal.subscription(subscription_id);
-
-ALTER TABLE ONLY relaybox_internal.decision
-    ADD CONSTRAINT decision_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
-
-ALTER TABLE ONLY relaybox_internal.delivery
-    ADD CONSTRAINT delivery_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
-
-ALTER TABLE ONLY relaybox_internal.detached_segment
-    ADD CONSTRAINT detached_segment_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
-
-ALTER TABLE ONLY relaybox_internal.failed_attempt
-    ADD CONSTRAINT failed_attempt_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox_internal.subscription(subscription_id);
-
-ALTER TABLE ONLY relaybox_internal.generation
-    ADD CONSTRAINT generation_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox_internal.hop_out(hop);
-
-ALTER TABLE ONLY relaybox_internal.ghost
-    ADD CONSTRAINT ghost_of_a_generation FOREIGN KEY (hop, generation) REFERENCES relaybox_internal.generation(hop, generation);
-
-ALTER TABLE ONLY relaybox_internal.held
-    ADD CONSTRAINT held_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
-
-ALTER TABLE ONLY relaybox_internal.held
-    ADD CONSTRAINT held_sender_id_fkey FOREIGN KEY (sender_id) REFERENCES relaybox_internal.sender_state(sender_id);
-
-ALTER TABLE ONLY relaybox_internal.held
-    ADD CONSTRAINT held_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
-
-ALTER TABLE ONLY relaybox_internal.index_range
-    ADD CONSTRAINT index_range_sender_id_fkey FOREIGN KEY (sender_id) REFERENCES relaybox_internal.sender_state(sender_id);
-
-ALTER TABLE ONLY relaybox_internal.lane
-    ADD CONSTRAINT lane_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox_internal.subscription(subscription_id);
-
-ALTER TABLE ONLY relaybox_internal.late_delivery
-    ADD CONSTRAINT late_delivery_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id) ON DELETE CASCADE;
-
-ALTER TABLE ONLY relaybox_internal.hop_out
-    ADD CONSTRAINT reads_log_of_a_hop_that_arrives_here FOREIGN KEY (reads_log) REFERENCES relaybox_internal.hop_in(log_id);
-
-ALTER TABLE ONLY relaybox_internal.receipt
-    ADD CONSTRAINT receipt_of_a_hop FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
-
-ALTER TABLE ONLY relaybox_internal.replay_range
-    ADD CONSTRAINT replay_range_subscription_id_fkey FOREIGN KEY (subscription_id) REFERENCES relaybox_internal.subscription(subscription_id);
-
-ALTER TABLE ONLY relaybox_internal.seen
-    ADD CONSTRAINT seen_sender_id_fkey FOREIGN KEY (sender_id) REFERENCES relaybox_internal.sender_state(sender_id);
-
-ALTER TABLE ONLY relaybox_internal.sender_state
-    ADD CONSTRAINT sender_state_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
-
-ALTER TABLE ONLY relaybox_internal.skip
-    ADD CONSTRAINT skip_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
-
-ALTER TABLE ONLY relaybox_internal.stream_log
-    ADD CONSTRAINT stream_log_log_id_fkey FOREIGN KEY (log_id) REFERENCES relaybox_internal.hop_in(log_id);
-
-ALTER TABLE ONLY relaybox_internal.stream_log
-    ADD CONSTRAINT stream_log_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
-
-ALTER TABLE ONLY relaybox_internal.stream_topic
-    ADD CONSTRAINT stream_topic_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id) ON DELETE CASCADE;
 
 ALTER TABLE ONLY relaybox_internal.subscription
     ADD CONSTRAINT subscription_replay_of_fkey FOREIGN KEY (replay_of) REFERENCES relaybox_internal.subscription(subscription_id);
 
 ALTER TABLE ONLY relaybox_internal.subscription
     ADD CONSTRAINT subscription_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
+
+CREATE TABLE relaybox_internal.topic_request (
+    stream_id integer NOT NULL,
+    topic text NOT NULL,
+    requested_by text NOT NULL,
+    requested_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+COMMENT ON TABLE relaybox_internal.topic_request IS 'Topics that consumers subscribed to where no stream of the store carried them (topics_by_subscription).';
+
+COMMENT ON COLUMN relaybox_internal.topic_request.requested_by IS 'The login. The topic counts for its quota.';
+
+ALTER TABLE ONLY relaybox_internal.topic_request
+    ADD CONSTRAINT topic_request_pkey PRIMARY KEY (stream_id, topic, requested_by);
+
+CREATE INDEX topic_request_requested_by ON relaybox_internal.topic_request USING btree (requested_by);
 
 ALTER TABLE ONLY relaybox_internal.topic_request
     ADD CONSTRAINT topic_request_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id) ON DELETE CASCADE;

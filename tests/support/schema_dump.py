@@ -37,8 +37,17 @@ def dump_schema(cluster: Cluster, database: str) -> str:
     )
 
 
+_RELATION = re.compile(r"\b(?:relaybox|relaybox_internal)\.(\w+)")
+
+
 def _without_functions(lines: list[str]) -> str:
+    """The statements sorted by the name of their relation: pg_dump's own order changes when a function does."""
     statements = re.split(r";\n(?=CREATE|ALTER|COMMENT)", "\n".join(lines))
-    return (
-        ";\n\n".join(s for s in statements if not s.startswith(("CREATE FUNCTION", "COMMENT ON FUNCTION"))).rstrip(";\n") + ";\n"
-    )
+    kept = [s.rstrip(";\n") for s in statements if not s.startswith(("CREATE FUNCTION", "COMMENT ON FUNCTION"))]
+    return ";\n\n".join(sorted(kept, key=_relation)) + ";\n"
+
+
+def _relation(statement: str) -> tuple[str, str]:
+    """The schema and name of the relation that a statement makes, changes or comments on; a schema comes before them all."""
+    named = _RELATION.search(statement.partition("\n")[0]) or _RELATION.search(statement)
+    return (named.group(0).partition(".")[0], named.group(1)) if named else ("", "")
