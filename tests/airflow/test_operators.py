@@ -594,7 +594,7 @@ def test_a_time_limit_cancels_the_statements_of_a_verification(
     connected: World, spark_submit: SparkSubmit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its statements end with the limit, and do not wait for a lock as long as they would."""
-    monkeypatch.setattr("relaybox.stores.connections.LOCK_TIMEOUT_SECONDS", 60)
+    monkeypatch.setattr("relaybox.stores.settings.LOCK_TIMEOUT_SECONDS", 60)
     connected.send("one")
     connected.transfer_all()
     sessions = "select count(*) from pg_stat_activity where application_name = 'relaybox flights verify'"

@@ -21,7 +21,7 @@ from relaybox.hops.transfer import transfer_hop
 from relaybox.recovery.attesting import attest_store
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.routes import load_routes
-from relaybox.stores import connections
+from relaybox.stores import settings as session_settings
 from tests.support.patience import patience
 from tests.support.world import wait_until
 
@@ -183,12 +183,15 @@ def drive(mission: Mission) -> Outcome:
 @contextmanager
 def patient_for_seconds() -> Iterator[None]:
     """Sessions opened meanwhile wait for locks, and may idle in a transaction, for seconds only."""
-    usual = connections.IDLE_IN_TRANSACTION_SECONDS, connections.LOCK_TIMEOUT_SECONDS
-    connections.IDLE_IN_TRANSACTION_SECONDS, connections.LOCK_TIMEOUT_SECONDS = IDLE_IN_TRANSACTION_SECONDS, LOCK_TIMEOUT_SECONDS
+    usual = session_settings.IDLE_IN_TRANSACTION_SECONDS, session_settings.LOCK_TIMEOUT_SECONDS
+    session_settings.IDLE_IN_TRANSACTION_SECONDS, session_settings.LOCK_TIMEOUT_SECONDS = (
+        IDLE_IN_TRANSACTION_SECONDS,
+        LOCK_TIMEOUT_SECONDS,
+    )
     try:
         yield
     finally:
-        connections.IDLE_IN_TRANSACTION_SECONDS, connections.LOCK_TIMEOUT_SECONDS = usual
+        session_settings.IDLE_IN_TRANSACTION_SECONDS, session_settings.LOCK_TIMEOUT_SECONDS = usual
 
 
 def forked(work: Callable[..., None], *arguments: object) -> int | None:

@@ -190,6 +190,7 @@ ALLOWED = {
     "local/processes.py send_signal ProcessLookupError": "a process that has gone needs no signal",
     "local/demo/producers.py produce suppress(EOFError, ConnectionError)": "the parent that would read the report has gone",
     "stores/inquiries.py Inquiry.end suppress(OSError)": "the session ended before it was cut",
+    "stores/service_files.py correct_service OSError": "a file that can't be read is the answer: its next step",
     "stores/pipe.py CopySender.run BrokenPipeError": "the receiving side ended first, and its error is the one told",
     "recovery/rebuilding.py _look errors.StoreNotInitialised": "an empty database is what a lost store begins with: it knows of nothing",
     "retention/segments.py _count psycopg2.errors.LockNotAvailable": "a hop that is busy is left for the next run",

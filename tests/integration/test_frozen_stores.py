@@ -22,7 +22,8 @@ from relaybox.local.clusters import Cluster
 from relaybox.local.processes import descendants
 from relaybox.stores import connections
 from relaybox.stores.answer_limits import LimitedConnection
-from relaybox.stores.connections import STATEMENT_TIMEOUT_SECONDS, connect
+from relaybox.stores.connections import connect
+from relaybox.stores.settings import STATEMENT_TIMEOUT_SECONDS
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
 

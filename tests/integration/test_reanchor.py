@@ -13,7 +13,7 @@ from relaybox.recovery.attesting import attest_store
 from relaybox.recovery.reanchor_result import ReanchorResult
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.retention.segments import retain_store
-from relaybox.stores import connections
+from relaybox.stores import settings as session_settings
 from relaybox.verification.defects import DefectKind
 from relaybox.verification.results import RouteVerification
 from relaybox.verification.route_verification import verify_route
@@ -62,7 +62,7 @@ def test_a_destination_that_fails_while_reanchor_reads_it_is_named(
     world.send("a", "b")
     world.transfer()
     backups.restore("airline", before)
-    monkeypatch.setattr(connections, "LOCK_TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr(session_settings, "LOCK_TIMEOUT_SECONDS", 1)
     with world.session("hub") as holder, holder.cursor() as cursor:
         cursor.execute("lock table relaybox_internal.log in access exclusive mode")
         with pytest.raises(errors.StoreBusy, match=r"^store hub: while reading what hop flights/1 delivered: .* \(55P03\)"):

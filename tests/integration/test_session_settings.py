@@ -8,7 +8,9 @@ import psycopg2
 import pytest
 
 from relaybox import errors
+from relaybox.stores.answer_limits import LimitedCursor
 from relaybox.stores.connections import connect, open_session
+from relaybox.stores.settings import duration
 from tests.support.world import STORES, World
 
 ISOLATIONS = ("repeatable read", "serializable")
@@ -93,3 +95,37 @@ def test_a_session_that_could_not_be_pinned_is_closed(world: World) -> None:
     with closing(psycopg2.connect(service="airline")) as connection, connection.cursor() as cursor:
         cursor.execute("select count(*) from pg_stat_activity where application_name = 'half open' and state <> 'idle'")
         assert cursor.fetchone() == (0,)
+
+
+def test_a_setting_that_reads_back_otherwise_is_refused(world: World) -> None:
+    """The server rounds this one: what the session has is not what it asked for."""
+    with pytest.raises(
+        errors.StoreUnusable, match=r"store airline: the session set work_mem to '65537B', and reads back '64kB'\."
+    ) as refused:
+        open_session("airline", application_name="test", settings={"work_mem": "65537B"}, statement_timeout_seconds=1)
+    assert "pooler" in refused.value.next_step
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0, "0"), (0.25, "250ms"), (1, "1s"), (90, "90s"), (120, "2min"), (5400, "90min"), (7200, "2h")]
+)
+def test_a_duration_is_written_as_the_server_shows_it(world: World, seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown
+    session = connect("airline", application_name="test", statement_timeout_seconds=seconds)
+    with closing(session), session.cursor() as cursor:
+        cursor.execute("show statement_timeout")
+        assert cursor.fetchone() == (shown,)
+
+
+def test_the_settings_take_one_round_trip(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Setting and reading back are one message to the server."""
+    sent = []
+    execute = LimitedCursor.execute
+
+    def count(self: LimitedCursor, *arguments: object) -> None:
+        sent.append(arguments[0])
+        execute(self, *arguments)
+
+    monkeypatch.setattr(LimitedCursor, "execute", count)
+    connect("airline", application_name="test").close()
+    assert len(sent) == 1

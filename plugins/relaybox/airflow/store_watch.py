@@ -13,10 +13,11 @@ from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBacke
 
 from relaybox.airflow.libpq_parameters import libpq_parameters
 from relaybox.airflow.run_triggers import HopPoll
-from relaybox.errors import ConfigurationError
+from relaybox.errors import RelayboxError
 from relaybox.log_events import emit
 from relaybox.stores.answer_limits import ANSWER_GRACE_SECONDS, LimitedConnection
-from relaybox.stores.connections import LINK_PARAMETERS, pin_settings
+from relaybox.stores.connections import LINK_PARAMETERS
+from relaybox.stores.settings import pin_settings, session_settings
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Session
@@ -24,16 +25,7 @@ if TYPE_CHECKING:
 FIRST_DELAY_SECONDS, MAX_DELAY_SECONDS = 1.0, 30.0
 STATEMENT_TIMEOUT_SECONDS = 10
 
-_MENDABLE = (psycopg2.Error, ConfigurationError, AirflowNotFoundException, AirflowSecretsBackendAccessDenied)
-
-_SETTINGS = {
-    "statement_timeout": f"{STATEMENT_TIMEOUT_SECONDS}s",
-    "idle_session_timeout": "0",  # it rests between polls
-    "transaction_timeout": "0",
-    "default_transaction_isolation": "read committed",
-    "default_transaction_deferrable": "off",
-    "search_path": "pg_catalog",
-}
+_MENDABLE = (psycopg2.Error, RelayboxError, AirflowNotFoundException, AirflowSecretsBackendAccessDenied)
 
 _QUERY = """
 select h.hop, h.has_work, h.has_work and relaybox_internal.hop_is_driven(h.hop)
@@ -62,14 +54,14 @@ async def watch_store(connection_id: str, *, poll_seconds: float) -> AsyncGenera
 
 async def _polls(connection_id: str, poll_seconds: float) -> AsyncGenerator[Mapping[str, HopPoll]]:
     parameters = libpq_parameters(await BaseHook.aget_connection(connection_id))
-    with closing(await asyncio.to_thread(_open_session, parameters)) as session:
+    with closing(await asyncio.to_thread(_open_session, connection_id, parameters)) as session:
         emit("store_watched", connection=connection_id, poll_seconds=poll_seconds)
         while True:
             yield await asyncio.to_thread(_poll, session)
             await asyncio.sleep(poll_seconds)
 
 
-def _open_session(parameters: Mapping[str, str]) -> Session:
+def _open_session(connection_id: str, parameters: Mapping[str, str]) -> Session:
     """The credentials go straight to libpq: a service file's path is one per process, and the triggerer is one process for all."""
     everything: dict[str, Any] = {
         **parameters,
@@ -80,7 +72,7 @@ def _open_session(parameters: Mapping[str, str]) -> Session:
     session: LimitedConnection = psycopg2.connect(connection_factory=LimitedConnection, **everything)
     session.answer_seconds = STATEMENT_TIMEOUT_SECONDS + ANSWER_GRACE_SECONDS
     session.autocommit = True
-    pin_settings(session, _SETTINGS)
+    pin_settings(session, session_settings(statement_timeout_seconds=STATEMENT_TIMEOUT_SECONDS), store=connection_id)
     return session
 
 

@@ -17,6 +17,7 @@ from relaybox import errors
 from relaybox.consumer.messages import Message, UnreadLane, read_message
 from relaybox.stores.answer_limits import limiting_statements
 from relaybox.stores.connections import open_session, translate
+from relaybox.stores.settings import duration
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine, RootTransaction
@@ -238,9 +239,9 @@ def open_engine(service: str, subscription: str) -> Engine:
     A handler may change statement_timeout for its own statements: only what is not a handler's has a limit of the client too.
     """
     settings = {
-        "statement_timeout": f"{STATEMENT_TIMEOUT_SECONDS}s",
-        "lock_timeout": f"{LOCK_TIMEOUT_SECONDS}s",
-        "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_SECONDS}s",
+        "statement_timeout": duration(STATEMENT_TIMEOUT_SECONDS),
+        "lock_timeout": duration(LOCK_TIMEOUT_SECONDS),
+        "idle_in_transaction_session_timeout": duration(IDLE_IN_TRANSACTION_SECONDS),
         "idle_session_timeout": "0",  # a worker rests between fetches
         "default_transaction_read_only": "off",  # it acknowledges
         "restrict_nonsystem_relation_kind": "",

@@ -5,7 +5,7 @@ No DSN and no password passes through this code: libpq reads them from the servi
 
 from __future__ import annotations
 
-import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,9 @@ from relaybox import errors
 from relaybox.failpoints import reach
 from relaybox.stores.answer_limits import ANSWER_GRACE_SECONDS, LimitedConnection
 from relaybox.stores.inquiries import current_inquiry
+from relaybox.stores.refusals import REFUSAL_SECONDS, Refusal, ask_again
+from relaybox.stores.service_files import correct_service
+from relaybox.stores.settings import STATEMENT_TIMEOUT_SECONDS, pin_settings, session_settings
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Connection
@@ -28,35 +31,6 @@ LINK_PARAMETERS: Mapping[str, int] = {
     "tcp_user_timeout": 30_000,
 }
 """Of libpq: no session waits for a dead network. Seconds, the last one milliseconds."""
-
-LOCK_TIMEOUT_SECONDS = 10
-IDLE_IN_TRANSACTION_SECONDS = 60
-STATEMENT_TIMEOUT_SECONDS = 900
-
-TEXT_SETTINGS: Mapping[str, str] = {
-    "timezone": "UTC",
-    "datestyle": "ISO",  # what psycopg2 reads; it sets it only where another one is found, and a reload changes it later
-    "intervalstyle": "postgres",
-    "bytea_output": "hex",
-    "extra_float_digits": "1",
-    "standard_conforming_strings": "on",
-    "array_nulls": "on",
-    "transform_null_equals": "off",
-    "quote_all_identifiers": "off",  # init records the names of functions and views as text
-}
-"""How values and statements are written as text, from the first statement to the last."""
-
-PLANNER_SETTINGS: Mapping[str, str] = {
-    "jit": "off",
-    "enable_seqscan": "off",  # every query has its index; statistics may lag far behind a burst of messages
-    "enable_indexscan": "on",
-    "enable_indexonlyscan": "on",
-    "enable_bitmapscan": "on",
-    "enable_nestloop": "on",
-    "enable_partition_pruning": "on",
-    "plan_cache_mode": "auto",
-}
-"""What the plans rely on that tests/integration/test_query_plans.py holds, whatever a database switches off for other work."""
 
 _OWN_CODES: dict[str, type[errors.RelayboxError]] = {
     "RB001": errors.StoreUnusable,
@@ -116,16 +90,6 @@ _POSTGRES_CLASSES: dict[str, type[errors.RelayboxError]] = {
     "72": errors.StoreBusy,  # snapshot_too_old
 }
 
-_REFUSED_FOR_GOOD = re.compile(
-    r"authentication failed|no password supplied|no pg_hba\.conf entry|pg_hba\.conf rejects|not permitted to log in|permission denied"
-    r"|(role|database) \".*\" does not exist|(unrecognized|unsupported|invalid).* parameter|certificate|does not support SSL"
-)
-"""Any other refusal passes: a server that starts, recovers or stops, or has no connection to spare."""
-
-
-NEWER_SETTINGS = frozenset({"transaction_timeout", "restrict_nonsystem_relation_kind"})
-"""Of those that a session pins: what a server of a supported version may not know yet."""
-
 
 def connect(service: str, *, application_name: str, statement_timeout_seconds: float = STATEMENT_TIMEOUT_SECONDS) -> Connection:
     """Opens a session whose every wait ends, and in which no setting of the server, database or role changes what we do.
@@ -138,24 +102,7 @@ def connect(service: str, *, application_name: str, statement_timeout_seconds: f
         statement_timeout_seconds = min(
             statement_timeout_seconds, inquiry.seconds
         )  # a server that works ends a statement whose client has gone
-    settings = {
-        "lock_timeout": f"{LOCK_TIMEOUT_SECONDS}s",
-        "idle_in_transaction_session_timeout": f"{IDLE_IN_TRANSACTION_SECONDS}s",
-        "statement_timeout": f"{int(statement_timeout_seconds * 1000)}ms",
-        "transaction_timeout": "0",  # the two above end every transaction
-        "idle_session_timeout": "0",  # a driver's sessions rest while Spark copies
-        "client_connection_check_interval": "5s",
-        "default_transaction_isolation": "read committed",  # a batch is planned by a snapshot taken after its lock
-        "default_transaction_read_only": "off",
-        "default_transaction_deferrable": "off",
-        "exit_on_error": "off",
-        "client_min_messages": "warning",
-        "row_security": "off",  # a policy must be an error, never fewer rows
-        "restrict_nonsystem_relation_kind": "",  # our views are used
-        "search_path": "pg_catalog",
-        **TEXT_SETTINGS,
-        **PLANNER_SETTINGS,
-    }
+    settings = session_settings(statement_timeout_seconds=statement_timeout_seconds)
     return open_session(
         service, application_name=application_name, settings=settings, statement_timeout_seconds=statement_timeout_seconds
     )
@@ -172,7 +119,7 @@ def open_session(
     connection = _connect(service, parameters)
     try:
         with store_errors(service, "pinning the settings of the session"):
-            pin_settings(connection, settings)
+            pin_settings(connection, settings, store=service)
     except BaseException:
         connection.close()
         raise
@@ -182,64 +129,37 @@ def open_session(
 
 def _connect(service: str, parameters: Mapping[str, Any]) -> LimitedConnection:
     inquiry = current_inquiry()
-    try:
-        if inquiry is None:
-            return _open(service=service, **parameters)
-        with inquiry.connecting(service) as given:
-            connection = _open(**{**parameters, **given})
-    except psycopg2.Error as error:
-        refused = _connect_error(service, error)
-        if inquiry is not None and isinstance(refused, errors.StoreUnreachable):
-            inquiry.silent[service] = refused
-        raise refused from None
+    if inquiry is None:
+        return _open(service, {"service": service, **parameters}, refusal_seconds=REFUSAL_SECONDS)
+    with inquiry.connecting(service) as given:
+        try:
+            connection = _open(service, {**parameters, **given}, refusal_seconds=min(REFUSAL_SECONDS, inquiry.seconds_left))
+        except errors.StoreUnreachable as error:
+            inquiry.silent[service] = error
+            raise
     inquiry.watch(service, connection)
     return connection
 
 
-def _open(**parameters: Any) -> LimitedConnection:
-    connection: LimitedConnection = psycopg2.connect(connection_factory=LimitedConnection, **parameters)
+def _open(service: str, parameters: Mapping[str, Any], *, refusal_seconds: float) -> LimitedConnection:
+    started_at = time.monotonic()
+    try:
+        connection: LimitedConnection = psycopg2.connect(connection_factory=LimitedConnection, **parameters)
+    except psycopg2.Error as error:
+        was_answered = time.monotonic() - started_at < refusal_seconds
+        refusal = ask_again(parameters, seconds=refusal_seconds) if was_answered else Refusal()
+        raise _connect_error(service, error, refusal) from None
     return connection
 
 
-def pin_settings(connection: Connection, settings: Mapping[str, str]) -> None:
-    """Sets these for the whole session, in one statement that commits by itself.
-
-    Not in the startup packet: poolers drop or refuse its options, and a service file may need them for something else. A value that
-    the session sets stands above those of the server, database and role, also above those that change later.
-    """
-    was_autocommit = connection.autocommit
-    connection.autocommit = True
-    with connection.cursor() as cursor:
-        cursor.execute(_PIN, (list(settings), list(settings.values()), [name in NEWER_SETTINGS for name in settings]))
-    connection.autocommit = was_autocommit
-
-
-_PIN = """
-select pg_catalog.set_config(s.name, s.value, false)
-from rows from (pg_catalog.unnest(%s), pg_catalog.unnest(%s), pg_catalog.unnest(%s)) s (name, value, may_be_unknown)
-where pg_catalog.current_setting(s.name, s.may_be_unknown) is not null
-"""
-
-
-def _connect_error(service: str, error: psycopg2.Error) -> errors.RelayboxError:
-    """libpq gives no SQLSTATE for a refused connection, only words; words in another language count as worth a retry."""
+def _connect_error(service: str, error: psycopg2.Error, refusal: Refusal) -> errors.RelayboxError:
     said = _sentence(" ".join(str(error).split()))
-    if said.startswith("service file "):
-        return errors.ConfigurationError(
-            f"store {service}: {said}",
-            next_step="Set PGSERVICEFILE to the path of the service file, as this user may read it (default ~/.pg_service.conf).",
-        )
-    if "in service file" in said and "connection to server" not in said:
-        return errors.ConfigurationError(f"store {service}: {said}", next_step="Correct this line of the service file.")
-    if "definition of service" in said:
-        return errors.ConfigurationError(
-            f"store {service}: {said}",
-            next_step=f"Add a section [{service}] to the file that PGSERVICEFILE names (default ~/.pg_service.conf).",
-        )
-    if _REFUSED_FOR_GOOD.search(said):
+    if refusal.is_misconfigured:
+        return errors.ConfigurationError(f"store {service}: {said}", next_step=correct_service(service))
+    if refusal.is_final:
         return errors.StoreUnusable(
             f"store {service}: the server refused the connection: {said}",
-            next_step=f"Correct user, password and dbname in section [{service}] of the service file.",
+            next_step=f"Correct user, password, dbname and the parameters of TLS in section [{service}] of the service file.",
         )
     return errors.StoreUnreachable(
         f"store {service}: no connection: {said}",

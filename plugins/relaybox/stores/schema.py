@@ -18,7 +18,7 @@ import psycopg2
 
 from relaybox import errors
 from relaybox.stores import migrations
-from relaybox.stores.connections import LOCK_TIMEOUT_SECONDS, connect
+from relaybox.stores.connections import connect
 from relaybox.stores.init_locks import (
     ENTRANCES,
     TRANSACTION_ROW,
@@ -30,6 +30,7 @@ from relaybox.stores.init_locks import (
 from relaybox.stores.orphaned_hops import list_orphaned_hops
 from relaybox.stores.renewal import changed_files, renew_functions
 from relaybox.stores.sessions import StoreSession
+from relaybox.stores.settings import LOCK_TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Retention, Routes, Store

@@ -1,0 +1,127 @@
+"""Why a server refused a connection: by SQLSTATE and by the status of libpq, never by words, which have a language.
+
+libpq keeps the SQLSTATE of a refused connection to itself, and psycopg2 has none either. A second attempt asks libpq for errors of
+the form `FATAL:  28P01`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import re
+import select
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+
+REFUSAL_SECONDS = 5.0
+"""The second attempt gives up after this time: then nothing more is known."""
+
+_BAD, _SSL_STARTUP = 1, 7  # ConnStatusType
+_READING, _WRITING = 1, 2  # PostgresPollingStatusType; any other one is the end
+_SQLSTATES_ONLY = 3  # PGVerbosity
+
+_CODE = re.compile(r":\s+([0-9A-Z]{5})\s*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What the second attempt learned.
+
+    Attributes:
+        sqlstates: one for each address whose server refused; empty where no server answered.
+        needs_password: the server asked for a password, and libpq had none.
+        is_misconfigured: libpq did not try to connect: the service file or a parameter is wrong.
+        failed_in_tls: the server was reached, and TLS was not agreed.
+    """
+
+    sqlstates: tuple[str, ...] = ()
+    needs_password: bool = False
+    is_misconfigured: bool = False
+    failed_in_tls: bool = False
+
+    @property
+    def is_final(self) -> bool:
+        """Whether a retry gives the same answer, until the configuration, the login or the server's rules change."""
+        said_no = bool(self.sqlstates) and all(code in _FINAL_CODES or code[:2] in _FINAL_CLASSES for code in self.sqlstates)
+        return said_no or self.needs_password or self.failed_in_tls
+
+
+_FINAL_CODES = frozenset(
+    {
+        "0A000",  # feature_not_supported
+        "22023",  # invalid_parameter_value
+        "3D000",  # invalid_catalog_name: there is no such database
+        "42501",  # insufficient_privilege: no right to connect
+        "42704",  # undefined_object: an unknown setting in `options`
+    }
+)
+_FINAL_CLASSES = frozenset({"28"})  # invalid_authorization_specification
+
+
+def ask_again(parameters: Mapping[str, object], *, seconds: float = REFUSAL_SECONDS) -> Refusal:
+    """Connects a second time with the same parameters of libpq, only to learn why the first attempt failed.
+
+    Connects and disconnects at once where the cause has passed: then it knows nothing, and a retry is right.
+    """
+    libpq = _libpq()
+    names, values = list(parameters), [str(value) for value in parameters.values()]
+    array = ctypes.c_char_p * (len(names) + 1)
+    connection = libpq.PQconnectStartParams(
+        array(*(name.encode() for name in names), None), array(*(value.encode() for value in values), None), 0
+    )
+    if not connection:
+        return Refusal()
+    try:
+        if not libpq.PQhost(connection):
+            return Refusal(is_misconfigured=True)
+        libpq.PQsetErrorVerbosity(connection, _SQLSTATES_ONLY)
+        in_tls = _poll(libpq, connection, time.monotonic() + seconds)
+        if libpq.PQstatus(connection) != _BAD:
+            return Refusal()
+        said = libpq.PQerrorMessage(connection).decode(errors="replace")
+        return Refusal(
+            sqlstates=tuple(_CODE.findall(said)),
+            needs_password=bool(libpq.PQconnectionNeedsPassword(connection)),
+            failed_in_tls=in_tls,
+        )
+    finally:
+        libpq.PQfinish(connection)
+
+
+def _poll(libpq: ctypes.CDLL, connection: int, ends_at: float) -> bool:
+    """Drives the attempt to its end; whether it ended while TLS was being agreed."""
+    waits_for, status = _WRITING, libpq.PQstatus(connection)
+    while status != _BAD and waits_for in (_READING, _WRITING) and (left := ends_at - time.monotonic()) > 0:
+        poll = select.poll()
+        poll.register(libpq.PQsocket(connection), select.POLLIN if waits_for == _READING else select.POLLOUT)
+        if not poll.poll(left * 1000):
+            break
+        before = libpq.PQstatus(connection)
+        waits_for = libpq.PQconnectPoll(connection)
+        status = libpq.PQstatus(connection)
+        if status == _BAD:
+            return bool(before == _SSL_STARTUP)
+    return False
+
+
+@functools.cache
+def _libpq() -> ctypes.CDLL:
+    """The libpq that psycopg2 itself uses, with its service files, certificates and settings."""
+    libpq = ctypes.CDLL(import_module("psycopg2._psycopg").__file__)
+    texts = ctypes.POINTER(ctypes.c_char_p)
+    for name, result, arguments in (
+        ("PQconnectStartParams", ctypes.c_void_p, [texts, texts, ctypes.c_int]),
+        ("PQconnectPoll", ctypes.c_int, [ctypes.c_void_p]),
+        ("PQstatus", ctypes.c_int, [ctypes.c_void_p]),
+        ("PQsocket", ctypes.c_int, [ctypes.c_void_p]),
+        ("PQhost", ctypes.c_char_p, [ctypes.c_void_p]),
+        ("PQsetErrorVerbosity", ctypes.c_int, [ctypes.c_void_p, ctypes.c_int]),
+        ("PQerrorMessage", ctypes.c_char_p, [ctypes.c_void_p]),
+        ("PQconnectionNeedsPassword", ctypes.c_int, [ctypes.c_void_p]),
+        ("PQfinish", None, [ctypes.c_void_p]),
+    ):
+        function = getattr(libpq, name)
+        function.restype, function.argtypes = result, arguments
+    return libpq
