@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from airflow.sdk import DAG, RetryAction
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException, AirflowTaskTimeout
 from airflow.sdk.execution_time.context import OutletEventAccessors
@@ -126,10 +128,10 @@ def settle(world: World, hop: Hop) -> tuple[dict[str, int], OutletEventAccessors
     return execute(HopSettleOperator(task_id="settle", route=world.route, hop=hop, outlets=[settled_asset(hop)]), try_number=1)
 
 
-def execute(operator: Any, *, try_number: int, **params: object) -> tuple[Any, OutletEventAccessors]:
+def execute(operator: Any, *, try_number: int, dag_run: Any = None, **params: object) -> tuple[Any, OutletEventAccessors]:
     events = OutletEventAccessors()
     task = SimpleNamespace(dag_id="a_dag", run_id="a_run", try_number=try_number)
-    context = {"ti": task, "outlet_events": events, "params": params}
+    context = {"ti": task, "outlet_events": events, "params": params, "dag_run": dag_run}
     return operator.execute(context), events
 
 
@@ -692,6 +694,26 @@ def test_the_watch_of_a_store_triggers_idle_hops(connected: World) -> None:
     assert look("hub") == ({"waiting": [], "unsettled": ["flights/2"]}, ["relaybox/flights/2/log"])
     connected.settle_all()
     assert [look(store)[1] for store in ("airline", "hub")] == [[], []]
+
+
+def test_a_store_that_sleeps_is_looked_at_as_often_as_the_file_says(connected: World) -> None:
+    """A scheduled run between its times opens no session and is skipped; a run that a person starts looks at once."""
+    document = yaml.safe_load(connected.path.read_text())
+    document["stores"]["airline"] = {"watch": {"max_interval_seconds": 600, "listen": False}}
+    connected.path.write_text(yaml.safe_dump(document))
+    connected.send("one")
+    look = parse_dag(connected, "relaybox_watch").get_task("look_at_airline")
+    midnight = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def run(run_type: str, minutes: int) -> SimpleNamespace:
+        return SimpleNamespace(run_type=run_type, logical_date=midnight + timedelta(minutes=minutes))
+
+    found = {"waiting": ["flights/1"], "unsettled": []}
+    assert execute(look, try_number=1, dag_run=run("scheduled", 0))[0] == found
+    with pytest.raises(AirflowSkipException, match=r"Store airline is looked at every 600 s, and not in this run\."):
+        execute(look, try_number=1, dag_run=run("scheduled", 5))
+    assert execute(look, try_number=1, dag_run=run("scheduled", 10))[0] == found
+    assert execute(look, try_number=1, dag_run=run("manual", 5))[0] == found
 
 
 def test_a_store_that_is_down_hides_no_other_store(connected: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from relaybox.errors import ConfigurationError
-from relaybox.routes import Limits, Retention, Retries, Routes, Store, load_routes
+from relaybox.routes import Limits, Retention, Retries, Routes, Store, Watch, load_routes
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "relaybox.yaml"
 KNOWN = "Known: integrity, limits, message_id_window, order, owner, path, policy, processed_by, retention, retries, runner, stream, and 2 more"
@@ -249,15 +249,54 @@ def test_example_shows_every_key_and_every_default(tmp_path: Path) -> None:
     document = yaml.safe_load(EXAMPLE.read_text())
     example, smallest = load_routes(EXAMPLE), load(tmp_path, SMALLEST)
     assert example.route("flights") == smallest.route("flights")
-    assert document["stores"]["airline"].keys() == {"service", "connection", "pool", "bind_senders", "retention"}
+    assert document["stores"]["airline"].keys() == {"service", "connection", "pool", "bind_senders", "retention", "watch"}
     assert document["routes"]["flights"].keys() == {
         "topics", "path", "topics_by_subscription", "policy", "processed_by", "integrity", "runner", "owner", "order", "stream", "message_id_window", "limits", "retries",
         "retention",
     }  # fmt: skip
+    assert document["stores"]["airline"]["watch"].keys() == Watch.__dataclass_fields__.keys()
     assert document["stores"]["airline"]["retention"].keys() == Retention.__dataclass_fields__.keys()
     assert document["routes"]["flights"]["retention"].keys() == Retention.__dataclass_fields__.keys()
     assert document["routes"]["flights"]["limits"].keys() == Limits.__dataclass_fields__.keys()
     assert document["routes"]["flights"]["retries"].keys() == Retries.__dataclass_fields__.keys()
+
+
+def test_a_pause_is_as_the_file_says(tmp_path: Path) -> None:
+    """The longest pause is the shortest one by default; an empty section has all defaults."""
+    routes = load(
+        tmp_path,
+        """
+        stores:
+          a: {watch: {interval_seconds: 5}}
+          b: {watch: {max_interval_seconds: 300, backoff: 3, listen: false}}
+          c: {watch: }
+        routes: {r: {topics: [x], path: [a, b, c]}}
+        """,
+    )
+    assert [routes.store(name).watch for name in "abc"] == [Watch(5, 5, 2.0, True), Watch(1, 300, 3.0, False), Watch()]
+
+
+def test_a_pause_that_an_alert_does_not_outlast_is_refused(tmp_path: Path) -> None:
+    """Nor one that is shorter than the shortest. The last store of a path has no hop that is looked for."""
+    assert problems(
+        tmp_path,
+        """\
+stores:
+  a: {watch: {max_interval_seconds: 900}}
+  b: {watch: {interval_seconds: 61}}
+  c: {watch: {interval_seconds: 90, max_interval_seconds: 60}}
+  d: {watch: {interval_seconds: 0, listen: maybe}}
+routes:
+  r: {topics: [x], path: [a, b, c]}
+  s: {topics: [y], path: [b, d], limits: {target_lag_seconds: 60}}
+""",
+    ) == [
+        "2: stores.a.watch.max_interval_seconds: got 900; expected at most limits.target_lag_seconds of route r, which is 600",
+        "3: stores.b.watch.interval_seconds: got 61; expected at most limits.target_lag_seconds of route s, which is 60",
+        "4: stores.c.watch.max_interval_seconds: got 60; expected at least interval_seconds, which is 90",
+        "5: stores.d.watch.interval_seconds: got 0; expected a whole number from 1 to 86400",
+        '5: stores.d.watch.listen: got "maybe"; expected true or false',
+    ]
 
 
 def test_everything_wrong_is_reported_at_once(tmp_path: Path) -> None:
@@ -282,7 +321,7 @@ routes:
 """,
     ) == [
         '3: stores.Hub: got "Hub"; expected a name of 1 to 30 of a-z 0-9 _ -, the first a letter',
-        "4: stores.mirror.pasword: unknown key. Known: bind_senders, connection, pool, retention, service",
+        "4: stores.mirror.pasword: unknown key. Known: bind_senders, connection, pool, retention, service, watch",
         '4: stores.mirror.service: got "airline", the service of store airline too; expected one service per database',
         "5: route: unknown key. Did you mean routes? Known: routes, stores",
         '8: routes.flights.topics[1]: got "flights", which is at [0] too; expected each topic once',

@@ -67,5 +67,14 @@ def _asset(hop: Hop, kind: str, *watchers: AssetWatcher) -> Asset:
 
 
 def _watcher(hop: str, source: Store, *, patience_seconds: float) -> AssetWatcher:
-    trigger = HopWorkTrigger(hop=hop, connection=source.connection, patience_seconds=patience_seconds)
+    watch = source.watch
+    trigger = HopWorkTrigger(
+        hop=hop,
+        connection=source.connection,
+        patience_seconds=patience_seconds,
+        poll_seconds=watch.interval_seconds,
+        max_poll_seconds=watch.max_interval_seconds,
+        backoff=watch.backoff,
+        listen=watch.listen,
+    )
     return AssetWatcher(name=f"{hop} has work", trigger=trigger)

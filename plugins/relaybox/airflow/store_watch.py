@@ -12,9 +12,11 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
 
 from relaybox.airflow.libpq_parameters import libpq_parameters
+from relaybox.airflow.poll_pace import PollPace
 from relaybox.airflow.run_triggers import HopPoll
 from relaybox.errors import RelayboxError
 from relaybox.log_events import emit
+from relaybox.routes import Watch
 from relaybox.stores.answer_limits import ANSWER_GRACE_SECONDS, LimitedConnection
 from relaybox.stores.connections import LINK_PARAMETERS
 from relaybox.stores.settings import pin_settings, session_settings
@@ -23,6 +25,15 @@ if TYPE_CHECKING:
     from psycopg2.extensions import connection as Session
 
 FIRST_DELAY_SECONDS, MAX_DELAY_SECONDS = 1.0, 30.0
+MAX_IDLE_SECONDS = 10.0
+"""A session that does not listen is closed before a longer pause, so that the store may sleep."""
+
+CHANNEL = "relaybox_work"
+"""`notify relaybox_work` ends the pause."""
+
+NOTIFIED_GAP_SECONDS = 0.2
+"""The shortest time between two polls, however often an application notifies."""
+
 STATEMENT_TIMEOUT_SECONDS = 10
 
 _MENDABLE = (psycopg2.Error, RelayboxError, AirflowNotFoundException, AirflowSecretsBackendAccessDenied)
@@ -33,32 +44,86 @@ from (select hop, relaybox_internal.hop_has_work(hop) as has_work from relaybox_
 """
 
 
-async def watch_store(connection_id: str, *, poll_seconds: float) -> AsyncGenerator[Mapping[str, HopPoll]]:
+async def watch_store(connection_id: str, *, watch: Watch) -> AsyncGenerator[Mapping[str, HopPoll]]:
     """Yields what each poll saw of every hop that leaves the store, without end.
 
     A store that cannot be reached, has no schema yet or has no connection in Airflow is tried again with growing delays,
-    so that mending it is all there is to do.
+    so that mending it is all there is to do. A store that has no work is polled less and less often, as `watch` says.
     """
     delay = FIRST_DELAY_SECONDS
+    pace = PollPace(watch.interval_seconds, watch.max_interval_seconds, watch.backoff)
     while True:
+        pause = 0.0
         try:
-            async with aclosing(_polls(connection_id, poll_seconds)) as polls:
-                async for sightings in polls:
+            async with aclosing(_polls(connection_id, watch, pace)) as polls:
+                async for sightings, pause in polls:  # noqa: B007  the last one says how long the store may sleep
                     delay = FIRST_DELAY_SECONDS
                     yield sightings
+            await asyncio.sleep(pause)
         except _MENDABLE as error:
             emit("store_watch_interrupted", connection=connection_id, retry_in_seconds=delay, error=" ".join(str(error).split()))
-        await asyncio.sleep(delay)
-        delay = min(2 * delay, MAX_DELAY_SECONDS)
+            await asyncio.sleep(delay)
+            delay = min(2 * delay, MAX_DELAY_SECONDS)
 
 
-async def _polls(connection_id: str, poll_seconds: float) -> AsyncGenerator[Mapping[str, HopPoll]]:
+async def _polls(connection_id: str, watch: Watch, pace: PollPace) -> AsyncGenerator[tuple[Mapping[str, HopPoll], float]]:
+    """Yields what each poll in one session saw, and the pause after it. Ends where the session must not outlast the pause."""
     parameters = libpq_parameters(await BaseHook.aget_connection(connection_id))
     with closing(await asyncio.to_thread(_open_session, connection_id, parameters)) as session:
-        emit("store_watched", connection=connection_id, poll_seconds=poll_seconds)
+        if watch.listen:
+            await asyncio.to_thread(_listen, session)
+        emit("store_watched", connection=connection_id, **_fields_of(watch))
         while True:
-            yield await asyncio.to_thread(_poll, session)
-            await asyncio.sleep(poll_seconds)
+            sightings = await asyncio.to_thread(_poll, session)
+            pause = pace.pause(has_work=any(sighting.has_work for sighting in sightings.values()))
+            yield sightings, pause
+            if not watch.listen and pause > MAX_IDLE_SECONDS:
+                return
+            if await _notified(session, pause):
+                pace.reset()
+                await asyncio.sleep(min(NOTIFIED_GAP_SECONDS, pause))
+
+
+def _fields_of(watch: Watch) -> dict[str, float | bool]:
+    return {
+        "poll_seconds": watch.interval_seconds,
+        "max_poll_seconds": watch.max_interval_seconds,
+        "backoff": watch.backoff,
+        "listen": watch.listen,
+    }
+
+
+def _listen(session: Session) -> None:
+    with session.cursor() as cursor:
+        cursor.execute(f"listen {CHANNEL}")
+
+
+async def _notified(session: Session, seconds: float) -> bool:
+    """Waits for a notification, at most these seconds; whether one came. Raises psycopg2.Error where the server ends the session.
+
+    libpq is asked before each wait: what it has read already makes the socket no longer readable.
+    """
+    loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+    ends_at = loop.time() + seconds
+    descriptor = session.fileno()
+    loop.add_reader(descriptor, arrived.set)
+    try:
+        while not _take_notifications(session):
+            arrived.clear()
+            try:
+                await asyncio.wait_for(arrived.wait(), max(0.0, ends_at - loop.time()))
+            except TimeoutError:
+                return False
+    finally:
+        loop.remove_reader(descriptor)
+    return True
+
+
+def _take_notifications(session: Session) -> bool:
+    session.poll()
+    notified = bool(session.notifies)
+    session.notifies.clear()
+    return notified
 
 
 def _open_session(connection_id: str, parameters: Mapping[str, str]) -> Session:

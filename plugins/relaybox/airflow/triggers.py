@@ -10,6 +10,7 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from relaybox.airflow.run_triggers import HopPoll, RunTriggers
 from relaybox.airflow.store_watch import watch_store
+from relaybox.routes import Watch
 
 POLL_SECONDS = 1.0
 
@@ -21,15 +22,31 @@ class HopWorkTrigger(BaseEventTrigger):
         hop: the hop; with it, no two assets share a trigger.
         connection: the Airflow connection of the hop's source. Its id only: the credentials are read in the triggerer.
         patience_seconds: how long the work may lie before the first event.
-        poll_seconds: the time between two looks.
+        poll_seconds: the time between two looks at a store with work.
+        max_poll_seconds: the longest time between two looks at a store without work; None: poll_seconds.
+        backoff: the factor from one such time to the next.
+        listen: whether the session stays open in between, and a NOTIFY of an application ends the wait.
     """
 
-    def __init__(self, *, hop: str, connection: str, patience_seconds: float = 0.0, poll_seconds: float = POLL_SECONDS) -> None:
+    def __init__(
+        self,
+        *,
+        hop: str,
+        connection: str,
+        patience_seconds: float = 0.0,
+        poll_seconds: float = POLL_SECONDS,
+        max_poll_seconds: float | None = None,
+        backoff: float = 2.0,
+        listen: bool = True,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.hop = hop
         self.connection = connection
         self.patience_seconds = patience_seconds
         self.poll_seconds = poll_seconds
+        self.max_poll_seconds = poll_seconds if max_poll_seconds is None else max_poll_seconds
+        self.backoff = backoff
+        self.listen = listen
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return (
@@ -39,15 +56,19 @@ class HopWorkTrigger(BaseEventTrigger):
                 "connection": self.connection,
                 "patience_seconds": self.patience_seconds,
                 "poll_seconds": self.poll_seconds,
+                "max_poll_seconds": self.max_poll_seconds,
+                "backoff": self.backoff,
+                "listen": self.listen,
             },
         )
 
     def shared_stream_key(self) -> Hashable:
-        return ("relaybox store", self.connection, self.poll_seconds)
+        return ("relaybox store", self.connection, self.poll_seconds, self.max_poll_seconds, self.backoff, self.listen)
 
     @classmethod
     async def open_shared_stream(cls, kwargs: dict[str, Any]) -> AsyncIterator[Mapping[str, HopPoll]]:
-        async for sightings in watch_store(kwargs["connection"], poll_seconds=kwargs["poll_seconds"]):
+        watch = Watch(kwargs["poll_seconds"], kwargs["max_poll_seconds"], kwargs["backoff"], kwargs["listen"])
+        async for sightings in watch_store(kwargs["connection"], watch=watch):
             yield sightings
 
     async def filter_shared_stream(self, shared_stream: AsyncIterator[Mapping[str, HopPoll]]) -> AsyncIterator[TriggerEvent]:

@@ -22,6 +22,16 @@ routes:
 | `pool` | `default_pool` | the Airflow pool of tasks on this store; it must exist, or they wait forever |
 | `bind_senders` | false | true or false: a database role sends only as senders that it is bound to |
 | `retention` | | as for routes: for all that this store keeps, unless a route says otherwise |
+| `watch` | | how often the triggerer looks at the store |
+
+**`stores.<store>.watch`**
+
+| key | default | rule |
+|---|---|---|
+| `interval_seconds` | 1 | 1 to 86400: the time between two looks while a hop that leaves the store has work |
+| `max_interval_seconds` | `interval_seconds` | `interval_seconds` to 86400: the longest time between two looks while none has work |
+| `backoff` | 2.0 | 1 to 10: the factor from one such time to the next |
+| `listen` | true | true: the session stays open, and `NOTIFY relaybox_work` ends the wait; false: the store may sleep |
 
 **`routes.<route>`**: two stores make one hop, three make two. Hops are numbered from 1: `flights/1`
 reads the outbox of `airline`, `flights/2` reads the log that `flights/1` filled in `hub`.
@@ -99,8 +109,8 @@ A `total` route has one sequencer, its first log. So no other route may have one
 
 Names of stores, routes and streams are a small letter and up to 29 more of `a-z 0-9 _ -`. Topics
 are 1 to 48 of `a-z 0-9 _ . -`. Services and connections are 1 to 63 of `A-Z a-z 0-9 _ . -`, the
-first a letter or a digit. Durations are whole seconds. An empty store, `limits`, `retries` or
-`retention` has all its defaults.
+first a letter or a digit. Durations are whole seconds. An empty store, `limits`, `retries`,
+`retention` or `watch` has all its defaults.
 
 The file is YAML in UTF-8: at most 1 MiB, 16 levels, and 50,000 keys and values, where each alias
 counts as a copy. Unknown keys, repeated keys and tags are refused; `<<` is a key like any other.
@@ -108,6 +118,6 @@ Two routes may share stores, hops and topics, because each hop has its own log. 
 """
 
 from relaybox.routes.loading import load_routes
-from relaybox.routes.model import Hop, Limits, Retention, Retries, Route, Routes, Store
+from relaybox.routes.model import Hop, Limits, Retention, Retries, Route, Routes, Store, Watch
 
-__all__ = ["Hop", "Limits", "Retention", "Retries", "Route", "Routes", "Store", "load_routes"]
+__all__ = ["Hop", "Limits", "Retention", "Retries", "Route", "Routes", "Store", "Watch", "load_routes"]

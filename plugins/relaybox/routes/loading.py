@@ -7,8 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from relaybox.routes.file import read_route_file
-from relaybox.routes.model import Hop, Limits, Retention, Retries, Route, Routes, RouteSettings, Store
-from relaybox.routes.rules import FileRules, RetentionRules, RouteRules, StoreRules, check_rules
+from relaybox.routes.model import Hop, Limits, Retention, Retries, Route, Routes, RouteSettings, Store, Watch
+from relaybox.routes.rules import FileRules, RetentionRules, RouteRules, StoreRules, WatchRules, check_rules
 
 
 def load_routes(path: str | Path | None = None) -> Routes:
@@ -39,7 +39,13 @@ def _store(name: str, rules: StoreRules) -> Store:
         bind_senders=rules.bind_senders,
         pool=rules.pool,
         retention=_retention(rules.retention, Retention()),
+        watch=_watch(rules.watch),
     )
+
+
+def _watch(rules: WatchRules) -> Watch:
+    longest = rules.interval_seconds if rules.max_interval_seconds is None else rules.max_interval_seconds
+    return Watch(rules.interval_seconds, longest, rules.backoff, rules.listen)
 
 
 def _retention(rules: RetentionRules, otherwise: Retention) -> Retention:

@@ -24,6 +24,23 @@ class Retention:
 
 
 @dataclass(frozen=True)
+class Watch:
+    """How often the triggerer looks at a store.
+
+    Attributes:
+        interval_seconds: the time between two looks while there is work.
+        max_interval_seconds: the longest time between two looks while there is none; equal to interval_seconds: always the same.
+        backoff: the factor from one such time to the next.
+        listen: the session stays open, and a NOTIFY ends the wait. False: it is closed before a long wait: the store may sleep.
+    """
+
+    interval_seconds: float = 1
+    max_interval_seconds: float = 1
+    backoff: float = 2.0
+    listen: bool = True
+
+
+@dataclass(frozen=True)
 class Store:
     """One Postgres database: `service` for libpq, `connection` and `pool` for Airflow; `bind_senders`: each sender has its roles."""
 
@@ -33,6 +50,7 @@ class Store:
     bind_senders: bool = False
     pool: str = "default_pool"
     retention: Retention = Retention()
+    watch: Watch = Watch()
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from relaybox.errors import ConfigurationError
 from relaybox.routes.file import SMALLEST_FILE, RouteFile
 from relaybox.routes.problems import Location, Problem, report, show, show_name, suggest
 from relaybox.routes.stream_rules import FRAGMENTS, HOLDBACK_ROWS, MESSAGE_ID_WINDOW, ORDERS, stream_contradictions
+from relaybox.routes.watch_rules import watch_contradictions
 
 POLICIES = ("received", "cascade", "processed")
 INTEGRITIES = ("count", "checksum")
@@ -142,12 +143,22 @@ class RetentionRules(_Rules):
     detach_to: Directory | None = None
 
 
+class WatchRules(_Rules):
+    interval_seconds: int = _whole_number(1, 1, _DAY_SECONDS)
+    max_interval_seconds: int | None = Field(
+        default=None, ge=1, le=_DAY_SECONDS, description=f"a whole number from 1 to {_DAY_SECONDS}"
+    )
+    backoff: float = Field(default=2.0, ge=1, le=10, description="a number from 1 to 10")
+    listen: bool = Field(default=True, description="true or false")
+
+
 class StoreRules(_Rules):
     service: Service | None = None
     connection: Connection | None = None
     pool: Pool = "default_pool"
     bind_senders: bool = Field(default=False, description="true or false")
     retention: Annotated[RetentionRules, _section(", ".join(RetentionRules.model_fields))] = RetentionRules()
+    watch: Annotated[WatchRules, _section(", ".join(WatchRules.model_fields))] = WatchRules()
 
 
 class LimitsRules(_Rules):
@@ -246,12 +257,16 @@ def _rules_of(section: Location) -> type[_Rules]:
             return StoreRules
         case ("routes", _):
             return RouteRules
-        case (*_, "limits"):
-            return LimitsRules
-        case (*_, "retention"):
-            return RetentionRules
         case _:
-            return RetriesRules
+            return _SECTIONS[str(section[-1])]
+
+
+_SECTIONS: dict[str, type[_Rules]] = {
+    "limits": LimitsRules,
+    "retries": RetriesRules,
+    "retention": RetentionRules,
+    "watch": WatchRules,
+}
 
 
 def _contradictions(document: object) -> Iterator[Problem]:
@@ -269,6 +284,7 @@ def _contradictions(document: object) -> Iterator[Problem]:
         yield from _open_topics_contradictions(("routes", name), routes[name])
         yield from _detach_contradictions(("routes", name, "retention"), routes[name], stores)
     yield from stream_contradictions(routes)
+    yield from watch_contradictions(stores, routes)
 
 
 _DETACH_KEYS = {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from relaybox.airflow.dags.factory import LOOK_CRON
 from relaybox.airflow.links import hop_page
 from relaybox.airflow.naming import WATCH_DAG_ID
-from relaybox.routes import Hop, Route, Routes, Store
+from relaybox.routes import Hop, Route, Routes, Store, Watch
 
 _BUTTONS = """\
 ### Which buttons are safe
@@ -44,8 +44,8 @@ once, in order. For lag, rate and problems see [the page of the hop]({hop_page(h
    log positions, rows, rows per second.
 3. Success emits an asset event that triggers the DAGs that read the log.
 
-New messages start this DAG: a trigger polls {source} every second. If that fails, the DAG
-`{WATCH_DAG_ID}` starts it.
+New messages start this DAG: a trigger polls {source} {_polled(hop.source.watch)}. If that fails, the
+DAG `{WATCH_DAG_ID}` starts it.
 
 ### When it fails
 
@@ -99,6 +99,14 @@ retry cannot help, the task fails at once; the message says what to do.
 {_BUTTONS}"""
 
 
+def _polled(watch: Watch) -> str:
+    if watch.max_interval_seconds == watch.interval_seconds:
+        return f"every {watch.interval_seconds:g} s"
+    return (
+        f"every {watch.interval_seconds:g} s, and less often while it has no work: up to every {watch.max_interval_seconds:g} s"
+    )
+
+
 def watch_doc(routes: Routes) -> str:
     stores = ", ".join(dict.fromkeys(hop.source.name for hop in routes.hops))
     return f"""\
@@ -110,7 +118,7 @@ Checks all {len(routes.hops)} hops on a schedule (`{LOOK_CRON}`), with one task 
 2. Triggers the transfer of each hop that has work and no driver, and the confirmation of each hop
    that has unsettled messages.
 
-Usually it triggers nothing, because the triggerer polls every second and each DAG triggers the next
+Usually it triggers nothing, because the triggerer polls each store and each DAG triggers the next
 one. It helps when the triggerer is dead or Airflow dropped an event. A hop without work is not
 triggered.
 

@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset, AssetAlias, BaseOperator
+from airflow.sdk.exceptions import AirflowSkipException
 
 from relaybox.airflow.hop_state import read_idle_hops
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.errors import Transient
 from relaybox.log_events import emit, warn
-from relaybox.routes import Hop, Store
+from relaybox.routes import Hop, Store, Watch
 from relaybox.stores.schema import open_store
 from relaybox.streams.topics import carry_topics_of, find_unknown_topics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+LOOK_SECONDS = 300
+"""The time between two runs of the watch DAG: LOOK_CRON in seconds."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,16 @@ class WatchedHop:
     reads_outbox: Hop | None = None
 
 
+def is_look_due(logical_date: datetime, watch: Watch) -> bool:
+    """Whether the scheduled run of this date looks at the store: the first one of each max_interval_seconds, which may be each run.
+
+    A session would wake a store that sleeps. Nothing is recorded: the clock alone decides, and a person's own run always looks.
+    """
+    if watch.listen or watch.max_interval_seconds <= LOOK_SECONDS:
+        return True
+    return bool(logical_date.timestamp() % watch.max_interval_seconds < LOOK_SECONDS)
+
+
 class StoreLookOperator(BaseOperator):
     """One query for all hops that leave the store, one row of each that reads the outbox. An event too many does no harm."""
 
@@ -46,7 +61,16 @@ class StoreLookOperator(BaseOperator):
         self.alias = alias
 
     def execute(self, context: Context) -> dict[str, list[str]]:
-        """Returns the hops that were triggered, for display in XCom."""
+        """Returns the hops that were triggered, for display in XCom.
+
+        Raises:
+            AirflowSkipException: the store sleeps, and this is not one of the runs that wake it.
+        """
+        run = context.get("dag_run")
+        if run and run.run_type != "manual" and run.logical_date and not is_look_due(run.logical_date, self.store.watch):
+            raise AirflowSkipException(
+                f"Store {self.store.name} is looked at every {self.store.watch.max_interval_seconds:g} s, and not in this run."
+            )
         for carrying in [hop.carries_topics for hop in self.hops if hop.carries_topics]:
             _carry_topics(carrying)
         with terminal_errors_fail_at_once(), service_file((self.store,)):
