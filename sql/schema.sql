@@ -1478,7 +1478,13 @@ CREATE TABLE relaybox_internal.store (
     subscriptions_per_role integer DEFAULT 100 NOT NULL,
     lanes_per_role integer DEFAULT 1000 NOT NULL,
     topics_per_role integer DEFAULT 100 NOT NULL,
+    durability text DEFAULT 'server'::text NOT NULL,
+    durability_reason text,
+    durability_said_by text,
+    durability_said_at timestamp with time zone,
+    CONSTRAINT durability_is_known CHECK ((durability = ANY (ARRAY['server'::text, 'provider'::text]))),
     CONSTRAINT first_kept_seq_positive CHECK ((first_kept_seq >= 1)),
+    CONSTRAINT provider_has_a_reason CHECK (((durability = 'server'::text) OR (durability_reason IS NOT NULL))),
     CONSTRAINT quotas_not_negative CHECK (((subscriptions_per_role >= 0) AND (lanes_per_role >= 0))),
     CONSTRAINT segment_rows_positive CHECK ((segment_rows > 0)),
     CONSTRAINT store_has_one_row CHECK (only_row),
@@ -1496,6 +1502,14 @@ COMMENT ON COLUMN relaybox_internal.store.first_kept_seq IS 'Retention dropped t
 COMMENT ON COLUMN relaybox_internal.store.anchor_seq IS 'Rows up to this seq may have transaction numbers of another cluster. No transaction that wrote them is open.';
 
 COMMENT ON COLUMN relaybox_internal.store.system_identifier IS 'The cluster whose transaction numbers the rows above anchor_seq have.';
+
+COMMENT ON COLUMN relaybox_internal.store.durability IS 'server: fsync and full_page_writes are on. provider: the provider of this database makes commits durable by other means, as durability_reason says.';
+
+COMMENT ON COLUMN relaybox_internal.store.durability_reason IS 'Why provider was chosen, from relaybox.yaml; null for server.';
+
+COMMENT ON COLUMN relaybox_internal.store.durability_said_by IS 'The login whose init changed it last; null: it was never changed.';
+
+COMMENT ON COLUMN relaybox_internal.store.durability_said_at IS 'When.';
 
 ALTER TABLE ONLY relaybox_internal.store
     ADD CONSTRAINT store_pkey PRIMARY KEY (only_row);

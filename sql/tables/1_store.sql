@@ -37,11 +37,17 @@ create table relaybox_internal.store (
     subscriptions_per_role integer not null default 100,
     lanes_per_role integer not null default 1000,
     topics_per_role integer not null default 100,
+    durability text not null default 'server',
+    durability_reason text,
+    durability_said_by text,
+    durability_said_at timestamptz,
     constraint store_has_one_row check (only_row),
     constraint segment_rows_positive check (segment_rows > 0),
     constraint first_kept_seq_positive check (first_kept_seq >= 1),
     constraint quotas_not_negative check (subscriptions_per_role >= 0 and lanes_per_role >= 0),
-    constraint topics_per_role_not_negative check (topics_per_role >= 0)
+    constraint topics_per_role_not_negative check (topics_per_role >= 0),
+    constraint durability_is_known check (durability in ('server', 'provider')),
+    constraint provider_has_a_reason check (durability = 'server' or durability_reason is not null)
 );
 comment on table relaybox_internal.store is
 'One row: the name of this store, its quotas, and the cluster whose transaction numbers its '
@@ -55,6 +61,14 @@ comment on column relaybox_internal.store.first_kept_seq is
 comment on column relaybox_internal.store.anchor_seq is
 'Rows up to this seq may have transaction numbers of another cluster. No transaction that wrote '
 'them is open.';
+comment on column relaybox_internal.store.durability is
+'server: fsync and full_page_writes are on. provider: the provider of this database makes commits '
+'durable by other means, as durability_reason says.';
+comment on column relaybox_internal.store.durability_reason is
+'Why provider was chosen, from relaybox.yaml; null for server.';
+comment on column relaybox_internal.store.durability_said_by is
+'The login whose init changed it last; null: it was never changed.';
+comment on column relaybox_internal.store.durability_said_at is 'When.';
 comment on column relaybox_internal.store.system_identifier is
 'The cluster whose transaction numbers the rows above anchor_seq have.';
 

@@ -10,13 +10,16 @@ from uuid import uuid4
 
 import psycopg2
 import pytest
+import yaml
 
 from relaybox import errors
 from relaybox.hops.confirmations import confirm_received
 from relaybox.hops.copying import SliceJob, copy_slice, session_name, slice_job
 from relaybox.hops.planning import AttemptOwner, Planned, plan_batch
 from relaybox.hops.publishing import ask_destination, make_log_segments, publish_batch
+from relaybox.monitoring.status import read_status
 from relaybox.stores.connections import commit_durably, connect
+from relaybox.stores.schema import StoreInitialised, initialise_store
 from tests.support.breaking import copy_first_slices
 from tests.support.patience import patience
 from tests.support.world import World, insert, wait_until
@@ -337,6 +340,60 @@ def test_g7_a_server_that_may_forget_what_it_committed_is_refused(world: World, 
     with pytest.raises(errors.StoreUnusable, match=f"store {careless}.*full_page_writes is off"):
         world.transfer()
     assert world.payloads() == []
+
+
+def initialise(world: World) -> list[StoreInitialised]:
+    return [initialise_store(store, world.routes) for store in world.routes.stores.values()]
+
+
+def set_durability(world: World, store: str, durability: str, reason: str | None) -> None:
+    document = yaml.safe_load(world.path.read_text())
+    document["stores"][store] = {"durability": durability, **({"durability_reason": reason} if reason else {})}
+    world.path.write_text(yaml.safe_dump(document))
+
+
+def test_g7_a_provider_answers_for_a_server_without_fsync_only_on_record(world: World, careless: str) -> None:
+    """The file alone is not enough: init records it, with who said it; the way back refuses at once, and loses nothing."""
+    world.send("a")
+    set_durability(world, careless, "provider", "three safekeepers have each commit")
+    with pytest.raises(errors.StoreUnusable, match="full_page_writes is off") as refused:
+        world.transfer()
+    assert "durability" in refused.value.next_step
+    (done,) = [store for store in initialise(world) if store.store == careless]
+    assert (done.durability, done.durability_changed, done.changed) == ("provider", True, True)
+    world.transfer()
+    assert world.payloads() == ["a"]
+    recorded = read_status(world.routes).provider_durability
+    assert {store: found.reason for store, found in recorded.items()} == {careless: "three safekeepers have each commit"}
+    assert recorded[careless].said_by == world.value(careless, "select session_user::text")
+    assert not any(store.durability_changed for store in initialise(world))
+    world.send("b")
+    set_durability(world, careless, "server", None)
+    with pytest.raises(
+        errors.StoreUnusable, match=f"store {careless}: fsync is .* full_page_writes is off.*durability: provider"
+    ):
+        initialise(world)
+    world.transfer()  # init changed nothing: the record still holds
+    assert world.payloads() == ["a", "b"]
+
+
+def test_g7_durability_of_the_server_is_demanded_again_after_init(world: World) -> None:
+    """A store that moved to a server with fsync: its provider's word ends with the file's."""
+    set_durability(world, "hub", "provider", "a provider")
+    world.initialise()
+    assert list(read_status(world.routes).provider_durability) == ["hub"]
+    set_durability(world, "hub", "server", None)
+    world.initialise()
+    assert read_status(world.routes).provider_durability == {}
+    world.send("a")
+    _set_full_page_writes(world, "hub", "off")
+    try:
+        with pytest.raises(errors.StoreUnusable, match="full_page_writes is off"):
+            world.transfer()
+    finally:
+        _set_full_page_writes(world, "hub", "on")
+    world.transfer()
+    assert world.payloads() == ["a"]
 
 
 ANCHOR = "select anchor_seq, system_identifier from relaybox_internal.store"

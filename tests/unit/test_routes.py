@@ -249,7 +249,16 @@ def test_example_shows_every_key_and_every_default(tmp_path: Path) -> None:
     document = yaml.safe_load(EXAMPLE.read_text())
     example, smallest = load_routes(EXAMPLE), load(tmp_path, SMALLEST)
     assert example.route("flights") == smallest.route("flights")
-    assert document["stores"]["airline"].keys() == {"service", "connection", "pool", "bind_senders", "retention", "watch"}
+    assert document["stores"]["airline"].keys() == {
+        "service",
+        "connection",
+        "pool",
+        "bind_senders",
+        "durability",
+        "durability_reason",
+        "retention",
+        "watch",
+    }
     assert document["routes"]["flights"].keys() == {
         "topics", "path", "topics_by_subscription", "policy", "processed_by", "integrity", "runner", "owner", "order", "stream", "message_id_window", "limits", "retries",
         "retention",
@@ -299,6 +308,26 @@ routes:
     ]
 
 
+def test_a_providers_durability_has_its_reason_and_the_servers_none(tmp_path: Path) -> None:
+    assert problems(
+        tmp_path,
+        """\
+stores:
+  a: {durability: provider}
+  b: {durability_reason: three safekeepers}
+  c: {durability: provder, durability_reason: x}
+  d: {durability: provider, durability_reason: three safekeepers}
+routes:
+  r: {topics: [x], path: [a, b, c, d]}
+""",
+    ) == [
+        '2: stores.a.durability: got "provider"; expected durability_reason beside it: how the provider keeps commits after a crash',
+        '3: stores.b.durability_reason: got "three safekeepers"; expected durability: provider beside it, or nothing',
+        '4: stores.c.durability: got "provder"; expected server or provider. Did you mean provider? Known: provider, server',
+        '4: stores.c.durability_reason: got "x"; expected a text of 3 to 200 characters in one line',
+    ]
+
+
 def test_everything_wrong_is_reported_at_once(tmp_path: Path) -> None:
     """One reading names every problem, in the order of the file, each with line, stream position, value and rule."""
     assert problems(
@@ -321,7 +350,7 @@ routes:
 """,
     ) == [
         '3: stores.Hub: got "Hub"; expected a name of 1 to 30 of a-z 0-9 _ -, the first a letter',
-        "4: stores.mirror.pasword: unknown key. Known: bind_senders, connection, pool, retention, service, watch",
+        "4: stores.mirror.pasword: unknown key. Known: bind_senders, connection, durability, durability_reason, pool, retention, service, watch",
         '4: stores.mirror.service: got "airline", the service of store airline too; expected one service per database',
         "5: route: unknown key. Did you mean routes? Known: routes, stores",
         '8: routes.flights.topics[1]: got "flights", which is at [0] too; expected each topic once',

@@ -206,6 +206,15 @@ class OrphanedHopDocument(Document):
     """Of those that have not arrived."""
 
 
+class ProviderDurabilityDocument(Document):
+    """A store whose provider makes commits durable by other means than fsync."""
+
+    reason: str
+    said_by: str
+    """The login of the init that recorded it."""
+    said_at: Time
+
+
 class StatusDocument(Document):
     """The answer of `relaybox status`."""
 
@@ -214,6 +223,8 @@ class StatusDocument(Document):
     routes: list[RouteDocument]
     unrouted: list[UnroutedTopic]
     orphaned_hops: list[OrphanedHopDocument]
+    provider_durability: dict[str, ProviderDurabilityDocument]
+    """By store with `durability: provider`."""
     errors: dict[str, Text]
     """By store that did not answer, or not fully."""
 
@@ -225,5 +236,8 @@ class StatusDocument(Document):
             routes=[RouteDocument.of(route) for route in status.routes],
             unrouted=[UnroutedTopic.model_validate(topic) for topic in status.unrouted],
             orphaned_hops=[OrphanedHopDocument.model_validate(hop) for hop in status.orphaned_hops],
+            provider_durability={
+                store: ProviderDurabilityDocument.model_validate(found) for store, found in status.provider_durability.items()
+            },
             errors={store: str(error) for store, error in status.errors.items()},
         )

@@ -19,6 +19,9 @@ class InitialisedStore(Document):
     """By hop and direction, as in `flights/1 out`: registered, changed or unchanged."""
     sender_binding: str
     """To database roles: switched on, switched off or unchanged."""
+    durability: str
+    """`server`, or `provider`: commits are durable by other means than fsync."""
+    durability_changed: bool
     orphaned_hops: list[str]
     """Hops that leave the store and that relaybox.yaml no longer contains, unless they are retired."""
     public_rights: list[str]

@@ -6,7 +6,7 @@ A store that can't be asked hides nothing but itself: its hops are shown with wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from fractions import Fraction
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from relaybox import errors
 from relaybox.hops.continuity import HistoryGap
-from relaybox.monitoring.store_answers import ReceivingState, SendingState, StreamState
+from relaybox.monitoring.store_answers import ProviderDurability, ReceivingState, SendingState, StreamState
 from relaybox.monitoring.store_readings import StoreReading, start_reading
 from relaybox.retention.retiring import Backlog
 from relaybox.streams.topics import UnknownTopics
@@ -165,6 +165,7 @@ class Status:
 
     Attributes:
         orphaned_hops: hops that relaybox.yaml no longer contains and that keep messages.
+        provider_durability: the stores whose provider makes commits durable, by name.
         errors: the stores that did not answer, or not fully, by name.
     """
 
@@ -174,6 +175,7 @@ class Status:
     unrouted: tuple[UnroutedTopic, ...]
     orphaned_hops: tuple[Backlog, ...]
     errors: Mapping[str, errors.RelayboxError]
+    provider_durability: Mapping[str, ProviderDurability] = field(default_factory=dict)
 
 
 def read_status(routes: Routes) -> Status:
@@ -197,6 +199,9 @@ def status_of(routes: Routes, hops: Mapping[str, HopStatus], said: Mapping[str, 
         unrouted=tuple(_unrouted(routes, said)),
         orphaned_hops=tuple(hop for reading in said.values() for hop in reading.sending.orphaned_hops),
         errors={store: reading.error for store, reading in said.items() if reading.error is not None},
+        provider_durability={
+            store: found for store, reading in said.items() if (found := reading.sending.provider_durability) is not None
+        },
     )
 
 

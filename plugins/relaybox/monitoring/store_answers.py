@@ -87,6 +87,14 @@ class Unrouted(NamedTuple):
     first_sent_at: datetime
 
 
+class ProviderDurability(NamedTuple):
+    """That a provider makes commits of the store durable, and who said so; see durability in relaybox.yaml."""
+
+    reason: str
+    said_by: str
+    said_at: datetime
+
+
 @dataclass(frozen=True)
 class StoreAnswer(Generic[State]):
     """What one store answered: a state per hop, or the error that it gave instead."""
@@ -97,6 +105,7 @@ class StoreAnswer(Generic[State]):
     unknown_topics: Mapping[str, UnknownTopics] = field(default_factory=dict)
     unrouted: tuple[Unrouted, ...] = ()
     orphaned_hops: tuple[Backlog, ...] = ()
+    provider_durability: ProviderDurability | None = None
     error: errors.RelayboxError | None = None
 
 
@@ -116,7 +125,14 @@ def ask_sending(session: StoreSession, store: Store, *, routes: Routes) -> Store
         unrouted=tuple(unrouted),
         orphaned_hops=orphaned_hops,
         unknown_topics=unknown,
+        provider_durability=session.row_if_any(ProviderDurability, _PROVIDER_DURABILITY),
     )
+
+
+_PROVIDER_DURABILITY = """
+select s.durability_reason as reason, s.durability_said_by as said_by, s.durability_said_at as said_at
+from relaybox_internal.store s where s.durability = 'provider'
+"""
 
 
 def known_hops(states: Mapping[str, State | None], store: Store) -> StoreAnswer[State]:

@@ -40,6 +40,8 @@ def _store(name: str, rules: StoreRules) -> Store:
         pool=rules.pool,
         retention=_retention(rules.retention, Retention()),
         watch=_watch(rules.watch),
+        durability=rules.durability,
+        durability_reason=rules.durability_reason,
     )
 
 

@@ -42,7 +42,10 @@ class Watch:
 
 @dataclass(frozen=True)
 class Store:
-    """One Postgres database: `service` for libpq, `connection` and `pool` for Airflow; `bind_senders`: each sender has its roles."""
+    """One Postgres database: `service` for libpq, `connection` and `pool` for Airflow; `bind_senders`: each sender has its roles.
+
+    `durability`: server, or provider with its `durability_reason`: commits are durable without fsync.
+    """
 
     name: str
     service: str
@@ -51,6 +54,8 @@ class Store:
     pool: str = "default_pool"
     retention: Retention = Retention()
     watch: Watch = Watch()
+    durability: str = "server"
+    durability_reason: str | None = None
 
 
 @dataclass(frozen=True)

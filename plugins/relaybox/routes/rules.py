@@ -28,6 +28,7 @@ from relaybox.routes.watch_rules import watch_contradictions
 
 POLICIES = ("received", "cascade", "processed")
 INTEGRITIES = ("count", "checksum")
+DURABILITIES = ("server", "provider")
 RUNNERS = ("auto", "spark", "threads")
 STOPPED_CONSUMERS = ("keep", "alarm", "detach")
 MAX_SLICES_PER_BATCH = 10_000
@@ -125,6 +126,8 @@ Policy = Annotated[str, _one_of(POLICIES, "a policy", "a text, the name of a pol
 Order = Annotated[str, _one_of(ORDERS, "an order", "a text, the name of an order")]
 Integrity = Annotated[str, _named_one_of(INTEGRITIES)]
 Runner = Annotated[str, _named_one_of(RUNNERS)]
+Durability = Annotated[str, _named_one_of(DURABILITIES)]
+Text = Annotated[str, _text(r"\S.{1,198}\S", "a text of 3 to 200 characters in one line")]
 StoppedConsumer = Annotated[str, _named_one_of(STOPPED_CONSUMERS)]
 
 
@@ -157,6 +160,8 @@ class StoreRules(_Rules):
     connection: Connection | None = None
     pool: Pool = "default_pool"
     bind_senders: bool = Field(default=False, description="true or false")
+    durability: Durability = "server"
+    durability_reason: Text | None = None
     retention: Annotated[RetentionRules, _section(", ".join(RetentionRules.model_fields))] = RetentionRules()
     watch: Annotated[WatchRules, _section(", ".join(WatchRules.model_fields))] = WatchRules()
 
@@ -285,6 +290,7 @@ def _contradictions(document: object) -> Iterator[Problem]:
         yield from _detach_contradictions(("routes", name, "retention"), routes[name], stores)
     yield from stream_contradictions(routes)
     yield from watch_contradictions(stores, routes)
+    yield from _durability_contradictions(stores)
 
 
 _DETACH_KEYS = {
@@ -320,6 +326,18 @@ def _open_topics_contradictions(location: Location, route: object) -> Iterator[P
     if _member(route, "topics_by_subscription") is True and order in ("causal", "total"):
         text = f"got true with order {order}; expected the topics of such a route in the file: others depend on them"
         yield Problem((*location, "topics_by_subscription"), text)
+
+
+def _durability_contradictions(stores: dict[str, object]) -> Iterator[Problem]:
+    """A provider's durability has its reason on record; the server's needs none."""
+    for name, store in stores.items():
+        durability, reason = (_member(store, key) for key in ("durability", "durability_reason"))
+        if durability == "provider" and reason is None:
+            text = 'got "provider"; expected durability_reason beside it: how the provider keeps commits after a crash'
+            yield Problem(("stores", name, "durability"), text)
+        if durability in (None, "server") and reason is not None:
+            text = f"got {show(reason)}; expected durability: provider beside it, or nothing"
+            yield Problem(("stores", name, "durability_reason"), text)
 
 
 def _processing_contradictions(location: Location, route: object) -> Iterator[Problem]:

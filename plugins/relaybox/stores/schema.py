@@ -50,6 +50,8 @@ class StoreInitialised:
     segments_made: tuple[str, ...]
     hops: dict[str, str]  # "flights/1 out" -> registered | changed | unchanged
     sender_binding: str  # to database roles: switched on | switched off | unchanged
+    durability: str  # server | provider
+    durability_changed: bool
     orphaned_hops: tuple[str, ...]  # hops that leave the store, of no route in the file, not retired
     public_rights: tuple[str, ...]  # what every login may do in the database without a grant: CONNECT, TEMPORARY
     public_rights_revoked: tuple[str, ...]  # which of these this init took from PUBLIC
@@ -63,6 +65,7 @@ class StoreInitialised:
             or self.segments_made
             or set(self.hops.values()) - {"unchanged"}
             or self.sender_binding != "unchanged"
+            or self.durability_changed
         )
 
 
@@ -206,6 +209,7 @@ class SchemaApplied:
     migrations: tuple[str, ...]
     functions_renewed: bool
     public_rights_before: tuple[str, ...]
+    durability_changed: bool
 
 
 @contextmanager
@@ -217,7 +221,7 @@ def init_transaction(store: Store) -> Iterator[StoreSession]:
         StoreBusy: another session holds what the block wants to change; it is named.
     """
     with closing(_connect(store, "relaybox init")) as opened:
-        _require_usable(opened)
+        _require_usable(opened, store)
         if _applied_version(opened).newest > migrations.newest_migration().number:
             _require_version(opened)
         session = opened.doing("initialising the store")
@@ -238,8 +242,9 @@ def apply_schema(session: StoreSession, store: Store, segment_rows: int = SEGMEN
     applied = tuple(migrations.apply_migrations(session))
     _name_store(session, store, segment_rows)
     renewed = renew_functions(session, migrations.sql_directory())
+    durability_changed = session.call("relaybox_internal.set_durability", store.durability, store.durability_reason)
     _record_cluster(session)
-    return SchemaApplied(roles, applied, renewed, before)
+    return SchemaApplied(roles, applied, renewed, before, durability_changed)
 
 
 def _make_way(session: StoreSession) -> None:
@@ -293,6 +298,8 @@ def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: S
         (),
         hops,
         binding,
+        store.durability,
+        applied.durability_changed,
         orphaned_hops,
         public,
         revoked,
@@ -307,7 +314,7 @@ class _Server(NamedTuple):
     version: int
 
 
-def _require_usable(session: StoreSession) -> None:
+def _require_usable(session: StoreSession, store: Store) -> None:
     session = session.doing("checking the server")
     standby, encoding, fsync, full_page_writes, version = session.row(
         _Server,
@@ -318,9 +325,10 @@ def _require_usable(session: StoreSession) -> None:
     problems = {
         "it is a standby; Relaybox needs the primary. Point its libpq service to the primary.": standby,
         f"its encoding is {encoding}; create the database with encoding UTF8.": encoding != "UTF8",
-        f"fsync is {fsync} and full_page_writes is {full_page_writes}; set both to on: without them a crash loses confirmed messages.": (
-            (fsync, full_page_writes) != ("on", "on")
-        ),
+        (
+            f"fsync is {fsync} and full_page_writes is {full_page_writes}; set both to on: without them a crash loses confirmed "
+            "messages. If a provider makes commits durable by other means, say so in relaybox.yaml with durability: provider."
+        ): store.durability == "server" and (fsync, full_page_writes) != ("on", "on"),
         f"it runs Postgres {version // 10000}; 14 or newer is needed.": version < 140000,
     }
     found = [problem for problem, holds in problems.items() if holds]

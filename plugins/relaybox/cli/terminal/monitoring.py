@@ -48,6 +48,11 @@ def show_status(status: Status) -> None:
             console.print(f"{hop.hop.name}: batch {hop.last_batch.batch:,} is copied{_driver(hop.last_batch)}")
         if hop.open_batch is not None and hop.history_gap is None:
             console.print(_open_batch(hop, hop.open_batch))
+    for store, durability in status.provider_durability.items():
+        console.print(
+            f"{store}: its provider makes commits durable, fsync is not checked: {escape(durability.reason)} "
+            f"(recorded by {escape(durability.said_by)}, {show_time(durability.said_at)})"
+        )
 
 
 def _show_streams(out: Console, status: Status) -> None:
