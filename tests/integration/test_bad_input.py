@@ -181,7 +181,7 @@ def test_a_service_that_no_file_defines_is_a_configuration_error(world: World, m
     [
         (None, ['service file "{path}" not found', "Set PGSERVICEFILE to the path of the service file"]),
         ("[airline\nhost=x\n", ["definition of service", "Add a section [airline]"]),
-        ("[airline]\nhost\n", ['syntax error in service file "{path}", line 2', "Correct this line of the service file"]),
+        ("[airline]\nhost\n", ['syntax error in service file "{path}", line 2', "Correct section [airline] of the service file"]),
     ],
     ids=["missing", "no section", "syntax"],
 )

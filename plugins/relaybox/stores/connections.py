@@ -156,10 +156,15 @@ def _connect_error(service: str, error: psycopg2.Error, refusal: Refusal) -> err
     said = _sentence(" ".join(str(error).split()))
     if refusal.is_misconfigured:
         return errors.ConfigurationError(f"store {service}: {said}", next_step=correct_service(service))
+    if refusal.failed_in_tls:
+        return errors.StoreUnusable(
+            f"store {service}: TLS was not agreed: {said}",
+            next_step=f"Compare sslmode, sslrootcert, sslcert and sslkey in section [{service}] of the service file with the server's.",
+        )
     if refusal.is_final:
         return errors.StoreUnusable(
             f"store {service}: the server refused the connection: {said}",
-            next_step=f"Correct user, password, dbname and the parameters of TLS in section [{service}] of the service file.",
+            next_step=f"Correct user, password and dbname in section [{service}] of the service file.",
         )
     return errors.StoreUnreachable(
         f"store {service}: no connection: {said}",

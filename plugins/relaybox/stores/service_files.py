@@ -20,4 +20,4 @@ def correct_service(service: str) -> str:
         return "Set PGSERVICEFILE to the path of the service file, as this user may read it (default ~/.pg_service.conf)."
     if f"[{service}]" not in (line.strip() for line in lines):
         return f"Add a section [{service}] to the file that PGSERVICEFILE names (default ~/.pg_service.conf)."
-    return f"Correct section [{service}] of the service file: one parameter=value of libpq per line."
+    return f"Correct section [{service}] of the service file: each line is parameter=value, as libpq knows the parameter."
