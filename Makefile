@@ -7,6 +7,8 @@ SPARK_CLASSES := $(VENV)/.spark-classes.jsa
 POSTGRES_VERSIONS := $(VENV)/.postgres-versions
 LOCK := requirements.lock
 UV := $(BIN)/uv
+# What tests need beside .venv: programs from Debian's packages and from npm's.
+TEST_NEEDS := chromium pgbouncer postgres-versions
 ARGS ?=
 MINUTES ?= 20
 PYTHONS ?= 3.11 3.13
@@ -43,7 +45,7 @@ check: $(INSTALLED) ## Check what differs from the last commit, in under a minut
 	@$(BIN)/python -m tests.support.changed $(ARGS)
 
 .PHONY: test
-test: lint chromium postgres-versions $(SPARK_CLASSES) ## Lint, then run the tests (ARGS="-k name" selects)
+test: lint $(TEST_NEEDS) $(SPARK_CLASSES) ## Lint, then run the tests (ARGS="-k name" selects)
 ifeq ($(strip $(ARGS)),)
 	@$(MAKE) --no-print-directory --jobs=3 --output-sync=recurse test-systems test-crashes test-stores
 else
@@ -91,7 +93,7 @@ test-faults: $(INSTALLED) ## Inject every fault into every step; writes docs/rel
 
 # Needs a C compiler and the locale de_DE.UTF-8: apt-get install gcc libc6-dev locales; localedef -i de_DE -f UTF-8 de_DE.UTF-8
 .PHONY: test-clocks
-test-clocks: $(INSTALLED) chromium $(SPARK_CLASSES) ## Run the tests at other times and in German (ARGS="--at 04:10 --german --busy 2" for the whole suite, or --help)
+test-clocks: $(INSTALLED) $(TEST_NEEDS) $(SPARK_CLASSES) ## Run the tests at other times and in German (ARGS="--at 04:10 --german --busy 2" for the whole suite, or --help)
 	@locale -a | grep -qix 'de_DE.utf-\?8' || { echo 'No locale de_DE.UTF-8. Run: localedef -i de_DE -f UTF-8 de_DE.UTF-8' >&2; exit 2; }
 	$(BIN)/python -m tests.support.clocks --third "$(SYSTEMS)" --third "$(CRASHES)" $(ARGS)
 
@@ -194,6 +196,11 @@ postgres-versions: $(POSTGRES_VERSIONS) ## Install Postgres 14 to 17 for the tes
 $(POSTGRES_VERSIONS): $(INSTALLED) tests/versions/package-lock.json
 	@$(BIN)/python -m tests.support.postgres_versions
 	@touch $@
+
+# The tests of poolers start it; the demo needs none.
+.PHONY: pgbouncer
+pgbouncer: $(INSTALLED)
+	$(BIN)/python -m relaybox.local.pgbouncer
 
 # Spark's JVMs start in two thirds of the time with it.
 $(SPARK_CLASSES): $(INSTALLED)

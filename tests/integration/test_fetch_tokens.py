@@ -70,16 +70,37 @@ def test_g10_two_processes_with_one_worker_name_do_each_work_once(shop: World) -
     assert "both use one worker name: give each its own" in hint
 
 
-def test_g10_two_clients_behind_a_pooler_share_a_session_and_do_each_work_once(shop: World) -> None:
-    """Without a name both are the pid of the pooler's session."""
+def test_g10_two_clients_of_one_pooled_session_never_share_a_lease(shop: World) -> None:
+    """Without a name each transaction is a worker of its own: the second client gets nothing until the lease has ended."""
     with shop.session(STORE, autocommit=True) as pooled, pooled.cursor() as cursor:
-        tokens = []
-        for _ in ("client 1", "client 2"):
-            cursor.execute("select stream_position, token from relaybox.fetch('billing', 6)")
-            tokens.append(cursor.fetchall()[0][1])
-    assert work(shop, [1, 2, 3], tokens[1], 3) is None
-    assert work(shop, [1, 2, 3, 4, 5, 6], tokens[0], 6) == "RB035"
+        cursor.execute("select stream_position, token from relaybox.fetch('billing', 6)")
+        _, first_token = cursor.fetchall()[0]
+        cursor.execute("select from relaybox.fetch('billing', 6)")
+        assert cursor.fetchall() == []
+    assert work(shop, [1, 2, 3], first_token, 3) is None
     assert effects(shop) == [1, 2, 3]
+
+
+def test_a_transaction_without_a_worker_name_gets_its_own_fetch_again(shop: World) -> None:
+    """Also behind a savepoint, which has a number of its own."""
+    with shop.session(STORE) as connection, connection.cursor() as cursor:
+        for statement in ("savepoint one", "savepoint two"):
+            cursor.execute("select stream_position from relaybox.fetch('billing', 3)")
+            assert stream_positions(cursor.fetchall()) == [1, 2, 3]
+            cursor.execute(statement)
+
+
+def test_the_rest_of_a_fetch_belongs_to_who_gives_its_token(shop: World) -> None:
+    """With lanes and without a name: the lane of the token is the worker's in the next transaction too."""
+    shop.query(STORE, "select relaybox.subscribe('wide', 'flights', lanes => 2)")
+    rows = shop.query(STORE, "select stream_position, token, lane from relaybox.fetch('wide', 4)")
+    again = shop.query(STORE, "select stream_position, lane from relaybox.fetch('wide', 4, %s, %s)", rows[0][0], rows[0][1])
+    assert again == [(stream_position, lane) for stream_position, _, lane in rows[1:]]
+
+
+def test_no_worker_is_named_like_a_transaction(shop: World) -> None:
+    code, said, hint = refusal(shop, got, 3, ", worker => 'transaction 12'")
+    assert (code, "that of a transaction: transaction 12" in said, "a name of its own" in hint) == ("RB036", True, True)
 
 
 def test_a_fetch_acknowledged_from_another_session_needs_its_token_only(shop: World) -> None:

@@ -19,6 +19,7 @@ from relaybox.log_events import emit
 from relaybox.routes import Watch
 from relaybox.stores.answer_limits import ANSWER_GRACE_SECONDS, LimitedConnection
 from relaybox.stores.connections import LINK_PARAMETERS
+from relaybox.stores.poolers import CONNECTING_NAME, refuse_pooler
 from relaybox.stores.settings import pin_settings, session_settings
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ async def watch_store(connection_id: str, *, watch: Watch) -> AsyncGenerator[Map
 async def _polls(connection_id: str, watch: Watch, pace: PollPace) -> AsyncGenerator[tuple[Mapping[str, HopPoll], float]]:
     """Yields what each poll in one session saw, and the pause after it. Ends where the session must not outlast the pause."""
     parameters = libpq_parameters(await BaseHook.aget_connection(connection_id))
-    with closing(await asyncio.to_thread(_open_session, connection_id, parameters)) as session:
+    with closing(await asyncio.to_thread(open_session, connection_id, parameters)) as session:
         if watch.listen:
             await asyncio.to_thread(_listen, session)
         emit("store_watched", connection=connection_id, **_fields_of(watch))
@@ -126,18 +127,26 @@ def _take_notifications(session: Session) -> bool:
     return notified
 
 
-def _open_session(connection_id: str, parameters: Mapping[str, str]) -> Session:
+def open_session(connection_id: str, parameters: Mapping[str, str]) -> Session:
     """The credentials go straight to libpq: a service file's path is one per process, and the triggerer is one process for all."""
     everything: dict[str, Any] = {
         **parameters,
         **LINK_PARAMETERS,
-        "application_name": "relaybox watch",
+        "application_name": CONNECTING_NAME,
         "client_encoding": "UTF8",
     }
     session: LimitedConnection = psycopg2.connect(connection_factory=LimitedConnection, **everything)
     session.answer_seconds = STATEMENT_TIMEOUT_SECONDS + ANSWER_GRACE_SECONDS
     session.autocommit = True
-    pin_settings(session, session_settings(statement_timeout_seconds=STATEMENT_TIMEOUT_SECONDS), store=connection_id)
+    settings = session_settings(statement_timeout_seconds=STATEMENT_TIMEOUT_SECONDS)
+    try:
+        is_pooled = pin_settings(session, {"application_name": "relaybox watch", **settings}, store=connection_id)
+    except BaseException:
+        session.close()
+        raise
+    if is_pooled:
+        session.close()
+        raise refuse_pooler(connection_id, target=f"the Airflow connection {connection_id}")
     return session
 
 

@@ -15,7 +15,7 @@ from sqlalchemy.pool import NullPool
 
 from relaybox import errors
 from relaybox.consumer.messages import Message, UnreadLane, read_message
-from relaybox.stores.answer_limits import limiting_statements
+from relaybox.stores.answer_limits import LimitedConnection, limiting_statements
 from relaybox.stores.connections import open_session, translate
 from relaybox.stores.settings import duration
 
@@ -57,6 +57,28 @@ select
     case when leased_until > clock_timestamp() then leased_until end
 from relaybox.lag(%s) where stream_positions_behind > 0 and (%s::integer is null or lane = %s)
 """
+
+
+_SETTINGS = {
+    "statement_timeout": duration(STATEMENT_TIMEOUT_SECONDS),
+    "lock_timeout": duration(LOCK_TIMEOUT_SECONDS),
+    "idle_in_transaction_session_timeout": duration(IDLE_IN_TRANSACTION_SECONDS),
+    "idle_session_timeout": "0",  # a worker rests between fetches
+    "default_transaction_read_only": "off",  # it acknowledges
+    "restrict_nonsystem_relation_kind": "",
+    "datestyle": "ISO",
+    "standard_conforming_strings": "on",
+}
+
+_SETTINGS_OF_A_TRANSACTION = f"""
+set local transaction_read_only = off;
+set local statement_timeout = '{_SETTINGS["statement_timeout"]}';
+set local lock_timeout = '{_SETTINGS["lock_timeout"]}';
+set local idle_in_transaction_session_timeout = '{_SETTINGS["idle_in_transaction_session_timeout"]}';
+set local datestyle = 'ISO';
+set local standard_conforming_strings = on;
+"""
+"""Behind a pooler, in one round trip with the first statement: the next transaction may have another session of the server."""
 
 
 class ConsumerSession:
@@ -190,7 +212,10 @@ class ConsumerSession:
         with self._translated(doing):
             if self._connection is None:
                 self._connection = self._engine.connect()
-            with limiting_statements(self._connection.connection.driver_connection):
+            session = self._connection.connection.driver_connection
+            if isinstance(session, LimitedConnection) and session.is_pooled and not self._connection.in_transaction():
+                statement = _SETTINGS_OF_A_TRANSACTION + statement
+            with limiting_statements(session):
                 answer = self._connection.exec_driver_sql(statement, arguments)
         self._maybe_upgraded_while.discard(doing)
         return answer
@@ -238,23 +263,14 @@ def open_engine(service: str, subscription: str) -> Engine:
 
     A handler may change statement_timeout for its own statements: only what is not a handler's has a limit of the client too.
     """
-    settings = {
-        "statement_timeout": duration(STATEMENT_TIMEOUT_SECONDS),
-        "lock_timeout": duration(LOCK_TIMEOUT_SECONDS),
-        "idle_in_transaction_session_timeout": duration(IDLE_IN_TRANSACTION_SECONDS),
-        "idle_session_timeout": "0",  # a worker rests between fetches
-        "default_transaction_read_only": "off",  # it acknowledges
-        "restrict_nonsystem_relation_kind": "",
-        "datestyle": "ISO",
-        "standard_conforming_strings": "on",
-    }
 
     def create() -> Any:
         session = open_session(
             service,
             application_name=f"relaybox consumer {subscription}",
-            settings=settings,
+            settings=_SETTINGS,
             statement_timeout_seconds=STATEMENT_TIMEOUT_SECONDS,
+            accepts_pooler=True,
         )
         session.limits_statements = False
         return session

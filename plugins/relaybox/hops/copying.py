@@ -6,6 +6,7 @@ source's binary COPY is piped into the destination's.
 
 from __future__ import annotations
 
+import hashlib
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ from relaybox.stores.sessions import StoreSession
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop
+
+_LONGEST_HOP_IN_NAME = 30
 
 
 @dataclass(frozen=True)
@@ -81,8 +84,11 @@ def slice_job(hop: Hop, batch: Batch, *, attempt: int, log_id: int, reads_log: i
 
 
 def session_name(order: SliceJob, slice_: Slice) -> str:
-    """By this name newer attempts find the sessions of older ones (end_older_attempts.sql); at most 63 bytes."""
-    return f"relaybox {order.hop[:30]} b{order.batch} s{slice_.slice} a{order.attempt}"
+    """By this name newer attempts find the sessions of older ones (end_older_attempts.sql, hop_in_session_name.sql); at most 63 bytes."""
+    hop = order.hop
+    if len(hop) > _LONGEST_HOP_IN_NAME:
+        hop = f"{hop[:17]}~{hashlib.md5(hop.encode(), usedforsecurity=False).hexdigest()[:12]}"
+    return f"relaybox {hop} b{order.batch} s{slice_.slice} a{order.attempt}"
 
 
 def copy_slice(order: SliceJob, slice_: Slice) -> SliceCopied:

@@ -33,10 +33,12 @@ class LimitedConnection(Connection):
     Attributes:
         answer_seconds: the limit of each of them.
         limits_statements: False where the statements of others run in this session; commits and rollbacks keep their limit.
+        is_pooled: a connection pooler is in between (stores.poolers).
     """
 
     answer_seconds = ANSWER_GRACE_SECONDS
     limits_statements = True
+    is_pooled = False
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

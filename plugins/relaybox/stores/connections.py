@@ -16,6 +16,15 @@ from relaybox import errors
 from relaybox.failpoints import reach
 from relaybox.stores.answer_limits import ANSWER_GRACE_SECONDS, LimitedConnection
 from relaybox.stores.inquiries import current_inquiry
+from relaybox.stores.poolers import (
+    CONNECTING_NAME,
+    POOLER_CODE,
+    advise_direct,
+    in_service_file,
+    lends_transactions,
+    refuse_pooler,
+    refuse_statement_mode,
+)
 from relaybox.stores.refusals import REFUSAL_SECONDS, Refusal, ask_again
 from relaybox.stores.service_files import correct_service
 from relaybox.stores.settings import STATEMENT_TIMEOUT_SECONDS, pin_settings, session_settings
@@ -97,6 +106,7 @@ def connect(service: str, *, application_name: str, statement_timeout_seconds: f
     Raises:
         StoreUnreachable: no answer, or not now; a retry may help.
         StoreUnusable: the server refused, and a retry gives the same answer (password, database, role).
+        ConfigurationError: the service leads to a connection pooler.
     """
     if (inquiry := current_inquiry()) is not None:
         statement_timeout_seconds = min(
@@ -109,21 +119,52 @@ def connect(service: str, *, application_name: str, statement_timeout_seconds: f
 
 
 def open_session(
-    service: str, *, application_name: str, settings: Mapping[str, str], statement_timeout_seconds: float
+    service: str,
+    *,
+    application_name: str,
+    settings: Mapping[str, str],
+    statement_timeout_seconds: float,
+    accepts_pooler: bool = False,
 ) -> LimitedConnection:
     """Opens a session with these settings of the server's; raises as connect().
 
     A server that has not answered ANSWER_GRACE_SECONDS after `statement_timeout_seconds` is taken for frozen: the statement fails.
+
+    Args:
+        service: of libpq.
+        application_name: as the server's views show the session. Where it accepts no pooler, its name is CONNECTING_NAME until it has
+            found none.
+        settings: values as `SHOW` gives them.
+        statement_timeout_seconds: the limit of each statement.
+        accepts_pooler: the caller works through a pooler too. Then `is_pooled` of the session says whether it does, and its transactions
+            have none of the settings.
+
+    Raises:
+        ConfigurationError: a pooler is in between that the caller can't work through.
     """
-    parameters: dict[str, Any] = {**LINK_PARAMETERS, "application_name": application_name, "client_encoding": "UTF8"}
+    name = application_name if accepts_pooler else CONNECTING_NAME
+    parameters: dict[str, Any] = {**LINK_PARAMETERS, "application_name": name, "client_encoding": "UTF8"}
+    pinned = {"application_name": application_name, **settings}
+    connection = _open_pinned(service, parameters, pinned)
+    if connection.is_pooled and not accepts_pooler:
+        connection.close()
+        raise refuse_pooler(service, target=in_service_file(service))
+    if connection.is_pooled and not lends_transactions(connection):
+        connection = _open_pinned(service, parameters, pinned)  # the pooler may have been restarted just then
+        if not lends_transactions(connection):
+            raise refuse_statement_mode(service)
+    connection.answer_seconds = statement_timeout_seconds + ANSWER_GRACE_SECONDS
+    return connection
+
+
+def _open_pinned(service: str, parameters: Mapping[str, Any], settings: Mapping[str, str]) -> LimitedConnection:
     connection = _connect(service, parameters)
     try:
         with store_errors(service, "pinning the settings of the session"):
-            pin_settings(connection, settings, store=service)
+            connection.is_pooled = pin_settings(connection, settings, store=service)
     except BaseException:
         connection.close()
         raise
-    connection.answer_seconds = statement_timeout_seconds + ANSWER_GRACE_SECONDS
     return connection
 
 
@@ -165,6 +206,11 @@ def _connect_error(service: str, error: psycopg2.Error, refusal: Refusal) -> err
         return errors.StoreUnusable(
             f"store {service}: the server refused the connection: {said}",
             next_step=f"Correct user, password and dbname in section [{service}] of the service file.",
+        )
+    if POOLER_CODE in refusal.sqlstates:
+        return errors.StoreUnreachable(
+            f"store {service}: no connection: a connection pooler answered: {said}",
+            next_step=advise_direct(in_service_file(service)),
         )
     return errors.StoreUnreachable(
         f"store {service}: no connection: {said}",

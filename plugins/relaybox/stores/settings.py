@@ -81,13 +81,18 @@ def session_settings(*, statement_timeout_seconds: float = STATEMENT_TIMEOUT_SEC
     }
 
 
-def pin_settings(connection: Connection, settings: Mapping[str, str], *, store: str) -> None:
+def pin_settings(connection: Connection, settings: Mapping[str, str], *, store: str) -> bool:
     """Sets these for the whole session and reads them back, in one round trip that commits by itself.
+
+    Behind a pooler they hold in this round trip only: its next client gets the server's session as it was.
 
     Args:
         connection: a session outside a transaction.
         settings: values as `SHOW` gives them (see duration()).
         store: its name, for the error.
+
+    Returns:
+        Whether a pooler is in between (stores.poolers).
 
     Raises:
         StoreUnusable: a setting has another value than the one that was set.
@@ -98,9 +103,15 @@ def pin_settings(connection: Connection, settings: Mapping[str, str], *, store: 
     with connection.cursor() as cursor:
         cursor.execute(
             _PIN + _READ_BACK,
-            (list(settings), list(settings.values()), [name in NEWER_SETTINGS for name in settings], list(settings)),
+            {
+                "names": list(settings),
+                "values": list(settings.values()),
+                "may_be_unknown": [name in NEWER_SETTINGS for name in settings],
+                "told_pid": connection.info.backend_pid,
+            },
         )
-        found = dict(cursor.fetchall())
+        rows = cursor.fetchall()
+    found = {name: value for name, value, _ in rows}
     connection.autocommit = was_autocommit
     for name, value in settings.items():
         shown = found[name]
@@ -109,18 +120,26 @@ def pin_settings(connection: Connection, settings: Mapping[str, str], *, store: 
                 f"store {store}: the session set {name} to {value!r}, and reads back {shown!r}.",
                 next_step="Connect to the server itself, without a pooler or proxy in between.",
             )
+    return any(is_pooled for _, _, is_pooled in rows)
 
 
 _PIN = """
-select pg_catalog.set_config(s.name, s.value, false)
-from rows from (pg_catalog.unnest(%s), pg_catalog.unnest(%s), pg_catalog.unnest(%s)) s (name, value, may_be_unknown)
+select pg_catalog.set_config(s.name, s.value, pg_catalog.pg_backend_pid() <> %(told_pid)s)
+from rows from (
+    pg_catalog.unnest(%(names)s), pg_catalog.unnest(%(values)s), pg_catalog.unnest(%(may_be_unknown)s)
+) s (name, value, may_be_unknown)
 where pg_catalog.current_setting(s.name, s.may_be_unknown) is not null;
 """
 
-_READ_BACK = "select s.name, pg_catalog.current_setting(s.name, true) from pg_catalog.unnest(%s) s (name)"
+_READ_BACK = """
+select s.name, pg_catalog.current_setting(s.name, true), pg_catalog.pg_backend_pid() <> %(told_pid)s
+from pg_catalog.unnest(%(names)s) s (name)
+"""
 """A statement of its own, so that what it reads is what the next statement of the session meets."""
 
 
 def _took(name: str, value: str, shown: str | None) -> bool:
-    """`datestyle` shows the order of day and month behind the style."""
-    return shown == value or (name == "datestyle" and shown is not None and shown.startswith(f"{value}, "))
+    """`datestyle` shows the order of day and month behind the style; a long `application_name` is cut."""
+    if shown is None or shown == value:
+        return shown == value
+    return (name == "datestyle" and shown.startswith(f"{value}, ")) or (name == "application_name" and shown == value[:63])

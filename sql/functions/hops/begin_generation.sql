@@ -11,12 +11,12 @@ declare
 begin
     perform relaybox_internal.require_writable_primary();
     set local synchronous_commit = on;
-    perform pg_terminate_backend(t.pid)
+    perform relaybox_internal.end_session(t.pid, t.started_at, t.name)
     from relaybox_internal.trusted_sessions() t
     join relaybox_internal.hop_in i on i.log_id = log_id_ and i.generation < generation_
     where
-        t.may_end and t.pid <> pg_backend_pid()
-        and starts_with(t.name, format('relaybox %s b', left(i.hop, 30)));
+        t.may_end
+        and starts_with(t.name, format('relaybox %s b', relaybox_internal.hop_in_session_name(i.hop)));
     select * into head from relaybox_internal.hop_in i where i.log_id = log_id_ for update;
     if head.generation > generation_ then
         raise exception using errcode = 'RB014',

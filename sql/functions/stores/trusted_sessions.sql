@@ -1,12 +1,14 @@
 -- The sessions of this database whose login has the rights of the owner of the store. Any login can
 -- choose the name of its session; only a trusted one can be a driver. may_end: the login of the
--- caller may end it. Needs pg_read_all_stats to see the names of other logins' sessions.
+-- caller may end it. Needs pg_read_all_stats to see the names of other logins' sessions. Looks anew:
+-- else a transaction sees the sessions as they were when it first looked.
 create or replace function relaybox_internal.trusted_sessions()
-returns table (pid integer, name text, may_end boolean)
+returns table (pid integer, started_at timestamptz, name text, may_end boolean)
 language sql volatile
 as $$
+    select pg_stat_clear_snapshot();
     select
-        a.pid, a.application_name,
+        a.pid, a.backend_start, a.application_name,
         case
             when login.rolsuper then own.rolsuper
             else

@@ -113,7 +113,8 @@ not acknowledged come again, the same rows.
 `subscription`: its name. `max_count`: greatest number of new messages (100).
 `acked_stream_position`, `acked_token`: acknowledge an earlier fetch first, as ack() does; optional.
 `only_lane`: fetch from this lane; null: from any lane that is free.
-`worker`: the name of your process, the same after a restart; null: the session.
+`worker`: the name of your process, the same after a restart; null: this transaction. Without a name
+    a later transaction gets the same messages when the lease has ended.
 Returns the message with the columns of relaybox.inbox, and: `stream_position`, `lane`,
     `token` (for ack, nack and release; the same in all rows),
     `replayed` (true: acknowledged before, read again), `attempt` (1 for the first delivery).

@@ -19,8 +19,8 @@ begin
             end
         ),
         hint = relaybox_internal.name_fetches(subscription_)
-            || 'Fetch, work and acknowledge in one transaction; or give the token that '
-            || 'fetch returned with each message, '
+            || 'Fetch, work and acknowledge in one transaction; or give fetch a worker => name '
+            || 'of your process, and here the token that fetch returned with each message, '
             || format('from any session: %s', call_hint);
 end
 $$;

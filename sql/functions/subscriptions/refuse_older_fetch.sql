@@ -23,8 +23,7 @@ begin
                 lane_name, fetched.moved_at, fetched.worker, refetched.moved_at
             ),
             hint = 'Roll back, and go on with the newer fetch. If another process made it, '
-                || 'both use one worker name: give each its own (worker => ...); without one '
-                || 'it is the pid of the session, which clients of a connection pooler share.';
+                || 'both use one worker name: give each its own (worker => ...).';
     end if;
     lease_ended := fetched.moved_at + make_interval(secs => subscription_.lease_seconds)
     <= refetched.moved_at;

@@ -23,9 +23,9 @@ begin
             'select * from relaybox.fetch(''SUBSCRIPTION'', COUNT, STREAM_POSITION, ''TOKEN'').'
         );
         cursor_ := relaybox_internal.apply_ack(cursor_, subscription_, acked_stream_position);
+        -- the token shows that the rest of the fetch is this worker's
+        cursor_.worker := case when cursor_.worker is not null then worker_ end;
         if subscription_.lanes = 1 or cursor_.lane = only_lane then
-            -- the token shows that the rest of the fetch is this worker's
-            cursor_.worker := case when cursor_.worker is not null then worker_ end;
             chosen := relaybox_internal.choose_next(cursor_, subscription_, max_count, worker_);
             perform relaybox_internal.move_cursor(chosen);
             return chosen;
