@@ -13,6 +13,7 @@ from relaybox.cli import (
     consumers,
     dead_letters,
     demo,
+    doctor,
     holdback,
     monitoring,
     recovery,
@@ -26,7 +27,7 @@ from relaybox.cli import (
 from relaybox.cli.exits import CommandGroup, Settings
 
 GROUPS = (
-    *(stores, transfer, monitoring, verification, consumers, dead_letters, senders, holdback),
+    *(stores, doctor, transfer, monitoring, verification, consumers, dead_letters, senders, holdback),
     *(retention, recovery, retry_plan, demo, bench),
 )
 """In the order of `relaybox --help`, which shows the commands of each module under its name."""
@@ -36,9 +37,9 @@ app = typer.Typer(
     cls=CommandGroup,
     help="Moves messages from Postgres to Postgres, hop by hop. Verifies that none was lost, doubled or reordered.",
     epilog=(
-        "Exit codes: 0 success; 1 verify found a defect, or reanchor or rebuild found work; "
+        "Exit codes: 0 success; 1 verify found a defect, doctor an error, or reanchor or rebuild work; "
         "2 wrong usage or configuration, or status found a topic without a hop; "
-        "3 verify found messages in flight and no defect; 4 failed, and a retry may succeed; "
+        "3 verify found messages in flight and no defect, or doctor warnings and no error; 4 failed, and a retry may succeed; "
         "5 failed, and a retry fails again; 130 Ctrl-C."
     ),
     no_args_is_help=True,

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from relaybox.documents import (
     consumers,
     dead_letters,
+    doctor,
     holdback,
     metrics,
     recovery,
@@ -24,6 +25,7 @@ from relaybox.documents.document import Document
 ANSWERS: Mapping[str, tuple[type[Document], ...]] = {
     "init": (stores.InitDocument,),
     "version": (stores.VersionDocument,),
+    "doctor": (doctor.DoctorDocument,),
     "transfer": (transfer.TransferDocument,),
     "confirm": (transfer.ConfirmDocument,),
     "status": (status.StatusDocument,),

@@ -1,0 +1,1 @@
+"""`relaybox doctor`: what is wrong with a store and its connection, and what corrects it. Reads only."""

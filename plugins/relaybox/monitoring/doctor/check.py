@@ -1,0 +1,87 @@
+"""One check of a store: what it is given, and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from relaybox.monitoring.doctor.clocks import ClockReading
+    from relaybox.routes import Routes, Store
+    from relaybox.stores.sessions import StoreSession
+
+
+class CheckSeverity(StrEnum):
+    """How bad the result of a check is."""
+
+    OK = "ok"
+    NOTICE = "notice"  # worth knowing; nothing has to be done
+    WARNING = "warning"  # messages are safe, but it will cause trouble
+    ERROR = "error"  # the store can't be used, or messages are in danger
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What a check found.
+
+    Attributes:
+        what: with numbers, as sentences.
+        next_step: the statement or command that corrects it; empty where nothing is to be done.
+    """
+
+    severity: CheckSeverity
+    what: str
+    next_step: str = ""
+
+
+@dataclass(frozen=True)
+class ServerFacts:
+    """What several checks need to know; `login` and `database` as SQL writes their names."""
+
+    version: int
+    is_standby: bool
+    is_superuser: bool
+    reads_all_stats: bool
+    has_schema: bool
+    login: str
+    database: str
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A store that is examined.
+
+    Attributes:
+        session: in a transaction that only reads; what a check leaves open is rolled back after it.
+        clock: the server's clock against that of this machine.
+        open_seconds: transactions that are open for longer are reported.
+    """
+
+    session: StoreSession
+    store: Store
+    routes: Routes
+    server: ServerFacts
+    clock: ClockReading
+    open_seconds: float
+
+
+Check = Callable[[Examined], Iterable[Diagnosis]]
+"""Gives at least one diagnosis. Its errors are those of the session."""
+
+
+def ok(what: str) -> Diagnosis:
+    return Diagnosis(CheckSeverity.OK, what)
+
+
+def notice(what: str, next_step: str = "") -> Diagnosis:
+    return Diagnosis(CheckSeverity.NOTICE, what, next_step)
+
+
+def warning(what: str, next_step: str) -> Diagnosis:
+    return Diagnosis(CheckSeverity.WARNING, what, next_step)
+
+
+def error(what: str, next_step: str) -> Diagnosis:
+    return Diagnosis(CheckSeverity.ERROR, what, next_step)

@@ -1,0 +1,53 @@
+"""All checks of a store, in the order of the answer. A new check is one function and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from relaybox.monitoring.doctor.check import Check
+from relaybox.monitoring.doctor.clocks import check_clock
+from relaybox.monitoring.doctor.connection_limits import check_connections
+from relaybox.monitoring.doctor.disk import check_disk
+from relaybox.monitoring.doctor.durability import check_durability, check_wal
+from relaybox.monitoring.doctor.foreign_objects import check_extensions, check_foreign_objects
+from relaybox.monitoring.doctor.foreign_settings import check_settings
+from relaybox.monitoring.doctor.links import check_pooler, check_tls
+from relaybox.monitoring.doctor.logins import check_login, check_roles
+from relaybox.monitoring.doctor.replication import check_slots, check_standbys
+from relaybox.monitoring.doctor.schemas import check_hops, check_name, check_owner, check_schema
+from relaybox.monitoring.doctor.servers import check_encoding, check_primary, check_version
+from relaybox.monitoring.doctor.transactions import check_open_transactions, check_prepared_transactions
+from relaybox.monitoring.doctor.vacuum import check_autovacuum, check_dead_rows, check_wraparound
+
+CHECKS: Mapping[str, Check] = MappingProxyType({
+    "pooler": check_pooler,
+    "tls": check_tls,
+    "clock": check_clock,
+    "version": check_version,
+    "primary": check_primary,
+    "encoding": check_encoding,
+    "durability": check_durability,
+    "wal": check_wal,
+    "settings": check_settings,
+    "standbys": check_standbys,
+    "replication_slots": check_slots,
+    "disk": check_disk,
+    "connections": check_connections,
+    "open_transactions": check_open_transactions,
+    "prepared_transactions": check_prepared_transactions,
+    "autovacuum": check_autovacuum,
+    "dead_rows": check_dead_rows,
+    "wraparound": check_wraparound,
+    "extensions": check_extensions,
+    "foreign_objects": check_foreign_objects,
+    "login": check_login,
+    "roles": check_roles,
+    "owner": check_owner,
+    "schema": check_schema,
+    "store_name": check_name,
+    "hops": check_hops,
+})  # fmt: skip
+
+CONNECTION, STORE_CLOCKS = "connection", "store_clocks"
+"""What stands for the checks of a store that can't be asked, and for what is compared between stores."""

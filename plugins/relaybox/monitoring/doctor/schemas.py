@@ -1,0 +1,95 @@
+"""The schema of the store: whether it is there, of which version, of which store, and with the hops of relaybox.yaml."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from relaybox import errors
+from relaybox.monitoring.doctor.check import Diagnosis, Examined, error, ok
+from relaybox.stores.migrations import list_pending, newest_migration
+from relaybox.stores.namespaces import require_schemas
+
+RUN_INIT = "Run: relaybox init"
+
+
+def check_schema(examined: Examined) -> Iterator[Diagnosis]:
+    """The schema is there, and of the version that this code needs."""
+    session, known = examined.session, newest_migration().number
+    if not examined.server.has_schema:
+        yield error(f"The database has no schema of Relaybox; this code needs version {known}.", RUN_INIT)
+        return
+    if not session.value("select has_table_privilege('relaybox.migration', 'select')"):
+        yield _hidden(examined, "relaybox.migration")
+        return
+    found = int(session.value("select coalesce(max(m.number), 0) from relaybox.migration m"))
+    try:
+        pending = list_pending(session)
+    except errors.StoreUnusable as refused:
+        yield error(Exception.__str__(refused), refused.next_step)
+        return
+    if found > known:
+        yield error(
+            f"Its schema is version {found}, this Relaybox knows version {known}.",
+            "Install the newer Relaybox here; it was used on this store already.",
+        )
+    elif pending:
+        names = ", ".join(f"{one} ({one.phase})" for one in pending)
+        yield error(f"Its schema is version {found}, this Relaybox needs version {known}. To be applied: {names}.", RUN_INIT)
+    else:
+        yield ok(f"Its schema is version {found}, as this Relaybox needs.")
+
+
+def check_owner(examined: Examined) -> Iterator[Diagnosis]:
+    """The login has the rights of the schema's owner, or may make the schema."""
+    try:
+        require_schemas(examined.session)
+    except errors.StoreUnusable as refused:
+        what = Exception.__str__(refused).removeprefix(f"store {examined.store.name}: ").removesuffix(" Init changed nothing.")
+        yield error(f"{what[:1].upper()}{what[1:]}", refused.next_step)
+        return
+    has = "owns the schemas" if examined.server.has_schema else "may make the schemas"
+    yield ok(f"Login {examined.server.login} {has} of Relaybox.")
+
+
+def check_name(examined: Examined) -> Iterator[Diagnosis]:
+    """The database behind the service is this store."""
+    if not examined.server.has_schema:
+        return
+    if not examined.session.value("select has_table_privilege('relaybox_internal.store', 'select')"):
+        yield _hidden(examined, "relaybox_internal.store")
+        return
+    name = examined.session.value("select s.store from relaybox_internal.store s")
+    if name == examined.store.name:
+        yield ok(f"The database behind service {examined.store.service} is store {name}.")
+    else:
+        yield error(
+            f"The database behind service {examined.store.service} is store {name}.",
+            "Correct the service file, or the name in relaybox.yaml.",
+        )
+
+
+def check_hops(examined: Examined) -> Iterator[Diagnosis]:
+    """The store knows its hops of relaybox.yaml."""
+    if not examined.server.has_schema:
+        return
+    missing: list[str] = []
+    for table, direction, hops in (
+        ("hop_in", "in", [hop for hop in examined.routes.hops if hop.destination == examined.store]),
+        ("hop_out", "out", [hop for hop in examined.routes.hops if hop.source == examined.store]),
+    ):
+        if not examined.session.value("select has_table_privilege(%s, 'select')", f"relaybox_internal.{table}"):
+            yield _hidden(examined, f"relaybox_internal.{table}")
+            return
+        known = set(examined.session.values(f"select hop from relaybox_internal.{table}"))  # noqa: S608
+        missing += [f"{hop.name} {direction}" for hop in hops if hop.name not in known]
+    if missing:
+        yield error(f"It does not know {', '.join(missing)} of relaybox.yaml.", RUN_INIT)
+    else:
+        yield ok("It knows its hops of relaybox.yaml.")
+
+
+def _hidden(examined: Examined, table: str) -> Diagnosis:
+    return error(
+        f"Login {examined.server.login} may not read {table}.",
+        f"As the owner of the schema: grant relaybox_reader to {examined.server.login}.",
+    )
