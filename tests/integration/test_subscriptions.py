@@ -36,9 +36,9 @@ def test_every_role_of_consumers_can_do_all_of_it_and_nothing_else(ten: World) -
     with ten.session(STORE, autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("set role relaybox_consumer")
         cursor.execute("select relaybox.subscribe('mine', 'flights')")
-        cursor.execute("select stream_position, payload from relaybox.fetch('mine', 2)")
+        cursor.execute("select stream_position, payload from relaybox.fetch('mine', 2, worker => 'w')")
         assert cursor.fetchall() == [(1, "m1"), (2, "m2")]
-        cursor.execute("select stream_position, token from relaybox.fetch('mine', 2)")
+        cursor.execute("select stream_position, token from relaybox.fetch('mine', 2, worker => 'w')")
         (_, verification), _ = cursor.fetchall()
         cursor.execute("select relaybox.ack('mine', 1, %s), relaybox.nack('mine', 2, 'no', %s)", (verification, verification))
         cursor.execute("select dead_letters from relaybox.subscriptions where subscription = 'mine'")

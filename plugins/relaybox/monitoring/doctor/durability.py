@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from relaybox.monitoring.doctor.check import Diagnosis, Examined, error, ok, warning
+from relaybox.monitoring.doctor.check import Diagnosis, Examined, error, notice, ok, warning
 
 
 class _Settings(NamedTuple):
@@ -24,7 +24,13 @@ def check_durability(examined: Examined) -> Iterator[Diagnosis]:
         """,
     )
     off = [name for name in ("fsync", "full_page_writes") if getattr(found, name) != "on"]
-    if off:
+    is_provided = examined.store.durability == "provider"
+    if off and is_provided:
+        yield notice(
+            f"{' and '.join(off)} {'is' if len(off) == 1 else 'are'} off, and durability of the store is provider: "
+            f"{examined.store.durability_reason}."
+        )
+    elif off:
         yield error(
             f"{' and '.join(off)} {'is' if len(off) == 1 else 'are'} off: a crash of the server loses confirmed messages.",
             "As a superuser: " + "; ".join([*(f"alter system set {name} = on" for name in off), "select pg_reload_conf()"]) + ".",
