@@ -116,6 +116,18 @@ def test_a_server_without_tls_is_no_retry_where_tls_is_required(tmp_path: Path, 
             connect("store", application_name="test")
 
 
+@pytest.mark.parametrize("sslmode", ["prefer", "require", "verify-full"])
+def test_a_server_that_ends_connections_in_the_middle_of_tls_is_worth_a_retry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sslmode: str
+) -> None:
+    """It starts or stops, or a proxy before it has lost it."""
+    with listener(lambda _: None) as port:
+        serve(tmp_path, monkeypatch, port, sslmode=sslmode, sslrootcert="system")
+        assert ask_again({"service": "store"}) == Refusal()
+        with pytest.raises(errors.StoreUnreachable):
+            connect("store", application_name="test")
+
+
 def test_a_cause_that_has_passed_is_worth_a_retry(world_service: str) -> None:
     """The second attempt gets in: it leaves no session behind, and knows nothing."""
     assert ask_again({"service": world_service}) == Refusal()

@@ -10,10 +10,14 @@ import ctypes
 import functools
 import re
 import select
+import socket
+import struct
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
+
+from relaybox.log_events import emit
 
 REFUSAL_SECONDS = 5.0
 """The second attempt gives up after this time: then nothing more is known."""
@@ -33,7 +37,7 @@ class Refusal:
         sqlstates: one for each address whose server refused; empty where no server answered.
         needs_password: the server asked for a password, and libpq had none.
         is_misconfigured: libpq did not try to connect: the service file or a parameter is wrong.
-        failed_in_tls: the server was reached, and TLS was not agreed.
+        failed_in_tls: the server lives, TLS is required, and it was not agreed.
     """
 
     sqlstates: tuple[str, ...] = ()
@@ -84,7 +88,7 @@ def ask_again(parameters: Mapping[str, object], *, seconds: float = REFUSAL_SECO
         return Refusal(
             sqlstates=tuple(_CODE.findall(said)),
             needs_password=bool(libpq.PQconnectionNeedsPassword(connection)),
-            failed_in_tls=in_tls,
+            failed_in_tls=in_tls and _requires_tls(libpq, connection) and _negotiates_tls(libpq, connection, seconds),
         )
     finally:
         libpq.PQfinish(connection)
@@ -106,6 +110,49 @@ def _poll(libpq: ctypes.CDLL, connection: int, ends_at: float) -> bool:
     return False
 
 
+def _requires_tls(libpq: ctypes.CDLL, connection: int) -> bool:
+    """Otherwise libpq goes on without TLS, and a server that ends the connection in the middle is one that starts or stops."""
+    options = libpq.PQconninfo(connection)
+    try:
+        index = 0
+        while options and options[index].keyword:
+            if options[index].keyword == b"sslmode":
+                return options[index].value in (b"require", b"verify-ca", b"verify-full")
+            index += 1
+        return False
+    finally:
+        libpq.PQconninfoFree(options)
+
+
+def _negotiates_tls(libpq: ctypes.CDLL, connection: int, seconds: float) -> bool:
+    """Whether the server answers the question for TLS: then a certificate, a version or the answer itself is what TLS failed for."""
+    address = (libpq.PQhostaddr(connection).decode(), int(libpq.PQport(connection)))
+    try:
+        with socket.create_connection(address, timeout=seconds) as link:
+            link.sendall(_SSL_REQUEST)
+            return link.recv(1) in (b"S", b"N")
+    except OSError as error:
+        emit("tls_not_answered", host=address[0], port=address[1], error=error)
+        return False
+
+
+_SSL_REQUEST = struct.pack("!ii", 8, 80877103)
+
+
+class _Option(ctypes.Structure):
+    """PQconninfoOption."""
+
+    _fields_ = (
+        ("keyword", ctypes.c_char_p),
+        ("envvar", ctypes.c_char_p),
+        ("compiled", ctypes.c_char_p),
+        ("value", ctypes.c_char_p),
+        ("label", ctypes.c_char_p),
+        ("dispchar", ctypes.c_char_p),
+        ("dispsize", ctypes.c_int),
+    )
+
+
 @functools.cache
 def _libpq() -> ctypes.CDLL:
     """The libpq that psycopg2 itself uses, with its service files, certificates and settings."""
@@ -117,6 +164,10 @@ def _libpq() -> ctypes.CDLL:
         ("PQstatus", ctypes.c_int, [ctypes.c_void_p]),
         ("PQsocket", ctypes.c_int, [ctypes.c_void_p]),
         ("PQhost", ctypes.c_char_p, [ctypes.c_void_p]),
+        ("PQhostaddr", ctypes.c_char_p, [ctypes.c_void_p]),
+        ("PQport", ctypes.c_char_p, [ctypes.c_void_p]),
+        ("PQconninfo", ctypes.POINTER(_Option), [ctypes.c_void_p]),
+        ("PQconninfoFree", None, [ctypes.POINTER(_Option)]),
         ("PQsetErrorVerbosity", ctypes.c_int, [ctypes.c_void_p, ctypes.c_int]),
         ("PQerrorMessage", ctypes.c_char_p, [ctypes.c_void_p]),
         ("PQconnectionNeedsPassword", ctypes.c_int, [ctypes.c_void_p]),
