@@ -12,6 +12,8 @@ from relaybox.stores.migrations import sql_directory
 from tests.faults.library import CORE, name_of
 
 SHOWN = {
+    "set_durability.sql": "when the durability of a store was said",
+    "monitoring/doctor/clocks.py": "how far the clocks of stores and of this machine differ",
     "sending_state.sql": "the age of the oldest waiting message, for the status",
     "monitoring/status.py": "when the status was measured",
     "verification/route_verification.py": "when the stores were compared",
