@@ -108,6 +108,7 @@ OF_ITS_OWN = {
     "consumer/session.py": "a consumer brings her own connection",
     "outbox.py": "a producer brings her own connection",
     "stores/connections.py": "ends a transaction durably",
+    "stores/poolers.py": "asks a new connection whether its pooler lends whole transactions",
     "stores/settings.py": "pins the settings of a connection before there is a session of ours",
     "stores/pipe.py": "runs two COPYs against each other",
     "stores/sessions.py": "is the door",
