@@ -40,7 +40,9 @@ def test_the_json_document_has_stable_keys(world: World) -> None:
     world.send("a")
     world.transfer_all()
     document = invoke("status", "--json").document
-    assert set(document) == {"measured_at", "hops", "routes", "unrouted", "orphaned_hops", "errors"}
+    assert set(document) == {
+        "measured_at", "hops", "routes", "unrouted", "orphaned_hops", "provider_durability", "errors",
+    }  # fmt: skip
     assert all(set(hop) == HOP_KEYS for hop in document["hops"])
     assert set(document["hops"][0]["last_batch"]) == {
         *("batch", "row_count", "planned_at", "published_at", "moved_by", "application"),
