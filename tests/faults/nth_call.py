@@ -10,7 +10,7 @@ import re
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -21,7 +21,9 @@ import psycopg2
 from psycopg2 import sql
 from psycopg2.extensions import cursor as Cursor
 
+from relaybox.stores import connections
 from relaybox.stores.answer_limits import LimitedConnection, LimitedCursor
+from relaybox.stores.refusals import Refusal, ask_again
 from tests.support.world import wait_until
 
 _real_connect = psycopg2.connect
@@ -104,6 +106,7 @@ class Run:
     calls: list[Call] = field(default_factory=list)
     _counts: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _wrong: threading.local = field(default_factory=threading.local)
 
     @property
     def was_hit(self) -> bool:
@@ -111,7 +114,10 @@ class Run:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        with mock.patch.object(psycopg2, "connect", self._connect):
+        with (
+            mock.patch.object(psycopg2, "connect", self._connect),
+            mock.patch.object(connections, "ask_again", self._ask_again),
+        ):
             yield
 
     def make(self, connection: Watched, method: str, statement: str, call: Callable[[], Any]) -> Any:
@@ -131,10 +137,16 @@ class Run:
         if self._is_target(service, "connect", ""):
             assert self.fault is not None
             wrong = {"port": 1} if self.fault.how is How.REFUSED else {"password": "wrong"}
+            self._wrong.parameters = wrong
             return _real_connect(service=service, **options, **wrong)
         connection = _real_connect(service=service, **{**options, "connection_factory": Watched})
         connection.store, connection.run = service, self
         return connection
+
+    def _ask_again(self, parameters: Mapping[str, object], **options: Any) -> Refusal:
+        """The second attempt of a connection that was made to fail fails as the first one did."""
+        wrong = self._wrong.__dict__.pop("parameters", {})
+        return ask_again({**parameters, **wrong}, **options)
 
     def _is_target(self, store: str, method: str, statement: str) -> bool:
         with self._lock:
