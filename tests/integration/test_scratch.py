@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -168,7 +168,8 @@ def scratch_of(pid: int) -> set[Path]:
     """Directories that a process owns: it holds them open."""
     found = set()
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-        target = os.path.realpath(descriptor)
-        if Path(target).name.startswith(PREFIX):
-            found.add(Path(target))
+        with suppress(FileNotFoundError):  # closed since the directory was read
+            target = descriptor.readlink()
+            if target.name.startswith(PREFIX):
+                found.add(target)
     return found

@@ -22,9 +22,9 @@ SETTINGS = {
 
 
 @contextmanager
-def running_clusters(directory: Path) -> Iterator[Mapping[str, Cluster]]:
-    """A cluster per store, gone afterwards."""
-    clusters = {store: make_cluster(store, directory) for store in STORES}
+def running_clusters(directory: Path, major: int | None = None) -> Iterator[Mapping[str, Cluster]]:
+    """A cluster per store, gone afterwards; the major version is that of make_cluster()."""
+    clusters = {store: make_cluster(store, directory, major) for store in STORES}
     try:
         for cluster in clusters.values():
             start_cluster(cluster)

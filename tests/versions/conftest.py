@@ -9,8 +9,7 @@ import pytest
 from relaybox.local.clusters import Cluster
 from tests.support.memory import fast_temporary_directory
 from tests.support.postgres_versions import OLDEST, reason_for_none
-from tests.support.stores import make_cluster, start_cluster
-from tests.support.world import STORES
+from tests.support.stores import running_clusters
 
 
 @pytest.fixture(scope="package", autouse=True)
@@ -23,12 +22,5 @@ def _packages() -> None:
 @pytest.fixture(scope="package")
 def old_clusters() -> Iterator[Mapping[str, Cluster]]:
     """A running cluster of the oldest version for each store."""
-    with fast_temporary_directory("old-clusters") as directory:
-        clusters = {store: make_cluster(store, directory, OLDEST) for store in STORES}
-        try:
-            for cluster in clusters.values():
-                start_cluster(cluster)
-            yield clusters
-        finally:
-            for cluster in clusters.values():
-                cluster.remove()
+    with fast_temporary_directory("old-clusters") as directory, running_clusters(directory, OLDEST) as clusters:
+        yield clusters
