@@ -6,7 +6,6 @@ import os
 import sys
 from pathlib import Path
 
-from relaybox.errors import ConfigurationError
 from relaybox.local.debian import Program
 
 CHROMIUM = Program(("chromium", "chromium-browser", "google-chrome", "chrome"), "chromium", "the browser tests need a Chromium")
@@ -22,15 +21,5 @@ def launch_arguments() -> list[str]:
     return ["--no-sandbox"] if os.geteuid() == 0 else []
 
 
-def main() -> int:
-    """Prints where Chromium is."""
-    try:
-        print(f"Chromium: {CHROMIUM.provide()}")
-    except ConfigurationError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(CHROMIUM.provide_and_print("Chromium"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,6 +58,15 @@ class Program:
             _run("apt-get", "update", "-qq")
             _run("apt-get", "install", "--yes", "-qq", "--no-install-recommends", self.package)
         return self.require()
+
+    def provide_and_print(self, title: str) -> int:
+        """The command of a make target: provides the program and prints its title and path; answers the exit code."""
+        try:
+            print(f"{title}: {self.provide()}")
+        except ConfigurationError as error:
+            print(error, file=sys.stderr)
+            return 2
+        return 0
 
 
 def _run(*command: str) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 import psycopg2
 
-from relaybox.errors import ConfigurationError, StackFailed
+from relaybox.errors import StackFailed
 from relaybox.local.clusters import Cluster, find_free_port
 from relaybox.local.debian import Program
 from relaybox.local.processes import is_alive, send_signal, server_account, spawn, wait_until_gone
@@ -168,15 +168,5 @@ class PgBouncer:
             path.write_text(text, encoding="utf-8")
 
 
-def main() -> int:
-    """Prints where PgBouncer is."""
-    try:
-        print(f"PgBouncer: {PGBOUNCER.provide()}")
-    except ConfigurationError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(PGBOUNCER.provide_and_print("PgBouncer"))
