@@ -128,9 +128,13 @@ def settle(world: World, hop: Hop) -> tuple[dict[str, int], OutletEventAccessors
     return execute(HopSettleOperator(task_id="settle", route=world.route, hop=hop, outlets=[settled_asset(hop)]), try_number=1)
 
 
-def execute(operator: Any, *, try_number: int, dag_run: Any = None, **params: object) -> tuple[Any, OutletEventAccessors]:
+def execute(
+    operator: Any, *, try_number: int, dag_run: Any = None, previous: datetime | None = None, **params: object
+) -> tuple[Any, OutletEventAccessors]:
+    """`previous`: the logical date of the run before, in which the task succeeded."""
     events = OutletEventAccessors()
-    task = SimpleNamespace(dag_id="a_dag", run_id="a_run", try_number=try_number)
+    before = SimpleNamespace(logical_date=previous) if previous else None
+    task = SimpleNamespace(dag_id="a_dag", run_id="a_run", try_number=try_number, get_previous_ti=lambda **_: before)
     context = {"ti": task, "outlet_events": events, "params": params, "dag_run": dag_run}
     return operator.execute(context), events
 
@@ -703,17 +707,38 @@ def test_a_store_that_sleeps_is_looked_at_as_often_as_the_file_says(connected: W
     connected.path.write_text(yaml.safe_dump(document))
     connected.send("one")
     look = parse_dag(connected, "relaybox_watch").get_task("look_at_airline")
-    midnight = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def run(run_type: str, minutes: int) -> SimpleNamespace:
-        return SimpleNamespace(run_type=run_type, logical_date=midnight + timedelta(minutes=minutes))
-
     found = {"waiting": ["flights/1"], "unsettled": []}
-    assert execute(look, try_number=1, dag_run=run("scheduled", 0))[0] == found
+    assert execute(look, try_number=1, dag_run=run_at("scheduled", 0))[0] == found
     with pytest.raises(AirflowSkipException, match=r"Store airline is looked at every 600 s, and not in this run\."):
-        execute(look, try_number=1, dag_run=run("scheduled", 5))
-    assert execute(look, try_number=1, dag_run=run("scheduled", 10))[0] == found
-    assert execute(look, try_number=1, dag_run=run("manual", 5))[0] == found
+        execute(look, try_number=1, dag_run=run_at("scheduled", 5), previous=MIDNIGHT)
+    assert execute(look, try_number=1, dag_run=run_at("scheduled", 10), previous=MIDNIGHT)[0] == found
+    assert execute(look, try_number=1, dag_run=run_at("manual", 5), previous=MIDNIGHT)[0] == found
+
+
+def test_a_destination_that_sleeps_is_asked_for_topics_as_often_as_the_file_says(connected: World) -> None:
+    """The look at the source, each five minutes, would wake it."""
+    connected.change_route(topics_by_subscription=True)
+    document = yaml.safe_load(connected.path.read_text())
+    document["stores"]["hub"] = {"watch": {"max_interval_seconds": 600, "listen": False}}
+    connected.path.write_text(yaml.safe_dump(document))
+    look = parse_dag(connected, "relaybox_watch").get_task("look_at_airline")
+
+    def topics() -> list[str]:
+        return connected.value("airline", "select topics from relaybox_internal.hop_out where hop = 'flights/1'")
+
+    connected.query("hub", "select relaybox.subscribe('billing', 'invoices')")
+    execute(look, try_number=1, dag_run=run_at("scheduled", 5), previous=MIDNIGHT)
+    assert topics() == ["flights"]
+    execute(look, try_number=1, dag_run=run_at("scheduled", 10), previous=MIDNIGHT)
+    assert topics() == ["flights", "invoices"]
+
+
+MIDNIGHT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def run_at(run_type: str, minutes: int) -> SimpleNamespace:
+    """A run of the watch DAG, this long after midnight."""
+    return SimpleNamespace(run_type=run_type, logical_date=MIDNIGHT + timedelta(minutes=minutes))
 
 
 def test_a_store_that_is_down_hides_no_other_store(connected: World, monkeypatch: pytest.MonkeyPatch) -> None:

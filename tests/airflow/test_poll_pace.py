@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from relaybox.airflow.dags.factory import LOOK_CRON
 from relaybox.airflow.operators.look import LOOK_SECONDS, is_look_due
@@ -51,16 +54,35 @@ def test_the_runs_of_the_watch_dag_are_as_far_apart_as_the_look_believes() -> No
         (Watch(1, 300, listen=False), 12),
         (Watch(1, 3600), 12),  # its session is open all the time: a look wakes nothing
         (Watch(1, 900, listen=False), 4),
-        (Watch(1, 1000, listen=False), 3),
+        (Watch(1, 1000, listen=False), 4),
         (Watch(1, 3600, listen=False), 1),
     ],
 )
 def test_a_sleeping_store_is_spared_looks_and_never_all(watch: Watch, looks_per_hour: int) -> None:
     """In each of its intervals there is one, so that what no event started waits no longer."""
-    runs = [MIDNIGHT + timedelta(seconds=LOOK_SECONDS) * number for number in range(12)]
-    due = [run for run in runs if is_look_due(run, watch)]
-    assert len(due) == looks_per_hour
-    day = [MIDNIGHT + timedelta(seconds=LOOK_SECONDS) * number for number in range(2 * 288)]
-    looks = [run for run in day if is_look_due(run, watch)]
-    longest = max(later - earlier for earlier, later in pairwise(looks))
+    hour = [MIDNIGHT + timedelta(seconds=LOOK_SECONDS) * number for number in range(12)]
+    assert len(looks_of(hour, watch)) == looks_per_hour
+    days = [MIDNIGHT + timedelta(seconds=LOOK_SECONDS) * number for number in range(2 * 288)]
+    longest = max(later - earlier for earlier, later in pairwise(looks_of(days, watch)))
     assert longest <= timedelta(seconds=max(watch.max_interval_seconds, 300) + LOOK_SECONDS)
+
+
+@given(st.lists(st.booleans(), min_size=50, max_size=50), st.integers(301, 7200))
+def test_a_run_that_airflow_missed_is_made_up_by_the_next_one(runs: list[bool], max_interval_seconds: int) -> None:
+    """So two looks are never further apart than the interval and the gap between the runs around it."""
+    watch = Watch(1, max_interval_seconds, listen=False)
+    kept = [MIDNIGHT + timedelta(seconds=LOOK_SECONDS) * number for number, runs_now in enumerate(runs) if runs_now]
+    looks = looks_of(kept, watch)
+    for run in kept:
+        looked_at = max((look for look in looks if look <= run), default=None)
+        assert looked_at is not None
+        assert run - looked_at < timedelta(seconds=max_interval_seconds)
+
+
+def looks_of(runs: Sequence[datetime], watch: Watch) -> list[datetime]:
+    """The runs that open a session, each of which succeeds."""
+    looks: list[datetime] = []
+    for run in runs:
+        if is_look_due(run, looks[-1] if looks else None, watch):
+            looks.append(run)
+    return looks

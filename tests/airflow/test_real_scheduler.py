@@ -9,11 +9,13 @@ import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+import yaml
 from playwright.sync_api import sync_playwright
 
 from relaybox.airflow.naming import confirm_title, transfer_title
@@ -380,6 +382,44 @@ def _clear(system: System, task: Mapping[str, Any]) -> None:
 
 def _mark_success(system: System, task: Mapping[str, Any]) -> None:
     system.client.patch(_task_path(task), {"new_state": "success"})
+
+
+def test_a_store_may_sleep_as_soon_as_the_file_says_so(moved: System) -> None:
+    """An edit under the living triggerer: its session ends, the watch DAG spares the store, a click wakes it; and all of it back."""
+    world, document = moved.world, moved.world.path.read_text()
+    sessions = "select count(*) from pg_stat_activity where application_name = 'relaybox watch' and datname = current_database()"
+    sleepy = yaml.safe_load(document)
+    sleepy["stores"]["airline"] = {"watch": {"interval_seconds": 590, "max_interval_seconds": 600, "listen": False}}
+    world.path.write_text(yaml.safe_dump(sleepy))
+    wait_until(lambda: world.value("airline", sessions) == 0, "the triggerer lets airline sleep", deadline_seconds=ARRIVE_SECONDS)
+    assert world.value("hub", sessions) == 1
+    midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
+    # a sleeping store's first run, one of the same interval, and two after runs that were missed
+    backfill = {
+        "dag_id": "relaybox_watch",
+        "from_date": midnight.isoformat(),
+        "to_date": (midnight + timedelta(minutes=15)).isoformat(),
+    }
+    moved.client.post("backfills", {**backfill, "max_active_runs": 1})
+    looks = {}
+
+    def has_ended() -> bool:
+        tasks = moved.task_instances("relaybox_watch")
+        ended = [task for task in tasks if task["task_id"] == "look_at_airline" and task["dag_run_id"].startswith("backfill__")]
+        looks.update({task["logical_date"][11:16]: task["state"] for task in ended})
+        return len(looks) == 4 and set(looks.values()) <= {"success", "skipped", "failed"}
+
+    wait_until(has_ended, "four runs of the watch DAG", deadline_seconds=ARRIVE_SECONDS, poll_seconds=0.5, progress=looks.copy)
+    assert looks == {"00:00": "success", "00:05": "skipped", "00:10": "success", "00:15": "skipped"}
+
+    world.send("in a store that sleeps")
+    moved.client.trigger_dag("relaybox_transfer__flights_1")
+    moved.wait_until_settled(len(world.sent()))
+    world.path.write_text(document)
+    wait_until(lambda: world.value("airline", sessions) == 1, "the triggerer watches airline", deadline_seconds=ARRIVE_SECONDS)
+    world.send("in a store that is watched again")
+    moved.wait_until_settled(len(world.sent()))
+    moved.wait_until_quiet()
 
 
 def test_passwords_are_on_no_command_line(moved: System, sampler: ProcessSampler) -> None:

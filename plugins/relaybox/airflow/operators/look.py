@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import Asset, AssetAlias, BaseOperator
+from airflow.sdk import Asset, AssetAlias, BaseOperator, TaskInstanceState
 from airflow.sdk.exceptions import AirflowSkipException
 
 from relaybox.airflow.hop_state import read_idle_hops
@@ -41,14 +41,19 @@ class WatchedHop:
     reads_outbox: Hop | None = None
 
 
-def is_look_due(logical_date: datetime, watch: Watch) -> bool:
-    """Whether the scheduled run of this date looks at the store: the first one of each max_interval_seconds, which may be each run.
+def is_look_due(run_at: datetime, looked_at: datetime | None, watch: Watch) -> bool:
+    """Whether a run opens a session in a store with this watch; a session would wake a store that sleeps.
 
-    A session would wake a store that sleeps. Nothing is recorded: the clock alone decides, and a person's own run always looks.
+    The first run of each max_interval_seconds of the clock does. A run that Airflow missed is made up by the next one.
+
+    Args:
+        run_at: the logical date of the run.
+        looked_at: that of the run before it whose look succeeded; None: there is none.
+        watch: of the store.
     """
-    if watch.listen or watch.max_interval_seconds <= LOOK_SECONDS:
+    if watch.listen or watch.max_interval_seconds <= LOOK_SECONDS or looked_at is None:
         return True
-    return bool(logical_date.timestamp() % watch.max_interval_seconds < LOOK_SECONDS)
+    return run_at.timestamp() // watch.max_interval_seconds > looked_at.timestamp() // watch.max_interval_seconds
 
 
 class StoreLookOperator(BaseOperator):
@@ -66,13 +71,14 @@ class StoreLookOperator(BaseOperator):
         Raises:
             AirflowSkipException: the store sleeps, and this is not one of the runs that wake it.
         """
-        run = context.get("dag_run")
-        if run and run.run_type != "manual" and run.logical_date and not is_look_due(run.logical_date, self.store.watch):
+        is_due = _due_stores(context)
+        if not is_due(self.store):
             raise AirflowSkipException(
                 f"Store {self.store.name} is looked at every {self.store.watch.max_interval_seconds:g} s, and not in this run."
             )
         for carrying in [hop.carries_topics for hop in self.hops if hop.carries_topics]:
-            _carry_topics(carrying)
+            if is_due(carrying.destination):
+                _carry_topics(carrying)
         with terminal_errors_fail_at_once(), service_file((self.store,)):
             idle = {hop.hop: hop for hop in read_idle_hops(self.store)}
             _warn_of_unknown_topics(self.store, [hop.reads_outbox for hop in self.hops if hop.reads_outbox])
@@ -86,6 +92,16 @@ class StoreLookOperator(BaseOperator):
             emit("hop_triggered", hop=hop.name, reason="unsettled")
             events.add(hop.settles)
         return {"waiting": [hop.name for hop in waiting], "unsettled": [hop.name for hop in unsettled]}
+
+
+def _due_stores(context: Context) -> Callable[[Store], bool]:
+    """Answers whether this run opens a session in a store. A run that a person started opens one in each."""
+    run = context.get("dag_run")
+    if not run or run.run_type == "manual" or run.logical_date is None:
+        return lambda _: True
+    previous = context["ti"].get_previous_ti(state=TaskInstanceState.SUCCESS)
+    run_at, looked_at = run.logical_date, previous.logical_date if previous else None
+    return lambda store: is_look_due(run_at, looked_at, store.watch)
 
 
 def _carry_topics(hop: Hop) -> None:
