@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from relaybox.local.processes import server_account
-from relaybox.local.scratch import remove_abandoned, scratch_directory
+from relaybox.local.scratch import make_scratch, remove_abandoned, remove_scratch
 
 _MEMORY = Path("/dev/shm")  # noqa: S108  private directories are made in it
 
@@ -37,9 +37,15 @@ def remove_left_directories() -> None:
 
 @contextmanager
 def fast_temporary_directory(name: str) -> Iterator[Path]:
-    """A directory of the account that runs servers, which everybody may pass through; gone afterwards."""
-    with scratch_directory(name, _fast_directory()) as directory:
+    """A directory of the account that runs servers, which everybody may pass through; gone afterwards.
+
+    Not by scratch_directory(): at the end of a package's fixture this would remove what a session's fixture made meanwhile.
+    """
+    directory = make_scratch(name, _fast_directory())
+    try:
         directory.chmod(0o711)
         if account := server_account():
             os.chown(directory, account.uid, account.gid)
         yield directory
+    finally:
+        remove_scratch(directory)
