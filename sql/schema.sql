@@ -960,6 +960,7 @@ CREATE TABLE relaybox_internal.hop_in (
     detach_after_seconds bigint,
     detach_to text,
     compacted_plan_id uuid,
+    source_id uuid,
     CONSTRAINT detach_says_when_and_where CHECK (((stopped_consumer <> 'detach'::text) OR ((detach_after_seconds IS NOT NULL) AND (detach_to IS NOT NULL)))),
     CONSTRAINT first_kept_position_positive CHECK ((first_kept_position >= 1)),
     CONSTRAINT published_never_negative CHECK (((published_batch >= 0) AND (published_position >= 0))),
@@ -980,6 +981,8 @@ COMMENT ON COLUMN relaybox_internal.hop_in.detach_after_seconds IS 'How long a c
 COMMENT ON COLUMN relaybox_internal.hop_in.detach_to IS 'Directory or URI of detached segments. Spark writes and reads it.';
 
 COMMENT ON COLUMN relaybox_internal.hop_in.compacted_plan_id IS 'Plan of compacted_batch. Two stores had the same batch only if its plan was the same.';
+
+COMMENT ON COLUMN relaybox_internal.hop_in.source_id IS 'store_id of the store that the hop comes from. Null: no transfer has recorded it yet.';
 
 ALTER TABLE relaybox_internal.hop_in ALTER COLUMN log_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.hop_in_log_id_seq
@@ -1026,6 +1029,7 @@ CREATE TABLE relaybox_internal.hop_out (
     compacted_plan_id uuid,
     numbering integer DEFAULT 1 NOT NULL,
     subscribed_topics text[] DEFAULT '{}'::text[] NOT NULL,
+    destination_id uuid,
     CONSTRAINT only_a_log_is_read_ahead CHECK (((reads_log IS NOT NULL) OR (read_ahead = '{}'::int8multirange))),
     CONSTRAINT outbox_hop_names_its_topics CHECK (((reads_log IS NULL) = ((cardinality(topics) > 0) AND (topics IS NOT NULL)))),
     CONSTRAINT planned_never_negative CHECK (((batch >= 0) AND (log_position >= 0))),
@@ -1064,6 +1068,8 @@ COMMENT ON COLUMN relaybox_internal.hop_out.compacted_plan_id IS 'Plan of compac
 COMMENT ON COLUMN relaybox_internal.hop_out.numbering IS 'The numbering of the transactions in lower and in the pairs above anchor_seq. If the store has another one, reanchor the hop.';
 
 COMMENT ON COLUMN relaybox_internal.hop_out.subscribed_topics IS 'The topics that consumers asked for and that relaybox.yaml does not name.';
+
+COMMENT ON COLUMN relaybox_internal.hop_out.destination_id IS 'store_id of the store that the hop goes to. Null: no transfer has recorded it yet.';
 
 ALTER TABLE ONLY relaybox_internal.hop_out
     ADD CONSTRAINT hop_out_pkey PRIMARY KEY (hop);
@@ -1482,6 +1488,7 @@ CREATE TABLE relaybox_internal.store (
     durability_reason text,
     durability_said_by text,
     durability_said_at timestamp with time zone,
+    store_id uuid DEFAULT gen_random_uuid() NOT NULL,
     CONSTRAINT durability_is_known CHECK ((durability = ANY (ARRAY['server'::text, 'provider'::text]))),
     CONSTRAINT first_kept_seq_positive CHECK ((first_kept_seq >= 1)),
     CONSTRAINT provider_has_a_reason CHECK (((durability = 'server'::text) OR (durability_reason IS NOT NULL))),
@@ -1510,6 +1517,8 @@ COMMENT ON COLUMN relaybox_internal.store.durability_reason IS 'Why provider was
 COMMENT ON COLUMN relaybox_internal.store.durability_said_by IS 'The login whose init changed it last; null: it was never changed.';
 
 COMMENT ON COLUMN relaybox_internal.store.durability_said_at IS 'When.';
+
+COMMENT ON COLUMN relaybox_internal.store.store_id IS 'Made by the first init. A dump, a backup and a replica of this store have it too; another database never has.';
 
 ALTER TABLE ONLY relaybox_internal.store
     ADD CONSTRAINT store_pkey PRIMARY KEY (only_row);

@@ -16,6 +16,7 @@ create table relaybox_internal.hop_in (
     detach_after_seconds bigint,
     detach_to text,
     compacted_plan_id uuid,
+    source_id uuid,
     constraint hop_arrives_once unique (hop),
     constraint published_never_negative check (published_batch >= 0 and published_position >= 0),
     constraint first_kept_position_positive check (first_kept_position >= 1),
@@ -38,6 +39,8 @@ comment on column relaybox_internal.hop_in.detach_after_seconds is
 'How long a consumer must have been stopped before segments that only it needs are detached.';
 comment on column relaybox_internal.hop_in.detach_to is
 'Directory or URI of detached segments. Spark writes and reads it.';
+comment on column relaybox_internal.hop_in.source_id is
+'store_id of the store that the hop comes from. Null: no transfer has recorded it yet.';
 comment on column relaybox_internal.hop_in.compacted_plan_id is
 'Plan of compacted_batch. Two stores had the same batch only if its plan was the same.';
 

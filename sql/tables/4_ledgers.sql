@@ -30,6 +30,7 @@ create table relaybox_internal.hop_out (
     compacted_plan_id uuid,
     numbering integer not null default 1,
     subscribed_topics text[] not null default '{}',
+    destination_id uuid,
     constraint reads_log_of_a_hop_that_arrives_here
     foreign key (reads_log) references relaybox_internal.hop_in (log_id),
     constraint reads_outbox_or_log check ((reads_log is null) = (lower is not null)),
@@ -80,6 +81,8 @@ comment on column relaybox_internal.hop_out.compacted_read is
 comment on column relaybox_internal.hop_out.numbering is
 'The numbering of the transactions in lower and in the pairs above anchor_seq. If the store has '
 'another one, reanchor the hop.';
+comment on column relaybox_internal.hop_out.destination_id is
+'store_id of the store that the hop goes to. Null: no transfer has recorded it yet.';
 comment on column relaybox_internal.hop_out.subscribed_topics is
 'The topics that consumers asked for and that relaybox.yaml does not name.';
 

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg2
 
 from relaybox.routes import Hop
-from tests.faults.cells import killed_before, repair
+from tests.faults.cells import FORGET_STORE_IDS, is_first_meeting, killed_before, repair
 from tests.faults.checker import INVARIANTS, Violation, check, read_stores, reliability, unsettled
 from tests.faults.drivers import Outcome, drive, driver
 from tests.faults.faults import FAULTS, Fault, Scene
@@ -150,10 +150,7 @@ class _Run:
         if to_repair:
             _ask(hop.source.name, _ANOTHER_FINGERPRINT)
             self.has_generations = to_repair == "reanchor"
-        if injection.failpoint.startswith("senders."):
-            _ask(hop.source.name, "select relaybox.declare_sender(%s, 'gapless')", f"declared-{number}")  # news to carry
-        if injection.failpoint.startswith("topics."):
-            _ask(hop.destination.name, "select relaybox.subscribe(%s, %s)", f"subscriber-{number}", f"topic-{number}")
+        self._give_news(injection.failpoint, number)
         mission = self.site.mission(hop.name, proxied=True, repair=to_repair)
         files = self.site.directory / f"driver_{number}"
         with driver(mission, f"{injection.failpoint}={fault.action}", files) as target:
@@ -169,6 +166,17 @@ class _Run:
         if self.site.kind == "processed":
             looks = workload.look_count
             wait_until(lambda: workload.look_count > looks + 1, "the watcher looks at what the fault left")
+
+    def _give_news(self, failpoint: str, number: int) -> None:
+        """What a step needs that is taken only when there is news."""
+        hop = self.site.hop
+        if failpoint.startswith("senders."):
+            _ask(hop.source.name, "select relaybox.declare_sender(%s, 'gapless')", f"declared-{number}")  # news to carry
+        if failpoint.startswith("topics."):
+            _ask(hop.destination.name, "select relaybox.subscribe(%s, %s)", f"subscriber-{number}", f"topic-{number}")
+        if is_first_meeting(failpoint):
+            for store in (hop.source, hop.destination):
+                _ask(store.name, FORGET_STORE_IDS)
 
     def _acknowledge_less_than_there_is(self, workload: Workload) -> None:
         """What there was is acknowledged and not settled; then more is published. The last COMMIT is one that nobody waited for."""

@@ -99,6 +99,19 @@ def killed_before(failpoint: str) -> str:
     return FOLLOWING.get(failpoint.split(".", maxsplit=1)[0], "")
 
 
+FORGET_STORE_IDS = """
+    with leaving as (update relaybox_internal.hop_out set destination_id = null),
+    arriving as (update relaybox_internal.hop_in set source_id = null)
+    select
+"""
+"""As in a store that an older version made: no hop has recorded the store at its other end."""
+
+
+def is_first_meeting(failpoint: str) -> bool:
+    """Only the first transfer of a hop reaches it, or the first after FORGET_STORE_IDS."""
+    return "_met." in failpoint
+
+
 def sides(failpoint: str) -> tuple[str, ...]:
     """The clusters in which the step works, as STEPS says: source, destination, or both."""
     site = STEPS[failpoint].split(":")[0]

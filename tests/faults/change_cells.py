@@ -17,7 +17,7 @@ from typing import Literal
 
 from relaybox.failpoints import FAILPOINTS
 from relaybox.hops.confirmations import settle_hop
-from tests.faults.cells import killed_before, repair
+from tests.faults.cells import FORGET_STORE_IDS, is_first_meeting, killed_before, repair
 from tests.faults.change_machine import ChangeMachine
 from tests.faults.changes import BOTH, CHANGES
 from tests.faults.drivers import AttemptOwner, Mission, driver
@@ -143,6 +143,9 @@ def make_ready(machine: ChangeMachine, failpoint: str, cell: ChangeCell | None, 
         machine.transfer(0, 0)
     _settle_last_hop(machine)
     machine.send(MESSAGES, BOTH, True)
+    if is_first_meeting(failpoint):
+        for store in STORES:
+            machine.world.query(store, FORGET_STORE_IDS)
     sender = f"sender-{next(machine.moments)}"  # whose declaration is news to carry
     machine.world.query("airline", "select relaybox.declare_sender(%s, 'gapless')", sender)
 

@@ -199,7 +199,8 @@ class HopMachine(Life):
         assert all(job.planned.batch == batch for job in self.jobs if job.key == (hop.name, batch.batch))
         make_log_segments(destination, hop, log_id=arrived.log_id, through_position=batch.last_position)
         reads_log = self.world.value(hop.source.name, "select reads_log from relaybox_internal.hop_out where hop = %s", hop.name)
-        order = slice_job(hop, batch, attempt=planned.attempt, log_id=arrived.log_id, reads_log=reads_log)
+        ids = self.world.store_ids(hop)
+        order = slice_job(hop, batch, stores=ids, attempt=planned.attempt, log_id=arrived.log_id, reads_log=reads_log)
         self.jobs.append(Job(hop, planned, order))
 
     @precondition(lambda self: self.jobs)
@@ -256,7 +257,8 @@ class HopMachine(Life):
     @rule(which=any_one)
     def confirm_an_old_one(self, which: int) -> None:
         hop, arrival = self.arrivals[which % len(self.arrivals)]
-        confirm_received(self.sessions[hop.source.name], hop, arrival, recorded_by="test")
+        arrived_in = self.world.store_ids(hop).destination
+        confirm_received(self.sessions[hop.source.name], hop, arrival, destination_id=arrived_in, recorded_by="test")
 
     @rule(number=hops)
     def settle(self, number: int) -> None:

@@ -16,7 +16,8 @@ def planned_batch(world: World) -> tuple[Planned, SliceJob]:
         planned = plan_batch(source, hop, arrived, driver=AttemptOwner("test"))
         assert planned is not None
         make_log_segments(destination, hop, log_id=arrived.log_id, through_position=planned.batch.last_position)
-    return planned, slice_job(hop, planned.batch, attempt=planned.attempt, log_id=arrived.log_id, reads_log=None)
+    stores, attempt = world.store_ids(), planned.attempt
+    return planned, slice_job(hop, planned.batch, stores=stores, attempt=attempt, log_id=arrived.log_id, reads_log=None)
 
 
 def publish(world: World, planned: Planned) -> None:

@@ -115,7 +115,7 @@ def test_g3_a_slice_that_another_driver_copied_meanwhile_is_found(world: World) 
         assert planned is not None
         make_log_segments(destination, hop, log_id=arrived.log_id, through_position=2)
     batch, (slice_,) = planned.batch, planned.batch.slices
-    order = slice_job(hop, batch, attempt=planned.attempt, log_id=arrived.log_id, reads_log=None)
+    order = slice_job(hop, batch, stores=world.store_ids(), attempt=planned.attempt, log_id=arrived.log_id, reads_log=None)
     with world.session("hub") as other, other.cursor() as cursor, ThreadPoolExecutor(1) as pool:
         cursor.execute(
             f"insert into relaybox_internal.log_{order.log_id} (log_position, index, epoch, message_id, sent_at, topic, sender, payload) "
@@ -141,7 +141,7 @@ def test_an_older_attempt_at_a_hop_with_a_long_name_is_ended_by_its_session(worl
     with world.store_session("airline") as source, world.store_session("hub") as destination:
         planned = plan_batch(source, hop, ask_destination(destination, hop), driver=AttemptOwner("test"))
     assert planned is not None
-    order = slice_job(hop, planned.batch, attempt=10**5, log_id=1, reads_log=None)
+    order = slice_job(hop, planned.batch, stores=world.store_ids(), attempt=10**5, log_id=1, reads_log=None)
     order = replace(order, hop=f"{'a-long-name-' * 4}/1", batch=10**7)
     slice_ = replace(planned.batch.slices[0], slice=1234)
     with closing(connect("hub", application_name=session_name(order, slice_))) as older, older.cursor() as cursor:

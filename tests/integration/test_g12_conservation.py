@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from uuid import uuid4
 
 import pytest
 import yaml
@@ -14,7 +15,9 @@ from relaybox.stores.schema import open_store
 from tests.support.cli import invoke
 from tests.support.world import STORES, World, insert
 
-NOTHING_ARRIVED = DestinationState(log_id=1, generation=1, batch=0, log_position=0, plan_id=None, copied_plan_ids=())
+NOTHING_ARRIVED = DestinationState(
+    log_id=1, generation=1, batch=0, log_position=0, plan_id=None, copied_plan_ids=(), store_id=str(uuid4()), source_id=None
+)
 SMALL_BATCHES = {"batch_rows": 100, "slice_rows": 50}
 
 

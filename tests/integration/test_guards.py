@@ -41,7 +41,8 @@ def planned(world: World) -> Planned:
 @pytest.fixture
 def order(world: World, planned: Planned) -> SliceJob:
     log_id = world.value("hub", "select log_id from relaybox_internal.hop_in where hop = 'flights/1'")
-    return slice_job(world.first_hop, planned.batch, attempt=planned.attempt, log_id=log_id, reads_log=None)
+    stores, attempt = world.store_ids(), planned.attempt
+    return slice_job(world.first_hop, planned.batch, stores=stores, attempt=attempt, log_id=log_id, reads_log=None)
 
 
 def test_g5_messages_are_ordered_by_insertion_whatever_their_xid_and_clock_say(world: World) -> None:
@@ -223,7 +224,7 @@ def test_g7_an_arrival_is_confirmed_as_often_as_anybody_likes(world: World, plan
     with world.store_session("hub") as destination, world.store_session("airline") as source:
         arrival = publish_batch(destination, world.first_hop, planned.batch, log_id=order.log_id)
         for _ in range(2):
-            confirm_received(source, world.first_hop, arrival, recorded_by="test")
+            confirm_received(source, world.first_hop, arrival, destination_id=world.store_ids().destination, recorded_by="test")
     assert world.value("airline", "select count(*) from relaybox_internal.confirmation") == 1
 
 

@@ -14,6 +14,7 @@ import yaml
 
 from relaybox.hops.confirmations import SettleResult, settle_hop
 from relaybox.hops.runners import ThreadRunner
+from relaybox.hops.store_ids import StoreIds
 from relaybox.hops.transfer import TransferSummary, transfer_hop
 from relaybox.routes import Hop, Route, Routes, load_routes
 from relaybox.stores.schema import initialise_store
@@ -168,6 +169,12 @@ class World:
 
     def destination(self, hop: str) -> str:
         return self.routes.hop(hop).destination.name
+
+    def store_ids(self, hop: Hop | None = None) -> StoreIds:
+        """The ids of the two stores of a hop, as its driver learns them."""
+        hop = hop or self.first_hop
+        ends = (hop.source.name, hop.destination.name)
+        return StoreIds(*(self.value(store, "select store_id::text from relaybox_internal.store") for store in ends))
 
     def sent(self) -> list[str]:
         """Payloads of all committed messages, in the outbox's order."""

@@ -30,7 +30,7 @@ def reanchor(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a hop continue after one of its stores lost history: a restore, a failover that lost transactions, a dump and reload.
+    """Let a hop continue after one of its stores lost history (restore, failover, reload) or became another database.
 
     Compares both stores. Messages that the destination lost are sent again, to the same log positions.
     Messages that the source lost stay at the destination and are listed (ghosts); undelivered messages
@@ -49,7 +49,7 @@ def reanchor(
     settings: Settings = context.obj
     routes = settings.load_routes()
     found = reanchor_hop(routes.hop(hop), routes, recorded_by=settings.recorded_by, reason=reason or "", dry_run=not reason)
-    done = bool(reason) and found.loss != "none"
+    done = bool(reason) and found.is_needed
     if as_json:
         write(ReanchorDocument.model_validate({**asdict(found), "done": done}))
     else:
@@ -60,11 +60,11 @@ def reanchor(
                 f"If {source} lost nothing (a promotion, pg_upgrade), do not reanchor. "
                 f'Run: relaybox attest {source} --reason "..."'
             )
-        if not done and found.loss != "none":
+        if not done and found.is_needed:
             print(f'Nothing was changed. To do it: relaybox reanchor {hop} --reason "..."')
         elif done:
             print(f"Now run: relaybox transfer {hop}")
-    if not done and found.loss != "none":
+    if not done and found.is_needed:
         raise typer.Exit(ExitCode.DEFECT_FOUND)
 
 

@@ -41,6 +41,8 @@ class ReanchorDocument(Document):
     """What tells that history was lost."""
     may_be_attested: bool
     """If the source lost nothing, it is to be attested, not reanchored."""
+    other_stores: list[str]
+    """Stores of the hop that are other databases than before; the hop records them as its own."""
     done: bool
 
 

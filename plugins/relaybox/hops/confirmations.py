@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
 from relaybox.hops.publishing import PublishedBatch, ask_destination, durable_arrival
+from relaybox.hops.store_ids import require_same_stores
 from relaybox.log_events import emit
 from relaybox.stores.schema import open_store
 from relaybox.streams.delivering import deliver_arrived
@@ -71,16 +72,17 @@ class _Confirmation(NamedTuple):
     happened_at: datetime
 
 
-def confirm_received(source: StoreSession, hop: Hop, arrival: PublishedBatch, *, recorded_by: str) -> None:
+def confirm_received(source: StoreSession, hop: Hop, arrival: PublishedBatch, *, destination_id: str, recorded_by: str) -> None:
     """Records that the destination has a batch. Commits; idempotent.
 
     Raises:
-        HistoryLost, ContentDiffers: G11; the ledger has no such batch, or another under its number.
+        HistoryLost, ContentDiffers: G11; the ledger has no such batch, or another under its number, or the hop goes to another store.
     """
     source = source.doing(f"confirming batch {arrival.batch} of hop {hop.name}")
     source.reach("confirm.begin")
     source.call(
-        "relaybox_internal.confirm_received", hop.name, arrival.batch, str(arrival.plan_id), arrival.published_at, recorded_by
+        "relaybox_internal.confirm_received",
+        *(hop.name, arrival.batch, str(arrival.plan_id), arrival.published_at, recorded_by, destination_id),
     )
     source.reach("confirm.recorded")
     source.commit_durably("confirm")
@@ -95,7 +97,8 @@ def confirm_arrived(source: StoreSession, destination: StoreSession, hop: Hop, *
     arrived = ask_destination(destination, hop)
     if arrived.batch > 0 and not _is_received(source, hop, arrived):
         deliver_arrived(destination, hop, log_id=arrived.log_id)
-        confirm_received(source, hop, durable_arrival(destination, hop, arrived), recorded_by=recorded_by)
+        arrival = durable_arrival(destination, hop, arrived)
+        confirm_received(source, hop, arrival, destination_id=arrived.store_id, recorded_by=recorded_by)
     return arrived
 
 
@@ -132,6 +135,7 @@ def settle_hop(route: Route, hop: Hop, *, recorded_by: str) -> SettleResult:
         closing(open_store(hop.source, application_name=name)) as source,
         closing(open_store(hop.destination, application_name=name)) as destination,
     ):
+        require_same_stores(source, destination, hop, ask_destination(destination, hop))
         carry_topics(source, destination, hop)
         confirm_arrived(source, destination, hop, recorded_by=recorded_by)
         _record_downstream(source, destination, route, hop, recorded_by=recorded_by)

@@ -15,7 +15,7 @@ from relaybox.stores.fingerprints import ClusterFingerprint, read_fingerprint
 
 if TYPE_CHECKING:
     from relaybox.hops.planning import DestinationState
-    from relaybox.routes import Hop
+    from relaybox.routes import Hop, Store
     from relaybox.stores.sessions import StoreSession
 
 
@@ -25,12 +25,14 @@ class HistoryGap:
 
     Attributes:
         may_be_attested: only the cluster is another one; what it has goes on where the ledgers end.
+        is_other_store: the store is another database than before, which explains every other difference.
     """
 
     store: str
     what: str
     next_step: str
     may_be_attested: bool = False
+    is_other_store: bool = False
 
     def as_error(self, hop: Hop, outcome: str = "") -> errors.HistoryLost:
         """The error of who met it; `outcome` says what became of their work, as in "Nothing was moved."."""
@@ -42,22 +44,35 @@ class HistoryGap:
 
 @dataclass(frozen=True)
 class PublishedEnd:
-    """The newest batch that a destination has published of a hop, 0 for none, with its plan; and the plans of slices copied since."""
+    """The newest batch that a destination has published of a hop, 0 for none, with its plan; and the plans of slices copied since.
+
+    Attributes:
+        store_id: of the destination.
+        source_id: of the store that the hop came from until now; None: not recorded yet.
+    """
 
     generation: int
     batch: int
     plan_id: str | None
     copied_plan_ids: tuple[str, ...]
+    store_id: str
+    source_id: str | None
 
 
 def published_end(arrived: DestinationState) -> PublishedEnd:
     """The same, of what a destination answered to `ask_destination`."""
     plan_id = None if arrived.plan_id is None else str(arrived.plan_id)
-    return PublishedEnd(arrived.generation, arrived.batch, plan_id, tuple(map(str, arrived.copied_plan_ids)))
+    copied = tuple(map(str, arrived.copied_plan_ids))
+    return PublishedEnd(arrived.generation, arrived.batch, plan_id, copied, arrived.store_id, arrived.source_id)
 
 
 class LedgerContinuity(NamedTuple):
-    """What a hop's source says of itself (ledger_continuity.sql), against which its cluster and its destination are compared."""
+    """What a hop's source says of itself (read_ledger), against which its cluster and its destination are compared.
+
+    Attributes:
+        store_id: of the source.
+        destination_id: of the store that the hop went to until now; None: not recorded yet.
+    """
 
     reloaded: bool
     lower_xmax: str
@@ -72,16 +87,27 @@ class LedgerContinuity(NamedTuple):
     source_log_position: int | None
     system_identifier: int
     timeline: int
-    is_standby: bool = False
+    is_standby: bool
+    store_id: str
+    destination_id: str | None
+
+
+_LEDGER_CONTINUITY = """
+    select c.*, pg_is_in_recovery() as is_standby, s.store_id::text, h.destination_id::text
+    from relaybox_internal.ledger_continuity(%(hop)s, %(arrived_batch)s) c
+    cross join relaybox_internal.store s
+    join relaybox_internal.hop_out h on h.hop = %(hop)s
+"""
+
+
+def read_ledger(source: StoreSession, hop: Hop, arrived_batch: int) -> LedgerContinuity | None:
+    """Asks a hop's source, after its destination was asked. None: the hop does not leave the store."""
+    return source.row_if_any(LedgerContinuity, _LEDGER_CONTINUITY, {"hop": hop.name, "arrived_batch": arrived_batch})
 
 
 def find_gap(source: StoreSession, hop: Hop, published: PublishedEnd) -> HistoryGap | None:
     """Asks a hop's source, after its destination was asked, in a short transaction. None: the ledgers agree, or go on agreeing."""
-    ledger = source.row_if_any(
-        LedgerContinuity,
-        "select s.*, pg_is_in_recovery() as is_standby from relaybox_internal.ledger_continuity(%s, %s) s",
-        *(hop.name, published.batch),
-    )
+    ledger = read_ledger(source, hop, published.batch)
     # what a standby would say of its timeline is its primary's; the plan and the confirmations are replicated
     here = None if ledger is None or ledger.is_standby else read_fingerprint(source)
     source.rollback()
@@ -95,6 +121,7 @@ def find_gaps(
 ) -> Iterator[HistoryGap]:
     """How the ledger of a hop's source contradicts its cluster, None: not asked, and its destination."""
     source, destination = hop.source.name, hop.destination.name
+    yield from find_other_stores(hop, ledger, published)
     if ledger.reloaded:
         yield HistoryGap(
             source, f"{source} was loaded from a dump: its rows may carry transaction numbers of another cluster", _look(hop)
@@ -126,6 +153,35 @@ def find_gaps(
         yield HistoryGap(source, f"{theirs}, {source} {mine}: {source} lost history", _look(hop))
     if ledger.source_log_position is not None and ledger.source_log_position < ledger.read_through:
         yield lost_log(hop, ledger.read_through, ledger.source_log_position)
+
+
+def find_other_stores(hop: Hop, ledger: LedgerContinuity, published: PublishedEnd) -> Iterator[HistoryGap]:
+    """Which end of the hop is another database than before. A hop that has moved nothing may still change its stores."""
+    source, destination = hop.source.name, hop.destination.name
+    if ledger.planned_batch > 0 and ledger.destination_id not in (None, published.store_id):
+        yield HistoryGap(
+            destination,
+            f"{destination} is store {published.store_id}; until now the hop went to store {ledger.destination_id}, which has confirmed "
+            f"batch {ledger.received_batch}",
+            _correct_connection(hop, hop.destination),
+            is_other_store=True,
+        )
+    has_arrived = published.batch > 0 or published.copied_plan_ids
+    if has_arrived and published.source_id not in (None, ledger.store_id):
+        yield HistoryGap(
+            source,
+            f"{source} is store {ledger.store_id}; until now the hop came from store {published.source_id}, of which {destination} has "
+            f"published batch {published.batch}",
+            _correct_connection(hop, hop.source),
+            is_other_store=True,
+        )
+
+
+def _correct_connection(hop: Hop, store: Store) -> str:
+    return (
+        f"If the connection of {store.name} leads to the wrong database, correct it. If {store.name} was lost and made anew: "
+        f"relaybox rebuild {store.name}. Else: relaybox reanchor {hop.name}"
+    )
 
 
 def lost_generation(hop: Hop, known: int, published: int) -> HistoryGap:

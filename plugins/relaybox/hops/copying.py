@@ -23,6 +23,7 @@ from relaybox.stores.pipe import pipe_sessions
 from relaybox.stores.sessions import StoreSession
 
 if TYPE_CHECKING:
+    from relaybox.hops.store_ids import StoreIds
     from relaybox.routes import Hop
 
 _LONGEST_HOP_IN_NAME = 30
@@ -30,13 +31,19 @@ _LONGEST_HOP_IN_NAME = 30
 
 @dataclass(frozen=True)
 class SliceJob:
-    """All that a slice's task needs besides its slice. Small and picklable; names services, holds no secret."""
+    """All that a slice's task needs besides its slice. Small and picklable; names services, holds no secret.
+
+    Attributes:
+        source_id, destination_id: of the stores that the driver's sessions lead to; each worker asks whether its own lead there too.
+    """
 
     hop: str
     source: str
     source_service: str
+    source_id: str
     destination: str
     destination_service: str
+    destination_id: str
     generation: int
     batch: int
     plan_id: UUID
@@ -61,14 +68,16 @@ class SliceCopied:
     found: str  # open (copied now) | copied | published
 
 
-def slice_job(hop: Hop, batch: Batch, *, attempt: int, log_id: int, reads_log: int | None) -> SliceJob:
+def slice_job(hop: Hop, batch: Batch, *, stores: StoreIds, attempt: int, log_id: int, reads_log: int | None) -> SliceJob:
     """The order for a batch of a hop."""
     return SliceJob(
         hop=hop.name,
         source=hop.source.name,
         source_service=hop.source.service,
+        source_id=stores.source,
         destination=hop.destination.name,
         destination_service=hop.destination.service,
+        destination_id=stores.destination,
         generation=batch.generation,
         batch=batch.batch,
         plan_id=batch.plan_id,
@@ -97,6 +106,7 @@ def copy_slice(order: SliceJob, slice_: Slice) -> SliceCopied:
     A slice that already has its receipt is left as it is. Called once per slice and attempt, on an executor.
 
     Raises:
+        HistoryLost: a connection of this worker leads to another database than the driver's.
         ContentDiffers: the source gave another number of rows than planned, or other content where the plan has digests;
             nothing is kept.
         SliceSuperseded: the batch was published meanwhile, or a newer attempt ended this session.
@@ -105,6 +115,7 @@ def copy_slice(order: SliceJob, slice_: Slice) -> SliceCopied:
     started = time.monotonic()
     destination = _open(order.destination, order.destination_service, order, slice_)
     try:
+        destination.call("relaybox_internal.require_store", order.destination_id)
         found = _slice_state(destination, order, slice_)
         if found != "open":
             return SliceCopied(slice_.slice, slice_.row_count, 0, time.monotonic() - started, found)
@@ -145,6 +156,8 @@ def _copy_rows(destination: StoreSession, order: SliceJob, slice_: Slice) -> int
     destination.rollback()
     source = _open(order.source, order.source_service, order, slice_)
     try:
+        source.call("relaybox_internal.require_store", order.source_id)
+        source.rollback()
         # publish is the durable point; until then a lost slice is copied again
         destination.execute("set local synchronous_commit = off")
         destination.reach("slice.connected")

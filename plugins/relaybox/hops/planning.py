@@ -31,6 +31,8 @@ class DestinationState:
 
     Attributes:
         copied_plan_ids: the plans of slices that were copied of the batch after that; one, unless the source lost history.
+        store_id: of the destination.
+        source_id: of the store that the hop came from until now; None: not recorded yet.
     """
 
     log_id: int
@@ -39,6 +41,8 @@ class DestinationState:
     log_position: int
     plan_id: UUID | None
     copied_plan_ids: tuple[UUID, ...]
+    store_id: str
+    source_id: str | None
 
 
 @dataclass(frozen=True)

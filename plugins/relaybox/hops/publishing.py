@@ -48,6 +48,8 @@ class _Published(NamedTuple):
     published_position: int
     plan_id: str | None
     copied_plan_ids: list[str]
+    store_id: str
+    source_id: str | None
 
 
 def ask_destination(destination: StoreSession, hop: Hop) -> DestinationState:
@@ -61,8 +63,9 @@ def ask_destination(destination: StoreSession, hop: Hop) -> DestinationState:
             array(
                 select distinct r.plan_id::text from relaybox_internal.receipt r where r.log_id = i.log_id
                     and r.batch = i.published_batch + 1
-            ) as copied_plan_ids
-        from relaybox_internal.hop_in i where i.hop = %s
+            ) as copied_plan_ids,
+            s.store_id::text, i.source_id::text
+        from relaybox_internal.hop_in i cross join relaybox_internal.store s where i.hop = %s
         """,
         hop.name,
     )
@@ -78,6 +81,8 @@ def ask_destination(destination: StoreSession, hop: Hop) -> DestinationState:
         log_position=found.published_position,
         plan_id=None if found.plan_id is None else UUID(str(found.plan_id)),
         copied_plan_ids=tuple(map(UUID, found.copied_plan_ids)),
+        store_id=found.store_id,
+        source_id=found.source_id,
     )
 
 

@@ -17,6 +17,7 @@ from relaybox.hops.confirmations import confirm_arrived, confirm_received
 from relaybox.hops.copying import SliceCopied, slice_job
 from relaybox.hops.planning import AttemptOwner, CountedRest, Planned, plan_batch
 from relaybox.hops.publishing import ask_destination, begin_generation, make_log_segments, publish_batch
+from relaybox.hops.store_ids import require_same_stores
 from relaybox.log_events import emit, warn
 from relaybox.stores.answer_limits import answering_within
 from relaybox.stores.schema import open_store
@@ -26,6 +27,7 @@ from relaybox.streams.topics import carry_topics, find_unknown_topics
 if TYPE_CHECKING:
     from relaybox.hops.planning import DestinationState
     from relaybox.hops.runners import SliceRunner
+    from relaybox.hops.store_ids import StoreIds
     from relaybox.routes import Hop
     from relaybox.stores.sessions import StoreSession
 
@@ -121,13 +123,14 @@ class _Run:
     def until_quiet(self, linger_seconds: float, linger_at_most_seconds: float) -> TransferSummary:
         started = quiet_since = time.monotonic()
         self._prepare_source()
+        stores = require_same_stores(self.source, self.destination, self.hop, ask_destination(self.destination, self.hop))
         carry_topics(self.source, self.destination, self.hop)
         self._look_for_unknown_topics()
         arrived = self._confirm()
         carry_senders(self.source, self.destination, self.hop, log_id=arrived.log_id)
         deliver_arrived(self.destination, self.hop, log_id=arrived.log_id)
         while True:
-            moved = self._move_batch()
+            moved = self._move_batch(stores)
             now = time.monotonic()
             if moved:
                 quiet_since = now
@@ -155,7 +158,7 @@ class _Run:
             warn("topics_unknown", hop=self.hop.name, warning=str(error))
             self.summary = replace(self.summary, waiting_for_init=str(error))
 
-    def _move_batch(self) -> bool:
+    def _move_batch(self, stores: StoreIds) -> bool:
         started = time.monotonic()
         arrived = ask_destination(self.destination, self.hop)
         planned = self._plan(arrived)
@@ -164,7 +167,7 @@ class _Run:
         try:
             if arrived.generation < planned.batch.generation:
                 begin_generation(self.destination, self.hop, log_id=arrived.log_id, generation=planned.batch.generation)
-            byte_count = self._copy(planned, arrived.log_id)
+            byte_count = self._copy(planned, arrived.log_id, stores)
             carry_senders(self.source, self.destination, self.hop, log_id=arrived.log_id)
             arrival = publish_batch(self.destination, self.hop, planned.batch, log_id=arrived.log_id)
         except (errors.SliceSuperseded, errors.StoreUnreachable, errors.StoreBusy, errors.SliceMissing) as error:
@@ -188,7 +191,7 @@ class _Run:
         self.progress(Progress(self.hop.name, batch.batch, batch.row_count, batch.row_count, published=True))
         # before it is confirmed: a driver that dies here leaves a hop that has work
         deliver_arrived(self.destination, self.hop, log_id=arrived.log_id)
-        confirm_received(self.source, self.hop, arrival, recorded_by=self.recorded_by)
+        confirm_received(self.source, self.hop, arrival, destination_id=stores.destination, recorded_by=self.recorded_by)
         self.summary = replace(
             self.summary,
             batch_count=self.summary.batch_count + 1,
@@ -219,7 +222,7 @@ class _Run:
     def _driver(self) -> AttemptOwner:
         return AttemptOwner(self.recorded_by, self.runner.application)
 
-    def _copy(self, planned: Planned, log_id: int) -> int:
+    def _copy(self, planned: Planned, log_id: int, stores: StoreIds) -> int:
         batch = planned.batch
         emit(
             "batch_resumed" if planned.resumed else "batch_planned",
@@ -232,7 +235,8 @@ class _Run:
         )
         self.progress(Progress(self.hop.name, batch.batch, batch.row_count, 0, published=False))
         make_log_segments(self.destination, self.hop, log_id=log_id, through_position=batch.last_position)
-        order = slice_job(self.hop, batch, attempt=planned.attempt, log_id=log_id, reads_log=self._reads_log())
+        reads_log = self._reads_log()
+        order = slice_job(self.hop, batch, stores=stores, attempt=planned.attempt, log_id=log_id, reads_log=reads_log)
         copied = byte_count = 0
         for report in self.runner.copy_slices(order, batch.slices):
             copied += report.row_count

@@ -214,7 +214,10 @@ def hop_status(hop: Hop, from_source: StoreReading[Any], from_destination: Store
     source, destination, continuing = from_source.sending, from_destination.receiving, from_source.continuing
     sending, receiving = source.states.get(hop.name), destination.states.get(hop.name)
     unknown = source.unknown_topics.get(hop.name)
-    gap = _lost_by_destination(hop, sending, receiving) or continuing.states.get(hop.name) or _lost_by_source(hop, sending)
+    continued = continuing.states.get(hop.name)
+    if continued is None or not continued.is_other_store:
+        continued = _lost_by_destination(hop, sending, receiving) or continued
+    gap = continued or _lost_by_source(hop, sending)
     sent = sending and sending.planned_position + sending.waiting_count
     received = receiving.published_position if receiving else sending and sending.received_position
     lag = max(0, sent - receiving.published_position) if sent is not None and receiving else None

@@ -46,7 +46,7 @@ class SendingState(NamedTuple):
 
 
 class ReceivingState(NamedTuple):
-    """How far a hop is, as its destination knows it (receiving_state.sql); `due` is what the source had confirmed."""
+    """How far a hop is, as its destination knows it (RECEIVING_STATE); `due` is what the source had confirmed."""
 
     generation: int
     published_batch: int
@@ -57,6 +57,16 @@ class ReceivingState(NamedTuple):
     copied_plan_ids: list[str]
     due_received: int
     due_unique: int
+    store_id: str
+    source_id: str | None
+
+
+RECEIVING_STATE = """
+    select r.*, s.store_id::text, i.source_id::text
+    from relaybox_internal.receiving_state(%(hop)s, %(confirmed_batch)s) r
+    cross join relaybox_internal.store s
+    join relaybox_internal.hop_in i on i.hop = %(hop)s
+"""
 
 
 class StalledFields(TypedDict):

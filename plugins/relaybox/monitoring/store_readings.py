@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from relaybox import errors
 from relaybox.hops.continuity import HistoryGap, PublishedEnd, find_gap
-from relaybox.monitoring.store_answers import ReceivingState, SendingState, StoreAnswer, StreamState, ask_sending, known_hops
+from relaybox.monitoring.store_answers import (
+    RECEIVING_STATE,
+    ReceivingState,
+    SendingState,
+    StoreAnswer,
+    StreamState,
+    ask_sending,
+    known_hops,
+)
 from relaybox.stores.readings import Reader, Readings
 from relaybox.stores.schema import one_session
 
@@ -154,8 +162,8 @@ class _StorePart(Generic[_Seen]):
         return replace(self.said, receiving=receiving, continuing=StoreAnswer(dict(self._gaps)), continued=continued)
 
     def _read_arrival(self, session: StoreSession, name: str, *, confirmed: int) -> None:
-        query = "select * from relaybox_internal.receiving_state(%s, %s)"
-        self._arrived[name] = session.row_if_any(ReceivingState, query, name, confirmed)
+        asked = {"hop": name, "confirmed_batch": confirmed}
+        self._arrived[name] = session.row_if_any(ReceivingState, RECEIVING_STATE, asked)
         stream = session.row_if_any(StreamState, "select * from relaybox_internal.stream_state(%s)", name)
         if stream is not None:
             self._streams[name] = stream
@@ -164,9 +172,17 @@ class _StorePart(Generic[_Seen]):
         self._continued.add(name)
         if published is None:
             return
-        end = PublishedEnd(
-            published.generation, published.published_batch, published.published_plan_id, tuple(published.copied_plan_ids)
-        )
-        gap = find_gap(session, self._leaving[name], end)
+        gap = find_gap(session, self._leaving[name], _published_end(published))
         if gap is not None:
             self._gaps[name] = gap
+
+
+def _published_end(state: ReceivingState) -> PublishedEnd:
+    return PublishedEnd(
+        generation=state.generation,
+        batch=state.published_batch,
+        plan_id=state.published_plan_id,
+        copied_plan_ids=tuple(state.copied_plan_ids),
+        store_id=state.store_id,
+        source_id=state.source_id,
+    )

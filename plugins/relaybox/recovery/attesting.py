@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from relaybox import errors
-from relaybox.hops.continuity import LedgerContinuity, find_gaps, lost_batches, published_end, unfinished_reanchor
+from relaybox.hops.continuity import find_gaps, lost_batches, published_end, read_ledger, unfinished_reanchor
 from relaybox.hops.publishing import ask_destination
 from relaybox.log_events import emit
 from relaybox.stores.fingerprints import ClusterFingerprint, read_fingerprint
@@ -75,9 +75,7 @@ def _ask(hop: Hop) -> DestinationState:
 
 def _check(session: StoreSession, hop: Hop, arrived: DestinationState, here: ClusterFingerprint) -> bool:
     """Raises unless the hop's ledger goes on here; tells whether its fingerprint differs."""
-    ledger = session.row_if_any(
-        LedgerContinuity, "select * from relaybox_internal.ledger_continuity(%s, %s)", hop.name, arrived.batch
-    )
+    ledger = read_ledger(session, hop, arrived.batch)
     if ledger is None:
         raise errors.UnknownHop(f"hop {hop.name} does not leave store {session.store}.", next_step="Run: relaybox init")
     published = published_end(arrived)

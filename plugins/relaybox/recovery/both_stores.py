@@ -24,6 +24,7 @@ class HopRow(NamedTuple):
     numbering: int
     system_identifier: int
     timeline: int
+    store_id: str
 
 
 @dataclass(frozen=True)

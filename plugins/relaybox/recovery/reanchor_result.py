@@ -34,6 +34,7 @@ class ReanchorResult:
         removed_count: messages of slices that the destination has of a batch that it never published: no consumer could read them. They are
             removed; what the source still has of them is copied anew.
         resend_count: batches that are sent again because the destination lost them.
+        other_stores: those of the two stores that are other databases than before; the hop records them as its own.
     """
 
     hop: str
@@ -48,3 +49,9 @@ class ReanchorResult:
     resend_count: int = 0
     cause: str | None = None
     may_be_attested: bool = False
+    other_stores: tuple[str, ...] = ()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is anything to do."""
+        return self.loss != "none" or bool(self.other_stores)

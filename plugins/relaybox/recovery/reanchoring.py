@@ -1,21 +1,23 @@
 """A hop whose source or destination lost history goes on: nothing that still exists is left out, nothing is sent twice.
 
-Two cases. The destination went back: what it lost is sent again (resending.py). The source went back, or was dumped and reloaded:
+Two cases of loss. The destination went back: what it lost is sent again (resending.py). The source went back, or was dumped and reloaded:
 the hop begins a new generation (new_generation.py).
 
 If both went back, the destination may have lost batches of which the source has no plan, since it had adopted them: then too a new
 generation begins, and what the source still has of them is sent again.
+
+If one store is another database than before, both record each other, whether anything was lost or not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from relaybox import errors
-from relaybox.hops.continuity import HistoryGap, find_gap, lost_batches, published_end
+from relaybox.hops.continuity import HistoryGap, find_gap, find_other_stores, lost_batches, published_end, read_ledger
 from relaybox.hops.publishing import ask_destination, begin_generation
 from relaybox.log_events import emit
 from relaybox.recovery.both_stores import BothStores, HopRow
@@ -32,6 +34,8 @@ from relaybox.stores.fingerprints import read_fingerprint
 from relaybox.stores.schema import open_store
 
 if TYPE_CHECKING:
+    from relaybox.hops.continuity import PublishedEnd
+    from relaybox.hops.planning import DestinationState
     from relaybox.recovery.reanchor_result import ReanchorResult
     from relaybox.routes import Hop, Routes
     from relaybox.stores.sessions import StoreSession
@@ -62,17 +66,23 @@ def reanchor_hop(hop: Hop, routes: Routes, *, recorded_by: str, reason: str, dry
     ):
         arrived = ask_destination(destination, hop)
         source = opened.doing(f"reanchoring hop {hop.name}")
-        gap = find_gap(source, hop, published_end(arrived))
+        published = published_end(arrived)
+        gap = find_gap(source, hop, published)
+        other_stores = _find_other_stores(source, hop, published)
         with _transaction(source, hop) as head:
             found = _compare(BothStores(hop, routes, source, destination, head, arrived, recorded_by, reason))
-            found = _name_cause(hop, found, gap)
-            if dry_run or found.loss == "none":
+            found = replace(_name_cause(hop, found, gap, other_stores), other_stores=other_stores)
+            if dry_run or not found.is_needed:
                 source.rollback()
                 return found
+            if other_stores:
+                _record_destination(source, hop, arrived)
             source.reach("reanchor.recorded")
             source.commit_durably("reanchor")
         if found.loss in ("source", "both"):
             begin_generation(destination, hop, log_id=arrived.log_id, generation=found.generation)
+        if other_stores:
+            _record_source(destination, hop, head.store_id)
     emit(
         "hop_reanchored",
         hop=hop.name,
@@ -85,6 +95,7 @@ def reanchor_hop(hop: Hop, routes: Routes, *, recorded_by: str, reason: str, dry
         undelivered=found.undelivered_count,
         removed=found.removed_count,
         resend_batches=found.resend_count,
+        other_stores=", ".join(found.other_stores),
     )
     return found
 
@@ -95,7 +106,7 @@ def _transaction(source: StoreSession, hop: Hop) -> Iterator[HopRow]:
     try:
         source.call("relaybox_internal.require_writable_primary")
         source.execute("set local synchronous_commit = on")
-        head = source.row_if_any(HopRow, "select * from relaybox_internal.hop_out where hop = %s for update", hop.name)
+        head = source.row_if_any(HopRow, _LOCK_HOP, hop.name)
         if head is None:
             raise errors.UnknownHop(f"hop {hop.name} does not leave store {hop.source.name}.", next_step="Run: relaybox init")
         yield head
@@ -104,10 +115,40 @@ def _transaction(source: StoreSession, hop: Hop) -> Iterator[HopRow]:
             source.rollback()
 
 
-def _name_cause(hop: Hop, found: ReanchorResult, gap: HistoryGap | None) -> ReanchorResult:
-    if found.loss == "destination":
+def _find_other_stores(source: StoreSession, hop: Hop, published: PublishedEnd) -> tuple[str, ...]:
+    ledger = read_ledger(source, hop, published.batch)
+    source.rollback()
+    return () if ledger is None else tuple(gap.store for gap in find_other_stores(hop, ledger, published))
+
+
+_LOCK_HOP = """
+    select h.*, s.store_id::text
+    from relaybox_internal.hop_out h cross join relaybox_internal.store s
+    where h.hop = %s for update of h
+"""
+
+
+def _record_destination(source: StoreSession, hop: Hop, arrived: DestinationState) -> None:
+    """The hop goes to this store from now on; a driver that copies to another one is outdated."""
+    source.execute(
+        "update relaybox_internal.hop_out set destination_id = %s, attempt = attempt + 1 where hop = %s",
+        arrived.store_id,
+        hop.name,
+    )
+
+
+def _record_source(destination: StoreSession, hop: Hop, store_id: str) -> None:
+    """Commits; until then the hop stops, and reanchor does it again."""
+    destination = destination.doing(f"recording from which store hop {hop.name} comes")
+    destination.execute("update relaybox_internal.hop_in set source_id = %s where hop = %s", store_id, hop.name)
+    destination.reach("source_met.recorded")
+    destination.commit_durably("source_met")
+
+
+def _name_cause(hop: Hop, found: ReanchorResult, gap: HistoryGap | None, other_stores: Sequence[str]) -> ReanchorResult:
+    if found.loss == "destination" and not other_stores:
         gap = lost_batches(hop, found.arrived_batch + found.resend_count, found.arrived_batch)
-    if found.loss == "none" or gap is None:
+    if gap is None or (found.loss == "none" and not other_stores):
         return found
     nothing_is_missing = found.common_batch == found.arrived_batch and not found.removed_count
     return replace(found, cause=gap.what, may_be_attested=gap.may_be_attested and nothing_is_missing)

@@ -56,6 +56,7 @@ _OWN_CODES: dict[str, type[errors.RelayboxError]] = {
     "RB015": errors.SliceSuperseded,
     "RB016": errors.HistoryLost,
     "RB017": errors.NoSuchGap,
+    "RB018": errors.HistoryLost,
     "RB021": errors.SenderRefused,
     "RB022": errors.SenderRefused,
     "RB023": errors.SenderRefused,

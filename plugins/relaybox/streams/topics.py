@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
 from relaybox.log_events import emit
-from relaybox.stores.schema import open_store
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -114,13 +112,3 @@ _COUNT_UNMOVED = """
     join relaybox.outbox o on o.seq > l.after_seq and o.seq <= l.through_seq
     where o.topic = any(%(topics)s) and not exists (select from done d where d.seq = o.seq)
 """
-
-
-def carry_topics_of(hop: Hop) -> None:
-    """The same, in sessions of its own."""
-    name = f"relaybox {hop.name} topics"
-    with (
-        closing(open_store(hop.source, application_name=name)) as source,
-        closing(open_store(hop.destination, application_name=name)) as destination,
-    ):
-        carry_topics(source, destination, hop)

@@ -1,7 +1,10 @@
 -- Records at the source that the destination has a batch durably. Idempotent. Raises RB012 (the
--- arrival is of another plan than the ledger's), RB011 (the ledger has no such batch).
+-- arrival is of another plan than the ledger's), RB011 (the ledger has no such batch), RB018 (the
+-- hop goes to another store than the one with destination_id_; null, of an older driver, is not
+-- compared).
 create or replace function relaybox_internal.confirm_received(
-    hop_name text, batch_ bigint, plan_id_ uuid, happened_at_ timestamptz, recorded_by_ text
+    hop_name text, batch_ bigint, plan_id_ uuid, happened_at_ timestamptz, recorded_by_ text,
+    destination_id_ uuid default null
 )
 returns void
 language plpgsql volatile
@@ -14,6 +17,17 @@ begin
     perform relaybox_internal.require_writable_primary();
     set local synchronous_commit = on;
     select * into hop_ from relaybox_internal.hop_out h where h.hop = hop_name;
+    if hop_.destination_id <> destination_id_ then
+        raise exception using errcode = 'RB018',
+            message = format(
+                'hop %s: batch %s arrived in store %s; the hop goes to store %s', hop_name, batch_,
+                destination_id_, hop_.destination_id
+            ),
+            hint = format(
+                'Nothing was confirmed. Two deployments with different databases for %s run this '
+                'hop. See both with: relaybox reanchor %s', hop_.destination, hop_name
+            );
+    end if;
     if hop_.compacted_batch >= batch_ then
         return;  -- settled long ago
     end if;

@@ -15,10 +15,11 @@ from relaybox.airflow.hop_state import read_idle_hops
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.errors import Transient
+from relaybox.hops.store_ids import carry_topics_of
 from relaybox.log_events import emit, warn
 from relaybox.routes import Hop, Store, Watch
 from relaybox.stores.schema import open_store
-from relaybox.streams.topics import carry_topics_of, find_unknown_topics
+from relaybox.streams.topics import find_unknown_topics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -23,8 +23,10 @@ def show_reanchored(found: ReanchorResult, *, done: bool) -> None:
     )
     if found.cause is not None:
         console.print(f"{found.cause}.")
+    for store in found.other_stores:
+        console.print(f"{will}recorded: {store} is another database from now on; the one before gets nothing more".capitalize())
     if found.loss == "none":
-        console.print("No store lost history. There is nothing to do.")
+        console.print("No store lost history." if found.other_stores else "No store lost history. There is nothing to do.")
     elif found.loss == "destination":
         console.print(f"The destination lost history: {will}sent again: {found.resend_count:,} batches, to the same positions")
     else:
