@@ -168,6 +168,10 @@ class StoreUnreachable(Transient):
     """The store accepts no connection, or the connection broke."""
 
 
+class CredentialsUnavailable(Transient):
+    """Airflow could not give the token that a store's connection asks for."""
+
+
 class StoreBusy(Transient):
     """Lock timeout, deadlock, serialization failure, cancelled statement, or full disk."""
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
 CONNECTION_TYPES = ("postgres", "generic")
 
+ENCRYPTED_MODES = ("require", "verify-ca", "verify-full")
+"""Values of sslmode with which libpq sends nothing without TLS."""
+
 EXTRAS = frozenset(
     {
         "channel_binding",
@@ -33,6 +36,9 @@ EXTRAS = frozenset(
     }
 )
 """Extras of a connection that are passed on: how to reach the server safely. What a session does is Relaybox's own business."""
+
+TOKEN_EXTRAS = frozenset({"iam", "aws_conn_id", "azure_conn_id"})
+"""Extras that the hook of Airflow's Postgres provider reads: the password is a token (relaybox.airflow.credentials)."""
 
 
 def libpq_parameters(connection: Connection) -> dict[str, str]:
@@ -59,10 +65,30 @@ _FIELDS = {"host": "host", "dbname": "schema (the database)", "user": "login"}
 
 def _extras(name: str, extras: Mapping[str, object]) -> Mapping[str, object]:
     """A misspelt sslmode must be an error: passed over, it would be a plain-text connection."""
-    unknown = sorted(set(extras) - EXTRAS)
+    unknown = sorted(set(extras) - EXTRAS - TOKEN_EXTRAS)
     if unknown:
-        raise _refused(name, f"its extra {unknown[0]} is not passed on to libpq; {suggest(unknown[0], EXTRAS)}")
-    return extras
+        raise _refused(name, f"its extra {unknown[0]} is not passed on to libpq; {suggest(unknown[0], EXTRAS | TOKEN_EXTRAS)}")
+    _require_safe_tokens(name, extras)
+    return {extra: value for extra, value in extras.items() if extra in EXTRAS}
+
+
+def _require_safe_tokens(name: str, extras: Mapping[str, object]) -> None:
+    """A server takes a token as a plain password: without TLS everybody on the way would have it."""
+    if extras.get("iam", False) not in (True, False):
+        raise _refused(name, "its extra iam must be true or false, without quotes")
+    if not asks_for_token(extras):
+        needless = sorted(TOKEN_EXTRAS.intersection(extras) - {"iam"})
+        if needless:
+            raise _refused(name, f'its extra {needless[0]} does nothing without the extra "iam": true')
+    elif extras.get("sslmode") not in ENCRYPTED_MODES:
+        raise _refused(
+            name, "its login is a token (extra iam), which must not travel unencrypted; set the extra sslmode to verify-full"
+        )
+
+
+def asks_for_token(extras: Mapping[str, object]) -> bool:
+    """Whether the password of a connection with these extras is a token that Airflow's Postgres hook gets."""
+    return extras.get("iam") is True
 
 
 def _require_plain(name: str, parameters: Mapping[str, str]) -> None:

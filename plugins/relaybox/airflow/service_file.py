@@ -1,6 +1,7 @@
 """Hands the credentials of stores to code that connects with `service=<store>`: a file that only this user can read.
 
-They are in no environment, argument, log, XCom or rendered template.
+They are in no environment, argument, log, XCom or rendered template. While the task runs, the file is renewed for each new session
+(relaybox.airflow.credential_renewal).
 """
 
 from __future__ import annotations
@@ -10,20 +11,23 @@ import os
 import shutil
 import stat
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from airflow.sdk import BaseHook
-
-from relaybox.airflow.libpq_parameters import libpq_parameters
+from relaybox.airflow.credential_renewal import Renewals, serving
+from relaybox.airflow.credentials import read_credentials
 from relaybox.env_vars import environment
 from relaybox.routes import Store
 
 _PREFIX = "relaybox-services-"
 _FILE_NAME = "pg_service.conf"
 _LEFTOVER_AFTER_SECONDS = 60.0
+_LONGEST_LINE = 1000
+_PASSWORD_PREFIX = "password-"  # noqa: S105  # the name of a file
+_PASSWORDS_KEPT = 20
 
 
 @contextmanager
@@ -36,20 +40,84 @@ def service_file(stores: Iterable[Store]) -> Iterator[Path]:
         ConfigurationError: a connection cannot be written to a service file.
         AirflowNotFoundException: there is no such connection.
     """
-    sections = {store.service: libpq_parameters(BaseHook.get_connection(store.connection)) for store in stores}
+    connections = {store.service: store.connection for store in stores}
+    sections = {service: read_credentials(connection) for service, connection in connections.items()}
     _remove_leftovers()
     directory = Path(tempfile.mkdtemp(prefix=_PREFIX))  # 0700
-    path = directory / _FILE_NAME
+    file = _ServiceFile(directory)
     try:
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)  # held while this process lives; see _remove_leftovers
-            file.write(service_file_text(sections))
-            file.flush()
-            with environment(PGSERVICEFILE=str(path)):
-                yield path
+        file.replace(sections)
+        with serving(directory, Renewals(connections, sections, file.replace)), environment(PGSERVICEFILE=str(file.path)):
+            yield file.path
     finally:
-        shutil.rmtree(directory)
+        file.remove()
+
+
+class _ServiceFile:
+    """The file of a task: replaced as a whole, and locked from before it has its name until the task ends (_remove_leftovers)."""
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / _FILE_NAME
+        self._descriptor: int | None = None
+        self._lock = threading.Lock()
+        self._is_removed = False
+        self._password_count = 0
+
+    def replace(self, sections: Mapping[str, Mapping[str, str]]) -> None:
+        """Readers see the former file or the new one.
+
+        Raises:
+            OSError: it can't be written; the former one stays.
+        """
+        with self._lock:
+            if self._is_removed:
+                raise FileNotFoundError(f"{self.path}: its task has ended")
+            text = service_file_text({service: self._with_short_lines(parameters) for service, parameters in sections.items()})
+            former, self._descriptor = self._descriptor, self._put(self.path, text)
+            if former is not None:
+                os.close(former)
+            self._remove_passwords()
+
+    def _put(self, path: Path, text: str) -> int:
+        """Writes a file beside the one of this name, locks it and renames it; its open descriptor keeps the lock."""
+        fresh = path.with_name(f"{path.name}.new")
+        fresh.unlink(missing_ok=True)  # left by an attempt that failed
+        descriptor = os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            with os.fdopen(descriptor, "w", encoding="utf-8", closefd=False) as file:
+                file.write(text)
+            fresh.replace(path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _with_short_lines(self, parameters: Mapping[str, str]) -> Mapping[str, str]:
+        """A line of a service file has at most 1,022 bytes, and a token has more: then it is in a password file of its own."""
+        password = parameters.get("password", "")
+        if len(f"password={password}".encode()) <= _LONGEST_LINE:
+            return parameters
+        self._password_count += 1
+        path = self.path.with_name(f"{_PASSWORD_PREFIX}{self._password_count}")
+        escaped = password.replace("\\", "\\\\").replace(":", "\\:")
+        os.close(self._put(path, f"*:*:*:*:{escaped}\n"))
+        return {**{name: value for name, value in parameters.items() if name != "password"}, "passfile": str(path)}
+
+    def _remove_passwords(self) -> None:
+        """The newest stay: libpq may have read a former service file just now."""
+        for path in self.path.parent.glob(f"{_PASSWORD_PREFIX}*"):
+            number = path.name.removeprefix(_PASSWORD_PREFIX)
+            if number.isdecimal() and int(number) <= self._password_count - _PASSWORDS_KEPT:
+                path.unlink()
+
+    def remove(self) -> None:
+        """A renewal that comes later fails."""
+        with self._lock:
+            self._is_removed = True
+            shutil.rmtree(self.path.parent)
+            if self._descriptor is not None:
+                os.close(self._descriptor)
 
 
 def service_file_text(sections: Mapping[str, Mapping[str, str]]) -> str:

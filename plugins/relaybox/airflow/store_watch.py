@@ -11,7 +11,7 @@ import psycopg2
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBackendAccessDenied
 
-from relaybox.airflow.libpq_parameters import libpq_parameters
+from relaybox.airflow.credentials import session_parameters
 from relaybox.airflow.poll_pace import PollPace
 from relaybox.airflow.run_triggers import HopPoll
 from relaybox.errors import RelayboxError
@@ -69,7 +69,7 @@ async def watch_store(connection_id: str, *, watch: Watch) -> AsyncGenerator[Map
 
 async def _polls(connection_id: str, watch: Watch, pace: PollPace) -> AsyncGenerator[tuple[Mapping[str, HopPoll], float]]:
     """Yields what each poll in one session saw, and the pause after it. Ends where the session must not outlast the pause."""
-    parameters = libpq_parameters(await BaseHook.aget_connection(connection_id))
+    parameters = await asyncio.to_thread(session_parameters, await BaseHook.aget_connection(connection_id))
     with closing(await asyncio.to_thread(open_session, connection_id, parameters)) as session:
         if watch.listen:
             await asyncio.to_thread(_listen, session)

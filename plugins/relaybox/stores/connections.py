@@ -8,25 +8,24 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg2
 
 from relaybox import errors
 from relaybox.failpoints import reach
 from relaybox.stores.answer_limits import ANSWER_GRACE_SECONDS, LimitedConnection
+from relaybox.stores.credentials import note_admitted, renew_credentials
 from relaybox.stores.inquiries import current_inquiry
 from relaybox.stores.poolers import (
     CONNECTING_NAME,
-    POOLER_CODE,
-    advise_direct,
     in_service_file,
     lends_transactions,
     refuse_pooler,
     refuse_statement_mode,
 )
+from relaybox.stores.refusal_errors import refusal_error
 from relaybox.stores.refusals import REFUSAL_SECONDS, Refusal, ask_again
-from relaybox.stores.service_files import correct_service
 from relaybox.stores.settings import STATEMENT_TIMEOUT_SECONDS, pin_settings, session_settings
 
 if TYPE_CHECKING:
@@ -172,56 +171,46 @@ def _open_pinned(service: str, parameters: Mapping[str, Any], settings: Mapping[
 def _connect(service: str, parameters: Mapping[str, Any]) -> LimitedConnection:
     inquiry = current_inquiry()
     if inquiry is None:
-        return _open(service, {"service": service, **parameters}, refusal_seconds=REFUSAL_SECONDS)
+        return _open_renewed(service, {"service": service, **parameters})
     with inquiry.connecting(service) as given:
-        try:
-            connection = _open(service, {**parameters, **given}, refusal_seconds=min(REFUSAL_SECONDS, inquiry.seconds_left))
-        except errors.StoreUnreachable as error:
-            inquiry.silent[service] = error
-            raise
-    inquiry.watch(service, connection)
-    return connection
+        opened = _attempt({**parameters, **given}, refusal_seconds=min(REFUSAL_SECONDS, inquiry.seconds_left))
+        if isinstance(opened, _Refused):
+            error = refusal_error(service, opened.said, opened.refusal)
+            if isinstance(error, errors.StoreUnreachable):
+                inquiry.silent[service] = error
+            raise error
+    inquiry.watch(service, opened)
+    return opened
 
 
-def _open(service: str, parameters: Mapping[str, Any], *, refusal_seconds: float) -> LimitedConnection:
+def _open_renewed(service: str, parameters: Mapping[str, Any]) -> LimitedConnection:
+    """Logs in with what the service file has after it was renewed; where that is refused, with what it has after it was renewed again."""
+    renewal = renew_credentials(service)
+    opened = _attempt(parameters, refusal_seconds=REFUSAL_SECONDS)
+    if renewal is not None and isinstance(opened, _Refused) and opened.refusal.rejects_login:
+        renewal = renew_credentials(service, refused=renewal)
+        opened = _attempt(parameters, refusal_seconds=REFUSAL_SECONDS)
+    if isinstance(opened, _Refused):
+        raise refusal_error(service, opened.said, opened.refusal, renewal)
+    if renewal is not None and not renewal.was_admitted:
+        note_admitted(service)
+    return opened
+
+
+class _Refused(NamedTuple):
+    said: str
+    refusal: Refusal
+
+
+def _attempt(parameters: Mapping[str, Any], *, refusal_seconds: float) -> LimitedConnection | _Refused:
     started_at = time.monotonic()
     try:
         connection: LimitedConnection = psycopg2.connect(connection_factory=LimitedConnection, **parameters)
     except psycopg2.Error as error:
         was_answered = time.monotonic() - started_at < refusal_seconds
         refusal = ask_again(parameters, seconds=refusal_seconds) if was_answered else Refusal()
-        raise _connect_error(service, error, refusal) from None
+        return _Refused(" ".join(str(error).split()), refusal)
     return connection
-
-
-def _connect_error(service: str, error: psycopg2.Error, refusal: Refusal) -> errors.RelayboxError:
-    said = _sentence(" ".join(str(error).split()))
-    if refusal.is_misconfigured:
-        return errors.ConfigurationError(f"store {service}: {said}", next_step=correct_service(service))
-    if refusal.failed_in_tls:
-        return errors.StoreUnusable(
-            f"store {service}: TLS was not agreed: {said}",
-            next_step=f"Compare sslmode, sslrootcert, sslcert and sslkey in section [{service}] of the service file with the server's.",
-        )
-    if refusal.is_final:
-        return errors.StoreUnusable(
-            f"store {service}: the server refused the connection: {said}",
-            next_step=f"Correct user, password and dbname in section [{service}] of the service file.",
-        )
-    if POOLER_CODE in refusal.sqlstates:
-        return errors.StoreUnreachable(
-            f"store {service}: no connection: a connection pooler answered: {said}",
-            next_step=advise_direct(in_service_file(service)),
-        )
-    return errors.StoreUnreachable(
-        f"store {service}: no connection: {said}",
-        next_step=f"Check that the server runs, and host and port in section [{service}] of the service file.",
-    )
-
-
-def _sentence(said: str) -> str:
-    """libpq ends some messages with a question, most with nothing."""
-    return said if said.endswith((".", "?", "!")) else f"{said}."
 
 
 @contextmanager

@@ -51,6 +51,11 @@ class Refusal:
         said_no = bool(self.sqlstates) and all(code in _FINAL_CODES or code[:2] in _FINAL_CLASSES for code in self.sqlstates)
         return said_no or self.needs_password or self.failed_in_tls
 
+    @property
+    def rejects_login(self) -> bool:
+        """Whether other credentials may be accepted."""
+        return self.needs_password or any(code[:2] in _FINAL_CLASSES for code in self.sqlstates)
+
 
 _FINAL_CODES = frozenset(
     {

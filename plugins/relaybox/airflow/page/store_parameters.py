@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
-from relaybox.airflow.libpq_parameters import libpq_parameters
-from relaybox.errors import ConfigurationError
+from relaybox.airflow.credentials import read_credentials
+from relaybox.errors import ConfigurationError, CredentialsUnavailable
+from relaybox.log_events import warn
 
 if TYPE_CHECKING:
     from relaybox.routes import Store
@@ -21,12 +21,15 @@ if TYPE_CHECKING:
 def read_store_parameters(stores: Iterable[Store]) -> dict[str, Mapping[str, str]]:
     """The parameters of each store by its service, read anew from the stores' Airflow connections.
 
-    A store whose connection is missing or wrong is left out: asking it is a ConfigurationError, and others are not its business.
+    A store whose connection is missing or wrong, or gives no token, is left out: asking it is a ConfigurationError, and others are not
+    its business.
     """
     found: dict[str, Mapping[str, str]] = {}
     for store in stores:
         try:
-            found[store.service] = libpq_parameters(BaseHook.get_connection(store.connection))
+            found[store.service] = read_credentials(store.connection)
         except (AirflowNotFoundException, ConfigurationError):
             continue
+        except CredentialsUnavailable as error:
+            warn("credentials_not_renewed", service=store.service, source=f"Airflow connection {store.connection}", error=error)
     return found

@@ -1,0 +1,67 @@
+"""The error of ours for a connection that a server refused, with what to correct."""
+
+from __future__ import annotations
+
+from relaybox import errors
+from relaybox.stores.credentials import Renewal
+from relaybox.stores.poolers import POOLER_CODE, advise_direct, in_service_file
+from relaybox.stores.refusals import Refusal
+from relaybox.stores.service_files import correct_service
+
+
+def refusal_error(service: str, said: str, refusal: Refusal, renewal: Renewal | None = None) -> errors.RelayboxError:
+    """Terminal where a retry gives the same answer.
+
+    Args:
+        service: of libpq.
+        said: by libpq.
+        refusal: what a second attempt learned.
+        renewal: of the credentials, since they were refused; None where nobody renews them.
+    """
+    said = _sentence(said)
+    if refusal.is_misconfigured:
+        return errors.ConfigurationError(f"store {service}: {said}", next_step=correct_service(service))
+    if refusal.failed_in_tls:
+        return errors.StoreUnusable(
+            f"store {service}: TLS was not agreed: {said}",
+            next_step=f"Compare sslmode, sslrootcert, sslcert and sslkey in section [{service}] of the service file with the server's.",
+        )
+    if renewal is not None and refusal.rejects_login:
+        return _login_error(service, said, renewal)
+    if refusal.is_final:
+        return errors.StoreUnusable(
+            f"store {service}: the server refused the connection: {said}",
+            next_step=f"Correct user, password and dbname in section [{service}] of the service file.",
+        )
+    if POOLER_CODE in refusal.sqlstates:
+        return errors.StoreUnreachable(
+            f"store {service}: no connection: a connection pooler answered: {said}",
+            next_step=advise_direct(in_service_file(service)),
+        )
+    return errors.StoreUnreachable(
+        f"store {service}: no connection: {said}",
+        next_step=f"Check that the server runs, and host and port in section [{service}] of the service file.",
+    )
+
+
+def _login_error(service: str, said: str, renewal: Renewal) -> errors.RelayboxError:
+    """A retry helps where fresh credentials could not be had, or where the server has just stopped to accept the login."""
+    if renewal.failure:
+        return errors.StoreUnreachable(
+            f"store {service}: the server refused the login: {said} {renewal.source} gave no fresh credentials: {renewal.failure}.",
+            next_step="If its secrets backend or token service is not down, correct the connection.",
+        )
+    if renewal.was_admitted:
+        return errors.StoreUnreachable(
+            f"store {service}: the server refused a login that it accepted before, also with fresh credentials: {said}",
+            next_step=f"If the password is being changed, the retry succeeds. If not, correct {renewal.source}.",
+        )
+    return errors.StoreUnusable(
+        f"store {service}: the server refused the connection, also with fresh credentials: {said}",
+        next_step=f"Correct login and password of {renewal.source}, or the login's rights in the server.",
+    )
+
+
+def _sentence(said: str) -> str:
+    """libpq ends some messages with a question, most with nothing."""
+    return said if said.endswith((".", "?", "!")) else f"{said}."
