@@ -8,7 +8,8 @@
 
 select format('create role %I', r.name)
 from unnest(array[
-    'relaybox', 'relaybox_page', 'relaybox_triggerer', 'relaybox_producer', 'relaybox_consumer', 'relaybox_reader', 'relaybox_operator'
+    'relaybox', 'relaybox_page', 'relaybox_triggerer', 'relaybox_producer', 'relaybox_consumer', 'relaybox_reader', 'relaybox_operator',
+    'relaybox_driver'
 ]) r (name)
 where not exists (select from pg_roles known where known.rolname = r.name) \gexec
 

@@ -3,8 +3,9 @@
 -- migration. What other owners have in this schema is left alone. Readers see all and change
 -- nothing. Operators may say for whom they act; they need the rights of consumers or the owner
 -- besides. Producers write the columns that are theirs; seq and xid are not. Nobody may change or
--- remove a message. Nobody but the owner and readers has a right on relaybox_internal: applications
--- reach what schema relaybox has.
+-- remove a message. Drivers read the outbox and the logs, write logs and ledgers, and alter no
+-- table: segments are made and dropped by functions with the owner's rights. Nobody but the owner,
+-- drivers and readers has a right on relaybox_internal: applications reach what schema relaybox has.
 revoke all on schema relaybox, relaybox_internal from public;
 do $$
 declare
@@ -79,8 +80,60 @@ begin
     -- logins without a grant may be shut out: our roles are not
     if exists (select from pg_database d where d.datname = current_database() and pg_has_role(d.datdba, 'usage')) then
         execute format(
-            'grant connect on database %I to relaybox_producer, relaybox_consumer, relaybox_reader, relaybox_operator', current_database()
+            'grant connect on database %I to relaybox_producer, relaybox_consumer, relaybox_reader, relaybox_operator, relaybox_driver', current_database()
         );
+        -- a decision of a stream is worked out in temporary tables
+        execute format('grant temporary on database %I to relaybox_driver', current_database());
     end if;
+end
+$$;
+
+grant usage on schema relaybox, relaybox_internal to relaybox_driver;
+grant select on relaybox.outbox, relaybox.outbox_seq, relaybox.migration, relaybox.sender_role to relaybox_driver;
+grant select on relaybox.subscriptions, relaybox.replay_ranges, relaybox.consumer_action to relaybox_driver;
+grant insert (subscription, action, reason, detail) on relaybox.consumer_action to relaybox_driver; -- done_by is the login, always
+grant select (
+    dead_letter_id, state, stream, subscription, lane, stream_position, reason, detail, attempts, first_at, last_at, last_by, resolved_at,
+    resolved_by, resolved_reason, hop, log_position, message_id, topic, sender, epoch, index, sent_at
+) on relaybox.dead_letters to relaybox_driver;
+grant execute on function relaybox.redrive(text, text, bigint), relaybox.drop_dead_letter(bigint, text) to relaybox_driver;
+grant execute on function relaybox.replay(text, text, text, text, boolean, integer, boolean) to relaybox_driver;
+grant execute on function relaybox.count_replay(text, text, text, integer), relaybox.cancel_replay(text, text) to relaybox_driver;
+grant execute on function relaybox.lag(text) to relaybox_driver;
+grant execute on function relaybox_internal.ensure_outbox_segments(integer) to relaybox_driver;
+grant execute on function relaybox_internal.ensure_log_segments(integer, bigint) to relaybox_driver;
+grant execute on function relaybox_internal.drop_oldest_segment(integer, text, bigint, integer) to relaybox_driver;
+grant execute on function relaybox_internal.begin_attach(integer, text) to relaybox_driver;
+grant execute on function relaybox_internal.finish_attach(integer, bigint, integer, text) to relaybox_driver;
+alter default privileges in schema relaybox_internal grant select on tables to relaybox_driver; -- segments are made later
+do $$
+declare
+    ours text;
+begin
+    for ours in
+        select format(
+            '%s on table %s',
+            case
+                when c.relispartition and exists (
+                    select from pg_partition_tree('relaybox.outbox') o where o.relid = c.oid
+                ) then 'select'
+                when c.relname ~ '^log(_|$)' then 'select, insert'
+                when c.relkind in ('v', 'S') or c.relname in ('store', 'installed_object', 'consumer_quota') then 'select'
+                else 'select, insert, update, delete'
+            end,
+            c.oid::regclass
+        )
+        from pg_class c
+        where c.relnamespace = 'relaybox_internal'::regnamespace and c.relkind in ('r', 'p', 'v', 'S')
+            and c.relowner = (select n.nspowner from pg_namespace n where n.nspname = 'relaybox')
+        union all
+        -- with the rights of who calls it: it can't do more than a driver may
+        select format('execute on routine %s', p.oid::regprocedure) from pg_proc p
+        join relaybox_internal.installed_object o on o.kind = 'function' and to_regprocedure(o.identity) = p.oid
+        where p.pronamespace = 'relaybox_internal'::regnamespace and not p.prosecdef
+            and not has_function_privilege('relaybox_driver', p.oid, 'execute')
+    loop
+        execute format('grant %s to relaybox_driver', ours);
+    end loop;
 end
 $$;

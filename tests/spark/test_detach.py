@@ -34,6 +34,7 @@ from relaybox.subscriptions.subscriptions import list_subscriptions
 from relaybox.verification.route_verification import verify_route
 from tests.spark.submit import spark_submit
 from tests.support.cli import invoke
+from tests.support.services import break_service, read_service
 from tests.support.spark_session import spark_session
 from tests.support.world import STORES, World
 
@@ -263,6 +264,19 @@ def test_g8_what_only_a_stopped_consumer_needs_is_detached_and_comes_back(
     assert len(detach(stopped, archive).removed) == 4
     assert directories(tmp_path) == set()
     assert not has_detach_work(stopped.routes.store("hub"))
+
+
+def test_a_login_of_a_driver_detaches_and_attaches(stopped: World, archive: SparkArchive) -> None:
+    """It owns no table: segments are made, moved and dropped by functions with the owner's rights."""
+    owner, messages = read_service("hub"), log_rows(stopped)
+    stopped.query("hub", "drop role if exists driver_of_a_test")
+    stopped.query("hub", "create role driver_of_a_test login password 'p' in role relaybox_driver, pg_read_all_stats")
+    break_service("hub", user="driver_of_a_test", password="p")
+    done = detach(stopped, archive)
+    came_back = attach(stopped, archive)
+    break_service("hub", **owner)
+    assert len(came_back) == len(done.segments) > 0
+    assert log_rows(stopped) == messages
 
 
 def test_g8_a_slow_consumer_is_not_detached_and_an_ended_one_is_let_go(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from relaybox.routes import Hop, Retention, Routes, Store
 
 SEGMENT_ROWS = 1_000_000
-ROLES = ("relaybox_producer", "relaybox_consumer", "relaybox_reader", "relaybox_operator")
+ROLES = ("relaybox_producer", "relaybox_consumer", "relaybox_reader", "relaybox_operator", "relaybox_driver")
 
 
 @dataclass(frozen=True)
@@ -337,13 +337,20 @@ def _require_usable(session: StoreSession, store: Store) -> None:
 
 
 def _create_roles(session: StoreSession) -> Iterator[str]:
-    for role in ROLES:
-        if not session.value("select exists (select from pg_roles where rolname = %s)", role):
-            # roles belong to the cluster: another store of it may be making the same one now
-            session.execute(
-                f"do $$ begin create role {role} nologin; exception when duplicate_object or unique_violation then null; end $$"
-            )
-            yield role
+    known = set(session.values("select rolname::text from pg_roles where rolname = any(%s)", list(ROLES)))
+    missing = [role for role in ROLES if role not in known]
+    if missing and not session.value("select r.rolsuper or r.rolcreaterole from pg_roles r where r.rolname = current_user"):
+        raise errors.StoreUnusable(
+            f"store {session.store}: roles are missing ({', '.join(missing)}), and the login of init may not create roles.",
+            next_step=f"Have a login with createrole run: {' '.join(f'create role {role} nologin;' for role in missing)} "
+            "Then run: relaybox init",
+        )
+    for role in missing:
+        # roles belong to the cluster: another store of it may be making the same one now
+        session.execute(
+            f"do $$ begin create role {role} nologin; exception when duplicate_object or unique_violation then null; end $$"
+        )
+        yield role
 
 
 def _name_store(session: StoreSession, store: Store, segment_rows: int) -> None:

@@ -7,7 +7,8 @@ create or replace function relaybox_internal.begin_attach(
     out made relaybox_internal.detached_segment, out staging text
 )
 returns setof record
-language plpgsql volatile
+language plpgsql volatile security definer
+set search_path = pg_catalog, relaybox, pg_temp
 as $$
 begin
     perform relaybox_internal.require_writable_primary();
@@ -41,6 +42,7 @@ begin
         )',
         staging, log_id_, staging || '_pkey', log_id_, made.first, made.last + 1
     );
+    execute format('grant select, insert on relaybox_internal.%I to relaybox_driver', staging);
     return next;
 end
 $$;

@@ -10,7 +10,8 @@ create or replace function relaybox_internal.drop_oldest_segment(
     detach_first bigint default null, detach_attempt integer default null,
     out outcome text, out segment text, out holder text, out bytes bigint, out needs_from bigint
 )
-language plpgsql volatile
+language plpgsql volatile security definer
+set search_path = pg_catalog, relaybox, pg_temp
 set enable_seqscan = off
 -- producers and consumers wait this long behind the lock that this function waits for
 set lock_timeout = '200ms'

@@ -7,7 +7,8 @@ create or replace function relaybox_internal.finish_attach(
     log_id_ integer, first_ bigint, attempt_ integer, recorded_by text
 )
 returns text
-language plpgsql volatile
+language plpgsql volatile security definer
+set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
     wanted relaybox_internal.detached_segment;

@@ -2,7 +2,8 @@
 -- copies. Returns the names of the segments made. Raises RB001, RB003: the first look at the
 -- destination before a batch is copied.
 create or replace function relaybox_internal.ensure_log_segments(log_id_ integer, through_position bigint) returns text[]
-language plpgsql volatile
+language plpgsql volatile security definer
+set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
     size bigint := (select s.segment_rows from relaybox_internal.store s);

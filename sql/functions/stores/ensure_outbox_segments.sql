@@ -3,7 +3,8 @@
 -- names of the segments made: none where a long transaction holds a table that is needed. Nobody
 -- waits for it: what no segment covers goes into the overflow meanwhile.
 create or replace function relaybox_internal.ensure_outbox_segments(ahead_count integer default 4) returns text[]
-language plpgsql volatile
+language plpgsql volatile security definer
+set search_path = pg_catalog, relaybox, pg_temp
 set lock_timeout = '200ms' -- producers wait as long behind the lock that is waited for
 as $$
 declare
