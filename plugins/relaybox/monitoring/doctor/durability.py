@@ -67,9 +67,18 @@ def check_wal(examined: Examined) -> Iterator[Diagnosis]:
     )
     if missing:
         functions = ", ".join(missing)
+        refused = f"Login {examined.server.login} may not call {functions}"
+        if examined.store.durability == "provider":
+            yield notice(
+                f"{refused}, and durability of the store is provider: a restored or promoted cluster is noticed only by its ledgers.",
+                "If the provider can give it, as a superuser: "
+                f"grant execute on function {functions} to {examined.server.login}. Then run: relaybox attest {examined.store.name}",
+            )
+            return
         yield error(
-            f"Login {examined.server.login} may not call {functions}: a restored or promoted cluster is not noticed.",
-            f"As a superuser: grant execute on function {functions} to {examined.server.login}.",
+            f"{refused}: no hop that leaves the store is moved.",
+            f"As a superuser: grant execute on function {functions} to {examined.server.login}. If the provider gives that to nobody: "
+            "set durability of the store to provider, with a reason, and run: relaybox init",
         )
     elif not examined.server.is_standby:
         wal = session.row(
