@@ -9,7 +9,7 @@
 select format('create role %I', r.name)
 from unnest(array[
     'relaybox', 'relaybox_page', 'relaybox_triggerer', 'relaybox_producer', 'relaybox_consumer', 'relaybox_reader', 'relaybox_operator',
-    'relaybox_driver'
+    'relaybox_driver', 'relaybox_viewer'
 ]) r (name)
 where not exists (select from pg_roles known where known.rolname = r.name) \gexec
 

@@ -1,11 +1,11 @@
 -- Who may do what. Applied whole after functions and views, whenever one of these files changed. It
 -- takes no right from any other role: a right that a newer version takes back is revoked by its
 -- migration. What other owners have in this schema is left alone. Readers see all and change
--- nothing. Operators may say for whom they act; they need the rights of consumers or the owner
+-- nothing; viewers see all but keys, headers and payloads. Operators may say for whom they act; they need the rights of consumers or the owner
 -- besides. Producers write the columns that are theirs; seq and xid are not. Nobody may change or
 -- remove a message. Drivers read the outbox and the logs, write logs and ledgers, and alter no
 -- table: segments are made and dropped by functions with the owner's rights. Nobody but the owner,
--- drivers and readers has a right on relaybox_internal: applications reach what schema relaybox has.
+-- drivers, readers and viewers has a right on relaybox_internal: applications reach what schema relaybox has.
 revoke all on schema relaybox, relaybox_internal from public;
 do $$
 declare
@@ -80,7 +80,8 @@ begin
     -- logins without a grant may be shut out: our roles are not
     if exists (select from pg_database d where d.datname = current_database() and pg_has_role(d.datdba, 'usage')) then
         execute format(
-            'grant connect on database %I to relaybox_producer, relaybox_consumer, relaybox_reader, relaybox_operator, relaybox_driver', current_database()
+            'grant connect on database %I to relaybox_producer, relaybox_consumer, relaybox_reader, relaybox_viewer, '
+            'relaybox_operator, relaybox_driver', current_database()
         );
         -- a decision of a stream is worked out in temporary tables
         execute format('grant temporary on database %I to relaybox_driver', current_database());
@@ -134,6 +135,45 @@ begin
             and not has_function_privilege('relaybox_driver', p.oid, 'execute')
     loop
         execute format('grant %s to relaybox_driver', ours);
+    end loop;
+end
+$$;
+
+-- A column of a partitioned table is asked for at the table that the query names: segments need no
+-- grant. relaybox.read_log, read_stream and the views of messages stay with consumers and readers.
+grant usage on schema relaybox, relaybox_internal to relaybox_viewer;
+grant execute on function relaybox.lag(text), relaybox.my_quota(), relaybox.count_replay(text, text, text, integer) to relaybox_viewer;
+do $$
+declare
+    ours text;
+begin
+    for ours in
+        select format('select on table %s', c.oid::regclass) from pg_class c
+        where c.relnamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace)
+            and c.relkind in ('r', 'p', 'v', 'S') and not c.relispartition
+            and c.relowner = (select n.nspowner from pg_namespace n where n.nspname = 'relaybox')
+            and not exists (
+                select from pg_attribute a where a.attrelid = c.oid and a.attname in ('payload', 'payload_bytes') and not a.attisdropped
+            )
+        union all
+        select format(
+            'select (%s) on table %s', string_agg(quote_ident(a.attname), ', ' order by a.attnum), c.oid::regclass
+        )
+        from pg_class c
+        join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+        where c.oid in (
+                'relaybox.outbox'::regclass, 'relaybox_internal.log'::regclass, 'relaybox.inbox'::regclass,
+                'relaybox.dead_letters'::regclass
+            )
+            and a.attname not in ('key', 'headers', 'payload', 'payload_bytes')
+        group by c.oid
+        union all
+        -- with the rights of who calls it: it can't do more than a viewer may
+        select format('execute on routine %s', p.oid::regprocedure) from pg_proc p
+        join relaybox_internal.installed_object o on o.kind = 'function' and to_regprocedure(o.identity) = p.oid
+        where not p.prosecdef and not has_function_privilege('relaybox_viewer', p.oid, 'execute')
+    loop
+        execute format('grant %s to relaybox_viewer', ours);
     end loop;
 end
 $$;

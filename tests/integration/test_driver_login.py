@@ -76,7 +76,7 @@ def as_driver() -> None:
 
 MOVES = ("transfer flights/1", "transfer flights/2", "confirm flights")
 READS = (
-    "status", "verify flights", "subscriptions", "senders list airline", "holdback flights", "metrics",
+    "status", "verify flights", "subscriptions", "senders list airline", "holdback flights", "metrics", "dead-letters list",
     "reanchor flights/1", "retention --dry-run", "replay billing --from earliest",
 )  # fmt: skip
 ACTS = (
@@ -91,7 +91,6 @@ def test_a_driver_moves_everything_and_alters_nothing(driven: World, databases: 
     world = driven
     for command in (*MOVES, *READS, *ACTS):
         run(*command.split())
-    assert "permission denied for view dead_letters" in invoke("dead-letters", "list").stderr, "it shows payloads"
     for statement in REFUSED:
         with pytest.raises(psycopg2.errors.InsufficientPrivilege):
             world.query("analytics", statement)

@@ -13,7 +13,7 @@ import pytest
 from relaybox.monitoring.hop_history import read_flow
 from relaybox.monitoring.message_search import find_messages
 from relaybox.monitoring.overview import read_overview
-from relaybox.subscriptions.subscriptions import count_replay
+from relaybox.subscriptions.subscriptions import count_replay, list_dead_letters
 from tests.support.cli import invoke
 from tests.support.services import break_service, read_service
 from tests.support.world import STORES, World, routes_file
@@ -52,7 +52,8 @@ def read_by_page(databases: Mapping[str, Mapping[str, Any]], tmp_path: Path, mon
         world.query(
             store,
             f"""
-            drop role if exists page_of_a_test, nobody_of_a_test;
+            drop role if exists page_of_a_test, viewer_of_a_test, nobody_of_a_test;
+            create role viewer_of_a_test login password 'p' in role relaybox_viewer, pg_read_all_stats;
             create role page_of_a_test login password 'p' in role relaybox_reader, pg_read_all_stats;
             create role nobody_of_a_test login password 'p';
             alter database {parameters["dbname"]} set application_name = ''
@@ -85,6 +86,53 @@ def test_the_page_reads_everything_and_changes_nothing(read_by_page: World) -> N
     for write in WRITES:
         with pytest.raises(psycopg2.errors.InsufficientPrivilege):
             world.query("analytics", write)
+
+
+PAYLOADS = (
+    "select payload from relaybox.outbox",
+    "select key from relaybox.outbox",
+    "select o from relaybox.outbox o",
+    "select payload from relaybox_internal.log",
+    "select headers from relaybox_internal.log",
+    "select payload from relaybox_internal.log_1",
+    "select payload from relaybox.inbox",
+    "select * from relaybox.dead_letters",
+    "select * from relaybox.read_log('flights/2', 0, 10)",
+    "select * from relaybox.read_stream('flights', 0, 10)",
+    "select * from relaybox_internal.read_log_slice(1, 1, 10, 1)",
+    "select * from relaybox_internal.read_redriven(1, 1, 1)",
+    "copy relaybox_internal.log_1 to stdout",
+)
+
+
+def test_a_viewer_sees_how_everything_is_and_no_payload(read_by_page: World, databases: Mapping[str, Mapping[str, Any]]) -> None:
+    """The page's looks, the triggerer's poll and the commands that show no message; a dead letter without its message."""
+    world, routes = read_by_page, read_by_page.routes
+    with psycopg2.connect(**databases["analytics"]) as owner, owner.cursor() as cursor:
+        cursor.execute("update relaybox_internal.subscription set nack_limit = 1")
+        cursor.execute("select token from relaybox.fetch('billing', 1, worker => 'w')")
+        cursor.execute("select relaybox.nack('billing', 1, 'bad', %s)", cursor.fetchone())
+    for store in STORES:
+        break_service(store, user="viewer_of_a_test")
+    (letter,) = list_dead_letters(routes.store("analytics"))
+    assert (letter.reason, letter.payload, letter.payload_size_bytes, letter.key, letter.headers) == ("refused", *[None] * 4)
+    read_overview(routes)
+    for hop in routes.hops:
+        read_flow(hop, window=timedelta(hours=1))
+    message_id = world.value("airline", "select message_id::text from relaybox.outbox limit 1")
+    find_messages([world.route], "UA", 1)
+    for command in (
+        "status", "metrics", "holdback", "subscriptions", "senders", f"where {message_id}", "retention --dry-run",
+        "dead-letters list",
+    ):  # fmt: skip
+        run = invoke(*command.split())
+        assert run.exit_code == 0, (command, run.stderr)
+    from relaybox.airflow.store_watch import _QUERY
+
+    assert {hop for store in STORES for hop, *_ in world.query(store, _QUERY)} == {"flights/1", "flights/2"}
+    for refused in (*WRITES, *PAYLOADS):
+        with pytest.raises((psycopg2.errors.InsufficientPrivilege, psycopg2.errors.UndefinedFunction)):
+            world.query("analytics", refused)
 
 
 def test_init_shuts_out_logins_without_a_grant_once(read_by_page: World, databases: Mapping[str, Mapping[str, Any]]) -> None:

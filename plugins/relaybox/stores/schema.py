@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from relaybox.routes import Hop, Retention, Routes, Store
 
 SEGMENT_ROWS = 1_000_000
-ROLES = ("relaybox_producer", "relaybox_consumer", "relaybox_reader", "relaybox_operator", "relaybox_driver")
+ROLES = ("relaybox_producer", "relaybox_consumer", "relaybox_reader", "relaybox_viewer", "relaybox_operator", "relaybox_driver")
 
 
 @dataclass(frozen=True)

@@ -110,8 +110,8 @@ class DeadLetter:
 
     Attributes:
         payload: whole, or its beginning: as many characters as were asked for (of base64, where the message has bytes). None where the
-            log is no longer kept.
-        payload_size_bytes: of the whole payload as it was sent.
+            log is no longer kept, and for a login that may not read payloads: then key and headers are None too.
+        payload_size_bytes: of the whole payload as it was sent; None as above.
     """
 
     store: str
@@ -255,12 +255,7 @@ def list_dead_letters(
     """
     query = """
         select dead_letter_id, state, stream, subscription, lane, stream_position, reason, detail, attempts, first_at, last_at, last_by,
-            resolved_at, resolved_by, resolved_reason, hop, "log_position", message_id, topic, sender, key,
-            coalesce(
-                left(payload, %(payload_characters)s),
-                left(encode(substring(payload_bytes, 1, %(payload_characters)s), 'base64'), %(payload_characters)s)
-            ) as payload,
-            coalesce(octet_length(payload), octet_length(payload_bytes)) as payload_size_bytes, headers
+            resolved_at, resolved_by, resolved_reason, hop, "log_position", message_id, topic, sender, {}
         from relaybox.dead_letters
         where case when %(dead_letter_id)s::bigint is not null then dead_letter_id = %(dead_letter_id)s
             else state = any(%(states)s) and (%(subscription)s::text is null or subscription = %(subscription)s) end
@@ -274,7 +269,19 @@ def list_dead_letters(
         "payload_characters": payload_characters,
     }
     with _session(store, "listing dead letters") as session:
-        return session.rows(DeadLetter, query, asked, store=store.name)
+        may_read = session.value("select has_column_privilege('relaybox.dead_letters', 'payload', 'select')")
+        return session.rows(DeadLetter, query.format(_CONTENT if may_read else _NO_CONTENT), asked, store=store.name)
+
+
+_CONTENT = """
+    key, headers,
+    coalesce(
+        left(payload, %(payload_characters)s),
+        left(encode(substring(payload_bytes, 1, %(payload_characters)s), 'base64'), %(payload_characters)s)
+    ) as payload,
+    coalesce(octet_length(payload), octet_length(payload_bytes)) as payload_size_bytes
+"""
+_NO_CONTENT = "null as key, null as headers, null as payload, null as payload_size_bytes"
 
 
 def redrive(store: Store, subscription: str, *, reason: str, dead_letter_id: int | None = None) -> int:

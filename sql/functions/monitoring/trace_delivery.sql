@@ -43,7 +43,8 @@ as $$
     left join relaybox_internal.held held
         on held.log_id = l.log_id and held.log_position = log_position_
     left join lateral relaybox_internal.trace_duplicate(
-        message, l.log_id, log_position_, s.message_id_window
+        message.sender, message.epoch, message.index, message.message_id, l.log_id,
+        log_position_, s.message_id_window
     ) duplicate on true
     left join relaybox_internal.sender_state sender
         on sender.stream_id = l.stream_id and sender.sender = message.sender

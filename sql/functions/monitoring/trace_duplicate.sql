@@ -1,9 +1,9 @@
 -- The earlier position of a log of which a position was decided to be a duplicate, by its index or
 -- by its message id within the window, and when; original is null if its message is no longer kept.
--- No row: the position is no duplicate. message: its row; null if it is no longer kept.
+-- No row: the position is no duplicate. The message: its columns; null if it is no longer kept.
 create or replace function relaybox_internal.trace_duplicate(
-    message relaybox_internal.log, log_id_ integer, log_position_ bigint,
-    message_id_window_ bigint
+    sender_ text, epoch_ integer, index_ bigint, message_id_ uuid, log_id_ integer,
+    log_position_ bigint, message_id_window_ bigint
 )
 returns table (log_position bigint, decided_at timestamptz, original bigint)
 language sql stable
@@ -12,10 +12,10 @@ as $$
         select min(earlier.log_position)
         from relaybox_internal.log earlier
         where earlier.log_id = log_id_ and earlier.log_position < log_position_ and (
-            message.epoch > 0 and (earlier.sender, earlier.epoch, earlier.index)
-            = (message.sender, message.epoch, message.index)
+            epoch_ > 0 and (earlier.sender, earlier.epoch, earlier.index)
+            = (sender_, epoch_, index_)
             or earlier.log_position >= log_position_ - message_id_window_
-            and earlier.message_id = message.message_id
+            and earlier.message_id = message_id_
         )
     )
     from relaybox_internal.decision d

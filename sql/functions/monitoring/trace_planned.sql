@@ -1,5 +1,6 @@
 -- The slice of a batch that reads a row, and the log position of that row: counted from the slice's
--- beginning, or from its end where retention has dropped the beginning.
+-- beginning, or from its end where retention has dropped the beginning. Reads no payload, so that a
+-- viewer may call it.
 create or replace function relaybox_internal.trace_planned(
     planned relaybox_internal.batch, reads_log boolean, reads bigint,
     out slice integer, out log_position bigint
@@ -16,16 +17,19 @@ begin
         when reads_log then reads - slice_.first_read + slice_.first_position
         when slice_.first_read < (select s.first_kept_seq from relaybox_internal.store s) then (
             select slice_.first_position + slice_.row_count - 1 - count(*)
-            from relaybox_internal.read_outbox_slice(
-                planned.lower, planned.upper, planned.topics, reads + 1, slice_.last_read, 0
-            )
+            from relaybox.outbox o
+            where o.seq > reads and o.seq <= slice_.last_read
+                and o.topic = any(planned.topics)
+                and pg_visible_in_snapshot(o.xid, planned.upper)
+                and not pg_visible_in_snapshot(o.xid, planned.lower)
         )
         else (
-            select max(r.log_position)
-            from relaybox_internal.read_outbox_slice(
-                planned.lower, planned.upper, planned.topics, slice_.first_read, reads,
-                slice_.first_position
-            ) r
+            select slice_.first_position - 1 + nullif(count(*), 0)
+            from relaybox.outbox o
+            where o.seq >= slice_.first_read and o.seq <= reads
+                and o.topic = any(planned.topics)
+                and pg_visible_in_snapshot(o.xid, planned.upper)
+                and not pg_visible_in_snapshot(o.xid, planned.lower)
         )
     end;
 end

@@ -1,0 +1,130 @@
+"""docs/rights.md: each role tries each right on a store with messages, and the page has the table of what came out."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+
+import psycopg2
+import pytest
+
+from relaybox.stores.schema import initialise_store
+from tests.support.services import read_service
+from tests.support.world import World, routes_file
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "rights.md"
+BEGIN, END = "<!-- table: written by UPDATE_DOCS=1 pytest tests/integration/test_rights_table.py -->\n", "<!-- end of table -->\n"
+
+ROLES: Mapping[str, str] = {
+    "none": "",
+    "producer": "relaybox_producer",
+    "consumer": "relaybox_consumer",
+    "operator": "relaybox_operator, relaybox_consumer",
+    "viewer": "relaybox_viewer",
+    "reader": "relaybox_reader",
+    "driver": "relaybox_driver",
+    "owner": "app_owner",
+}
+"""The heading of the column -> the roles of its login. An operator is a consumer besides."""
+
+RIGHTS: Mapping[str, str] = {
+    "send a message": "insert into relaybox.outbox (topic, sender, payload) values ('flights', 'UA', 'new')",
+    "choose `seq` of a message": "insert into relaybox.outbox (seq, topic, sender, payload) values (99, 'flights', 'UA', 'new')",
+    "declare a sender": "select relaybox.declare_sender('pump', 'gapless')",
+    "subscribe": "select relaybox.subscribe('another', 'flights')",
+    "fetch": "select * from relaybox.fetch('billing')",
+    "end a subscription": "select relaybox.unsubscribe('billing', 'a test')",
+    "count a replay": "select relaybox.count_replay('billing', 'earliest', null, null)",
+    "replay": "select relaybox.replay('billing', 'earliest', 'a test')",
+    "redrive dead letters": "select relaybox.redrive('billing', 'a test')",
+    "drop a dead letter": "select relaybox.drop_dead_letter({letter}, 'a test')",
+    "see subscriptions and their lag": "select * from relaybox.subscriptions, relaybox.lag('billing')",
+    "see dead letters, without payloads": "select dead_letter_id, state, reason, message_id from relaybox.dead_letters",
+    "see ledgers, streams and segments": (
+        "select h.hop, s.stream from relaybox_internal.hop_out h, relaybox_internal.batch b, relaybox_internal.stream s"
+    ),
+    "see senders, topics and times of messages": "select topic, sender, sent_at from relaybox_internal.log",
+    "read payloads of the outbox": "select payload from relaybox.outbox",
+    "read payloads of the logs": "select payload from relaybox.inbox",
+    "read a stream": "select * from relaybox.read_stream('flights', 0, 10)",
+    "read payloads of dead letters": "select payload from relaybox.dead_letters",
+    "write a ledger": "update relaybox_internal.hop_out set attempt = attempt",
+    "write a log": (
+        "insert into relaybox_internal.log (log_id, epoch, log_position, index, message_id, sent_at, topic, sender, payload) "
+        "values (1, 1, 1000, 1, gen_random_uuid(), now(), 'flights', 'UA', 'forged')"
+    ),
+    "change a message": "update relaybox_internal.log set payload = 'forged'",
+    "remove a message": "delete from relaybox.outbox",
+    "make segments": "select relaybox_internal.ensure_outbox_segments()",
+    "drop a segment that nobody needs": "select * from relaybox_internal.drop_oldest_segment(null, null)",
+    "record a restored or promoted store": "update relaybox_internal.store set timeline = timeline",
+    "bind a sender to a role": "select relaybox_internal.bind_sender('UA', 'relaybox_producer')",
+    "alter a table": "alter table relaybox_internal.hop_out add column mine integer",
+    "make a table in a schema of Relaybox": "create table relaybox.mine (n integer)",
+}
+"""What somebody may want to do -> the statement that does it, in a store where it has an effect."""
+
+
+@pytest.fixture
+def store(owned: World) -> Iterator[World]:
+    """A local route in one store with ten messages, a subscription and a dead letter; its owner is no superuser."""
+    routes_file(owned.path.parent, route={"path": ["hub", "hub"]})
+    initialise_store(owned.routes.store("hub"), owned.routes)
+    owned.query(
+        "hub", "insert into relaybox.outbox (topic, sender, payload) select 'flights', 'UA', n from generate_series(1, 10) n"
+    )
+    owned.transfer()
+    owned.query("hub", "select relaybox.subscribe('billing', 'flights', start => 'earliest', nack_limit => 1)")
+    with owned.session("hub", autocommit=True) as consumer, consumer.cursor() as cursor:
+        cursor.execute("select token from relaybox.fetch('billing', 1, worker => 'w')")
+        cursor.execute("select relaybox.nack('billing', 1, 'bad', %s)", cursor.fetchone())
+    database = owned.value("hub", "select current_database()")
+    for heading, roles in ROLES.items():
+        member = f"in role {roles}" if roles else ""
+        owned.query("administer_hub", f"create role {heading}_of_a_test login password 'p' {member}")
+        owned.query("administer_hub", f"grant connect on database {database} to {heading}_of_a_test")
+    yield owned
+    for heading in ROLES:
+        owned.query("administer_hub", f"drop owned by {heading}_of_a_test")
+        owned.query("administer_hub", f"drop role {heading}_of_a_test")
+
+
+def test_the_table_of_rights_is_what_each_role_may_do(store: World) -> None:
+    """Each statement is tried by each login, and rolled back. An error that is no missing right fails the test."""
+    letter = store.value("hub", "select dead_letter_id from relaybox.dead_letters")
+    rows = [
+        f"| {right} | {' | '.join(_try(heading, right, statement, letter) for heading in ROLES)} |\n"
+        for right, statement in RIGHTS.items()
+    ]
+    table = f"| | {' | '.join(ROLES)} |\n|---{'|:-:' * len(ROLES)}|\n{''.join(rows)}"
+    text = PAGE.read_text(encoding="utf-8")
+    shown = text[text.index(BEGIN) + len(BEGIN) : text.index(END)]
+    if os.environ.get("UPDATE_DOCS"):
+        PAGE.write_text(text.replace(BEGIN + shown, f"{BEGIN}\n{table}\n"), encoding="utf-8")
+        return
+    assert shown.strip() == table.strip()
+
+
+def _try(heading: str, right: str, statement: str, letter: int) -> str:
+    login = f"{heading}_of_a_test"
+    text = statement.replace("{letter}", str(letter))
+    service = {**read_service("hub"), "user": login, "password": "p"}
+    with closing(psycopg2.connect(**service)) as session, session.cursor() as cursor:
+        try:
+            cursor.execute(text)
+        except psycopg2.errors.InsufficientPrivilege:
+            return ""
+        except psycopg2.Error as error:
+            pytest.fail(f"{right}, as {heading}: {error}")
+        finally:
+            session.rollback()
+    return "yes"
+
+
+def test_every_role_of_the_store_has_a_column() -> None:
+    from relaybox.stores.schema import ROLES as MADE_BY_INIT
+
+    assert set(MADE_BY_INIT) == set(re.findall(r"relaybox_\w+", " ".join(ROLES.values())))
