@@ -194,6 +194,7 @@ ALLOWED = {
     "local/pgbouncer.py PgBouncer._answers psycopg2.OperationalError": "no connection is the answer: it does not listen yet",
     "airflow/store_watch.py _notified TimeoutError": "no notification came: the answer",
     "airflow/credential_renewal.py Renewals._renew TimeoutError": "becomes the failure that the session is told",
+    "stores/certificates.py _shake_hands TimeoutError": "a server that is silent after the handshake accepts the certificate",
     "stores/credentials.py _ask FileNotFoundError": "no socket is the answer: the owner of the service file renews it",
     "stores/credentials.py _directory OSError": "no directory is the answer: libpq tells what is wrong with the service file",
     "stores/service_files.py correct_service OSError": "a file that can't be read is the answer: its next step",

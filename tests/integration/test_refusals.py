@@ -13,6 +13,7 @@ import pytest
 
 from relaybox import errors
 from relaybox.local.clusters import write_service_file
+from relaybox.stores.certificates import CertificateCheck
 from relaybox.stores.connections import connect
 from relaybox.stores.refusals import Refusal, ask_again
 from tests.support.patience import patience
@@ -111,7 +112,7 @@ def test_a_server_without_tls_is_no_retry_where_tls_is_required(tmp_path: Path, 
 
     with listener(decline) as port:
         serve(tmp_path, monkeypatch, port, sslmode="require")
-        assert ask_again({"service": "store"}) == Refusal(failed_in_tls=True)
+        assert ask_again({"service": "store"}) == Refusal(failed_in_tls=True, certificates=CertificateCheck(was_answered=True))
         with pytest.raises(errors.StoreUnusable, match="TLS"):
             connect("store", application_name="test")
 

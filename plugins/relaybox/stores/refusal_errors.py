@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from relaybox import errors
+from relaybox.stores.certificates import CertificateCheck
 from relaybox.stores.credentials import Renewal
 from relaybox.stores.poolers import POOLER_CODE, advise_direct, in_service_file
 from relaybox.stores.refusals import Refusal
@@ -22,10 +23,7 @@ def refusal_error(service: str, said: str, refusal: Refusal, renewal: Renewal | 
     if refusal.is_misconfigured:
         return errors.ConfigurationError(f"store {service}: {said}", next_step=correct_service(service))
     if refusal.failed_in_tls:
-        return errors.StoreUnusable(
-            f"store {service}: TLS was not agreed: {said}",
-            next_step=f"Compare sslmode, sslrootcert, sslcert and sslkey in section [{service}] of the service file with the server's.",
-        )
+        return _tls_error(service, said, refusal.certificates)
     if renewal is not None and refusal.rejects_login:
         return _login_error(service, said, renewal)
     if refusal.is_final:
@@ -41,6 +39,26 @@ def refusal_error(service: str, said: str, refusal: Refusal, renewal: Renewal | 
     return errors.StoreUnreachable(
         f"store {service}: no connection: {said}",
         next_step=f"Check that the server runs, and host and port in section [{service}] of the service file.",
+    )
+
+
+def _tls_error(service: str, said: str, check: CertificateCheck) -> errors.StoreUnusable:
+    """Terminal: each retry shows and gets the same certificates, until a file is replaced."""
+    section = f"section [{service}] of the service file"
+    if check.server_problem:
+        return errors.StoreUnusable(
+            f"store {service}: the server's certificate is not accepted: {check.server_problem}: {said}",
+            next_step=f"Renew the server's certificate, or correct sslrootcert and host in {section}.",
+        )
+    if check.alert:
+        return errors.StoreUnusable(
+            f"store {service}: the server refused the client's certificate: {check.alert}: {said}",
+            next_step=f"Replace the files that sslcert and sslkey in {section} name. "
+            "When it ends: openssl x509 -noout -subject -enddate -in SSLCERT",
+        )
+    return errors.StoreUnusable(
+        f"store {service}: TLS was not agreed: {said}",
+        next_step=f"Compare sslmode, sslrootcert, sslcert and sslkey in {section} with the server's.",
     )
 
 

@@ -10,19 +10,17 @@ import ctypes
 import functools
 import re
 import select
-import socket
-import struct
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 
-from relaybox.log_events import emit
+from relaybox.stores.certificates import UNKNOWN, CertificateCheck, check_certificates
 
 REFUSAL_SECONDS = 5.0
 """The second attempt gives up after this time: then nothing more is known."""
 
-_BAD, _SSL_STARTUP = 1, 7  # ConnStatusType
+_BAD, _MADE, _AWAITING_RESPONSE, _SSL_STARTUP = 1, 3, 4, 7  # ConnStatusType
 _READING, _WRITING = 1, 2  # PostgresPollingStatusType; any other one is the end
 _SQLSTATES_ONLY = 3  # PGVerbosity
 
@@ -38,12 +36,14 @@ class Refusal:
         needs_password: the server asked for a password, and libpq had none.
         is_misconfigured: libpq did not try to connect: the service file or a parameter is wrong.
         failed_in_tls: the server lives, TLS is required, and it was not agreed.
+        certificates: what is known against a certificate, where it failed in TLS.
     """
 
     sqlstates: tuple[str, ...] = ()
     needs_password: bool = False
     is_misconfigured: bool = False
     failed_in_tls: bool = False
+    certificates: CertificateCheck = UNKNOWN
 
     @property
     def is_final(self) -> bool:
@@ -86,21 +86,20 @@ def ask_again(parameters: Mapping[str, object], *, seconds: float = REFUSAL_SECO
         if not libpq.PQhost(connection):
             return Refusal(is_misconfigured=True)
         libpq.PQsetErrorVerbosity(connection, _SQLSTATES_ONLY)
-        in_tls = _poll(libpq, connection, time.monotonic() + seconds)
+        ended_in = _poll(libpq, connection, time.monotonic() + seconds)
         if libpq.PQstatus(connection) != _BAD:
             return Refusal()
-        said = libpq.PQerrorMessage(connection).decode(errors="replace")
-        return Refusal(
-            sqlstates=tuple(_CODE.findall(said)),
-            needs_password=bool(libpq.PQconnectionNeedsPassword(connection)),
-            failed_in_tls=in_tls and _requires_tls(libpq, connection) and _negotiates_tls(libpq, connection, seconds),
-        )
+        sqlstates = tuple(_CODE.findall(libpq.PQerrorMessage(connection).decode(errors="replace")))
+        needs_password = bool(libpq.PQconnectionNeedsPassword(connection))
+        if sqlstates or needs_password or ended_in not in (_SSL_STARTUP, _MADE, _AWAITING_RESPONSE):
+            return Refusal(sqlstates, needs_password)
+        return _judge_tls(libpq, connection, ended_in, seconds)
     finally:
         libpq.PQfinish(connection)
 
 
-def _poll(libpq: ctypes.CDLL, connection: int, ends_at: float) -> bool:
-    """Drives the attempt to its end; whether it ended while TLS was being agreed."""
+def _poll(libpq: ctypes.CDLL, connection: int, ends_at: float) -> int:
+    """Drives the attempt to its end; the status that it failed in, or 0."""
     waits_for, status = _WRITING, libpq.PQstatus(connection)
     while status != _BAD and waits_for in (_READING, _WRITING) and (left := ends_at - time.monotonic()) > 0:
         poll = select.poll()
@@ -111,37 +110,38 @@ def _poll(libpq: ctypes.CDLL, connection: int, ends_at: float) -> bool:
         waits_for = libpq.PQconnectPoll(connection)
         status = libpq.PQstatus(connection)
         if status == _BAD:
-            return bool(before == _SSL_STARTUP)
-    return False
+            return int(before)
+    return 0
 
 
-def _requires_tls(libpq: ctypes.CDLL, connection: int) -> bool:
-    """Otherwise libpq goes on without TLS, and a server that ends the connection in the middle is one that starts or stops."""
+def _judge_tls(libpq: ctypes.CDLL, connection: int, ended_in: int, seconds: float) -> Refusal:
+    """Whether TLS is what the attempt failed for.
+
+    Where TLS is not required, libpq goes on without, and a server that ends the connection in the middle is one that starts or stops.
+    After TLS was agreed, only an alert of the server's tells a certificate that it refuses from a server that stops.
+    """
+    options = _options(libpq, connection)
+    if options.get("sslmode") not in ("require", "verify-ca", "verify-full"):
+        return Refusal()
+    address = (libpq.PQhostaddr(connection).decode(), int(libpq.PQport(connection)))
+    check = check_certificates(address, libpq.PQhost(connection).decode(), options, seconds=seconds)
+    has_failed = check.was_answered if ended_in == _SSL_STARTUP else bool(check.alert)
+    return Refusal(failed_in_tls=True, certificates=check) if has_failed else Refusal()
+
+
+def _options(libpq: ctypes.CDLL, connection: int) -> dict[str, str]:
+    """The parameters that are in force, wherever they come from."""
     options = libpq.PQconninfo(connection)
+    values: dict[str, str] = {}
     try:
         index = 0
         while options and options[index].keyword:
-            if options[index].keyword == b"sslmode":
-                return options[index].value in (b"require", b"verify-ca", b"verify-full")
+            if options[index].value:
+                values[options[index].keyword.decode()] = options[index].value.decode()
             index += 1
-        return False
     finally:
         libpq.PQconninfoFree(options)
-
-
-def _negotiates_tls(libpq: ctypes.CDLL, connection: int, seconds: float) -> bool:
-    """Whether the server answers the question for TLS: then a certificate, a version or the answer itself is what TLS failed for."""
-    address = (libpq.PQhostaddr(connection).decode(), int(libpq.PQport(connection)))
-    try:
-        with socket.create_connection(address, timeout=seconds) as link:
-            link.sendall(_SSL_REQUEST)
-            return link.recv(1) in (b"S", b"N")
-    except OSError as error:
-        emit("tls_not_answered", host=address[0], port=address[1], error=error)
-        return False
-
-
-_SSL_REQUEST = struct.pack("!ii", 8, 80877103)
+    return values
 
 
 class _Option(ctypes.Structure):
