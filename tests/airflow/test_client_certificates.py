@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from contextlib import aclosing, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,17 +15,21 @@ import psycopg2
 import pytest
 
 from relaybox import errors
+from relaybox.airflow.page.store_parameters import read_store_parameters
 from relaybox.airflow.service_file import service_file
+from relaybox.airflow.store_watch import watch_store
 from relaybox.hops.runners import ThreadRunner
 from relaybox.hops.transfer import Progress, transfer_hop
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
-from relaybox.routes import Store
+from relaybox.routes import Store, Watch
 from relaybox.spark.runner import SparkRunner
 from relaybox.spark.tasks import ContextSession
 from relaybox.stores.connections import connect
+from relaybox.stores.inquiries import Inquiry
 from relaybox.verification.route_verification import verify_route
 from tests.support.certificates import EXPIRED, Authority
 from tests.support.memory import fast_temporary_directory
+from tests.support.patience import Deadline, patience
 from tests.support.postgres_versions import package_versions, server_binaries
 from tests.support.spark_session import spark_session
 from tests.support.world import STORES, World, routes_file, wait_until
@@ -233,3 +239,42 @@ def test_each_wrong_certificate_is_no_retry_and_named(
     serve({"hub": parameters})
     with pytest.raises(errors.StoreUnusable, match=said):
         connect("hub", application_name="test")
+
+
+def test_triggerer_and_page_log_in_with_a_client_certificate(
+    world: World, tls_server: TlsServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While it is expired, the triggerer tries again and the page names the certificate; a new one in the same files is all they need."""
+    caplog.set_level(logging.INFO)
+    world.send("a")
+    tls_server.authority.issue(LOGIN, ends_in=EXPIRED)
+    with pytest.raises(
+        errors.StoreUnusable, match="store airline: the server refused the client's certificate: certificate expired"
+    ):
+        _ask_as_the_page("airline")
+
+    async def watch() -> bool:
+        async with aclosing(watch_store("relaybox_airline", watch=Watch())) as polls:
+            first = asyncio.ensure_future(anext(polls))
+            deadline = Deadline(30)
+            while "store_watch_interrupted connection=relaybox_airline" not in caplog.text:
+                assert not deadline.is_over()
+                await asyncio.sleep(0.02)
+            assert not first.done()
+            tls_server.authority.issue(LOGIN)
+            seen = await asyncio.wait_for(first, patience(60))
+            return any(poll.has_work for poll in seen.values())
+
+    assert asyncio.run(watch())
+    assert _ask_as_the_page("airline") == (LOGIN,)
+
+
+def _ask_as_the_page(store: str) -> object:
+    """With the parameters of Airflow's connection, and no service file."""
+
+    def question() -> object:
+        with closing(connect(store, application_name="test")) as session, session.cursor() as cursor:
+            cursor.execute("select session_user::text")
+            return cursor.fetchone()
+
+    return Inquiry(read_store_parameters(ALL), patience(10)).answer(question)
