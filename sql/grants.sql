@@ -140,33 +140,32 @@ end
 $$;
 
 -- A column of a partitioned table is asked for at the table that the query names: segments need no
--- grant. relaybox.read_log, read_stream and the views of messages stay with consumers and readers.
+-- grant. relaybox.read_log and read_stream stay with consumers and readers.
 grant usage on schema relaybox, relaybox_internal to relaybox_viewer;
 grant execute on function relaybox.lag(text), relaybox.my_quota(), relaybox.count_replay(text, text, text, integer) to relaybox_viewer;
+grant select on relaybox.migration, relaybox.sender_role, relaybox.consumer_action, relaybox.outbox_seq to relaybox_viewer;
+grant select (seq, xid, message_id, index, sent_at, epoch, topic, sender, clock) on relaybox.outbox to relaybox_viewer;
+grant select (log_id, epoch, log_position, index, message_id, sent_at, topic, sender, clock) on relaybox_internal.log to relaybox_viewer;
+grant select (hop, log_position, message_id, topic, sender, epoch, index, clock, sent_at) on relaybox.inbox to relaybox_viewer;
+grant select (
+    dead_letter_id, state, stream, subscription, lane, stream_position, reason, detail, attempts, first_at, last_at, last_by, resolved_at,
+    resolved_by, resolved_reason, hop, log_position, message_id, topic, sender, epoch, index, sent_at
+) on relaybox.dead_letters to relaybox_viewer;
 do $$
 declare
     ours text;
 begin
     for ours in
         select format('select on table %s', c.oid::regclass) from pg_class c
-        where c.relnamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace)
-            and c.relkind in ('r', 'p', 'v', 'S') and not c.relispartition
+        where c.relnamespace = 'relaybox_internal'::regnamespace and c.relkind in ('r', 'p', 'S') and not c.relispartition
+            and c.oid <> 'relaybox_internal.log'::regclass
             and c.relowner = (select n.nspowner from pg_namespace n where n.nspname = 'relaybox')
-            and not exists (
-                select from pg_attribute a where a.attrelid = c.oid and a.attname in ('payload', 'payload_bytes') and not a.attisdropped
-            )
+            and not has_table_privilege('relaybox_viewer', c.oid, 'select')
         union all
-        select format(
-            'select (%s) on table %s', string_agg(quote_ident(a.attname), ', ' order by a.attnum), c.oid::regclass
-        )
-        from pg_class c
-        join pg_attribute a on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
-        where c.oid in (
-                'relaybox.outbox'::regclass, 'relaybox_internal.log'::regclass, 'relaybox.inbox'::regclass,
-                'relaybox.dead_letters'::regclass
-            )
-            and a.attname not in ('key', 'headers', 'payload', 'payload_bytes')
-        group by c.oid
+        select format('select on table %s', c.oid::regclass) from pg_class c
+        join relaybox_internal.installed_object o on o.kind = 'view' and to_regclass(o.identity) = c.oid
+        where c.oid not in ('relaybox.inbox'::regclass, 'relaybox.dead_letters'::regclass)
+            and not has_table_privilege('relaybox_viewer', c.oid, 'select')
         union all
         -- with the rights of who calls it: it can't do more than a viewer may
         select format('execute on routine %s', p.oid::regprocedure) from pg_proc p

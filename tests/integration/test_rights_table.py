@@ -84,12 +84,12 @@ def store(owned: World) -> Iterator[World]:
     database = owned.value("hub", "select current_database()")
     for heading, roles in ROLES.items():
         member = f"in role {roles}" if roles else ""
-        owned.query("administer_hub", f"create role {heading}_of_a_test login password 'p' {member}")
-        owned.query("administer_hub", f"grant connect on database {database} to {heading}_of_a_test")
+        owned.query("administer_hub", f"create role {heading}_of_the_table login password 'p' {member}")
+        owned.query("administer_hub", f"grant connect on database {database} to {heading}_of_the_table")
     yield owned
     for heading in ROLES:
-        owned.query("administer_hub", f"drop owned by {heading}_of_a_test")
-        owned.query("administer_hub", f"drop role {heading}_of_a_test")
+        owned.query("administer_hub", f"drop owned by {heading}_of_the_table")
+        owned.query("administer_hub", f"drop role {heading}_of_the_table")
 
 
 def test_the_table_of_rights_is_what_each_role_may_do(store: World) -> None:
@@ -109,7 +109,7 @@ def test_the_table_of_rights_is_what_each_role_may_do(store: World) -> None:
 
 
 def _try(heading: str, right: str, statement: str, letter: int) -> str:
-    login = f"{heading}_of_a_test"
+    login = f"{heading}_of_the_table"
     text = statement.replace("{letter}", str(letter))
     service = {**read_service("hub"), "user": login, "password": "p"}
     with closing(psycopg2.connect(**service)) as session, session.cursor() as cursor:
