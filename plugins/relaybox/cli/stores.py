@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from relaybox.cli.exits import Failures, Settings
+from relaybox.cli.exits import ExitCode, Failures, Settings
 from relaybox.cli.options import AsJson, answer
 
 commands = typer.Typer()
@@ -18,33 +18,41 @@ def init(
     stores: Annotated[
         list[str] | None, typer.Argument(metavar="[STORE]...", help="Only these stores.", show_default=False)
     ] = None,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would change.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Create or upgrade the schema of every store, and register its hops. All stores are checked before one is changed.
 
-    Idempotent, and safe beside running work. The next init completes an interrupted one.
+    Idempotent, and safe beside running work. The next init completes an interrupted one. With --dry-run
+    nothing is changed, and the exit code is 1 if an init would change anything. It holds the locks of an
+    init for a moment.
 
     \b
     Examples:
       relaybox init
+      relaybox init --dry-run
       relaybox init hub analytics
     """
     from relaybox.cli.terminal.stores import show_initialised
     from relaybox.documents.document import write
     from relaybox.documents.stores import InitDocument, InitialisedStore
-    from relaybox.stores.initialisation import initialise_stores
+    from relaybox.stores.initialisation import initialise_stores, plan_stores
 
     settings: Settings = context.obj
     routes = settings.load_routes()
-    outcome = initialise_stores([routes.store(name) for name in dict.fromkeys(stores or routes.stores)], routes)
+    chosen = [routes.store(name) for name in dict.fromkeys(stores or routes.stores)]
+    outcome = (plan_stores if dry_run else initialise_stores)(chosen, routes)
     failures = Failures(dict(outcome.failures))
     if as_json:
         done = [InitialisedStore.model_validate(store) for store in outcome.stores]
-        write(InitDocument(stores=done, errors=failures.document()))
+        write(InitDocument(dry_run=dry_run, stores=done, errors=failures.document()))
     else:
-        show_initialised(outcome.stores)
+        show_initialised(outcome.stores, done=not dry_run)
         if failures.by_store and not outcome.stores:
             print("no store was changed")
+    if dry_run and not failures.by_store and any(store.changed for store in outcome.stores):
+        raise typer.Exit(ExitCode.DEFECT_FOUND)
     failures.end(debug=settings.debug)
 
 

@@ -34,6 +34,8 @@ class InitialisedStore(Document):
 class InitDocument(Document):
     """The answer of `relaybox init`."""
 
+    dry_run: bool
+    """Nothing was changed; `stores` has what an init would change."""
     stores: list[InitialisedStore]
     errors: dict[str, str]
     """By store."""

@@ -55,10 +55,12 @@ class StoreCheck:
     Attributes:
         changing: hops that arrive here and whose stream gets other rules.
         held: hops that arrive here and whose stream an unfinished init holds.
+        done: what it would do to the store.
     """
 
     changing: tuple[Hop, ...]
     held: tuple[Hop, ...]
+    done: StoreInitialised
 
 
 @dataclass
@@ -105,6 +107,18 @@ def initialise_stores(stores: Sequence[Store], routes: Routes, *, segment_rows: 
     return Outcome(tuple(done.values()), failures.by_store)
 
 
+def plan_stores(stores: Sequence[Store], routes: Routes, *, segment_rows: int = SEGMENT_ROWS) -> Outcome:
+    """What initialise_stores() would do, without the outbox segments that it would make. Changes nothing.
+
+    For a moment it holds the locks that an init holds. Arguments and errors as initialise_stores(); an error in one store hides no other.
+    """
+    failures = _Failures()
+    checks = failures.of_each(stores, lambda store: check_store(store, routes, segment_rows))
+    if not failures.by_store:
+        _require_all_stores_of(checks, routes)
+    return Outcome(tuple(check.done for check in checks.values()), failures.by_store)
+
+
 def check_store(store: Store, routes: Routes, segment_rows: int = SEGMENT_ROWS) -> StoreCheck:
     """Does to a store what an init would do, and rolls it back. Outbox segments are left out: making them locks the outbox.
 
@@ -112,13 +126,34 @@ def check_store(store: Store, routes: Routes, segment_rows: int = SEGMENT_ROWS) 
         as initialise_store().
     """
     with init_transaction(store) as session:
+        session.execute(_KEEP_IDENTITIES)
         applied = apply_schema(session, store, segment_rows)
         arriving = [hop for hop in routes.hops if hop.destination == store]
         changing = tuple(hop for hop in arriving if _changes_rules(session, hop))
         held_names = _held_hops(session)
-        apply_routes(session, store, routes, applied)
+        done = apply_routes(session, store, routes, applied)
         session.rollback()
-    return StoreCheck(changing, tuple(hop for hop in arriving if hop.name in held_names))
+    return StoreCheck(changing, tuple(hop for hop in arriving if hop.name in held_names), done)
+
+
+# A number that a sequence gave is not given back by a rollback, but what `alter sequence` did is: with it the numbers given since.
+_KEEP_IDENTITIES = """
+do $$
+declare
+    identity record;
+    next_number bigint;
+begin
+    for identity in
+        select d.objid::regclass as name from pg_depend d
+        join pg_class c on c.oid = d.objid and c.relkind = 'S'
+        where d.classid = 'pg_class'::regclass and d.deptype = 'i' and c.relnamespace = to_regnamespace('relaybox_internal')
+    loop
+        execute format('select last_value + is_called::integer from %s', identity.name) into next_number;
+        execute format('alter sequence %s restart with %s', identity.name, next_number);
+    end loop;
+end
+$$
+"""
 
 
 def _changes_rules(session: StoreSession, hop: Hop) -> bool:

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from relaybox.stores.schema import StoreInitialised
 
 
-def show_initialised(stores: Sequence[StoreInitialised]) -> None:
-    """Prints the changes of each store."""
+def show_initialised(stores: Sequence[StoreInitialised], *, done: bool) -> None:
+    """Prints the changes of each store, which were made, or (in a dry run) would be."""
     console = open_console()
     for store in stores:
         for hop in store.orphaned_hops:
@@ -28,8 +28,8 @@ def show_initialised(stores: Sequence[StoreInitialised]) -> None:
         if not store.changed:
             console.print(f"{store.store}: up to date")
             continue
-        console.print(f"{store.store}:")
-        done = {
+        console.print(f"{store.store}:" if done else f"{store.store}, an init would change:")
+        changes = {
             "migrations": ", ".join(store.migrations),
             "functions": "replaced" if store.functions_renewed else "",
             "roles": ", ".join(store.roles_created),
@@ -39,6 +39,6 @@ def show_initialised(stores: Sequence[StoreInitialised]) -> None:
             "binding of senders to roles": "" if store.sender_binding == "unchanged" else store.sender_binding,
             "durability": store.durability if store.durability_changed else "",
         }
-        for what, text in done.items():
+        for what, text in changes.items():
             if text:
                 console.print(f"  {what}: {text}")
