@@ -167,3 +167,49 @@ def test_init_without_createrole_says_which_roles_to_make(owned: World) -> None:
     finally:
         if "relaybox_driver" in known:
             owned.query("administer_hub", "alter role driver_away rename to relaybox_driver")
+
+
+REVOKED = {
+    "connect": "connect on database {database}",
+    "usage": "usage on schema relaybox_internal",
+    "the outbox": "select on relaybox.outbox",
+    "a ledger": "select, update on relaybox_internal.hop_out",
+    "plans": "insert on relaybox_internal.batch",
+    "the log": "insert on relaybox_internal.log_1",
+    "receipts": "insert on relaybox_internal.receipt",
+    "arrivals": "insert on relaybox_internal.arrival",
+    "confirmations": "insert on relaybox_internal.confirmation",
+    "segments": "execute on function relaybox_internal.ensure_outbox_segments(integer)",
+    "segments of the log": "execute on function relaybox_internal.ensure_log_segments(integer, bigint)",
+    "publish": "execute on function relaybox_internal.publish_batch(integer, integer, bigint, uuid, bigint, bigint, integer, bigint, integer)",
+}
+"""A right of a driver, without which a hop can't be moved -> as GRANT and REVOKE name it, in either store of the hop."""
+
+
+@pytest.mark.parametrize("right", REVOKED)
+def test_a_driver_without_a_right_stops_and_loses_nothing(
+    driven: World, databases: Mapping[str, Mapping[str, Any]], right: str
+) -> None:
+    """The error names the table or function, the login and where to look; with the right the hop goes on where it was."""
+    done = invoke("transfer", "flights/1")
+    assert done.exit_code == 0, done.stderr
+    as_owner(databases)
+    driven.send("after the right was revoked")
+    stores = ("hub",) if right == "the log" else ("airline", "hub")
+    rights = {store: REVOKED[right].format(database=databases[store]["dbname"]) for store in stores}
+    for store, what in rights.items():
+        driven.query(store, f"revoke {what} from relaybox_driver")
+    as_driver()
+    refused = invoke("transfer", "flights/1")
+    assert refused.exit_code == 5, (refused.stdout, refused.stderr)
+    assert "permission denied" in refused.stderr
+    assert right == "connect" or "grant it to login driver_of_a_test" in " ".join(refused.stderr.split())
+    as_owner(databases)
+    for store, what in rights.items():
+        driven.query(store, f"grant {what} to relaybox_driver")
+    as_driver()
+    for hop in ("flights/1", "flights/2"):
+        run("transfer", hop)
+    run("verify", "flights")
+    as_owner(databases)
+    assert driven.payloads("flights/2")[-1] == "after the right was revoked"

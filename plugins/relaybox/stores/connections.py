@@ -234,7 +234,15 @@ def translate(error: psycopg2.Error, *, store: str, doing: str) -> errors.Relayb
     said = (error.diag.message_primary or " ".join(str(error).split())).rstrip(".?")
     return kind(
         f"store {store}: while {doing}: {said}{f' ({code})' if code else ''}.",
-        next_step=error.diag.message_hint or _NEXT_STEPS.get(kind, ""),
+        next_step=error.diag.message_hint or (_missing_right(error) if code == "42501" else _NEXT_STEPS.get(kind, "")),
+    )
+
+
+def _missing_right(error: psycopg2.Error) -> str:
+    login = f"login {error.cursor.connection.info.user}" if error.cursor is not None else "the login"
+    return (
+        f"See in docs/rights.md which role may do this, and grant it to {login}: tasks and commands that move messages need "
+        "relaybox_driver, those that only look relaybox_viewer, init the owner. If it has the role, grant the role what was revoked."
     )
 
 
