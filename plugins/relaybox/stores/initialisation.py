@@ -137,6 +137,7 @@ def check_store(store: Store, routes: Routes, segment_rows: int = SEGMENT_ROWS) 
 
 
 # A number that a sequence gave is not given back by a rollback, but what `alter sequence` did is: with it the numbers given since.
+# It waits for each transaction that took a number: only of tables in which nothing but an init makes rows.
 _KEEP_IDENTITIES = """
 do $$
 declare
@@ -146,7 +147,9 @@ begin
     for identity in
         select d.objid::regclass as name from pg_depend d
         join pg_class c on c.oid = d.objid and c.relkind = 'S'
-        where d.classid = 'pg_class'::regclass and d.deptype = 'i' and c.relnamespace = to_regnamespace('relaybox_internal')
+        where d.classid = 'pg_class'::regclass and d.deptype = 'i' and d.refobjid = any(array[
+            to_regclass('relaybox_internal.hop_in'), to_regclass('relaybox_internal.hop_out'), to_regclass('relaybox_internal.stream')
+        ]::oid[])
     loop
         execute format('select last_value + is_called::integer from %s', identity.name) into next_number;
         execute format('alter sequence %s restart with %s', identity.name, next_number);
