@@ -92,7 +92,7 @@ $$;
 grant usage on schema relaybox, relaybox_internal to relaybox_driver;
 grant select on relaybox.outbox, relaybox.outbox_seq, relaybox.migration, relaybox.sender_role to relaybox_driver;
 grant select on relaybox.subscriptions, relaybox.replay_ranges, relaybox.consumer_action to relaybox_driver;
-grant insert (subscription, action, reason, detail) on relaybox.consumer_action to relaybox_driver; -- done_by is the login, always
+grant insert (subscription, action, reason, detail) on relaybox_internal.consumer_action to relaybox_driver; -- done_by is the login, always
 grant select (
     dead_letter_id, state, stream, subscription, lane, stream_position, reason, detail, attempts, first_at, last_at, last_by, resolved_at,
     resolved_by, resolved_reason, hop, log_position, message_id, topic, sender, epoch, index, sent_at
@@ -119,7 +119,9 @@ begin
                     select from pg_partition_tree('relaybox.outbox') o where o.relid = c.oid
                 ) then 'select'
                 when c.relname ~ '^log(_|$)' then 'select, insert'
-                when c.relkind in ('v', 'S') or c.relname in ('store', 'installed_object', 'consumer_quota') then 'select'
+                when c.relkind in ('v', 'S') or c.relname in (
+                    'store', 'installed_object', 'consumer_quota', 'consumer_action', 'subscription_role'
+                ) then 'select'
                 else 'select, insert, update, delete'
             end,
             c.oid::regclass

@@ -8,18 +8,21 @@ CREATE SCHEMA relaybox_internal;
 
 COMMENT ON SCHEMA relaybox_internal IS 'What only Relaybox itself uses. Names and columns change from version to version.';
 
-CREATE TABLE relaybox.consumer_action (
-    action_id bigint NOT NULL,
-    subscription text NOT NULL,
-    action text NOT NULL,
-    detail jsonb NOT NULL,
-    reason text,
-    done_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    done_by text DEFAULT SESSION_USER NOT NULL,
-    CONSTRAINT action_is_known CHECK ((action = ANY (ARRAY['subscribe'::text, 'unsubscribe'::text, 'replay'::text, 'cancel_replay'::text, 'redrive'::text, 'drop'::text, 'fetch_one_at_a_time'::text])))
-);
+CREATE VIEW relaybox.consumer_action WITH (security_barrier='true') AS
+ SELECT action_id,
+    subscription,
+    action,
+    detail,
+    reason,
+    done_at,
+    done_by
+   FROM relaybox_internal.consumer_action k
+  WHERE (( SELECT scope.sees_all
+           FROM relaybox_internal.acting_role scope) OR (done_at >= ( SELECT min(b.subscribed_at) AS min
+           FROM relaybox_internal.bound_subscriptions b
+          WHERE (b.subscription = k.subscription))));
 
-COMMENT ON TABLE relaybox.consumer_action IS 'What people and consumers did to subscriptions, written in the transaction that did it.';
+COMMENT ON VIEW relaybox.consumer_action IS 'What people and consumers did to subscriptions, written in the transaction that did it.';
 
 COMMENT ON COLUMN relaybox.consumer_action.action_id IS 'Number of the action.';
 
@@ -34,18 +37,6 @@ COMMENT ON COLUMN relaybox.consumer_action.reason IS 'Why, as given.';
 COMMENT ON COLUMN relaybox.consumer_action.done_at IS 'When.';
 
 COMMENT ON COLUMN relaybox.consumer_action.done_by IS 'The login.';
-
-ALTER TABLE relaybox.consumer_action ALTER COLUMN action_id ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME relaybox.consumer_action_action_id_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
-
-ALTER TABLE ONLY relaybox.consumer_action
-    ADD CONSTRAINT consumer_action_pkey PRIMARY KEY (action_id);
 
 CREATE VIEW relaybox.dead_letters WITH (security_barrier='true') AS
  SELECT d.dead_letter_id,
@@ -79,7 +70,10 @@ CREATE VIEW relaybox.dead_letters WITH (security_barrier='true') AS
      JOIN relaybox_internal.stream s ON ((s.stream_id = d.stream_id)))
      JOIN relaybox_internal.hop_in i ON ((i.log_id = d.log_id)))
      LEFT JOIN relaybox_internal.subscription n ON ((n.subscription_id = d.subscription_id)))
-     LEFT JOIN relaybox_internal.log l ON (((l.log_id = d.log_id) AND (l.log_position = d.log_position))));
+     LEFT JOIN relaybox_internal.log l ON (((l.log_id = d.log_id) AND (l.log_position = d.log_position))))
+  WHERE (( SELECT scope.sees_all
+           FROM relaybox_internal.acting_role scope) OR (d.subscription_id IN ( SELECT b.subscription_id
+           FROM relaybox_internal.bound_subscriptions b)));
 
 COMMENT ON VIEW relaybox.dead_letters IS 'Messages that a stream or a subscription of this store set aside. relaybox.redrive gives them again, relaybox.drop_dead_letter gives one up.';
 
@@ -300,7 +294,10 @@ CREATE VIEW relaybox.replay_ranges WITH (security_barrier='true') AS
      LEFT JOIN LATERAL ( SELECT max(c.moved_at) AS done_at
            FROM relaybox_internal.lane_cursors c
           WHERE ((c.subscription_id = r.subscription_id) AND (r.done_at IS NULL))
-         HAVING (min(c.done_stream_position) >= r.last_stream_position)) newest ON (true));
+         HAVING (min(c.done_stream_position) >= r.last_stream_position)) newest ON (true))
+  WHERE (( SELECT scope.sees_all
+           FROM relaybox_internal.acting_role scope) OR (r.subscription_id IN ( SELECT b.subscription_id
+           FROM relaybox_internal.bound_subscriptions b)));
 
 COMMENT ON VIEW relaybox.replay_ranges IS 'Ranges that second cursors read, one after the other: replays with second_cursor, and backfills from Airflow.';
 
@@ -386,7 +383,9 @@ CREATE VIEW relaybox.subscriptions WITH (security_barrier='true') AS
             array_agg(k.done_stream_position ORDER BY k.lane) AS lane_stream_positions
            FROM relaybox_internal.lane_cursors k
           WHERE (k.subscription_id = n.subscription_id)) c ON (true))
-  WHERE (n.ended_at IS NULL);
+  WHERE ((n.ended_at IS NULL) AND (( SELECT scope.sees_all
+           FROM relaybox_internal.acting_role scope) OR (n.subscription_id IN ( SELECT b.subscription_id
+           FROM relaybox_internal.bound_subscriptions b))));
 
 COMMENT ON VIEW relaybox.subscriptions IS 'The open subscriptions of this store, second cursors of replays included. For each lane: relaybox.lag.';
 
@@ -441,6 +440,18 @@ COMMENT ON COLUMN relaybox.subscriptions.detached_stream_positions IS 'Of these,
 COMMENT ON COLUMN relaybox.subscriptions.dead_letters IS 'Number of its open dead letters.';
 
 COMMENT ON COLUMN relaybox.subscriptions.dead_letter_stream_positions IS 'Their stream positions.';
+
+CREATE VIEW relaybox_internal.acting_role AS
+ WITH session AS (
+         SELECT (COALESCE(NULLIF(current_setting('role'::text), 'none'::text), (SESSION_USER)::text))::name AS caller
+        )
+ SELECT session.caller,
+    ((NOT s.bind_subscriptions) OR has_table_privilege(session.caller, ('relaybox_internal.subscription'::regclass)::oid, 'insert'::text)) AS acts_on_all,
+    ((NOT s.bind_subscriptions) OR has_table_privilege(session.caller, ('relaybox_internal.subscription'::regclass)::oid, 'select'::text)) AS sees_all
+   FROM (relaybox_internal.store s
+     CROSS JOIN session);
+
+COMMENT ON VIEW relaybox_internal.acting_role IS 'Whether the role of this session sees, and acts on, every subscription of this store.';
 
 CREATE TABLE relaybox_internal.arrival (
     log_id integer NOT NULL,
@@ -586,6 +597,19 @@ CREATE INDEX batch_topics ON relaybox_internal.batch USING btree (hop, hash_arra
 ALTER TABLE ONLY relaybox_internal.batch
     ADD CONSTRAINT batch_of_a_hop FOREIGN KEY (hop) REFERENCES relaybox_internal.hop_out(hop);
 
+CREATE VIEW relaybox_internal.bound_subscriptions AS
+ SELECT n.subscription_id,
+    n.subscription,
+    n.subscribed_at
+   FROM (relaybox_internal.subscription n
+     LEFT JOIN relaybox_internal.subscription parent ON ((parent.subscription_id = n.replay_of)))
+  WHERE (EXISTS ( SELECT
+           FROM (relaybox_internal.acting_role scope
+             JOIN relaybox_internal.subscription_role b ON ((b.subscription = ANY (ARRAY[n.subscription, parent.subscription]))))
+          WHERE (((n.ended_at IS NULL) OR (b.bound_at <= n.ended_at)) AND pg_has_role(scope.caller, (to_regrole(quote_ident((b.role_name)::text)))::oid, 'usage'::text))));
+
+COMMENT ON VIEW relaybox_internal.bound_subscriptions IS 'The subscriptions that the role of this session is bound to.';
+
 CREATE TABLE relaybox_internal.confirmation (
     hop text NOT NULL,
     state text NOT NULL,
@@ -601,6 +625,45 @@ COMMENT ON TABLE relaybox_internal.confirmation IS 'Source ledger: the last posi
 
 ALTER TABLE ONLY relaybox_internal.confirmation
     ADD CONSTRAINT confirmation_pkey PRIMARY KEY (hop, state, through_position);
+
+CREATE TABLE relaybox_internal.consumer_action (
+    action_id bigint NOT NULL,
+    subscription text NOT NULL,
+    action text NOT NULL,
+    detail jsonb NOT NULL,
+    reason text,
+    done_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    done_by text DEFAULT SESSION_USER NOT NULL,
+    CONSTRAINT action_is_known CHECK ((action = ANY (ARRAY['subscribe'::text, 'unsubscribe'::text, 'replay'::text, 'cancel_replay'::text, 'redrive'::text, 'drop'::text, 'fetch_one_at_a_time'::text])))
+);
+
+COMMENT ON TABLE relaybox_internal.consumer_action IS 'What people and consumers did to subscriptions, written in the transaction that did it. To read it: relaybox.consumer_action.';
+
+COMMENT ON COLUMN relaybox_internal.consumer_action.action_id IS 'Number of the action.';
+
+COMMENT ON COLUMN relaybox_internal.consumer_action.subscription IS 'The subscription; for a dead letter of a stream: the stream.';
+
+COMMENT ON COLUMN relaybox_internal.consumer_action.action IS 'subscribe, unsubscribe, replay, cancel_replay, redrive, drop or fetch_one_at_a_time.';
+
+COMMENT ON COLUMN relaybox_internal.consumer_action.detail IS 'The values of the action; on_behalf_of: the person for whom an operator''s login acted.';
+
+COMMENT ON COLUMN relaybox_internal.consumer_action.reason IS 'Why, as given.';
+
+COMMENT ON COLUMN relaybox_internal.consumer_action.done_at IS 'When.';
+
+COMMENT ON COLUMN relaybox_internal.consumer_action.done_by IS 'The login.';
+
+ALTER TABLE relaybox_internal.consumer_action ALTER COLUMN action_id ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME relaybox_internal.consumer_action_action_id_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE ONLY relaybox_internal.consumer_action
+    ADD CONSTRAINT consumer_action_pkey PRIMARY KEY (action_id);
 
 CREATE TABLE relaybox_internal.consumer_quota (
     role_name name NOT NULL,
@@ -1489,6 +1552,7 @@ CREATE TABLE relaybox_internal.store (
     durability_said_by text,
     durability_said_at timestamp with time zone,
     store_id uuid DEFAULT gen_random_uuid() NOT NULL,
+    bind_subscriptions boolean DEFAULT false NOT NULL,
     CONSTRAINT durability_is_known CHECK ((durability = ANY (ARRAY['server'::text, 'provider'::text]))),
     CONSTRAINT first_kept_seq_positive CHECK ((first_kept_seq >= 1)),
     CONSTRAINT provider_has_a_reason CHECK (((durability = 'server'::text) OR (durability_reason IS NOT NULL))),
@@ -1519,6 +1583,8 @@ COMMENT ON COLUMN relaybox_internal.store.durability_said_by IS 'The login whose
 COMMENT ON COLUMN relaybox_internal.store.durability_said_at IS 'When.';
 
 COMMENT ON COLUMN relaybox_internal.store.store_id IS 'Made by the first init. A dump, a backup and a replica of this store have it too; another database never has.';
+
+COMMENT ON COLUMN relaybox_internal.store.bind_subscriptions IS 'True: a role uses only subscriptions that it is bound to, as relaybox.yaml says.';
 
 ALTER TABLE ONLY relaybox_internal.store
     ADD CONSTRAINT store_pkey PRIMARY KEY (only_row);
@@ -1681,6 +1747,27 @@ ALTER TABLE ONLY relaybox_internal.subscription
 
 ALTER TABLE ONLY relaybox_internal.subscription
     ADD CONSTRAINT subscription_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
+
+CREATE TABLE relaybox_internal.subscription_role (
+    subscription text NOT NULL,
+    role_name name NOT NULL,
+    bound_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    bound_by text DEFAULT SESSION_USER NOT NULL,
+    CONSTRAINT bound_subscription_is_a_plain_name CHECK ((subscription ~ '^[a-z0-9_.-]{1,60}$'::text))
+);
+
+COMMENT ON TABLE relaybox_internal.subscription_role IS 'Which database roles may use which subscription, in a store with bind_subscriptions: true. `relaybox subscriptions bind` writes it.';
+
+COMMENT ON COLUMN relaybox_internal.subscription_role.subscription IS 'Name of the subscription, which need not exist yet. Its second cursors belong to it.';
+
+COMMENT ON COLUMN relaybox_internal.subscription_role.role_name IS 'The role that may use the subscription, itself or by membership.';
+
+COMMENT ON COLUMN relaybox_internal.subscription_role.bound_at IS 'When it was bound. Of a subscription that ended before, the role sees nothing.';
+
+COMMENT ON COLUMN relaybox_internal.subscription_role.bound_by IS 'The login that bound it.';
+
+ALTER TABLE ONLY relaybox_internal.subscription_role
+    ADD CONSTRAINT subscription_role_pkey PRIMARY KEY (subscription, role_name);
 
 CREATE TABLE relaybox_internal.topic_request (
     stream_id integer NOT NULL,

@@ -104,6 +104,10 @@ class QuotaExceeded(Terminal):
     """The role has reached its quota of subscriptions or lanes in the store."""
 
 
+class RoleNotBound(Terminal):
+    """The store binds subscriptions to roles, and the role is not bound to this one."""
+
+
 class DeadLetterNotOpen(Terminal):
     """The dead letter does not exist, is resolved, or waits for an earlier one."""
 

@@ -42,6 +42,7 @@ create table relaybox_internal.store (
     durability_said_by text,
     durability_said_at timestamptz,
     store_id uuid not null default gen_random_uuid(),
+    bind_subscriptions boolean not null default false,
     constraint store_has_one_row check (only_row),
     constraint segment_rows_positive check (segment_rows > 0),
     constraint first_kept_seq_positive check (first_kept_seq >= 1),
@@ -73,6 +74,8 @@ comment on column relaybox_internal.store.durability_said_at is 'When.';
 comment on column relaybox_internal.store.store_id is
 'Made by the first init. A dump, a backup and a replica of this store have it too; another database '
 'never has.';
+comment on column relaybox_internal.store.bind_subscriptions is
+'True: a role uses only subscriptions that it is bound to, as relaybox.yaml says.';
 comment on column relaybox_internal.store.system_identifier is
 'The cluster whose transaction numbers the rows above anchor_seq have.';
 

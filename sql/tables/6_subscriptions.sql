@@ -225,7 +225,7 @@ comment on column relaybox_internal.consumer_quota.lanes is
 comment on column relaybox_internal.consumer_quota.topics is
 'Null: store.topics_per_role applies.';
 
-create table relaybox.consumer_action (
+create table relaybox_internal.consumer_action (
     action_id bigint generated always as identity primary key,
     subscription text not null,
     action text not null,
@@ -240,15 +240,35 @@ create table relaybox.consumer_action (
         )
     )
 );
-comment on table relaybox.consumer_action is
-'What people and consumers did to subscriptions, written in the transaction that did it.';
-comment on column relaybox.consumer_action.action_id is 'Number of the action.';
-comment on column relaybox.consumer_action.subscription is
+comment on table relaybox_internal.consumer_action is
+'What people and consumers did to subscriptions, written in the transaction that did it. To read '
+'it: relaybox.consumer_action.';
+comment on column relaybox_internal.consumer_action.action_id is 'Number of the action.';
+comment on column relaybox_internal.consumer_action.subscription is
 'The subscription; for a dead letter of a stream: the stream.';
-comment on column relaybox.consumer_action.action is
+comment on column relaybox_internal.consumer_action.action is
 'subscribe, unsubscribe, replay, cancel_replay, redrive, drop or fetch_one_at_a_time.';
-comment on column relaybox.consumer_action.detail is
+comment on column relaybox_internal.consumer_action.detail is
 'The values of the action; on_behalf_of: the person for whom an operator''s login acted.';
-comment on column relaybox.consumer_action.reason is 'Why, as given.';
-comment on column relaybox.consumer_action.done_at is 'When.';
-comment on column relaybox.consumer_action.done_by is 'The login.';
+comment on column relaybox_internal.consumer_action.reason is 'Why, as given.';
+comment on column relaybox_internal.consumer_action.done_at is 'When.';
+comment on column relaybox_internal.consumer_action.done_by is 'The login.';
+
+create table relaybox_internal.subscription_role (
+    subscription text not null,
+    role_name name not null,
+    bound_at timestamptz not null default clock_timestamp(),
+    bound_by text not null default session_user,
+    constraint subscription_role_pkey primary key (subscription, role_name),
+    constraint bound_subscription_is_a_plain_name check (subscription ~ '^[a-z0-9_.-]{1,60}$')
+);
+comment on table relaybox_internal.subscription_role is
+'Which database roles may use which subscription, in a store with bind_subscriptions: true. '
+'`relaybox subscriptions bind` writes it.';
+comment on column relaybox_internal.subscription_role.subscription is
+'Name of the subscription, which need not exist yet. Its second cursors belong to it.';
+comment on column relaybox_internal.subscription_role.role_name is
+'The role that may use the subscription, itself or by membership.';
+comment on column relaybox_internal.subscription_role.bound_at is
+'When it was bound. Of a subscription that ended before, the role sees nothing.';
+comment on column relaybox_internal.subscription_role.bound_by is 'The login that bound it.';

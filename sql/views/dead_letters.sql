@@ -10,7 +10,12 @@ from relaybox_internal.dead_letter d
 join relaybox_internal.stream s on s.stream_id = d.stream_id
 join relaybox_internal.hop_in i on i.log_id = d.log_id
 left join relaybox_internal.subscription n on n.subscription_id = d.subscription_id
-left join relaybox_internal.log l on l.log_id = d.log_id and l.log_position = d.log_position;
+left join relaybox_internal.log l on l.log_id = d.log_id and l.log_position = d.log_position
+where
+    (select scope.sees_all from relaybox_internal.acting_role scope)
+    or d.subscription_id in (
+        select b.subscription_id from relaybox_internal.bound_subscriptions b
+    );
 
 comment on view relaybox.dead_letters is
 'Messages that a stream or a subscription of this store set aside. relaybox.redrive gives them '

@@ -15,7 +15,12 @@ left join lateral (
     from relaybox_internal.lane_cursors c
     where c.subscription_id = r.subscription_id and r.done_at is null
     having min(c.done_stream_position) >= r.last_stream_position
-) newest on true;
+) newest on true
+where
+    (select scope.sees_all from relaybox_internal.acting_role scope)
+    or r.subscription_id in (
+        select b.subscription_id from relaybox_internal.bound_subscriptions b
+    );
 
 comment on view relaybox.replay_ranges is
 'Ranges that second cursors read, one after the other: replays with second_cursor, and backfills '

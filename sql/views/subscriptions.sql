@@ -36,7 +36,14 @@ join lateral (
     from relaybox_internal.lane_cursors k
     where k.subscription_id = n.subscription_id
 ) c on true
-where n.ended_at is null;
+where
+    n.ended_at is null
+    and (
+        (select scope.sees_all from relaybox_internal.acting_role scope)
+        or n.subscription_id in (
+            select b.subscription_id from relaybox_internal.bound_subscriptions b
+        )
+    );
 
 comment on view relaybox.subscriptions is
 'The open subscriptions of this store, second cursors of replays included. For each lane: '

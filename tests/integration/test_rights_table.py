@@ -30,6 +30,23 @@ ROLES: Mapping[str, str] = {
 }
 """The heading of the column -> the roles of its login. An operator is a consumer besides."""
 
+BEGIN_BOUND = "<!-- bound: written by UPDATE_DOCS=1 pytest tests/integration/test_rights_table.py -->\n"
+END_BOUND = "<!-- end of bound -->\n"
+
+BOUND: Mapping[str, str] = {
+    "consumer that is bound": "consumer",
+    "operator that is not bound": "operator",
+    **{heading: heading for heading in ("viewer", "reader", "driver", "owner")},
+}
+"""The heading of the column in the second table -> the heading of the same login in the first one."""
+
+OF_SUBSCRIPTIONS = (
+    *("fetch", "end a subscription", "count a replay", "replay", "redrive dead letters", "drop a dead letter"),
+    *("see subscriptions and their lag", "see dead letters, without payloads", "read payloads of dead letters"),
+    *("read payloads of the logs", "read a stream", "bind a subscription to a role"),
+)
+"""What a binding is about, or might be thought to be about."""
+
 RIGHTS: Mapping[str, str] = {
     "send a message": "insert into relaybox.outbox (topic, sender, payload) values ('flights', 'UA', 'new')",
     "choose `seq` of a message": "insert into relaybox.outbox (seq, topic, sender, payload) values (99, 'flights', 'UA', 'new')",
@@ -62,6 +79,7 @@ RIGHTS: Mapping[str, str] = {
     "drop a segment that nobody needs": "select * from relaybox_internal.drop_oldest_segment(null, null)",
     "record a restored or promoted store": "update relaybox_internal.store set timeline = timeline",
     "bind a sender to a role": "select relaybox_internal.bind_sender('UA', 'relaybox_producer')",
+    "bind a subscription to a role": "select relaybox_internal.bind_subscription('billing', 'relaybox_consumer')",
     "alter a table": "alter table relaybox_internal.hop_out add column mine integer",
     "make a table in a schema of Relaybox": "create table relaybox.mine (n integer)",
 }
@@ -93,17 +111,33 @@ def store(owned: World) -> Iterator[World]:
 
 
 def test_the_table_of_rights_is_what_each_role_may_do(store: World) -> None:
-    """Each statement is tried by each login, and rolled back. An error that is no missing right fails the test."""
+    """Each statement is tried by each login, and rolled back. An error that is no missing right or binding fails the test."""
     letter = store.value("hub", "select dead_letter_id from relaybox.dead_letters")
     rows = [
         f"| {right} | {' | '.join(_try(heading, right, statement, letter) for heading in ROLES)} |\n"
         for right, statement in RIGHTS.items()
     ]
     table = f"| | {' | '.join(ROLES)} |\n|---{'|:-:' * len(ROLES)}|\n{''.join(rows)}"
+    _compare(table, BEGIN, END)
+
+
+def test_the_table_of_bound_subscriptions_is_what_each_role_may_do(store: World) -> None:
+    """The same where the store binds subscriptions to roles, and one consumer is bound."""
+    letter = store.value("hub", "select dead_letter_id from relaybox.dead_letters")
+    store.query("hub", "select relaybox_internal.bind_subscriptions(true)")
+    store.query("hub", "select relaybox_internal.bind_subscription('billing', 'consumer_of_the_table')")
+    rows = [
+        f"| {right} | {' | '.join(_try(login, right, RIGHTS[right], letter) for login in BOUND.values())} |\n"
+        for right in OF_SUBSCRIPTIONS
+    ]
+    _compare(f"| | {' | '.join(BOUND)} |\n|---{'|:-:' * len(BOUND)}|\n{''.join(rows)}", BEGIN_BOUND, END_BOUND)
+
+
+def _compare(table: str, begin: str, end: str) -> None:
     text = PAGE.read_text(encoding="utf-8")
-    shown = text[text.index(BEGIN) + len(BEGIN) : text.index(END)]
+    shown = text[text.index(begin) + len(begin) : text.index(end)]
     if os.environ.get("UPDATE_DOCS"):
-        PAGE.write_text(text.replace(BEGIN + shown, f"{BEGIN}\n{table}\n"), encoding="utf-8")
+        PAGE.write_text(text.replace(begin + shown, f"{begin}\n{table}\n"), encoding="utf-8")
         return
     assert shown.strip() == table.strip()
 
@@ -115,9 +149,13 @@ def _try(heading: str, right: str, statement: str, letter: int) -> str:
     with closing(psycopg2.connect(**service)) as session, session.cursor() as cursor:
         try:
             cursor.execute(text)
+            if text.startswith("select") and not cursor.rowcount:
+                return ""
         except psycopg2.errors.InsufficientPrivilege:
             return ""
         except psycopg2.Error as error:
+            if error.pgcode == "RB040":
+                return ""
             pytest.fail(f"{right}, as {heading}: {error}")
         finally:
             session.rollback()

@@ -1,4 +1,4 @@
-"""Commands of subscriptions: subscriptions, consume, replay."""
+"""Commands of consumers: consume, replay."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from relaybox.cli.exits import ExitCode
 from relaybox.cli.options import AsJson, answer
-from relaybox.cli.subscription_options import AtStore, SubscriptionName, list_each, store_of
+from relaybox.cli.subscription_options import AtStore, SubscriptionName, store_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,26 +16,6 @@ if TYPE_CHECKING:
     from relaybox.consumer import Message, UnreadLane
 
 commands = typer.Typer()
-
-
-@commands.command()
-def subscriptions(
-    context: typer.Context,
-    store: Annotated[str | None, typer.Argument(metavar="[STORE]", help="Only this store.", show_default=False)] = None,
-    as_json: AsJson = False,
-) -> None:
-    """List the subscriptions of every store: cursor, lag, leased lanes and dead letters.
-
-    \b
-    Examples:
-      relaybox subscriptions
-      relaybox subscriptions analytics --json
-    """
-    from relaybox.cli.terminal.consumers import show_subscriptions
-    from relaybox.documents.consumers import SubscriptionsDocument
-    from relaybox.subscriptions.subscriptions import list_subscriptions
-
-    list_each(context.obj, store, list_subscriptions, show_subscriptions, SubscriptionsDocument.of, as_json=as_json)
 
 
 @commands.command()

@@ -137,6 +137,15 @@ class CommandGroup(typer.core.TyperGroup):
             raise typer.Exit(exit_code(error)) from None
 
 
+class ListsByDefault(CommandGroup):
+    """A group such as `senders`: `senders` and `senders STORE` list."""
+
+    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
+        if not args or args[0] not in {*self.commands, *ctx.help_option_names}:
+            args = ["list", *args]
+        return super().parse_args(ctx, args)
+
+
 _MENTIONS_JSON = "relaybox.mentions_json"
 """Where a context remembers that the command line has --json somewhere."""
 

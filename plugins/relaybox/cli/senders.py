@@ -6,18 +6,8 @@ from typing import Annotated
 
 import typer
 
-from relaybox.cli.exits import CommandGroup, Failures, Settings
+from relaybox.cli.exits import Failures, ListsByDefault, Settings
 from relaybox.cli.options import AsJson, answer
-
-
-class ListsByDefault(CommandGroup):
-    """`senders` and `senders STORE` list."""
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        if not args or args[0] not in {*self.commands, *ctx.help_option_names}:
-            args = ["list", *args]
-        return super().parse_args(ctx, args)
-
 
 commands = typer.Typer(
     name="senders",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from relaybox.documents import (
+    bindings,
     consumers,
     dead_letters,
     doctor,
@@ -32,7 +33,10 @@ ANSWERS: Mapping[str, tuple[type[Document], ...]] = {
     "where": (traces.TracesDocument,),
     "metrics": (metrics.MetricsDocument,),
     "verify": (verification.VerificationDocument,),
-    "subscriptions": (consumers.SubscriptionsDocument,),
+    "subscriptions list": (consumers.SubscriptionsDocument,),
+    "subscriptions bindings": (bindings.SubscriptionBindingsDocument,),
+    "subscriptions bind": (bindings.SubscriptionBoundDocument,),
+    "subscriptions unbind": (bindings.SubscriptionUnboundDocument,),
     "replay": (consumers.ReplayDocument, consumers.CancelledReplayDocument),
     "dead-letters list": (dead_letters.DeadLettersDocument,),
     "dead-letters show": (dead_letters.DeadLetterDocument,),

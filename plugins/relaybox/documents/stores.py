@@ -19,6 +19,8 @@ class InitialisedStore(Document):
     """By hop and direction, as in `flights/1 out`: registered, changed or unchanged."""
     sender_binding: str
     """To database roles: switched on, switched off or unchanged."""
+    subscription_binding: str
+    """To database roles: switched on, switched off or unchanged."""
     durability: str
     """`server`, or `provider`: commits are durable by other means than fsync."""
     durability_changed: bool

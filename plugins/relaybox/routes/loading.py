@@ -37,6 +37,7 @@ def _store(name: str, rules: StoreRules) -> Store:
         service=rules.service or name,
         connection=connection,
         bind_senders=rules.bind_senders,
+        bind_subscriptions=rules.bind_subscriptions,
         pool=rules.pool,
         retention=_retention(rules.retention, Retention()),
         watch=_watch(rules.watch),

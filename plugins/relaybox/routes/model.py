@@ -45,6 +45,7 @@ class Store:
     """One Postgres database: `service` for libpq, `connection` and `pool` for Airflow; `bind_senders`: each sender has its roles.
 
     `durability`: server, or provider with its `durability_reason`: commits are durable without fsync.
+    `bind_subscriptions`: each subscription has its roles.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Store:
     watch: Watch = Watch()
     durability: str = "server"
     durability_reason: str | None = None
+    bind_subscriptions: bool = False
 
 
 @dataclass(frozen=True)

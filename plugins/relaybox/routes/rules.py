@@ -160,6 +160,7 @@ class StoreRules(_Rules):
     connection: Connection | None = None
     pool: Pool = "default_pool"
     bind_senders: bool = Field(default=False, description="true or false")
+    bind_subscriptions: bool = Field(default=False, description="true or false")
     durability: Durability = "server"
     durability_reason: Text | None = None
     retention: Annotated[RetentionRules, _section(", ".join(RetentionRules.model_fields))] = RetentionRules()

@@ -69,6 +69,7 @@ _OWN_CODES: dict[str, type[errors.RelayboxError]] = {
     "RB037": errors.DeadLetterNotOpen,
     "RB038": errors.Detached,
     "RB039": errors.QuotaExceeded,
+    "RB040": errors.RoleNotBound,
 }
 
 _POSTGRES_CODES: dict[str, type[errors.RelayboxError]] = {

@@ -50,6 +50,7 @@ class StoreInitialised:
     segments_made: tuple[str, ...]
     hops: dict[str, str]  # "flights/1 out" -> registered | changed | unchanged
     sender_binding: str  # to database roles: switched on | switched off | unchanged
+    subscription_binding: str  # as sender_binding
     durability: str  # server | provider
     durability_changed: bool
     orphaned_hops: tuple[str, ...]  # hops that leave the store, of no route in the file, not retired
@@ -65,6 +66,7 @@ class StoreInitialised:
             or self.segments_made
             or set(self.hops.values()) - {"unchanged"}
             or self.sender_binding != "unchanged"
+            or self.subscription_binding != "unchanged"
             or self.durability_changed
         )
 
@@ -286,8 +288,8 @@ def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: S
     hops = dict(_register_hops(session, store, routes))
     session.execute("update relaybox_internal.stream set rules_pending = false where rules_pending")
     orphaned_hops = tuple(one.hop for one in list_orphaned_hops(session, store, routes) if one.retired_at is None)
-    is_switched = session.call("relaybox_internal.bind_senders", store.bind_senders)
-    binding = ("switched on" if store.bind_senders else "switched off") if is_switched else "unchanged"
+    senders = _switch(session, "relaybox_internal.bind_senders", asked=store.bind_senders)
+    subscriptions = _switch(session, "relaybox_internal.bind_subscriptions", asked=store.bind_subscriptions)
     public = tuple(session.call("relaybox_internal.public_rights"))
     revoked = tuple(right for right in applied.public_rights_before if right not in public)
     return StoreInitialised(
@@ -297,13 +299,20 @@ def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: S
         applied.roles,
         (),
         hops,
-        binding,
+        senders,
+        subscriptions,
         store.durability,
         applied.durability_changed,
         orphaned_hops,
         public,
         revoked,
     )
+
+
+def _switch(session: StoreSession, function: str, *, asked: bool) -> str:
+    """Calls a function that switches a binding on or off; what it did, in words."""
+    is_switched = session.call(function, asked)
+    return ("switched on" if asked else "switched off") if is_switched else "unchanged"
 
 
 class _Server(NamedTuple):

@@ -31,4 +31,4 @@ the effects of your work, or not at all.
 `token`: as fetch returned it; null only in the transaction of the fetch.
 Returns the stream position up to which the lane is acknowledged.
 Errors: RB031 (not subscribed), RB033 (not part of this fetch, or no token), RB035 (fetched again
-    since, or the lane is leased to another worker).';
+    since, or the lane is leased to another worker), RB040 (bound to other roles).';

@@ -9,7 +9,7 @@ as $$
             r.rolname in ('relaybox_operator', 'relaybox_driver')
             or r.oid = (
                 select c.relowner from pg_class c
-                where c.oid = 'relaybox.consumer_action'::regclass
+                where c.oid = 'relaybox_internal.subscription'::regclass
             )
         )
     )

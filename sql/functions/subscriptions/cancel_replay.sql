@@ -63,4 +63,5 @@ comment on function relaybox.cancel_replay(text, text) is
     back: they go on from where they were before the replay.
 `reason`: recorded in relaybox.consumer_action.
 Returns the name that was given.
-Errors: RB031 (not subscribed), RB036 (no reason, or the subscription replays nothing).';
+Errors: RB031 (not subscribed), RB036 (no reason, or the subscription replays nothing),
+    RB040 (bound to other roles).';

@@ -22,4 +22,4 @@ nothing.
 Returns `replayed_as`, `first_stream_position`, `last_stream_position`, `message_count`,
     `byte_count`, `estimated_seconds`, as replay() does.
 Errors: RB031 (not subscribed), RB034 (no longer kept), RB036 (a value that is not allowed),
-    RB038 (detached).';
+    RB038 (detached), RB040 (bound to other roles).';

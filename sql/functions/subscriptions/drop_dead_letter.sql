@@ -12,6 +12,8 @@ begin
     perform relaybox_internal.require_reason(
         reason, 'a dead letter is dropped', 'drop_dead_letter(letter, ''why'')'
     );
+    -- before the lane is locked
+    perform relaybox_internal.require_dead_letter_role(drop_dead_letter.dead_letter_id);
     perform from relaybox_internal.lane l
     join relaybox_internal.dead_letter d
         on d.subscription_id = l.subscription_id and d.lane = l.lane
@@ -65,4 +67,5 @@ comment on function relaybox.drop_dead_letter(bigint, text) is
 Messages that waited behind it go on.
 `dead_letter_id`: one of relaybox.dead_letters.
 `reason`: recorded there and in relaybox.consumer_action.
-Errors: RB036 (no reason), RB037 (not open).';
+Errors: RB036 (no reason), RB037 (not open), RB040 (its subscription is bound to other
+    roles).';

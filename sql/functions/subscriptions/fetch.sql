@@ -120,4 +120,4 @@ Returns the message with the columns of relaybox.inbox, and: `stream_position`, 
     `replayed` (true: acknowledged before, read again), `attempt` (1 for the first delivery).
 Errors: RB031 (not subscribed), RB033 (no token, or acked_stream_position was not fetched), RB034
     (no longer kept), RB035 (the token is old, or only_lane is leased to another worker), RB036 (a
-    value that is not allowed), RB038 (detached).';
+    value that is not allowed), RB038 (detached), RB040 (bound to other roles).';

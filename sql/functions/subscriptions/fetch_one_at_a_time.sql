@@ -49,4 +49,5 @@ where workers fetch, work and acknowledge in one transaction.
     replaces an earlier one.
 Returns the number of lanes that it changed; lanes with a committed fetch that is not acknowledged
     are left as they are.
-Errors: RB031 (not subscribed), RB036 (no reason, or an entry_count that is not allowed).';
+Errors: RB031 (not subscribed), RB036 (no reason, or an entry_count that is not allowed),
+    RB040 (bound to other roles).';

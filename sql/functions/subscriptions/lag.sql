@@ -12,7 +12,7 @@ set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
     subscription_ relaybox_internal.subscription
-    := relaybox_internal.subscription_named(lag.subscription);
+    := relaybox_internal.subscription_named(lag.subscription, is_reading => true);
 begin
     return query
     select
@@ -63,4 +63,4 @@ Returns for each `lane`: `done_stream_position` (acknowledged up to here),
     that is not acknowledged was delivered here), `worker` and `leased_until` (the worker that has
     the lane, and how long), `replaying`, `failing` (messages with a nack that will come again),
     `dead_letters` (open ones), `moved_at` (last committed fetch or ack).
-Errors: RB031 (not subscribed).';
+Errors: RB031 (not subscribed), RB040 (bound to other roles).';

@@ -81,4 +81,5 @@ Ends the fetch: acknowledge what is done before it, and fetch again before the n
 `token`: as fetch returned it; null only in the transaction of the fetch.
 Returns true if the message is a dead letter now.
 Errors: RB031 (not subscribed), RB033 (not part of this fetch, or no token), RB035 (fetched again
-    since), RB036 (no reason), RB038 (detached since).';
+    since), RB036 (no reason), RB038 (detached since), RB040 (bound to other
+    roles).';

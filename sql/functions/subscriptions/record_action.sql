@@ -7,7 +7,7 @@ create or replace function relaybox_internal.record_action(
 returns void
 language sql volatile
 as $$
-    insert into relaybox.consumer_action (subscription, action, reason, detail)
+    insert into relaybox_internal.consumer_action (subscription, action, reason, detail)
     select
         subscription_name, action_, reason_,
         detail_ || jsonb_strip_nulls(jsonb_build_object(

@@ -33,4 +33,4 @@ comment on function relaybox.release(text, text) is
 again at once, to any worker.
 `subscription`: its name. `token`: as fetch returned it; null only in the transaction of the fetch.
 Returns true if that fetch still had the lane.
-Errors: RB031 (not subscribed), RB033 (no token).';
+Errors: RB031 (not subscribed), RB033 (no token), RB040 (bound to other roles).';

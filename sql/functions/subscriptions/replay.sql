@@ -13,7 +13,9 @@ set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
     subscription_ relaybox_internal.subscription
-    := relaybox_internal.subscription_named(replay.subscription);
+    := relaybox_internal.subscription_named(
+        replay.subscription, is_reading => dry_run
+    );
 begin
     perform relaybox_internal.require_reason(
         reason, 'a replay is asked for', 'replay(subscription, start, ''why'')'
@@ -95,4 +97,4 @@ Returns `replayed_as` (the name to fetch from; null: the range is empty, nothing
     `first_stream_position`, `last_stream_position`, `message_count`, `byte_count`,
     `estimated_seconds`.
 Errors: RB031 (not subscribed), RB034 (no longer kept), RB036 (no reason, or a value that is not
-    allowed), RB038 (detached).';
+    allowed), RB038 (detached), RB040 (bound to other roles).';

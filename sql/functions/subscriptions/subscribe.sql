@@ -23,6 +23,7 @@ begin
         subscription, lanes, lane_by, nack_limit, crash_limit, hold_sender, retry_seconds,
         lease_seconds
     );
+    perform relaybox_internal.require_subscription_role(subscription);
     select s.stream_id, s.one_topic, s.is_new_topic into stream_id_, one_topic, is_new_topic
     from relaybox_internal.find_source(source) s;
     perform from relaybox_internal.stream s where s.stream_id = stream_id_ for key share;
@@ -80,4 +81,4 @@ comment on function relaybox.subscribe(
 Returns the first stream position that the subscription reads.
 Errors: RB030 (the name is in use), RB032 (no such stream or topic), RB034 (the start is no longer
     kept), RB036 (a value that is not allowed), RB038 (the start is detached), RB039 (the quota of
-    the login is used up).';
+    the login is used up), RB040 (the name is bound to other roles).';

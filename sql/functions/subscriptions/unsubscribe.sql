@@ -61,4 +61,5 @@ comment on function relaybox.unsubscribe(text, text) is
 'Ends a subscription and its replays at once. Its name is free again; its dead letters stay.
 `subscription`: its name.
 `reason`: recorded in relaybox.consumer_action; optional, at most 4,000 characters.
-Errors: RB031 (not subscribed), RB036 (the reason is too long).';
+Errors: RB031 (not subscribed), RB036 (the reason is too long), RB040 (bound to
+    other roles).';

@@ -25,7 +25,7 @@ as $$
         on n.stream_id = s.stream_id and n.ended_at is null and n.replay_of is null
     cross join lateral (
         select k.detail ->> 'source' as source
-        from relaybox.consumer_action k
+        from relaybox_internal.consumer_action k
         where k.subscription = n.subscription and k.action = 'subscribe'
         order by k.action_id desc
         limit 1

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from relaybox.cli.terminal.tables import new_table, open_console, show_count
+from rich.markup import escape
+
+from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_time
 
 if TYPE_CHECKING:
+    from relaybox.subscriptions.bindings import SubscriptionBinding
     from relaybox.subscriptions.subscriptions import SubscriptionStatus
 
 
@@ -20,3 +23,15 @@ def show_subscriptions(found: Sequence[SubscriptionStatus]) -> None:
         counts = (one.lanes, one.leased_lanes, *done, one.dead_letters)
         table.add_row(one.store, one.subscription, one.stream, one.topic or "all", *map(show_count, counts), state)
     open_console().print(table if found else "No subscriptions.")
+
+
+def show_bindings(found: Sequence[SubscriptionBinding]) -> None:
+    """One line per role that a subscription is bound to."""
+    table = new_table("store", "subscription", "role", "bound", "by", "state")
+    for one in found:
+        state = "in effect" if one.is_enforced else "no effect: bind_subscriptions is off"
+        table.add_row(
+            *(one.store, escape(one.subscription), escape(one.role), show_time(one.bound_at), escape(one.bound_by)),
+            state if one.role_exists else "there is no such role",
+        )
+    open_console().print(table if found else "No subscription is bound to a role.")

@@ -37,6 +37,7 @@ def show_initialised(stores: Sequence[StoreInitialised], *, done: bool) -> None:
             "hops": ", ".join(f"{hop} {what}" for hop, what in store.hops.items() if what != "unchanged"),
             "rights": f"{' and '.join(store.public_rights_revoked)} revoked from PUBLIC" if store.public_rights_revoked else "",
             "binding of senders to roles": "" if store.sender_binding == "unchanged" else store.sender_binding,
+            "binding of subscriptions to roles": "" if store.subscription_binding == "unchanged" else store.subscription_binding,
             "durability": store.durability if store.durability_changed else "",
         }
         for what, text in changes.items():

@@ -1,0 +1,31 @@
+-- Raises RB040 if this store binds subscriptions to roles and the caller is bound to no subscription
+-- that has this dead letter. The words are the same whether there is such a dead letter or not. One
+-- that a stream set aside belongs to no subscription.
+create or replace function relaybox_internal.require_dead_letter_role(dead_letter_id_ bigint)
+returns void
+language plpgsql stable
+as $$
+declare
+    scope relaybox_internal.acting_role;
+begin
+    select * into scope from relaybox_internal.acting_role c;
+    if scope.acts_on_all or exists (
+        select from relaybox_internal.dead_letter d
+        join relaybox_internal.bound_subscriptions b on b.subscription_id = d.subscription_id
+        where d.dead_letter_id = dead_letter_id_
+    ) then
+        return;
+    end if;
+    raise exception using errcode = 'RB040',
+        message = format(
+            'role %s is bound to no subscription that has a dead letter %s',
+            scope.caller, coalesce(dead_letter_id_::text, 'null')
+        ),
+        hint = format(
+            'This store binds subscriptions to roles. What this role may act on: '
+            'select dead_letter_id, subscription from relaybox.dead_letters. '
+            'An administrator runs: relaybox subscriptions bind %s SUBSCRIPTION %s',
+            (select s.store from relaybox_internal.store s), scope.caller
+        );
+end
+$$;

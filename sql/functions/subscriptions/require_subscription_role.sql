@@ -1,0 +1,37 @@
+-- Raises RB040 if this store binds subscriptions to roles and the caller is bound neither to this
+-- name nor, of a second cursor, to the name of its subscription. The words are the same whether there
+-- is such a subscription or not. is_reading: the caller changes nothing, and readers may.
+create or replace function relaybox_internal.require_subscription_role(
+    name text, is_reading boolean default false
+)
+returns void
+language plpgsql stable
+as $$
+declare
+    scope relaybox_internal.acting_role;
+begin
+    select * into scope from relaybox_internal.acting_role c;
+    if scope.acts_on_all or is_reading and scope.sees_all or exists (
+        select from relaybox_internal.subscription_role b
+        where b.subscription in (name, (
+            select parent.subscription from relaybox_internal.subscription second
+            join relaybox_internal.subscription parent
+                on parent.subscription_id = second.replay_of
+            where second.subscription = name and second.ended_at is null
+        ))
+        and pg_has_role(scope.caller, to_regrole(quote_ident(b.role_name))::oid, 'usage')
+    ) then
+        return;
+    end if;
+    raise exception using errcode = 'RB040',
+        message = format(
+            'role %s is not bound to subscription %s',
+            scope.caller, coalesce(left(name, 70), 'null')
+        ),
+        hint = format(
+            'This store binds subscriptions to roles. '
+            'An administrator runs: relaybox subscriptions bind %s %s %s',
+            (select s.store from relaybox_internal.store s), left(name, 70), scope.caller
+        );
+end
+$$;

@@ -1,0 +1,24 @@
+-- What was done to subscriptions, as far as the role of this session may see them: of the name of a
+-- subscription that it is bound to, from the beginning of the first one that it may see.
+create or replace view relaybox.consumer_action with (security_barrier) as
+select k.action_id, k.subscription, k.action, k.detail, k.reason, k.done_at, k.done_by
+from relaybox_internal.consumer_action k
+where
+    (select scope.sees_all from relaybox_internal.acting_role scope)
+    or k.done_at >= (
+        select min(b.subscribed_at) from relaybox_internal.bound_subscriptions b
+        where b.subscription = k.subscription
+    );
+
+comment on view relaybox.consumer_action is
+'What people and consumers did to subscriptions, written in the transaction that did it.';
+comment on column relaybox.consumer_action.action_id is 'Number of the action.';
+comment on column relaybox.consumer_action.subscription is
+'The subscription; for a dead letter of a stream: the stream.';
+comment on column relaybox.consumer_action.action is
+'subscribe, unsubscribe, replay, cancel_replay, redrive, drop or fetch_one_at_a_time.';
+comment on column relaybox.consumer_action.detail is
+'The values of the action; on_behalf_of: the person for whom an operator''s login acted.';
+comment on column relaybox.consumer_action.reason is 'Why, as given.';
+comment on column relaybox.consumer_action.done_at is 'When.';
+comment on column relaybox.consumer_action.done_by is 'The login.';
