@@ -81,6 +81,16 @@ def test_any_other_sqlstate_is_worth_a_retry_whatever_its_words_say(
             connect("store", application_name="test")
 
 
+def test_a_server_without_a_connection_left_says_who_can_end_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Host and port are right: nobody should look for the cause there."""
+    with listener(refusing("53300", "zu viele Verbindungen")) as port:
+        serve(tmp_path, monkeypatch, port)
+        with pytest.raises(errors.StoreUnreachable, match="no connection is left") as raised:
+            connect("store", application_name="test")
+    assert "pg_stat_activity" in raised.value.next_step
+    assert "service file" not in raised.value.next_step
+
+
 def test_several_addresses_are_final_only_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One server of a pair starts up, the other one refuses the password."""
     with listener(refusing("57P03", "starting")) as first, listener(refusing("28P01", "no")) as second:

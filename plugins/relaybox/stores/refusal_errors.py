@@ -9,6 +9,8 @@ from relaybox.stores.poolers import POOLER_CODE, advise_direct, in_service_file
 from relaybox.stores.refusals import Refusal
 from relaybox.stores.service_files import correct_service
 
+_TOO_MANY_CONNECTIONS = "53300"
+
 
 def refusal_error(service: str, said: str, refusal: Refusal, renewal: Renewal | None = None) -> errors.RelayboxError:
     """Terminal where a retry gives the same answer.
@@ -31,10 +33,21 @@ def refusal_error(service: str, said: str, refusal: Refusal, renewal: Renewal | 
             f"store {service}: the server refused the connection: {said}",
             next_step=f"Correct user, password and dbname in section [{service}] of the service file.",
         )
+    return _passing_error(service, said, refusal)
+
+
+def _passing_error(service: str, said: str, refusal: Refusal) -> errors.StoreUnreachable:
+    """A retry may succeed."""
     if POOLER_CODE in refusal.sqlstates:
         return errors.StoreUnreachable(
             f"store {service}: no connection: a connection pooler answered: {said}",
             next_step=advise_direct(in_service_file(service)),
+        )
+    if _TOO_MANY_CONNECTIONS in refusal.sqlstates:
+        return errors.StoreUnreachable(
+            f"store {service}: no connection is left: {said}",
+            next_step="See who has them: select usename, application_name, count(*) from pg_stat_activity group by 1, 2. "
+            "Close connections, put a pooler before applications, or raise the limit of the login, the database or the server.",
         )
     return errors.StoreUnreachable(
         f"store {service}: no connection: {said}",
