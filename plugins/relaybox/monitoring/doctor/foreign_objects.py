@@ -23,7 +23,7 @@ with ours as (
 select format('Trigger %%I is on %%s', t.tgname, o.name) as what, 'it can change or refuse what is written' as effect,
     format('drop trigger %%I on %%s', t.tgname, o.name) as drop
 from pg_trigger t join ours o on o.oid = t.tgrelid join pg_proc p on p.oid = t.tgfoid
-where not t.tgisinternal and p.pronamespace <> all(array(
+where not t.tgisinternal and t.tgparentid = 0 and p.pronamespace <> all(array(
     select n.oid from pg_namespace n where n.nspname in ('relaybox', 'relaybox_internal')
 ))
 union all

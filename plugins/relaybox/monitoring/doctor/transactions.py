@@ -23,7 +23,7 @@ _OPEN = """
 select a.pid, coalesce(a.usename::text, '?') as login, coalesce(nullif(a.application_name, ''), 'without a name') as application,
     coalesce(a.state, '?') as state, extract(epoch from clock_timestamp() - a.xact_start)::float8 as seconds
 from pg_stat_activity a
-where a.datname = current_database() and a.pid <> pg_backend_pid()
+where a.datname = current_database() and a.pid <> pg_backend_pid() and a.backend_type is distinct from 'autovacuum worker'
     and a.xact_start < clock_timestamp() - make_interval(secs => %s)
 order by a.xact_start
 """
