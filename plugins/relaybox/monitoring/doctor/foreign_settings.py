@@ -27,7 +27,7 @@ from pg_db_role_setting s
 cross join unnest(s.setconfig) c (setting)
 where s.setdatabase in (0, (select d.oid from pg_database d where d.datname = current_database()))
     and s.setrole in (0, (select r.oid from pg_roles r where r.rolname = current_user))
-    and split_part(c.setting, '=', 1) = any(%s::text[])
+    and lower(split_part(c.setting, '=', 1)) = any(%s::text[])
 order by 1, 3
 """
 
@@ -36,11 +36,13 @@ def check_settings(examined: Examined) -> Iterator[Diagnosis]:
     """Sessions of Relaybox set what they need themselves; those of applications have what the role and the database say."""
     ours = session_settings()
     differing = [
-        one for one in examined.session.rows(_Setting, _SETTINGS, list(ours)) if one.value.lower() != ours[one.name].lower()
+        one
+        for one in examined.session.rows(_Setting, _SETTINGS, list(ours))
+        if one.value.lower() != ours[one.name.lower()].lower()
     ]
     for one in differing:
         yield notice(
-            f"{one.of.capitalize()} sets {one.name} to {one.value!r}. Sessions of Relaybox set {ours[one.name]!r} themselves; "
+            f"{one.of.capitalize()} sets {one.name} to {one.value!r}. Sessions of Relaybox set {ours[one.name.lower()]!r} themselves; "
             "those of applications don't.",
             f"If applications don't need it: alter {one.of} reset {one.name}.",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from relaybox.monitoring.doctor.check import Diagnosis, Examined, notice, ok, warning
+from relaybox.monitoring.doctor.check import Diagnosis, Examined, ok, warning
 from relaybox.monitoring.doctor.numbers import show_duration
 
 _SHOWN = 5
@@ -41,13 +41,13 @@ def check_open_transactions(examined: Examined) -> Iterator[Diagnosis]:
             + (f" {younger} younger ones are open too." if younger else ""),
             f"Let the application commit or roll back. Or end its session: select pg_terminate_backend({one.pid}).",
         )
-    if not server.reads_all_stats:
-        yield notice(
-            f"Since when transactions of other logins are open is hidden from login {server.login}.",
-            f"As a superuser: grant pg_read_all_stats to {server.login}.",
-        )
-    elif not found:
+    if not found and server.reads_all_stats:
         yield ok(f"No transaction is open for more than {show_duration(examined.open_seconds)}.")
+    elif not found:
+        yield ok(
+            f"No transaction of login {server.login} is open for more than {show_duration(examined.open_seconds)}; "
+            "those of other logins are hidden from it (check login)."
+        )
 
 
 class _Prepared(NamedTuple):
