@@ -160,7 +160,7 @@ class _Run:
                 fault.inject(Scene(self.site, target, injection.failpoint, take_over))
             else:
                 self.result.problems.append(f"{injection.failpoint} was never reached")
-            self._note(target.outcome(), killed=fault.action == "kill")
+            self._note(target.outcome(), killed=fault.action == "kill", may_stop=fault.may_stop)
         if to_repair:
             self._take_over(hop.name, repairing=to_repair)
         if self.site.kind == "processed":
@@ -198,14 +198,14 @@ class _Run:
             assert killed.wait_for_hit(), f"{failpoint} was never reached"
             killed.outcome()
 
-    def _note(self, outcome: Outcome | None, *, killed: bool) -> None:
+    def _note(self, outcome: Outcome | None, *, killed: bool, may_stop: bool) -> None:
         """A driver with a fault may fail, but only with an error that the orchestrator answers with another attempt."""
         if outcome is None:
             if not killed:
                 self.result.problems.append("the driver died of an error that is none of ours")
         elif outcome.error:
             self.result.errors.append(outcome.error)
-            if not outcome.is_transient:
+            if not outcome.is_transient and not may_stop:
                 self.result.problems.append(f"the driver gave up for good: {outcome.error}")
 
     def _recover(self) -> None:

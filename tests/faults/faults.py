@@ -35,11 +35,15 @@ class Scene:
 
 @dataclass(frozen=True)
 class Fault:
-    """`action` is what the failpoint does when it is reached; then `inject` runs, and leaves nothing broken."""
+    """`action` is what the failpoint does when it is reached; then `inject` runs, and leaves nothing broken.
+
+    `may_stop`: the driver may end with an error that no retry mends, since somebody has to give back what was taken.
+    """
 
     name: str
     action: str
     inject: Callable[[Scene], None]
+    may_stop: bool = False
 
 
 def nothing_more(_: Scene) -> None:

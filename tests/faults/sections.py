@@ -11,6 +11,7 @@ from tests.faults.cell_run import CellResult, Injection, run_cell
 from tests.faults.cells import all_cells
 from tests.faults.change_cells import change_cells, restore_cells
 from tests.faults.change_jobs import run_change_job
+from tests.faults.login_cells import all_login_cells, run_login_cell
 from tests.faults.pair_run import run_pair
 from tests.faults.pairs import draw_pair
 from tests.faults.setting_cells import all_setting_cells, run_setting_cell
@@ -87,10 +88,18 @@ def settings(plan: Plan) -> Iterator[Job]:
         yield Job("settings", str(cell), 1, run)
 
 
+def logins(plan: Plan) -> Iterator[Job]:
+    """The driver's password or one of its rights, taken at a step and given back."""
+    for cell in all_login_cells():
+        run = partial(run_login_cell, cell, batch_rows=plan.batch_rows, seed=plan.seed)
+        yield Job("logins", str(cell), 1, run)
+
+
 SECTIONS: Mapping[str, Callable[[Plan], Iterator[Job]]] = {
     "matrix": matrix,
     "pairs": pairs,
     "settings": settings,
+    "logins": logins,
     "changes": changes,
     "restores": restores,
 }

@@ -19,6 +19,7 @@ from sqlalchemy import text
 from relaybox import errors, outbox
 from relaybox.airflow import store_watch
 from relaybox.consumer import Consumer
+from relaybox.failpoints import CONSUMER_FAILPOINTS
 from relaybox.local import debian
 from relaybox.local.clusters import Cluster, postgres_binaries
 from relaybox.local.pgbouncer import MODES, PGBOUNCER, PgBouncer
@@ -302,7 +303,7 @@ def test_hops_of_a_long_route_do_not_end_each_others_sessions(world: World) -> N
         assert world.value("hub", "select relaybox_internal.end_older_attempts(%s, 1, 1, 99)", f"{route}/2") == 1
 
 
-@pytest.mark.parametrize("moment", ["consume.begin", "consume.leased", "consume.handled", "consume.acknowledged"])
+@pytest.mark.parametrize("moment", [step for step in CONSUMER_FAILPOINTS if step != "consume.refused"])
 def test_g10_a_pooler_that_is_restarted_under_a_consumer_costs_no_effect(
     shop: World,
     make_pooler: Callable[..., PgBouncer],
@@ -310,7 +311,7 @@ def test_g10_a_pooler_that_is_restarted_under_a_consumer_costs_no_effect(
     monkeypatch: pytest.MonkeyPatch,
     moment: str,
 ) -> None:
-    """Before the fetch, between fetch and work, before the acknowledgement, before COMMIT."""
+    """At each step of a consumer that refuses nothing; `consume.fetched`: in the transaction of the fetch."""
     pooler = make_pooler("hub", "transaction")
     reached: list[str] = []
 
