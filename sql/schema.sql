@@ -447,11 +447,12 @@ CREATE VIEW relaybox_internal.acting_role AS
         )
  SELECT session.caller,
     ((NOT s.bind_subscriptions) OR has_table_privilege(session.caller, ('relaybox_internal.subscription'::regclass)::oid, 'insert'::text)) AS acts_on_all,
-    ((NOT s.bind_subscriptions) OR has_table_privilege(session.caller, ('relaybox_internal.subscription'::regclass)::oid, 'select'::text)) AS sees_all
+    ((NOT s.bind_subscriptions) OR has_table_privilege(session.caller, ('relaybox_internal.subscription'::regclass)::oid, 'select'::text)) AS sees_all,
+    (s.require_approval AND (NOT has_table_privilege(session.caller, ('relaybox_internal.subscription'::regclass)::oid, 'insert'::text))) AS needs_approval
    FROM (relaybox_internal.store s
      CROSS JOIN session);
 
-COMMENT ON VIEW relaybox_internal.acting_role IS 'Whether the role of this session sees, and acts on, every subscription of this store.';
+COMMENT ON VIEW relaybox_internal.acting_role IS 'Whether the role of this session sees, and acts on, every subscription of this store, and whether it needs an approval to have messages given again.';
 
 CREATE TABLE relaybox_internal.arrival (
     log_id integer NOT NULL,
@@ -1553,6 +1554,7 @@ CREATE TABLE relaybox_internal.store (
     durability_said_at timestamp with time zone,
     store_id uuid DEFAULT gen_random_uuid() NOT NULL,
     bind_subscriptions boolean DEFAULT false NOT NULL,
+    require_approval boolean DEFAULT false NOT NULL,
     CONSTRAINT durability_is_known CHECK ((durability = ANY (ARRAY['server'::text, 'provider'::text]))),
     CONSTRAINT first_kept_seq_positive CHECK ((first_kept_seq >= 1)),
     CONSTRAINT provider_has_a_reason CHECK (((durability = 'server'::text) OR (durability_reason IS NOT NULL))),
@@ -1585,6 +1587,8 @@ COMMENT ON COLUMN relaybox_internal.store.durability_said_at IS 'When.';
 COMMENT ON COLUMN relaybox_internal.store.store_id IS 'Made by the first init. A dump, a backup and a replica of this store have it too; another database never has.';
 
 COMMENT ON COLUMN relaybox_internal.store.bind_subscriptions IS 'True: a role uses only subscriptions that it is bound to, as relaybox.yaml says.';
+
+COMMENT ON COLUMN relaybox_internal.store.require_approval IS 'True: only drivers and the owner redrive, replay, or subscribe again at an earlier stream position, as relaybox.yaml says.';
 
 ALTER TABLE ONLY relaybox_internal.store
     ADD CONSTRAINT store_pkey PRIMARY KEY (only_row);
@@ -1711,6 +1715,7 @@ CREATE TABLE relaybox_internal.subscription (
     subscribed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     subscribed_by text DEFAULT SESSION_USER NOT NULL,
     ended_at timestamp with time zone,
+    done_at_end bigint,
     CONSTRAINT a_replay_ends CHECK (((replay_of IS NULL) = (through_stream_position IS NULL))),
     CONSTRAINT lane_by_is_known CHECK ((lane_by = ANY (ARRAY['sender'::text, 'key'::text]))),
     CONSTRAINT lanes_1_to_64 CHECK (((lanes >= 1) AND (lanes <= 64))),
@@ -1725,6 +1730,8 @@ COMMENT ON COLUMN relaybox_internal.subscription.topic IS 'Null: every topic of 
 COMMENT ON COLUMN relaybox_internal.subscription.lane_hash IS 'Hash of a fixed text. If this server computes another value, it would give senders other lanes.';
 
 COMMENT ON COLUMN relaybox_internal.subscription.through_stream_position IS 'Last stream position of a second cursor. Null: not a second cursor.';
+
+COMMENT ON COLUMN relaybox_internal.subscription.done_at_end IS 'Stream position through which every lane was done when the subscription ended. Null: it has not ended, or it ended before this column was added.';
 
 ALTER TABLE relaybox_internal.subscription ALTER COLUMN subscription_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.subscription_subscription_id_seq

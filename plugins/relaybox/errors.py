@@ -108,6 +108,10 @@ class RoleNotBound(Terminal):
     """The store binds subscriptions to roles, and the role is not bound to this one."""
 
 
+class ApprovalRequired(Terminal):
+    """The store gives messages again only after an approval in Airflow."""
+
+
 class DeadLetterNotOpen(Terminal):
     """The dead letter does not exist, is resolved, or waits for an earlier one."""
 

@@ -20,6 +20,7 @@ create table relaybox_internal.subscription (
     subscribed_at timestamptz not null default clock_timestamp(),
     subscribed_by text not null default session_user,
     ended_at timestamptz,
+    done_at_end bigint,
     constraint subscription_is_a_plain_name check (subscription ~ '^[a-z0-9_.-]{1,60}$'),
     constraint lanes_1_to_64 check (lanes >= 1 and lanes <= 64),
     constraint lane_by_is_known check (lane_by in ('sender', 'key')),
@@ -36,6 +37,9 @@ comment on column relaybox_internal.subscription.lane_hash is
 'Hash of a fixed text. If this server computes another value, it would give senders other lanes.';
 comment on column relaybox_internal.subscription.through_stream_position is
 'Last stream position of a second cursor. Null: not a second cursor.';
+comment on column relaybox_internal.subscription.done_at_end is
+'Stream position through which every lane was done when the subscription ended. Null: it has not '
+'ended, or it ended before this column was added.';
 
 -- The name can be used again when its subscription has ended.
 create unique index subscribed_once

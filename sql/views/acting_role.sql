@@ -1,7 +1,8 @@
 -- One row: what the role of this session sees and acts on in this store. In functions that run with
 -- their owner's rights the setting `role` names the caller, unless it is the session's own role. Who
 -- may write the table of subscriptions (the owner, drivers) acts on every subscription; who may read
--- it (readers, viewers too) sees every one. Where nothing is bound no right is looked up. No table of
+-- it (readers, viewers too) sees every one; who acts on every one needs no approval to have messages
+-- given again. Where nothing is bound or approved no right is looked up. No table of
 -- the catalog: an init that locks a view locks all that the view reads.
 create or replace view relaybox_internal.acting_role as
 with session as (
@@ -15,9 +16,13 @@ select
     ) as acts_on_all,
     not s.bind_subscriptions or has_table_privilege(
         session.caller, 'relaybox_internal.subscription'::regclass, 'select'
-    ) as sees_all
+    ) as sees_all,
+    s.require_approval and not has_table_privilege(
+        session.caller, 'relaybox_internal.subscription'::regclass, 'insert'
+    ) as needs_approval
 from relaybox_internal.store s
 cross join session;
 
 comment on view relaybox_internal.acting_role is
-'Whether the role of this session sees, and acts on, every subscription of this store.';
+'Whether the role of this session sees, and acts on, every subscription of this store, and whether '
+'it needs an approval to have messages given again.';

@@ -9,12 +9,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from relaybox.airflow.approvals import cell
 from relaybox.airflow.dags.actions import build_redrive_dags, build_skip_dags
 from relaybox.airflow.dags.replay import build_replay_dags
 from relaybox.consumer import Consumer
+from relaybox.stores.schema import initialise_store
+from tests.airflow.replay_world import reading
 from tests.support.streams import deliver, fetch
 from tests.support.world import World
 
@@ -44,21 +47,26 @@ def run_task(world: World, dag_id: str, task_id: str, *, pulled: dict[str, Any] 
         "skip": build_skip_dags,
     }
     dag = builders[dag_id](world.routes)[f"relaybox_{dag_id}__flights"]
+    cleared = params.pop("cleared", 0)
     run = SimpleNamespace(
         dag_id=dag.dag_id,
         run_id="r1",
         run_type=params.pop("run_type", "manual"),
-        clear_number=0,
+        clear_number=cleared,
         triggering_user_name="ada",
         data_interval_start=None,
         data_interval_end=None,
     )
-    ti = SimpleNamespace(try_number=1, xcom_pull=lambda task_ids: (pulled or {})[task_ids])
+
+    def pull(task_ids: str) -> Any:
+        return (pulled or {}).get(task_ids)
+
+    ti = SimpleNamespace(try_number=1, xcom_pull=pull)
     filled = {**{name: dag.params[name] for name in dag.params}, "store": STORE, **params}
     return dag.get_task(task_id).execute({"params": filled, "dag_run": run, "ti": ti})
 
 
-APPROVED = {"responded_by_user": {"id": "2", "name": "grace"}}
+APPROVED = {"chosen_options": ["Approve"], "responded_by_user": {"id": "2", "name": "grace"}}
 
 
 def test_a_replay_is_counted_then_read_by_the_consumer_of_the_second_cursor(twelve: World) -> None:
@@ -93,6 +101,65 @@ def test_a_replay_is_counted_then_read_by_the_consumer_of_the_second_cursor(twel
     }
     assert read == [(stream_position, True) for stream_position in (3, 5, 6, 7, 8, 9)]
     assert fetch(twelve, 5) == []
+
+
+def asking(world: World) -> World:
+    """The store asks for an approval before messages are given again."""
+    document = yaml.safe_load(world.path.read_text())
+    document["stores"][STORE] = {"require_approval": True}
+    world.path.write_text(yaml.safe_dump(document))
+    initialise_store(world.routes.stores[STORE], world.routes)
+    return world
+
+
+def test_an_approved_replay_reads_what_the_approver_saw_and_no_more(twelve: World) -> None:
+    """Messages that arrive after the count are not read again, though the form says: up to the newest."""
+    asking(twelve)
+    counted = run_task(twelve, "replay", "count", subscription="billing", start="9")
+    assert "| messages | 4 |" in counted["table"]
+    deliver(twelve, 5)
+    pulled = {"count": counted, "approve": {**APPROVED, "clear_number": 0}}
+    with reading("billing.replay", STORE) as reader:
+        done = run_task(twelve, "replay", "replay", pulled=pulled, subscription="billing", start="9", reason="audit")
+    assert (done["first_stream_position"], done["last_stream_position"]) == (9, 12)
+    assert reader.stream_positions == [9, 10, 11, 12]
+    audit = "select detail ->> 'on_behalf_of' from relaybox.consumer_action where action = 'replay'"
+    assert twelve.value(STORE, audit) == "ada, approved by grace"
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer", "says"),
+    [
+        ("replay", None, "This run has no approval"),
+        ("replay", {**APPROVED, "chosen_options": ["Reject"]}, "This run has no approval"),
+        ("replay", {**APPROVED, "clear_number": 0}, "was cleared after its approval"),
+        ("redrive", None, "This run has no approval"),
+        ("skip", None, "This run has no approval"),
+    ],
+)
+def test_nothing_is_done_in_a_run_that_nobody_approved(
+    twelve: World, kind: str, answer: dict[str, Any] | None, says: str
+) -> None:
+    """The approval was marked as a success; it was rejected; the run was cleared; or its DAG did not ask yet."""
+    asking(twelve)
+    actions = "select count(*) from relaybox.consumer_action where action in ('replay', 'redrive')"
+    shown = {"dead_letter_ids": [1], "attempts": [1], "through": 1, "table": "|"}
+    counted = run_task(twelve, "replay", "count", subscription="billing", start="3", through="9")
+    form = {"subscription": "billing", "start": "3", "through": "9", "reason": "why", "cleared": 1}
+    if kind == "skip":
+        form = {"sender": "airline", "reason": "why"}
+    with pytest.raises(AirflowFailException, match=says):
+        run_task(twelve, kind, kind, pulled={"show": shown, "count": counted, "approve": answer}, **form)
+    assert twelve.value(STORE, actions) == 0
+
+
+def test_a_replay_asks_nobody_where_nothing_is_replayed(twelve: World) -> None:
+    """A run that only counts, and a range without messages."""
+    asking(twelve)
+    for form in ({"start": "3", "dry_run": True}, {"start": "latest"}):
+        counted = run_task(twelve, "replay", "count", subscription="billing", **form)
+        with pytest.raises(AirflowSkipException, match="nobody is asked"):
+            run_task(twelve, "replay", "approve", pulled={"count": counted}, subscription="billing", **form)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,12 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+import yaml
 
 from relaybox.consumer import Consumer, Message
 from relaybox.errors import StackFailed
 from relaybox.local.clusters import Cluster
+from relaybox.stores.schema import initialise_store
 from relaybox.verification.reliability import PERFECT
 from relaybox.verification.route_verification import verify_route
 from tests.airflow.page_browser import page_browser
@@ -134,6 +136,34 @@ def test_the_page_leads_through_a_replay_and_a_redrive_that_is_approved(system: 
     assert approved not in ("", "unknown user")
 
 
+def test_a_replay_waits_for_its_approval_where_the_store_asks_for_one(system: System) -> None:
+    """The file is edited and init is run under a living Airflow. Nobody gets messages again before a person approves in Airflow."""
+    world = system.world
+    document = yaml.safe_load(world.path.read_text())
+    document["stores"][STORE] = {**(document["stores"][STORE] or {}), "require_approval": True}
+    world.path.write_text(yaml.safe_dump(document))
+    assert initialise_store(world.routes.stores[STORE], world.routes).approvals == "switched on"
+    wait_until(lambda: "approve" in _task_ids(system), "Airflow has read the file again", deadline_seconds=ARRIVE_SECONDS)
+    day = stream_positions_of_days(world)[DAYS[1]]
+    form = {"subscription": SUBSCRIPTION, "cursor": "approved", "start": str(day[0]), "through": str(day[-1]), "reason": "audit"}
+    run = system.client.trigger_dag(REPLAY_DAG, {"store": STORE, **form})
+    attempt = _wait_until_asked(system, run, dag_id=REPLAY_DAG)
+    assert world.value(STORE, "select count(*) from relaybox_internal.subscription where subscription = 'approved'") == 0
+    with reading("approved") as reader:
+        while attempt:  # Airflow asks again when it loses the task, or the machine that it runs on
+            answer = f"dags/{REPLAY_DAG}/dagRuns/{quote(run, safe='')}/taskInstances/approve/-1/hitlDetails"
+            system.client.patch(answer, {"chosen_options": ["Approve"], "params_input": {}})
+            attempt = _wait_until_asked(system, run, after=attempt, dag_id=REPLAY_DAG)
+        _wait_for_run(system, REPLAY_DAG)
+    assert reader.stream_positions == day
+    audit = "select detail ->> 'on_behalf_of' from relaybox.consumer_action where detail ->> 'as' = 'approved'"
+    assert ", approved by " in str(world.value(STORE, audit))
+
+
+def _task_ids(system: System) -> list[str]:
+    return [task["task_id"] for task in system.client.get(f"dags/{REPLAY_DAG}/tasks")["tasks"]]
+
+
 def _refuse_one(world: World) -> int:
     """A message that its consumer can't take: the number of its dead letter. Everything else is read."""
     world.query(STORE, "select relaybox.subscribe('refunds', 'flights', nack_limit => 1)")
@@ -163,16 +193,16 @@ def _wait_for_run(system: System, dag_id: str) -> None:
     assert state == "success", system.account_of(dag_id, run)
 
 
-def _wait_until_asked(system: System, run: str, *, after: int = 0) -> int:
+def _wait_until_asked(system: System, run: str, *, after: int = 0, dag_id: str = REDRIVE_DAG) -> int:
     """Waits for a question of a later attempt than `after`, or for the end of the run; returns the attempt, 0 at the end."""
     asked: list[int] = []
 
     def is_asked() -> bool:
-        tasks = {task["task_id"]: task for task in system.task_instances(REDRIVE_DAG, run)}
+        tasks = {task["task_id"]: task for task in system.task_instances(dag_id, run)}
         approve = tasks.get("approve", {})
         if approve.get("state") == "awaiting_input" and approve["try_number"] > after:
             asked.append(approve["try_number"])
-        state = system.client.get(f"dags/{REDRIVE_DAG}/dagRuns/{quote(run, safe='')}")["state"]
+        state = system.client.get(f"dags/{dag_id}/dagRuns/{quote(run, safe='')}")["state"]
         return bool(asked) or state in ("success", "failed")
 
     wait_until(is_asked, "an approval is asked for", deadline_seconds=ARRIVE_SECONDS)

@@ -322,6 +322,22 @@ def test_redrive_and_skip_wait_for_a_person(dags: Mapping[str, DAG]) -> None:
         assert approve.retries == dag.get_task("show").retries > 0, "a worker that is lost is no answer"
 
 
+def test_a_replay_waits_for_a_person_where_a_store_of_the_route_asks_for_it(route: Path) -> None:
+    """Count, approve, replay. Elsewhere nobody is asked."""
+    without = parse().dags["relaybox_replay__flights"]
+    assert without.task_ids == ["count", "replay"]
+    document = yaml.safe_load(route.read_text())
+    document["stores"]["hub"] = {"require_approval": True}
+    route.write_text(yaml.safe_dump(document))
+    asking = parse().dags["relaybox_replay__flights"]
+    assert asking.task_ids == ["count", "approve", "replay"]
+    approve = asking.get_task("approve")
+    assert (approve.upstream_task_ids, approve.downstream_task_ids) == ({"count"}, {"replay"})
+    assert (approve.defaults, approve.response_timeout) == (["Reject"], timedelta(days=1))
+    assert "`approve` waits for a person" in str(asking.doc_md)
+    assert "approve" not in str(without.doc_md)
+
+
 def test_dags_survive_serialization(dags: Mapping[str, DAG]) -> None:
     """What the scheduler reads from its database is what the files say; a second parse gives the same."""
     serialized = {dag_id: DagSerialization.serialize_dag(dag) for dag_id, dag in dags.items()}

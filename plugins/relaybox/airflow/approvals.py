@@ -1,4 +1,4 @@
-"""Actions that a person approves before they run: show, approve, run."""
+"""Actions that a person approves before they run: show, approve, run. Whoever marks the approval as a success approves nothing."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk.exceptions import AirflowFailException
 
 from relaybox.airflow.naming import APPROVE_TASK_ID, SHOW_TASK_ID
 
@@ -18,15 +19,17 @@ PATIENCE = timedelta(days=1)
 """How long an action waits for its approval; no answer rejects it."""
 
 
-def approval(subject: str, *, pool: str) -> ApprovalOperator:
-    """Waits for a person, with what `show` found before them. Takes no slot while it waits.
+def approval(
+    subject: str, *, pool: str, shown_by: str = SHOW_TASK_ID, operator: type[ApprovalOperator] = ApprovalOperator
+) -> ApprovalOperator:
+    """Waits for a person, with what the task `shown_by` found before them. Takes no slot while it waits.
 
     It has the route's retries: after a worker that is lost, before the question or after the answer, it asks again.
     """
-    return ApprovalOperator(
+    return operator(
         task_id=APPROVE_TASK_ID,
         subject=subject,
-        body=f"{{{{ ti.xcom_pull(task_ids='{SHOW_TASK_ID}')['table'] }}}}",
+        body=f"{{{{ ti.xcom_pull(task_ids='{shown_by}')['table'] }}}}",
         defaults=ApprovalOperator.REJECT,
         response_timeout=PATIENCE,
         pool=pool,
@@ -38,15 +41,21 @@ def cell(value: object) -> str:
     return re.sub(r"([\\`*_{}\[\]<>()#+!|~-])", r"\\\1", "" if value is None else " ".join(str(value).split()))
 
 
-def shown(context: Context) -> Mapping[str, Any]:
+def shown(context: Context, task_id: str = SHOW_TASK_ID) -> Mapping[str, Any]:
     """Returns what was approved; exactly that is done."""
-    found: Mapping[str, Any] = context["ti"].xcom_pull(task_ids=SHOW_TASK_ID)
+    found: Mapping[str, Any] = context["ti"].xcom_pull(task_ids=task_id)
     return found
 
 
 def approver(context: Context) -> str:
-    """Returns the Airflow user who approved."""
+    """Returns the Airflow user who approved. Fails the task for good if nobody did."""
     answer = context["ti"].xcom_pull(task_ids=APPROVE_TASK_ID) or {}
+    if ApprovalOperator.APPROVE not in answer.get("chosen_options", ()):
+        raise AirflowFailException(
+            "This run has no approval: its approve task is missing, or was marked as a success. If require_approval was changed in "
+            "relaybox.yaml: run relaybox init, and wait until Airflow has read the file again. Then trigger a new run, and approve it "
+            "under Required Actions."
+        )
     user = answer.get("responded_by_user")
     name = user.get("name") if isinstance(user, Mapping) else getattr(user, "name", None)
     return str(name or "unknown user")

@@ -23,6 +23,11 @@ def arrival_stores(route: Route) -> dict[str, Store]:
     return {hop.destination.name: hop.destination for hop in route.hops}
 
 
+def asks_for_approval(route: Route) -> bool:
+    """Whether a store where consumers read the route gives messages again only after an approval."""
+    return any(store.require_approval for store in arrival_stores(route).values())
+
+
 def chosen_store(route: Route, params: Mapping[str, Any]) -> Store:
     """Returns the store of the form."""
     return arrival_stores(route)[str(params[STORE])]

@@ -70,6 +70,7 @@ _OWN_CODES: dict[str, type[errors.RelayboxError]] = {
     "RB038": errors.Detached,
     "RB039": errors.QuotaExceeded,
     "RB040": errors.RoleNotBound,
+    "RB042": errors.ApprovalRequired,
 }
 
 _POSTGRES_CODES: dict[str, type[errors.RelayboxError]] = {

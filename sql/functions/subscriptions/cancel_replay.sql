@@ -44,6 +44,7 @@ begin
                 from relaybox_internal.subscription second
                 where second.replay_of = subscription_.subscription_id
                     and second.ended_at is null
+                having count(*) > 0
             ), 'Nothing was changed. What was replayed and cancelled: '
                 || 'select * from relaybox.consumer_action.');
     end if;

@@ -20,6 +20,9 @@ begin
     if redrive.dead_letter_id is not null then
         perform relaybox_internal.require_dead_letter_role(redrive.dead_letter_id);
     end if;
+    perform relaybox_internal.require_approval(
+        format('redrive dead letters of subscription %s', subscription_.subscription), 'redrive'
+    );
     perform from relaybox_internal.lane l
     where l.subscription_id = subscription_.subscription_id order by l.lane for update;
     if redrive.dead_letter_id is not null then
@@ -60,4 +63,4 @@ of their stream positions. With hold_sender, letters that wait behind one follow
 `dead_letter_id`: one of relaybox.dead_letters; null: all open ones.
 Returns the number of dead letters.
 Errors: RB031 (not subscribed), RB036 (no reason), RB037 (not open, waits behind another one, or of
-    the stream itself), RB040 (bound to other roles).';
+    the stream itself), RB040 (bound to other roles), RB042 (needs an approval).';

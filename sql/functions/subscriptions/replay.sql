@@ -27,6 +27,9 @@ begin
     end if;
     perform relaybox_internal.require_replay_form(subscription_, through, second_cursor);
     if not dry_run then
+        perform relaybox_internal.require_approval(
+            format('replay subscription %s', subscription_.subscription), 'replay'
+        );
         -- one replay after the other, and the subscription before its lanes
         perform from relaybox_internal.subscription s
         where s.subscription_id = subscription_.subscription_id for no key update;
@@ -97,4 +100,5 @@ Returns `replayed_as` (the name to fetch from; null: the range is empty, nothing
     `first_stream_position`, `last_stream_position`, `message_count`, `byte_count`,
     `estimated_seconds`.
 Errors: RB031 (not subscribed), RB034 (no longer kept), RB036 (no reason, or a value that is not
-    allowed), RB038 (detached), RB040 (bound to other roles).';
+    allowed), RB038 (detached), RB040 (bound to other roles), RB042 (needs an approval; a dry run
+    needs none).';

@@ -49,6 +49,9 @@ begin
                 subscription
             );
     end;
+    perform relaybox_internal.require_approval_to_go_back(
+        subscription, made, stream_id_, first_stream_position_
+    );
     perform relaybox_internal.require_quota(subscription, is_new_topic);
     perform relaybox_internal.open_lanes(made, lanes, first_stream_position_);
     perform relaybox_internal.record_action(
@@ -81,4 +84,5 @@ comment on function relaybox.subscribe(
 Returns the first stream position that the subscription reads.
 Errors: RB030 (the name is in use), RB032 (no such stream or topic), RB034 (the start is no longer
     kept), RB036 (a value that is not allowed), RB038 (the start is detached), RB039 (the quota of
-    the login is used up), RB040 (the name is bound to other roles).';
+    the login is used up), RB040 (the name is bound to other roles), RB042 (the start is before what
+    an ended subscription of the name had done, which needs an approval).';

@@ -10,6 +10,7 @@ declare
     := relaybox_internal.subscription_named(unsubscribe.subscription, is_ending => true);
     ended integer[];
     ended_at_positions jsonb; -- lane to the stream position that it had done
+    done_by_all bigint;
 begin
     perform relaybox_internal.require_length('the reason', reason, 4000);
     -- subscriptions before lanes, as all functions do; a later caller finds nothing to end
@@ -41,13 +42,16 @@ begin
     );
     perform from relaybox_internal.lane l
     where l.subscription_id = any(ended) order by l.subscription_id, l.lane for update;
-    select jsonb_object_agg(c.lane, c.done_stream_position) into ended_at_positions
+    select jsonb_object_agg(c.lane, c.done_stream_position), min(c.done_stream_position)
+    into ended_at_positions, done_by_all
     from relaybox_internal.lane_cursors c
     where c.subscription_id = subscription_.subscription_id;
     delete from relaybox_internal.cursor c where c.subscription_id = any(ended);
     delete from relaybox_internal.failed_attempt f where f.subscription_id = any(ended);
     delete from relaybox_internal.lane l where l.subscription_id = any(ended);
-    update relaybox_internal.subscription s set ended_at = clock_timestamp()
+    update relaybox_internal.subscription s set
+        ended_at = clock_timestamp(),
+        done_at_end = case when s.subscription_id = subscription_.subscription_id then done_by_all end
     where s.subscription_id = any(ended);
     perform relaybox_internal.record_action(
         subscription_.subscription,

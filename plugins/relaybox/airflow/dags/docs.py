@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from relaybox.airflow.dags.factory import LOOK_CRON
+from relaybox.airflow.forms import asks_for_approval
 from relaybox.airflow.links import hop_page
 from relaybox.airflow.naming import WATCH_DAG_ID
 from relaybox.routes import Hop, Route, Routes, Store, Watch
@@ -192,7 +193,7 @@ message, no log position and no order.
 ### What it does
 
 1. `count` counts stream positions, messages and bytes, estimates the time, and changes nothing.
-2. `replay` opens the second cursor for the range (`<subscription>.replay`), and succeeds when
+{_replay_approval(route)}`replay` opens the second cursor for the range (`<subscription>.replay`), and succeeds when
    consumers have read it. Start a consumer: `relaybox consume <subscription>.replay --follow`, or
    your own program. Each message has `replayed` true. The rate is limited.
 
@@ -214,6 +215,16 @@ second cursor the task waits, for one day at most. To cancel:
 days that have not begun.
 
 {_BUTTONS}"""
+
+
+def _replay_approval(route: Route) -> str:
+    if not asks_for_approval(route):
+        return "2. "
+    return """\
+2. `approve` waits for a person (Airflow: *Required Actions*), for one day at most; no answer
+   rejects. It shows what was counted, and no more than that is replayed. A run that only counts,
+   or that found no message, does not ask.
+3. """
 
 
 def redrive_doc(route: Route) -> str:

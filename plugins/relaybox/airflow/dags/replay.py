@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import DAG, Param
+from airflow.sdk import DAG, BaseOperator, Param
 
+from relaybox.airflow.approvals import approval
 from relaybox.airflow.dags.docs import replay_doc
 from relaybox.airflow.dags.factory import SHORT_TASK, build_route_dags, route_dag_options
 from relaybox.airflow.dags.replay_timetable import REPLAY_CRON, ReplayTimetable
@@ -14,6 +15,7 @@ from relaybox.airflow.forms import (
     STORE,
     SUBSCRIPTION,
     SUBSCRIPTION_PATTERN,
+    asks_for_approval,
     reason_param,
     store_param,
     subscription_param,
@@ -26,6 +28,7 @@ from relaybox.airflow.operators.replay import (
     ROWS_PER_SECOND,
     START,
     THROUGH,
+    ReplayApprovalOperator,
     ReplayCountOperator,
     ReplayOperator,
 )
@@ -51,10 +54,15 @@ def _replay_dag(route: Route) -> DAG:
         params=replay_params(route),
         **route_dag_options(route, "replay"),
     ) as dag:
-        count = ReplayCountOperator(task_id=COUNT_TASK_ID, route=route, pool=route.path[-1].pool, **SHORT_TASK)
+        pool = route.path[-1].pool
+        count = ReplayCountOperator(task_id=COUNT_TASK_ID, route=route, pool=pool, **SHORT_TASK)
+        before: BaseOperator = count
+        if asks_for_approval(route):
+            subject = f"Replay messages to {{{{ params.{SUBSCRIPTION} }}}}: {{{{ params.{REASON} }}}}"
+            before = approval(subject, pool=pool, shown_by=COUNT_TASK_ID, operator=ReplayApprovalOperator)
+            count >> before
         # one range at a time, whatever a backfill's own limit says, and no slot of a store's pool: live messages need those
-        replay = ReplayOperator(task_id=REPLAY_TASK_ID, route=route, max_active_tis_per_dag=1, execution_timeout=PATIENCE)
-        count >> replay
+        before >> ReplayOperator(task_id=REPLAY_TASK_ID, route=route, max_active_tis_per_dag=1, execution_timeout=PATIENCE)
     return dag
 
 

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from relaybox.airflow.approvals import approver, cell, shown
 from relaybox.airflow.forms import REASON, SUBSCRIPTION, asker, chosen_store, given, person
+from relaybox.airflow.naming import APPROVE_TASK_ID, COUNT_TASK_ID
 from relaybox.airflow.service_file import service_file
 from relaybox.airflow.task_errors import terminal_errors_fail_at_once
 from relaybox.log_events import emit
-from relaybox.routes import Route
+from relaybox.routes import Route, Store
 from relaybox.subscriptions import subscriptions
+from relaybox.subscriptions.approvals import requires_approval
 from relaybox.subscriptions.replays import ReplayRequest, carry_out_replay, second_cursor
 
 if TYPE_CHECKING:
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
 START, THROUGH, CURSOR, ROWS_PER_SECOND, DRY_RUN = "start", "through", "cursor", "rows_per_second", "dry_run"
 BACKFILL = "backfill"
 LOOK_SECONDS = 1.0
+_CLEARED = "clear_number"
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ class ReplayCountOperator(BaseOperator):
         self.route = route
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """Returns stream positions, messages, bytes and seconds, for display in XCom."""
+        """Returns stream positions, messages, bytes and seconds, for display in XCom, and a table to approve."""
         params, wanted = context["params"], wanted_range(context)
         store, subscription = chosen_store(self.route, params), given(params, SUBSCRIPTION, "Subscription")
         with terminal_errors_fail_at_once(), service_file((store,)):
@@ -79,7 +84,33 @@ class ReplayCountOperator(BaseOperator):
         )
         if counted.is_empty:
             emit("replay_empty", subscription=subscription, start=wanted.start, through=wanted.through)
-        return asdict(counted)
+        return {**asdict(counted), "table": _table(store, subscription, counted)}
+
+
+def _table(store: Store, subscription: str, counted: subscriptions.Replay) -> str:
+    rows = {
+        "store": store.name,
+        "subscription": subscription,
+        "stream positions": f"{counted.first_stream_position} to {counted.last_stream_position}",
+        "messages": counted.message_count,
+        "bytes": counted.byte_count,
+    }
+    return "\n".join(["| what | value |", "|---|---|", *(f"| {what} | {cell(value)} |" for what, value in rows.items())])
+
+
+class ReplayApprovalOperator(ApprovalOperator):
+    """Asks for the approval of what was counted. Skips where nothing is to be replayed: a dry run, or an empty range."""
+
+    def execute(self, context: Context) -> Any:
+        counted = shown(context, COUNT_TASK_ID)
+        if context["params"].get(DRY_RUN) or counted["last_stream_position"] < counted["first_stream_position"]:
+            raise AirflowSkipException("nothing is replayed, so nobody is asked")
+        return super().execute(context)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        """Returns the answer, with how often the run had been cleared: a replay that is cleared later is another replay."""
+        answer = super().execute_complete(context, event)
+        return answer and {**answer, _CLEARED: context["dag_run"].clear_number}
 
 
 class ReplayOperator(BaseOperator):
@@ -99,6 +130,8 @@ class ReplayOperator(BaseOperator):
             raise AirflowSkipException("dry run: nothing is replayed")
         store, request = chosen_store(self.route, params), _replay_request(context)
         with terminal_errors_fail_at_once(), service_file((store,)):
+            if store.require_approval or requires_approval(store):
+                request = _approved(request, context)
             subscriptions.require_of_stream(store, request.subscription, self.route.stream)
             progress = carry_out_replay(store, request, lambda: time.sleep(LOOK_SECONDS))
         if progress is None:
@@ -123,6 +156,21 @@ def _replay_request(context: Context) -> ReplayRequest:
         asked_by=asker(context),
         rows_per_second=_rate(params),
         on_behalf_of=person(context),
+    )
+
+
+def _approved(request: ReplayRequest, context: Context) -> ReplayRequest:
+    """The request with the stream positions that were counted: no more than what the approver saw."""
+    who, counted = approver(context), shown(context, COUNT_TASK_ID)
+    if shown(context, APPROVE_TASK_ID)[_CLEARED] != context["dag_run"].clear_number:
+        raise AirflowFailException(
+            "This run was cleared after its approval, and would read the messages once more. Clear its task approve too: it asks again."
+        )
+    return replace(
+        request,
+        start=str(counted["first_stream_position"]),
+        through=str(counted["last_stream_position"]),
+        on_behalf_of=f"{request.on_behalf_of}, approved by {who}",
     )
 
 

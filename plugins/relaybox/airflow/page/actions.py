@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, HTTPException, status
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from relaybox.airflow.forms import SUBSCRIPTION_PATTERN, arrival_stores
+from relaybox.airflow.forms import SUBSCRIPTION_PATTERN, arrival_stores, asks_for_approval
 from relaybox.airflow.naming import redrive_dag_id, replay_dag_id, skip_dag_id
 from relaybox.airflow.page.airflow_api import AirflowApi, AirflowApiDep
 from relaybox.airflow.page.documents import REFUSALS
@@ -145,7 +145,7 @@ def _count(route: Route, store: Store, request: Range) -> subscriptions.Replay:
 async def replay(
     route: Annotated[Route, Depends(AllowedAction("replay"))], request: Replay, airflow: AirflowApiDep
 ) -> StartedRunDocument:
-    """Starts a run in which a second cursor reads a range again."""
+    """Starts a run in which a second cursor reads a range again, after an approval where the store asks for one."""
     return await _start(airflow, "replay", route, request)
 
 
@@ -171,7 +171,9 @@ async def _start(airflow: AirflowApi, kind: Kind, route: Route, request: Replay 
     dag_id = dag_of(kind, route)
     note = f"From the Relaybox page: {request.reason}"
     run_id = await airflow.start_run(dag_id, note, request.model_dump(exclude_none=True))
-    waits = "" if kind == "replay" else " It waits for an approval: see Required Actions in Airflow."
+    waits = (
+        "" if kind == "replay" and not asks_for_approval(route) else " It waits for an approval: see Required Actions in Airflow."
+    )
     said = f"Started run {run_id} of the {kind} DAG of route {route.name}.{waits}"
     return StartedRunDocument(said=said, dag_id=dag_id, run_id=run_id)
 
