@@ -6,11 +6,14 @@ import signal
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import psycopg2
 import pytest
 
 from relaybox.local.clusters import Cluster
+from relaybox.stores.schema import CREATE_DATABASE
+from tests.integration.test_init_dry_run import dump
 from tests.support.cli import Run, invoke, run, start
 from tests.support.memory import fast_temporary_directory
 from tests.support.patience import patience
@@ -97,6 +100,13 @@ def uninitialised(databases: Mapping[str, Mapping[str, str]], tmp_path: Path, mo
     return World(path)
 
 
+def examine(store: str) -> list[dict[str, Any]]:
+    """What doctor finds in a store, check by check."""
+    (report,) = invoke("doctor", store, "--json").document["stores"]
+    results: list[dict[str, Any]] = report["results"]
+    return results
+
+
 @pytest.mark.parametrize("command", STORE_COMMANDS, ids=" ".join)
 def test_a_store_that_was_not_initialised(uninitialised: World, command: list[str]) -> None:
     refused(invoke(*command), 5, "it has no relaybox schema. Run: relaybox init")
@@ -118,10 +128,67 @@ def test_a_store_in_another_encoding_is_refused_and_left_as_it_was(uninitialised
     name = f"{read_service('hub')['dbname']}_{encoding.lower()}"
     uninitialised.query("hub", f"create database {name} encoding '{encoding}' template template0 locale 'C'")  # a name of our own
     break_service("hub", dbname=name)
-    refused(invoke("init", "hub"), 5, f"store hub: its encoding is {encoding}; create the database with encoding UTF8")
+    for command in (["init", "hub"], ["init", "--dry-run", "hub"]):
+        refused(invoke(*command), 5, f"store hub: its encoding is {encoding}", CREATE_DATABASE)
     assert uninitialised.value("hub", "select to_regnamespace('relaybox') is null")
+    (found,) = [one for one in examine("hub") if one["check"] == "encoding"]
+    assert (found["severity"], CREATE_DATABASE in found["next_step"]) == ("error", True)
+    right = f"{name}_right"
+    uninitialised.query("hub", CREATE_DATABASE.replace("NAME", right))
+    break_service("hub", dbname=right)
+    assert invoke("init", "hub").exit_code == 0
     break_service("hub", dbname="postgres")
-    uninitialised.query("hub", f"drop database {name} with (force)")
+    for one in (name, right):
+        uninitialised.query("hub", f"drop database {one} with (force)")
+
+
+FOREIGN = {
+    "schemas of other software": (
+        [
+            "create schema relaybox",
+            "create schema relaybox_internal",
+            "create table relaybox.migration (version text primary key, script text)",
+            "create view relaybox_internal.latest as select max(version) as version from relaybox.migration",
+            "create function relaybox.latest(integer) returns text language sql as 'select $1::text'",
+            "create type relaybox_internal.mood as enum ('good')",
+        ],
+        [
+            "table relaybox.migration",
+            "view relaybox_internal.latest",
+            "routine relaybox.latest(integer)",
+            "type relaybox_internal.mood",
+        ],
+        ["alter schema relaybox rename to theirs", "alter schema relaybox_internal rename to theirs_too"],
+    ),
+    "a part of a store": (
+        ["create schema relaybox_internal", "create table relaybox_internal.hop_in (hop text)"],
+        ["relaybox_internal has objects", "table relaybox_internal.hop_in", "restore all of it"],
+        ["alter schema relaybox_internal rename to theirs"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_schemas_that_are_not_of_a_store_are_named_and_left_as_they_are(uninitialised: World, name: str) -> None:
+    """By init, by every command that opens a store, and by doctor; when they are renamed, as the error says, init goes on."""
+    statements, said, renames = FOREIGN[name]
+    for statement in statements:
+        uninitialised.query("hub", statement)
+    before = dump("hub")
+    for command in (["init"], ["init", "--dry-run"], ["status"]):
+        refused(invoke(*command), 5, "store hub: schema relaybox", *said, "alter schema relaybox")
+        assert dump("hub") == before
+    assert uninitialised.value("airline", "select to_regnamespace('relaybox') is null")
+    assert invoke("init", "airline", "analytics").exit_code == 0
+    for command in (["verify", "flights"], ["transfer", "flights/1"]):
+        refused(invoke(*command), 5, "store hub: schema relaybox", *said, "alter schema relaybox")
+    problems = [one for one in examine("hub") if one["severity"] == "error"]
+    assert [one["check"] for one in problems] == ["schema"]
+    assert all(text in problems[0]["what"] + problems[0]["next_step"] for text in said)
+    assert dump("hub") == before
+    for statement in renames:
+        uninitialised.query("hub", statement)
+    assert invoke("init").exit_code == 0
 
 
 def test_init_changes_no_store_when_one_fails_and_does_those_that_are_named(uninitialised: World) -> None:

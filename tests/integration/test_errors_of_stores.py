@@ -153,6 +153,7 @@ def test_a_superseded_driver_whose_publish_was_refused_goes_on(world: World, mon
 
 
 ALLOWED = {
+    "monitoring/doctor/schemas.py check_owner errors.StoreUnusable": "the check schema of the same examination tells it",
     "airflow/page/permissions.py _host_of ValueError": "what is no address is no origin: the request is refused",
     "airflow/page/store_overview.py StoreOverview.paused_dags (HTTPException, SQLAlchemyError)": "stores are shown also while Airflow is late",
     "airflow/page/store_overview.py _version FileNotFoundError": "reading the file tells",

@@ -12,7 +12,7 @@ import psycopg2
 from psycopg2 import sql
 
 from relaybox import errors
-from relaybox.stores.namespaces import require_schemas
+from relaybox.stores.namespaces import IS_STORE, refuse_foreign_schemas, require_schemas
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +29,9 @@ Each store has had these two since its first init, and nothing ever changes them
 def lock_init(session: StoreSession, row: int) -> None:
     """Keeps other inits out until the session's transaction ends, also those of a store that has no table yet.
 
-    Raises StoreUnusable for a login without the rights of an owner (stores.namespaces).
+    Raises StoreUnusable for schemas that are not a store's, and for a login without the rights of an owner (stores.namespaces).
     """
+    refuse_foreign_schemas(session)
     require_schemas(session)
     if session.value("select pg_is_in_recovery()") or _lock_row(session, row):
         return  # a standby takes no lock; the check of the store refuses it
@@ -56,11 +57,11 @@ def add_phases(session: StoreSession, migration: str) -> None:
         migration: the text of the migration that adds it.
     """
     is_missing = session.value(
-        """
-        select to_regclass('relaybox.migration') is not null and not pg_is_in_recovery() and not exists (
+        f"""
+        select {IS_STORE} and not pg_is_in_recovery() and not exists (
             select from pg_attribute a where a.attrelid = to_regclass('relaybox.migration') and a.attname = 'phase'
         )
-        """
+        """  # noqa: S608
     )
     if is_missing:
         session.execute(migration)

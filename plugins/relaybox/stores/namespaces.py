@@ -1,4 +1,4 @@
-"""The two schemas of a store, and the rights that a login needs on them to run `relaybox init`."""
+"""The two schemas of a store, whether they are a store's, and the rights that a login needs on them to run `relaybox init`."""
 
 from __future__ import annotations
 
@@ -55,6 +55,62 @@ join pg_roles r on r.rolname = current_user
 left join pg_namespace n on n.nspname = s.name
 left join pg_namespace o on o.nspname = 'relaybox'
 """
+
+
+IS_STORE = """
+(
+    select count(*) = 3 from pg_attribute a
+    where a.attrelid = to_regclass('relaybox.migration')
+    and (a.attname, a.atttypid) in (('number', 'integer'::regtype), ('name', 'text'::regtype), ('applied_at', 'timestamptz'::regtype))
+)
+"""
+"""Whether schema `relaybox` is ours, as an SQL expression: other software has schemas and migrations of its own."""
+
+_SHOWN_OBJECTS = 10
+
+
+class _Object(NamedTuple):
+    schema: str
+    what: str
+
+
+_OBJECTS = """
+with ours as (select n.oid, quote_ident(n.nspname) as name from pg_namespace n where n.nspname in ('relaybox', 'relaybox_internal'))
+select s.name as schema, o.kind || ' ' || o.name as what from (
+    select c.relnamespace as schema, c.oid::regclass::text as name,
+        case c.relkind when 'v' then 'view' when 'm' then 'materialized view' when 'S' then 'sequence' when 'c' then 'type'
+            else 'table' end as kind
+    from pg_class c where c.relkind in ('r', 'p', 'v', 'm', 'S', 'f', 'c')
+    union all
+    select p.pronamespace as schema, p.oid::regprocedure::text as name, 'routine' as kind from pg_proc p
+    union all
+    select t.typnamespace as schema, t.oid::regtype::text as name, 'type' as kind from pg_type t where t.typtype in ('d', 'e', 'r')
+) o join ours s on s.oid = o.schema
+order by 1, 2
+"""
+
+
+def refuse_foreign_schemas(session: StoreSession) -> None:
+    """Refuses a database without a store in whose schemas `relaybox` or `relaybox_internal` there is anything. Changes nothing.
+
+    Raises:
+        StoreUnusable: it names what was found.
+    """
+    if session.value(f"select {IS_STORE}"):
+        return
+    found = session.rows(_Object, _OBJECTS)
+    if not found:
+        return
+    schemas = sorted({one.schema for one in found})
+    shown, more = ", ".join(one.what for one in found[:_SHOWN_OBJECTS]), len(found) - _SHOWN_OBJECTS
+    raise errors.StoreUnusable(
+        f"store {session.store}: schema {' and '.join(schemas)} has objects, but table relaybox.migration of a store is not there: "
+        f"{shown}{f' and {more} more' if more > 0 else ''}. Nothing was changed.",
+        next_step="Relaybox needs the schemas relaybox and relaybox_internal for itself. If they are of other software, give the "
+        "store a database of its own, or rename them: "
+        f"{'; '.join(f'alter schema {name} rename to NAME' for name in schemas)}; then run: relaybox init. "
+        "If they are a part of a store that was restored, restore all of it.",
+    )
 
 
 def require_schemas(session: StoreSession) -> None:

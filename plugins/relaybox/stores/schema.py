@@ -27,6 +27,7 @@ from relaybox.stores.init_locks import (
     refuse_older_code,
     schema_is_held,
 )
+from relaybox.stores.namespaces import IS_STORE, refuse_foreign_schemas
 from relaybox.stores.orphaned_hops import list_orphaned_hops
 from relaybox.stores.renewal import changed_files, renew_functions
 from relaybox.stores.sessions import StoreSession
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from relaybox.routes import Hop, Retention, Routes, Store
 
 SEGMENT_ROWS = 1_000_000
+CREATE_DATABASE = "create database NAME encoding 'UTF8' lc_collate 'C' lc_ctype 'C' template template0"
+"""Locale C goes with every encoding, so it can be run on each server, whatever the encoding of its other databases."""
+
 ROLES = ("relaybox_producer", "relaybox_consumer", "relaybox_reader", "relaybox_viewer", "relaybox_operator", "relaybox_driver")
 
 
@@ -146,6 +150,9 @@ def _require_version(session: StoreSession) -> None:
     store, found, known = session.store, _applied_version(session), migrations.newest_migration().number
     if found.newest_post <= known <= found.newest:
         return  # a newer version's init came first: all that it added is `pre`
+    if not found.newest:
+        refuse_foreign_schemas(session.doing("reading the schema version"))
+        session.rollback()
     if found.newest > known:
         raise errors.SchemaTooNew(
             f"store {store}: its schema is version {found.newest}, this Relaybox knows version {known}.",
@@ -163,7 +170,7 @@ def _applied_version(session: StoreSession) -> _Version:
     """Zeros for a database without the schema; in a short transaction of its own."""
     session = session.doing("reading the schema version")
     version = _Version(0, 0)
-    if session.value("select to_regclass('relaybox.migration') is not null"):
+    if session.value(f"select {IS_STORE}"):
         # a migration that has no phase is of a store that has not been told yet
         version = session.row(
             _Version,
@@ -337,7 +344,8 @@ def _require_usable(session: StoreSession, store: Store) -> None:
     session.rollback()
     problems = {
         "it is a standby; Relaybox needs the primary. Point its libpq service to the primary.": standby,
-        f"its encoding is {encoding}; create the database with encoding UTF8.": encoding != "UTF8",
+        f"its encoding is {encoding}, which can't be changed; as a login with createdb: {CREATE_DATABASE}; load a dump into it "
+        f"and correct dbname in section [{store.service}] of the service file.": encoding != "UTF8",
         (
             f"fsync is {fsync} and full_page_writes is {full_page_writes}; set both to on: without them a crash loses confirmed "
             "messages. If a provider makes commits durable by other means, say so in relaybox.yaml with durability: provider."

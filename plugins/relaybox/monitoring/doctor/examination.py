@@ -13,6 +13,7 @@ from relaybox.monitoring.doctor.checks import CHECKS, CONNECTION, STORE_CLOCKS
 from relaybox.monitoring.doctor.clocks import ClockReading, compare_clocks, read_clock
 from relaybox.stores.connections import connect
 from relaybox.stores.inquiries import Inquiry, ask_each, current_inquiry
+from relaybox.stores.namespaces import IS_STORE
 from relaybox.stores.sessions import StoreSession
 
 if TYPE_CHECKING:
@@ -118,9 +119,9 @@ def _run(name: str, examined: Examined) -> Iterator[CheckResult]:
     session.rollback()
 
 
-_FACTS = """
+_FACTS = f"""
 select current_setting('server_version_num')::integer as version, pg_is_in_recovery() as is_standby, r.rolsuper as is_superuser,
-    pg_has_role('pg_read_all_stats', 'usage') as reads_all_stats, to_regclass('relaybox.migration') is not null as has_schema,
+    pg_has_role('pg_read_all_stats', 'usage') as reads_all_stats, {IS_STORE} as has_schema,
     quote_ident(current_user) as login, quote_ident(current_database()) as database
 from pg_roles r where r.rolname = current_user
-"""
+"""  # noqa: S608

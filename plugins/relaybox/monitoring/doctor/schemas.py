@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from relaybox import errors
 from relaybox.monitoring.doctor.check import Diagnosis, Examined, error, ok
 from relaybox.stores.migrations import list_pending, newest_migration
-from relaybox.stores.namespaces import require_schemas
+from relaybox.stores.namespaces import refuse_foreign_schemas, require_schemas
 
 RUN_INIT = "Run: relaybox init"
 
@@ -16,6 +16,11 @@ def check_schema(examined: Examined) -> Iterator[Diagnosis]:
     """The schema is there, and of the version that this code needs."""
     session, known = examined.session, newest_migration().number
     if not examined.server.has_schema:
+        try:
+            refuse_foreign_schemas(session)
+        except errors.StoreUnusable as refused:
+            yield _refused(examined, refused)
+            return
         yield error(f"The database has no schema of Relaybox; this code needs version {known}.", RUN_INIT)
         return
     if not session.value("select has_table_privilege('relaybox.migration', 'select')"):
@@ -57,10 +62,13 @@ def check_owner(examined: Examined) -> Iterator[Diagnosis]:
         )
         return
     try:
+        refuse_foreign_schemas(examined.session)
+    except errors.StoreUnusable:
+        return  # the check `schema` tells it
+    try:
         require_schemas(examined.session)
     except errors.StoreUnusable as refused:
-        what = Exception.__str__(refused).removeprefix(f"store {examined.store.name}: ").removesuffix(" Init changed nothing.")
-        yield error(f"{what[:1].upper()}{what[1:]}", refused.next_step)
+        yield _refused(examined, refused)
         return
     has = "owns the schemas" if examined.server.has_schema else "may make the schemas"
     yield ok(f"Login {examined.server.login} {has} of Relaybox.")
@@ -101,6 +109,14 @@ def check_hops(examined: Examined) -> Iterator[Diagnosis]:
         yield error(f"It does not know {', '.join(missing)} of relaybox.yaml.", RUN_INIT)
     else:
         yield ok("It knows its hops of relaybox.yaml.")
+
+
+def _refused(examined: Examined, refused: errors.StoreUnusable) -> Diagnosis:
+    """An error of init, without what doctor's answer says anyway."""
+    what = Exception.__str__(refused).removeprefix(f"store {examined.store.name}: ")
+    for said in (" Init changed nothing.", " Nothing was changed."):
+        what = what.removesuffix(said)
+    return error(f"{what[:1].upper()}{what[1:]}", refused.next_step)
 
 
 def _hidden(examined: Examined, table: str) -> Diagnosis:

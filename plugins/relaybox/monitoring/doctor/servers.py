@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relaybox.monitoring.doctor.check import Diagnosis, Examined, error, ok
+from relaybox.stores.schema import CREATE_DATABASE
 
 OLDEST_VERSION = 140000
 
@@ -39,6 +40,6 @@ def check_encoding(examined: Examined) -> Iterator[Diagnosis]:
     because = ": the server does not check texts, so a wrong one is found after it was sent" if encoding == "SQL_ASCII" else ""
     yield error(
         f"The encoding of the database is {encoding}{because}. UTF8 is needed.",
-        "An encoding can't be changed: create database NAME encoding 'UTF8' template template0; "
+        f"An encoding can't be changed; as a login with createdb: {CREATE_DATABASE}; "
         f"load a dump into it; then correct dbname in section [{examined.store.service}] of the service file.",
     )
