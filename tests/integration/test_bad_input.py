@@ -13,8 +13,8 @@ import pytest
 
 from relaybox.local.clusters import Cluster
 from relaybox.stores.schema import CREATE_DATABASE
-from tests.integration.test_init_dry_run import dump
 from tests.support.cli import Run, invoke, run, start
+from tests.support.database_dump import dump
 from tests.support.memory import fast_temporary_directory
 from tests.support.patience import patience
 from tests.support.services import break_service, read_service

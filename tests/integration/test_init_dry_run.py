@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,10 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
-from relaybox.local.clusters import postgres_binaries
 from tests.support.cli import Run, invoke
-from tests.support.patience import patience
-from tests.support.services import add_route, read_service
+from tests.support.database_dump import dump
+from tests.support.services import add_route
 from tests.support.world import STORES, World, routes_file
 
 
@@ -25,21 +21,6 @@ def empty(databases: Mapping[str, Mapping[str, Any]], tmp_path: Path, monkeypatc
     path = routes_file(tmp_path)
     monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
     return World(path)
-
-
-def dump(store: str) -> str:
-    """Everything in the database: schemas, rights, rows, numbers of sequences."""
-    service = read_service(store)
-    conninfo = " ".join(f"{name}={value}" for name, value in service.items() if name != "password")
-    output = subprocess.run(
-        [str(postgres_binaries() / "pg_dump"), f"--dbname={conninfo}"],
-        env={**os.environ, "PGPASSWORD": service.get("password", "")},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=patience(120),
-    ).stdout
-    return re.sub(r"^\\(un)?restrict .*$", "", output, flags=re.MULTILINE)
 
 
 def dry_run_leaves_all_as_it_is(*arguments: str) -> Run:
