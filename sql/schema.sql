@@ -18,9 +18,8 @@ CREATE VIEW relaybox.consumer_action WITH (security_barrier='true') AS
     done_by
    FROM relaybox_internal.consumer_action k
   WHERE (( SELECT scope.sees_all
-           FROM relaybox_internal.acting_role scope) OR (done_at >= ( SELECT min(b.subscribed_at) AS min
-           FROM relaybox_internal.bound_subscriptions b
-          WHERE (b.subscription = k.subscription))));
+           FROM relaybox_internal.acting_role scope) OR (subscription_id IN ( SELECT b.subscription_id
+           FROM relaybox_internal.bound_subscriptions b)));
 
 COMMENT ON VIEW relaybox.consumer_action IS 'What people and consumers did to subscriptions, written in the transaction that did it.';
 
@@ -443,12 +442,17 @@ COMMENT ON COLUMN relaybox.subscriptions.dead_letter_stream_positions IS 'Their 
 
 CREATE VIEW relaybox_internal.acting_role AS
  WITH session AS (
-         SELECT (COALESCE(NULLIF(current_setting('role'::text), 'none'::text), (SESSION_USER)::text))::name AS caller
+         SELECT
+                CASE
+                    WHEN (current_setting('role'::text) = 'none'::text) THEN SESSION_USER
+                    WHEN pg_has_role(SESSION_USER, (to_regrole(quote_ident(current_setting('role'::text))))::oid, 'member'::text) THEN (current_setting('role'::text))::name
+                    ELSE NULL::name
+                END AS caller
         )
  SELECT session.caller,
-    ((NOT s.bind_subscriptions) OR has_table_privilege(session.caller, ('relaybox_internal.subscription'::regclass)::oid, 'insert'::text)) AS acts_on_all,
-    ((NOT s.bind_subscriptions) OR has_table_privilege(session.caller, ('relaybox_internal.subscription'::regclass)::oid, 'select'::text)) AS sees_all,
-    (s.require_approval AND (NOT has_table_privilege(session.caller, ('relaybox_internal.subscription'::regclass)::oid, 'insert'::text))) AS needs_approval
+    ((NOT s.bind_subscriptions) OR COALESCE(has_table_privilege(session.caller, ('relaybox_internal.subscription'::regclass)::oid, 'insert'::text), false)) AS acts_on_all,
+    ((NOT s.bind_subscriptions) OR COALESCE(has_table_privilege(session.caller, ('relaybox_internal.subscription'::regclass)::oid, 'select'::text), false)) AS sees_all,
+    (s.require_approval AND (NOT COALESCE(has_table_privilege(session.caller, ('relaybox_internal.subscription'::regclass)::oid, 'insert'::text), false))) AS needs_approval
    FROM (relaybox_internal.store s
      CROSS JOIN session);
 
@@ -600,8 +604,7 @@ ALTER TABLE ONLY relaybox_internal.batch
 
 CREATE VIEW relaybox_internal.bound_subscriptions AS
  SELECT n.subscription_id,
-    n.subscription,
-    n.subscribed_at
+    n.subscription
    FROM (relaybox_internal.subscription n
      LEFT JOIN relaybox_internal.subscription parent ON ((parent.subscription_id = n.replay_of)))
   WHERE (EXISTS ( SELECT
@@ -635,6 +638,7 @@ CREATE TABLE relaybox_internal.consumer_action (
     reason text,
     done_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     done_by text DEFAULT SESSION_USER NOT NULL,
+    subscription_id integer,
     CONSTRAINT action_is_known CHECK ((action = ANY (ARRAY['subscribe'::text, 'unsubscribe'::text, 'replay'::text, 'cancel_replay'::text, 'redrive'::text, 'drop'::text, 'fetch_one_at_a_time'::text])))
 );
 
@@ -653,6 +657,8 @@ COMMENT ON COLUMN relaybox_internal.consumer_action.reason IS 'Why, as given.';
 COMMENT ON COLUMN relaybox_internal.consumer_action.done_at IS 'When.';
 
 COMMENT ON COLUMN relaybox_internal.consumer_action.done_by IS 'The login.';
+
+COMMENT ON COLUMN relaybox_internal.consumer_action.subscription_id IS 'The subscription. Null: a dead letter of a stream, or recorded before this column was added.';
 
 ALTER TABLE relaybox_internal.consumer_action ALTER COLUMN action_id ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME relaybox_internal.consumer_action_action_id_seq

@@ -237,6 +237,7 @@ create table relaybox_internal.consumer_action (
     reason text,
     done_at timestamptz not null default clock_timestamp(),
     done_by text not null default session_user,
+    subscription_id integer,
     constraint action_is_known check (
         action in (
             'subscribe', 'unsubscribe', 'replay', 'cancel_replay', 'redrive', 'drop',
@@ -257,6 +258,8 @@ comment on column relaybox_internal.consumer_action.detail is
 comment on column relaybox_internal.consumer_action.reason is 'Why, as given.';
 comment on column relaybox_internal.consumer_action.done_at is 'When.';
 comment on column relaybox_internal.consumer_action.done_by is 'The login.';
+comment on column relaybox_internal.consumer_action.subscription_id is
+'The subscription. Null: a dead letter of a stream, or recorded before this column was added.';
 
 create table relaybox_internal.subscription_role (
     subscription text not null,

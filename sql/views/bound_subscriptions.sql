@@ -2,7 +2,7 @@
 -- that ended while it was bound. No function of this library: a view calls functions with the rights
 -- of who reads it.
 create or replace view relaybox_internal.bound_subscriptions as
-select n.subscription_id, n.subscription, n.subscribed_at
+select n.subscription_id, n.subscription
 from relaybox_internal.subscription n
 left join relaybox_internal.subscription parent on parent.subscription_id = n.replay_of
 where exists (

@@ -5,9 +5,8 @@ select k.action_id, k.subscription, k.action, k.detail, k.reason, k.done_at, k.d
 from relaybox_internal.consumer_action k
 where
     (select scope.sees_all from relaybox_internal.acting_role scope)
-    or k.done_at >= (
-        select min(b.subscribed_at) from relaybox_internal.bound_subscriptions b
-        where b.subscription = k.subscription
+    or k.subscription_id in (
+        select b.subscription_id from relaybox_internal.bound_subscriptions b
     );
 
 comment on view relaybox.consumer_action is

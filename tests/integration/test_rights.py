@@ -29,7 +29,7 @@ WRITES = (
     "select relaybox.replay('billing', 'earliest', 'why')",
     "select relaybox.unsubscribe('billing', 'why')",
     "select relaybox_internal.ensure_outbox_segments(100)",
-    "select relaybox_internal.record_action('billing', 'redrive', 'forged', '{}')",
+    "select relaybox_internal.record_action(1, 'billing', 'redrive', 'forged', '{}')",
     "select nextval('relaybox.outbox_seq')",
     "do $$ begin lock table relaybox.outbox in share update exclusive mode; end $$",
     "select from relaybox.migration for update",

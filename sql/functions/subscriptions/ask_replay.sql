@@ -57,7 +57,7 @@ begin
     );
     state := 'begun';
     perform relaybox_internal.record_action(
-        subscription_.subscription, 'replay', reason, jsonb_build_object(
+        subscription_.subscription_id, subscription_.subscription, 'replay', reason, jsonb_build_object(
             'as', cursor_name, 'start', start, 'through', through,
             'first_stream_position', first_stream_position,
             'last_stream_position', last_stream_position,

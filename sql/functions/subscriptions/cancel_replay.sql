@@ -51,7 +51,7 @@ begin
     update relaybox_internal.subscription s set rows_per_second = null
     where s.subscription_id = subscription_.subscription_id;
     perform relaybox_internal.record_action(
-        subscription_.subscription, 'cancel_replay', reason,
+        subscription_.subscription_id, subscription_.subscription, 'cancel_replay', reason,
         jsonb_build_object('done_stream_positions', cancelled_at)
     );
     return subscription_.subscription;

@@ -44,7 +44,7 @@ begin
         perform relaybox_internal.update_dead_letter_lanes(subscription_, array[dropped.lane]);
     end if;
     perform relaybox_internal.record_action(
-        coalesce(
+        dropped.subscription_id, coalesce(
             (
                 select s.subscription from relaybox_internal.subscription s
                 where s.subscription_id = dropped.subscription_id

@@ -34,7 +34,7 @@ begin
         end if;
     end loop;
     perform relaybox_internal.record_action(
-        subscription_.subscription, 'fetch_one_at_a_time', reason,
+        subscription_.subscription_id, subscription_.subscription, 'fetch_one_at_a_time', reason,
         jsonb_build_object('entry_count', entry_count, 'lanes', changed)
     );
     return changed;

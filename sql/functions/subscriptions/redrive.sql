@@ -49,7 +49,7 @@ begin
     from redriving r;
     perform relaybox_internal.update_dead_letter_lanes(subscription_, changed);
     perform relaybox_internal.record_action(
-        subscription_.subscription, 'redrive', reason,
+        subscription_.subscription_id, subscription_.subscription, 'redrive', reason,
         jsonb_build_object('dead_letter_id', redrive.dead_letter_id, 'count', redriven)
     );
     return redriven;

@@ -76,7 +76,7 @@ begin
         where s.subscription_id = subscription_.subscription_id;
     end if;
     perform relaybox_internal.record_action(
-        subscription_.subscription, 'replay', reason, jsonb_build_object(
+        subscription_.subscription_id, subscription_.subscription, 'replay', reason, jsonb_build_object(
             'as', replayed_as, 'start', start,
             'first_stream_position', first_stream_position,
             'last_stream_position', last_stream_position,

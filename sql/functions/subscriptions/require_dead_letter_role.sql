@@ -8,6 +8,7 @@ as $$
 declare
     scope relaybox_internal.acting_role;
 begin
+    perform relaybox_internal.refuse_maintenance();
     select * into scope from relaybox_internal.acting_role c;
     if scope.acts_on_all or exists (
         select from relaybox_internal.dead_letter d
@@ -15,6 +16,9 @@ begin
         where d.dead_letter_id = dead_letter_id_
     ) then
         return;
+    end if;
+    if scope.caller is null then
+        perform relaybox_internal.refuse_stale_role('RB040');
     end if;
     raise exception using errcode = 'RB040',
         message = format(

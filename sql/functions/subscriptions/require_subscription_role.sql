@@ -23,6 +23,9 @@ begin
     ) then
         return;
     end if;
+    if scope.caller is null then
+        perform relaybox_internal.refuse_stale_role('RB040');
+    end if;
     raise exception using errcode = 'RB040',
         message = format(
             'role %s is not bound to subscription %s',

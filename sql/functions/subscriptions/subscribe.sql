@@ -55,7 +55,7 @@ begin
     perform relaybox_internal.require_quota(subscription, is_new_topic);
     perform relaybox_internal.open_lanes(made, lanes, first_stream_position_);
     perform relaybox_internal.record_action(
-        subscription, 'subscribe', null, jsonb_build_object(
+        made, subscription, 'subscribe', null, jsonb_build_object(
             'source', source, 'start', start,
             'first_stream_position', first_stream_position_, 'lanes', lanes
         )

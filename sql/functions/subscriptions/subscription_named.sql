@@ -1,7 +1,7 @@
 -- The subscription of that name. is_ending: the caller ends it, and needs no advice to subscribe.
 -- is_reading: the caller changes nothing. Raises RB040 if the caller may not use this name, before it
 -- looks for it; RB031; RB036 if this server would give senders other lanes than the one it was made
--- on.
+-- on; 42501 below a maintenance command.
 create or replace function relaybox_internal.subscription_named(
     name text, is_ending boolean default false, is_reading boolean default false
 )
@@ -11,6 +11,7 @@ as $$
 declare
     subscription_ relaybox_internal.subscription;
 begin
+    perform relaybox_internal.refuse_maintenance();
     if (select s.bind_subscriptions from relaybox_internal.store s) then
         perform relaybox_internal.require_subscription_role(name, is_reading);
     end if;

@@ -54,7 +54,7 @@ begin
         done_at_end = case when s.subscription_id = subscription_.subscription_id then done_by_all end
     where s.subscription_id = any(ended);
     perform relaybox_internal.record_action(
-        subscription_.subscription,
+        subscription_.subscription_id, subscription_.subscription,
         case when subscription_.replay_of is null then 'unsubscribe' else 'cancel_replay' end,
         reason, jsonb_build_object('done_stream_positions', ended_at_positions)
     );
