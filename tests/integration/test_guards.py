@@ -454,3 +454,38 @@ def test_an_outbox_is_not_anchored_beside_a_transaction_that_writes_to_it(world:
         insert(producer, "open")
         with pytest.raises(psycopg2.errors.LockNotAvailable):
             world.query("airline", "set statement_timeout = '30s'; select relaybox_internal.outbox_anchor()")
+
+
+@pytest.mark.parametrize(("table", "event"), [("hop_in", "update"), ("arrival", "insert")])
+def test_g7_a_batch_whose_record_a_trigger_swallows_is_not_confirmed(world: World, table: str, event: str) -> None:
+    """Nothing is confirmed of a batch that no reader sees; without the trigger the hop goes on."""
+    world.send("first")
+    world.transfer()
+    world.send("a", "b")
+    world.query(
+        "hub",
+        f"""
+        create function public.swallow() returns trigger language plpgsql as 'begin return null; end';
+        create trigger swallows before {event} on relaybox_internal.{table} for each row execute function public.swallow();
+        """,
+    )
+    with pytest.raises(errors.StoreUnusable, match=r"(?s)flights/1: batch 2 could not be published.*relaybox doctor hub"):
+        world.transfer()
+    assert world.value("airline", "select max(through_batch) from relaybox_internal.confirmation") == 1
+    world.query("hub", f"drop trigger swallows on relaybox_internal.{table}; drop function public.swallow()")
+    world.transfer()
+    assert world.payloads() == ["first", "a", "b"]
+
+
+def test_g7_an_arrival_that_readers_do_not_see_is_published(world: World) -> None:
+    """A trigger had swallowed the update beside it, in a version that did not look."""
+    world.send("a", "b")
+    world.transfer()
+    world.query("hub", "update relaybox_internal.hop_in set published_batch = 0, published_position = 0")
+    (arguments,) = world.query(
+        "airline",
+        "select generation, batch, plan_id, first_position, last_position, jsonb_array_length(slices), system_identifier, timeline "
+        "from relaybox_internal.batch",
+    )
+    world.query("hub", "select relaybox_internal.publish_batch(1, %s, %s, %s, %s, %s, %s, %s, %s)", *arguments)
+    assert world.query("hub", "select published_batch, published_position from relaybox_internal.hop_in") == [(1, 2)]
