@@ -28,6 +28,7 @@ from relaybox.recovery.common_ledger import (
     is_reloaded,
     knows_later_transactions,
 )
+from relaybox.recovery.late_rows import refuse_late_rows
 from relaybox.recovery.new_generation import begin_new_generation, forget_what_was_delivered
 from relaybox.recovery.resending import resend
 from relaybox.stores.fingerprints import read_fingerprint
@@ -155,11 +156,14 @@ def _name_cause(hop: Hop, found: ReanchorResult, gap: HistoryGap | None, other_s
 
 
 def _compare(stores: BothStores) -> ReanchorResult:
+    reloaded = is_reloaded(stores)
+    if reloaded:
+        refuse_late_rows(stores)
     common = find_common_batch(stores)
     here = read_fingerprint(stores.source)
     moved = (
         (here.system_identifier, here.timeline) != (stores.head.system_identifier, stores.head.timeline)
-        or is_reloaded(stores)
+        or reloaded
         or knows_later_transactions(stores, int(here.next_xid))
     )
     behind = stores.head.generation < stores.arrived.generation
