@@ -70,9 +70,12 @@ CREATE VIEW relaybox.dead_letters WITH (security_barrier='true') AS
      JOIN relaybox_internal.hop_in i ON ((i.log_id = d.log_id)))
      LEFT JOIN relaybox_internal.subscription n ON ((n.subscription_id = d.subscription_id)))
      LEFT JOIN relaybox_internal.log l ON (((l.log_id = d.log_id) AND (l.log_position = d.log_position))))
-  WHERE (( SELECT scope.sees_all
+  WHERE ((( SELECT scope.sees_all
            FROM relaybox_internal.acting_role scope) OR (d.subscription_id IN ( SELECT b.subscription_id
-           FROM relaybox_internal.bound_subscriptions b)));
+           FROM relaybox_internal.bound_subscriptions b))) AND ((EXISTS ( SELECT
+           FROM relaybox_internal.allowed_topics a
+          WHERE (a.topic = '*'::text))) OR (COALESCE(l.topic, n.topic) IN ( SELECT a.topic
+           FROM relaybox_internal.allowed_topics a))));
 
 COMMENT ON VIEW relaybox.dead_letters IS 'Messages that a stream or a subscription of this store set aside. relaybox.redrive gives them again, relaybox.drop_dead_letter gives one up.';
 
@@ -145,9 +148,13 @@ CREATE VIEW relaybox.inbox WITH (security_barrier='true') AS
     l.clock,
     l.sent_at
    FROM (relaybox_internal.hop_in i
-     JOIN relaybox_internal.log l ON (((l.log_id = i.log_id) AND (l.log_position <= i.published_position))));
+     JOIN relaybox_internal.log l ON (((l.log_id = i.log_id) AND (l.log_position <= i.published_position))))
+  WHERE ((EXISTS ( SELECT
+           FROM relaybox_internal.allowed_topics a
+          WHERE (a.topic = '*'::text))) OR (l.topic IN ( SELECT a.topic
+           FROM relaybox_internal.allowed_topics a)));
 
-COMMENT ON VIEW relaybox.inbox IS 'Every published message of every log in this store, duplicates included. To read a stream in order, use relaybox.fetch or relaybox.read_stream.';
+COMMENT ON VIEW relaybox.inbox IS 'Every published message of every log in this store, duplicates included; where topics are granted to roles, only those of topics that the role was granted. To read a stream in order, use relaybox.fetch or relaybox.read_stream.';
 
 COMMENT ON COLUMN relaybox.inbox.hop IS 'The hop whose log it is, such as flights/1.';
 
@@ -457,6 +464,19 @@ CREATE VIEW relaybox_internal.acting_role AS
      CROSS JOIN session);
 
 COMMENT ON VIEW relaybox_internal.acting_role IS 'Whether the role of this session sees, and acts on, every subscription of this store, and whether it needs an approval to have messages given again.';
+
+CREATE VIEW relaybox_internal.allowed_topics AS
+ SELECT '*'::text AS topic
+   FROM (relaybox_internal.store s
+     CROSS JOIN relaybox_internal.acting_role scope)
+  WHERE ((NOT s.bind_topics) OR (COALESCE(has_table_privilege(scope.caller, ('relaybox_internal.subscription'::regclass)::oid, 'select'::text), false) AND has_table_privilege(CURRENT_USER, ('relaybox_internal.subscription'::regclass)::oid, 'select'::text)))
+UNION ALL
+ SELECT g.topic
+   FROM (relaybox_internal.topic_role g
+     CROSS JOIN relaybox_internal.acting_role scope)
+  WHERE (pg_has_role(scope.caller, (to_regrole(quote_ident((g.role_name)::text)))::oid, 'usage'::text) AND (pg_has_role(CURRENT_USER, (to_regrole(quote_ident((g.role_name)::text)))::oid, 'usage'::text) OR has_table_privilege(CURRENT_USER, ('relaybox_internal.subscription'::regclass)::oid, 'select'::text)));
+
+COMMENT ON VIEW relaybox_internal.allowed_topics IS 'The topics whose messages the role of this session may read; *: every topic.';
 
 CREATE TABLE relaybox_internal.arrival (
     log_id integer NOT NULL,
@@ -1560,6 +1580,7 @@ CREATE TABLE relaybox_internal.store (
     durability_said_at timestamp with time zone,
     store_id uuid DEFAULT gen_random_uuid() NOT NULL,
     bind_subscriptions boolean DEFAULT false NOT NULL,
+    bind_topics boolean DEFAULT false NOT NULL,
     require_approval boolean DEFAULT false NOT NULL,
     CONSTRAINT durability_is_known CHECK ((durability = ANY (ARRAY['server'::text, 'provider'::text]))),
     CONSTRAINT first_kept_seq_positive CHECK ((first_kept_seq >= 1)),
@@ -1593,6 +1614,8 @@ COMMENT ON COLUMN relaybox_internal.store.durability_said_at IS 'When.';
 COMMENT ON COLUMN relaybox_internal.store.store_id IS 'Made by the first init. A dump, a backup and a replica of this store have it too; another database never has.';
 
 COMMENT ON COLUMN relaybox_internal.store.bind_subscriptions IS 'True: a role uses only subscriptions that it is bound to, as relaybox.yaml says.';
+
+COMMENT ON COLUMN relaybox_internal.store.bind_topics IS 'True: a role reads only messages of topics that it was granted, as relaybox.yaml says.';
 
 COMMENT ON COLUMN relaybox_internal.store.require_approval IS 'True: only drivers and the owner redrive, replay, or subscribe again at an earlier stream position, as relaybox.yaml says.';
 
@@ -1800,3 +1823,24 @@ CREATE INDEX topic_request_requested_by ON relaybox_internal.topic_request USING
 
 ALTER TABLE ONLY relaybox_internal.topic_request
     ADD CONSTRAINT topic_request_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id) ON DELETE CASCADE;
+
+CREATE TABLE relaybox_internal.topic_role (
+    topic text NOT NULL,
+    role_name name NOT NULL,
+    granted_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    granted_by text DEFAULT SESSION_USER NOT NULL,
+    CONSTRAINT granted_topic_is_a_plain_name CHECK (((topic = '*'::text) OR (topic ~ '^[a-z0-9_.-]{1,48}$'::text)))
+);
+
+COMMENT ON TABLE relaybox_internal.topic_role IS 'Which database roles may read messages of which topic, in a store with bind_topics: true. `relaybox topics grant` writes it.';
+
+COMMENT ON COLUMN relaybox_internal.topic_role.topic IS 'The topic, which need not exist yet; *: every topic.';
+
+COMMENT ON COLUMN relaybox_internal.topic_role.role_name IS 'The role that may read the topic, itself or by membership.';
+
+COMMENT ON COLUMN relaybox_internal.topic_role.granted_at IS 'When it was granted.';
+
+COMMENT ON COLUMN relaybox_internal.topic_role.granted_by IS 'The login that granted it.';
+
+ALTER TABLE ONLY relaybox_internal.topic_role
+    ADD CONSTRAINT topic_role_pkey PRIMARY KEY (topic, role_name);

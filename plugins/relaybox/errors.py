@@ -108,6 +108,10 @@ class RoleNotBound(Terminal):
     """The store binds subscriptions to roles, and the role is not bound to this one."""
 
 
+class TopicNotGranted(Terminal):
+    """The store grants topics to roles, and the role may not read a topic of what it asked for."""
+
+
 class ApprovalRequired(Terminal):
     """The store gives messages again only after an approval in Airflow."""
 

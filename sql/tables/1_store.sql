@@ -43,6 +43,7 @@ create table relaybox_internal.store (
     durability_said_at timestamptz,
     store_id uuid not null default gen_random_uuid(),
     bind_subscriptions boolean not null default false,
+    bind_topics boolean not null default false,
     require_approval boolean not null default false,
     constraint store_has_one_row check (only_row),
     constraint segment_rows_positive check (segment_rows > 0),
@@ -77,6 +78,8 @@ comment on column relaybox_internal.store.store_id is
 'never has.';
 comment on column relaybox_internal.store.bind_subscriptions is
 'True: a role uses only subscriptions that it is bound to, as relaybox.yaml says.';
+comment on column relaybox_internal.store.bind_topics is
+'True: a role reads only messages of topics that it was granted, as relaybox.yaml says.';
 comment on column relaybox_internal.store.require_approval is
 'True: only drivers and the owner redrive, replay, or subscribe again at an earlier stream position, '
 'as relaybox.yaml says.';

@@ -1,5 +1,6 @@
 -- What streams and subscriptions of this store set aside, with the messages, as far as their logs
--- are kept. reason is the kind, one word; detail says more, of `refused` what nack gave as its
+-- are kept, and as far as the role of this session may see them: of subscriptions that it is bound
+-- to, and of topics that it was granted. reason is the kind, one word; detail says more, of `refused` what nack gave as its
 -- reason.
 create or replace view relaybox.dead_letters with (security_barrier) as
 select
@@ -12,9 +13,19 @@ join relaybox_internal.hop_in i on i.log_id = d.log_id
 left join relaybox_internal.subscription n on n.subscription_id = d.subscription_id
 left join relaybox_internal.log l on l.log_id = d.log_id and l.log_position = d.log_position
 where
-    (select scope.sees_all from relaybox_internal.acting_role scope)
-    or d.subscription_id in (
-        select b.subscription_id from relaybox_internal.bound_subscriptions b
+    (
+        (select scope.sees_all from relaybox_internal.acting_role scope)
+        or d.subscription_id in (
+            select b.subscription_id from relaybox_internal.bound_subscriptions b
+        )
+    )
+    and (
+        exists (
+            select from relaybox_internal.allowed_topics a
+            where a.topic = '*'
+        )
+        -- of a message that is no longer kept the one topic of the subscription is known, or nothing
+        or coalesce(l.topic, n.topic) in (select a.topic from relaybox_internal.allowed_topics a)
     );
 
 comment on view relaybox.dead_letters is

@@ -1,14 +1,22 @@
--- Every published message of every log in this store. A staged row is never in it.
+-- Every published message of every log in this store, as far as the role of this session may read
+-- its topic. A staged row is never in it.
 create or replace view relaybox.inbox with (security_barrier) as
 select
     i.hop, l.log_position, l.message_id, l.topic, l.sender, l.epoch, l.index,
     l.key, l.payload, l.payload_bytes, l.headers, l.clock, l.sent_at
 from relaybox_internal.hop_in i
-join relaybox_internal.log l on l.log_id = i.log_id and l.log_position <= i.published_position;
+join relaybox_internal.log l on l.log_id = i.log_id and l.log_position <= i.published_position
+where
+    exists (
+        select from relaybox_internal.allowed_topics a
+        where a.topic = '*'
+    )
+    or l.topic in (select a.topic from relaybox_internal.allowed_topics a);
 
 comment on view relaybox.inbox is
-'Every published message of every log in this store, duplicates included. To read a stream in '
-'order, use relaybox.fetch or relaybox.read_stream.';
+'Every published message of every log in this store, duplicates included; where topics are granted '
+'to roles, only those of topics that the role was granted. To read a stream in order, use '
+'relaybox.fetch or relaybox.read_stream.';
 comment on column relaybox.inbox.hop is 'The hop whose log it is, such as flights/1.';
 comment on column relaybox.inbox.log_position is
 'Number of the message in that log: 1, 2, 3 ... without a gap.';

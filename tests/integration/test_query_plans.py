@@ -91,6 +91,21 @@ def test_a_run_of_stream_positions_is_one_range_scan_and_a_list_one_lookup_each(
     assert {node.get("Function Name") for node in either} == {None, "unnest"}
 
 
+@pytest.mark.parametrize("bound", [False, True])
+def test_the_inbox_is_read_along_its_primary_key_also_where_topics_are_granted(busy: World, *, bound: bool) -> None:
+    """The topics of the role are looked up once for a statement: by a condition that is no join, and changes no way to the rows."""
+    busy.query("hub", "select relaybox_internal.bind_topics(%s)", bound)
+    nodes = plan_nodes(
+        busy,
+        "hub",
+        "select * from relaybox.inbox where hop = 'flights/1' and log_position > 15000 and log_position <= 15100 order by log_position",
+    )
+    assert ("Index Scan", "log_1_s000001_pkey") in scans(nodes)
+    assert not any(node["Node Type"] == "Seq Scan" and node["Relation Name"].startswith("log") for node in nodes)
+    grants = [node for node in nodes if node.get("Relation Name") == "topic_role"]
+    assert len(grants) == 2
+
+
 def test_the_runs_between_two_stream_positions_are_found_by_an_index(busy: World) -> None:
     """list_delivery_runs is inlined, and looks at no run beyond the last stream position that is asked for."""
     nodes = plan_nodes(

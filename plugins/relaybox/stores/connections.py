@@ -70,6 +70,7 @@ _OWN_CODES: dict[str, type[errors.RelayboxError]] = {
     "RB038": errors.Detached,
     "RB039": errors.QuotaExceeded,
     "RB040": errors.RoleNotBound,
+    "RB041": errors.TopicNotGranted,
     "RB042": errors.ApprovalRequired,
 }
 

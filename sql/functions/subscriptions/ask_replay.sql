@@ -2,7 +2,7 @@
 -- Ranges of one cursor never mix: a range begins when the one before it is read. Call again until
 -- the state is not `waits`. state: begun; joined (this range is being read); done (it was read for
 -- this asker); empty (nothing was delivered then). The live cursor stays. Locks the subscription.
--- Raises RB031, RB034, RB036.
+-- Raises RB031, RB034, RB036, RB041.
 create or replace function relaybox_internal.ask_replay(
     subscription text, cursor_name text, start text, through text, reason text, asked_by text,
     rows_per_second integer default null,
@@ -15,7 +15,7 @@ language plpgsql volatile
 as $$
 declare
     subscription_ relaybox_internal.subscription
-    := relaybox_internal.subscription_named(ask_replay.subscription);
+    := relaybox_internal.subscription_named(ask_replay.subscription, gives_messages => true);
     second relaybox_internal.subscription;
 begin
     perform relaybox_internal.require_reason(

@@ -26,7 +26,7 @@ set plan_cache_mode = force_generic_plan
 as $$
 declare
     subscribed relaybox_internal.subscription
-    := relaybox_internal.subscription_named("fetch".subscription);
+    := relaybox_internal.subscription_named("fetch".subscription, gives_messages => true);
     lane_cursor relaybox_internal.cursor;
     delivery_run record;
     set_aside_stream_positions bigint[];
@@ -41,6 +41,9 @@ begin
     );
     if lane_cursor.worker is null then
         return;
+    end if;
+    if subscribed.topic is null and (select s.bind_topics from relaybox_internal.store s) then
+        perform relaybox_internal.require_fetched_topics(subscribed, lane_cursor);
     end if;
     if lane_cursor.redrive_stream_position is not null then
         return query select * from relaybox_internal.read_redriven(lane_cursor);
@@ -120,4 +123,5 @@ Returns the message with the columns of relaybox.inbox, and: `stream_position`, 
     `replayed` (true: acknowledged before, read again), `attempt` (1 for the first delivery).
 Errors: RB031 (not subscribed), RB033 (no token, or acked_stream_position was not fetched), RB034
     (no longer kept), RB035 (the token is old, or only_lane is leased to another worker), RB036 (a
-    value that is not allowed), RB038 (detached), RB040 (bound to other roles).';
+    value that is not allowed), RB038 (detached), RB040 (bound to other roles), RB041 (a topic that
+    the role may not read; nothing is acknowledged).';

@@ -25,6 +25,8 @@ begin
     source := relaybox_internal.find_log(hop_name, after_position);
     after_position := greatest(after_position, source.first_kept_position - 1);
     through_position := least(source.published_position, after_position + max_count);
+    perform relaybox_internal.require_log_topics(source, after_position, through_position)
+    from relaybox_internal.store s where s.bind_topics;
     return query
     select
         l.log_position, l.message_id, l.topic, l.sender, l.epoch, l.index, l.key, l.payload,
@@ -54,5 +56,5 @@ comment on function relaybox.read_log(text, bigint, integer) is
 `max_count`: greatest number of messages.
 Returns the columns of relaybox.inbox without `hop`.
 Errors: RB004 (no such hop arrives here), RB012 (messages are missing from the log), RB034 (no
-    longer kept), RB036 (no max_count), RB038 (detached), 40001 (the transaction began before
-    segments were dropped: repeat it).';
+    longer kept), RB036 (no max_count), RB038 (detached), RB041 (the log has a topic that the
+    role may not read), 40001 (the transaction began before segments were dropped: repeat it).';

@@ -26,9 +26,14 @@ declare
     through bigint;
     run_count bigint;
     found_count bigint := 0;
+    binds_topics boolean := (select s.bind_topics from relaybox_internal.store s);
 begin
     perform relaybox_internal.require_count(max_count);
     source := relaybox_internal.find_stream(stream_name, after_stream_position);
+    if binds_topics then
+        perform relaybox_internal.refuse_maintenance();
+        perform relaybox_internal.require_topics(source.stream_id, null);
+    end if;
     if after_stream_position >= source.last_stream_position
         or source.first_kept_stream_position > source.last_stream_position then
         return;
@@ -43,6 +48,11 @@ begin
         return;
     end if;
     through := least(source.last_stream_position, after_stream_position + max_count);
+    if binds_topics then
+        perform relaybox_internal.require_delivered_topics(
+            source.stream_id, after_stream_position, through
+        );
+    end if;
     for delivery_run in
         select r.* from relaybox_internal.list_delivery_runs(
             source.stream_id, after_stream_position, through
@@ -93,5 +103,5 @@ nothing.
 `max_count`: greatest number of messages.
 Returns `stream_position`, and the message with the columns of relaybox.inbox.
 Errors: RB012 (messages are missing from a log), RB032 (no such stream), RB034 (no longer kept),
-    RB036 (no max_count), RB038 (detached), 40001 (the transaction began before segments were
-    dropped: repeat it).';
+    RB036 (no max_count), RB038 (detached), RB041 (the stream has a topic that the role may not
+    read), 40001 (the transaction began before segments were dropped: repeat it).';

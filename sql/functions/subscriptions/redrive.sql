@@ -9,7 +9,7 @@ set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
     subscription_ relaybox_internal.subscription
-    := relaybox_internal.subscription_named(redrive.subscription);
+    := relaybox_internal.subscription_named(redrive.subscription, gives_messages => true);
     wanted relaybox_internal.dead_letter;
     redriven bigint;
     changed integer[];
@@ -63,4 +63,5 @@ of their stream positions. With hold_sender, letters that wait behind one follow
 `dead_letter_id`: one of relaybox.dead_letters; null: all open ones.
 Returns the number of dead letters.
 Errors: RB031 (not subscribed), RB036 (no reason), RB037 (not open, waits behind another one, or of
-    the stream itself), RB040 (bound to other roles), RB042 (needs an approval).';
+    the stream itself), RB040 (bound to other roles), RB041 (a topic that the role may
+    not read), RB042 (needs an approval).';

@@ -14,7 +14,7 @@ as $$
 declare
     subscription_ relaybox_internal.subscription
     := relaybox_internal.subscription_named(
-        replay.subscription, is_reading => dry_run
+        replay.subscription, is_reading => dry_run, gives_messages => true
     );
 begin
     perform relaybox_internal.require_reason(
@@ -100,5 +100,5 @@ Returns `replayed_as` (the name to fetch from; null: the range is empty, nothing
     `first_stream_position`, `last_stream_position`, `message_count`, `byte_count`,
     `estimated_seconds`.
 Errors: RB031 (not subscribed), RB034 (no longer kept), RB036 (no reason, or a value that is not
-    allowed), RB038 (detached), RB040 (bound to other roles), RB042 (needs an approval; a dry run
-    needs none).';
+    allowed), RB038 (detached), RB040 (bound to other roles), RB041 (a topic that the
+    role may not read), RB042 (needs an approval; a dry run needs none).';

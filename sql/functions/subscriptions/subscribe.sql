@@ -24,6 +24,8 @@ begin
         lease_seconds
     );
     perform relaybox_internal.require_subscription_role(subscription);
+    perform relaybox_internal.require_source_topics(source)
+    from relaybox_internal.store s where s.bind_topics;
     select s.stream_id, s.one_topic, s.is_new_topic into stream_id_, one_topic, is_new_topic
     from relaybox_internal.find_source(source) s;
     perform from relaybox_internal.stream s where s.stream_id = stream_id_ for key share;
@@ -84,5 +86,6 @@ comment on function relaybox.subscribe(
 Returns the first stream position that the subscription reads.
 Errors: RB030 (the name is in use), RB032 (no such stream or topic), RB034 (the start is no longer
     kept), RB036 (a value that is not allowed), RB038 (the start is detached), RB039 (the quota of
-    the login is used up), RB040 (the name is bound to other roles), RB042 (the start is before what
+    the login is used up), RB040 (the name is bound to other roles), RB041 (a topic that the
+    role may not read), RB042 (the start is before what
     an ended subscription of the name had done, which needs an approval).';

@@ -1,18 +1,24 @@
 -- The subscription of that name. is_ending: the caller ends it, and needs no advice to subscribe.
--- is_reading: the caller changes nothing. Raises RB040 if the caller may not use this name, before it
--- looks for it; RB031; RB036 if this server would give senders other lanes than the one it was made
--- on; 42501 below a maintenance command.
+-- is_reading: the caller changes nothing. gives_messages: the caller returns messages, or has them
+-- given again. Raises RB040 if the caller may not use this name, before it looks for it; RB031; RB041
+-- if the messages have topics that the caller may not read; RB036 if this server would give senders
+-- other lanes than the one it was made on; 42501 below a maintenance command.
 create or replace function relaybox_internal.subscription_named(
-    name text, is_ending boolean default false, is_reading boolean default false
+    name text, is_ending boolean default false, is_reading boolean default false,
+    gives_messages boolean default false
 )
 returns relaybox_internal.subscription
 language plpgsql stable
 as $$
 declare
     subscription_ relaybox_internal.subscription;
+    binds_subscriptions boolean;
+    binds_topics boolean;
 begin
     perform relaybox_internal.refuse_maintenance();
-    if (select s.bind_subscriptions from relaybox_internal.store s) then
+    select s.bind_subscriptions, s.bind_topics into binds_subscriptions, binds_topics
+    from relaybox_internal.store s;
+    if binds_subscriptions then
         perform relaybox_internal.require_subscription_role(name, is_reading);
     end if;
     select * into subscription_ from relaybox_internal.subscription s
@@ -36,6 +42,9 @@ begin
                     from relaybox.subscriptions s
                 ), 'none')
             );
+    end if;
+    if binds_topics and gives_messages then
+        perform relaybox_internal.require_topics(subscription_.stream_id, subscription_.topic);
     end if;
     if subscription_.lanes > 1
         and subscription_.lane_hash <> hashtextextended('relaybox', 0) then
