@@ -28,6 +28,7 @@ NOT_A_STEP = {
     "streams/senders.py": "an operator's declaration is one statement in one transaction",
     "subscriptions/subscriptions.py": "an operator's change of a subscription is one statement in one transaction",
     "retention/retiring.py": "an operator's word that a hop moves nothing more is one statement in one transaction",
+    "subscriptions/topic_grants.py": "the owner's grant or revoke of topics is one transaction",
     "subscriptions/bindings.py": "the owner's binding of a subscription to a role is one statement in one transaction",
     "subscriptions/redriving.py": "an operator's change of dead letters is one transaction",
     "subscriptions/replays.py": "an operator's change of a replay is one transaction",

@@ -255,6 +255,7 @@ def test_example_shows_every_key_and_every_default(tmp_path: Path) -> None:
         "pool",
         "bind_senders",
         "bind_subscriptions",
+        "bind_topics",
         "require_approval",
         "durability",
         "durability_reason",
@@ -352,7 +353,7 @@ routes:
 """,
     ) == [
         '3: stores.Hub: got "Hub"; expected a name of 1 to 30 of a-z 0-9 _ -, the first a letter',
-        "4: stores.mirror.pasword: unknown key. Known: bind_senders, bind_subscriptions, connection, durability, durability_reason, pool, require_approval, retention, service, watch",
+        "4: stores.mirror.pasword: unknown key. Known: bind_senders, bind_subscriptions, bind_topics, connection, durability, durability_reason, pool, require_approval, retention, service, watch",
         '4: stores.mirror.service: got "airline", the service of store airline too; expected one service per database',
         "5: route: unknown key. Did you mean routes? Known: routes, stores",
         '8: routes.flights.topics[1]: got "flights", which is at [0] too; expected each topic once',

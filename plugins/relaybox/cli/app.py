@@ -22,13 +22,14 @@ from relaybox.cli import (
     senders,
     stores,
     subscriptions,
+    topics,
     transfer,
     verification,
 )
 from relaybox.cli.exits import CommandGroup, Settings
 
 GROUPS = (
-    *(stores, doctor, transfer, monitoring, verification, subscriptions, consumers, dead_letters, senders, holdback),
+    *(stores, doctor, transfer, monitoring, verification, subscriptions, topics, consumers, dead_letters, senders, holdback),
     *(retention, recovery, retry_plan, demo, bench),
 )
 """In the order of `relaybox --help`, which shows the commands of each module under its name."""

@@ -21,6 +21,8 @@ class InitialisedStore(Document):
     """To database roles: switched on, switched off or unchanged."""
     subscription_binding: str
     """To database roles: switched on, switched off or unchanged."""
+    topic_binding: str
+    """To database roles: switched on, switched off or unchanged."""
     approvals: str
     """Of messages that are given again: switched on, switched off or unchanged."""
     durability: str

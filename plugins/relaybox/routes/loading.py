@@ -38,6 +38,7 @@ def _store(name: str, rules: StoreRules) -> Store:
         connection=connection,
         bind_senders=rules.bind_senders,
         bind_subscriptions=rules.bind_subscriptions,
+        bind_topics=rules.bind_topics,
         require_approval=rules.require_approval,
         pool=rules.pool,
         retention=_retention(rules.retention, Retention()),

@@ -45,7 +45,8 @@ class Store:
     """One Postgres database: `service` for libpq, `connection` and `pool` for Airflow; `bind_senders`: each sender has its roles.
 
     `durability`: server, or provider with its `durability_reason`: commits are durable without fsync.
-    `bind_subscriptions`: each subscription has its roles. `require_approval`: messages are given again only after an approval.
+    `bind_subscriptions`: each subscription has its roles. `bind_topics`: each topic has its readers.
+    `require_approval`: messages are given again only after an approval.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Store:
     durability: str = "server"
     durability_reason: str | None = None
     bind_subscriptions: bool = False
+    bind_topics: bool = False
     require_approval: bool = False
 
 

@@ -161,6 +161,7 @@ class StoreRules(_Rules):
     pool: Pool = "default_pool"
     bind_senders: bool = Field(default=False, description="true or false")
     bind_subscriptions: bool = Field(default=False, description="true or false")
+    bind_topics: bool = Field(default=False, description="true or false")
     require_approval: bool = Field(default=False, description="true or false")
     durability: Durability = "server"
     durability_reason: Text | None = None

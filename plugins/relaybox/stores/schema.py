@@ -55,6 +55,7 @@ class StoreInitialised:
     hops: dict[str, str]  # "flights/1 out" -> registered | changed | unchanged
     sender_binding: str  # to database roles: switched on | switched off | unchanged
     subscription_binding: str  # as sender_binding
+    topic_binding: str  # as sender_binding
     approvals: str  # of messages that are given again; as sender_binding
     durability: str  # server | provider
     durability_changed: bool
@@ -72,6 +73,7 @@ class StoreInitialised:
             or set(self.hops.values()) - {"unchanged"}
             or self.sender_binding != "unchanged"
             or self.subscription_binding != "unchanged"
+            or self.topic_binding != "unchanged"
             or self.approvals != "unchanged"
             or self.durability_changed
         )
@@ -299,6 +301,7 @@ def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: S
     orphaned_hops = tuple(one.hop for one in list_orphaned_hops(session, store, routes) if one.retired_at is None)
     senders = _switch(session, "relaybox_internal.bind_senders", asked=store.bind_senders)
     subscriptions = _switch(session, "relaybox_internal.bind_subscriptions", asked=store.bind_subscriptions)
+    topics = _switch(session, "relaybox_internal.bind_topics", asked=store.bind_topics)
     approvals = _switch(session, "relaybox_internal.require_approvals", asked=store.require_approval)
     public = tuple(session.call("relaybox_internal.public_rights"))
     revoked = tuple(right for right in applied.public_rights_before if right not in public)
@@ -311,6 +314,7 @@ def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: S
         hops,
         senders,
         subscriptions,
+        topics,
         approvals,
         store.durability,
         applied.durability_changed,

@@ -1,4 +1,4 @@
-"""Subscriptions."""
+"""Subscriptions, and the roles that may use them or read topics."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from relaybox.cli.terminal.tables import new_table, open_console, show_count, sh
 if TYPE_CHECKING:
     from relaybox.subscriptions.bindings import SubscriptionBinding
     from relaybox.subscriptions.subscriptions import SubscriptionStatus
+    from relaybox.subscriptions.topic_grants import TopicGrant
 
 
 def show_subscriptions(found: Sequence[SubscriptionStatus]) -> None:
@@ -35,3 +36,17 @@ def show_bindings(found: Sequence[SubscriptionBinding]) -> None:
             state if one.role_exists else "there is no such role",
         )
     open_console().print(table if found else "No subscription is bound to a role.")
+
+
+def show_grants(found: Sequence[TopicGrant]) -> None:
+    """One line per role and topic that was granted to it."""
+    table = new_table("store", "topic", "role", "granted", "by", "state")
+    for one in found:
+        state = "in effect" if one.is_enforced else "no effect: bind_topics is off"
+        if not one.topic_exists:
+            state += "; no stream has carried the topic yet"
+        table.add_row(
+            *(one.store, escape(one.topic), escape(one.role), show_time(one.granted_at), escape(one.granted_by)),
+            state if one.role_exists else "there is no such role",
+        )
+    open_console().print(table if found else "No topic is granted to a role.")

@@ -38,6 +38,7 @@ def show_initialised(stores: Sequence[StoreInitialised], *, done: bool) -> None:
             "rights": f"{' and '.join(store.public_rights_revoked)} revoked from PUBLIC" if store.public_rights_revoked else "",
             "binding of senders to roles": "" if store.sender_binding == "unchanged" else store.sender_binding,
             "binding of subscriptions to roles": "" if store.subscription_binding == "unchanged" else store.subscription_binding,
+            "grants of topics to roles": "" if store.topic_binding == "unchanged" else store.topic_binding,
             "approvals of messages that are given again": "" if store.approvals == "unchanged" else store.approvals,
             "durability": store.durability if store.durability_changed else "",
         }
