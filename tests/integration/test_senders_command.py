@@ -49,13 +49,18 @@ def test_senders_are_listed_with_kind_epoch_counter_and_roles(world: World, role
     assert invoke("senders", "list", "hub", "--json").document["senders"][0]["store"] == "hub"
 
 
-def test_binding_says_when_nobody_is_asked_yet_and_can_be_taken_back(world: World, role: str) -> None:
+def test_binding_says_when_it_has_no_effect_yet_and_can_be_taken_back(world: World, role: str) -> None:
+    """The store decides, not the file: another deployment's file may have switched it on."""
     first = invoke("senders", "bind", "airline", "UA", role)
     assert first.stdout.startswith(
         f"role {role} may send as UA of airline. The binding has no effect yet: set stores.airline.bind_senders"
     )
     again = invoke("senders", "bind", "airline", "UA", role, "--json").document
-    assert again == {"store": "airline", "sender": "UA", "role": role, "changed": False, "asked": False}
+    assert again == {"store": "airline", "sender": "UA", "role": role, "changed": False, "is_enforced": False}
+    world.query("airline", "select relaybox_internal.bind_senders(true)")
+    enforced = invoke("senders", "bind", "airline", "UA", role, "--json").document
+    assert enforced == {"store": "airline", "sender": "UA", "role": role, "changed": False, "is_enforced": True}
+    assert invoke("senders", "bind", "airline", "UA", role).stdout == f"role {role} may send as UA of airline already\n"
     assert invoke("senders", "unbind", "airline", "UA", role).stdout == f"role {role} may no longer send as UA of airline\n"
     assert invoke("senders", "unbind", "airline", "UA", role).stdout == f"role {role} was not bound to UA of airline\n"
 

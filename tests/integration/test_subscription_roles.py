@@ -359,13 +359,15 @@ def test_no_role_binds_itself(roles: World, statement: str) -> None:
 
 
 def test_a_store_that_does_not_ask_refuses_nothing(roles: World) -> None:
-    """Upgrades keep what was asked; the key taken out of the file switches it off, and bindings wait for the next time."""
+    """Upgrades keep what was asked, and so does a file without the key; off again, bindings wait for the next time."""
     roles.query(STORE, "update relaybox_internal.installed_object set digest = 'older'")
     assert bind_subscriptions(roles, asked=True) == "unchanged"
     with login("app_free") as cursor:
         assert refusal(cursor, "select * from relaybox.fetch('billing')")[0] == "RB040"
-        assert bind_subscriptions(roles, asked=None) == "switched off"
-        assert bind_subscriptions(roles, asked=False) == "unchanged"
+        assert bind_subscriptions(roles, asked=None) == "unchanged"
+        assert refusal(cursor, "select * from relaybox.fetch('billing')")[0] == "RB040"
+        assert bind_subscriptions(roles, asked=False) == "switched off"
+        assert bind_subscriptions(roles, asked=None) == "unchanged"
         assert ask(cursor, "select stream_position from relaybox.fetch('billing', 1)")
         assert len(ask(cursor, SEEN["dead_letters"])) == 2
         assert bind_subscriptions(roles, asked=True) == "switched on"

@@ -44,7 +44,7 @@ def read(role: str) -> list[str]:
 
 
 def test_the_key_in_the_file_switches_grants_on_and_off(world: World, role: str) -> None:
-    """An upgrade keeps what was asked; the key taken out of the file switches it off, and grants wait for the next time."""
+    """An upgrade keeps what was asked, and so does a file without the key; off again, grants wait for the next time."""
     world.send("a", "b")
     world.transfer()
     assert invoke("topics", "grant", "hub", role, "flights").exit_code == 0
@@ -53,10 +53,36 @@ def test_the_key_in_the_file_switches_grants_on_and_off(world: World, role: str)
     assert [read(role), read(ODD)] == [["a", "b"], []]
     world.query("hub", "update relaybox_internal.installed_object set digest = 'older'")
     assert bind_topics(world, asked=True) == "unchanged"
-    assert bind_topics(world, asked=None) == "switched off"
+    assert bind_topics(world, asked=None) == "unchanged"
+    assert [read(role), read(ODD)] == [["a", "b"], []]
+    assert bind_topics(world, asked=False) == "switched off"
+    assert bind_topics(world, asked=None) == "unchanged"
     assert [read(role), read(ODD)] == [["a", "b"], ["a", "b"]]
     assert bind_topics(world, asked=True) == "switched on"
     assert [read(role), read(ODD)] == [["a", "b"], []]
+
+
+def test_a_file_without_the_keys_opens_no_store(world: World) -> None:
+    """The file of a second deployment, or of an earlier version: init leaves each switch on, and names it, until the file says false."""
+    keys = ["bind_senders", "bind_subscriptions", "bind_topics", "require_approval"]
+    document = yaml.safe_load(world.path.read_text())
+    document["stores"]["hub"] = dict.fromkeys(keys, True)
+    world.path.write_text(yaml.safe_dump(document))
+    assert invoke("init", "hub", "--json").document["stores"][0]["switches_kept_on"] == []
+    document["stores"]["hub"] = {"bind_topics": None}
+    world.path.write_text(yaml.safe_dump(document))
+    assert invoke("init", "--dry-run", "hub").exit_code == 0
+    (kept,) = invoke("init", "hub", "--json").document["stores"]
+    assert (kept["switches_kept_on"], kept["changed"]) == (keys, False)
+    said = invoke("init", "hub").stdout
+    for key in keys:
+        assert f"hub: {key} stays on: relaybox.yaml does not have it. To switch it off, write {key}: false" in " ".join(
+            said.split()
+        )
+    document["stores"]["hub"] = dict.fromkeys(keys, False)
+    world.path.write_text(yaml.safe_dump(document))
+    (off,) = invoke("init", "hub", "--json").document["stores"]
+    assert (off["switches_kept_on"], off["topic_binding"], off["approvals"]) == ([], "switched off", "switched off")
 
 
 def test_init_says_what_it_switches(world: World) -> None:

@@ -52,9 +52,9 @@ def approver(context: Context) -> str:
     answer = context["ti"].xcom_pull(task_ids=APPROVE_TASK_ID) or {}
     if ApprovalOperator.APPROVE not in answer.get("chosen_options", ()):
         raise AirflowFailException(
-            "This run has no approval: its approve task is missing, or was marked as a success. If require_approval was changed in "
-            "relaybox.yaml: run relaybox init, and wait until Airflow has read the file again. Then trigger a new run, and approve it "
-            "under Required Actions."
+            "This run has no approval: its approve task is missing, or was marked as a success. A replay has the task if relaybox.yaml "
+            "says require_approval: true for one of its stores: write that, run relaybox init, and wait until Airflow has read the "
+            "file again. Then trigger a new run, and approve it under Required Actions."
         )
     user = answer.get("responded_by_user")
     name = user.get("name") if isinstance(user, Mapping) else getattr(user, "name", None)

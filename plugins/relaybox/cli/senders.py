@@ -111,12 +111,11 @@ def bind(context: typer.Context, store: StoreName, sender: SenderName, role: Rol
     from relaybox.documents.senders import BoundDocument
     from relaybox.streams.senders import bind_sender
 
-    at = context.obj.load_routes().store(store)
-    changed = bind_sender(at, sender, role)
-    text = f"role {role} may send as {sender} of {store}{'' if changed else ' already'}"
-    if not at.bind_senders:
+    bound = bind_sender(context.obj.load_routes().store(store), sender, role)
+    text = f"role {role} may send as {sender} of {store}{'' if bound.is_new else ' already'}"
+    if not bound.is_enforced:
         text += f". The binding has no effect yet: set stores.{store}.bind_senders to true and run relaybox init"
-    document = BoundDocument(store=store, sender=sender, role=role, changed=changed, asked=at.bind_senders)
+    document = BoundDocument(store=store, sender=sender, role=role, changed=bound.is_new, is_enforced=bound.is_enforced)
     answer(text, document, as_json=as_json)
 
 

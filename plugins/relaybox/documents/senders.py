@@ -65,8 +65,8 @@ class BoundDocument(Document):
     sender: str
     role: str
     changed: bool
-    asked: bool
-    """Whether relaybox.yaml says that the store asks for it (bind_senders)."""
+    is_enforced: bool
+    """Whether the store has `bind_senders` on."""
 
 
 class UnboundDocument(Document):

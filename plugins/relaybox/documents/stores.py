@@ -25,6 +25,8 @@ class InitialisedStore(Document):
     """To database roles: switched on, switched off or unchanged."""
     approvals: str
     """Of messages that are given again: switched on, switched off or unchanged."""
+    switches_kept_on: list[str]
+    """Keys such as `bind_topics` that are on in the store, and that relaybox.yaml does not have."""
     durability: str
     """`server`, or `provider`: commits are durable by other means than fsync."""
     durability_changed: bool

@@ -20,10 +20,10 @@ routes:
 | `service` | the store's name | the libpq service that code connects with; one per store |
 | `connection` | `relaybox_<store>` | the Airflow connection that the service file is written from; one per store |
 | `pool` | `default_pool` | the Airflow pool of tasks on this store; it must exist, or they wait forever |
-| `bind_senders` | false | true or false: a database role sends only as senders that it is bound to |
-| `bind_subscriptions` | false | true or false: a database role uses only subscriptions that it is bound to |
-| `bind_topics` | false | true or false: a database role reads only messages of topics that it was granted |
-| `require_approval` | false | true or false: consumers get messages again only after an approval in Airflow |
+| `bind_senders` | as the store is | true or false: a database role sends only as senders that it is bound to |
+| `bind_subscriptions` | as the store is | true or false: a database role uses only subscriptions that it is bound to |
+| `bind_topics` | as the store is | true or false: a database role reads only messages of topics that it was granted |
+| `require_approval` | as the store is | true or false: consumers get messages again only after an approval in Airflow |
 | `durability` | `server` | `server`: `fsync` and `full_page_writes` must be on; `provider`: commits are durable by other means |
 | `durability_reason` | | with `durability: provider`: how; 3 to 200 characters, shown by `relaybox status` |
 | `retention` | | as for routes: for all that this store keeps, unless a route says otherwise |

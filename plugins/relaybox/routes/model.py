@@ -46,21 +46,22 @@ class Store:
 
     `durability`: server, or provider with its `durability_reason`: commits are durable without fsync.
     `bind_subscriptions`: each subscription has its roles. `bind_topics`: each topic has its readers.
-    `require_approval`: messages are given again only after an approval.
+    `require_approval`: messages are given again only after an approval. None of these four: the file does not say, and the store
+    stays as it is.
     """
 
     name: str
     service: str
     connection: str
-    bind_senders: bool = False
+    bind_senders: bool | None = None
     pool: str = "default_pool"
     retention: Retention = Retention()
     watch: Watch = Watch()
     durability: str = "server"
     durability_reason: str | None = None
-    bind_subscriptions: bool = False
-    bind_topics: bool = False
-    require_approval: bool = False
+    bind_subscriptions: bool | None = None
+    bind_topics: bool | None = None
+    require_approval: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -159,10 +159,10 @@ class StoreRules(_Rules):
     service: Service | None = None
     connection: Connection | None = None
     pool: Pool = "default_pool"
-    bind_senders: bool = Field(default=False, description="true or false")
-    bind_subscriptions: bool = Field(default=False, description="true or false")
-    bind_topics: bool = Field(default=False, description="true or false")
-    require_approval: bool = Field(default=False, description="true or false")
+    bind_senders: bool | None = Field(default=None, description="true or false")
+    bind_subscriptions: bool | None = Field(default=None, description="true or false")
+    bind_topics: bool | None = Field(default=None, description="true or false")
+    require_approval: bool | None = Field(default=None, description="true or false")
     durability: Durability = "server"
     durability_reason: Text | None = None
     retention: Annotated[RetentionRules, _section(", ".join(RetentionRules.model_fields))] = RetentionRules()

@@ -57,6 +57,7 @@ class StoreInitialised:
     subscription_binding: str  # as sender_binding
     topic_binding: str  # as sender_binding
     approvals: str  # of messages that are given again; as sender_binding
+    switches_kept_on: tuple[str, ...]  # keys such as bind_topics that are on in the store and not in the file
     durability: str  # server | provider
     durability_changed: bool
     orphaned_hops: tuple[str, ...]  # hops that leave the store, of no route in the file, not retired
@@ -316,6 +317,7 @@ def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: S
         subscriptions,
         topics,
         approvals,
+        tuple(_switches_kept_on(session, store)),
         store.durability,
         applied.durability_changed,
         orphaned_hops,
@@ -324,10 +326,35 @@ def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: S
     )
 
 
-def _switch(session: StoreSession, function: str, *, asked: bool) -> str:
-    """Calls a function that switches a binding on or off; what it did, in words."""
+def _switch(session: StoreSession, function: str, *, asked: bool | None) -> str:
+    """Calls a function that switches a binding on or off; what it did, in words. Nothing is asked where the file has no such key."""
+    if asked is None:
+        return "unchanged"
     is_switched = session.call(function, asked)
     return ("switched on" if asked else "switched off") if is_switched else "unchanged"
+
+
+class _Switches(NamedTuple):
+    """What is on in a store, by the keys of relaybox.yaml."""
+
+    bind_senders: bool
+    bind_subscriptions: bool
+    bind_topics: bool
+    require_approval: bool
+
+
+def _switches_kept_on(session: StoreSession, store: Store) -> Iterator[str]:
+    """An owner who takes the key out of the file may expect that it is off now."""
+    recorded = session.row(
+        _Switches,
+        """
+        select o.relrowsecurity as bind_senders, s.bind_subscriptions, s.bind_topics, s.require_approval
+        from relaybox_internal.store s join pg_class o on o.oid = 'relaybox.outbox'::regclass
+        """,
+    )
+    for key, is_on in recorded._asdict().items():
+        if is_on and getattr(store, key) is None:
+            yield key
 
 
 class _Server(NamedTuple):

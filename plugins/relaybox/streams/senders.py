@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from psycopg2 import errors as postgres_errors
 
@@ -81,14 +81,22 @@ def begin_epoch(store: Store, sender: str, kind: str | None = None) -> int:
     return int(_call(store, f"beginning an epoch of {sender}", "select relaybox.new_epoch(%s, %s)", sender, kind))
 
 
-def bind_sender(store: Store, sender: str, role: str) -> bool:
-    """Lets a database role send as a sender; whether that is new. Commits.
+class SenderBound(NamedTuple):
+    """Whether the binding is new, and whether the store refuses roles that are not bound."""
+
+    is_new: bool
+    is_enforced: bool
+
+
+def bind_sender(store: Store, sender: str, role: str) -> SenderBound:
+    """Lets a database role send as a sender. Commits.
 
     Raises:
         SenderRefused: no name of a sender.
         ConfigurationError: there is no such role.
     """
-    return bool(_call(store, f"binding sender {sender}", "select relaybox_internal.bind_sender(%s, %s)", sender, role))
+    statement = "select array[relaybox_internal.bind_sender(%s, %s), o.relrowsecurity] from pg_class o where o.oid = 'relaybox.outbox'::regclass"
+    return SenderBound(*_call(store, f"binding sender {sender}", statement, sender, role))
 
 
 def unbind_sender(store: Store, sender: str, role: str) -> bool:
