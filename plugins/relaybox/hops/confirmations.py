@@ -8,7 +8,6 @@ up and nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +15,7 @@ from relaybox import errors
 from relaybox.hops.publishing import PublishedBatch, ask_destination, durable_arrival
 from relaybox.hops.store_ids import require_same_stores
 from relaybox.log_events import emit
-from relaybox.stores.schema import open_store
+from relaybox.stores.schema import opened_store
 from relaybox.streams.delivering import deliver_arrived
 from relaybox.streams.topics import carry_topics
 
@@ -132,8 +131,8 @@ def settle_hop(route: Route, hop: Hop, *, recorded_by: str) -> SettleResult:
     """
     name = f"relaybox {hop.name} confirm"
     with (
-        closing(open_store(hop.source, application_name=name)) as source,
-        closing(open_store(hop.destination, application_name=name)) as destination,
+        opened_store(hop.source, application_name=name) as source,
+        opened_store(hop.destination, application_name=name) as destination,
     ):
         require_same_stores(source, destination, hop, ask_destination(destination, hop))
         carry_topics(source, destination, hop)

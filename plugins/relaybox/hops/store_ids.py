@@ -6,13 +6,12 @@ file leads to another one. Then messages that one database has would be confirme
 
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
 from relaybox.hops.continuity import HistoryGap, find_other_stores, published_end, read_ledger
 from relaybox.hops.publishing import ask_destination
-from relaybox.stores.schema import open_store
+from relaybox.stores.schema import opened_store
 from relaybox.streams.topics import carry_topics
 
 if TYPE_CHECKING:
@@ -91,8 +90,8 @@ def carry_topics_of(hop: Hop) -> None:
     """
     name = f"relaybox {hop.name} topics"
     with (
-        closing(open_store(hop.source, application_name=name)) as source,
-        closing(open_store(hop.destination, application_name=name)) as destination,
+        opened_store(hop.source, application_name=name) as source,
+        opened_store(hop.destination, application_name=name) as destination,
     ):
         require_same_stores(source, destination, hop, ask_destination(destination, hop))
         carry_topics(source, destination, hop)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ from relaybox.hops.publishing import ask_destination, begin_generation, make_log
 from relaybox.hops.store_ids import require_same_stores
 from relaybox.log_events import emit, warn
 from relaybox.stores.answer_limits import answering_within
-from relaybox.stores.schema import open_store
+from relaybox.stores.schema import opened_store
 from relaybox.streams.delivering import carry_senders, deliver_arrived
 from relaybox.streams.topics import carry_topics, find_unknown_topics
 
@@ -100,8 +99,8 @@ def transfer_hop(
     """
     driver = f"relaybox {hop.name} driver"
     with (
-        closing(open_store(hop.source, application_name=driver)) as source,
-        closing(open_store(hop.destination, application_name=driver)) as destination,
+        opened_store(hop.source, application_name=driver) as source,
+        opened_store(hop.destination, application_name=driver) as destination,
     ):
         run = _Run(hop, runner, source, destination, recorded_by, progress, TransferSummary(hop.name))
         return run.until_quiet(linger_seconds, linger_at_most_seconds)

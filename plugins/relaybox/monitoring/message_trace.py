@@ -6,7 +6,7 @@ Positions are recomputed from the ledgers, and the row that stands there is chec
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -15,7 +15,7 @@ from uuid import UUID
 
 from relaybox import errors
 from relaybox.monitoring.trace_rows import DeliveryRow, HopArrival, HopReading, OutboxBegin, SentRow
-from relaybox.stores.schema import open_store
+from relaybox.stores.schema import opened_store
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Route, Store
@@ -209,7 +209,7 @@ class _Stores:
 
     def _session(self, store: Store) -> StoreSession:
         if store.name not in self._open:
-            self._open[store.name] = self._stack.enter_context(closing(open_store(store, application_name="relaybox where")))
+            self._open[store.name] = self._stack.enter_context(opened_store(store, application_name="relaybox where"))
         return self._open[store.name]
 
 

@@ -6,7 +6,6 @@ timeline is another one, so every hop that leaves the store stops. The claim is 
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from relaybox.hops.continuity import find_gaps, lost_batches, published_end, rea
 from relaybox.hops.publishing import ask_destination
 from relaybox.log_events import emit
 from relaybox.stores.fingerprints import ClusterFingerprint, read_fingerprint
-from relaybox.stores.schema import open_store, store_session
+from relaybox.stores.schema import opened_store, store_session
 
 if TYPE_CHECKING:
     from relaybox.hops.planning import DestinationState
@@ -69,7 +68,7 @@ def attest_store(store: Store, routes: Routes, *, recorded_by: str, reason: str)
 
 
 def _ask(hop: Hop) -> DestinationState:
-    with closing(open_store(hop.destination, application_name="relaybox attest")) as session:
+    with opened_store(hop.destination, application_name="relaybox attest") as session:
         return ask_destination(session, hop)
 
 

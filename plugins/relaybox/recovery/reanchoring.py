@@ -12,7 +12,7 @@ If one store is another database than before, both record each other, whether an
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ from relaybox.recovery.late_rows import refuse_late_rows
 from relaybox.recovery.new_generation import begin_new_generation, forget_what_was_delivered
 from relaybox.recovery.resending import resend
 from relaybox.stores.fingerprints import read_fingerprint
-from relaybox.stores.schema import open_store
+from relaybox.stores.schema import opened_store
 
 if TYPE_CHECKING:
     from relaybox.hops.continuity import PublishedEnd
@@ -62,8 +62,8 @@ def reanchor_hop(hop: Hop, routes: Routes, *, recorded_by: str, reason: str, dry
     """
     name = f"relaybox {hop.name} reanchor"
     with (
-        closing(open_store(hop.source, application_name=name)) as opened,
-        closing(open_store(hop.destination, application_name=name)) as destination,
+        opened_store(hop.source, application_name=name) as opened,
+        opened_store(hop.destination, application_name=name) as destination,
     ):
         arrived = ask_destination(destination, hop)
         source = opened.doing(f"reanchoring hop {hop.name}")

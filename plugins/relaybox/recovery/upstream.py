@@ -7,7 +7,6 @@ ghost now, it would be delivered a second time then.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from relaybox import errors
 from relaybox.hops.continuity import find_gap, lost_batches, published_end
 from relaybox.hops.publishing import ask_destination
-from relaybox.stores.schema import open_store
+from relaybox.stores.schema import opened_store
 
 if TYPE_CHECKING:
     from relaybox.hops.planning import DestinationState
@@ -40,8 +39,8 @@ def require_nothing_to_come(hop: Hop, routes: Routes, unfound: UnfoundMessages) 
     """
     for upstream in _hops_before(hop, routes):
         with (
-            closing(open_store(upstream.source, application_name=f"relaybox {hop.name} reanchor")) as opened,
-            closing(open_store(upstream.destination, application_name=f"relaybox {hop.name} reanchor")) as destination,
+            opened_store(upstream.source, application_name=f"relaybox {hop.name} reanchor") as opened,
+            opened_store(upstream.destination, application_name=f"relaybox {hop.name} reanchor") as destination,
         ):
             received = _received_batch(opened, upstream)
             arrived = ask_destination(destination, upstream)

@@ -12,6 +12,7 @@ import psycopg2
 from psycopg2 import sql
 
 from relaybox import errors
+from relaybox.stores.lock_holders import LIKELIEST_FIRST, LOCK_HOLDERS, OPEN_TRANSACTIONS, LockHolder, lock_error
 from relaybox.stores.namespaces import IS_STORE, refuse_foreign_schemas, require_schemas
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _lock_all(session: StoreSession, names: Sequence[str], within_seconds: float
 def refuse_older_code(session: StoreSession, migrations: Sequence[str]) -> None:
     """Raises StoreBusy while sessions of Relaybox are open: the previous version cannot go on after these migrations."""
     holders = session.rows(
-        _Holder,
+        LockHolder,
         """
         select a.application_name as name, a.pid, a.usename as login, coalesce(a.state, 'active') as state,
             to_char(a.backend_start at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS') as since,
@@ -151,7 +152,8 @@ def refuse_older_code(session: StoreSession, migrations: Sequence[str]) -> None:
 
 def init_is_held(session: StoreSession, waited_seconds: int) -> errors.StoreBusy:
     """The error of an init that waited too long for another one, with the sessions that hold the lock. Rolls the transaction back."""
-    return _busy(session, f"store {session.store}: another init has held it for {waited_seconds} s", _OTHER_INITS, {})
+    told = f"store {session.store}: another init has held it for {waited_seconds} s"
+    return lock_error(session, told, _OTHER_INITS, {}, then=_RUN_INIT)
 
 
 def schema_is_held(session: StoreSession, waited_seconds: int) -> errors.StoreBusy:
@@ -161,66 +163,14 @@ def schema_is_held(session: StoreSession, waited_seconds: int) -> errors.StoreBu
     back.
     """
     told = f"store {session.store}: init waited {waited_seconds} s for what other transactions hold"
-    return _busy(session, told, _OPEN_TRANSACTIONS, {"seconds": waited_seconds})
+    return lock_error(session, told, OPEN_TRANSACTIONS, {"seconds": waited_seconds}, then=_RUN_INIT)
 
 
-class _Holder(NamedTuple):
-    """A session, or (`pid` None) a prepared transaction, and the statement that ends it."""
+_RUN_INIT = "run: relaybox init"
 
-    name: str
-    pid: int | None
-    login: str
-    state: str
-    since: str
-    ends: str
-
-    def __str__(self) -> str:
-        pid = "" if self.pid is None else f"pid {self.pid}, "
-        return f"{self.name} ({pid}login {self.login}, {self.state} since {self.since} UTC)"
-
-
-def _busy(session: StoreSession, told: str, holders_query: str, parameters: dict[str, int]) -> errors.StoreBusy:
-    session.rollback()
-    holders = session.rows(_Holder, holders_query, parameters)
-    session.rollback()
-    named = ", ".join(map(str, holders))
-    sessions = "; ".join(holder.ends for holder in holders if holder.pid is not None)
-    prepared = "; ".join(holder.ends for holder in holders if holder.pid is None)
-    ways = [
-        *([f"as a login with pg_signal_backend: {sessions}"] if sessions else ()),
-        *([f"as the owner of the prepared transaction: {prepared}"] if prepared else ()),
-    ]
-    or_end = f" (or end what hangs, {', and '.join(ways)})" if ways else ""
-    return errors.StoreBusy(
-        f"{told}: {named or 'a session that has ended meanwhile'}.",
-        next_step=f"Wait until it has ended, then run: relaybox init{or_end}",
-    )
-
-
-_HOLDER = """
-select distinct coalesce('prepared transaction ' || quote_literal(p.gid), nullif(a.application_name, ''), 'a session') as name, l.pid,
-    coalesce(p.owner, a.usename) as login, coalesce(a.state, 'prepared') as state,
-    to_char(coalesce(p.prepared, a.xact_start) at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS') as since,
-    coalesce('rollback prepared ' || quote_literal(p.gid), format('select pg_terminate_backend(%%s)', l.pid)) as ends
-from pg_catalog.pg_locks l
-left join pg_catalog.pg_stat_activity a on a.pid = l.pid
-left join pg_catalog.pg_locks own
-    on l.pid is null and own.pid is null and own.virtualtransaction = l.virtualtransaction and own.locktype = 'transactionid'
-left join pg_catalog.pg_prepared_xacts p on p.transaction = own.transactionid
-where l.granted and l.pid is distinct from pg_catalog.pg_backend_pid() and (a.pid is not null or p.gid is not null)
-    and l.database = (select d.oid from pg_catalog.pg_database d where d.datname = current_database())
-"""
-
-_OTHER_INITS = f"""{_HOLDER}
-    and (l.relation = to_regclass('relaybox.migration') and l.mode = 'RowShareLock'
+_OTHER_INITS = f"""{LOCK_HOLDERS}
+    and l.granted and (l.relation = to_regclass('relaybox.migration') and l.mode = 'RowShareLock'
         or l.relation = 'pg_catalog.pg_namespace'::regclass and l.mode = 'RowExclusiveLock')
     and not exists (select from pg_catalog.pg_locks w where w.pid = l.pid and not w.granted)
-order by l.pid
-"""
-
-_OPEN_TRANSACTIONS = f"""{_HOLDER}
-    and l.relation::regclass::text ~ '^relaybox(_internal)?[.]'
-    and l.relation::regclass::text !~ '^relaybox[.]migration' -- that is what inits hold
-    and coalesce(p.prepared, a.xact_start) < clock_timestamp() - make_interval(secs => %(seconds)s)
-order by l.pid
+{LIKELIEST_FIRST}
 """

@@ -27,6 +27,7 @@ from relaybox.stores.init_locks import (
     refuse_older_code,
     schema_is_held,
 )
+from relaybox.stores.lock_holders import naming_lock_holders
 from relaybox.stores.namespaces import IS_STORE, refuse_foreign_schemas
 from relaybox.stores.orphaned_hops import list_orphaned_hops
 from relaybox.stores.renewal import changed_files, renew_functions
@@ -97,6 +98,17 @@ def open_store(store: Store, *, application_name: str) -> StoreSession:
     return session
 
 
+@contextmanager
+def opened_store(store: Store, *, application_name: str) -> Iterator[StoreSession]:
+    """A session as open_store() gives it, closed at the end of the block. Who holds a lock that it waited for in vain is named.
+
+    Raises:
+        as open_store(), and what the store's errors mean (stores.connections).
+    """
+    with closing(open_store(store, application_name=application_name)) as session, naming_lock_holders(session):
+        yield session
+
+
 _shared: ContextVar[Mapping[str, StoreSession] | None] = ContextVar("relaybox_shared_sessions", default=None)
 
 
@@ -134,7 +146,7 @@ def store_session(store: Store, activity: str, *, application_name: str) -> Iter
     if shared is not None:
         yield shared.doing(activity)
         return
-    with closing(open_store(store, application_name=application_name)) as session:
+    with opened_store(store, application_name=application_name) as session:
         yield session.doing(activity)
 
 

@@ -95,7 +95,9 @@ def bind_sender(store: Store, sender: str, role: str) -> SenderBound:
         SenderRefused: no name of a sender.
         ConfigurationError: there is no such role.
     """
-    statement = "select array[relaybox_internal.bind_sender(%s, %s), o.relrowsecurity] from pg_class o where o.oid = 'relaybox.outbox'::regclass"
+    statement = """
+        select array[relaybox_internal.bind_sender(%s, %s), o.relrowsecurity] from pg_class o where o.oid = 'relaybox.outbox'::regclass
+    """
     return SenderBound(*_call(store, f"binding sender {sender}", statement, sender, role))
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from relaybox import errors
 from relaybox.log_events import emit
-from relaybox.stores.schema import open_store
+from relaybox.stores.schema import opened_store
 from relaybox.streams.holdback import Gap, delivery_stores
 from relaybox.streams.skip_plans import LAST_INDEX, SenderGap, plan_skip
 
@@ -83,7 +82,7 @@ def skip_gap(
     states: list[tuple[str, SenderGap | None]] = []
     for store in delivery_stores(route):
         try:
-            with closing(open_store(store, application_name="relaybox skip")) as session:
+            with opened_store(store, application_name="relaybox skip") as session:
                 if only in (None, store):
                     done.append(_skip_at(session, request, states))
                 states.append((store.name, _read_gap(session, request)))

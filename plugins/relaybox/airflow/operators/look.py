@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from relaybox.errors import Transient
 from relaybox.hops.store_ids import carry_topics_of
 from relaybox.log_events import emit, warn
 from relaybox.routes import Hop, Store, Watch
-from relaybox.stores.schema import open_store
+from relaybox.stores.schema import opened_store
 from relaybox.streams.topics import find_unknown_topics
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ def _warn_of_unknown_topics(store: Store, hops: Sequence[Hop]) -> None:
     """A hop that moves nothing of its new topics has no work: its own task does not run, and says nothing."""
     if not hops:
         return
-    with closing(open_store(store, application_name="relaybox look")) as session:
+    with opened_store(store, application_name="relaybox look") as session:
         for hop in hops:
             if error := find_unknown_topics(session, hop):
                 warn("topics_unknown", hop=hop.name, warning=str(error))
