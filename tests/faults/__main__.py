@@ -23,7 +23,7 @@ from tests.support.memory import fast_temporary_directory
 EXAMPLES = """
 Examples:
 
-  python -m tests.faults                                    everything; an interrupted run is arrival_seq up again
+  python -m tests.faults                                    everything; an interrupted run is taken up again
 
   python -m tests.faults --seed 7 --pairs 1000              other producers, other pairs, more of them
 

@@ -31,7 +31,7 @@ def load(tmp_path: Path, content: str | bytes) -> Routes:
 
 
 def problems(tmp_path: Path, content: str | bytes) -> list[str]:
-    """The message's lines after the first, without the file name: `line: stream_position: text`."""
+    """The message's lines after the first, without the file name: `line: key: text`."""
     with pytest.raises(ConfigurationError) as caught:
         load(tmp_path, content)
     heading, *lines = str(caught.value).split("\n")
