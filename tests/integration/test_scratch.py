@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import signal
@@ -89,6 +90,29 @@ def test_a_directory_is_never_taken_from_the_one_who_makes_it(tmp_path: Path) ->
         for task in (*tasks, *removing):
             task.result()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["elsewhere", f"{PREFIX}link"]
+
+
+def test_a_directory_that_is_removed_before_it_is_locked_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The moment between mkdtemp and the lock, when nobody owns it yet; once before the directory is open, once after."""
+    real_mkdtemp, real_flock, made = tempfile.mkdtemp, fcntl.flock, []
+
+    def mkdtemp(*arguments: object, **named: object) -> str:
+        made.append(real_mkdtemp(*arguments, **named))
+        if len(made) == 1:
+            assert len(remove_abandoned(print, tmp_path)) == 1
+        return made[-1]
+
+    def flock(descriptor: int, operation: int) -> None:
+        if len(made) == 2 and operation == fcntl.LOCK_EX:
+            assert len(remove_abandoned(print, tmp_path)) == 1
+        real_flock(descriptor, operation)
+
+    monkeypatch.setattr(tempfile, "mkdtemp", mkdtemp)
+    monkeypatch.setattr(fcntl, "flock", flock)
+    directory = make_scratch("race", tmp_path)
+    assert (len(made), str(directory)) == (3, made[2])
+    assert list(tmp_path.iterdir()) == [directory]
+    remove_scratch(directory)
 
 
 def test_what_an_older_version_left_is_named_and_kept(tmp_path: Path) -> None:

@@ -45,7 +45,10 @@ def make_scratch(name: str, parent: Path | None = None) -> Path:
     """A new directory that this process owns until it ends or calls remove_scratch(); below the usual one for temporary files."""
     while True:
         directory = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{name}-", dir=parent))
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            continue  # another process took it for abandoned before it was open
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         if os.fstat(descriptor).st_nlink and directory.exists():
             _locks[directory] = descriptor
