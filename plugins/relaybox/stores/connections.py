@@ -48,6 +48,7 @@ _OWN_CODES: dict[str, type[errors.RelayboxError]] = {
     "RB005": errors.PlanRefused,
     "RB006": errors.HopChanged,
     "RB007": errors.InitUnfinished,
+    "RB008": errors.ObjectsInTheWay,
     "RB011": errors.HistoryLost,
     "RB012": errors.ContentDiffers,
     "RB013": errors.SliceMissing,
