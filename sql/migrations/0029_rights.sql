@@ -4,7 +4,7 @@
 
 do $$
 begin
-    if exists (select from pg_database d where d.datname = current_database() and d.datdba = current_user::regrole)
+    if exists (select from pg_database d where d.datname = current_database() and d.datdba = quote_ident(current_user)::regrole)
         and not exists (
             select from pg_class c
             join pg_namespace n on n.oid = c.relnamespace

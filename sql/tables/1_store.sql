@@ -132,7 +132,7 @@ do $$
 begin
     if exists (
             select from pg_database d
-            where d.datname = current_database() and d.datdba = current_user::regrole
+            where d.datname = current_database() and d.datdba = quote_ident(current_user)::regrole
         )
         and not exists (
             select from pg_class c

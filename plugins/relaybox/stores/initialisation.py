@@ -19,7 +19,7 @@ import psycopg2
 from relaybox import errors
 from relaybox.failpoints import reach
 from relaybox.stores.connections import connect
-from relaybox.stores.init_locks import COMMAND_ROW, add_phases, init_is_held, lock_init
+from relaybox.stores.init_locks import COMMAND_ROW, OTHER_INIT_SECONDS, add_phases, init_is_held, lock_init
 from relaybox.stores.migrations import phases_migration
 from relaybox.stores.schema import (
     SEGMENT_ROWS,
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_OTHER_INIT_SECONDS = 60
-"""How long an init waits for another one of the same store."""
+_OTHER_INIT_SECONDS = OTHER_INIT_SECONDS
 
 
 @dataclass(frozen=True)
@@ -208,6 +207,7 @@ def _lock(store: Store, locks: ExitStack, sessions: dict[tuple[int, str], str]) 
     session.value("select set_config('lock_timeout', %s, false)", f"{_OTHER_INIT_SECONDS}s")
     try:
         add_phases(session, phases_migration().text)
+        session.commit()
         lock_init(session, COMMAND_ROW)
     except errors.StoreBusy as error:
         if isinstance(error.__cause__, psycopg2.errors.LockNotAvailable):

@@ -7,18 +7,22 @@ with the same tables (tests/upgrades), so a change of a table is a change of bot
 
 from __future__ import annotations
 
+import functools
+import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from relaybox import errors
+from relaybox.stores import sql_files
 from relaybox.stores.init_locks import COMMAND_ROW, TRANSACTION_ROW
 
 if TYPE_CHECKING:
     from relaybox.stores.sessions import StoreSession
+    from relaybox.stores.statements import Statements
+
+sql_directory = sql_files.sql_directory
 
 
 @dataclass(frozen=True)
@@ -48,12 +52,6 @@ class Migration:
         return f"{self.number:04d} {self.name}"
 
 
-def sql_directory() -> Path:
-    """`sql/` of the checkout, or the copy inside the installed wheel."""
-    packaged = Path(str(resources.files("relaybox"))) / "sql"
-    return packaged if packaged.is_dir() else Path(__file__).resolve().parents[3] / "sql"
-
-
 def read_migrations() -> tuple[Migration, ...]:
     """All migrations in the order of their numbers, which may have gaps."""
     paths = sorted((sql_directory() / "migrations").glob("*.sql"))
@@ -80,34 +78,60 @@ def list_pending(session: StoreSession) -> list[Migration]:
 
     Raises StoreUnusable for a store that is too old.
     """
-    if _is_new(session):
+    if session.value(f"select {_IS_NEW}"):
         return []
+    refuse_too_old(session)
     applied: set[int] = set(session.values("select number from relaybox.migration"))
-    if (oldest := oldest_version()) not in applied:
-        raise errors.StoreUnusable(
-            f"store {session.store}: its schema is version {max(applied)}. "
-            f"This Relaybox upgrades stores from version {oldest} on.",
-            next_step=f"Run `relaybox init` of an earlier Relaybox, one whose schema is version {oldest} to "
-            f"{newest_migration().number}, and then this one.",
-        )
     return [migration for migration in read_migrations() if migration.number not in applied]
 
 
-def apply_migrations(session: StoreSession) -> Iterator[str]:
-    """Makes the tables of a new store, or applies what is pending; tells what it did. In the session's transaction."""
-    if _is_new(session):
-        yield _make_tables(session)
-        return
-    pending = list_pending(session)
-    for migration in pending:
-        session.execute(migration.text)
-        session.execute(
-            "insert into relaybox.migration (number, name) values (%s, %s)",
-            *(migration.number, migration.name),
-        )
-        yield f"{migration} ({migration.phase})"
-    if pending:
-        _record_phases(session)
+def refuse_too_old(session: Statements) -> None:
+    """Raises StoreUnusable for a store that this code does not upgrade; there must be a store."""
+    oldest = oldest_version()
+    session.refuse(
+        """
+        select 'its schema is version ' || coalesce(max(number), 0) || %(upgrades)s as told, %(next_step)s as next_step
+        from relaybox.migration having not coalesce(bool_or(number = %(oldest)s), false)
+        """,
+        {
+            "oldest": oldest,
+            "upgrades": f". This Relaybox upgrades stores from version {oldest} on.",
+            "next_step": f"Run `relaybox init` of an earlier Relaybox, one whose schema is version {oldest} to "
+            f"{newest_migration().number}, and then this one.",
+        },
+        kind=errors.StoreUnusable,
+    )
+
+
+def list_migrations() -> str:
+    """The value of the setting relaybox_init.migrations (sql/init/lock_relations.sql)."""
+    return json.dumps(
+        [[one.number, one.name, one.phase, sorted(set(_RELATION.findall(one.text)))] for one in read_migrations()],
+        separators=(",", ":"),
+    )
+
+
+_RELATION = re.compile(r"\brelaybox(?:_internal)?\.([a-z_0-9]+)")
+
+
+def apply_migrations(session: Statements) -> list[str]:
+    """Makes the tables of a new store, or applies what is pending; returns what it did. In the session's transaction."""
+    done = [session.when(f"select {_IS_NEW}", do=lambda: _make_tables(session))]
+    done += [session.when(_IS_PENDING, one.number, do=functools.partial(_apply, session, one)) for one in read_migrations()]
+    _record_phases(session)
+    return [one for one in done if one is not None]
+
+
+_IS_PENDING = "select not exists (select from relaybox.migration where number = %s)"
+
+
+def _apply(session: Statements, migration: Migration) -> str:
+    session.execute(migration.text)
+    session.execute(
+        "insert into relaybox.migration (number, name) values (%s, %s)",
+        *(migration.number, migration.name),
+    )
+    return f"{migration} ({migration.phase})"
 
 
 def read_table_comments(directory: Path) -> str:
@@ -116,16 +140,12 @@ def read_table_comments(directory: Path) -> str:
     return "\n".join(re.findall(r"^comment on .*?;$", tables, re.MULTILINE | re.DOTALL))
 
 
-def _is_new(session: StoreSession) -> bool:
-    return bool(session.value("select to_regclass('relaybox.migration') is null"))
+_IS_NEW = "to_regclass('relaybox.migration') is null"
 
 
-def _make_tables(session: StoreSession) -> str:
-    if session.value("select to_regnamespace('relaybox') is null"):
-        session.execute("create schema relaybox")
-    if session.value("select to_regnamespace('relaybox_internal') is null"):
-        owner = session.value("select nspowner::regrole::text from pg_namespace where nspname = 'relaybox'")
-        session.execute(f"create schema relaybox_internal authorization {owner}")
+def _make_tables(session: Statements) -> str:
+    session.when("select to_regnamespace('relaybox') is null", do=lambda: session.execute("create schema relaybox"))
+    session.when("select to_regnamespace('relaybox_internal') is null", do=lambda: session.execute(_MAKE_INTERNAL_SCHEMA))
     for path in _table_files(sql_directory()):
         session.execute(path.read_text())
     migrations = read_migrations()
@@ -140,11 +160,22 @@ def _make_tables(session: StoreSession) -> str:
         [one.number for one in migrations],
         [one.name for one in migrations],
     )
-    _record_phases(session)
     return f"tables of version {migrations[-1].number:04d}"
 
 
-def _record_phases(session: StoreSession) -> None:
+_MAKE_INTERNAL_SCHEMA = """
+do $$
+begin
+    execute format(
+        'create schema relaybox_internal authorization %s',
+        (select n.nspowner::regrole from pg_namespace n where n.nspname = 'relaybox')
+    );
+end
+$$
+"""
+
+
+def _record_phases(session: Statements) -> None:
     """The rows that inits lock stay as they are; a later `post` migration stands for them."""
     harmless = [
         one.number for one in read_migrations() if one.phase == "pre" and one.number not in (COMMAND_ROW, TRANSACTION_ROW)

@@ -2,149 +2,123 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from relaybox import errors
 
 if TYPE_CHECKING:
-    from relaybox.stores.sessions import StoreSession
-
-
-class _Schema(NamedTuple):
-    """A schema of ours, and what the session's login may do.
-
-    Attributes:
-        owner: None where there is no such schema.
-        store_owner: the owner of schema relaybox; None where there is none.
-        owned: the login has the owner's rights.
-        is_foreign: its owner is neither that of the store, nor (before there is a store) the login, which is a superuser.
-        holds_store: its owner differs, but the tables of the store in it are those of the owner of relaybox.migration.
-        may_create: the login may make schemas in the database.
-        login, database: as SQL writes their names.
-    """
-
-    name: str
-    owner: str | None
-    store_owner: str | None
-    owned: bool
-    is_foreign: bool
-    holds_store: bool
-    may_create: bool
-    login: str
-    database: str
-
-
-_SCHEMAS = """
-select s.name, n.nspowner::regrole::text as owner, o.nspowner::regrole::text as store_owner,
-    coalesce(pg_has_role(n.nspowner, 'usage'), false) as owned,
-    coalesce(
-        case
-            when to_regclass('relaybox.migration') is not null then n.nspowner <> o.nspowner
-            else n.nspowner <> r.oid and r.rolsuper
-        end,
-        false
-    ) as is_foreign,
-    exists (
-        select from pg_class m join pg_class t on t.relowner = m.relowner
-        where m.relnamespace = o.oid and m.relname = 'migration' and t.relnamespace = n.oid and t.relname = 'store'
-    ) as holds_store,
-    has_database_privilege(d.oid, 'create') as may_create, quote_ident(current_user) as login, quote_ident(d.datname) as database
-from unnest(array['relaybox', 'relaybox_internal']) s (name)
-join pg_database d on d.datname = current_database()
-join pg_roles r on r.rolname = current_user
-left join pg_namespace n on n.nspname = s.name
-left join pg_namespace o on o.nspname = 'relaybox'
-"""
+    from relaybox.stores.statements import Statements
 
 
 IS_STORE = """
 (
     select count(*) = 3 from pg_attribute a
-    where a.attrelid = to_regclass('relaybox.migration')
-    and (a.attname, a.atttypid) in (('number', 'integer'::regtype), ('name', 'text'::regtype), ('applied_at', 'timestamptz'::regtype))
+    join pg_class c on c.oid = a.attrelid and c.relname = 'migration'
+    join pg_namespace n on n.oid = c.relnamespace and n.nspname = 'relaybox' -- to_regclass() needs a right on the schema
+    where (a.attname, a.atttypid) in (('number', 'integer'::regtype), ('name', 'text'::regtype), ('applied_at', 'timestamptz'::regtype))
 )
 """
 """Whether schema `relaybox` is ours, as an SQL expression: other software has schemas and migrations of its own."""
 
-_SHOWN_OBJECTS = 10
+_FOREIGN_OBJECTS = f"""
+with ours as (select n.oid, quote_ident(n.nspname) as name from pg_namespace n where n.nspname in ('relaybox', 'relaybox_internal')),
+found as (
+    select s.name as schema, o.kind || ' ' || o.name as what, row_number() over (order by s.name, o.kind || ' ' || o.name) as number
+    from (
+        select c.relnamespace as schema, c.oid::regclass::text as name,
+            case c.relkind when 'v' then 'view' when 'm' then 'materialized view' when 'S' then 'sequence' when 'c' then 'type'
+                else 'table' end as kind
+        from pg_class c where c.relkind in ('r', 'p', 'v', 'm', 'S', 'f', 'c')
+        union all
+        select p.pronamespace as schema, p.oid::regprocedure::text as name, 'routine' as kind from pg_proc p
+        union all
+        select t.typnamespace as schema, t.oid::regtype::text as name, 'type' as kind from pg_type t where t.typtype in ('d', 'e', 'r')
+    ) o join ours s on s.oid = o.schema
+)
+select
+    'schema ' || string_agg(distinct f.schema, ' and ')
+        || ' has objects, but table relaybox.migration of a store is not there: '
+        || string_agg(f.what, ', ' order by f.number) filter (where f.number <= 10)
+        || case when count(*) > 10 then ' and ' || count(*) - 10 || ' more' else '' end
+        || '. Nothing was changed.' as told,
+    'Relaybox needs the schemas relaybox and relaybox_internal for itself. If they are of other software, give the '
+        || 'store a database of its own, or rename them: '
+        || string_agg(distinct 'alter schema ' || f.schema || ' rename to NAME', '; ')
+        || '; then run: relaybox init. If they are a part of a store that was restored, restore all of it.' as next_step
+from found f
+where not {IS_STORE}
+having count(*) > 0
+"""  # noqa: S608
 
 
-class _Object(NamedTuple):
-    schema: str
-    what: str
-
-
-_OBJECTS = """
-with ours as (select n.oid, quote_ident(n.nspname) as name from pg_namespace n where n.nspname in ('relaybox', 'relaybox_internal'))
-select s.name as schema, o.kind || ' ' || o.name as what from (
-    select c.relnamespace as schema, c.oid::regclass::text as name,
-        case c.relkind when 'v' then 'view' when 'm' then 'materialized view' when 'S' then 'sequence' when 'c' then 'type'
-            else 'table' end as kind
-    from pg_class c where c.relkind in ('r', 'p', 'v', 'm', 'S', 'f', 'c')
-    union all
-    select p.pronamespace as schema, p.oid::regprocedure::text as name, 'routine' as kind from pg_proc p
-    union all
-    select t.typnamespace as schema, t.oid::regtype::text as name, 'type' as kind from pg_type t where t.typtype in ('d', 'e', 'r')
-) o join ours s on s.oid = o.schema
-order by 1, 2
-"""
-
-
-def refuse_foreign_schemas(session: StoreSession) -> None:
+def refuse_foreign_schemas(session: Statements) -> None:
     """Refuses a database without a store in whose schemas `relaybox` or `relaybox_internal` there is anything. Changes nothing.
 
     Raises:
         StoreUnusable: it names what was found.
     """
-    if session.value(f"select {IS_STORE}"):
-        return
-    found = session.rows(_Object, _OBJECTS)
-    if not found:
-        return
-    schemas = sorted({one.schema for one in found})
-    shown, more = ", ".join(one.what for one in found[:_SHOWN_OBJECTS]), len(found) - _SHOWN_OBJECTS
-    raise errors.StoreUnusable(
-        f"store {session.store}: schema {' and '.join(schemas)} has objects, but table relaybox.migration of a store is not there: "
-        f"{shown}{f' and {more} more' if more > 0 else ''}. Nothing was changed.",
-        next_step="Relaybox needs the schemas relaybox and relaybox_internal for itself. If they are of other software, give the "
-        "store a database of its own, or rename them: "
-        f"{'; '.join(f'alter schema {name} rename to NAME' for name in schemas)}; then run: relaybox init. "
-        "If they are a part of a store that was restored, restore all of it.",
-    )
+    session.refuse(_FOREIGN_OBJECTS, kind=errors.StoreUnusable)
 
 
-def require_schemas(session: StoreSession) -> None:
+# owner: null where there is no such schema. is_foreign: its owner is neither that of the store, nor (before there is a store) the login,
+# which is a superuser. holds_store: its owner differs, but the tables of the store in it are those of the owner of relaybox.migration
+_MISSING_RIGHTS = """
+with schemas as (
+    select s.name, s.number, n.nspowner::regrole::text as owner, o.nspowner::regrole::text as store_owner,
+        coalesce(pg_has_role(n.nspowner, 'usage'), false) as is_owned,
+        coalesce(
+            case
+                when exists (
+                    select from pg_class m where m.relnamespace = o.oid and m.relname = 'migration'
+                ) then n.nspowner <> o.nspowner
+                else n.nspowner <> r.oid and r.rolsuper
+            end,
+            false
+        ) as is_foreign,
+        exists (
+            select from pg_class m join pg_class t on t.relowner = m.relowner
+            where m.relnamespace = o.oid and m.relname = 'migration' and t.relnamespace = n.oid and t.relname = 'store'
+        ) as holds_store,
+        has_database_privilege(d.oid, 'create') as may_create, quote_ident(current_user) as login, quote_ident(d.datname) as database
+    from unnest(array['relaybox', 'relaybox_internal']) with ordinality s (name, number)
+    join pg_database d on d.datname = current_database()
+    join pg_roles r on r.rolname = current_user
+    left join pg_namespace n on n.nspname = s.name
+    left join pg_namespace o on o.nspname = 'relaybox'
+), problems as (
+    select s.*, case
+        when s.owner is null and not s.may_create then 'cannot be made'
+        when s.is_foreign and s.holds_store then 'store of another owner' -- to drop it would drop the messages
+        when s.is_foreign then 'foreign' -- its owner could put functions there that run with the rights of the store's owner
+        when s.owner is not null and not s.is_owned then 'not owned'
+    end as problem
+    from schemas s
+)
+select
+    case p.problem
+        when 'cannot be made' then 'login ' || p.login || ' may not make schema ' || p.name || ' in database ' || p.database
+        when 'store of another owner' then 'schema ' || p.name || ' belongs to ' || p.owner || ', schema relaybox to another role'
+        when 'foreign' then 'schema ' || p.name || ' belongs to ' || p.owner || ', which does not own the store'
+        else 'login ' || p.login || ' does not own schema ' || p.name || '; ' || p.owner || ' does'
+    end || '. Init changed nothing.' as told,
+    case p.problem
+        when 'cannot be made' then 'As a superuser: create schema ' || p.name || ' authorization ' || p.login
+        when 'store of another owner' then 'As a superuser: alter schema ' || p.name || ' owner to ' || p.store_owner
+        when 'foreign'
+            then 'Look at what is in it (\\df ' || p.name || '.*); as a superuser: drop schema ' || p.name || ' cascade'
+        else 'Run init as ' || p.owner || ', or as a superuser: ' || (
+            select string_agg('alter schema ' || s.name || ' owner to ' || s.login, '; ' order by s.number)
+            from schemas s where s.owner is not null and not s.is_owned
+        )
+    end || '; then run: relaybox init' as next_step
+from problems p where p.problem is not null order by p.number limit 1
+"""
+
+
+def require_schemas(session: Statements) -> None:
     """Refuses a login that neither owns the two schemas nor may make them: before init touches what is in them.
 
     Raises:
         StoreUnusable: the login may not make one of the schemas, or another role owns it. The error names the statement that mends it.
     """
-    schemas = session.rows(_Schema, _SCHEMAS)
-    for schema in schemas:
-        if schema.owner is None and not schema.may_create:
-            raise errors.StoreUnusable(
-                f"store {session.store}: login {schema.login} may not make schema {schema.name} in database {schema.database}. "
-                "Init changed nothing.",
-                next_step=f"As a superuser: create schema {schema.name} authorization {schema.login}; then run: relaybox init",
-            )
-        if schema.is_foreign and schema.holds_store:  # to drop it would drop the messages
-            raise errors.StoreUnusable(
-                f"store {session.store}: schema {schema.name} belongs to {schema.owner}, schema relaybox to another role. "
-                "Init changed nothing.",
-                next_step=f"As a superuser: alter schema {schema.name} owner to {schema.store_owner}; then run: relaybox init",
-            )
-        if schema.is_foreign:  # its owner could put functions there that run with the rights of the store's owner
-            raise errors.StoreUnusable(
-                f"store {session.store}: schema {schema.name} belongs to {schema.owner}, which does not own the store. "
-                "Init changed nothing.",
-                next_step=f"Look at what is in it (\\df {schema.name}.*); as a superuser: drop schema {schema.name} cascade; "
-                "then run: relaybox init",
-            )
-        if schema.owner is not None and not schema.owned:
-            raise errors.StoreUnusable(
-                f"store {session.store}: login {schema.login} does not own schema {schema.name}; {schema.owner} does. "
-                "Init changed nothing.",
-                next_step=f"Run init as {schema.owner}, or as a superuser: "
-                f"{'; '.join(f'alter schema {one.name} owner to {schema.login}' for one in schemas if one.owner and not one.owned)}; "
-                "then run: relaybox init",
-            )
+    session.refuse(_MISSING_RIGHTS, kind=errors.StoreUnusable)

@@ -7,7 +7,7 @@ Outbox segments are made after it, as before each transfer.
 
 from __future__ import annotations
 
-import re
+import functools
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from contextvars import ContextVar
@@ -19,23 +19,18 @@ import psycopg2
 from relaybox import errors
 from relaybox.stores import migrations
 from relaybox.stores.connections import connect
-from relaybox.stores.init_locks import (
-    ENTRANCES,
-    TRANSACTION_ROW,
-    lock_init,
-    lock_relations,
-    refuse_older_code,
-    schema_is_held,
-)
+from relaybox.stores.init_locks import TRANSACTION_ROW, lock_init, refuse_older_code, schema_is_held
 from relaybox.stores.lock_holders import naming_lock_holders
 from relaybox.stores.namespaces import IS_STORE, refuse_foreign_schemas
 from relaybox.stores.orphaned_hops import list_orphaned_hops
-from relaybox.stores.renewal import changed_files, renew_functions
+from relaybox.stores.renewal import list_files, read_files, renew_functions
 from relaybox.stores.sessions import StoreSession
 from relaybox.stores.settings import LOCK_TIMEOUT_SECONDS
+from relaybox.stores.sql_files import read_init_file
 
 if TYPE_CHECKING:
     from relaybox.routes import Hop, Retention, Routes, Store
+    from relaybox.stores.statements import Statements
 
 SEGMENT_ROWS = 1_000_000
 CREATE_DATABASE = "create database NAME encoding 'UTF8' lc_collate 'C' lc_ctype 'C' template template0"
@@ -247,9 +242,8 @@ def init_transaction(store: Store) -> Iterator[StoreSession]:
         StoreBusy: another session holds what the block wants to change; it is named.
     """
     with closing(_connect(store, "relaybox init")) as opened:
-        _require_usable(opened, store)
-        if _applied_version(opened).newest > migrations.newest_migration().number:
-            _require_version(opened)
+        check_server(opened, store)
+        opened.rollback()
         session = opened.doing("initialising the store")
         lock_init(session, TRANSACTION_ROW)
         try:
@@ -262,39 +256,27 @@ def init_transaction(store: Store) -> Iterator[StoreSession]:
 
 def apply_schema(session: StoreSession, store: Store, segment_rows: int = SEGMENT_ROWS) -> SchemaApplied:
     """Roles, migrations, functions, views and grants, in the session's transaction."""
-    _make_way(session)
+    make_way(session)
     before = _public_rights(session)
-    roles = tuple(_create_roles(session))
+    roles = create_roles(session)
     applied = tuple(migrations.apply_migrations(session))
-    _name_store(session, store, segment_rows)
+    name_store(session, store, segment_rows)
     renewed = renew_functions(session, migrations.sql_directory())
-    durability_changed = session.call("relaybox_internal.set_durability", store.durability, store.durability_reason)
-    _record_cluster(session)
+    durability_changed = record_server(session, store)
     return SchemaApplied(roles, applied, renewed, before, durability_changed)
 
 
-def _make_way(session: StoreSession) -> None:
+def make_way(session: Statements) -> None:
     """Locks what is about to change, before anything does; a `post` migration waits until no older code is there."""
-    pending = migrations.list_pending(session)
-    if session.value("select to_regclass('relaybox.migration') is null"):
-        return
-    post = [f"{one.number:04d} {one.name}" for one in pending if one.phase == "post"]
-    if post:
-        refuse_older_code(session, post)
-    names = {name for kind, name in changed_files(session, migrations.sql_directory()) if kind == "view"}
-    names |= set(re.findall(r"\brelaybox(?:_internal)?\.([a-z_0-9]+)", " ".join(one.text for one in pending)))
-    names |= set(ENTRANCES if pending else ())
-    if post:  # it may change all of them
-        names |= set(session.values(_ALL_RELATIONS))
-    # of relaybox.migration inits hold a row
-    lock_relations(session, sorted(names - {"migration"}))
+    files = list_files(read_files(migrations.sql_directory()))
+    session.set_local({"relaybox_init.files": files, "relaybox_init.migrations": migrations.list_migrations()})
+    session.when(f"select {IS_STORE}", do=lambda: _refuse_versions(session))
+    session.execute(read_init_file("lock_relations"))
 
 
-_ALL_RELATIONS = """
-select c.relname::text from pg_class c
-join pg_namespace n on n.oid = c.relnamespace and n.nspname in ('relaybox', 'relaybox_internal') and n.nspowner = c.relowner
-where c.relkind in ('r', 'p', 'v') and not c.relispartition
-"""
+def _refuse_versions(session: Statements) -> None:
+    migrations.refuse_too_old(session)
+    refuse_older_code(session)
 
 
 def _public_rights(session: StoreSession) -> tuple[str, ...]:
@@ -309,13 +291,9 @@ def _public_rights(session: StoreSession) -> tuple[str, ...]:
 
 def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: SchemaApplied) -> StoreInitialised:
     """Hops, in the transaction in which the schema was applied. Streams that an earlier init held are free again."""
-    hops = dict(_register_hops(session, store, routes))
-    session.execute("update relaybox_internal.stream set rules_pending = false where rules_pending")
+    hops = register_hops(session, store, routes)
     orphaned_hops = tuple(one.hop for one in list_orphaned_hops(session, store, routes) if one.retired_at is None)
-    senders = _switch(session, "relaybox_internal.bind_senders", asked=store.bind_senders)
-    subscriptions = _switch(session, "relaybox_internal.bind_subscriptions", asked=store.bind_subscriptions)
-    topics = _switch(session, "relaybox_internal.bind_topics", asked=store.bind_topics)
-    approvals = _switch(session, "relaybox_internal.require_approvals", asked=store.require_approval)
+    senders, subscriptions, topics, approvals = set_switches(session, store)
     public = tuple(session.call("relaybox_internal.public_rights"))
     revoked = tuple(right for right in applied.public_rights_before if right not in public)
     return StoreInitialised(
@@ -338,7 +316,17 @@ def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: S
     )
 
 
-def _switch(session: StoreSession, function: str, *, asked: bool | None) -> str:
+def set_switches(session: Statements, store: Store) -> tuple[str, str, str, str]:
+    """Switches what the store binds or asks for on or off, as relaybox.yaml says; returns what it did, in words."""
+    return (
+        _switch(session, "relaybox_internal.bind_senders", asked=store.bind_senders),
+        _switch(session, "relaybox_internal.bind_subscriptions", asked=store.bind_subscriptions),
+        _switch(session, "relaybox_internal.bind_topics", asked=store.bind_topics),
+        _switch(session, "relaybox_internal.require_approvals", asked=store.require_approval),
+    )
+
+
+def _switch(session: Statements, function: str, *, asked: bool | None) -> str:
     """Calls a function that switches a binding on or off; what it did, in words. Nothing is asked where the file has no such key."""
     if asked is None:
         return "unchanged"
@@ -369,85 +357,138 @@ def _switches_kept_on(session: StoreSession, store: Store) -> Iterator[str]:
             yield key
 
 
-class _Server(NamedTuple):
-    is_standby: bool
-    encoding: str
-    fsync: str
-    full_page_writes: str
-    version: int
+def check_server(session: Statements, store: Store) -> None:
+    """Refuses a server or database that init cannot use, and a store of a newer version.
 
-
-def _require_usable(session: StoreSession, store: Store) -> None:
-    session = session.doing("checking the server")
-    standby, encoding, fsync, full_page_writes, version = session.row(
-        _Server,
-        "select pg_is_in_recovery() as is_standby, current_setting('server_encoding') as encoding, current_setting('fsync') as fsync, "
-        "current_setting('full_page_writes') as full_page_writes, current_setting('server_version_num')::integer as version",
-    )
-    session.rollback()
-    problems = {
-        "it is a standby; Relaybox needs the primary. Point its libpq service to the primary.": standby,
-        f"its encoding is {encoding}, which can't be changed; as a login with createdb: {CREATE_DATABASE}; load a dump into it "
-        f"and correct dbname in section [{store.service}] of the service file.": encoding != "UTF8",
-        (
-            f"fsync is {fsync} and full_page_writes is {full_page_writes}; set both to on: without them a crash loses confirmed "
-            "messages. If a provider makes commits durable by other means, say so in relaybox.yaml with durability: provider."
-        ): store.durability == "server" and (fsync, full_page_writes) != ("on", "on"),
-        f"it runs Postgres {version // 10000}; 14 or newer is needed.": version < 140000,
+    Raises:
+        StoreUnusable, SchemaTooNew: as initialise_store().
+    """
+    parameters = {
+        "service": store.service,
+        "asks_fsync": store.durability == "server",
+        "create_database": CREATE_DATABASE,
     }
-    found = [problem for problem, holds in problems.items() if holds]
-    if found:
-        raise errors.StoreUnusable(f"store {session.store}: {' '.join(found)}", next_step="Then run: relaybox init")
+    session.refuse(_SERVER_PROBLEMS, parameters, kind=errors.StoreUnusable)
+    session.when(f"select {IS_STORE}", do=lambda: _refuse_newer(session))
 
 
-def _create_roles(session: StoreSession) -> Iterator[str]:
-    known = set(session.values("select rolname::text from pg_roles where rolname = any(%s)", list(ROLES)))
-    missing = [role for role in ROLES if role not in known]
-    if missing and not session.value("select r.rolsuper or r.rolcreaterole from pg_roles r where r.rolname = current_user"):
-        raise errors.StoreUnusable(
-            f"store {session.store}: roles are missing ({', '.join(missing)}), and the login of init may not create roles.",
-            next_step=f"Have a login with createrole run: {' '.join(f'create role {role} nologin;' for role in missing)} "
-            "Then run: relaybox init",
-        )
-    for role in missing:
-        # roles belong to the cluster: another store of it may be making the same one now
-        session.execute(
-            f"do $$ begin create role {role} nologin; exception when duplicate_object or unique_violation then null; end $$"
-        )
-        yield role
+_SERVER_PROBLEMS = """
+select string_agg(p.problem, ' ' order by p.number) as told, 'Then run: relaybox init' as next_step
+from (values
+    (1, pg_is_in_recovery(), 'it is a standby; Relaybox needs the primary. Point its libpq service to the primary.'),
+    (
+        2, current_setting('server_encoding') <> 'UTF8',
+        'its encoding is ' || current_setting('server_encoding') || ', which can''t be changed; as a login with createdb: '
+            || %(create_database)s || '; load a dump into it and correct dbname in section [' || %(service)s || '] of the service file.'
+    ),
+    (
+        3, %(asks_fsync)s and (current_setting('fsync'), current_setting('full_page_writes')) <> ('on', 'on'),
+        'fsync is ' || current_setting('fsync') || ' and full_page_writes is ' || current_setting('full_page_writes')
+            || '; set both to on: without them a crash loses confirmed messages. If a provider makes commits durable by other means, '
+            || 'say so in relaybox.yaml with durability: provider.'
+    ),
+    (
+        4, current_setting('server_version_num')::integer < 140000,
+        'it runs Postgres ' || current_setting('server_version_num')::integer / 10000 || '; 14 or newer is needed.'
+    )
+) p (number, holds, problem)
+where p.holds
+having count(*) > 0
+"""
 
 
-def _name_store(session: StoreSession, store: Store, segment_rows: int) -> None:
-    name = session.value("select store from relaybox_internal.store")
-    if name is None:
-        session.execute("insert into relaybox_internal.store (store, segment_rows) values (%s, %s)", store.name, segment_rows)
-    elif name != store.name:
-        raise errors.ConfigurationError(
-            f"store {store.name}: the database behind service {store.service} is already store {name}.",
-            next_step="Correct the service file or the name in relaybox.yaml.",
-        )
+def _refuse_newer(session: Statements) -> None:
+    known = migrations.newest_migration().number
+    session.refuse(
+        """
+        select 'its schema is version ' || max(m.number) || %s as told,
+            'Install the newer Relaybox here; it was used on this store already.' as next_step
+        from relaybox.migration m having max(m.number) > %s
+        """,
+        *(f", this Relaybox knows version {known}.", known),
+        kind=errors.SchemaTooNew,
+    )
 
 
-def _record_cluster(session: StoreSession) -> None:
-    """Whose transaction numbers the outbox carries; later only reanchor and attest change it."""
+def create_roles(session: Statements) -> tuple[str, ...]:
+    """Makes those of ROLES that the cluster does not have; returns them.
+
+    Raises:
+        StoreUnusable: roles are missing, and the login may not make them.
+    """
+    session.refuse(_MISSING_ROLES, list(ROLES), kind=errors.StoreUnusable)
+    created = [session.when(_LACKS_ROLE, role, do=functools.partial(_create_role, session, role)) for role in ROLES]
+    return tuple(role for role in created if role is not None)
+
+
+_LACKS_ROLE = "select not exists (select from pg_roles r where r.rolname = %s)"
+
+_MISSING_ROLES = """
+select 'roles are missing (' || string_agg(m.role, ', ' order by m.number) || '), and the login of init may not create roles.' as told,
+    'Have a login with createrole run: ' || string_agg('create role ' || m.role || ' nologin;', ' ' order by m.number)
+        || ' Then run: relaybox init' as next_step
+from unnest(%s::text[]) with ordinality m (role, number)
+where not exists (select from pg_roles r where r.rolname = m.role)
+    and not (select r.rolsuper or r.rolcreaterole from pg_roles r where r.rolname = current_user)
+having count(*) > 0
+"""
+
+
+def _create_role(session: Statements, role: str) -> str:
+    # roles belong to the cluster: another store of it may be making the same one now
+    session.execute(
+        f"do $$ begin create role {role} nologin; exception when duplicate_object or unique_violation then null; end $$"
+    )
+    return role
+
+
+def name_store(session: Statements, store: Store, segment_rows: int) -> None:
+    """Records the store's name and the rows of a segment.
+
+    Raises:
+        ConfigurationError: this database is another store already.
+    """
+    session.refuse(
+        """
+        select %(told)s || s.store || '.' as told, 'Correct the service file or the name in relaybox.yaml.' as next_step
+        from relaybox_internal.store s where s.store <> %(store)s
+        """,
+        {"told": f"the database behind service {store.service} is already store ", "store": store.name},
+        kind=errors.ConfigurationError,
+    )
+    session.execute(
+        """
+        insert into relaybox_internal.store (store, segment_rows)
+        select %s, %s where not exists (select from relaybox_internal.store)
+        """,
+        *(store.name, segment_rows),
+    )
+
+
+def record_server(session: Statements, store: Store) -> bool:
+    """Records how commits are durable, and whose transaction numbers the outbox carries; returns whether durability changed.
+
+    Later only reanchor and attest change whose numbers they are.
+    """
+    durability_changed = session.call("relaybox_internal.set_durability", store.durability, store.durability_reason)
     session.execute(
         """
         update relaybox_internal.store set system_identifier = f.system_identifier, timeline = f.timeline
         from relaybox_internal.cluster_fingerprint() f where store.system_identifier is null
         """
     )
+    return bool(durability_changed)
 
 
-def _register_hops(session: StoreSession, store: Store, routes: Routes) -> Iterator[tuple[str, str]]:
-    for hop in routes.hops:
-        if hop.destination == store:
-            yield f"{hop.name} in", _register_hop_in(session, hop)
-    for hop in routes.hops:
-        if hop.source == store:
-            yield f"{hop.name} out", _register_hop_out(session, hop)
+def register_hops(session: Statements, store: Store, routes: Routes) -> dict[str, str]:
+    """Registers the hops that arrive in the store and leave it, and frees streams that an earlier init held; returns what it did."""
+    done = {f"{hop.name} in": _register_hop_in(session, hop) for hop in routes.hops if hop.destination == store}
+    done |= {f"{hop.name} out": _register_hop_out(session, hop) for hop in routes.hops if hop.source == store}
+    session.execute("update relaybox_internal.stream set rules_pending = false where rules_pending")
+    return done
 
 
-def _register_hop_in(session: StoreSession, hop: Hop) -> str:
+def _register_hop_in(session: Statements, hop: Hop) -> str:
     registered = session.value("select registered from relaybox_internal.register_hop_in(%s, %s)", hop.name, hop.source.name)
     stream = session.call(
         "relaybox_internal.register_stream",
@@ -456,31 +497,48 @@ def _register_hop_in(session: StoreSession, hop: Hop) -> str:
     )
     kept = _keep_log(session, hop.name, hop.log_retention)
     session.execute(
-        "update relaybox_internal.stream set topics_by_subscription = %s where stream = %s",
-        hop.topics_by_subscription,
-        hop.stream,
+        """
+        update relaybox_internal.stream set topics_by_subscription = %(asked)s
+        where stream = %(stream)s and topics_by_subscription <> %(asked)s
+        """,
+        {"asked": hop.topics_by_subscription, "stream": hop.stream},
     )
     session.call("relaybox_internal.register_topics", hop.stream, list(hop.topics))
     return "registered" if registered else "changed" if kept else str(stream)
 
 
-def _register_hop_out(session: StoreSession, hop: Hop) -> str:
-    subscribed = session.call("relaybox_internal.keep_subscribed_topics", hop.name, list(hop.topics), hop.topics_by_subscription)
-    topics = {*hop.topics, *(subscribed or ())}
-    registered = session.call(
-        "relaybox_internal.register_hop_out",
-        hop.name,
-        hop.destination.name,
-        hop.upstream,
-        sorted(topics) if topics > set(hop.topics) else list(hop.topics),
-        hop.policy,
-        list(hop.processed_by) or None,
+def _register_hop_out(session: Statements, hop: Hop) -> str:
+    registered = session.value(
+        """
+        select relaybox_internal.register_hop_out(%(hop)s, %(destination)s, %(upstream)s, t.topics, %(policy)s, %(processed_by)s)
+        from (
+            select case
+                when s.topics <@ %(topics)s::text[] then %(topics)s::text[]
+                else array(
+                    select u.topic from unnest(%(topics)s::text[] || s.topics) u (topic) group by u.topic order by u.topic collate "C"
+                )
+            end as topics
+            from (
+                select coalesce(relaybox_internal.keep_subscribed_topics(%(hop)s, %(topics)s, %(by_subscription)s), '{}') as topics
+            ) s
+            offset 0
+        ) t
+        """,
+        {
+            "hop": hop.name,
+            "destination": hop.destination.name,
+            "upstream": hop.upstream,
+            "topics": list(hop.topics),
+            "policy": hop.policy,
+            "processed_by": list(hop.processed_by) or None,
+            "by_subscription": hop.topics_by_subscription,
+        },
     )
     kept = _keep_outbox(session, hop.name, hop.outbox_retention)
     return "changed" if kept and registered == "unchanged" else str(registered)
 
 
-def _keep_outbox(session: StoreSession, hop: str, retention: Retention) -> bool:
+def _keep_outbox(session: Statements, hop: str, retention: Retention) -> bool:
     """Writes down how long what a hop reads is kept; tells whether that is new."""
     kept = (retention.replay_window_seconds, retention.stopped_consumer)
     changed = session.execute(
@@ -493,7 +551,7 @@ def _keep_outbox(session: StoreSession, hop: str, retention: Retention) -> bool:
     return changed > 0
 
 
-def _keep_log(session: StoreSession, hop: str, retention: Retention) -> bool:
+def _keep_log(session: Statements, hop: str, retention: Retention) -> bool:
     """The same of a hop's log, which may be detached too."""
     kept = (
         *(retention.replay_window_seconds, retention.stopped_consumer),

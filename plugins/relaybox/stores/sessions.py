@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from relaybox import errors, failpoints
 from relaybox.stores import connections
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from psycopg2.sql import Composable
 
 Row = TypeVar("Row")
+Result = TypeVar("Result")
+
+
+class _Refusal(NamedTuple):
+    told: str
+    next_step: str
 
 
 @dataclass(frozen=True)
@@ -81,6 +87,23 @@ class StoreSession:
         with self.cursor() as cursor:
             cursor.execute(query, _parameters(arguments))
             return cursor.rowcount
+
+    def when(self, condition: str, *arguments: object, do: Callable[[], Result]) -> Result | None:
+        """Calls `do` where the query gives true; its result, else None (stores.statements)."""
+        return do() if self.value(condition, *arguments) else None
+
+    def refuse(self, query: str, *arguments: object, kind: type[errors.RelayboxError]) -> None:
+        """Raises an error of this kind if the query gives a row: what is wrong (`told`), and what to do (`next_step`)."""
+        refusal = self.row_if_any(_Refusal, query, *arguments)
+        if refusal is not None:
+            raise kind(f"store {self.store}: {refusal.told}", next_step=refusal.next_step)
+
+    def set_local(self, settings: Mapping[str, str]) -> None:
+        """Sets these until the end of the transaction, in one round trip."""
+        self.execute(
+            "select pg_catalog.set_config(s.name, s.value, true) from unnest(%s::text[], %s::text[]) s (name, value)",
+            *(list(settings), list(settings.values())),
+        )
 
     def commit(self, step: str | None = None) -> None:
         """Commits, as a step of the protocol with its failpoints before and after, or without."""

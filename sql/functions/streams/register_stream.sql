@@ -25,7 +25,9 @@ begin
     insert into relaybox_internal.stream (
         stream, delivery_order, message_id_window, holdback_rows, fragments
     )
-    values (stream_name, order_, message_id_window_, holdback_rows_, fragments_)
+    select stream_name, order_, message_id_window_, holdback_rows_, fragments_
+    -- an insert that conflicts uses up a number all the same
+    where not exists (select from relaybox_internal.stream s where s.stream = stream_name)
     on conflict (stream) do nothing;
     select * into stream_
     from relaybox_internal.stream s where s.stream = stream_name for no key update;
