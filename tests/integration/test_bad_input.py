@@ -15,8 +15,10 @@ from relaybox.local.clusters import Cluster
 from relaybox.stores.schema import CREATE_DATABASE
 from tests.support.cli import Run, invoke, run, start
 from tests.support.database_dump import dump
+from tests.support.init_scripts import write_script
 from tests.support.memory import fast_temporary_directory
 from tests.support.patience import patience
+from tests.support.psql import run_psql
 from tests.support.services import break_service, read_service
 from tests.support.standby import start_standby
 from tests.support.world import World, insert, routes_file, wait_until
@@ -337,6 +339,14 @@ def test_a_standby_is_refused(
     refused(invoke(*command), 5, f"store {store}: ", *said)
     break_service(store, port=port)
     assert_nothing_lost(world, "a", "b")
+
+
+def test_a_standby_is_refused_by_a_script(world: World, standbys: Mapping[str, Cluster], tmp_path: Path) -> None:
+    follow(world, standbys, "hub")
+    done = run_psql(write_script(tmp_path, "hub"), "hub")
+    assert done.returncode == 3
+    assert "store hub: it is a standby; Relaybox needs the primary" in done.stderr
+    assert "Then run this script again" in done.stderr
 
 
 def test_a_standby_may_be_read(world: World, standbys: Mapping[str, Cluster]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 CORE = (
     "tests/integration/test_schema.py",
+    "tests/integration/test_init_script.py",
     "tests/upgrades",
     "tests/integration/test_query_plans.py",
     "tests/integration/test_session_settings.py",
@@ -37,6 +38,8 @@ CORE = (
 
 OLDEST_CORE = (
     "tests/upgrades/test_tables.py",
+    "tests/upgrades/test_init_scripts.py",
+    "tests/integration/test_init_script.py::test_a_new_store_is_what_init_makes",
     "tests/integration/test_session_settings.py",
     "tests/integration/test_query_plans.py",
     "tests/integration/test_g3_no_duplicate.py",

@@ -20,6 +20,13 @@ def init(
     ] = None,
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would change.")] = False,
+    as_sql: Annotated[
+        bool, typer.Option("--sql", help="Write the init of one store as a script of psql; connect to no store.")
+    ] = False,
+    owner: Annotated[
+        str | None,
+        typer.Option("--owner", metavar="ROLE", help="With --sql: the role that owns the schemas.", show_default=False),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Create or upgrade the schema of every store, and register its hops. All stores are checked before one is changed.
@@ -28,11 +35,16 @@ def init(
     nothing is changed, and the exit code is 1 if an init would change anything. It holds the locks of an
     init for a moment.
 
+    With --sql the command changes nothing: it writes a script that a DBA reads and runs with
+    psql -X -v ON_ERROR_STOP=1 -f hub.sql, at any time later. The script fits a database without a store,
+    one of an earlier version, and one that is up to date.
+
     \b
     Examples:
       relaybox init
       relaybox init --dry-run
       relaybox init hub analytics
+      relaybox init --sql hub --owner relaybox_owner > hub.sql
     """
     from relaybox.cli.terminal.stores import show_initialised
     from relaybox.documents.document import write
@@ -40,7 +52,13 @@ def init(
     from relaybox.stores.initialisation import initialise_stores, plan_stores
 
     settings: Settings = context.obj
+    _refuse_combinations(stores, as_sql=as_sql, owner=owner, dry_run=dry_run, as_json=as_json)
     routes = settings.load_routes()
+    if as_sql and stores:
+        from relaybox.stores.init_script import write_script
+
+        print(write_script(routes.store(stores[0]), routes, owner=owner), end="")
+        return
     chosen = [routes.store(name) for name in dict.fromkeys(stores or routes.stores)]
     outcome = (plan_stores if dry_run else initialise_stores)(chosen, routes)
     failures = Failures(dict(outcome.failures))
@@ -54,6 +72,22 @@ def init(
     if dry_run and not failures.by_store and any(store.changed for store in outcome.stores):
         raise typer.Exit(ExitCode.DEFECT_FOUND)
     failures.end(debug=settings.debug)
+
+
+def _refuse_combinations(stores: list[str] | None, *, as_sql: bool, owner: str | None, dry_run: bool, as_json: bool) -> None:
+    """Wrong usage: options that do not go with --sql, or --owner without it."""
+    if not as_sql:
+        if owner is not None:
+            raise typer.BadParameter("only with --sql; without it the login of the store owns the schemas.", param_hint="--owner")
+        return
+    if dry_run or as_json:
+        raise typer.BadParameter(
+            f"not with {'--dry-run' if dry_run else '--json'}: the script is all that the command writes.", param_hint="--sql"
+        )
+    if len(stores or ()) != 1:
+        raise typer.BadParameter("name one store: a script is run in one database.", param_hint="--sql")
+    if owner is not None and not owner.strip():
+        raise typer.BadParameter("the name of the role is empty.", param_hint="--owner")
 
 
 @commands.command()

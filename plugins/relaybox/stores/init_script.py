@@ -1,0 +1,371 @@
+"""`relaybox init --sql`: the statements of an init as a script that psql runs, written without a look at the store.
+
+The code that `relaybox init` runs writes them: Script has the methods of a session that this code uses (stores.statements). A condition
+becomes an `\\if` of psql, a refusal a DO block that raises an error. So the script decides by the store that it meets.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+from relaybox import __version__, errors
+from relaybox.stores.init_locks import (
+    COMMAND_ROW,
+    OTHER_INIT_SECONDS,
+    OTHER_INITS,
+    TRANSACTION_ROW,
+    add_phases,
+    lock_init,
+)
+from relaybox.stores.lock_holders import OPEN_TRANSACTIONS
+from relaybox.stores.migrations import apply_migrations, newest_migration, oldest_version, phases_migration, sql_directory
+from relaybox.stores.namespaces import IS_STORE, require_schemas
+from relaybox.stores.renewal import renew_functions
+from relaybox.stores.schema import (
+    SEGMENT_ROWS,
+    check_server,
+    create_roles,
+    make_way,
+    name_store,
+    record_server,
+    register_hops,
+    set_switches,
+)
+from relaybox.stores.settings import LOCK_TIMEOUT_SECONDS, session_settings
+
+if TYPE_CHECKING:
+    from relaybox.routes import Hop, Routes, Store
+
+Result = TypeVar("Result")
+
+
+def write_script(store: Store, routes: Routes, *, owner: str | None = None, segment_rows: int = SEGMENT_ROWS) -> str:
+    """The script of psql that brings one store up to date and registers its hops, as initialise_store() does. Asks no database.
+
+    Args:
+        store: the store.
+        routes: all routes; hops of other stores are passed over.
+        owner: the role that owns the schemas, without quotes; None: the owner that they have, or who runs the script.
+        segment_rows: as initialise_store().
+    """
+    script = Script(store.name)
+    script.note(_header(store, routes, owner))
+    script.write(_PSQL)
+    with script.transaction("Check the server. This changes nothing.", may_write=False):
+        _refuse_owner(script, owner)
+        if owner is None:
+            _become_owner(script, owner)
+            require_schemas(script)
+        check_server(script, store)
+    with script.transaction("A store of before version 38: add relaybox.migration.phase. Older code goes on."):
+        _become_owner(script, owner)
+        add_phases(script, phases_migration().text)
+    with script.transaction(f"Bring the store to version {newest_migration().number}."):
+        create_roles(script)
+        _refuse_owner(script, owner)
+        _make_schemas(script, owner)
+        _become_owner(script, owner)
+        _lock(script)
+        with script.waiting(f"init waited {LOCK_TIMEOUT_SECONDS} s for what other transactions hold", OPEN_TRANSACTIONS):
+            make_way(script)
+        apply_migrations(script)
+        name_store(script, store, segment_rows)
+        renew_functions(script, sql_directory())
+        record_server(script, store)
+        script.note("Hops and streams of relaybox.yaml.")
+        for hop in routes.hops:
+            if hop.destination == store:
+                _refuse_rule_change(script, hop, routes)
+        register_hops(script, store, routes)
+        set_switches(script, store)
+    with script.transaction("Make outbox segments."):
+        _become_owner(script, owner)
+        script.call("relaybox_internal.ensure_outbox_segments")
+    script.write(f"\\echo store {store.name}: up to date, schema {newest_migration().number}")
+    return script.text
+
+
+def _header(store: Store, routes: Routes, owner: str | None) -> str:
+    hops = [hop.name for hop in routes.hops if store in (hop.destination, hop.source)]
+    owns = (
+        f"{_one_line(owner)} owns the schemas of a new store. The login needs CREATE on the database and must be able to SET ROLE to it."
+        if owner is not None
+        else "In a new store the login owns the schemas. In a store that exists their owner stays, and does all of this."
+    )
+    return "\n".join(
+        (
+            f"relaybox init of store {store.name}, as a script.",
+            f"Written by Relaybox {__version__}, from {len(hops)} hops of relaybox.yaml: {', '.join(hops) or 'none'}.",
+            "",
+            "Run it with psql 10 or newer, in the database of the store:",
+            "    psql -X -v ON_ERROR_STOP=1 -f FILE",
+            f"It brings a store of schema version {oldest_version()} or later to version {newest_migration().number}.",
+            "In a database without a store it makes one. In a store that is up to date it changes nothing.",
+            "",
+            "It makes the group roles relaybox_*, the schemas relaybox and relaybox_internal, their tables, functions,",
+            f"views, grants and comments, and registers the hops. {owns}",
+            "It makes no login and has no password.",
+            "One transaction does all of this; a short one before it adds a column to older stores, and a short one",
+            "after it makes outbox segments. After an error or a kill nothing is half done: run the script again.",
+        )
+    )
+
+
+def _one_line(name: str) -> str:
+    return " ".join(name.split())
+
+
+_PSQL = """\\set ON_ERROR_STOP on
+\\set ON_ERROR_ROLLBACK off
+\\set AUTOCOMMIT on
+\\set SINGLELINE off
+\\set SINGLESTEP off
+\\set FETCH_COUNT 0
+\\set QUIET on
+\\encoding UTF8"""
+
+
+def _lock(script: Script) -> None:
+    """Both rows that an init of Python locks in two sessions."""
+    script.set_local({"lock_timeout": f"{OTHER_INIT_SECONDS}s"})
+    with script.waiting(f"another init has held it for {OTHER_INIT_SECONDS} s", OTHER_INITS):
+        lock_init(script, COMMAND_ROW)
+        lock_init(script, TRANSACTION_ROW)
+    script.set_local({"lock_timeout": f"{LOCK_TIMEOUT_SECONDS}s"})
+
+
+_MAY_SET_ROLE = "pg_has_role({}, case when current_setting('server_version_num')::integer < 160000 then 'MEMBER' else 'SET' end)"
+
+
+def _refuse_owner(script: Script, owner: str | None) -> None:
+    """Refuses a role of --owner that is not there or not the owner, and a login that may not act as it."""
+    if owner is None:
+        return
+    script.refuse(
+        f"""
+        select case
+            when r.oid is null then 'there is no role ' || quote_ident(%(owner)s) || ', which is to own the schemas. Nothing was changed.'
+            when n.nspowner <> r.oid then
+                'schema ' || n.nspname || ' belongs to ' || n.nspowner::regrole || ', not to ' || quote_ident(%(owner)s)
+                    || '. Nothing was changed.'
+            when not has_database_privilege(current_database(), 'create') and n.oid is null then
+                'login ' || quote_ident(current_user) || ' may not make schemas in database ' || quote_ident(current_database())
+                    || '. Nothing was changed.'
+            else 'login ' || quote_ident(current_user) || ' may not SET ROLE to ' || quote_ident(%(owner)s) || '. Nothing was changed.'
+        end as told,
+        case
+            when r.oid is null then 'Create it: create role ' || quote_ident(%(owner)s) || '; then run: relaybox init'
+            when n.nspowner <> r.oid then 'Write the script with --owner ' || n.nspowner::regrole
+            when not has_database_privilege(current_database(), 'create') and n.oid is null then
+                'As a superuser: grant create on database ' || quote_ident(current_database()) || ' to ' || quote_ident(current_user)
+                    || '; then run: relaybox init'
+            else 'As a superuser: grant ' || quote_ident(%(owner)s) || ' to ' || quote_ident(current_user) || '; then run: relaybox init'
+        end as next_step
+        from unnest(array['relaybox', 'relaybox_internal']) s (name)
+        left join pg_roles r on r.rolname = %(owner)s
+        left join pg_namespace n on n.nspname = s.name
+        where r.oid is null or n.nspowner <> r.oid or not {_MAY_SET_ROLE.format("r.oid")}
+            or n.oid is null and not has_database_privilege(current_database(), 'create')
+        order by s.name limit 1
+        """,  # noqa: S608
+        {"owner": owner},
+        kind=errors.StoreUnusable,
+    )
+
+
+def _make_schemas(script: Script, owner: str | None) -> None:
+    """The schemas of a role that may not make any, after the lock that keeps first inits apart."""
+    if owner is None:
+        return
+    missing = "select to_regnamespace('relaybox') is null or to_regnamespace('relaybox_internal') is null"
+
+    def make() -> None:
+        _lock(script)
+        for schema in ("relaybox", "relaybox_internal"):
+            script.execute(f"create schema if not exists {schema} authorization {identifier(owner)}")
+
+    script.when(missing, do=make)
+
+
+def _become_owner(script: Script, owner: str | None) -> None:
+    """From here on all is done as the role that owns the schemas; where there are none yet, as the login or --owner."""
+    script.value(
+        f"""
+        select coalesce(max(set_config('role', r.rolname, true)), '') as became
+        from pg_roles r left join pg_namespace n on n.nspowner = r.oid and n.nspname = 'relaybox'
+        where {"r.rolname = %s" if owner is not None else "n.oid is not null and %s and " + IS_STORE} and {_MAY_SET_ROLE.format("r.oid")}
+        """,  # noqa: S608
+        True if owner is None else owner,
+    )
+
+
+def _refuse_rule_change(script: Script, hop: Hop, routes: Routes) -> None:
+    """A stream's rules change in all its stores or in none, which takes several transactions in each of them."""
+    stores = sorted({one.destination.name for one in routes.hops if one.stream == hop.stream})
+    if len(stores) == 1:
+        return
+    script.refuse(
+        """
+        select %(told)s as told, 'Run `relaybox init` with logins that own these stores' as next_step
+        where relaybox_internal.stream_rules_differ(%(hop)s, %(stream)s, %(origin)s, %(order)s, %(window)s) or exists (
+            select from relaybox_internal.stream s join relaybox_internal.stream_log l using (stream_id)
+            join relaybox_internal.hop_in i using (log_id)
+            where i.hop = %(hop)s and s.rules_pending
+        )
+        """,
+        {
+            "told": f"stream {hop.stream} changes its rules in its stores {', '.join(stores)}, and a script changes one store only. "
+            "Nothing was changed.",
+            "hop": hop.name,
+            "stream": hop.stream,
+            "origin": hop.origin.name,
+            "order": hop.order,
+            "window": hop.message_id_window,
+        },
+        kind=errors.ConfigurationError,
+    )
+
+
+@dataclass
+class Script:
+    """Writes down what a session would run (stores.statements). Results are unknown here: each is None or 0.
+
+    Attributes:
+        store: the store's name.
+        parts: what is written so far.
+    """
+
+    store: str
+    parts: list[str] = field(default_factory=list)
+    _waits: str | None = None
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.parts) + "\n"
+
+    def write(self, part: str) -> None:
+        self.parts.append(part)
+
+    def note(self, text: str) -> None:
+        """A comment."""
+        self.write("\n".join(f"-- {line}".rstrip() for line in text.splitlines()))
+
+    @contextmanager
+    def transaction(self, purpose: str, *, may_write: bool = True) -> Iterator[None]:
+        """A transaction with the settings that a session of ours has; behind a pooler each has a session of its own."""
+        self.write("")
+        self.note(purpose)
+        # a standby accepts no `read write`: the first transaction says so better
+        self.write(f"begin isolation level read committed{', read write, not deferrable' if may_write else ''};")
+        settings = {"application_name": "relaybox init", **session_settings()}
+        rows = ", ".join(f"({literal(name)}, {literal(value)})" for name, value in settings.items())
+        self.write(
+            "select pg_catalog.count(pg_catalog.set_config(s.name, s.value, true)) as relaybox_settings\n"
+            f"from (values {rows}) s (name, value) where pg_catalog.current_setting(s.name, true) is not null\n\\gset"
+        )
+        yield
+        self.write("commit;")
+
+    def execute(self, query: str, *arguments: object) -> int:
+        text = render(query, arguments).strip()
+        block = re.fullmatch(r"(?:--[^\n]*\n)*do \$(\w+)\$\n(.*)\n\$\1\$;?", text, re.DOTALL)
+        if self._waits is not None and block is not None:
+            text = f"do $waiting$\nbegin\n{block[2]};\n{self._waits}\nend\n$waiting$".replace(";;", ";")
+        self.write(text if text.endswith(";") else f"{text};")
+        return 0
+
+    def value(self, query: str, *arguments: object) -> None:
+        self.write(f"{render(query, arguments).strip()}\n\\gset relaybox_")
+
+    def call(self, function: str, *arguments: object) -> None:
+        self.value(f"select {function}({', '.join(['%s'] * len(arguments))})", *arguments)
+
+    def when(self, condition: str, *arguments: object, do: Callable[[], Result]) -> Result | None:
+        self.write(f"select coalesce((\n{render(condition, arguments).strip()}\n), false) as relaybox_condition\n\\gset")
+        self.write("\\if :relaybox_condition")
+        do()
+        self.write("\\endif")
+        return None
+
+    def refuse(self, query: str, *arguments: object, kind: type[errors.RelayboxError]) -> None:
+        code = "RB003" if issubclass(kind, errors.ConfigurationError) else "RB001"
+        self.write(
+            "do $refuse$\ndeclare\n    refusal record;\nbegin\n"
+            f"    for refusal in\n{render(query, arguments).strip()}\n    loop\n"
+            f"        raise exception using errcode = {literal(code)},\n"
+            f"            message = {literal(f'store {self.store}: ')} || refusal.told,\n"
+            f"            hint = replace(refusal.next_step, 'run: relaybox init', 'run this script again');\n"
+            "    end loop;\nend\n$refuse$;"
+        )
+
+    def set_local(self, settings: Mapping[str, str]) -> None:
+        for name, value in settings.items():
+            self.write(f"set local {'.'.join(map(identifier, name.split('.')))} = {_quoted(value)};")
+
+    @contextmanager
+    def waiting(self, told: str, holders_query: str) -> Iterator[None]:
+        """A DO block in this block that waits too long for a lock names the sessions that hold it."""
+        holders = render(holders_query, ({"seconds": LOCK_TIMEOUT_SECONDS},))
+        self._waits = f"""exception when lock_not_available then
+    declare
+        holders text;
+        ends text;
+    begin
+        select string_agg(
+            h.name || ' (' || coalesce('pid ' || h.pid || ', ', '') || 'login ' || h.login || ', '
+                || coalesce(h.state || ' since ' || h.since || ' UTC', 'its start needs pg_read_all_stats') || ')', ', '
+        ), string_agg(h.ends, '; ')
+        into holders, ends from ({holders.strip()}) h;
+        raise exception using errcode = '55P03', message = {literal(f"store {self.store}: {told}: ")}
+            || coalesce(holders, 'a session that has ended meanwhile') || '.',
+            hint = 'Wait until it has ended, then run this script again'
+            || coalesce(' (or end what hangs, as a login with pg_signal_backend: ' || ends || ')', '') || '.';
+    end;"""  # noqa: S608
+        yield
+        self._waits = None
+
+
+def render(query: str, arguments: Sequence[object]) -> str:
+    """A query with its parameters in place, as psycopg2 does it: without arguments percent signs stand for themselves."""
+    if not arguments:
+        return query
+    named = arguments[0] if len(arguments) == 1 and isinstance(arguments[0], Mapping) else {}
+    positional = iter(arguments)
+
+    def replace(found: re.Match[str]) -> str:
+        if found[0] == "%%":
+            return "%"
+        return literal(named[found[1]] if found[1] else next(positional))
+
+    return re.sub(r"%%|%s|%\((\w+)\)s", replace, query)
+
+
+def literal(value: object) -> str:
+    """A value as SQL, whatever standard_conforming_strings is."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return f"array[{', '.join(map(literal, value))}]" if value else "'{}'"
+    text = str(value).replace("'", "''")
+    return "E'{}'".format(text.replace("\\", "\\\\")) if "\\" in text else f"'{text}'"
+
+
+def identifier(name: str) -> str:
+    """A name as SQL, in quotes where it needs them."""
+    return name if re.fullmatch("relaybox(_[a-z]+)?|lock_timeout", name) else '"{}"'.format(name.replace('"', '""'))
+
+
+def _quoted(text: str) -> str:
+    """In dollar quotes, so that a reader sees the text of a file as it is."""
+    if "\n" not in text:
+        return literal(text)
+    tag = next(f"$file{number or ''}$" for number in range(100) if f"$file{number or ''}$" not in text)
+    return f"{tag}{text}{tag}"

@@ -1,0 +1,45 @@
+"""Scripts of `relaybox init --sql`, and what a store looks like after an init of either kind."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from tests.support.cli import invoke
+from tests.support.database_dump import dump
+from tests.support.psql import run_psql
+from tests.support.world import World
+
+_ROWS = """
+select string_agg(format('select %%L as name, to_jsonb(t) as row from %%s t', c.oid::regclass, c.oid::regclass), ' union all ')
+from pg_class c
+where c.relnamespace in (to_regnamespace('relaybox'), to_regnamespace('relaybox_internal')) and c.relkind in ('r', 'p')
+    and not c.relispartition
+"""
+_DIFFER = re.compile(r"_at$|^store_id$|_said_by$|^xid$")
+"""Times, the random id of a store, the login that ran the init, and its transaction."""
+
+
+def write_script(directory: Path, *arguments: str) -> Path:
+    """The output of `relaybox init --sql`."""
+    written = invoke("init", "--sql", *arguments)
+    assert (written.exit_code, written.stderr) == (0, ""), written.stderr
+    path = directory / f"init-{'-'.join(re.sub('[^a-z]', '', one) for one in arguments)}.sql"
+    path.write_text(written.stdout)
+    return path
+
+
+def init_by_script(directory: Path, store: str, *arguments: str, service: str = "") -> None:
+    """Writes and runs a script, which must end well."""
+    done = run_psql(write_script(directory, store, *arguments), service or store)
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert re.fullmatch(rf"store {store}: up to date, schema [0-9]+\n", done.stdout)
+
+
+def picture_of(world: World, store: str, service: str = "") -> tuple[str, list[Any]]:
+    """The schema with owners, rights, comments and functions, and every row without what differs between two stores."""
+    service = service or store
+    rows = world.query(service, world.value(service, _ROWS).replace("%", "%%"))
+    kept = [(name, {key: value for key, value in row.items() if not _DIFFER.search(key)}) for name, row in rows]
+    return dump(service, "--schema-only"), sorted(kept, key=str)
