@@ -8,6 +8,7 @@ import typer
 
 from relaybox.cli.exits import ExitCode
 from relaybox.cli.options import AsJson, answer
+from relaybox.cli.printable import print_text
 from relaybox.cli.subscription_options import AtStore, SubscriptionName, store_of
 
 if TYPE_CHECKING:
@@ -135,19 +136,19 @@ def replay(
         return
     if begun.is_empty:
         end = "to" if second_cursor else f"on. {subscription} is done through"
-        print(
+        print_text(
             f"{subscription}: 0 messages from stream position {begun.first_stream_position} {end} "
             f"stream position {begun.last_stream_position}. "
             "Nothing was changed."
         )
         return
-    print(
+    print_text(
         f"{begun.replayed_as}: stream positions {begun.first_stream_position} to {begun.last_stream_position}, "
         f"{begun.message_count:,} messages, "
         f"{begun.byte_count:,} bytes, about {begun.estimated_seconds:.1f} s"
     )
     if begun.dry_run:
-        print('Nothing was changed. To do it, add: --reason "..."')
+        print_text('Nothing was changed. To do it, add: --reason "..."')
 
 
 def _tell_unread(subscription: str, printed: int, unread: Sequence[UnreadLane]) -> None:
@@ -161,10 +162,10 @@ def _tell_unread(subscription: str, printed: int, unread: Sequence[UnreadLane]) 
                 f"{where} returned no message: a refused message or a replay waits for its time, "
                 "an open transaction blocks the lane, or messages arrived just now"
             )
-        typer.echo(f"{said} (stream positions behind: {lane.stream_positions})", err=True)
-    typer.echo(
+        print_text(f"{said} (stream positions behind: {lane.stream_positions})", stderr=True)
+    print_text(
         f"{printed} messages were printed; {len(unread)} lanes have more. Run the command again later, or with --follow.",
-        err=True,
+        stderr=True,
     )
 
 

@@ -8,7 +8,7 @@ import typer
 
 from relaybox.cli.exits import CommandGroup
 from relaybox.cli.options import AsJson, answer
-from relaybox.cli.printable import printable
+from relaybox.cli.printable import print_text
 from relaybox.cli.subscription_options import AtStore, SubscriptionName, list_each, store_of
 
 Reason = Annotated[str, typer.Option("--reason", help="Why; it is recorded.", show_default=False)]
@@ -88,7 +88,7 @@ def show(
         return
     for name, value in asdict(found[0]).items():
         text = "" if value is None else str(value)
-        print(f"{name:15} {printable(text).replace(chr(10), chr(10) + ' ' * 16)}")
+        print_text(f"{name:15} {text.replace(chr(10), chr(10) + ' ' * 16)}")
 
 
 @commands.command()

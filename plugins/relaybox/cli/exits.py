@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import sys
 import traceback
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -17,7 +16,7 @@ from typer._click.exceptions import UsageError  # Typer exports only its subclas
 
 from relaybox import __version__, errors
 from relaybox.cli.options import AS_JSON
-from relaybox.cli.printable import printable
+from relaybox.cli.printable import print_text
 
 if TYPE_CHECKING:
     from relaybox.routes import Routes
@@ -69,13 +68,13 @@ def worst(codes: Iterable[ExitCode]) -> ExitCode:
 def tell(error: errors.RelayboxError, *, debug: bool = False) -> None:
     """Writes the error to stderr, with a traceback only if asked for."""
     if debug:
-        traceback.print_exception(error)
-    print(printable(f"error: {error}"), file=sys.stderr)
+        print_text("".join(traceback.format_exception(error)).rstrip("\n"), stderr=True)
+    print_text(f"error: {error}", stderr=True)
 
 
 def warn_unanswered(error: errors.RelayboxError, unknown: str) -> None:
     """Says on stderr that a store did not answer which the command could do without, and what is therefore unknown."""
-    print(printable(f"warning: {error} {unknown}"), file=sys.stderr)
+    print_text(f"warning: {error} {unknown}", stderr=True)
 
 
 def end(found: Iterable[errors.RelayboxError], *, debug: bool) -> NoReturn:

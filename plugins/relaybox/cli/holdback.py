@@ -8,6 +8,7 @@ import typer
 
 from relaybox.cli.exits import Failures, Settings, end
 from relaybox.cli.options import AsJson
+from relaybox.cli.printable import print_text
 
 if TYPE_CHECKING:
     from relaybox.streams.skipping import SkipResult
@@ -108,7 +109,7 @@ def skip(
         write(SkipDocument(route=route, sender=sender, stores=stores, errors=failures.document()))
     else:
         for one in told:
-            print(f"{one.store}: {_said(one, sender)}")
+            print_text(f"{one.store}: {_said(one, sender)}")
     failures.end(debug=settings.debug)
 
 

@@ -10,6 +10,7 @@ import typer
 
 from relaybox.cli.exits import ExitCode, Settings, exit_code, tell, warn_unanswered, worst
 from relaybox.cli.options import AsJson
+from relaybox.cli.printable import print_text
 
 if TYPE_CHECKING:
     from relaybox.errors import RelayboxError
@@ -48,17 +49,17 @@ def _tell_problems(status: Status, *, debug: bool) -> ExitCode:
     for error in found.values():
         tell(error, debug=debug)
     for topic in status.unrouted:
-        print(
+        print_text(
             f"warning: store {topic.store}: {topic.message_count} messages of topic {topic.topic}, which no hop reads, "
             f"the oldest from {topic.first_sent_at:%Y-%m-%d %H:%M:%S}. {topic.next_step}",
-            file=sys.stderr,
+            stderr=True,
         )
     for hop in status.orphaned_hops:
-        print(
+        print_text(
             f"warning: hop {hop.hop} is in no route of relaybox.yaml: {hop.store} keeps {hop.waiting_count} messages that no batch has and "
             f"{hop.unsettled_count} that are not settled. To move them, bring the route back and run: relaybox init. "
             f"To give them up: relaybox retire {hop.hop}",
-            file=sys.stderr,
+            stderr=True,
         )
     waiting = [*status.unrouted, *status.orphaned_hops]
     return worst([*map(exit_code, found.values()), *(ExitCode.CONFIGURATION for _ in waiting)])

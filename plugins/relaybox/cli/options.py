@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from relaybox.cli.printable import print_text
+
 if TYPE_CHECKING:
     from relaybox.documents.document import Document
 
@@ -24,7 +26,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Write one JSON document to
 def answer(text: str, document: Document, *, as_json: bool) -> None:
     """Prints the result: as text, or with --json as a document."""
     if not as_json:
-        print(text)
+        print_text(text)
         return
     from relaybox.documents.document import write
 

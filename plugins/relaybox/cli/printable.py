@@ -6,6 +6,7 @@ sequences they could clear the screen, hide lines, or write lines of their own.
 
 from __future__ import annotations
 
+import sys
 import unicodedata
 
 _KEPT = "\n\t"
@@ -21,6 +22,11 @@ def printable(text: str) -> str:
 def printable_line(text: str) -> str:
     r"""As printable(), for a text that must stay on its line: line breaks are escapes too, `\n`."""
     return printable(text).replace("\n", "\\n")
+
+
+def print_text(text: str, *, stderr: bool = False) -> None:
+    """Writes a text of one or more lines to stdout, or to stderr, as printable() shows it. The CLI prints no text in another way."""
+    print(printable(text), file=sys.stderr if stderr else sys.stdout)
 
 
 def _shown(character: str) -> str:

@@ -11,6 +11,7 @@ import typer
 
 from relaybox.cli.exits import ExitCode, Settings
 from relaybox.cli.options import AsJson, answer
+from relaybox.cli.printable import print_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -56,14 +57,14 @@ def reanchor(
         show_reanchored(found, done=done)
         if not done and found.may_be_attested:
             source = routes.hop(hop).source.name
-            print(
+            print_text(
                 f"If {source} lost nothing (a promotion, pg_upgrade), do not reanchor. "
                 f'Run: relaybox attest {source} --reason "..."'
             )
         if not done and found.is_needed:
-            print(f'Nothing was changed. To do it: relaybox reanchor {hop} --reason "..."')
+            print_text(f'Nothing was changed. To do it: relaybox reanchor {hop} --reason "..."')
         elif done:
-            print(f"Now run: relaybox transfer {hop}")
+            print_text(f"Now run: relaybox transfer {hop}")
     if not done and found.is_needed:
         raise typer.Exit(ExitCode.DEFECT_FOUND)
 
@@ -150,7 +151,7 @@ def rebuild(
     else:
         show_rebuild(found, restored)
         if not reason:
-            print(_next_step(found))
+            print_text(_next_step(found))
     if "defects" in (found.outcomes or {}).values() or (not reason and found.is_needed):
         raise typer.Exit(ExitCode.DEFECT_FOUND)
 

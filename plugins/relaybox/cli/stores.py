@@ -8,6 +8,7 @@ import typer
 
 from relaybox.cli.exits import ExitCode, Failures, Settings
 from relaybox.cli.options import AsJson, answer
+from relaybox.cli.printable import print_text
 
 commands = typer.Typer()
 
@@ -68,7 +69,7 @@ def init(
     else:
         show_initialised(outcome.stores, done=not dry_run)
         if failures.by_store and not outcome.stores:
-            print("no store was changed")
+            print_text("no store was changed")
     if dry_run and not failures.by_store and any(store.changed for store in outcome.stores):
         raise typer.Exit(ExitCode.DEFECT_FOUND)
     failures.end(debug=settings.debug)

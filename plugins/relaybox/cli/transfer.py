@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from relaybox.cli.exits import ExitCode, Failures, Settings
 from relaybox.cli.options import AsJson
+from relaybox.cli.printable import print_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ def transfer(
             summary = _transfer(settings, moved, threads, linger, progress)
         show_transfer(summary)
     if summary.waiting_for_init is not None:
-        print(f"warning: {summary.waiting_for_init}", file=sys.stderr)
+        print_text(f"warning: {summary.waiting_for_init}", stderr=True)
         raise typer.Exit(ExitCode.CONFIGURATION)
 
 

@@ -11,7 +11,7 @@ def new_bar() -> Progress:
     """Returns an empty bar. Without a terminal nothing is drawn."""
     console = open_console(stderr=True)
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

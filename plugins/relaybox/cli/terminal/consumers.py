@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-
 from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_time
 
 if TYPE_CHECKING:
@@ -32,7 +30,7 @@ def show_bindings(found: Sequence[SubscriptionBinding]) -> None:
     for one in found:
         state = "in effect" if one.is_enforced else "no effect: bind_subscriptions is off"
         table.add_row(
-            *(one.store, escape(one.subscription), escape(one.role), show_time(one.bound_at), escape(one.bound_by)),
+            *(one.store, one.subscription, one.role, show_time(one.bound_at), one.bound_by),
             state if one.role_exists else "there is no such role",
         )
     open_console().print(table if found else "No subscription is bound to a role.")
@@ -46,7 +44,7 @@ def show_grants(found: Sequence[TopicGrant]) -> None:
         if not one.topic_exists:
             state += "; no stream has carried the topic yet"
         table.add_row(
-            *(one.store, escape(one.topic), escape(one.role), show_time(one.granted_at), escape(one.granted_by)),
+            *(one.store, one.topic, one.role, show_time(one.granted_at), one.granted_by),
             state if one.role_exists else "there is no such role",
         )
     open_console().print(table if found else "No topic is granted to a role.")

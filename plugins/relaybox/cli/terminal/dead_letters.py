@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-
 from relaybox.cli.terminal.tables import new_table, open_console, show_time
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ def show_dead_letters(found: Sequence[DeadLetter]) -> None:
         right=("dead_letter_id", "stream_position", "attempts"),
     )
     for one in found:
-        reason = escape(f"{one.reason}: {one.detail}" if one.detail else one.reason)
+        reason = f"{one.reason}: {one.detail}" if one.detail else one.reason
         table.add_row(
             *(
                 one.store,

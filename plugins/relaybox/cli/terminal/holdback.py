@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
+from rich.text import Text
 
 from relaybox.cli.printable import printable_line
-from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_time
+from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_time, styled
 
 if TYPE_CHECKING:
     from relaybox.streams.holdback import Cause, Gap, HeldSender, StoreHoldback
@@ -23,12 +23,12 @@ def show_holdback(stores: Sequence[StoreHoldback]) -> None:
     out = open_console()
     for store in stores:
         if store.error is not None:
-            out.print(f"[bold]{store.store}[/] stream {store.stream}: [red]see the error below[/]")
+            out.print(styled((store.store, "bold"), f" stream {store.stream}: ", ("see the error below", "red")))
             continue
         if not store.senders:
-            out.print(f"[bold]{store.store}[/] stream {store.stream}, order {store.order}: no message is held")
+            out.print(styled((store.store, "bold"), f" stream {store.stream}, order {store.order}: no message is held"))
             continue
-        out.print(f"[bold]{store.store}[/] stream {store.stream}, order {store.order}")
+        out.print(styled((store.store, "bold"), f" stream {store.stream}, order {store.order}"))
         rows = new_table(
             "sender", "epoch", "delivered", "held", "in log", "since", right=("epoch", "delivered", "held", "in log")
         )
@@ -39,15 +39,15 @@ def show_holdback(stores: Sequence[StoreHoldback]) -> None:
                 show_count(sender.held_count),
                 show_count(sender.waiting_count),
             )
-            rows.add_row(escape(sender.sender), *counts, show_time(sender.held_since))
+            rows.add_row(sender.sender, *counts, show_time(sender.held_since))
         out.print(rows)
         for sender in store.senders:
             for line in _waits_for(sender):
-                out.print(f"  {line}", soft_wrap=True)
+                out.print("  ", line, sep="", soft_wrap=True)
 
 
-def _waits_for(sender: HeldSender) -> Iterator[str]:
-    name = escape(printable_line(sender.sender))
+def _waits_for(sender: HeldSender) -> Iterator[str | Text]:
+    name = printable_line(sender.sender)
     if sender.missing:
         more = len(sender.missing) - NAMED_GAPS
         named = ", ".join(map(_indexes, sender.missing[:NAMED_GAPS])) + (f" and {more:,} more gaps" if more > 0 else "")
@@ -55,12 +55,12 @@ def _waits_for(sender: HeldSender) -> Iterator[str]:
     for cause in sender.causes:
         yield f"{name} waits for {_cause(cause)}"
     if sender.stalled_reason is not None:
-        yield (
-            f"[red]{name} stalled: {sender.stalled_reason}[/]; {sender.waiting_count:,} messages after log position "
-            f"{sender.stalled_after:,} wait in the log"
+        yield styled(
+            (f"{name} stalled: {sender.stalled_reason}", "red"),
+            f"; {sender.waiting_count:,} messages after log position {sender.stalled_after:,} wait in the log",
         )
     for repair in sender.repairs:
-        yield f"  if the missing messages never arrive, run: {escape(repair)}"
+        yield f"  if the missing messages never arrive, run: {repair}"
 
 
 def _indexes(gap: Gap) -> str:
@@ -68,7 +68,7 @@ def _indexes(gap: Gap) -> str:
 
 
 def _cause(cause: Cause) -> str:
-    wanted = f"{escape(printable_line(cause.sender))} through index {cause.last_index}"
+    wanted = f"{printable_line(cause.sender)} through index {cause.last_index}"
     if cause.origin is None:
         return f"{wanted}; no store has declared this sender: the message is set aside when all stores have confirmed that"
     return f"{wanted}, epoch {cause.epoch}; delivered through {cause.delivered_through or 0}; {cause.waiting_count:,} messages wait for it"

@@ -7,10 +7,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
 from relaybox.cli.terminal.rates import show_rates
-from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_seconds, show_time
+from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_seconds, show_time, styled
 from relaybox.monitoring.message_timeline import moments
 from relaybox.monitoring.spark_pages import application_address
 from relaybox.verification.reliability import show_ratio
@@ -30,7 +30,7 @@ def show_status(status: Status) -> None:
         measured.add_row(hop.hop.name, *counts, *show_rates(hop.delivery, hop.received))
     for route in status.routes:
         counts = (show_count(route.sent), show_count(route.received), "", "")
-        measured.add_row(f"[bold]{route.route.name}[/]", *counts, *show_rates(route.delivery, route.received))
+        measured.add_row(styled((route.route.name, "bold")), *counts, *show_rates(route.delivery, route.received))
     moves = new_table("hop", "path", "last batch")
     for hop in status.hops:
         moves.add_row(hop.hop.name, f"{hop.hop.source.name} -> {hop.hop.destination.name}", _last_batch(hop, status.measured_at))
@@ -50,8 +50,8 @@ def show_status(status: Status) -> None:
             console.print(_open_batch(hop, hop.open_batch))
     for store, durability in status.provider_durability.items():
         console.print(
-            f"{store}: its provider makes commits durable, fsync is not checked: {escape(durability.reason)} "
-            f"(recorded by {escape(durability.said_by)}, {show_time(durability.said_at)})"
+            f"{store}: its provider makes commits durable, fsync is not checked: {durability.reason} "
+            f"(recorded by {durability.said_by}, {show_time(durability.said_at)})"
         )
 
 
@@ -73,8 +73,8 @@ def _show_streams(out: Console, status: Status) -> None:
                 f"{hop.name}: {stream.undecided_rows:,} published messages are not classified yet; the next transfer does it"
             )
         for sender in stream.stalled:
-            name = escape(sender.sender)
-            out.print(f"{hop.name}: [red]sender {name} stalled: {sender.reason}[/]. See: relaybox holdback {hop.route}")
+            said = (f"sender {sender.sender} stalled: {sender.reason}", "red")
+            out.print(styled(f"{hop.name}: ", said, f". See: relaybox holdback {hop.route}"))
 
 
 def _show_accounts(console: Console, status: Status) -> None:
@@ -95,23 +95,23 @@ def _open_batch(hop: HopStatus, batch: OpenBatch) -> str:
     return f"{hop.hop.name}: batch {batch.batch} is open, slices to copy: {missing} of {batch.slice_count}. {resume}"
 
 
-def _lag(hop: HopStatus) -> str:
+def _lag(hop: HopStatus) -> str | Text:
     if not hop.lag_messages:
         return show_count(hop.lag_messages)
     age = "" if hop.lag_seconds is None else f", {show_seconds(hop.lag_seconds)}"
-    return f"[yellow]{hop.lag_messages:,}{age}[/]"
+    return styled((f"{hop.lag_messages:,}{age}", "yellow"))
 
 
-def _last_batch(hop: HopStatus, now: datetime) -> str:
+def _last_batch(hop: HopStatus, now: datetime) -> str | Text:
     last = hop.last_batch
     if hop.errors:
-        return "[red]see the error below[/]"
+        return styled(("see the error below", "red"))
     if last is None:
         return "none yet"
     moment, what = (last.published_at, "published") if last.published_at else (last.planned_at, "planned")
     age = max(0.0, (now - moment).total_seconds())
-    running = ", [cyan]a transfer is running[/]" if hop.driven else ""
-    return f"{last.batch:,}: {last.row_count:,} rows, {what} {show_seconds(age)} ago{running}"
+    running = (", ", ("a transfer is running", "cyan")) if hop.driven else ()
+    return styled(f"{last.batch:,}: {last.row_count:,} rows, {what} {show_seconds(age)} ago", *running)
 
 
 def show_traces(traces: Sequence[Trace]) -> None:
@@ -119,7 +119,9 @@ def show_traces(traces: Sequence[Trace]) -> None:
     console = open_console()
     for trace in traces:
         console.print(
-            f"[bold]{trace.message_id}[/]  route {trace.route}  topic {trace.sent.topic}  sender {escape(trace.sent.sender)}"
+            styled(
+                (str(trace.message_id), "bold"), f"  route {trace.route}  topic {trace.sent.topic}  sender {trace.sent.sender}"
+            )
         )
         table = new_table("when", "where", "what")
         for moment in moments(trace):
@@ -127,16 +129,15 @@ def show_traces(traces: Sequence[Trace]) -> None:
         console.print(table)
 
 
-def _told(moment: TimelineEntry) -> str:
-    recorded = "" if moment.recorded_by is None else f", recorded by {escape(moment.recorded_by)}"
-    what = f"{escape(moment.what)}{_driver(moment)}{recorded}"
-    return f"[red]{what}[/]" if moment.is_wrong else what
+def _told(moment: TimelineEntry) -> Text:
+    recorded = "" if moment.recorded_by is None else f", recorded by {moment.recorded_by}"
+    return styled((f"{moment.what}{_driver(moment)}{recorded}", "red" if moment.is_wrong else ""))
 
 
 def _driver(moved: TimelineEntry | LastBatch) -> str:
     """` by NAME, Spark application local-1 (its address)`, as far as it is known."""
     if moved.moved_by is None:
         return ""
-    spark = "" if moved.application is None else f", Spark application {escape(moved.application)}"
+    spark = "" if moved.application is None else f", Spark application {moved.application}"
     address = application_address(moved.application)
-    return f" by {escape(moved.moved_by)}{spark}{'' if address is None else f' ({escape(address)})'}"
+    return f" by {moved.moved_by}{spark}{'' if address is None else f' ({address})'}"

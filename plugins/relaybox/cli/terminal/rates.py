@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from relaybox.cli.terminal.tables import styled
 from relaybox.verification.reliability import is_no_reading, show_ratio
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from relaybox.verification.reliability import Delivery
 
 
-def show_rates(delivery: Delivery | None, received: int | None) -> tuple[str, str, str]:
+def show_rates(delivery: Delivery | None, received: int | None) -> tuple[str | Text, str | Text, str | Text]:
     """Returns ? if a store did not answer, - if nothing has arrived yet."""
     if delivery is None:
         return "?", "?", "?"
@@ -20,5 +23,5 @@ def show_rates(delivery: Delivery | None, received: int | None) -> tuple[str, st
     return (
         show_ratio(delivery.reliability),
         show_ratio(delivery.uniqueness),
-        f"[{'green' if perfect else 'red'}]{delivery.mode}[/]",
+        styled((delivery.mode, "green" if perfect else "red")),
     )

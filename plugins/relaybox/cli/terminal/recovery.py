@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from relaybox.cli.terminal.tables import NAMED_DEFECTS, new_table, open_console, show_count
+from relaybox.cli.terminal.tables import NAMED_DEFECTS, new_table, open_console, show_count, styled
 
 if TYPE_CHECKING:
     from relaybox.recovery.reanchor_result import ReanchorResult
@@ -18,8 +18,10 @@ def show_reanchored(found: ReanchorResult, *, done: bool) -> None:
     console = open_console()
     will = "" if done else "would be "
     console.print(
-        f"[bold]{found.hop}[/]: batch {found.common_batch} is the last that both stores have; "
-        f"{found.arrived_batch} batches have arrived"
+        styled(
+            (found.hop, "bold"),
+            f": batch {found.common_batch} is the last that both stores have; {found.arrived_batch} batches have arrived",
+        )
     )
     if found.cause is not None:
         console.print(f"{found.cause}.")
@@ -57,9 +59,10 @@ def show_rebuild(found: Rebuild, restored: Sequence[RestoredSubscription]) -> No
         table.add_row(hop.hop, hop.other_store, show_count(hop.message_count), show_count(hop.known_count), what)
     console.print(table)
     for loss in found.losses:
-        console.print(f"[red]lost[/]: {loss}")
+        console.print(styled(("lost", "red"), f": {loss}"))
     for stream, doubt in found.doubts.items():
-        console.print(f"[yellow]stream {stream}[/]: its stream positions may differ from the lost ones ({doubt})")
+        said = (f"stream {stream}", "yellow")
+        console.print(styled(said, f": its stream positions may differ from the lost ones ({doubt})"))
     for one in restored:
         where = (
             f"continues at stream position {one.first_stream_position:,}"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from relaybox.cli.printable import print_text
 from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_seconds, show_time
 from relaybox.retention.retiring import find_unrouted
 
@@ -69,14 +70,14 @@ def show_retained(done: tuple[StoreRetained, StoreDetached | None]) -> None:
     if detached is None:
         return
     for segment in detached.segments:
-        print(
+        print_text(
             f"{detached.store}: log of {segment.hop}: detached {_described(segment)}, needed only by "
             f"{', '.join(segment.needed_by)}. To attach it: relaybox attach {detached.store} {segment.hop}"
         )
     for hop, holder in detached.kept.items():
-        print(f"{detached.store}: log of {hop}: the next segment was not detached: {holder}; the next run tries again")
+        print_text(f"{detached.store}: log of {hop}: the next segment was not detached: {holder}; the next run tries again")
     if detached.removed:
-        print(f"{detached.store}: files of {len(detached.removed):,} detached segments removed: no consumer needs them")
+        print_text(f"{detached.store}: files of {len(detached.removed):,} detached segments removed: no consumer needs them")
 
 
 def _show_dropped(done: StoreRetained) -> None:
@@ -87,11 +88,11 @@ def _show_dropped(done: StoreRetained) -> None:
             "busy": f"the next segment is in use by {table.holder or 'a session'}; the next run tries again",
             "none": "no segment is left",
         }[table.outcome]
-        print(f"{done.store}: {table.name}: {what}; {why}")
+        print_text(f"{done.store}: {table.name}: {what}; {why}")
     if done.compacted_count:
-        print(f"{done.store}: ledgers: {done.compacted_count:,} batches removed of which no message is kept")
+        print_text(f"{done.store}: ledgers: {done.compacted_count:,} batches removed of which no message is kept")
     if done.released_count:
-        print(f"{done.store}: {done.released_count:,} detached segments are no longer needed by any consumer")
+        print_text(f"{done.store}: {done.released_count:,} detached segments are no longer needed by any consumer")
 
 
 def _kept_by(table: TableRetained) -> str:
@@ -110,18 +111,18 @@ def _described(segment: DetachedSegment) -> str:
 def show_attached(store: Store, segments: Sequence[DetachedSegment]) -> None:
     """What `attach` would bring back."""
     for segment in segments:
-        print(f"{store.name}: log of {segment.hop}: would come back {_described(segment)}")
+        print_text(f"{store.name}: log of {segment.hop}: would come back {_described(segment)}")
     if not segments:
-        print(f"{store.name}: nothing is detached there")
+        print_text(f"{store.name}: nothing is detached there")
 
 
 def show_attaching(store: Store, segment: DetachedSegment) -> None:
-    print(f"{store.name}: log of {segment.hop}: back are {_described(segment)}")
+    print_text(f"{store.name}: log of {segment.hop}: back are {_described(segment)}")
 
 
 def show_left_behind(hops: Sequence[Backlog], routes: Routes) -> None:
     if not hops:
-        print("relaybox.yaml contains all hops that its stores have registered")
+        print_text("relaybox.yaml contains all hops that its stores have registered")
         return
     numbers = ("not settled", "waiting")
     table = new_table("hop", "path", *numbers, "oldest not arrived", "retired", right=numbers)
@@ -136,7 +137,7 @@ def show_left_behind(hops: Sequence[Backlog], routes: Routes) -> None:
         )
     open_console().print(table)
     for kept in sorted({_name_to_retire(hop, routes) for hop in hops if hop.retired_at is None}):
-        print(f'Kept. To discard it: relaybox retire {kept} --reason "..."')
+        print_text(f'Kept. To discard it: relaybox retire {kept} --reason "..."')
 
 
 def _name_to_retire(hop: Backlog, routes: Routes) -> str:
@@ -148,7 +149,7 @@ def _name_to_retire(hop: Backlog, routes: Routes) -> str:
 def show_unrouted(route: Route) -> None:
     """What a route of the file left of topics that were taken from it, and what no hop of its origin ever had."""
     for one in find_unrouted(route.hops[0]):
-        print(
+        print_text(
             f"{one.hop}: {one.store} keeps {one.message_count:,} messages of topic {one.topic}, which the hop does "
             f'not move. To discard them: relaybox retire {route.name} --topic {one.topic} --reason "..."'
         )
@@ -157,13 +158,13 @@ def show_unrouted(route: Route) -> None:
 def show_topic_left_behind(hop: Hop, topic: str, found: Sequence[UnroutedBacklog], *, retired: bool) -> None:
     """What a topic that was taken out of a route left in the outbox."""
     for one in found:
-        print(
+        print_text(
             f"{one.hop}: {one.store} keeps {one.message_count:,} messages of topic {topic}, the oldest from {show_time(one.first_sent_at)}"
             + (": discarded" if retired else f'. To discard them: relaybox retire {hop.route} --topic {topic} --reason "..."')
         )
     if not found:
-        print(f"{hop.name}: {hop.source.name} keeps no unrouted message of topic {topic}")
+        print_text(f"{hop.name}: {hop.source.name} keeps no unrouted message of topic {topic}")
 
 
 def show_next_retention() -> None:
-    print("To drop the segments that nothing else needs, run: relaybox retention")
+    print_text("To drop the segments that nothing else needs, run: relaybox retention")

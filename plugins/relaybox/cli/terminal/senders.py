@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-
 from relaybox.cli.terminal.tables import new_table, open_console, show_count, show_time
 
 if TYPE_CHECKING:
@@ -25,6 +23,6 @@ def show_senders(senders: Sequence[DeclaredSender]) -> None:
         table.add_row(
             *(sender.store, sender.sender, sender.origin, sender.kind),
             *(str(sender.epoch), "-" if sender.last_index is None else show_count(sender.last_index)),
-            *(show_time(sender.declared_at), escape(sender.declared_by or "-"), escape(", ".join(sender.roles)) or "-"),
+            *(show_time(sender.declared_at), sender.declared_by or "-", ", ".join(sender.roles) or "-"),
         )
     open_console().print(table)

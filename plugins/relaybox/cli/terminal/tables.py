@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
 from relaybox.cli.printable import printable
 
@@ -18,17 +20,31 @@ NAMED_DEFECTS = 20
 
 
 class PrintableConsole(Console):
-    """A console that writes the styles of its tables, and no control character of a text in them."""
+    """A console that writes the texts it is given as they are: `[red]` is no style and `:car:` no picture, in a table neither.
+
+    Control characters become escapes before a cell is measured, so none is cut off. What has a style is made by styled().
+    """
+
+    def __init__(self, *, stderr: bool, width: int | None = None) -> None:
+        super().__init__(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
 
+def styled(*parts: str | tuple[str, str]) -> Text:
+    """Returns a text of several parts; those with a style are pairs: `("stuck", "red")`. Control characters are escapes."""
+    return Text.assemble(*(printable(part) if isinstance(part, str) else (printable(part[0]), part[1]) for part in parts))
+
+
 def open_console(*, stderr: bool = False) -> Console:
     """Returns a console; without a terminal it has 120 columns."""
-    console = PrintableConsole(stderr=stderr, highlight=False)
-    return console if console.is_terminal else PrintableConsole(stderr=stderr, highlight=False, width=PIPED_WIDTH)
+    console = PrintableConsole(stderr=stderr)
+    return console if console.is_terminal else PrintableConsole(stderr=stderr, width=PIPED_WIDTH)
 
 
 def new_table(*columns: str, right: Iterable[str] = ()) -> Table:

@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 
 from relaybox.cli.terminal.bars import new_bar
 from relaybox.cli.terminal.rates import show_rates
-from relaybox.cli.terminal.tables import NAMED_DEFECTS, new_table, open_console, show_count
+from relaybox.cli.terminal.tables import NAMED_DEFECTS, new_table, open_console, show_count, styled
 from relaybox.verification.stream_verification import VIOLATIONS
 
 if TYPE_CHECKING:
@@ -33,16 +32,16 @@ def show_verification(verification: RouteVerification) -> None:
     """The outcome first, then the numbers behind it, then every defect by name."""
     console = open_console()
     outcome = {
-        "delivered": "[green]delivered[/]: every message is where it should be, once, unchanged and in order",
-        "in flight": "[yellow]in flight[/]: nothing is wrong; messages are still on their way",
-        "defects": "[red]defects found[/]",
+        "delivered": (("delivered", "green"), ": every message is where it should be, once, unchanged and in order"),
+        "in flight": (("in flight", "yellow"), ": nothing is wrong; messages are still on their way"),
+        "defects": (("defects found", "red"),),
     }[verification.outcome]
-    console.print(f"[bold]{verification.route}[/] {outcome} ({verification.duration_seconds:.1f} s)")
+    console.print(styled((verification.route, "bold"), " ", *outcome, f" ({verification.duration_seconds:.1f} s)"))
     numbers = ("due", "there", "in flight", "R", "UR", "defects")
     measured = new_table("compared", "due", "there", "in flight", "R", "UR", "mode", "defects", right=numbers)
     whole = () if len(verification.hops) == 1 else (verification.end_to_end,)
     for leg in (*verification.hops, *whole):
-        defects = f"[red]{leg.defect_count:,}[/]" if leg.defect_count else "0"
+        defects = styled((f"{leg.defect_count:,}", "red" if leg.defect_count else ""))
         counts = map(show_count, (leg.sent, leg.received, leg.in_flight))
         measured.add_row(_leg_name(verification, leg), *counts, *show_rates(leg.delivery, leg.received), defects)
     console.print(measured)
@@ -72,14 +71,13 @@ def _show_stream_verifications(out: Console, verification: RouteVerification) ->
         count = f"{stream.violation_count:,} violations"
         begins = f" from {stream.first_kept_stream_position:,} on" if stream.first_kept_stream_position > 1 else ""
         waits = f", {stream.waiting_count:,} messages wait" if stream.waiting_count else ""
-        out.print(
-            f"stream {stream.stream} at {stream.store}: order {stream.order}, {stream.last_stream_position:,} stream positions{begins}, "
-            f"{f'[red]{count}[/]' if stream.violation_count else count}{waits}"
-        )
+        order = f"order {stream.order}, {stream.last_stream_position:,} stream positions{begins}, "
+        violations = (count, "red" if stream.violation_count else "")
+        out.print(styled(f"stream {stream.stream} at {stream.store}: {order}", violations, waits))
         for kind, violation in stream.violations.items():
-            out.print(f"  [red]{violation.count:,} {kind}[/]; the rule is: {VIOLATIONS[kind]}")
+            out.print(styled("  ", (f"{violation.count:,} {kind}", "red"), f"; the rule is: {VIOLATIONS[kind]}"))
             for example in violation.examples:
-                out.print(f"    {escape(example)}")
+                out.print(f"    {example}")
 
 
 def _leg_name(verification: RouteVerification, leg: LegVerification) -> str:
@@ -92,9 +90,8 @@ def _show_defects(console: Console, leg: LegVerification) -> None:
     tally = Counter(str(defect.kind) for defect in leg.defects)
     if leg.contradictions:
         tally["in the ledgers"] = len(leg.contradictions)
-    console.print(
-        f"\n[bold]{leg.name}[/] {leg.source} -> {leg.destination}: {', '.join(f'{count:,} {kind}' for kind, count in tally.items())}"
-    )
+    counts = ", ".join(f"{count:,} {kind}" for kind, count in tally.items())
+    console.print(styled("\n", (leg.name, "bold"), f" {leg.source} -> {leg.destination}: {counts}"))
     for contradiction in leg.contradictions:
         console.print(f"  {contradiction}")
     for defect in leg.defects[:NAMED_DEFECTS]:
@@ -106,4 +103,4 @@ def _show_defects(console: Console, leg: LegVerification) -> None:
 def _defect(defect: Defect) -> str:
     where = f" at position {defect.log_position:,}" if defect.log_position is not None else ""
     found = f", found at {defect.found_at:,}" if defect.found_at not in (None, defect.log_position) else ""
-    return f"{defect.kind:<10} {defect.message_id} of {escape(defect.sender)}{where}{found}"
+    return f"{defect.kind:<10} {defect.message_id} of {defect.sender}{where}{found}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TaskProgressColumn, TextColumn
+from rich.text import Text
 
 PLAIN_LINE_SECONDS = 5.0
 PLAIN_WIDTH = 120
@@ -38,7 +39,8 @@ class DemoDisplay:
 
     def say(self, text: str) -> None:
         """Writes one line; from any thread."""
-        self.console.print(f"[dim]{time.monotonic() - self._started:6.1f} s[/dim]  {text}", highlight=False, soft_wrap=True)
+        passed = (f"{time.monotonic() - self._started:6.1f} s", "dim")
+        self.console.print(Text.assemble(passed, f"  {text}"), highlight=False, soft_wrap=True)
 
     @contextmanager
     def waiting(self, text: str) -> Iterator[None]:

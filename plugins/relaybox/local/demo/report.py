@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rich import box
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from relaybox.local.demo.airline import Fate, OpenTime, Tally
 from relaybox.local.demo.facts import DemoFacts, LogFacts
@@ -59,7 +60,7 @@ def show_report(report: Report, console: Console, *, airflow_url: str) -> None:
     console.print(_late(report), highlight=False, soft_wrap=True)
     console.print(f"Airflow, no login: {airflow_url}", highlight=False, soft_wrap=True)
     for fault in report.faults:
-        console.print(f"[bold red]wrong:[/bold red] {fault}", highlight=False, soft_wrap=True)
+        console.print(Text.assemble(("wrong:", "bold red"), f" {fault}"), highlight=False, soft_wrap=True)
     if not report.faults:
         console.print("[bold green]Every committed message is at the last store once, unchanged and in order.[/bold green]")
 
