@@ -30,6 +30,8 @@ MASKS = (
     (r"^Postgres \d.*", "Postgres 18.1."),
     (r"Cluster \d+, timeline \d+", "Cluster 7575757575757575757, timeline 1"),
     (r"\d+ of \d+ connections", "7 of 97 connections"),
+    (r"has \d+ tables and indexes, \d+ of", "has 140 tables and indexes, 8 of"),
+    (r"room for [\d,]+ locks", "room for 6,400 locks"),
     (r"is [\d,]+ transactions old", "is 751 transactions old"),
     (r"(open|prepared) for \d+ (s|min)", r"\1 for 42 min"),
     (r"more than 0 s", "more than 5 min"),

@@ -31,6 +31,7 @@ begin
             hint = 'Run: relaybox init';
     end if;
     perform relaybox_internal.refuse_retired_hop(head);
+    perform relaybox_internal.refuse_unlogged();
     select * into cluster from relaybox_internal.cluster_fingerprint();
     perform relaybox_internal.refuse_other_source(
         head, cluster.system_identifier, cluster.timeline, cluster.next_xid

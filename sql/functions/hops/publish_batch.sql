@@ -2,7 +2,8 @@
 -- counted. Locks the hop_in row FOR NO KEY UPDATE. The lock also makes the caller's COMMIT wait for
 -- a standby if the batch was published before. Idempotent: a second call returns the first arrival.
 -- Reads back what it wrote: a trigger of others could have kept it from being written, and an arrival
--- that such a trigger left without the rest is completed. Raises RB003 if one does; RB015 (the batch
+-- that such a trigger left without the rest is completed. Raises RB003 if one does, or if a crash would
+-- empty what arrived; RB015 (the batch
 -- is of an older generation, or its record is removed), RB011 (the batch does not follow), RB012 (the
 -- batch, or a slice of it, is here with another plan), RB013 (a receipt is missing), RB014 (rows are
 -- missing).
@@ -32,6 +33,7 @@ begin
             perform relaybox_internal.refuse_other_plan(log_id_, batch_, arrived.plan_id, plan_id_);
         end if;
         if head.published_batch >= batch_ then
+            perform relaybox_internal.refuse_unlogged(log_id_, first_position_, last_position_);
             return arrived;
         end if;
     end if;
@@ -59,6 +61,8 @@ begin
         )
         returning * into arrived;
     end if;
+    -- after the rows are counted: the count holds their segments until COMMIT
+    perform relaybox_internal.refuse_unlogged(log_id_, first_position_, last_position_);
     update relaybox_internal.hop_in
     set published_batch = batch_, published_position = last_position_
     where log_id = log_id_;

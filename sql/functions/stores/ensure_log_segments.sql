@@ -1,17 +1,18 @@
 -- Makes the segments of a log up to a position, and one ahead. Called by the driver before it
--- copies. Returns the names of the segments made. Raises RB001, RB003: the first look at the
--- destination before a batch is copied.
+-- copies. Returns the names of the segments made. Raises RB001, RB003 (also if a segment is
+-- unlogged): the first look at the destination before a batch is copied.
 create or replace function relaybox_internal.ensure_log_segments(log_id_ integer, through_position bigint) returns text[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
     size bigint := (select s.segment_rows from relaybox_internal.store s);
+    published bigint := (select i.published_position from relaybox_internal.hop_in i where i.log_id = log_id_);
     made text[] := '{}';
     segment text;
 begin
     perform relaybox_internal.require_writable_primary();
-    for k in (select i.published_position / size from relaybox_internal.hop_in i where i.log_id = log_id_) .. through_position / size + 1 loop
+    for k in published / size .. through_position / size + 1 loop
         segment := relaybox_internal.segment_name(format('log_%s', log_id_), k);
         if to_regclass('relaybox_internal.' || segment) is null then
             -- one maker at a time: two drivers may be here. Attaching takes this lock too; taken
@@ -26,6 +27,7 @@ begin
             end if;
         end if;
     end loop;
+    perform relaybox_internal.refuse_unlogged(log_id_, published, through_position + size);
     return made;
 end
 $$;

@@ -1,7 +1,8 @@
 -- Makes outbox segments ahead of the sequence. Producers are not blocked: ATTACH takes SHARE UPDATE
 -- EXCLUSIVE only. Rows that fell into outbox_overflow become a segment of their own. Returns the
 -- names of the segments made: none where a long transaction holds a table that is needed. Nobody
--- waits for it: what no segment covers goes into the overflow meanwhile.
+-- waits for it: what no segment covers goes into the overflow meanwhile. Raises RB003 if a trigger
+-- of others made a new segment unlogged: a crash of the server would empty it.
 create or replace function relaybox_internal.ensure_outbox_segments(ahead_count integer default 4) returns text[]
 language plpgsql volatile security definer
 set search_path = pg_catalog, relaybox, pg_temp
@@ -54,6 +55,14 @@ begin
     exception when lock_not_available then
         made := '{}';
     end;
+    if exists (
+        select from pg_class c
+        where c.relname = any(made) and c.relnamespace = 'relaybox_internal'::regnamespace and c.relpersistence = 'u'
+    ) then
+        raise exception using errcode = 'RB003',
+            message = format('an event trigger made new segments of the outbox unlogged, which a crash of the server empties: %s', array_to_string(made, ', ')),
+            hint = 'Disable it. This command names it: relaybox doctor ' || (select s.store from relaybox_internal.store s);
+    end if;
     return made;
 end
 $$;

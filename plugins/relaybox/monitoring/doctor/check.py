@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from relaybox.monitoring.doctor.clocks import ClockReading
+    from relaybox.monitoring.doctor.record import StoreRecord
     from relaybox.routes import Routes, Store
     from relaybox.stores.sessions import StoreSession
 
@@ -38,13 +39,19 @@ class Diagnosis:
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """What several checks need to know; `login` and `database` as SQL writes their names."""
+    """What several checks need to know; `login` and `database` as SQL writes their names.
+
+    Attributes:
+        moves_nothing: the login has roles of Relaybox that watch, send or read, and neither the driver's nor the owner's rights. It
+            lacks rights on purpose: what it may not see is a notice, not an error.
+    """
 
     version: int
     is_standby: bool
     is_superuser: bool
     reads_all_stats: bool
     has_schema: bool
+    moves_nothing: bool
     login: str
     database: str
 
@@ -55,6 +62,7 @@ class Examined:
 
     Attributes:
         session: in a transaction that only reads; what a check leaves open is rolled back after it.
+        record: the rules of the store; None: there is no store, or the login may not read it.
         clock: the server's clock against that of this machine.
         open_seconds: transactions that are open for longer are reported.
     """
@@ -63,6 +71,7 @@ class Examined:
     store: Store
     routes: Routes
     server: ServerFacts
+    record: StoreRecord | None
     clock: ClockReading
     open_seconds: float
 
@@ -85,3 +94,13 @@ def warning(what: str, next_step: str) -> Diagnosis:
 
 def error(what: str, next_step: str) -> Diagnosis:
     return Diagnosis(CheckSeverity.ERROR, what, next_step)
+
+
+def hidden(examined: Examined, table: str) -> Diagnosis:
+    """The result of a check that would have to read a table that the login may not read."""
+    login = examined.server.login
+    if examined.server.moves_nothing:
+        return notice(
+            f"Not known to login {login}, which may not read {table}.", "Run doctor as the login of the tasks, or as the owner."
+        )
+    return error(f"Login {login} may not read {table}.", f"As the owner of the schema: grant relaybox_reader to {login}.")

@@ -10,14 +10,19 @@ from relaybox.monitoring.doctor.clocks import check_clock
 from relaybox.monitoring.doctor.connection_limits import check_connections
 from relaybox.monitoring.doctor.disk import check_disk
 from relaybox.monitoring.doctor.durability import check_durability, check_wal
+from relaybox.monitoring.doctor.event_triggers import check_event_triggers
 from relaybox.monitoring.doctor.foreign_objects import check_extensions, check_foreign_objects
 from relaybox.monitoring.doctor.foreign_settings import check_settings
 from relaybox.monitoring.doctor.links import check_pooler, check_tls
+from relaybox.monitoring.doctor.locks import check_locks
 from relaybox.monitoring.doctor.logins import check_login, check_roles
 from relaybox.monitoring.doctor.replication import check_slots, check_standbys
 from relaybox.monitoring.doctor.schemas import check_hops, check_name, check_owner, check_schema
 from relaybox.monitoring.doctor.servers import check_encoding, check_primary, check_version
+from relaybox.monitoring.doctor.statement_logs import check_statement_logs
+from relaybox.monitoring.doctor.switches import check_switches
 from relaybox.monitoring.doctor.transactions import check_open_transactions, check_prepared_transactions
+from relaybox.monitoring.doctor.unlogged import check_unlogged
 from relaybox.monitoring.doctor.vacuum import check_autovacuum, check_dead_rows, check_wraparound
 
 CHECKS: Mapping[str, Check] = MappingProxyType({
@@ -28,24 +33,29 @@ CHECKS: Mapping[str, Check] = MappingProxyType({
     "primary": check_primary,
     "encoding": check_encoding,
     "durability": check_durability,
+    "unlogged": check_unlogged,
     "wal": check_wal,
     "settings": check_settings,
+    "statement_logs": check_statement_logs,
     "standbys": check_standbys,
     "replication_slots": check_slots,
     "disk": check_disk,
     "connections": check_connections,
+    "locks": check_locks,
     "open_transactions": check_open_transactions,
     "prepared_transactions": check_prepared_transactions,
     "autovacuum": check_autovacuum,
     "dead_rows": check_dead_rows,
     "wraparound": check_wraparound,
     "extensions": check_extensions,
+    "event_triggers": check_event_triggers,
     "foreign_objects": check_foreign_objects,
     "login": check_login,
     "roles": check_roles,
     "owner": check_owner,
     "schema": check_schema,
     "store_name": check_name,
+    "switches": check_switches,
     "hops": check_hops,
 })  # fmt: skip
 

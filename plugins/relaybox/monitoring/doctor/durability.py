@@ -24,11 +24,11 @@ def check_durability(examined: Examined) -> Iterator[Diagnosis]:
         """,
     )
     off = [name for name in ("fsync", "full_page_writes") if getattr(found, name) != "on"]
-    is_provided = examined.store.durability == "provider"
+    is_provided = _is_provided(examined)
+    reason = examined.store.durability_reason if examined.record is None else examined.record.durability_reason
     if off and is_provided:
         yield notice(
-            f"{' and '.join(off)} {'is' if len(off) == 1 else 'are'} off, and durability of the store is provider: "
-            f"{examined.store.durability_reason}."
+            f"{' and '.join(off)} {'is' if len(off) == 1 else 'are'} off, and durability of the store is provider: {reason}."
         )
     elif off:
         yield error(
@@ -43,6 +43,13 @@ def check_durability(examined: Examined) -> Iterator[Diagnosis]:
         )
     if not off and found.synchronous_commit != "off":
         yield ok(f"fsync and full_page_writes are on, synchronous_commit is {found.synchronous_commit}.")
+
+
+def _is_provided(examined: Examined) -> bool:
+    """The record decides (docs/decisions/0015-durability.md). The file does only for a database that init has not made a store yet."""
+    if examined.record is not None:
+        return examined.record.durability == "provider"
+    return examined.store.durability == "provider" and not examined.server.has_schema
 
 
 _WAL_FUNCTIONS = (
@@ -68,11 +75,17 @@ def check_wal(examined: Examined) -> Iterator[Diagnosis]:
     if missing:
         functions = ", ".join(missing)
         refused = f"Login {examined.server.login} may not call {functions}"
-        if examined.store.durability == "provider":
+        if _is_provided(examined):
             yield notice(
                 f"{refused}, and durability of the store is provider: a restored or promoted cluster is noticed only by its ledgers.",
                 "If the provider can give it, as a superuser: "
                 f"grant execute on function {functions} to {examined.server.login}. Then run: relaybox attest {examined.store.name}",
+            )
+            return
+        if examined.server.moves_nothing:
+            yield notice(
+                f"{refused}. This login moves no messages; whether that of the tasks may is not known to it.",
+                "Run doctor as the login of the tasks.",
             )
             return
         yield error(

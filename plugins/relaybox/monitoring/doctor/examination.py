@@ -11,9 +11,11 @@ from relaybox import errors
 from relaybox.monitoring.doctor.check import CheckSeverity, Diagnosis, Examined, ServerFacts
 from relaybox.monitoring.doctor.checks import CHECKS, CONNECTION, STORE_CLOCKS
 from relaybox.monitoring.doctor.clocks import ClockReading, compare_clocks, read_clock
+from relaybox.monitoring.doctor.record import read_record
 from relaybox.stores.connections import connect
 from relaybox.stores.inquiries import Inquiry, ask_each, current_inquiry
 from relaybox.stores.namespaces import IS_STORE
+from relaybox.stores.schema import ROLES
 from relaybox.stores.sessions import StoreSession
 
 if TYPE_CHECKING:
@@ -96,9 +98,10 @@ def _examine(store: Store, routes: Routes, open_seconds: float) -> StoreReport:
         with closing(StoreSession(connect(store.service, application_name="relaybox doctor"), store.name)) as opened:
             opened.connection.set_session(readonly=True)
             session = opened.doing("examining it")
-            server, clock = session.row(ServerFacts, _FACTS), read_clock(session)
+            server, clock = session.row(ServerFacts, _FACTS, list(ROLES)), read_clock(session)
+            record = read_record(session) if server.has_schema else None
             session.rollback()
-            examined = Examined(session, store, routes, server, clock, open_seconds)
+            examined = Examined(session, store, routes, server, record, clock, open_seconds)
             for name in CHECKS:
                 results += _run(name, examined)
     except errors.RelayboxError as error:
@@ -122,6 +125,12 @@ def _run(name: str, examined: Examined) -> Iterator[CheckResult]:
 _FACTS = f"""
 select current_setting('server_version_num')::integer as version, pg_is_in_recovery() as is_standby, r.rolsuper as is_superuser,
     pg_has_role('pg_read_all_stats', 'usage') as reads_all_stats, {IS_STORE} as has_schema,
+    {IS_STORE} and (
+        select bool_or(pg_has_role(p.oid, 'usage')) and not bool_or(p.rolname = 'relaybox_driver' and pg_has_role(p.oid, 'usage'))
+        from pg_roles p where p.rolname = any(%s)
+    ) and not exists (
+        select from pg_namespace n where n.nspname in ('relaybox', 'relaybox_internal') and pg_has_role(n.nspowner, 'usage')
+    ) as moves_nothing,
     quote_ident(current_user) as login, quote_ident(current_database()) as database
 from pg_roles r where r.rolname = current_user
 """  # noqa: S608

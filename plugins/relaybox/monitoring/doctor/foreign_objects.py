@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from relaybox.monitoring.doctor.check import Diagnosis, Examined, notice, ok, warning
+from relaybox.monitoring.doctor.check import Diagnosis, Examined, ok, warning
 
 
 class _Object(NamedTuple):
@@ -78,14 +78,6 @@ def check_extensions(examined: Examined) -> Iterator[Diagnosis]:
         yield warning(
             f"Extension {one.name} {one.version} is installed in a schema of Relaybox.",
             f"alter extension {one.name} set schema public, or drop it and create it again there.",
-        )
-    triggers = examined.session.values(
-        "select quote_ident(t.evtname) from pg_event_trigger t where t.evtenabled <> 'D' order by 1"
-    )
-    if triggers:
-        yield notice(
-            f"Event triggers run in each init and each cut of segments: {', '.join(triggers)}.",
-            f"If one of them refuses it: alter event trigger {triggers[0]} disable.",
         )
     if not inside:
         yield ok(f"Extensions: {', '.join(f'{one.name} {one.version}' for one in extensions) or 'none'}.")

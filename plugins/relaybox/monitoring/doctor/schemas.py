@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from relaybox import errors
-from relaybox.monitoring.doctor.check import Diagnosis, Examined, error, ok
+from relaybox.monitoring.doctor.check import Diagnosis, Examined, error, hidden, notice, ok
+from relaybox.monitoring.doctor.record import may_read
 from relaybox.stores.migrations import list_pending, newest_migration
 from relaybox.stores.namespaces import refuse_foreign_schemas, require_schemas
 
@@ -23,8 +24,8 @@ def check_schema(examined: Examined) -> Iterator[Diagnosis]:
             return
         yield error(f"The database has no schema of Relaybox; this code needs version {known}.", RUN_INIT)
         return
-    if not session.value("select has_table_privilege('relaybox.migration', 'select')"):
-        yield _hidden(examined, "relaybox.migration")
+    if not may_read(session, "migration", "relaybox"):
+        yield hidden(examined, "relaybox.migration")
         return
     found = int(session.value("select coalesce(max(m.number), 0) from relaybox.migration m"))
     try:
@@ -61,6 +62,12 @@ def check_owner(examined: Examined) -> Iterator[Diagnosis]:
             "Init needs the owner's login."
         )
         return
+    if examined.server.moves_nothing:
+        yield notice(
+            f"Login {examined.server.login} moves no messages: it is neither a member of relaybox_driver nor the owner of the schemas.",
+            f"If tasks use it, as the owner of the schema: grant relaybox_driver to {examined.server.login}.",
+        )
+        return
     try:
         refuse_foreign_schemas(examined.session)
     except errors.StoreUnusable:
@@ -78,8 +85,8 @@ def check_name(examined: Examined) -> Iterator[Diagnosis]:
     """The database behind the service is this store."""
     if not examined.server.has_schema:
         return
-    if not examined.session.value("select has_table_privilege('relaybox_internal.store', 'select')"):
-        yield _hidden(examined, "relaybox_internal.store")
+    if not may_read(examined.session, "store"):
+        yield hidden(examined, "relaybox_internal.store")
         return
     name = examined.session.value("select s.store from relaybox_internal.store s")
     if name == examined.store.name:
@@ -100,8 +107,8 @@ def check_hops(examined: Examined) -> Iterator[Diagnosis]:
         ("hop_in", "in", [hop for hop in examined.routes.hops if hop.destination == examined.store]),
         ("hop_out", "out", [hop for hop in examined.routes.hops if hop.source == examined.store]),
     ):
-        if not examined.session.value("select has_table_privilege(%s, 'select')", f"relaybox_internal.{table}"):
-            yield _hidden(examined, f"relaybox_internal.{table}")
+        if not may_read(examined.session, table):
+            yield hidden(examined, f"relaybox_internal.{table}")
             return
         known = set(examined.session.values(f"select hop from relaybox_internal.{table}"))  # noqa: S608
         missing += [f"{hop.name} {direction}" for hop in hops if hop.name not in known]
@@ -117,10 +124,3 @@ def _refused(examined: Examined, refused: errors.StoreUnusable) -> Diagnosis:
     for said in (" Init changed nothing.", " Nothing was changed."):
         what = what.removesuffix(said)
     return error(f"{what[:1].upper()}{what[1:]}", refused.next_step)
-
-
-def _hidden(examined: Examined, table: str) -> Diagnosis:
-    return error(
-        f"Login {examined.server.login} may not read {table}.",
-        f"As the owner of the schema: grant relaybox_reader to {examined.server.login}.",
-    )
