@@ -62,7 +62,7 @@ def boxes(drawing: str, class_: str) -> list[tuple[float, ...]]:
 def test_no_two_cards_and_no_two_stores_of_a_map_overlap(tmp_path_factory: pytest.TempPathFactory, paths: list[str]) -> None:
     """Whatever the routes are, also routes against each other and local hops."""
     found = routes(tmp_path_factory.mktemp("routes"), paths)
-    drawing = str(draw_map(drawn(found), frozenset()))
+    drawing = str(draw_map(drawn(found), frozenset(), "#{}".format))
     cards, stores = boxes(drawing, "card"), boxes(drawing, "store")
     assert (len(cards), len(stores)) == (len(found.hops), len({store for path in paths for store in path}))
     for one, other in [*combinations(cards, 2), *combinations(stores, 2)]:
@@ -96,7 +96,7 @@ def _points(path: str) -> list[tuple[float, float]]:
 @example(["abc", "ac", "ca", "bc"])
 def test_no_line_of_a_map_runs_through_a_card_or_a_store(tmp_path_factory: pytest.TempPathFactory, paths: list[str]) -> None:
     """Nor outside the drawing. Lines of hops that pass columns, and of those that go back, included."""
-    drawing = str(draw_map(drawn(routes(tmp_path_factory.mktemp("routes"), paths)), frozenset()))
+    drawing = str(draw_map(drawn(routes(tmp_path_factory.mktemp("routes"), paths)), frozenset(), "#{}".format))
     obstacles = [*boxes(drawing, "card"), *boxes(drawing, "store")]
     height = float(re.findall(r'<svg viewBox="0 0 \S+ (\S+)"', drawing)[0])
     for path in re.findall(r'<path d="([^"]+)" class="edge', drawing):

@@ -228,6 +228,25 @@ def test_the_relaybox_page_leads_through_map_hop_stuck_and_where(moved: System, 
     assert len(presses) == 1
 
 
+def test_a_store_of_the_map_leads_to_what_doctor_finds_in_it(moved: System, tmp_path: Path) -> None:
+    """Its worst result first, with the statement that corrects it."""
+    table = "relaybox_internal.log_1_s000000"
+    moved.world.query("hub", f"alter table {table} set unlogged")
+    try:
+        with page_browser(moved.airflow.url, tmp_path) as browser:
+            browser.open("/plugin/relaybox")
+            browser.see("svg.map .card.ok", "flights/2")
+            browser.frame.locator("svg.map a[href$='/doctor#hub']").click()
+            browser.see("section[data-store=hub] h2", "error")
+            found = browser.see("section[data-store=hub] article[data-check=unlogged]", "A crash of the server empties")
+            assert f"alter table {table} set logged" in found.inner_text()
+            browser.see("section[data-store=airline] h2", "airline")
+            browser.see("nav [aria-current=page]", "Doctor")
+            browser.picture("page-doctor.png")
+    finally:
+        moved.world.query("hub", f"alter table {table} set logged")
+
+
 def test_a_task_and_a_dag_lead_to_the_page_of_their_hop(moved: System, tmp_path: Path) -> None:
     """In the dark theme, which the page takes from Airflow."""
     task = next(task for task in moved.task_instances("relaybox_transfer__flights_2") if task["state"] == "success")

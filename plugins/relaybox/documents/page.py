@@ -6,10 +6,12 @@ from typing import Literal
 
 from relaybox.documents.consumers import SubscriptionDocument
 from relaybox.documents.dead_letters import DeadLetterDocument
+from relaybox.documents.doctor import CheckResultDocument
 from relaybox.documents.document import Document, Time
 from relaybox.documents.holdback import HeldSenderDocument
 from relaybox.documents.status import HopDocument
 from relaybox.documents.traces import TracesDocument
+from relaybox.monitoring.doctor.check import CheckSeverity
 from relaybox.monitoring.finding import Severity
 
 
@@ -134,6 +136,34 @@ class StreamsDocument(Document):
     dead_letters: list[DeadLetterDocument]
     silent: list[str]
     """Stores that did not answer."""
+
+
+class PageReportDocument(Document):
+    """What doctor found in one store, as far as the page's login and you may see it."""
+
+    store: str
+    severity: CheckSeverity
+    """The worst of its results."""
+    results: list[CheckResultDocument]
+    """Those that are not ok, the worst first."""
+    ok_count: int
+    is_whole: bool
+    """False: results that can name hops that you may not read are left out."""
+    age_seconds: float
+    """Since the store was asked."""
+    clock_ahead_seconds: float | None
+    """Of its clock against that of the API server; null: it was not read."""
+
+
+class PageDoctorDocument(Document):
+    """What doctor found in the stores of the hops that you may read."""
+
+    severity: CheckSeverity
+    """The worst of all stores."""
+    stores: list[PageReportDocument]
+    """The worst first."""
+    waiting: list[str]
+    """Stores that are being examined for the first time."""
 
 
 class FoundMessagesDocument(Document):

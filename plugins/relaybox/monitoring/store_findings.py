@@ -87,6 +87,11 @@ _NEXT_STEPS: dict[type[errors.RelayboxError], str] = {
 }
 
 
+def next_step_after(error: errors.RelayboxError) -> str:
+    """What to do about a store that answered with this error, in words that name no host, user or file of it."""
+    return next((step for kind, step in _NEXT_STEPS.items() if isinstance(error, kind)), "See the log of the server.")
+
+
 def find_silent_stores(routes: Routes, status: Status) -> Iterator[Finding]:
     """Stores that did not answer."""
     for store, error in status.errors.items():
@@ -95,7 +100,7 @@ def find_silent_stores(routes: Routes, status: Status) -> Iterator[Finding]:
             severity=Severity.STUCK,
             store=store,
             what=f"Store {store} can't be read: {plain_words(error)}.",
-            next_step=next((step for kind, step in _NEXT_STEPS.items() if isinstance(error, kind)), "See the log of the server."),
+            next_step=next_step_after(error),
             affected=tuple(hop.name for hop in routes.hops if store in (hop.source.name, hop.destination.name)),
         )
 

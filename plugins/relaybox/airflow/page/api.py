@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Response, status
 
 from relaybox.airflow.naming import confirm_dag_id, transfer_dag_id
 from relaybox.airflow.page.airflow_api import AirflowApi, AirflowApiDep
-from relaybox.airflow.page.documents import REFUSALS, answer, flow_document, overview_document, streams_document
+from relaybox.airflow.page.documents import REFUSALS, answer, doctor_document, flow_document, overview_document, streams_document
 from relaybox.airflow.page.named_hops import GatheringDep, PausableHop, ReadableHop, RunnableHop
 from relaybox.airflow.page.permissions import RightsDep
 from relaybox.airflow.page.search import WantedDep, search
@@ -19,6 +19,7 @@ from relaybox.documents.page import (
     FlowDocument,
     FoundMessagesDocument,
     OverviewDocument,
+    PageDoctorDocument,
     PausedDocument,
     StartedRunDocument,
     StreamsDocument,
@@ -55,6 +56,12 @@ async def read_hop(
 async def read_streams_of_user(gathering: GatheringDep, rights: RightsDep) -> Response:
     """What streams hold back, who reads them, and what was set aside."""
     return await answer(streams_document, await gathering.streams(rights))
+
+
+@api.get("/doctor", response_model=PageDoctorDocument)
+async def read_doctor(gathering: GatheringDep, rights: RightsDep) -> Response:
+    """What doctor finds in each store of your hops that is not ok, as the page's login sees it. At most a minute old."""
+    return await answer(doctor_document, await gathering.reports(rights))
 
 
 @api.get("/where", response_model=FoundMessagesDocument)

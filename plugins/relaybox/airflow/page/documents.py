@@ -18,7 +18,9 @@ from relaybox.documents.page import (
     ForecastDocument,
     IntervalDocument,
     OverviewDocument,
+    PageDoctorDocument,
     PageHopDocument,
+    PageReportDocument,
     RefusalDocument,
     StreamsDocument,
 )
@@ -27,6 +29,7 @@ from relaybox.monitoring.spark_pages import application_address
 from relaybox.monitoring.store_findings import plain_words
 
 if TYPE_CHECKING:
+    from relaybox.airflow.page.store_reports import VisibleReports
     from relaybox.airflow.page.streams import VisibleStreams
     from relaybox.airflow.page.visible import VisibleOverview
     from relaybox.documents.document import Document
@@ -138,4 +141,12 @@ def streams_document(seen: VisibleStreams) -> StreamsDocument:
             "dead_letters": seen.dead_letters,
             "silent": seen.silent,
         }
+    )
+
+
+def doctor_document(seen: VisibleReports) -> PageDoctorDocument:
+    return PageDoctorDocument(
+        severity=seen.severity,
+        stores=[PageReportDocument.model_validate(report) for report in seen.reports],
+        waiting=list(seen.waiting),
     )

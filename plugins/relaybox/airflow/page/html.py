@@ -1,4 +1,4 @@
-"""The HTML routes: map, hop, stuck hops, streams, actions, message search, runbooks."""
+"""The HTML routes: map, hop, stuck hops, streams, doctor, actions, message search, runbooks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from datetime import timedelta
 from functools import cache, partial
 from importlib import resources
 from typing import Annotated, Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response, status
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -68,7 +68,9 @@ def _draw_map_page(request: Request, seen: VisibleOverview, rights: Rights, want
         if all(rights.may_read(hop) for hop in route.route.hops) and shown & {hop.name for hop in route.route.hops}
     ]
     silent, is_matrix = frozenset(seen.overview.status.errors), is_too_large_to_draw(drawn)
-    drawing = draw_matrix(drawn, silent, partial(_between, base)) if is_matrix else draw_map(drawn, silent)
+    drawing = (
+        draw_matrix(drawn, silent, partial(_between, base)) if is_matrix else draw_map(drawn, silent, partial(_report_of, base))
+    )
     return show_page(
         request, "map.html", seen=seen, drawing=drawing, drawn=drawn, routes=routes, filter=wanted, is_matrix=is_matrix
     )
@@ -76,6 +78,10 @@ def _draw_map_page(request: Request, seen: VisibleOverview, rights: Rights, want
 
 def _between(base: str, source: str, destination: str) -> str:
     return f"{base}/map?{urlencode({'source': source, 'destination': destination})}"
+
+
+def _report_of(base: str, store: str) -> str:
+    return f"{base}/doctor#{quote(store, safe='')}"
 
 
 @pages.get("/hops/{route}/{number}")
@@ -146,6 +152,16 @@ async def show_streams(request: Request, gathering: GatheringDep, rights: Rights
     detached = [finding for finding in (await gathering.overview(rights)).findings if finding.kind == "messages_detached"]
     streams = await gathering.streams(rights)
     return await in_page_thread(lambda: show_page(request, "streams.html", seen=streams, detached=detached))
+
+
+@pages.get("/doctor")
+async def show_doctor(request: Request, gathering: GatheringDep, rights: RightsDep) -> Response:
+    reports = await gathering.reports(rights)
+    return await in_page_thread(lambda: show_page(request, "doctor.html", seen=reports, tags=_TAGS))
+
+
+_TAGS = {"error": "stuck", "warning": "held", "notice": "note", "ok": "ok"}
+"""The colour of each severity of doctor."""
 
 
 @pages.get("/action/{kind}/{route}")

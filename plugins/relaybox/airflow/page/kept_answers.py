@@ -33,16 +33,21 @@ class AgedAnswer(Generic[_Answer]):
 
 
 class KeptAnswer(Generic[_Answer]):
-    """One question. `start` begins to ask it, in threads that end by themselves; it is asked once at a time."""
+    """One question. `start` begins to ask it, in threads that end by themselves; it is asked once at a time.
 
-    def __init__(self, start: Callable[[], Future[_Answer]]) -> None:
+    Args:
+        kept_seconds: how old a shown answer may be before the question is asked again; KEPT_SECONDS by default.
+    """
+
+    def __init__(self, start: Callable[[], Future[_Answer]], *, kept_seconds: float | None = None) -> None:
         self._start = start
+        self._kept_seconds = kept_seconds
         self._lock = threading.Lock()
         self._asked: tuple[float, Future[_Answer]] | None = None
         self._kept: tuple[float, _Answer] | None = None
 
     async def get(self, *, first_seconds: float | None = None) -> AgedAnswer[_Answer]:
-        """The newest answer: at most two seconds old, or older if the next one has not come.
+        """The newest answer: not older than it may be, unless the next one has not come.
 
         Args:
             first_seconds: how long to wait where there is no answer yet.
@@ -54,7 +59,9 @@ class KeptAnswer(Generic[_Answer]):
         first_seconds = FIRST_ANSWER_SECONDS if first_seconds is None else first_seconds
         with self._lock:
             kept = self._take_over()
-            if kept is not None and time.monotonic() - kept[0] <= KEPT_SECONDS:
+            if kept is not None and time.monotonic() - kept[0] <= (
+                KEPT_SECONDS if self._kept_seconds is None else self._kept_seconds
+            ):
                 return _aged(kept)
             asked = self._ask()
         try:

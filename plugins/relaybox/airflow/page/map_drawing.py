@@ -5,7 +5,7 @@ Columns of stores and of cards take turns. A hop that passes columns has a lane 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -53,8 +53,11 @@ class _Box:
         return self.y + self.height / 2
 
 
-def draw_map(hops: Sequence[DrawnHop], silent_stores: frozenset[str]) -> Markup:
-    """All hops. A store stands to the right of those it receives from; a hop against that direction, or into its own store, goes back."""
+def draw_map(hops: Sequence[DrawnHop], silent_stores: frozenset[str], store_href: Callable[[str], str]) -> Markup:
+    """All hops. A store stands to the right of those it receives from; a hop against that direction, or into its own store, goes back.
+
+    `store_href`: where a click on a store leads.
+    """
     columns = columns_of(hop.ends for hop in hops)
     count = max(columns.values(), default=-1) + 1
     stacks = [_stores_and_passing(column, columns, hops) for column in range(count)]
@@ -69,7 +72,7 @@ def draw_map(hops: Sequence[DrawnHop], silent_stores: frozenset[str]) -> Markup:
     return drawing(
         element("defs", _arrow()),
         *(edge for hop in hops for edge in _edges(hop, columns, boxes)),
-        *(_store(name, boxes[name, ""], silent=name in silent_stores) for name in columns),
+        *(_store(name, boxes[name, ""], store_href(name), silent=name in silent_stores) for name in columns),
         *(_card(hop, boxes["", hop.status.hop.name]) for hop in hops),
         width=map_width(hops),
         height=2 * MARGIN + height,
@@ -166,13 +169,18 @@ def _left(column: int) -> float:
     return MARGIN + column * (STORE_WIDTH + GAP)
 
 
-def _store(name: str, box: _Box, *, silent: bool) -> Markup:
+def _store(name: str, box: _Box, href: str, *, silent: bool) -> Markup:
     return element(
-        "g",
-        element("rect", x=box.x, y=box.y, width=STORE_WIDTH, height=box.height, rx=10),
-        text(name, box.x + STORE_WIDTH / 2, box.middle + 5, "name", "middle"),
-        text("does not answer", box.x + STORE_WIDTH / 2, box.middle + 22, "small", "middle") if silent else "",
-        class_="store silent" if silent else "store",
+        "a",
+        element(
+            "g",
+            element("rect", x=box.x, y=box.y, width=STORE_WIDTH, height=box.height, rx=10),
+            text(name, box.x + STORE_WIDTH / 2, box.middle + 5, "name", "middle"),
+            text("does not answer", box.x + STORE_WIDTH / 2, box.middle + 22, "small", "middle") if silent else "",
+            class_="store silent" if silent else "store",
+        ),
+        href=href,
+        aria_label=f"what doctor finds in store {name}",
     )
 
 

@@ -17,15 +17,24 @@ from fastapi import HTTPException
 from sqlalchemy.exc import SQLAlchemyError
 
 from relaybox.airflow.deployment import read_routes, route_file
-from relaybox.airflow.page.kept_answers import KeptAnswer
+from relaybox.airflow.page.kept_answers import AgedAnswer, KeptAnswer
 from relaybox.airflow.page.looks import Look, Looks
 from relaybox.airflow.page.paused_dags import read_paused_dags
 from relaybox.airflow.page.permissions import Rights
 from relaybox.airflow.page.store_parameters import read_store_parameters
+from relaybox.airflow.page.store_reports import (
+    EXAMINERS,
+    FIRST_REPORT_SECONDS,
+    REPORT_SECONDS,
+    STORE_SECONDS,
+    VisibleReports,
+    reports_seen_by,
+)
 from relaybox.airflow.page.streams import AllStreams, StoreStreams, VisibleStreams, arrival_stores, read_store_streams
 from relaybox.airflow.page.threads import answered, in_page_thread
 from relaybox.airflow.page.turns import without_turn
 from relaybox.airflow.page.visible import VisibleOverview, see
+from relaybox.monitoring.doctor.examination import StoreReport, examine_stores
 from relaybox.monitoring.hop_history import HopFlow, read_flow
 from relaybox.routes import Hop, Route, Routes, Store
 from relaybox.stores.inquiries import Inquiry, current_inquiry, start_asking
@@ -54,6 +63,8 @@ class StoreOverview:
         self._look = KeptAnswer(self._start_look)
         self._looks = Looks()
         self._streams: dict[Store, KeptAnswer[StoreStreams | None]] = {}
+        self._examiners = ThreadPoolExecutor(EXAMINERS, thread_name_prefix="relaybox-examiner")
+        self._reports: dict[Store, KeptAnswer[StoreReport]] = {}
         self._paused = KeptAnswer(lambda: self._askers.submit(read_paused_dags))
         self._flows: dict[tuple[Hop, timedelta, str | None], KeptAnswer[HopFlow]] = {}
         self._flows_lock = threading.Lock()
@@ -98,6 +109,31 @@ class StoreOverview:
             return (await kept.get(first_seconds=FIRST_STREAMS_SECONDS)).answer
         except HTTPException:
             return None
+
+    async def reports(self, rights: Rights) -> VisibleReports:
+        """What doctor finds in the stores, not older than a minute unless a store is late."""
+        await self._look.get()
+        routes = await self.routes()
+        stores = routes.used_stores
+        async with without_turn():
+            answers = await asyncio.gather(*map(self._report_of, stores))
+        return await in_page_thread(reports_seen_by, rights, routes, dict(zip(stores, answers, strict=True)))
+
+    async def _report_of(self, store: Store) -> AgedAnswer[StoreReport] | None:
+        """None: the store is examined for the first time, and not in time; the others are shown."""
+        kept = self._reports.setdefault(store, KeptAnswer(lambda: self._start_examination(store), kept_seconds=REPORT_SECONDS))
+        try:
+            return await kept.get(first_seconds=FIRST_REPORT_SECONDS)
+        except HTTPException:
+            return None
+
+    def _start_examination(self, store: Store) -> Future[StoreReport]:
+        def examine() -> StoreReport:
+            (report,) = examine_stores([store], self.read_routes())
+            return report
+
+        inquiry = Inquiry(self._parameters(), STORE_SECONDS)
+        return self._examiners.submit(lambda: inquiry.of_one_store(times=2).answer(examine))
 
     async def flow(self, hop: Hop, *, window: timedelta, moved_by: str | None = None) -> HopFlow:
         """A hop over time."""
@@ -160,6 +196,8 @@ class StoreOverview:
             self._flows.clear()
         for kept in self._streams.values():
             kept.forget()
+        for report in self._reports.values():
+            report.forget()
         self._looks = Looks()
         self._look.forget()
         self._paused.forget()
@@ -178,6 +216,10 @@ class StoreOverview:
     def _inquiry(self) -> Inquiry:
         assert self._newest is not None  # noqa: S101  # a look is waited for before anything else is asked
         return self._newest.inquiry(ASK_SECONDS)
+
+    def _parameters(self) -> Mapping[str, Mapping[str, str]]:
+        assert self._newest is not None  # noqa: S101  # a look is waited for before anything else is asked
+        return self._newest.parameters
 
     def _submit(self, question: Callable[[], _Answer], inquiry: Inquiry | None = None) -> Future[_Answer]:
         working_for = inquiry or self._inquiry()

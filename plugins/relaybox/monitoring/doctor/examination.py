@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from relaybox import errors
@@ -30,12 +30,18 @@ OPEN_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class CheckResult:
-    """What one check found in a store; `next_step` is the statement or command that corrects it."""
+    """What one check found in a store.
+
+    Attributes:
+        next_step: the statement or command that corrects it.
+        error: why the store, or the check, gave no answer; `what` has its text.
+    """
 
     check: str
     severity: CheckSeverity
     what: str
     next_step: str
+    error: errors.RelayboxError | None = field(default=None, compare=False)
 
     @classmethod
     def of(cls, check: str, found: Diagnosis) -> CheckResult:
@@ -87,7 +93,7 @@ def examine_stores(
 
 def _unanswered(error: errors.RelayboxError) -> StoreReport:
     """Of a store without a session; the caller knows its name."""
-    result = CheckResult(CONNECTION, CheckSeverity.ERROR, Exception.__str__(error), error.next_step)
+    result = CheckResult(CONNECTION, CheckSeverity.ERROR, Exception.__str__(error), error.next_step, error)
     return StoreReport("", (result,))
 
 
@@ -118,7 +124,8 @@ def _run(name: str, examined: Examined) -> Iterator[CheckResult]:
     except errors.RelayboxError as error:
         if session.closed:
             raise
-        yield CheckResult(name, CheckSeverity.ERROR, f"It could not be checked: {Exception.__str__(error)}", error.next_step)
+        what = f"It could not be checked: {Exception.__str__(error)}"
+        yield CheckResult(name, CheckSeverity.ERROR, what, error.next_step, error)
     session.rollback()
 
 

@@ -38,7 +38,7 @@ def check_tls(examined: Examined) -> Iterator[Diagnosis]:
             yield ok("No TLS, and the connection stays on this machine.")
             return
         yield warning(
-            f"No TLS on the connection to {remote}: payloads and logins can be read on the way.",
+            "No TLS on the connection, which leaves this machine: payloads and logins can be read on the way.",
             f"Put sslmode=verify-full and sslrootcert=FILE into {section}.",
         )
     elif mode != "verify-full" and remote is not None:
