@@ -120,7 +120,7 @@ begin
                 ) then 'select'
                 when c.relname ~ '^log(_|$)' then 'select, insert'
                 when c.relkind in ('v', 'S') or c.relname in (
-                    'store', 'installed_object', 'consumer_quota', 'consumer_action', 'subscription_role', 'topic_role'
+                    'store', 'installed_object', 'consumer_quota', 'consumer_action', 'subscription_role', 'topic_role', 'stream_role'
                 ) then 'select'
                 else 'select, insert, update, delete'
             end,

@@ -19,7 +19,9 @@ CREATE VIEW relaybox.consumer_action WITH (security_barrier='true') AS
    FROM relaybox_internal.consumer_action k
   WHERE (( SELECT scope.sees_all
            FROM relaybox_internal.acting_role scope) OR (subscription_id IN ( SELECT b.subscription_id
-           FROM relaybox_internal.bound_subscriptions b)));
+           FROM relaybox_internal.bound_subscriptions b)) OR ((subscription_id IS NULL) AND (action = 'drop'::text) AND (EXISTS ( SELECT
+           FROM relaybox_internal.allowed_streams o
+          WHERE ((o.stream = subscription) AND (done_at >= o.bound_at))))));
 
 COMMENT ON VIEW relaybox.consumer_action IS 'What people and consumers did to subscriptions, written in the transaction that did it.';
 
@@ -72,7 +74,8 @@ CREATE VIEW relaybox.dead_letters WITH (security_barrier='true') AS
      LEFT JOIN relaybox_internal.log l ON (((l.log_id = d.log_id) AND (l.log_position = d.log_position))))
   WHERE ((( SELECT scope.sees_all
            FROM relaybox_internal.acting_role scope) OR (d.subscription_id IN ( SELECT b.subscription_id
-           FROM relaybox_internal.bound_subscriptions b))) AND ((EXISTS ( SELECT
+           FROM relaybox_internal.bound_subscriptions b)) OR (d.stream_id IN ( SELECT o.stream_id
+           FROM relaybox_internal.allowed_streams o))) AND ((EXISTS ( SELECT
            FROM relaybox_internal.allowed_topics a
           WHERE (a.topic = '*'::text))) OR (COALESCE(l.topic, n.topic) IN ( SELECT a.topic
            FROM relaybox_internal.allowed_topics a))));
@@ -458,12 +461,24 @@ CREATE VIEW relaybox_internal.acting_role AS
         )
  SELECT session.caller,
     ((NOT s.bind_subscriptions) OR COALESCE(has_table_privilege(session.caller, ('relaybox_internal.subscription'::regclass)::oid, 'insert'::text), false)) AS acts_on_all,
-    ((NOT s.bind_subscriptions) OR COALESCE(has_table_privilege(session.caller, ('relaybox_internal.subscription'::regclass)::oid, 'select'::text), false)) AS sees_all,
+    ((NOT s.bind_subscriptions) OR COALESCE((has_table_privilege(session.caller, ('relaybox_internal.subscription'::regclass)::oid, 'select'::text) AND has_table_privilege(CURRENT_USER, ('relaybox_internal.subscription'::regclass)::oid, 'select'::text)), false)) AS sees_all,
     (s.require_approval AND (NOT COALESCE(has_table_privilege(session.caller, ('relaybox_internal.subscription'::regclass)::oid, 'insert'::text), false))) AS needs_approval
    FROM (relaybox_internal.store s
      CROSS JOIN session);
 
 COMMENT ON VIEW relaybox_internal.acting_role IS 'Whether the role of this session sees, and acts on, every subscription of this store, and whether it needs an approval to have messages given again.';
+
+CREATE VIEW relaybox_internal.allowed_streams AS
+ SELECT s.stream_id,
+    s.stream,
+    min(b.bound_at) AS bound_at
+   FROM ((relaybox_internal.stream_role b
+     JOIN relaybox_internal.stream s ON ((s.stream = b.stream)))
+     CROSS JOIN relaybox_internal.acting_role scope)
+  WHERE (pg_has_role(scope.caller, (to_regrole('relaybox_operator'::text))::oid, 'usage'::text) AND pg_has_role(scope.caller, (to_regrole(quote_ident((b.role_name)::text)))::oid, 'usage'::text) AND (pg_has_role(CURRENT_USER, (to_regrole(quote_ident((b.role_name)::text)))::oid, 'usage'::text) OR has_table_privilege(CURRENT_USER, ('relaybox_internal.subscription'::regclass)::oid, 'select'::text)))
+  GROUP BY s.stream_id, s.stream;
+
+COMMENT ON VIEW relaybox_internal.allowed_streams IS 'The streams that the role of this session is an operator of.';
 
 CREATE VIEW relaybox_internal.allowed_topics AS
  SELECT '*'::text AS topic
@@ -627,12 +642,13 @@ CREATE VIEW relaybox_internal.bound_subscriptions AS
     n.subscription
    FROM (relaybox_internal.subscription n
      LEFT JOIN relaybox_internal.subscription parent ON ((parent.subscription_id = n.replay_of)))
-  WHERE (EXISTS ( SELECT
+  WHERE ((EXISTS ( SELECT
            FROM (relaybox_internal.acting_role scope
              JOIN relaybox_internal.subscription_role b ON ((b.subscription = ANY (ARRAY[n.subscription, parent.subscription]))))
-          WHERE (((n.ended_at IS NULL) OR (b.bound_at <= n.ended_at)) AND pg_has_role(scope.caller, (to_regrole(quote_ident((b.role_name)::text)))::oid, 'usage'::text))));
+          WHERE (((n.ended_at IS NULL) OR (b.bound_at <= n.ended_at)) AND pg_has_role(scope.caller, (to_regrole(quote_ident((b.role_name)::text)))::oid, 'usage'::text) AND (pg_has_role(CURRENT_USER, (to_regrole(quote_ident((b.role_name)::text)))::oid, 'usage'::text) OR has_table_privilege(CURRENT_USER, ('relaybox_internal.subscription'::regclass)::oid, 'select'::text))))) OR (n.stream_id IN ( SELECT o.stream_id
+           FROM relaybox_internal.allowed_streams o)));
 
-COMMENT ON VIEW relaybox_internal.bound_subscriptions IS 'The subscriptions that the role of this session is bound to.';
+COMMENT ON VIEW relaybox_internal.bound_subscriptions IS 'The subscriptions that the role of this session is bound to, or is an operator of.';
 
 CREATE TABLE relaybox_internal.confirmation (
     hop text NOT NULL,
@@ -1706,6 +1722,27 @@ ALTER TABLE ONLY relaybox_internal.stream_log
 
 ALTER TABLE ONLY relaybox_internal.stream_log
     ADD CONSTRAINT stream_log_stream_id_fkey FOREIGN KEY (stream_id) REFERENCES relaybox_internal.stream(stream_id);
+
+CREATE TABLE relaybox_internal.stream_role (
+    stream text NOT NULL,
+    role_name name NOT NULL,
+    bound_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    bound_by text DEFAULT SESSION_USER NOT NULL,
+    CONSTRAINT bound_stream_is_a_plain_name CHECK ((stream ~ '^[a-z][a-z0-9_-]{0,29}$'::text))
+);
+
+COMMENT ON TABLE relaybox_internal.stream_role IS 'Which database roles are operators of which stream, in a store with bind_subscriptions: true. `relaybox operators bind` writes it.';
+
+COMMENT ON COLUMN relaybox_internal.stream_role.stream IS 'Name of the stream, which need not exist yet. Of a route it is the name of the route, or `stream`.';
+
+COMMENT ON COLUMN relaybox_internal.stream_role.role_name IS 'The role, itself or by membership. It has an effect for members of relaybox_operator.';
+
+COMMENT ON COLUMN relaybox_internal.stream_role.bound_at IS 'When it was bound.';
+
+COMMENT ON COLUMN relaybox_internal.stream_role.bound_by IS 'The login that bound it.';
+
+ALTER TABLE ONLY relaybox_internal.stream_role
+    ADD CONSTRAINT stream_role_pkey PRIMARY KEY (stream, role_name);
 
 CREATE TABLE relaybox_internal.stream_topic (
     stream_id integer NOT NULL,

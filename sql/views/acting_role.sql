@@ -4,7 +4,9 @@
 -- may write the table of subscriptions (the owner, drivers) acts on every subscription; who may read
 -- it (readers, viewers too) sees every one; who acts on every one needs no approval to have messages
 -- given again. Where nothing is bound or approved no right is looked up. No table of
--- the catalog: an init that locks a view locks all that the view reads.
+-- the catalog: an init that locks a view locks all that the view reads. To see every one, current_user
+-- must be able to as well. In functions with the owner's rights that is the owner. Who reads a view is
+-- itself: below ANALYZE, and in functions of others, the session's role may be another one.
 create or replace view relaybox_internal.acting_role as
 with session as (
     select
@@ -23,6 +25,8 @@ select
     ), false) as acts_on_all,
     not s.bind_subscriptions or coalesce(has_table_privilege(
         session.caller, 'relaybox_internal.subscription'::regclass, 'select'
+    ) and has_table_privilege(
+        current_user, 'relaybox_internal.subscription'::regclass, 'select'
     ), false) as sees_all,
     s.require_approval and not coalesce(has_table_privilege(
         session.caller, 'relaybox_internal.subscription'::regclass, 'insert'

@@ -1,5 +1,6 @@
 -- What was done to subscriptions, as far as the role of this session may see them: of the name of a
--- subscription that it is bound to, from the beginning of the first one that it may see.
+-- subscription that it is bound to, from the beginning of the first one that it may see; of a stream
+-- that it is an operator of, of all its subscriptions.
 create or replace view relaybox.consumer_action with (security_barrier) as
 select k.action_id, k.subscription, k.action, k.detail, k.reason, k.done_at, k.done_by
 from relaybox_internal.consumer_action k
@@ -7,6 +8,11 @@ where
     (select scope.sees_all from relaybox_internal.acting_role scope)
     or k.subscription_id in (
         select b.subscription_id from relaybox_internal.bound_subscriptions b
+    )
+    -- of a dead letter that a stream set aside: it is of no subscription
+    or k.subscription_id is null and k.action = 'drop' and exists (
+        select from relaybox_internal.allowed_streams o
+        where o.stream = k.subscription and k.done_at >= o.bound_at
     );
 
 comment on view relaybox.consumer_action is

@@ -1,7 +1,7 @@
 -- What streams and subscriptions of this store set aside, with the messages, as far as their logs
 -- are kept, and as far as the role of this session may see them: of subscriptions that it is bound
--- to, and of topics that it was granted. reason is the kind, one word; detail says more, of `refused` what nack gave as its
--- reason.
+-- to, or of streams that it is an operator of; and of topics that it was granted. reason is the kind,
+-- one word; detail says more, of `refused` what nack gave as its reason.
 create or replace view relaybox.dead_letters with (security_barrier) as
 select
     d.dead_letter_id, d.state, s.stream, n.subscription, d.lane, d.stream_position, d.reason, d.detail, d.attempts,
@@ -18,6 +18,7 @@ where
         or d.subscription_id in (
             select b.subscription_id from relaybox_internal.bound_subscriptions b
         )
+        or d.stream_id in (select o.stream_id from relaybox_internal.allowed_streams o)
     )
     and (
         exists (

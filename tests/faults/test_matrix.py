@@ -30,6 +30,7 @@ NOT_A_STEP = {
     "retention/retiring.py": "an operator's word that a hop moves nothing more is one statement in one transaction",
     "subscriptions/topic_grants.py": "the owner's grant or revoke of topics is one transaction",
     "subscriptions/bindings.py": "the owner's binding of a subscription to a role is one statement in one transaction",
+    "subscriptions/operators.py": "the owner's binding of an operator to a stream is one statement in one transaction",
     "subscriptions/redriving.py": "an operator's change of dead letters is one transaction",
     "subscriptions/replays.py": "an operator's change of a replay is one transaction",
     "recovery/restoring.py": "an operator's list of subscriptions is restored in one transaction",

@@ -33,9 +33,15 @@ ROLES: Mapping[str, str] = {
 BEGIN_BOUND = "<!-- bound: written by UPDATE_DOCS=1 pytest tests/integration/test_rights_table.py -->\n"
 END_BOUND = "<!-- end of bound -->\n"
 
+OPERATOR = "stream_operator"
+"""The login of an operator of the stream, who has a column in the second table only."""
+
+LOGINS: Mapping[str, str] = {**ROLES, OPERATOR: ROLES["operator"]}
+
 BOUND: Mapping[str, str] = {
     "consumer that is bound": "consumer",
-    "operator that is not bound": "operator",
+    "operator of the stream": OPERATOR,
+    "operator of no stream": "operator",
     **{heading: heading for heading in ("viewer", "reader", "driver", "owner")},
 }
 """The heading of the column in the second table -> the heading of the same login in the first one."""
@@ -59,8 +65,9 @@ OF_TOPICS = (
 
 OF_SUBSCRIPTIONS = (
     *("fetch", "end a subscription", "count a replay", "replay", "redrive dead letters", "drop a dead letter"),
+    *("cancel a replay", "drop a dead letter of the stream"),
     *("see subscriptions and their lag", "see dead letters, without payloads", "read payloads of dead letters"),
-    *("read payloads of the logs", "read a stream", "bind a subscription to a role"),
+    *("read payloads of the logs", "read a stream", "bind a subscription to a role", "bind an operator to a stream"),
 )
 """What a binding is about, or might be thought to be about."""
 
@@ -73,8 +80,10 @@ RIGHTS: Mapping[str, str] = {
     "end a subscription": "select relaybox.unsubscribe('billing', 'a test')",
     "count a replay": "select relaybox.count_replay('billing', 'earliest', null, null)",
     "replay": "select relaybox.replay('billing', 'earliest', 'a test')",
+    "cancel a replay": "select relaybox.cancel_replay('billing.replay-1', 'a test')",
     "redrive dead letters": "select relaybox.redrive('billing', 'a test')",
     "drop a dead letter": "select relaybox.drop_dead_letter({letter}, 'a test')",
+    "drop a dead letter of the stream": "select relaybox.drop_dead_letter({stream_letter}, 'a test')",
     "see subscriptions and their lag": "select * from relaybox.subscriptions, relaybox.lag('billing')",
     "see dead letters, without payloads": "select dead_letter_id, state, reason, message_id from relaybox.dead_letters",
     "see ledgers, streams and segments": (
@@ -98,6 +107,7 @@ RIGHTS: Mapping[str, str] = {
     "record a restored or promoted store": "update relaybox_internal.store set timeline = timeline",
     "bind a sender to a role": "select relaybox_internal.bind_sender('UA', 'relaybox_producer')",
     "bind a subscription to a role": "select relaybox_internal.bind_subscription('billing', 'relaybox_consumer')",
+    "bind an operator to a stream": "select relaybox_internal.bind_operator('flights', 'relaybox_consumer')",
     "grant a topic to a role": "select relaybox_internal.grant_topic('flights', 'relaybox_consumer')",
     "alter a table": "alter table relaybox_internal.hop_out add column mine integer",
     "make a table in a schema of Relaybox": "create table relaybox.mine (n integer)",
@@ -107,7 +117,10 @@ RIGHTS: Mapping[str, str] = {
 
 @pytest.fixture
 def store(owned: World) -> Iterator[World]:
-    """A local route in one store with ten messages, a subscription and a dead letter; its owner is no superuser."""
+    """A local route in one store with ten messages, a subscription with a replay, and a dead letter of both it and the stream.
+
+    Its owner is no superuser.
+    """
     routes_file(owned.path.parent, route={"path": ["hub", "hub"]})
     initialise_store(owned.routes.store("hub"), owned.routes)
     owned.query(
@@ -118,22 +131,28 @@ def store(owned: World) -> Iterator[World]:
     with owned.session("hub", autocommit=True) as consumer, consumer.cursor() as cursor:
         cursor.execute("select token from relaybox.fetch('billing', 1, worker => 'w')")
         cursor.execute("select relaybox.nack('billing', 1, 'bad', %s)", cursor.fetchone())
+    owned.query("hub", "select relaybox.replay('billing', '1', 'a test', second_cursor => true)")
+    owned.query(
+        "hub",
+        "insert into relaybox_internal.dead_letter (stream_id, log_id, log_position, reason) "
+        "select l.stream_id, l.log_id, 2, 'other_content' from relaybox_internal.stream_log l",
+    )
     database = owned.value("hub", "select current_database()")
-    for heading, roles in ROLES.items():
+    for heading, roles in LOGINS.items():
         member = f"in role {roles}" if roles else ""
         owned.query("administer_hub", f"create role {heading}_of_the_table login password 'p' {member}")
         owned.query("administer_hub", f"grant connect on database {database} to {heading}_of_the_table")
     yield owned
-    for heading in ROLES:
+    for heading in LOGINS:
         owned.query("administer_hub", f"drop owned by {heading}_of_the_table")
         owned.query("administer_hub", f"drop role {heading}_of_the_table")
 
 
 def test_the_table_of_rights_is_what_each_role_may_do(store: World) -> None:
     """Each statement is tried by each login, and rolled back. An error that is no missing right or binding fails the test."""
-    letter = store.value("hub", "select dead_letter_id from relaybox.dead_letters")
+    letters = _letters(store)
     rows = [
-        f"| {right} | {' | '.join(_try(heading, right, statement, letter) for heading in ROLES)} |\n"
+        f"| {right} | {' | '.join(_try(heading, right, statement, letters) for heading in ROLES)} |\n"
         for right, statement in RIGHTS.items()
     ]
     table = f"| | {' | '.join(ROLES)} |\n|---{'|:-:' * len(ROLES)}|\n{''.join(rows)}"
@@ -141,12 +160,13 @@ def test_the_table_of_rights_is_what_each_role_may_do(store: World) -> None:
 
 
 def test_the_table_of_bound_subscriptions_is_what_each_role_may_do(store: World) -> None:
-    """The same where the store binds subscriptions to roles, and one consumer is bound."""
-    letter = store.value("hub", "select dead_letter_id from relaybox.dead_letters")
+    """The same where the store binds subscriptions to roles, one consumer is bound, and one operator to the stream."""
+    letters = _letters(store)
     store.query("hub", "select relaybox_internal.bind_subscriptions(true)")
     store.query("hub", "select relaybox_internal.bind_subscription('billing', 'consumer_of_the_table')")
+    store.query("hub", f"select relaybox_internal.bind_operator('flights', '{OPERATOR}_of_the_table')")
     rows = [
-        f"| {right} | {' | '.join(_try(login, right, RIGHTS[right], letter) for login in BOUND.values())} |\n"
+        f"| {right} | {' | '.join(_try(login, right, RIGHTS[right], letters) for login in BOUND.values())} |\n"
         for right in OF_SUBSCRIPTIONS
     ]
     _compare(f"| | {' | '.join(BOUND)} |\n|---{'|:-:' * len(BOUND)}|\n{''.join(rows)}", BEGIN_BOUND, END_BOUND)
@@ -154,11 +174,11 @@ def test_the_table_of_bound_subscriptions_is_what_each_role_may_do(store: World)
 
 def test_the_table_of_granted_topics_is_what_each_role_may_do(store: World) -> None:
     """The same where the store grants topics to roles, and one consumer has the topic of the route."""
-    letter = store.value("hub", "select dead_letter_id from relaybox.dead_letters")
+    letters = _letters(store)
     store.query("hub", "select relaybox_internal.bind_topics(true)")
     store.query("hub", "select relaybox_internal.grant_topic('flights', 'consumer_of_the_table')")
     rows = [
-        f"| {right} | {' | '.join(_try(login, right, RIGHTS[right], letter) for login in GRANTED.values())} |\n"
+        f"| {right} | {' | '.join(_try(login, right, RIGHTS[right], letters) for login in GRANTED.values())} |\n"
         for right in OF_TOPICS
     ]
     _compare(f"| | {' | '.join(GRANTED)} |\n|---{'|:-:' * len(GRANTED)}|\n{''.join(rows)}", BEGIN_GRANTED, END_GRANTED)
@@ -173,9 +193,15 @@ def _compare(table: str, begin: str, end: str) -> None:
     assert shown.strip() == table.strip()
 
 
-def _try(heading: str, right: str, statement: str, letter: int) -> str:
+def _letters(store: World) -> Mapping[str, int]:
+    """The dead letter of the subscription, and that of the stream itself."""
+    found = dict(store.query("hub", "select subscription, dead_letter_id from relaybox.dead_letters"))
+    return {"letter": found["billing"], "stream_letter": found[None]}
+
+
+def _try(heading: str, right: str, statement: str, letters: Mapping[str, int]) -> str:
     login = f"{heading}_of_the_table"
-    text = statement.replace("{letter}", str(letter))
+    text = statement.format(**letters)
     service = {**read_service("hub"), "user": login, "password": "p"}
     with closing(psycopg2.connect(**service)) as session, session.cursor() as cursor:
         try:

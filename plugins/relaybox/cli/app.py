@@ -16,6 +16,7 @@ from relaybox.cli import (
     doctor,
     holdback,
     monitoring,
+    operators,
     recovery,
     retention,
     retry_plan,
@@ -29,7 +30,20 @@ from relaybox.cli import (
 from relaybox.cli.exits import CommandGroup, Settings
 
 GROUPS = (
-    *(stores, doctor, transfer, monitoring, verification, subscriptions, topics, consumers, dead_letters, senders, holdback),
+    *(
+        stores,
+        doctor,
+        transfer,
+        monitoring,
+        verification,
+        subscriptions,
+        operators,
+        topics,
+        consumers,
+        dead_letters,
+        senders,
+        holdback,
+    ),
     *(retention, recovery, retry_plan, demo, bench),
 )
 """In the order of `relaybox --help`, which shows the commands of each module under its name."""

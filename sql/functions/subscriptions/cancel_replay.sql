@@ -7,7 +7,7 @@ set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
     subscription_ relaybox_internal.subscription
-    := relaybox_internal.subscription_named(cancel_replay.subscription);
+    := relaybox_internal.subscription_named(cancel_replay.subscription, is_operating => true);
     lane_ integer;
     cursor_ relaybox_internal.cursor;
     cancelled_at jsonb := '{}'; -- lane to the stream position that it had done

@@ -10,7 +10,9 @@ set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
     subscription_ relaybox_internal.subscription
-    := relaybox_internal.subscription_named(fetch_one_at_a_time.subscription);
+    := relaybox_internal.subscription_named(
+        fetch_one_at_a_time.subscription, is_operating => true
+    );
     cursor_ relaybox_internal.cursor;
     changed integer := 0;
 begin

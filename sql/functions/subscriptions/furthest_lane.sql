@@ -13,7 +13,9 @@ begin
     from relaybox_internal.lane_cursors l
     where l.subscription_id = subscription_.subscription_id;
     if done_through is null then
-        perform relaybox_internal.subscription_named(subscription_.subscription);
+        perform relaybox_internal.subscription_named(
+            subscription_.subscription, is_operating => true
+        );
     end if;
     return done_through;
 end

@@ -12,7 +12,9 @@ set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
     subscription_ relaybox_internal.subscription
-    := relaybox_internal.subscription_named(lag.subscription, is_reading => true);
+    := relaybox_internal.subscription_named(
+        lag.subscription, is_reading => true, is_operating => true
+    );
 begin
     return query
     select

@@ -9,7 +9,9 @@ set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
     subscription_ relaybox_internal.subscription
-    := relaybox_internal.subscription_named(redrive.subscription, gives_messages => true);
+    := relaybox_internal.subscription_named(
+        redrive.subscription, gives_messages => true, is_operating => true
+    );
     wanted relaybox_internal.dead_letter;
     redriven bigint;
     changed integer[];

@@ -14,7 +14,7 @@ as $$
 declare
     subscription_ relaybox_internal.subscription
     := relaybox_internal.subscription_named(
-        replay.subscription, is_reading => dry_run, gives_messages => true
+        replay.subscription, is_reading => dry_run, gives_messages => true, is_operating => true
     );
 begin
     perform relaybox_internal.require_reason(

@@ -1,6 +1,6 @@
 -- Raises RB040 if this store binds subscriptions to roles and the caller is bound to no subscription
--- that has this dead letter. The words are the same whether there is such a dead letter or not. One
--- that a stream set aside belongs to no subscription.
+-- that has this dead letter, and is no operator of its stream. The words are the same whether there
+-- is such a dead letter or not. One that a stream set aside belongs to no subscription.
 create or replace function relaybox_internal.require_dead_letter_role(dead_letter_id_ bigint)
 returns void
 language plpgsql stable
@@ -13,6 +13,10 @@ begin
     if scope.acts_on_all or exists (
         select from relaybox_internal.dead_letter d
         join relaybox_internal.bound_subscriptions b on b.subscription_id = d.subscription_id
+        where d.dead_letter_id = dead_letter_id_
+    ) or exists (
+        select from relaybox_internal.dead_letter d
+        join relaybox_internal.allowed_streams o on o.stream_id = d.stream_id
         where d.dead_letter_id = dead_letter_id_
     ) then
         return;
@@ -28,8 +32,9 @@ begin
         hint = format(
             'This store binds subscriptions to roles. What this role may act on: '
             'select dead_letter_id, subscription from relaybox.dead_letters. '
-            'An administrator runs: relaybox subscriptions bind %s SUBSCRIPTION %s',
-            (select s.store from relaybox_internal.store s), scope.caller
+            'An administrator runs: relaybox subscriptions bind %s SUBSCRIPTION %s%s',
+            (select s.store from relaybox_internal.store s), scope.caller,
+            relaybox_internal.operator_hint(true)
         );
 end
 $$;

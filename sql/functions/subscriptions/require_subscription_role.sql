@@ -1,8 +1,9 @@
 -- Raises RB040 if this store binds subscriptions to roles and the caller is bound neither to this
 -- name nor, of a second cursor, to the name of its subscription. The words are the same whether there
 -- is such a subscription or not. is_reading: the caller changes nothing, and readers may.
+-- is_operating: operators of the stream that the subscription reads may too.
 create or replace function relaybox_internal.require_subscription_role(
-    name text, is_reading boolean default false
+    name text, is_reading boolean default false, is_operating boolean default false
 )
 returns void
 language plpgsql stable
@@ -20,6 +21,10 @@ begin
             where second.subscription = name and second.ended_at is null
         ))
         and pg_has_role(scope.caller, to_regrole(quote_ident(b.role_name))::oid, 'usage')
+    ) or is_operating and exists (
+        select from relaybox_internal.subscription n
+        join relaybox_internal.allowed_streams o on o.stream_id = n.stream_id
+        where n.subscription = name and n.ended_at is null
     ) then
         return;
     end if;
@@ -33,8 +38,9 @@ begin
         ),
         hint = format(
             'This store binds subscriptions to roles. '
-            'An administrator runs: relaybox subscriptions bind %s %s %s',
-            (select s.store from relaybox_internal.store s), left(name, 70), scope.caller
+            'An administrator runs: relaybox subscriptions bind %s %s %s%s',
+            (select s.store from relaybox_internal.store s), left(name, 70), scope.caller,
+            relaybox_internal.operator_hint(is_operating)
         );
 end
 $$;

@@ -1,11 +1,12 @@
 -- The subscription of that name. is_ending: the caller ends it, and needs no advice to subscribe.
 -- is_reading: the caller changes nothing. gives_messages: the caller returns messages, or has them
--- given again. Raises RB040 if the caller may not use this name, before it looks for it; RB031; RB041
+-- given again. is_operating: the caller does what operators of the stream may do too. Raises RB040 if
+-- the caller may not use this name, before it looks for it; RB031; RB041
 -- if the messages have topics that the caller may not read; RB036 if this server would give senders
 -- other lanes than the one it was made on; 42501 below a maintenance command.
 create or replace function relaybox_internal.subscription_named(
     name text, is_ending boolean default false, is_reading boolean default false,
-    gives_messages boolean default false
+    gives_messages boolean default false, is_operating boolean default false
 )
 returns relaybox_internal.subscription
 language plpgsql stable
@@ -19,7 +20,7 @@ begin
     select s.bind_subscriptions, s.bind_topics into binds_subscriptions, binds_topics
     from relaybox_internal.store s;
     if binds_subscriptions then
-        perform relaybox_internal.require_subscription_role(name, is_reading);
+        perform relaybox_internal.require_subscription_role(name, is_reading, is_operating);
     end if;
     select * into subscription_ from relaybox_internal.subscription s
     where s.subscription = name and s.ended_at is null;

@@ -7,7 +7,9 @@ set search_path = pg_catalog, relaybox, pg_temp
 as $$
 declare
     subscription_ relaybox_internal.subscription
-    := relaybox_internal.subscription_named(unsubscribe.subscription, is_ending => true);
+    := relaybox_internal.subscription_named(
+        unsubscribe.subscription, is_ending => true, is_operating => true
+    );
     ended integer[];
     ended_at_positions jsonb; -- lane to the stream position that it had done
     done_by_all bigint;

@@ -1,4 +1,4 @@
-"""Subscriptions, and the roles that may use them or read topics."""
+"""Subscriptions, and the roles that may use them, act on them or read topics."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from relaybox.cli.terminal.tables import new_table, open_console, show_count, sh
 
 if TYPE_CHECKING:
     from relaybox.subscriptions.bindings import SubscriptionBinding
+    from relaybox.subscriptions.operators import StreamOperator
     from relaybox.subscriptions.subscriptions import SubscriptionStatus
     from relaybox.subscriptions.topic_grants import TopicGrant
 
@@ -48,3 +49,19 @@ def show_grants(found: Sequence[TopicGrant]) -> None:
             state if one.role_exists else "there is no such role",
         )
     open_console().print(table if found else "No topic is granted to a role.")
+
+
+def show_operators(found: Sequence[StreamOperator]) -> None:
+    """One line per role that is an operator of a stream."""
+    table = new_table("store", "stream", "role", "bound", "by", "state")
+    for one in found:
+        state = "in effect" if one.is_enforced else "no effect: bind_subscriptions is off"
+        if not one.role_is_operator:
+            state += "; the role is no member of relaybox_operator"
+        if not one.stream_exists:
+            state += "; there is no such stream"
+        table.add_row(
+            *(one.store, one.stream, one.role, show_time(one.bound_at), one.bound_by),
+            state if one.role_exists else "there is no such role",
+        )
+    open_console().print(table if found else "No role is an operator of a stream.")
