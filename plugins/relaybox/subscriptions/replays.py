@@ -17,6 +17,7 @@ from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
     from relaybox.routes import Store
+    from relaybox.stores.sessions import StoreSession
 
 LONGEST_NAME = 60
 
@@ -31,6 +32,7 @@ class ReplayRequest:
         cursor: the second cursor's name; made at its first range.
         asked_by: the same asker asking again does not start what was read for it.
         on_behalf_of: the person, for the record.
+        stream: the subscription must read it; None: it may read any.
     """
 
     subscription: str
@@ -41,6 +43,7 @@ class ReplayRequest:
     asked_by: str
     rows_per_second: int | None = None
     on_behalf_of: str = ""
+    stream: str | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,8 @@ def ask_replay(store: Store, order: ReplayRequest) -> StartedReplay:
     """Has the second cursor read a range, or says what it reads before. Commits. To be repeated while the state is `waits`.
 
     Raises:
-        NotSubscribed, NoLongerKept, RequestRefused: no reason, an interval that is not over, or a name that is taken.
+        NotSubscribed: also if the subscription does not read the stream of the request. Nothing is changed then.
+        NoLongerKept, RequestRefused: no reason, an interval that is not over, or a name that is taken.
     """
     with store_session(store, f"replaying subscription {order.subscription}", application_name="relaybox replay") as session:
         session.value("select set_config('relaybox.on_behalf_of', %s, true)", order.on_behalf_of)
@@ -99,8 +103,17 @@ def ask_replay(store: Store, order: ReplayRequest) -> StartedReplay:
             "select * from relaybox_internal.ask_replay(%s, %s, %s, %s, %s, %s, %s)",
             *(order.subscription, order.cursor, order.start, order.through, order.reason, order.asked_by, order.rows_per_second),
         )
+        if order.stream is not None:
+            # asked last: its row is locked, so that the name stays with the subscription that the range was asked of
+            _require_stream(session, store, order.subscription, order.stream)
         session.commit()
     return asked
+
+
+def _require_stream(session: StoreSession, store: Store, subscription: str, stream: str) -> None:
+    query = "select exists (select from relaybox.subscriptions s where s.subscription = %s and s.stream = %s)"
+    if not session.value(query, subscription, stream):
+        raise errors.NotSubscribed(f"store {store.name} has no subscription {subscription} to stream {stream}.")
 
 
 def read_progress(store: Store, replay: int) -> ReplayProgress:

@@ -244,12 +244,13 @@ def list_dead_letters(
     store: Store,
     *,
     subscription: str | None = None,
+    stream: str | None = None,
     dead_letter_id: int | None = None,
     states: Sequence[str] = OPEN_STATES,
     limit: int | None = None,
     payload_characters: int = WHOLE_PAYLOAD,
 ) -> list[DeadLetter]:
-    """Dead letters of a store in these states; of one subscription, or one letter (whatever its state), if asked for.
+    """Dead letters of a store in these states; of one subscription, one stream, or one letter (whatever its state), if asked for.
 
     With a `limit`, at most this many, the oldest first. No more than `payload_characters` of each payload leave the store.
     """
@@ -258,13 +259,15 @@ def list_dead_letters(
             resolved_at, resolved_by, resolved_reason, hop, "log_position", message_id, topic, sender, {}
         from relaybox.dead_letters
         where case when %(dead_letter_id)s::bigint is not null then dead_letter_id = %(dead_letter_id)s
-            else state = any(%(states)s) and (%(subscription)s::text is null or subscription = %(subscription)s) end
+            else state = any(%(states)s) and (%(subscription)s::text is null or subscription = %(subscription)s)
+                and (%(stream)s::text is null or stream = %(stream)s) end
         order by dead_letter_id limit %(limit)s
     """
     asked = {
         "dead_letter_id": dead_letter_id,
         "states": list(states),
         "subscription": subscription,
+        "stream": stream,
         "limit": limit,
         "payload_characters": payload_characters,
     }

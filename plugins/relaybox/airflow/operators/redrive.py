@@ -39,7 +39,12 @@ class DeadLettersOperator(BaseOperator):
         with terminal_errors_fail_at_once(), service_file((store,)):
             require_of_stream(store, subscription, self.route.stream)
             listed = list_dead_letters(
-                store, subscription=subscription, states=("open",), limit=MAX_DEAD_LETTERS, payload_characters=0
+                store,
+                subscription=subscription,
+                stream=self.route.stream,  # an ended subscription of this name may have read another
+                states=("open",),
+                limit=MAX_DEAD_LETTERS,
+                payload_characters=0,
             )
         dead_letters = [dead_letter for dead_letter in listed if params.get(DEAD_LETTER_ID) in (None, dead_letter.dead_letter_id)]
         if not dead_letters:

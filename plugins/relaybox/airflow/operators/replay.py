@@ -128,7 +128,7 @@ class ReplayOperator(BaseOperator):
         params = context["params"]
         if params.get(DRY_RUN):
             raise AirflowSkipException("dry run: nothing is replayed")
-        store, request = chosen_store(self.route, params), _replay_request(context)
+        store, request = chosen_store(self.route, params), _replay_request(context, self.route)
         with terminal_errors_fail_at_once(), service_file((store,)):
             if store.require_approval or requires_approval(store):
                 request = _approved(request, context)
@@ -144,7 +144,7 @@ class ReplayOperator(BaseOperator):
         }
 
 
-def _replay_request(context: Context) -> ReplayRequest:
+def _replay_request(context: Context, route: Route) -> ReplayRequest:
     params, wanted = context["params"], wanted_range(context)
     subscription = given(params, SUBSCRIPTION, "Subscription")
     return ReplayRequest(
@@ -156,6 +156,7 @@ def _replay_request(context: Context) -> ReplayRequest:
         asked_by=asker(context),
         rows_per_second=_rate(params),
         on_behalf_of=person(context),
+        stream=route.stream,
     )
 
 
