@@ -15,7 +15,7 @@ from relaybox.airflow.page.store_overview import StoreOverview
 from relaybox.documents.page import PageDoctorDocument
 from tests.airflow.connections import change_connection
 from tests.airflow.page_client import PageServer
-from tests.airflow.test_page_rights import SomeHops, seen_by
+from tests.airflow.page_users import SomeHops, seen_by
 from tests.support.patience import patience
 from tests.support.world import World, wait_until
 
@@ -143,7 +143,12 @@ def test_an_examination_that_hangs_delays_no_other_page(
     client.get("/relaybox/api/status")
     with held_up(monkeypatch):
         answers: list[Any] = []
-        asked = [threading.Thread(target=lambda: answers.append(client.get("/relaybox/api/doctor"))) for _ in range(4)]
+        clients = [page.client("viewer") for _ in range(4)]  # each is for one thread
+
+        def ask(own: Any) -> None:
+            answers.append(own.get("/relaybox/api/doctor"))
+
+        asked = [threading.Thread(target=ask, args=(own,)) for own in clients]
         for thread in asked:
             thread.start()
         began = time.monotonic()

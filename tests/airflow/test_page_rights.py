@@ -2,39 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import pytest
 
-from relaybox.airflow.page import permissions
-from relaybox.routes import Hop
 from tests.airflow.page_client import PageServer
+from tests.airflow.page_users import SomeHops, seen_by
 from tests.support.services import add_route
 from tests.support.world import World, insert
-
-
-class SomeHops:
-    """The rights of who may read and run some hops."""
-
-    def __init__(self, *hops: str, run: tuple[str, ...] = ()) -> None:
-        self._read, self._run = hops, run
-
-    def may_read(self, hop: Hop) -> bool:
-        return hop.name in self._read
-
-    def may_read_named(self, hop: str) -> bool:
-        return hop in self._read
-
-    def may_run(self, hop: Hop) -> bool:
-        return hop.name in self._run
-
-    def may_pause(self, hop: Hop) -> bool:
-        return hop.name in self._run
-
-    def may_start(self, dag_id: str) -> bool:
-        return False
 
 
 @pytest.fixture
@@ -44,15 +17,6 @@ def page(page: PageServer, connected: World, monkeypatch: pytest.MonkeyPatch) ->
     add_route(connected.path, "salaries", topics=["salaries"], path=["airline", "hub"])
     connected.initialise()
     return page
-
-
-@contextmanager
-def seen_by(page: PageServer, rights: SomeHops) -> Iterator[Any]:
-    page.page.dependency_overrides[permissions.rights_of] = lambda: rights
-    try:
-        yield page.client("viewer")
-    finally:
-        page.page.dependency_overrides.clear()
 
 
 def test_a_statement_is_shown_to_who_may_run_all_that_it_may_be_about(page: PageServer, connected: World) -> None:

@@ -99,6 +99,24 @@ def test_a_consumer_gets_no_message_again_without_an_approval(approved: World) -
     assert approved.query(STORE, states) == before
 
 
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_an_old_snapshot_subscribes_to_nothing_again(approved: World, isolation: str) -> None:
+    """It does not see how far a subscription of the name had come, nor that it has ended since; a transaction of READ COMMITTED does."""
+    with session(CONSUMER) as old, session(CONSUMER) as cursor:
+        old.execute(f"begin isolation level {isolation}; select from relaybox.subscriptions")
+        deliver(approved, 3)
+        cursor.execute("select relaybox.subscribe('brief', 'flights')")
+        cursor.execute("begin; select * from relaybox.fetch('brief', 100); select relaybox.ack('brief', 15); commit")
+        cursor.execute("select relaybox.unsubscribe('brief')")
+        assert isolation.upper() in refusal(old, "select relaybox.subscribe('brief', 'flights', 'latest')").message_primary
+        old.execute("rollback")
+        cursor.execute("select relaybox.subscribe('brief', 'flights', 'latest')")
+        assert cursor.fetchall() == [(16,)]
+    assert require_approval(approved, asked=False) == "switched off"
+    with session(CONSUMER) as old:
+        old.execute(f"begin isolation level {isolation}; select relaybox.subscribe('brief-2', 'flights'); commit")
+
+
 def test_what_gives_nothing_again_needs_no_approval(approved: World) -> None:
     """A new name begins where it likes; an ended one where it ended."""
     with session(CONSUMER) as cursor:

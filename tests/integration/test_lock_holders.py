@@ -13,6 +13,7 @@ from relaybox import errors
 from relaybox.stores import settings as session_settings
 from relaybox.stores.lock_holders import naming_lock_holders
 from relaybox.stores.schema import open_store
+from tests.support.breaking import transfer_until
 from tests.support.cli import invoke
 from tests.support.world import World, wait_until
 
@@ -143,3 +144,23 @@ def test_other_errors_and_those_of_other_sessions_are_left_as_they_are(world: Wo
         with pytest.raises(errors.StoreBusy) as busy, naming_lock_holders(one):
             one.execute("do $$ begin raise sqlstate '40001'; end $$")
         assert "Open transactions" not in str(busy.value)
+
+
+def test_an_open_transaction_of_a_consumer_that_set_a_message_aside_stops_no_driver(world: World) -> None:
+    """Its dead letter locks the rows of hop and stream FOR KEY SHARE: confirming after a kill, a generation and a skip do not wait for it."""
+    world.send("a")
+    world.transfer()
+    world.query("hub", "select relaybox.subscribe('billing', 'flights', nack_limit => 1)")
+    world.send("b")
+    transfer_until(world.first_hop, lambda progress: progress.published)
+    with closing(holder_of("hub", "select from relaybox.fetch('billing', 1)")) as consumer, consumer.cursor() as cursor:
+        cursor.execute("select relaybox.nack('billing', 1, 'no')")
+        world.transfer()
+        assert world.payloads() == ["a", "b"]
+        with world.session("hub") as session, session.cursor() as other:
+            other.execute("set local lock_timeout = '200ms'")
+            other.execute("select relaybox_internal.begin_generation(1, 2)")
+            with pytest.raises(psycopg2.Error) as refused:
+                other.execute("select relaybox_internal.skip_gap('flights', 'UA', 7, 'why', 'ada')")
+            assert refused.value.pgcode == "RB017", "it was not the lock"
+            session.rollback()

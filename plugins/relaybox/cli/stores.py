@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -58,7 +59,7 @@ def init(
     if as_sql and stores:
         from relaybox.stores.init_script import write_script
 
-        print(write_script(routes.store(stores[0]), routes, owner=owner), end="")
+        sys.stdout.write(write_script(routes.store(stores[0]), routes, owner=owner))
         return
     chosen = [routes.store(name) for name in dict.fromkeys(stores or routes.stores)]
     outcome = (plan_stores if dry_run else initialise_stores)(chosen, routes)

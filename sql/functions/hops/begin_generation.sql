@@ -17,7 +17,7 @@ begin
     where
         t.may_end
         and starts_with(t.name, format('relaybox %s b', relaybox_internal.hop_in_session_name(i.hop)));
-    select * into head from relaybox_internal.hop_in i where i.log_id = log_id_ for update;
+    select * into head from relaybox_internal.hop_in i where i.log_id = log_id_ for no key update;
     if head.generation > generation_ then
         raise exception using errcode = 'RB014',
             message = format(

@@ -12,6 +12,8 @@ declare
 begin
     set local synchronous_commit = on;
     perform relaybox_internal.require_sender_role(declare_sender.sender);
+    perform relaybox_internal.refuse_trigger() from pg_class o
+    where o.oid = 'relaybox.outbox'::regclass and o.relrowsecurity;
     perform relaybox_internal.require_sender_kind(declare_sender.sender, declare_sender.kind);
     insert into relaybox_internal.sender (origin, sender, epoch, kind)
     select own_origin, declare_sender.sender, 1, declare_sender.kind

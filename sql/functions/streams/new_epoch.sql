@@ -14,6 +14,8 @@ declare
 begin
     set local synchronous_commit = on;
     perform relaybox_internal.require_sender_role(new_epoch.sender);
+    perform relaybox_internal.refuse_trigger() from pg_class o
+    where o.oid = 'relaybox.outbox'::regclass and o.relrowsecurity;
     if new_epoch.kind is not null then
         perform relaybox_internal.require_sender_kind(new_epoch.sender, new_epoch.kind);
     end if;

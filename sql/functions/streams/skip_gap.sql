@@ -23,7 +23,7 @@ begin
     perform relaybox_internal.require_length('the name of who skips', skipped_by_, 300);
     set local synchronous_commit = on;
     select s.* into stream_
-    from relaybox_internal.stream s where s.stream = stream_name for update;
+    from relaybox_internal.stream s where s.stream = stream_name for no key update;
     if not found then
         raise exception using errcode = 'RB004',
             message = format('stream %s is not delivered in this store', stream_name),

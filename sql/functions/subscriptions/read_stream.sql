@@ -31,7 +31,7 @@ begin
     perform relaybox_internal.require_count(max_count);
     source := relaybox_internal.find_stream(stream_name, after_stream_position);
     if binds_topics then
-        perform relaybox_internal.refuse_maintenance();
+        perform relaybox_internal.refuse_borrowed_session();
         perform relaybox_internal.require_topics(source.stream_id, null);
     end if;
     if after_stream_position >= source.last_stream_position

@@ -8,7 +8,7 @@ as $$
 declare
     scope relaybox_internal.acting_role;
 begin
-    perform relaybox_internal.refuse_maintenance();
+    perform relaybox_internal.refuse_borrowed_session();
     select * into scope from relaybox_internal.acting_role c;
     if scope.acts_on_all or exists (
         select from relaybox_internal.dead_letter d

@@ -11,7 +11,7 @@ declare
     allowed text[] := array(select a.topic from relaybox_internal.allowed_topics a);
     refused record;
 begin
-    perform relaybox_internal.refuse_maintenance();
+    perform relaybox_internal.refuse_borrowed_session();
     if '*' = any(allowed) then
         return;
     end if;

@@ -10,7 +10,6 @@ declare
     asked name := session_user;
     used record;
 begin
-    perform relaybox_internal.refuse_maintenance();
     if pg_has_role(asked, (select c.relowner from pg_class c where c.oid = 'relaybox_internal.subscription'::regclass), 'usage') then
         return;
     end if;

@@ -9,7 +9,7 @@ declare
         select s.stream_id from relaybox_internal.stream s where s.stream = source
     );
 begin
-    perform relaybox_internal.refuse_maintenance();
+    perform relaybox_internal.refuse_borrowed_session();
     if stream_id_ is not null then
         perform relaybox_internal.require_topics(stream_id_, null);
     elsif source ~ '^[a-z0-9_.-]{1,48}$' and not exists (

@@ -23,6 +23,7 @@ begin
         subscription, lanes, lane_by, nack_limit, crash_limit, hold_sender, retry_seconds,
         lease_seconds
     );
+    perform relaybox_internal.refuse_borrowed_session();
     perform relaybox_internal.require_subscription_role(subscription);
     perform relaybox_internal.require_source_topics(source)
     from relaybox_internal.store s where s.bind_topics;

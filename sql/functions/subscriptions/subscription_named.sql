@@ -16,7 +16,7 @@ declare
     binds_subscriptions boolean;
     binds_topics boolean;
 begin
-    perform relaybox_internal.refuse_maintenance();
+    perform relaybox_internal.refuse_borrowed_session();
     select s.bind_subscriptions, s.bind_topics into binds_subscriptions, binds_topics
     from relaybox_internal.store s;
     if binds_subscriptions then
