@@ -1205,12 +1205,18 @@ CREATE TABLE relaybox_internal.installed_object (
     name text NOT NULL,
     digest text NOT NULL,
     installed_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    definition text,
+    made_on integer,
     CONSTRAINT kind_of_object_is_known CHECK ((kind = ANY (ARRAY['function'::text, 'view'::text])))
 );
 
 COMMENT ON TABLE relaybox_internal.installed_object IS 'The functions and views that init made. Init changes and drops no others: they belong to the user.';
 
 COMMENT ON COLUMN relaybox_internal.installed_object.digest IS 'Digest of the file that made the object. Init does not apply a file again that has not changed.';
+
+COMMENT ON COLUMN relaybox_internal.installed_object.definition IS 'Digest of the object as Postgres had it when init had made it. Null: made before this column was added.';
+
+COMMENT ON COLUMN relaybox_internal.installed_object.made_on IS 'The major version of Postgres then: each writes a view in its own way.';
 
 ALTER TABLE ONLY relaybox_internal.installed_object
     ADD CONSTRAINT installed_object_pkey PRIMARY KEY (identity);

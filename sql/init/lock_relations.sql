@@ -6,7 +6,8 @@
 -- what a long transaction holds. Between attempts others go on. Fails after lock_timeout (55P03).
 --
 -- Reads relaybox_init.files (see renew_functions.sql) and relaybox_init.migrations: number, name,
--- phase of each migration, and the names of relations in its text.
+-- phase of each migration, and the names of relations in its text; and relaybox_init.altered_views:
+-- the names of views that were changed by hand.
 do $lock_relations$
 declare
     -- what consumers and drivers take first, after views that applications read: who waits here
@@ -45,6 +46,9 @@ begin
                 where (o.kind, o.name, o.digest) = ('view', relation, f ->> 2)
                     and case o.kind when 'view' then to_regclass(o.identity) end is not null
             )
+        ) or relation in (
+            select v.name
+            from json_array_elements_text(current_setting('relaybox_init.altered_views')::json) v (name)
         ) then
             names := names || relation;
         end if;

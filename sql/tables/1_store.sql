@@ -92,6 +92,8 @@ create table relaybox_internal.installed_object (
     name text not null,
     digest text not null,
     installed_at timestamptz not null default clock_timestamp(),
+    definition text,
+    made_on integer,
     constraint kind_of_object_is_known check (kind in ('function', 'view'))
 );
 comment on table relaybox_internal.installed_object is
@@ -99,6 +101,11 @@ comment on table relaybox_internal.installed_object is
 'user.';
 comment on column relaybox_internal.installed_object.digest is
 'Digest of the file that made the object. Init does not apply a file again that has not changed.';
+comment on column relaybox_internal.installed_object.definition is
+'Digest of the object as Postgres had it when init had made it. Null: made before this column was '
+'added.';
+comment on column relaybox_internal.installed_object.made_on is
+'The major version of Postgres then: each writes a view in its own way.';
 
 create table relaybox_internal.numbering (
     only_row boolean primary key default true,

@@ -30,7 +30,7 @@ class Spoiling:
 
     Attributes:
         spoil: the superuser's statements.
-        corrected_by: the statements that doctor gives, which the superuser runs.
+        corrected_by: the statements that doctor gives, which the superuser runs; `relaybox init` is run as the command.
         undo: what remains of it in the cluster after the test.
     """
 
@@ -212,8 +212,29 @@ SPOILINGS: Mapping[str, Spoiling] = {
         "roles",
         "error",
         ("alter role app_owner nocreaterole", "alter role relaybox_driver rename to renamed_driver"),
-        ("create role relaybox_driver nologin",),
-        ("drop role if exists relaybox_driver", "alter role renamed_driver rename to relaybox_driver"),
+        ("create role relaybox_driver nologin", "relaybox init"),
+        (
+            "do $$ begin if to_regrole('relaybox_driver') is not null then drop owned by relaybox_driver; end if; end $$",
+            *("drop role if exists relaybox_driver", "alter role renamed_driver rename to relaybox_driver"),
+        ),
+    ),
+    "a right": Spoiling(
+        "rights",
+        "error",
+        ("revoke select on relaybox.inbox from relaybox_consumer",),
+        ("relaybox init",),
+    ),
+    "a function": Spoiling(
+        "objects",
+        "error",
+        ("alter function relaybox.ack(text, bigint, text) reset search_path",),
+        ("relaybox init",),
+    ),
+    "a function of another owner": Spoiling(
+        "rights",
+        "error",
+        ("alter function relaybox.ack(text, bigint, text) owner to current_user",),
+        ("alter function relaybox.ack(text,bigint,text) owner to app_owner",),
     ),
     "schemas of another owner": Spoiling(
         "owner",

@@ -1,16 +1,14 @@
-"""psql alone is enough: what the roles of applications and operators can reach is what grants.sql says, and every piece has a comment."""
+"""psql alone is enough: what the roles of applications and operators can reach is what list_role_rights.sql says, and every piece has a comment."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.support.world import World
 
-GRANTS = Path(__file__).parents[2] / "sql" / "grants.sql"
 ROLES = ("relaybox_producer", "relaybox_consumer", "relaybox_operator")
 
 Right = tuple[str, str, str]
@@ -69,33 +67,33 @@ def reached_by(world: World, role: str) -> set[Right]:
         return set(cursor.fetchall())
 
 
+NAMED = """
+select r.privilege,
+    case when r.kind <> 'relation' then r.kind when c.relkind = 'S' then 'sequence' else 'column' end as kind,
+    case r.kind
+        when 'schema' then r.object::regnamespace::text
+        when 'function' then (pg_identify_object('pg_proc'::regclass, r.object, 0)).identity
+        else (pg_identify_object('pg_class'::regclass, r.object, 0)).identity
+    end as name,
+    r.column_name
+from relaybox_internal.list_role_rights() r
+left join pg_class c on c.oid = r.object
+where r.grantee = %s and r.kind in ('schema', 'function', 'relation')
+"""
+
+
 def granted_to(world: World, role: str) -> set[Right]:
-    """What grants.sql gives the role by name."""
+    """What list_role_rights.sql gives the role by name."""
     return set(_granted(world, role))
 
 
 def _granted(world: World, role: str) -> Iterator[Right]:
-    statements = re.findall(r"^grant (.+?) on (.+?) to ([\w, ]+);", GRANTS.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    assert statements
-    for privilege, objects, roles in statements:
-        if role not in roles.split(", "):
-            continue
-        kind, names = re.fullmatch(r"(schema|sequence|function)? ?(.+)", objects).groups()
-        for name in re.split(r", (?=relaybox)", names):
-            if kind == "function":
-                yield (
-                    "EXECUTE",
-                    kind,
-                    world.value(
-                        "analytics", "select (pg_identify_object('pg_proc'::regclass, to_regprocedure(%s), 0)).identity", name
-                    ),
-                )
-            elif kind is not None:
-                yield privilege.upper(), kind, name
-            else:
-                what, columns = re.fullmatch(r"(\w+)(?: \((.+)\))?", privilege).groups()
-                for column in columns.split(", ") if columns else columns_of(world, name):
-                    yield what.upper(), "column", f"{name}.{column}"
+    for privilege, kind, name, column in world.query("analytics", NAMED, role):
+        if kind == "column":
+            for one in [column] if column else columns_of(world, name):
+                yield privilege, kind, f"{name}.{one}"
+        else:
+            yield privilege, kind, name
 
 
 def columns_of(world: World, table: str) -> list[str]:
@@ -104,7 +102,7 @@ def columns_of(world: World, table: str) -> list[str]:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_a_role_reaches_what_grants_sql_names_and_nothing_else(world: World, role: str) -> None:
+def test_a_role_reaches_what_the_list_of_rights_names_and_nothing_else(world: World, role: str) -> None:
     """In a store with segments, logs and messages; also what PUBLIC, a membership or a default would give."""
     world.send("a")
     world.transfer_all()

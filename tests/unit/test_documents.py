@@ -171,8 +171,9 @@ def test_the_table_of_violations_is_the_list_of_rules() -> None:
 
 def test_the_functions_of_consumers_are_those_they_may_call() -> None:
     """docs/consuming.md: each with its parameters; `read_log` is in docs/concepts.md."""
-    grants = (ROOT / "sql/grants.sql").read_text(encoding="utf-8")
-    granted = set(re.findall(r"on function relaybox\.(\w+)\([^)]*\) to relaybox_consumer", grants))
+    rights = (ROOT / "sql/functions/stores/list_role_rights.sql").read_text(encoding="utf-8")
+    (names,) = re.findall(r"\('relaybox_consumer', array\[(.*?)\]\)", rights, flags=re.DOTALL)
+    granted = set(re.findall(r"'(\w+)'", names))
     documented = {}
     for cell in re.findall(r"^\| (`.+?`) \|", section_of("docs/consuming.md", "In SQL"), flags=re.MULTILINE):
         documented |= dict(re.findall(r"`(\w+)\((.*?)\)`", cell))

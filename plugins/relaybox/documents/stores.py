@@ -36,6 +36,8 @@ class InitialisedStore(Document):
     """What every login may do in the database without a grant."""
     public_rights_revoked: list[str]
     """Those of them that this init revoked from PUBLIC."""
+    repaired: list[str]
+    """What was not as an earlier init had made it: a function or view that was dropped or changed, a right that was missing."""
     changed: bool
 
 

@@ -18,6 +18,7 @@ import psycopg2
 
 from relaybox import errors
 from relaybox.stores.migrations import read_table_comments
+from relaybox.stores.repairs import mark_altered_objects, mend_rights, record_definitions
 from relaybox.stores.sql_files import read_init_file
 
 if TYPE_CHECKING:
@@ -63,10 +64,13 @@ def read_files(directory: Path) -> tuple[SqlFile, ...]:
 def renew_functions(session: Statements, directory: Path) -> bool:
     """Applies the files that changed since the last init, in the session's transaction; returns whether there was any.
 
+    Makes again what was dropped or changed by hand, and mends the rights.
+
     Reads the transaction's setting relaybox_init.files (list_files()).
 
     Raises:
         ObjectsInTheWay: something that is not ours depends on an object that must be dropped; all of it is named.
+        StoreUnusable: something belongs to a role whose rights the login lacks.
     """
     grants, comments = (directory / "grants.sql").read_text(), read_table_comments(directory)
     digest = _digest(grants + comments)
@@ -77,9 +81,13 @@ def renew_functions(session: Statements, directory: Path) -> bool:
         session.execute(grants)
         session.execute("update relaybox_internal.store set grants_digest = %s", digest)
         session.execute(read_init_file("restore_rights"))
+        record_definitions(session)
         return True
 
-    return bool(session.when(f"{_FILES_DIFFER} or ({_TEXTS_DIFFER})", digest, do=renew))
+    mark_altered_objects(session)
+    is_renewed = bool(session.when(f"{_FILES_DIFFER} or ({_TEXTS_DIFFER})", digest, do=renew))
+    mend_rights(session, grants)
+    return is_renewed
 
 
 def _renew_files(session: Statements, files: tuple[SqlFile, ...]) -> None:

@@ -24,6 +24,7 @@ from relaybox.stores.lock_holders import naming_lock_holders
 from relaybox.stores.namespaces import IS_STORE, refuse_foreign_schemas
 from relaybox.stores.orphaned_hops import list_orphaned_hops
 from relaybox.stores.renewal import list_files, read_files, renew_functions
+from relaybox.stores.repairs import find_defects, name_altered_views
 from relaybox.stores.sessions import StoreSession
 from relaybox.stores.settings import LOCK_TIMEOUT_SECONDS
 from relaybox.stores.sql_files import read_init_file
@@ -59,6 +60,7 @@ class StoreInitialised:
     orphaned_hops: tuple[str, ...]  # hops that leave the store, of no route in the file, not retired
     public_rights: tuple[str, ...]  # what every login may do in the database without a grant: CONNECT, TEMPORARY
     public_rights_revoked: tuple[str, ...]  # which of these this init took from PUBLIC
+    repaired: tuple[str, ...]  # what was not as an earlier init had made it: objects dropped or changed, rights revoked
 
     @property
     def changed(self) -> bool:
@@ -73,6 +75,7 @@ class StoreInitialised:
             or self.topic_binding != "unchanged"
             or self.approvals != "unchanged"
             or self.durability_changed
+            or self.repaired
         )
 
 
@@ -231,6 +234,7 @@ class SchemaApplied:
     functions_renewed: bool
     public_rights_before: tuple[str, ...]
     durability_changed: bool
+    repaired: tuple[str, ...]
 
 
 @contextmanager
@@ -255,7 +259,12 @@ def init_transaction(store: Store) -> Iterator[StoreSession]:
 
 
 def apply_schema(session: StoreSession, store: Store, segment_rows: int = SEGMENT_ROWS) -> SchemaApplied:
-    """Roles, migrations, functions, views and grants, in the session's transaction."""
+    """Roles, migrations, functions, views and grants, in the session's transaction. What was changed by hand is made again.
+
+    Raises:
+        StoreUnusable: an object belongs to a role whose rights the login lacks.
+    """
+    defects = find_defects(session)
     make_way(session)
     before = _public_rights(session)
     roles = create_roles(session)
@@ -263,7 +272,7 @@ def apply_schema(session: StoreSession, store: Store, segment_rows: int = SEGMEN
     name_store(session, store, segment_rows)
     renewed = renew_functions(session, migrations.sql_directory())
     durability_changed = record_server(session, store)
-    return SchemaApplied(roles, applied, renewed, before, durability_changed)
+    return SchemaApplied(roles, applied, renewed, before, durability_changed, defects.describe())
 
 
 def make_way(session: Statements) -> None:
@@ -271,6 +280,7 @@ def make_way(session: Statements) -> None:
     files = list_files(read_files(migrations.sql_directory()))
     session.set_local({"relaybox_init.files": files, "relaybox_init.migrations": migrations.list_migrations()})
     session.when(f"select {IS_STORE}", do=lambda: _refuse_versions(session))
+    name_altered_views(session)
     session.execute(read_init_file("lock_relations"))
 
 
@@ -313,6 +323,7 @@ def apply_routes(session: StoreSession, store: Store, routes: Routes, applied: S
         orphaned_hops,
         public,
         revoked,
+        applied.repaired,
     )
 
 

@@ -20,5 +20,7 @@ begin
     execute format(
         'alter table relaybox_internal.%I drop constraint rows_of_the_segment', wanted.segment
     );
+    -- a segment that was made by ensure_log_segments() has the same rights
+    execute format('revoke insert on relaybox_internal.%I from relaybox_driver', wanted.segment);
 end
 $$;

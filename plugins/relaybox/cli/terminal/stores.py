@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from relaybox.cli.terminal.tables import open_console
+from relaybox.stores.repairs import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,6 +44,7 @@ def show_initialised(stores: Sequence[StoreInitialised], *, done: bool) -> None:
             "grants of topics to roles": "" if store.topic_binding == "unchanged" else store.topic_binding,
             "approvals of messages that are given again": "" if store.approvals == "unchanged" else store.approvals,
             "durability": store.durability if store.durability_changed else "",
+            "repaired": shorten(store.repaired),
         }
         for what, text in changes.items():
             if text:

@@ -45,6 +45,16 @@ def check_schema(examined: Examined) -> Iterator[Diagnosis]:
         yield ok(f"Its schema is version {found}, as this Relaybox needs.")
 
 
+def is_current(examined: Examined) -> bool:
+    """Whether the schema is there, of the version of this code, and the login may see that; else check_schema() tells."""
+    if not examined.server.has_schema:
+        return False
+    if not examined.session.value("select has_table_privilege('relaybox.migration', 'select')"):
+        return False
+    newest = examined.session.value("select max(m.number) from relaybox.migration m")
+    return bool(newest == newest_migration().number and not list_pending(examined.session))
+
+
 _IS_DRIVER = """
     select exists (
         select from pg_roles driver

@@ -1,0 +1,410 @@
+"""What was dropped, replaced, revoked or left out by a dump: `relaybox doctor` names it, `relaybox init` mends it, nothing else changes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+
+import psycopg2
+import pytest
+
+from relaybox import errors
+from relaybox.local.clusters import Cluster, postgres_binaries
+from relaybox.stores import repairs
+from relaybox.stores.migrations import sql_directory
+from relaybox.stores.renewal import read_files
+from relaybox.stores.repairs import StoreDefects, find_defects
+from relaybox.stores.schema import ROLES, StoreInitialised, initialise_store
+from relaybox.stores.sessions import StoreSession
+from relaybox.stores.settings import pin_settings, session_settings
+from tests.support.cli import invoke
+from tests.support.patience import patience
+from tests.support.services import break_service, read_service
+from tests.support.world import World
+
+STORE = "hub"
+
+RIGHTS = """
+with ours as (select n.oid from pg_namespace n where n.nspname in ('relaybox', 'relaybox_internal'))
+select r.what, a.privilege_type, a.grantee::regrole::text as grantee, r.statement
+from (
+    select c.oid::regclass::text as what, format('revoke {what} on %s %s from {whom}', case c.relkind when 'S' then 'sequence' else 'table' end,
+        c.oid::regclass) as statement, c.relacl as acl
+    from pg_class c where c.relnamespace in (select oid from ours)
+    union all
+    select format('%s.%s', t.attrelid::regclass, t.attname), format('revoke {what} (%I) on table %s from {whom}', t.attname, t.attrelid::regclass),
+        t.attacl
+    from pg_attribute t join pg_class c on c.oid = t.attrelid where c.relnamespace in (select oid from ours) and t.attnum > 0
+    union all
+    select p.oid::regprocedure::text, format('revoke {what} on function %s from {whom}', p.oid::regprocedure), p.proacl
+    from pg_proc p where p.pronamespace in (select oid from ours)
+    union all
+    select n.nspname, format('revoke {what} on schema %s from {whom}', n.nspname), n.nspacl from pg_namespace n where n.oid in (select oid from ours)
+    union all
+    select 'new tables in ' || n.nspname,
+        format('alter default privileges for role %s in schema %s revoke {what} on tables from {whom}', d.defaclrole::regrole, n.nspname), d.defaclacl
+    from pg_default_acl d join pg_namespace n on n.oid = d.defaclnamespace where n.oid in (select oid from ours)
+) r
+cross join aclexplode(r.acl) a
+where a.grantee::regrole::text ~ '^relaybox_' or a.grantee = 0
+order by 1, 2, 3
+"""
+"""Every right of a role of Relaybox, and of PUBLIC, as the catalog has it; and the statement that takes it."""
+
+Right = tuple[str, str, str, str]
+
+
+def read_rights(world: World, store: str = STORE) -> list[Right]:
+    with world.session(store) as session, session.cursor() as cursor:
+        cursor.execute("set search_path = pg_catalog")
+        cursor.execute(RIGHTS)
+        return [(*row[:3], row[3].format(what=row[1], whom=row[2])) for row in cursor.fetchall()]
+
+
+def init(world: World, store: str = STORE) -> StoreInitialised:
+    return initialise_store(world.routes.store(store), world.routes)
+
+
+def defects(world: World, store: str = STORE) -> StoreDefects:
+    with world.session(store) as connection:
+        pin_settings(connection, session_settings(), store=store)
+        return find_defects(StoreSession(connection, store))
+
+
+def named(found: StoreDefects) -> list[str]:
+    assert found.rights is not None
+    return [*found.objects, *(one.defect for one in found.rights)]
+
+
+def test_each_right_that_is_revoked_is_named_and_given_back(world: World) -> None:
+    """Every right that the catalog of a store with messages has, at most one of an object at once; after it the catalog is as before."""
+    world.send("a")
+    world.transfer_all()
+    rights = read_rights(world)
+    assert len(rights) > 1500
+    assert {grantee for _, _, grantee, _ in rights} == set(ROLES) - {"relaybox_operator"}
+    with world.session(STORE) as session, session.cursor() as cursor:
+        cursor.execute("set search_path = pg_catalog")
+        for revoked in _one_of_each_object(rights):
+            for *_, statement in revoked:
+                cursor.execute(statement)
+            cursor.execute("select defect, statement, is_mendable from relaybox_internal.list_right_defects()")
+            found = cursor.fetchall()
+            assert len(found) == len(revoked)
+            assert {tuple(defect.split(" ")[:3:2]) for defect, *_ in found} == {
+                (grantee, privilege) for _, privilege, grantee, _ in revoked
+            }
+            for _, mending, is_mendable in found:
+                assert is_mendable
+                cursor.execute(mending)
+        session.commit()
+    assert read_rights(world) == rights
+
+
+def _one_of_each_object(rights: list[Right]) -> Iterator[list[Right]]:
+    """The rights in rounds: the first right of each object, the second one of each object that has two, and so on."""
+    left = rights
+    while left:
+        chosen = list({right[0]: right for right in left}.values())
+        yield chosen
+        left = [right for right in left if right not in chosen]
+
+
+def test_all_rights_at_once_are_named_and_given_back_by_init(world: World) -> None:
+    """Doctor names ten of them and how many more; init names all in its JSON; a dry run too, and changes nothing."""
+    rights = read_rights(world)
+    for *_, statement in rights:
+        world.query(STORE, statement)
+    assert read_rights(world) == []
+    (result,) = [one for one in _doctor(1) if one["check"] == "rights"]
+    assert result["severity"] == "error"
+    assert re.search(rf"; and {len(rights) - repairs.SHOWN_DEFECTS:,} more\.$", result["what"])
+    assert result["next_step"] == "Run: relaybox init"
+    planned = invoke("init", "--dry-run", "--json", STORE)
+    assert (planned.exit_code, read_rights(world)) == (1, [])
+    done = invoke("init", "--json", STORE).document["stores"][0]
+    assert done["repaired"] == planned.document["stores"][0]["repaired"]
+    assert len(done["repaired"]) == len(rights)
+    assert done["changed"]
+    assert not done["functions_renewed"]
+    assert read_rights(world) == rights
+    assert [one for one in _doctor(0) if one["check"] == "rights"] == []
+    assert not init(world).changed
+
+
+def _doctor(exit_code: int) -> list[Mapping[str, str]]:
+    done = invoke("doctor", "--json", STORE)
+    assert done.exit_code == exit_code, done.stdout
+    (store,) = done.document["stores"]
+    return [one for one in store["results"] if one["severity"] in ("warning", "error")]
+
+
+STUBS = """
+select o.kind, o.identity, case o.kind
+    when 'view' then (
+        select format('create or replace view %s as select %s where false', o.identity, string_agg(
+            format('null::%s as %I', format_type(t.atttypid, t.atttypmod), t.attname), ', ' order by t.attnum
+        ))
+        from pg_attribute t where t.attrelid = to_regclass(o.identity) and t.attnum > 0 and not t.attisdropped
+    )
+    else regexp_replace(
+        pg_get_functiondef(to_regprocedure(o.identity)), '\\$function\\$.*\\$function\\$', '$function$ select 1 $function$'
+    )
+end
+from relaybox_internal.installed_object o order by o.identity
+"""
+
+
+def test_each_object_that_is_replaced_or_dropped_is_named_and_all_are_repaired(world: World) -> None:
+    """Every function and view file: a stub with the same signature and columns; then the object is missing."""
+    world.send("before")
+    rights = read_rights(world)
+    with world.session(STORE) as session, session.cursor() as cursor:
+        pin_settings(session, session_settings(), store=STORE)
+        store = StoreSession(session, STORE)
+        cursor.execute("set check_function_bodies = off")
+        cursor.execute(STUBS)
+        stubs = cursor.fetchall()
+        assert len(stubs) == len(read_files(sql_directory()))
+        for kind, identity, stub in stubs:
+            cursor.execute("savepoint one_object")
+            cursor.execute(stub)
+            assert find_defects(store).objects == (f"{kind} {_shown(identity)} is not as init made it",)
+            cursor.execute("rollback to savepoint one_object")
+            cursor.execute(f"drop {kind} {identity} cascade")
+            assert f"{kind} {_shown(identity)} is missing" in find_defects(store).objects
+            cursor.execute("rollback to savepoint one_object")
+        for _, _, stub in stubs:
+            cursor.execute(stub)
+        session.commit()
+    (objects, judges) = [one for one in _doctor(1) if one["check"] in ("objects", "rights")]
+    assert f"and {len(stubs) - repairs.SHOWN_DEFECTS} more" in objects["what"]
+    assert judges["what"] == "The functions that know the rights are not as init made them."
+    done = init(world)
+    assert set(done.repaired) == {f"{kind} {_shown(identity)} is not as init made it" for kind, identity, _ in stubs}
+    assert named(defects(world)) == []
+    assert read_rights(world) == rights
+    world.transfer_all()
+    assert world.payloads("flights/2") == ["before"]
+    assert not init(world).changed
+
+
+def _shown(identity: str) -> str:
+    return identity.replace("pg_catalog.", "")
+
+
+def test_dropped_objects_are_made_again_with_their_rights(world: World) -> None:
+    """All functions and views on which nothing else depends."""
+    world.send("before")
+    rights = read_rights(world)
+    dropped = []
+    for kind, identity in world.query(STORE, "select kind, identity from relaybox_internal.installed_object order by 2"):
+        try:
+            world.query(STORE, f"drop {kind} {identity}")
+        except psycopg2.errors.DependentObjectsStillExist:
+            continue
+        dropped.append(f"{kind} {_shown(identity)} is missing")
+    assert len(dropped) > 380
+    assert [one["check"] for one in _doctor(1) if one["check"] in ("objects", "rights")] == ["objects", "rights"]
+    assert set(init(world).repaired) == set(dropped)
+    assert read_rights(world) == rights
+    world.transfer_all()
+    assert world.payloads("flights/2") == ["before"]
+    assert not init(world).changed
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    {
+        "alter function relaybox.ack(text, bigint, text) reset search_path": "function relaybox.ack(",
+        "alter function relaybox.ack(text, bigint, text) security invoker": "function relaybox.ack(",
+        "alter function relaybox.lag(text) volatile parallel unsafe leakproof": "function relaybox.lag(",
+        "alter view relaybox.dead_letters reset (security_barrier)": "view relaybox.dead_letters ",
+        "alter view relaybox.inbox set (security_barrier = false)": "view relaybox.inbox ",
+        "drop function relaybox.lag(text); create function relaybox.lag(text) returns integer language sql as 'select 1'": (
+            "function relaybox.lag(text) "
+        ),
+        "grant execute on function relaybox.fetch(text, integer, bigint, text, integer, text) to public": (
+            'PUBLIC has EXECUTE on function relaybox."fetch"('
+        ),
+        "grant execute on function relaybox.new_message_id() to public": "PUBLIC has EXECUTE on function relaybox.new_message_id()",
+        "grant select (payload) on relaybox.outbox to public": "PUBLIC has SELECT (payload) on table relaybox.outbox",
+        "grant select on relaybox_internal.outbox_s000000 to public": "PUBLIC has SELECT on table relaybox_internal.outbox_s000000",
+        "grant usage on schema relaybox_internal to public": "PUBLIC has USAGE on schema relaybox_internal",
+        "alter default privileges in schema relaybox_internal grant select on tables to public": (
+            "PUBLIC has SELECT on new tables in schema relaybox_internal"
+        ),
+        "grant select on relaybox.inbox to teller with grant option; set role teller; grant select on relaybox.inbox to public": (
+            "PUBLIC has SELECT on view relaybox.inbox"
+        ),
+        "alter function relaybox.ack(text, bigint, text) owner to teller": "function relaybox.ack(text, bigint, text) belongs to",
+        "alter table relaybox_internal.hop_in owner to teller": "table relaybox_internal.hop_in belongs to teller",
+        "alter view relaybox.inbox owner to teller": "view relaybox.inbox belongs to teller",
+        "alter table relaybox_internal.outbox_s000000 owner to teller": "table relaybox_internal.outbox_s000000 belongs to teller",
+    }.items(),
+)
+def test_one_change_by_hand_is_named_and_undone(world: World, teller: str, change: str, what: str) -> None:
+    """Rights of the role `teller`, which belongs to the user, stay."""
+    world.query(STORE, f"grant select on relaybox.inbox, relaybox_internal.hop_out to {teller}")
+    assert named(defects(world)) == []
+    before = read_rights(world)
+    world.query(STORE, change.replace("teller", teller))
+    (found,) = named(defects(world))
+    assert found.startswith(what.replace("teller", teller)) or found.replace(",", ", ").startswith(what)
+    assert [one["severity"] for one in _doctor(1) if one["check"] in ("objects", "rights")] == ["error"]
+    assert init(world).repaired == (found,)
+    assert named(defects(world)) == []
+    assert read_rights(world) == before
+    kept = "select has_table_privilege(%s, 'relaybox.inbox', 'select') and has_table_privilege(%s, 'relaybox_internal.hop_out', 'select')"
+    # of what a role owned, Postgres keeps no right for it when it goes to another owner
+    assert world.value(STORE, kept, teller, teller) or "inbox owner to" in change
+    assert not init(world).changed
+
+
+@pytest.fixture
+def teller(world: World) -> Iterator[str]:
+    """A role of the user."""
+    role = f"teller_{os.getpid()}"
+    world.query(STORE, f"create role {role}; grant usage, create on schema relaybox, relaybox_internal to {role}")
+    yield role
+    world.query(STORE, f"reassign owned by {role} to current_user; drop owned by {role}; drop role {role}")
+
+
+def test_what_the_owner_can_not_take_back_is_an_error_with_the_statement(owned: World) -> None:
+    """A function that belongs to a superuser: an init of the owner changes nothing, and says what a superuser runs."""
+    init(owned)
+    superuser = f"administer_{STORE}"
+    owned.query(superuser, "alter function relaybox.lag(text) owner to current_user")
+    owned.query(superuser, "revoke select on relaybox.inbox from relaybox_consumer")
+    (result,) = [one for one in _doctor(1) if "As a superuser" in one["next_step"]]
+    with pytest.raises(errors.StoreUnusable, match=r"function relaybox.lag\(text\) belongs to \w+, not to app_owner") as refused:
+        init(owned)
+    statement = "alter function relaybox.lag(text) owner to app_owner"
+    assert f"As a superuser: {statement}" in refused.value.next_step
+    assert statement in result["next_step"]
+    assert not owned.value(superuser, "select has_table_privilege('relaybox_consumer', 'relaybox.inbox', 'select')")
+    owned.query(superuser, statement)
+    assert init(owned).repaired == ("relaybox_consumer lacks SELECT on view relaybox.inbox",)
+
+
+def test_a_superuser_s_init_leaves_every_object_to_the_owner(owned: World) -> None:
+    """What it makes of a store of another owner belongs to that owner, and the tables that are made later have their rights."""
+    init(owned)
+    owned.query(f"administer_{STORE}", "drop function relaybox.lag(text)")
+    administrator = read_service(f"administer_{STORE}")
+    break_service(STORE, user=administrator["user"], password=administrator.get("password", ""))
+    assert init(owned).repaired == ("function relaybox.lag(text) is missing",)
+    owner = "select proowner::regrole::text from pg_proc where oid = 'relaybox.lag(text)'::regprocedure"
+    assert owned.value(STORE, owner) == "app_owner"
+    assert named(defects(owned)) == []
+
+
+def test_a_dump_without_rights_is_seen_and_mended(world: World, clusters: Mapping[str, Cluster]) -> None:
+    """pg_dump -x of a store with messages: every function has EXECUTE for PUBLIC, no role has a right. Then a hop moves on."""
+    world.send("a", "b")
+    world.transfer_all()
+    rights = read_rights(world, "analytics")
+    _reload_without_rights(world, clusters["analytics"])
+    public = {right[:3] for right in read_rights(world, "analytics")}
+    assert public == set()
+    found = defects(world, "analytics")
+    assert found.objects == ()
+    assert {one.kind for one in found.rights or ()} == {"missing", "public"}
+    done = invoke("doctor", "--json", "analytics")
+    assert done.exit_code == 1
+    assert {one["check"] for one in done.document["stores"][0]["results"] if one["severity"] == "error"} == {"rights"}
+    repaired = init(world, "analytics").repaired
+    assert "PUBLIC has EXECUTE on function relaybox.ack(text,bigint,text)" in repaired
+    assert "relaybox_consumer lacks SELECT on view relaybox.inbox" in repaired
+    assert "relaybox_reader lacks SELECT on new tables in schema relaybox_internal" in repaired
+    assert read_rights(world, "analytics") == rights
+    world.send("c")
+    world.transfer_all()
+    assert world.payloads("flights/2") == ["a", "b", "c"]
+    assert not init(world, "analytics").changed
+
+
+def _reload_without_rights(world: World, cluster: Cluster) -> None:
+    """Dumps the store `analytics` without rights into a database of the same name."""
+    database = world.value("analytics", "select current_database()")
+    parameters = cluster.parameters(database)
+    environment = {**os.environ, "PGPASSWORD": parameters.get("password", "")}
+    login = ["--host", str(parameters["host"]), "--port", str(parameters["port"]), "--username", str(parameters["user"])]
+
+    def run(program: str, *arguments: str, text: str | None = None) -> str:
+        command = [str(postgres_binaries() / program), *login, *arguments]
+        return subprocess.run(
+            command, env=environment, input=text, capture_output=True, text=True, check=True, timeout=patience(120)
+        ).stdout
+
+    dumped = run("pg_dump", "--no-privileges", database)
+    run("psql", "--dbname", "postgres", "--command", f"drop database {database} with (force)")
+    run("psql", "--dbname", "postgres", "--command", f"create database {database}")
+    run("psql", "--dbname", database, "--quiet", "--set", "ON_ERROR_STOP=1", text=dumped)
+
+
+def test_a_view_that_another_version_of_postgres_made_is_made_again_once(world: World) -> None:
+    """Each version writes views in its own way: after pg_upgrade no view counts as changed. Functions are judged on every version."""
+    world.query(STORE, "update relaybox_internal.installed_object set made_on = 13, definition = 'x' where kind = 'view'")
+    world.query(STORE, "update relaybox_internal.installed_object set made_on = 13 where kind = 'function'")
+    found = defects(world)
+    assert (named(found), len(found.unrecorded)) == ([], 10)
+    assert _doctor(0) == []
+    done = init(world)
+    assert (done.functions_renewed, done.repaired) == (True, ())
+    assert (defects(world).unrecorded, init(world).changed) == ((), False)
+
+
+def test_a_right_on_the_database_is_named_and_the_owner_s_init_gives_it(owned: World) -> None:
+    """`connect`, where PUBLIC has it no more."""
+    init(owned)
+    database = owned.value(STORE, "select current_database()")
+    owned.query(STORE, f"revoke connect on database {database} from relaybox_viewer")
+    assert named(defects(owned)) == [f"relaybox_viewer lacks CONNECT on database {database}"]
+    assert init(owned).repaired == (f"relaybox_viewer lacks CONNECT on database {database}",)
+    owned.query(f"administer_{STORE}", f"revoke connect on database {database} from relaybox_viewer")
+    owned.query(
+        f"administer_{STORE}",
+        f"alter database {database} owner to current_user; grant connect on database {database} to app_owner",
+    )
+    assert init(owned).repaired == ()
+    (result,) = [one for one in _doctor(1) if one["check"] == "rights"]
+    assert result["next_step"] == f"As the owner of the database: grant connect on database {database} to relaybox_viewer."
+
+
+def test_every_table_is_in_the_list_of_rights(world: World) -> None:
+    """A table that is not in the list is granted to nobody: each of a new store is in it, for readers and for drivers."""
+    tables = """
+        select c.oid::regclass::text from pg_class c where c.relnamespace in ('relaybox'::regnamespace, 'relaybox_internal'::regnamespace)
+            and c.relkind in ('r', 'p') order by 1
+    """
+    listed = """
+        select distinct object::regclass::text from relaybox_internal.list_role_rights()
+        where kind = 'relation' and column_name is null and privilege = 'SELECT' and grantee = %s order by 1
+    """
+    for role in ("relaybox_reader", "relaybox_driver"):
+        granted = {table for (table,) in world.query(STORE, listed, role)}
+        assert {table for (table,) in world.query(STORE, tables)} - granted == set(), role
+
+
+def test_a_thousand_segments_cost_an_init_and_doctor_little(world: World) -> None:
+    """Medians of one run, in turn: the same store without and with 1,000 segments that were made later; none of them lacks a right."""
+    few = _median_seconds(world)
+    world.query(STORE, "select relaybox_internal.ensure_outbox_segments(1000)")
+    assert world.value(STORE, "select count(*) from relaybox_internal.segments() where log_id is null") >= 1000
+    assert named(defects(world)) == []
+    many = _median_seconds(world)
+    print(f"few {few:.3f} s, many {many:.3f} s, ratio {many / few:.2f}")
+    assert many / few < 5
+
+
+def _median_seconds(world: World) -> float:
+    def once() -> float:
+        begun = time.perf_counter()
+        defects(world)
+        return time.perf_counter() - begun
+
+    return sorted(once() for _ in range(7))[3]
