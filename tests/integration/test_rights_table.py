@@ -57,14 +57,31 @@ GRANTED: Mapping[str, str] = {
 """The same of the third table."""
 
 OF_TOPICS = (
-    *("subscribe", "fetch", "end a subscription", "count a replay", "replay", "redrive dead letters", "drop a dead letter"),
+    *(
+        "subscribe",
+        "fetch",
+        "end a subscription",
+        "count a replay (`replay`, `dry_run => true`)",
+        "count a replay (`count_replay`)",
+        "replay",
+        "redrive dead letters",
+        "drop a dead letter",
+    ),
     *("see subscriptions and their lag", "see dead letters, without payloads", "read payloads of dead letters"),
     *("read payloads of the logs", "read a stream", "read a log", "grant a topic to a role"),
 )
 """What a grant is about, or might be thought to be about."""
 
 OF_SUBSCRIPTIONS = (
-    *("fetch", "end a subscription", "count a replay", "replay", "redrive dead letters", "drop a dead letter"),
+    *(
+        "fetch",
+        "end a subscription",
+        "count a replay (`replay`, `dry_run => true`)",
+        "count a replay (`count_replay`)",
+        "replay",
+        "redrive dead letters",
+        "drop a dead letter",
+    ),
     *("cancel a replay", "drop a dead letter of the stream"),
     *("see subscriptions and their lag", "see dead letters, without payloads", "read payloads of dead letters"),
     *("read payloads of the logs", "read a stream", "bind a subscription to a role", "bind an operator to a stream"),
@@ -78,7 +95,8 @@ RIGHTS: Mapping[str, str] = {
     "subscribe": "select relaybox.subscribe('another', 'flights')",
     "fetch": "select * from relaybox.fetch('billing')",
     "end a subscription": "select relaybox.unsubscribe('billing', 'a test')",
-    "count a replay": "select relaybox.count_replay('billing', 'earliest', null, null)",
+    "count a replay (`replay`, `dry_run => true`)": "select relaybox.replay('billing', 'earliest', 'a test', dry_run => true)",
+    "count a replay (`count_replay`)": "select relaybox.count_replay('billing', 'earliest', null, null)",
     "replay": "select relaybox.replay('billing', 'earliest', 'a test')",
     "cancel a replay": "select relaybox.cancel_replay('billing.replay-1', 'a test')",
     "redrive dead letters": "select relaybox.redrive('billing', 'a test')",
@@ -182,6 +200,27 @@ def test_the_table_of_granted_topics_is_what_each_role_may_do(store: World) -> N
         for right in OF_TOPICS
     ]
     _compare(f"| | {' | '.join(GRANTED)} |\n|---{'|:-:' * len(GRANTED)}|\n{''.join(rows)}", BEGIN_GRANTED, END_GRANTED)
+
+
+def test_the_page_says_what_no_right_hides(store: World) -> None:
+    """A consumer without a topic: it reads no message, and learns their number; a login with pg_read_all_stats sees a literal."""
+    store.query("hub", "select relaybox_internal.bind_topics(true)")
+    service = {**read_service("hub"), "user": "consumer_of_the_table", "password": "p"}
+    with closing(psycopg2.connect(**service)) as session, session.cursor() as cursor:
+        cursor.execute("select count(*) from relaybox.inbox")
+        assert cursor.fetchone() == (0,)
+        cursor.execute("explain analyze select from relaybox.inbox")
+        assert "Rows Removed by Filter: 10" in "\n".join(line for (line,) in cursor.fetchall())
+        cursor.execute("select count(*) from pg_stat_user_tables where relname = 'outbox_s000000'")
+        assert cursor.fetchone() == (1,)
+    store.query("administer_hub", "grant pg_read_all_stats to viewer_of_the_table")
+    producer = {**read_service("hub"), "user": "producer_of_the_table", "password": "p"}
+    with closing(psycopg2.connect(**producer)) as sender, sender.cursor() as sending:
+        sending.execute("insert into relaybox.outbox (topic, sender, payload) values ('flights', 'UA', %s)", ("a secret",))
+        watcher = {**service, "user": "viewer_of_the_table"}
+        with closing(psycopg2.connect(**watcher)) as session, session.cursor() as cursor:
+            cursor.execute("select query from pg_stat_activity where usename = 'producer_of_the_table'")
+            assert "a secret" in str(cursor.fetchone())
 
 
 def _compare(table: str, begin: str, end: str) -> None:

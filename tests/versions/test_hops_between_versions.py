@@ -83,3 +83,17 @@ def test_a_route_crosses_versions_in_both_directions(mixed: World, versions: Map
     status = invoke("status")
     assert status.exit_code == 0, status.stdout + status.stderr
     assert invoke("retention").exit_code == 0
+
+
+def test_functions_are_recorded_alike_on_every_version(mixed: World) -> None:
+    """So a function is judged after pg_upgrade too; each version writes views in its own way. No store lacks a right."""
+    recorded = "select identity, definition from relaybox_internal.installed_object where kind = 'function' order by identity"
+    airline, hub, analytics = (mixed.query(store, recorded) for store in STORES)
+    assert airline == hub == analytics
+    assert len(airline) > 390
+    for store in STORES:
+        assert mixed.query(store, "select defect from relaybox_internal.list_right_defects()") == []
+        mixed.query(store, "update relaybox_internal.installed_object set made_on = made_on - 1")
+    assert invoke("doctor").exit_code == 0
+    assert invoke("init").exit_code == 0
+    assert invoke("init", "--dry-run").exit_code == 0
