@@ -17,7 +17,11 @@ begin
         select d.statement from relaybox_internal.list_right_defects() d
         where d.kind <> 'owner' and d.is_mendable
     loop
-        execute mending;
+        begin
+            execute mending;
+        exception when undefined_table then
+            null; -- retention has dropped the segment since it was listed
+        end;
     end loop;
     -- also where PUBLIC has them: these may be revoked from PUBLIC later
     if exists (

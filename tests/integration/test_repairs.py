@@ -125,6 +125,8 @@ def test_all_rights_at_once_are_named_and_given_back_by_init(world: World) -> No
     assert result["next_step"] == "Run: relaybox init"
     planned = invoke("init", "--dry-run", "--json", STORE)
     assert (planned.exit_code, read_rights(world)) == (1, [])
+    told = " ".join(invoke("init", "--dry-run", STORE).stdout.split())
+    assert re.search(rf"repaired: relaybox_\w+ lacks .*; and {len(rights) - repairs.SHOWN_DEFECTS:,} more$", told)
     done = invoke("init", "--json", STORE).document["stores"][0]
     assert done["repaired"] == planned.document["stores"][0]["repaired"]
     assert len(done["repaired"]) == len(rights)
@@ -289,15 +291,68 @@ def test_what_the_owner_can_not_take_back_is_an_error_with_the_statement(owned: 
     assert init(owned).repaired == ("relaybox_consumer lacks SELECT on view relaybox.inbox",)
 
 
+@pytest.mark.parametrize("role", ["relaybox_driver", "relaybox_viewer", "relaybox_reader"])
+def test_doctor_judges_with_the_login_of_each_role_that_looks(owned: World, role: str) -> None:
+    """Drivers, viewers and readers see a right that is missing, and a function that was changed; none of them may mend it."""
+    init(owned)
+    login = f"looking_{os.getpid()}"
+    owned.query(f"administer_{STORE}", f"create role {login} login password 'p' in role {role}, pg_read_all_stats")
+    try:
+        break_service(STORE, user=login, password="p")
+        assert [one for one in _results() if one["check"] in ("objects", "rights") and one["severity"] != "ok"] == []
+        owned.query(f"administer_{STORE}", "revoke select on relaybox.inbox from relaybox_consumer")
+        owned.query(f"administer_{STORE}", "alter function relaybox.lag(text) volatile")
+        told = {one["check"]: (one["severity"], one["what"], one["next_step"]) for one in _results()}
+        missing = "Rights that are not as init gave them: relaybox_consumer lacks SELECT on view relaybox.inbox."
+        assert told["rights"] == ("error", missing, "Run: relaybox init")
+        assert told["objects"] == (
+            "error",
+            "Changed since init: function relaybox.lag(text) is not as init made it.",
+            "Run: relaybox init",
+        )
+        owned.query(f"administer_{STORE}", f"revoke execute on function relaybox_internal.list_right_defects() from {role}")
+        told = {one["check"]: (one["severity"], one["what"], one["next_step"]) for one in _results()}
+        assert told["rights"][0] == "error"
+        assert "could not be checked" in told["rights"][1]
+    finally:
+        owned.query(f"administer_{STORE}", f"drop role {login}")
+
+
+def _results() -> list[Mapping[str, str]]:
+    (store,) = invoke("doctor", "--json", STORE).document["stores"]
+    return list(store["results"])
+
+
+def test_a_segment_that_retention_drops_meanwhile_stops_no_repair(world: World) -> None:
+    """It was listed with a missing right, and is gone when its turn comes."""
+    for number in (0, 1, 2):
+        world.query(STORE, f"revoke select on relaybox_internal.outbox_s00000{number} from relaybox_reader")
+    world.query(
+        STORE,
+        """
+        create function public.drop_segment() returns event_trigger language plpgsql as $$
+        begin drop table if exists relaybox_internal.outbox_s000001; end $$;
+        create event trigger drop_segment on ddl_command_start when tag in ('GRANT') execute function public.drop_segment()
+        """,
+    )
+    assert len(init(world).repaired) == 3
+    assert world.value(STORE, "select to_regclass('relaybox_internal.outbox_s000001')") is None
+    world.query(STORE, "drop event trigger drop_segment")
+    assert named(defects(world)) == []
+
+
 def test_a_superuser_s_init_leaves_every_object_to_the_owner(owned: World) -> None:
     """What it makes of a store of another owner belongs to that owner, and the tables that are made later have their rights."""
     init(owned)
-    owned.query(f"administer_{STORE}", "drop function relaybox.lag(text)")
+    owned.query(STORE, "drop function relaybox.lag(text)")
+    owned.query(STORE, "alter default privileges in schema relaybox_internal revoke select on tables from relaybox_driver")
     administrator = read_service(f"administer_{STORE}")
     break_service(STORE, user=administrator["user"], password=administrator.get("password", ""))
-    assert init(owned).repaired == ("function relaybox.lag(text) is missing",)
+    lost = "relaybox_driver lacks SELECT on new tables in schema relaybox_internal"
+    assert init(owned).repaired == ("function relaybox.lag(text) is missing", lost)
     owner = "select proowner::regrole::text from pg_proc where oid = 'relaybox.lag(text)'::regprocedure"
     assert owned.value(STORE, owner) == "app_owner"
+    owned.query(STORE, "select relaybox_internal.ensure_outbox_segments(9)")
     assert named(defects(owned)) == []
 
 

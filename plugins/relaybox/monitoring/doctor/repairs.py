@@ -14,7 +14,7 @@ def check_objects(examined: Examined) -> Iterator[Diagnosis]:
     if (defects := _find(examined)) is None:
         return
     if defects.objects:
-        yield error(f"Not as init made them: {shorten(defects.objects)}.", RUN_INIT)
+        yield error(f"Changed since init: {shorten(defects.objects)}.", RUN_INIT)
     if defects.unrecorded:
         yield notice(
             f"Another version of Postgres, or of Relaybox, made these views; whether they were changed can't be told: "
