@@ -7,6 +7,7 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import psycopg2
 import pytest
@@ -14,13 +15,14 @@ import pytest
 from relaybox import errors
 from relaybox.local.clusters import Cluster, postgres_binaries
 from relaybox.stores import repairs
-from relaybox.stores.migrations import sql_directory
 from relaybox.stores.renewal import read_files
 from relaybox.stores.repairs import StoreDefects, find_defects
-from relaybox.stores.schema import ROLES, StoreInitialised, initialise_store
+from relaybox.stores.schema import ROLES, StoreInitialised, init_transaction, initialise_store, make_way
 from relaybox.stores.sessions import StoreSession
 from relaybox.stores.settings import pin_settings, session_settings
+from relaybox.stores.sql_files import sql_directory
 from tests.support.cli import invoke
+from tests.support.init_scripts import init_by_script
 from tests.support.patience import patience
 from tests.support.services import break_service, read_service
 from tests.support.world import World
@@ -398,6 +400,35 @@ def _reload_without_rights(world: World, cluster: Cluster) -> None:
     run("psql", "--dbname", "postgres", "--command", f"drop database {database} with (force)")
     run("psql", "--dbname", "postgres", "--command", f"create database {database}")
     run("psql", "--dbname", database, "--quiet", "--set", "ON_ERROR_STOP=1", text=dumped)
+
+
+def test_a_view_that_is_made_again_is_locked_before_anything_changes(world: World) -> None:
+    """As a view whose file changed: an init takes all its locks at once, or none."""
+    world.query(STORE, "alter view relaybox.dead_letters reset (security_barrier)")
+    locked = """
+        select l.relation::regclass::text from pg_locks l join pg_class c on c.oid = l.relation
+        where l.pid = pg_backend_pid() and l.mode = 'AccessExclusiveLock' and c.relkind = 'v'
+    """
+    with init_transaction(world.routes.store(STORE)) as session:
+        make_way(session)
+        assert session.values(locked) == ["relaybox.dead_letters"]
+
+
+def test_a_script_of_init_repairs_the_same(world: World, tmp_path: Path) -> None:
+    """`relaybox init --sql`: a function that was replaced, a view that was dropped, rights, PUBLIC; and what it can't mend."""
+    rights = read_rights(world)
+    for statement in (
+        "alter function relaybox.ack(text, bigint, text) reset search_path",
+        "drop view relaybox.replay_ranges",
+        "alter view relaybox.dead_letters reset (security_barrier)",
+        "revoke select on relaybox.inbox from relaybox_consumer",
+        "grant execute on function relaybox.lag(text) to public",
+    ):
+        world.query(STORE, statement)
+    init_by_script(tmp_path, STORE)
+    assert named(defects(world)) == []
+    assert read_rights(world) == rights
+    assert not init(world).changed
 
 
 def test_a_view_that_another_version_of_postgres_made_is_made_again_once(world: World) -> None:
