@@ -71,7 +71,25 @@ CREATE VIEW relaybox.dead_letters WITH (security_barrier='true') AS
      JOIN relaybox_internal.stream s ON ((s.stream_id = d.stream_id)))
      JOIN relaybox_internal.hop_in i ON ((i.log_id = d.log_id)))
      LEFT JOIN relaybox_internal.subscription n ON ((n.subscription_id = d.subscription_id)))
-     LEFT JOIN relaybox_internal.log l ON (((l.log_id = d.log_id) AND (l.log_position = d.log_position))))
+     LEFT JOIN LATERAL ( SELECT m.log_id,
+            m.epoch,
+            m.log_position,
+            m.index,
+            m.message_id,
+            m.sent_at,
+            m.topic,
+            m.sender,
+            m.key,
+            m.headers,
+            m.payload,
+            m.payload_bytes,
+            m.clock
+           FROM relaybox_internal.log m
+          WHERE ((m.log_id = d.log_id) AND (m.log_position = d.log_position) AND ((EXISTS ( SELECT
+                   FROM relaybox_internal.allowed_topics a
+                  WHERE (a.topic = '*'::text))) OR (m.topic IN ( SELECT a.topic
+                   FROM relaybox_internal.allowed_topics a))))
+         OFFSET 0) l ON (true))
   WHERE ((( SELECT scope.sees_all
            FROM relaybox_internal.acting_role scope) OR (d.subscription_id IN ( SELECT b.subscription_id
            FROM relaybox_internal.bound_subscriptions b)) OR (d.stream_id IN ( SELECT o.stream_id
@@ -154,8 +172,8 @@ CREATE VIEW relaybox.inbox WITH (security_barrier='true') AS
      JOIN relaybox_internal.log l ON (((l.log_id = i.log_id) AND (l.log_position <= i.published_position))))
   WHERE ((EXISTS ( SELECT
            FROM relaybox_internal.allowed_topics a
-          WHERE (a.topic = '*'::text))) OR (l.topic IN ( SELECT a.topic
-           FROM relaybox_internal.allowed_topics a)));
+          WHERE (a.topic = '*'::text))) OR (( SELECT jsonb_agg(a.topic) AS jsonb_agg
+           FROM relaybox_internal.allowed_topics a) ? l.topic));
 
 COMMENT ON VIEW relaybox.inbox IS 'Every published message of every log in this store, duplicates included; where topics are granted to roles, only those of topics that the role was granted. To read a stream in order, use relaybox.fetch or relaybox.read_stream.';
 

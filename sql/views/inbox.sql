@@ -7,11 +7,14 @@ select
 from relaybox_internal.hop_in i
 join relaybox_internal.log l on l.log_id = i.log_id and l.log_position <= i.published_position
 where
+    -- The planner orders the conditions of a row by their cost, and a cheap leakproof one of who reads
+    -- the view (=, <) comes first where this one costs more: EXPLAIN ANALYZE would then tell whether a
+    -- hidden message meets it. A jsonb costs one operator; of equal costs the view's comes first.
     exists (
         select from relaybox_internal.allowed_topics a
         where a.topic = '*'
     )
-    or l.topic in (select a.topic from relaybox_internal.allowed_topics a);
+    or (select jsonb_agg(a.topic) from relaybox_internal.allowed_topics a) ? l.topic;
 
 comment on view relaybox.inbox is
 'Every published message of every log in this store, duplicates included; where topics are granted '

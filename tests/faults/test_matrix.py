@@ -22,7 +22,7 @@ NOT_A_STEP = {
     "stores/connections.py": "commit_durably and commit are the places where failpoints are reached",
     "stores/sessions.py": "a session commits as a step, or for a module that is named below",
     "stores/settings.py": "sets a new session up before its first transaction",
-    "stores/init_locks.py": "adds one column to a store of version 37 or less; the next init finds it there or adds it",
+    "stores/initialisation.py": "adds one column to a store of version 37 or less; the next init finds it there or adds it",
     "consumer/loop.py": "a consumer's transactions are her own; she has CONSUMER_FAILPOINTS, and is killed at each of them",
     "consumer/session.py": "the same",
     "streams/senders.py": "an operator's declaration is one statement in one transaction",

@@ -499,3 +499,40 @@ def test_where_no_topic_is_bound_no_grant_is_read(world: World, view: str) -> No
     assert reads
     assert all("never executed" in line for line in reads), lines
     assert [line for line in lines if "InitPlan" in line], lines
+
+
+def observed(plan: Any) -> Any:
+    """What EXPLAIN ANALYZE says of a run, without its times and the planner's guesses."""
+    if isinstance(plan, list):
+        return [observed(one) for one in plan]
+    if isinstance(plan, dict):
+        kept = (
+            "Plan",
+            "Plans",
+            "Node Type",
+            "Relation Name",
+            "Subplan Name",
+            "Actual Rows",
+            "Actual Loops",
+            "Rows Removed by Filter",
+        )
+        return {key: observed(value) for key, value in plan.items() if key in kept}
+    return plan
+
+
+@pytest.mark.parametrize("view", ["inbox", "dead_letters"])
+@pytest.mark.parametrize("setting", ["set work_mem = '64kB'", "set cpu_operator_cost = 0", "set enable_hashjoin = off"])
+def test_explain_analyze_tells_nothing_of_a_hidden_message(roles: World, view: str, setting: str) -> None:
+    """Whether its content meets a condition shows nowhere: the topic is asked first, whatever the condition costs."""
+    where = "hop = 'flights/1' and log_position = 7 and"
+    right = ("payload = 'm7'", "payload >= 'm'", "sender = 's1'", "topic = 'crew'", "key = 'k0'")
+    wrong = ("payload = 'no'", "payload >= 'z'", "sender = 'no'", "topic = 'none'", "key = 'no'")
+    with login("app_flights") as cursor:
+        cursor.execute(f"set max_parallel_workers_per_gather = 0; {setting}")
+
+        def run(condition: str) -> Any:
+            cursor.execute(f"explain (analyze, format json) select from relaybox.{view} where {where} {condition}")
+            return observed(cursor.fetchone()[0])
+
+        for meets, fails in zip(right, wrong, strict=True):
+            assert run(meets) == run(fails), meets
