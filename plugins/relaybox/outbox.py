@@ -5,13 +5,15 @@ An application needs nothing of this: an insert into relaybox.outbox says the sa
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from psycopg2.extensions import cursor as Psycopg2Cursor
 from sqlalchemy import text
+
+from relaybox.exact_json import write_json
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 Clock = Mapping[str, int | list[int]]
 """What a message's sender had received when it sent: index by sender, or [epoch, index]; an index alone is of epoch 1."""
+
+_INDEX_END = 2**63
 
 _INSERT = """
 insert into relaybox.outbox (message_id, topic, sender, epoch, index, key, headers, payload, payload_bytes, clock)
@@ -115,15 +119,18 @@ class CausalSender:
             message: a row of relaybox.read_stream: a mapping, or with attributes, with sender, epoch, index and clock.
 
         Raises:
-            ValueError: its sender gave it no index (epoch 0): nothing can be made to wait for it.
+            ValueError: its sender gave it no index (epoch 0): nothing can be made to wait for it. Or its clock has an entry that is no
+                clock's: a causal stream sets such a message aside. Nothing of it is merged.
         """
         sender, epoch, index, clock = (_field(message, name) for name in ("sender", "epoch", "index", "clock"))
         if epoch < 1:
             raise ValueError(
                 f"the message of sender {sender} at index {index} has no index of its own (epoch 0): no causal order"
             )
-        self._merge(clock or {})
-        self._merge({sender: [epoch, index]})
+        try:
+            self._merge({**(clock or {}), sender: [epoch, index]})
+        except ValueError as error:
+            raise ValueError(f"clock of sender {sender} at index {index}: {error}") from None
 
     def put(
         self,
@@ -144,10 +151,28 @@ class CausalSender:
         return put(session, topic, self.sender, payload, key=key, headers=headers, message_id=message_id, **numbers)
 
     def _merge(self, clock: Clock) -> None:
-        for sender, entry in clock.items():
-            number = (1, entry) if isinstance(entry, int) else (entry[0], entry[1])
+        numbers = {sender: _number(sender, entry) for sender, entry in clock.items()}
+        for sender, number in numbers.items():
             if sender != self.sender:  # its own messages are in order by their index
                 self._heard[sender] = max(number, self._heard.get(sender, number))
+
+
+def _number(sender: str, entry: Any) -> tuple[int, int]:
+    """The epoch and index of an entry. The stream compares some of them as numbers: for it 5.0 is 5.
+
+    Raises:
+        ValueError: it is neither an index nor [epoch, index].
+    """
+    numbers = entry if isinstance(entry, list | tuple) else (1, entry)
+    if len(numbers) != 2 or not all(_is_whole(number) for number in numbers):
+        raise ValueError(f"the entry of sender {sender} is neither an index nor [epoch, index] of whole numbers from 1")
+    return int(numbers[0]), int(numbers[1])
+
+
+def _is_whole(number: Any) -> bool:
+    if isinstance(number, bool) or not isinstance(number, int | float | Decimal):
+        return False
+    return 1 <= number < _INDEX_END and number == int(number)
 
 
 def _row(session: Producing, statement: str, values: Mapping[str, Any]) -> Any:
@@ -170,4 +195,4 @@ def _field(message: Any, name: str) -> Any:
 
 
 def _json(value: object) -> str | None:
-    return None if value is None else json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return None if value is None else write_json(value)

@@ -56,11 +56,27 @@ create table relaybox.outbox (
     ),
     constraint headers_are_an_object check (jsonb_typeof(headers) = 'object'),
     constraint headers_at_most_64_kib check (octet_length(headers::text) <= 65536),
+    constraint headers_nest_at_most_64_levels check (
+        not jsonb_path_exists(
+            headers, 'strict $.**{64} ? (@.type() == "object" || @.type() == "array")'
+        )
+    ),
+    constraint numbers_in_headers_below_1e308 check (
+        not jsonb_path_exists(headers, 'strict $.** ? (@.abs() >= 1e308)')
+    ),
     constraint clock_is_an_object check (
         jsonb_typeof(clock) = 'object' and octet_length(clock::text) <= 65536
     ),
     constraint clock_names_at_most_1000_senders check (
         jsonb_array_length(jsonb_path_query_array(clock, '$.keyvalue()', '{}', true)) <= 1000
+    ),
+    constraint clock_nests_at_most_64_levels check (
+        not jsonb_path_exists(
+            clock, 'strict $.**{64} ? (@.type() == "object" || @.type() == "array")'
+        )
+    ),
+    constraint numbers_in_clock_below_1e308 check (
+        not jsonb_path_exists(clock, 'strict $.** ? (@.abs() >= 1e308)')
     )
 ) partition by range (seq);
 
@@ -89,7 +105,8 @@ comment on column relaybox.outbox.topic is '1 to 48 of a-z 0-9 _ . - Routes choo
 comment on column relaybox.outbox.sender is 'Who sends, 1 to 48 of A-Z a-z 0-9 _ . : -';
 comment on column relaybox.outbox.key is
 'Optional, at most 200 characters. Subscriptions with lane_by key keep the order of a key.';
-comment on column relaybox.outbox.headers is 'Optional JSON object, at most 64 KiB.';
+comment on column relaybox.outbox.headers is
+'Optional JSON object, at most 64 KiB and 64 levels; each number is between -1e308 and 1e308.';
 comment on column relaybox.outbox.payload is
 'Text, at most 16 MiB. Exactly one of payload and payload_bytes.';
 comment on column relaybox.outbox.payload_bytes is

@@ -171,9 +171,7 @@ def _tell_unread(subscription: str, printed: int, unread: Sequence[UnreadLane]) 
 
 def _print_message(message: Message) -> None:
     """One JSON line, written out before the message is acknowledged."""
-    import json
-
     from relaybox.documents.consumers import MessageDocument
+    from relaybox.documents.document import json_line
 
-    document = MessageDocument.model_validate(message).model_dump(mode="json")
-    print(json.dumps(document, ensure_ascii=False), flush=True)
+    print(json_line(MessageDocument.model_validate(message)), flush=True)

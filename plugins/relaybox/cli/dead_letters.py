@@ -71,11 +71,12 @@ def show(
     Examples:
       relaybox dead-letters show analytics 17
     """
-    from dataclasses import asdict
+    from dataclasses import fields
 
     from relaybox import errors
     from relaybox.documents.dead_letters import DeadLetterDocument
     from relaybox.documents.document import write
+    from relaybox.exact_json import write_json
     from relaybox.subscriptions.subscriptions import list_dead_letters
 
     found = list_dead_letters(context.obj.load_routes().store(store), dead_letter_id=dead_letter_id)
@@ -86,9 +87,10 @@ def show(
     if as_json:
         write(DeadLetterDocument.model_validate(found[0]))
         return
-    for name, value in asdict(found[0]).items():
-        text = "" if value is None else str(value)
-        print_text(f"{name:15} {text.replace(chr(10), chr(10) + ' ' * 16)}")
+    for field in fields(found[0]):
+        value = getattr(found[0], field.name)
+        text = "" if value is None else write_json(value) if field.name == "headers" else str(value)
+        print_text(f"{field.name:15} {text.replace(chr(10), chr(10) + ' ' * 16)}")
 
 
 @commands.command()

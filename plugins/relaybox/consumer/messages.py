@@ -8,6 +8,8 @@ from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
+from relaybox.exact_json import read_json
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -19,6 +21,7 @@ class Message:
         replayed: it was acknowledged before, and is read again because of a replay.
         attempt: 1 the first time; more if it was fetched or refused before.
         message_id: stable in every store and every replay: what a foreign system deduplicates by.
+        headers, clock: a number in them is an int, or a float if that has the value as it was sent, or else a Decimal.
     """
 
     stream_position: int
@@ -58,14 +61,20 @@ class UnreadLane:
 
 
 _COLUMNS = [field.name for field in fields(Message)]
-_MESSAGE_ID, _PAYLOAD_BYTES = _COLUMNS.index("message_id"), _COLUMNS.index("payload_bytes")
+_MESSAGE_ID, _PAYLOAD_BYTES, *_OBJECTS = map(_COLUMNS.index, ("message_id", "payload_bytes", "headers", "clock"))
 """Where a row of `fetch` has them: its columns are the fields of a message, in their order."""
 
 
 def read_message(row: Sequence[Any]) -> Message:
-    """Makes the message of a row that `fetch` gave."""
+    """Makes the message of a row that `fetch` gave; headers and clock are the text of their JSON.
+
+    The driver does not read them: what it can't read in one message would end the fetch of all.
+    """
     values = list(row)
     values[_MESSAGE_ID] = uuid.UUID(str(values[_MESSAGE_ID]))
     if values[_PAYLOAD_BYTES] is not None:
         values[_PAYLOAD_BYTES] = bytes(values[_PAYLOAD_BYTES])
+    for place in _OBJECTS:
+        if values[place] is not None:
+            values[place] = read_json(values[place])
     return Message(*values)

@@ -37,14 +37,15 @@ TRANSACTION_GONE = "the handler committed or rolled back the transaction that it
 _FETCH = """
 select
     stream_position, lane, token, replayed, attempt, hop, "log_position", message_id, topic, sender, epoch, index, key,
-    payload, payload_bytes, headers, clock, sent_at
+    payload, payload_bytes, headers::text, clock::text, sent_at
 from relaybox.fetch(%s, %s, %s, %s, %s, %s)
 """
 
 _ACK_AND_FETCH = """
 select
     current_setting('relaybox.consumer_transaction', true), stream_position, lane, token, replayed, attempt, hop, "log_position",
-    message_id, topic, sender, epoch, index, key, payload, payload_bytes, headers, clock, sent_at
+    message_id, topic, sender, epoch, index, key, payload, payload_bytes, headers::text, clock::text,
+    sent_at
 from (select) as one_row
 left join relaybox.fetch(%s, %s, %s, %s, %s, %s) on true
 """

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 from pydantic import PlainSerializer, WithJsonSchema
 
-from relaybox.documents.document import Document, Time
+from relaybox.documents.document import Document, SentObject, Time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,6 +111,7 @@ class MessageDocument(Document):
         WithJsonSchema({"anyOf": [{"type": "string", "contentEncoding": "base64"}, {"type": "null"}]}),
     ]
     """In base64."""
-    headers: dict[str, Any] | None
-    clock: dict[str, Any] | None
+    headers: SentObject
+    """Each number has the value that was sent, with all its digits."""
+    clock: SentObject
     sent_at: Time

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from uuid import UUID
 
-from relaybox.documents.document import Document, Time
+from relaybox.documents.document import Document, SentObject, Time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ class DeadLetterDocument(Document):
     """In a list its beginning. Null where the log is no longer kept, and for who may not read it."""
     payload_size_bytes: int | None
     """Of the whole payload as it was sent."""
-    headers: dict[str, Any] | None
+    headers: SentObject
 
 
 class DeadLettersDocument(Document):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from relaybox import errors
+from relaybox.exact_json import read_json
 from relaybox.stores.schema import store_session
 
 if TYPE_CHECKING:
@@ -273,11 +274,12 @@ def list_dead_letters(
     }
     with _session(store, "listing dead letters") as session:
         may_read = session.value("select has_column_privilege('relaybox.dead_letters', 'payload', 'select')")
-        return session.rows(DeadLetter, query.format(_CONTENT if may_read else _NO_CONTENT), asked, store=store.name)
+        found = session.rows(DeadLetter, query.format(_CONTENT if may_read else _NO_CONTENT), asked, store=store.name)
+    return [one if one.headers is None else replace(one, headers=read_json(str(one.headers))) for one in found]
 
 
 _CONTENT = """
-    key, headers,
+    key, headers::text as headers,
     coalesce(
         left(payload, %(payload_characters)s),
         left(encode(substring(payload_bytes, 1, %(payload_characters)s), 'base64'), %(payload_characters)s)

@@ -10,6 +10,7 @@ from fastapi import Response
 
 from relaybox.airflow.naming import confirm_dag_id, transfer_dag_id
 from relaybox.airflow.page.threads import in_page_thread
+from relaybox.documents.document import json_text
 from relaybox.documents.page import (
     BatchTimesDocument,
     BlockerDocument,
@@ -59,7 +60,7 @@ async def answer(make: Callable[_Parameters, Document], *arguments: _Parameters.
 
 
 def _written(make: Callable[[], Document]) -> Response:
-    return Response(make().model_dump_json(), media_type="application/json")
+    return Response(json_text(make()), media_type="application/json")
 
 
 def overview_document(seen: VisibleOverview) -> OverviewDocument:
