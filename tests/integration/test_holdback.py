@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from relaybox.streams.holdback import MOST_REPAIRS
 from tests.support.cli import invoke
 from tests.support.senders import declare, reasons, send_caused, send_numbered, skip, stream
 from tests.support.services import break_service, read_service
@@ -270,3 +271,54 @@ def test_a_cause_that_is_farther_ahead_than_an_index_may_be_is_not_to_be_given_u
     send_caused(causal, "a", 1, {"b": 2_000_000})
     causal.transfer()
     assert held("hub")[0]["repairs"] == ['relaybox skip flights a --through 1 --held --reason "..."']
+
+
+def test_a_sender_that_waits_for_held_messages_names_the_command_of_what_is_missing(causal: World) -> None:
+    """c waits for b, b for a, a for d, which has not come. Each names d, and the command of each can be run."""
+    declare(causal, "c", "d")
+    send_caused(causal, "a", 1, {"d": 3})
+    send_caused(causal, "a", 2, {})
+    send_caused(causal, "b", 1, {"a": 2})
+    send_caused(causal, "c", 1, {"b": 1})
+    causal.transfer()
+    waits = {sender["sender"]: sender["repairs"] for sender in held("hub")}
+    assert waits == {key: ['relaybox skip flights d --through 3 --reason "..."'] for key in "abc"}
+    refused = skip("a", "--through", "2", exit_code=5)
+    assert "is no gap" in refused.stderr
+    shown = invoke("holdback").stdout
+    assert (
+        "b waits for a through index 2, epoch 1; delivered through 0; 1 messages wait for it; messages of a are held too" in shown
+    )
+    assert "d through index 3, epoch 1; delivered through 0; 1 messages wait for it\n" in shown
+    assert invoke(*shlex.split(waits["c"][0])[1:]).exit_code == 0
+    assert stream(causal) == ["a1", "a2", "b1", "c1"]
+
+
+def test_a_gap_behind_a_held_message_is_skipped_only_when_it_is_next(causal: World) -> None:
+    """a1 is here and waits for b; a2 is missing, a3 is here. First b, then the gap: at each time the printed commands can be run."""
+    send_caused(causal, "a", 1, {"b": 1})
+    send_caused(causal, "a", 3, {})
+    causal.transfer()
+    (first,) = held("hub")
+    assert first["missing"] == [{"first_index": 2, "last_index": 2}]
+    assert first["repairs"] == ['relaybox skip flights b --through 1 --reason "..."']
+    done = []
+    while waits := held("hub"):
+        (command,) = waits[0]["repairs"]
+        assert invoke(*shlex.split(command)[1:]).exit_code == 0
+        done.append(command)
+    assert done == [first["repairs"][0], 'relaybox skip flights a --reason "..."']
+    assert stream(causal) == ["a1", "a3"]
+
+
+def test_a_sender_names_no_more_than_so_many_commands(causal: World) -> None:
+    """When these are done, it names the others."""
+    names = [f"x{number}" for number in range(1, MOST_REPAIRS + 3)]
+    declare(causal, *names)
+    send_caused(causal, "a", 1, dict.fromkeys(names, 1))
+    causal.transfer()
+    commands = held("hub")[0]["repairs"]
+    assert len(commands) == MOST_REPAIRS
+    for command in commands:
+        assert invoke(*shlex.split(command)[1:]).exit_code == 0
+    assert len(held("hub")[0]["repairs"]) == 2

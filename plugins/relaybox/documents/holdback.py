@@ -56,7 +56,8 @@ class HeldSenderDocument(Document):
     """How many wait so."""
     causes: list[HoldCause]
     repairs: list[str]
-    """Commands that give up what is missing, once it is known that it never comes."""
+    """Commands that give up what is missing, once it is known that it never comes; for a sender that waits for held messages of
+    another, those of that one. At most 20; when they are done, the next ones are named."""
 
 
 class StoreHoldbackDocument(Document):

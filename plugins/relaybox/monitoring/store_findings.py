@@ -26,7 +26,11 @@ def find_held(holdbacks: Iterable[StoreHoldback]) -> Iterator[Finding]:
     for here in holdbacks:
         for sender in here.senders:
             missing = ", ".join(_indexes(gap) for gap in sender.missing[:3]) + (" ..." if len(sender.missing) > 3 else "")
-            waits = f"index {missing} is missing" if missing else "messages of other senders that its clock names are missing"
+            waits = (
+                f"index {missing} is missing"
+                if missing
+                else "messages of other senders that its clock names are missing or held too"
+            )
             yield Finding(
                 kind="sender_stalled" if sender.stalled_reason else "sender_held",
                 severity=Severity.STUCK if sender.stalled_reason else Severity.HELD,

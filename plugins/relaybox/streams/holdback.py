@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from relaybox import errors
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
 
 FARTHEST_INDEX = 1_000_000
 """The largest distance of an index from its log position."""
+
+MOST_REPAIRS = 20
+"""Commands that are named for one sender; when they are done, the next ones are."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +65,8 @@ class HeldSender:
         stalled_after: since it stalled, its messages beyond this position of the log wait there unlisted.
         stalled_reason: holdback_full or set_full.
         waiting_count: how many wait so.
-        repairs: commands that let go on what waits, once it is known that what is missing never comes.
+        repairs: commands that let go on what waits, once it is known that what is missing never comes. A sender that waits for held
+            messages of another has the commands of that one: only what has not come can be skipped. At most MOST_REPAIRS.
     """
 
     sender: str
@@ -76,6 +82,12 @@ class HeldSender:
     waiting_count: int
     causes: tuple[Cause, ...]
     repairs: tuple[str, ...]
+
+    @property
+    def own_gap(self) -> Gap | None:
+        """Own indexes that must come next. None: its first held message waits for other senders, or nothing is held."""
+        gap = self.missing[0] if self.missing else None
+        return gap if gap and self.first_held_index and gap.first_index < self.first_held_index else None
 
 
 @dataclass(frozen=True)
@@ -157,8 +169,8 @@ def _read_store(routes: Routes, route: Route, store: Store) -> StoreHoldback:
             rows = session.rows(_HeldSenderRow, "select * from relaybox_internal.held_senders(%s)", route.stream)
     except errors.RelayboxError as error:
         return StoreHoldback(route.name, route.stream, route.order, store.name, (), error)  # the other stores are shown
-    waiting = {row.sender for row in rows if row.missing}
-    senders = tuple(_held_sender(row, tuple(_repairs(routes, route, store, row, waiting))) for row in rows)
+    repairs = _Repairs(routes, route, store, rows)
+    senders = tuple(_held_sender(row, tuple(islice(repairs.of(row), MOST_REPAIRS))) for row in rows)
     return StoreHoldback(route.name, route.stream, route.order, store.name, senders)
 
 
@@ -173,19 +185,50 @@ def _held_sender(row: _HeldSenderRow, repairs: tuple[str, ...]) -> HeldSender:
     )
 
 
-def _repairs(routes: Routes, route: Route, store: Store, row: _HeldSenderRow, waiting: set[str]) -> Iterator[str]:
-    if row.missing:
-        yield _skip_command(_route_from(routes, route, store, row.origin), row.sender)
-    if row.stalled_reason == "set_full":
-        yield f"raise limits.fragments of route {route.name}, then: relaybox init"
-    for cause in row.causes:
-        if _may_come(cause, cause["last_index"]) and cause["sender"] not in waiting:
-            yield _skip_command(
-                _route_from(routes, route, store, cause["origin"]), cause["sender"], through=int(cause["last_index"])
-            )
-    if not row.missing and any(_waits_in_vain(cause, row.first_held_index) for cause in row.causes):
-        sent_by = _route_from(routes, route, store, row.origin)
-        yield _skip_command(sent_by, row.sender, through=row.first_held_index, held=True)
+class _Repairs:
+    """The commands that help the held senders of a stream at a store."""
+
+    def __init__(self, routes: Routes, route: Route, store: Store, rows: Sequence[_HeldSenderRow]) -> None:
+        self._routes, self._route, self._store = routes, route, store
+        self._held: Mapping[str, list[_HeldSenderRow]] = defaultdict(list)
+        for row in rows:
+            self._held[row.sender].append(row)
+
+    def of(self, row: _HeldSenderRow) -> Iterator[str]:
+        """Those of the sender, then those of the held senders that it waits for, each once."""
+        asked, waiting, named = {row.sender}, [row], set[str]()
+        for one in waiting:  # grows while it is read
+            for command in self._own(one):
+                if command not in named:
+                    named.add(command)
+                    yield command
+            if _has_own_gap(one):
+                continue  # what its clocks name does not hold it back yet
+            for cause in one.causes:
+                if cause["sender"] in self._held and cause["sender"] not in asked:
+                    asked.add(cause["sender"])
+                    waiting += self._held[cause["sender"]]
+
+    def _own(self, row: _HeldSenderRow) -> Iterator[str]:
+        if _has_own_gap(row):
+            yield self._skip(row.origin, row.sender)
+        if row.stalled_reason == "set_full":
+            yield f"raise limits.fragments of route {self._route.name}, then: relaybox init"
+        for cause in row.causes:
+            if _may_come(cause, cause["last_index"]) and cause["sender"] not in self._held:
+                yield self._skip(cause["origin"], cause["sender"], through=int(cause["last_index"]))
+        if not row.missing and any(_waits_in_vain(cause, row.first_held_index) for cause in row.causes):
+            yield self._skip(row.origin, row.sender, through=row.first_held_index, held=True)
+
+    def _skip(self, origin: str | None, sender: str, *, through: int | None = None, held: bool = False) -> str:
+        route = _route_from(self._routes, self._route, self._store, origin)
+        limit = "" if through is None else f" --through {through}"
+        return f'relaybox skip {route} {shlex.quote(sender)}{limit}{" --held" * held} --reason "..."'
+
+
+def _has_own_gap(row: _HeldSenderRow) -> bool:
+    """As HeldSender.own_gap."""
+    return bool(row.missing and row.first_held_index and row.missing[0][0] < row.first_held_index)
 
 
 def _may_come(cause: _CauseFields, index: int) -> bool:
@@ -196,11 +239,6 @@ def _may_come(cause: _CauseFields, index: int) -> bool:
 def _waits_in_vain(cause: _CauseFields, first_held_index: int | None) -> bool:
     """Whether the clock of a sender's first held message names a message that probably no sender sends."""
     return cause["first_waiting_index"] == first_held_index and not _may_come(cause, cause["first_index"])
-
-
-def _skip_command(route: str, sender: str, *, through: int | None = None, held: bool = False) -> str:
-    limit = "" if through is None else f" --through {through}"
-    return f'relaybox skip {route} {shlex.quote(sender)}{limit}{" --held" * held} --reason "..."'
 
 
 def _route_from(routes: Routes, route: Route, store: Store, origin: str | None) -> str:

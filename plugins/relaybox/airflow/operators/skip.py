@@ -51,13 +51,15 @@ class GapOperator(BaseOperator):
 
 
 def end_of_gap(found: Iterable[StoreHoldback], sender: str) -> int | None:
-    """Returns the last index of the sender's first gap, at the first store that waits; else the index that clocks name."""
+    """Returns the last index of the sender's first gap, at the first store that waits; else the index that clocks name.
+
+    At a store that holds messages of the sender, what clocks name of it is no gap: it waits there too.
+    """
     own, asked = [], []
     for store in found:
-        for held in store.senders:
-            if held.sender == sender and held.missing:
-                own.append(held.missing[0].last_index)
-            asked += [cause.last_index for cause in held.causes if cause.sender == sender]
+        is_held = any(held.sender == sender for held in store.senders)
+        own += [held.own_gap.last_index for held in store.senders if held.sender == sender and held.own_gap is not None]
+        asked += [cause.last_index for held in store.senders for cause in held.causes if cause.sender == sender and not is_held]
     return own[0] if own else max(asked, default=None)
 
 

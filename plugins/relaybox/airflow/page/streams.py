@@ -34,12 +34,12 @@ class VisibleStreams:
 
     @property
     def gaps(self) -> tuple[tuple[str, str, Gap], ...]:
-        """The first gap of each sender that something waits for: route, sender, indexes. A gap of several stores once."""
+        """The gap before the first held message of each sender: route, sender, indexes. A gap of several stores once."""
         found = {
-            (here.route, held.sender): (here.route, held.sender, held.missing[0])
+            (here.route, held.sender): (here.route, held.sender, held.own_gap)
             for here in reversed(self.holdbacks)
             for held in here.senders
-            if held.missing
+            if held.own_gap is not None
         }
         return tuple(found.values())
 

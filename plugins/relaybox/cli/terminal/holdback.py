@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -41,19 +41,20 @@ def show_holdback(stores: Sequence[StoreHoldback]) -> None:
             )
             rows.add_row(sender.sender, *counts, show_time(sender.held_since))
         out.print(rows)
+        held = {sender.sender for sender in store.senders}
         for sender in store.senders:
-            for line in _waits_for(sender):
+            for line in _waits_for(sender, held):
                 out.print("  ", line, sep="", soft_wrap=True)
 
 
-def _waits_for(sender: HeldSender) -> Iterator[str | Text]:
+def _waits_for(sender: HeldSender, held: Collection[str]) -> Iterator[str | Text]:
     name = printable_line(sender.sender)
     if sender.missing:
         more = len(sender.missing) - NAMED_GAPS
         named = ", ".join(map(_indexes, sender.missing[:NAMED_GAPS])) + (f" and {more:,} more gaps" if more > 0 else "")
         yield f"{name}: index {named} is missing"
     for cause in sender.causes:
-        yield f"{name} waits for {_cause(cause)}"
+        yield f"{name} waits for {_cause(cause, is_held=cause.sender in held)}"
     if sender.stalled_reason is not None:
         yield styled(
             (f"{name} stalled: {sender.stalled_reason}", "red"),
@@ -67,8 +68,11 @@ def _indexes(gap: Gap) -> str:
     return f"{gap.first_index}" if gap.first_index == gap.last_index else f"{gap.first_index} to {gap.last_index}"
 
 
-def _cause(cause: Cause) -> str:
+def _cause(cause: Cause, *, is_held: bool) -> str:
     wanted = f"{printable_line(cause.sender)} through index {cause.last_index}"
     if cause.origin is None:
         return f"{wanted}; no store has declared this sender: the message is set aside when all stores have confirmed that"
-    return f"{wanted}, epoch {cause.epoch}; delivered through {cause.delivered_through or 0}; {cause.waiting_count:,} messages wait for it"
+    waits = f"{cause.waiting_count:,} messages wait for it"
+    if is_held:
+        waits += f"; messages of {printable_line(cause.sender)} are held too: see what it waits for"
+    return f"{wanted}, epoch {cause.epoch}; delivered through {cause.delivered_through or 0}; {waits}"
