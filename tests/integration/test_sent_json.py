@@ -12,7 +12,9 @@ import pytest
 from sqlalchemy import create_engine
 
 from relaybox.consumer import Consumer, Message
-from relaybox.exact_json import read_json
+from relaybox.documents.dead_letters import DeadLettersDocument
+from relaybox.documents.document import json_text
+from relaybox.exact_json import read_json, write_json
 from relaybox.outbox import CausalSender, put
 from relaybox.subscriptions.subscriptions import list_dead_letters
 from tests.support.cli import invoke
@@ -128,6 +130,10 @@ def test_dead_letters_show_every_number_as_it_was_sent(hostile: World) -> None:
             (line,) = [line for line in shown.stdout.splitlines() if line.lstrip(' "').startswith("headers")]
             assert is_same(hostile, line[line.index("{") :], text)
     assert invoke("dead-letters", "list").exit_code == 0
+    page = read_json(json_text(DeadLettersDocument.of(list_dead_letters(hostile.routes.store("hub")), {})))
+    assert [write_json(letter["headers"]) for letter in page["dead_letters"]] == [
+        write_json(letter["headers"]) for letter in letters
+    ]
 
 
 def test_where_and_status_read_messages_with_such_headers(hostile: World) -> None:

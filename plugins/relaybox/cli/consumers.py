@@ -104,6 +104,8 @@ def replay(
       relaybox replay billing --from 1000 --through 2000 --second-cursor --reason "compare"
       relaybox replay billing --cancel --reason "wrong month"
     """
+    import shlex
+
     from relaybox import errors
     from relaybox.documents.consumers import CancelledReplayDocument, ReplayDocument
     from relaybox.documents.document import write
@@ -113,7 +115,8 @@ def replay(
     if cancel:
         if not reason:
             raise errors.ConfigurationError(
-                "replay --cancel needs --reason.", next_step=f'Run: relaybox replay {subscription} --cancel --reason "..."'
+                "replay --cancel needs --reason.",
+                next_step=f'Run: relaybox replay {shlex.quote(subscription)} --cancel --reason "..."',
             )
         steer.cancel_replay(at, subscription, reason=reason)
         cancelled = CancelledReplayDocument(subscription=subscription, cancelled=True)

@@ -5,6 +5,7 @@ A store that can't be asked hides nothing but itself: its hops are shown with wh
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -154,7 +155,7 @@ class UnroutedTopic:
         correction = f"Did you mean topic {self.nearest}? Correct the producer. Else " if self.nearest else ""
         text = (
             f"{correction}to move them, add topic {self.topic} to a route in relaybox.yaml and run: relaybox init. "
-            f"To give them up: relaybox retire ROUTE --topic {self.topic}. They are kept meanwhile."
+            f"To give them up: relaybox retire ROUTE --topic {shlex.quote(self.topic)}. They are kept meanwhile."
         )
         return text[0].upper() + text[1:]
 

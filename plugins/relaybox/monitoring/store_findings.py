@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -60,7 +61,7 @@ def find_dead_letters(subscriptions: Iterable[SubscriptionStatus]) -> Iterator[F
                 store=one.store,
                 what=f"Messages of subscription {one.subscription} at {one.store} were set aside as dead letters.",
                 message_count=one.dead_letters,
-                next_step=f'Repair the consumer. Then run: relaybox dead-letters redrive {one.subscription} --reason "..."',
+                next_step=f'Repair the consumer. Then run: relaybox dead-letters redrive {shlex.quote(one.subscription)} --reason "..."',
             )
 
 

@@ -223,7 +223,10 @@ class _Repairs:
     def _skip(self, origin: str | None, sender: str, *, through: int | None = None, held: bool = False) -> str:
         route = _route_from(self._routes, self._route, self._store, origin)
         limit = "" if through is None else f" --through {through}"
-        return f'relaybox skip {route} {shlex.quote(sender)}{limit}{" --held" * held} --reason "..."'
+        options = f'{limit}{" --held" * held} --reason "..."'
+        if sender.startswith("-"):
+            return f"relaybox skip {route}{options} -- {shlex.quote(sender)}"
+        return f"relaybox skip {route} {shlex.quote(sender)}{options}"
 
 
 def _has_own_gap(row: _HeldSenderRow) -> bool:

@@ -44,8 +44,8 @@ begin
             hint = format(
                 'Store %s lost the declaration and made another. '
                 'There, delete that row of relaybox_internal.sender, '
-                'then run: relaybox senders new-epoch %s %s',
-                own_log.origin, own_log.origin, other.sender
+                'then run: relaybox senders new-epoch %s',
+                own_log.origin, relaybox_internal.shell_words(own_log.origin, other.sender)
             );
     end if;
     update relaybox_internal.stream_log l set senders_seen = seen

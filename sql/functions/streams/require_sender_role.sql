@@ -27,8 +27,8 @@ begin
             message = format('role %s may not speak for sender %s', caller, sender_),
             hint = format(
                 'This store binds senders to roles. '
-                'An administrator runs: relaybox senders bind STORE %s %s',
-                sender_, caller
+                'An administrator runs: relaybox senders bind %s',
+                relaybox_internal.shell_words('STORE', sender_, caller)
             );
     end if;
 end

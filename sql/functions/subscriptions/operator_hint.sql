@@ -8,8 +8,10 @@ as $$
             is_operating
             and pg_has_role(scope.caller, to_regrole('relaybox_operator')::oid, 'usage')
             then format(
-                '; or, for all subscriptions of a stream: relaybox operators bind %s STREAM %s',
-                (select s.store from relaybox_internal.store s), scope.caller
+                '; or, for all subscriptions of a stream: relaybox operators bind %s',
+                relaybox_internal.shell_words(
+                    (select s.store from relaybox_internal.store s), 'STREAM', scope.caller
+                )
             )
         else ''
     end

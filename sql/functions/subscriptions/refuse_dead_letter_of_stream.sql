@@ -18,9 +18,9 @@ begin
     end if;
     again := case
         when found_.reason in ('sender_not_declared',
-        'epoch_not_begun') then format('declare it (relaybox senders declare %s %s gapless), then send the message again with the same index', found_.origin, found_.sender)
-        when found_.reason = 'sender_not_gapless' then format('begin a gapless epoch (relaybox senders new-epoch %s %s gapless), then send the ' ||
-            'message again in it', found_.origin, found_.sender)
+        'epoch_not_begun') then format('declare it (relaybox senders declare %s), then send the message again with the same index', relaybox_internal.shell_words(found_.origin, found_.sender, 'gapless'))
+        when found_.reason = 'sender_not_gapless' then format('begin a gapless epoch (relaybox senders new-epoch %s), then send the ' ||
+            'message again in it', relaybox_internal.shell_words(found_.origin, found_.sender, 'gapless'))
         when found_.reason = 'index_too_far' then 'send the message again with the same index, once those before it have been sent'
         else 'if it is still wanted, send it again with the sender''s next index'
     end;

@@ -23,14 +23,10 @@ begin
         ),
         hint = format(
             'This store grants topics to roles. '
-            'An administrator runs: relaybox topics grant %s %s %s',
-            (select s.store from relaybox_internal.store s),
-            -- one word of a shell
-            case
-                when caller ~ '^[A-Za-z0-9_.-]+$' then caller
-                else '''' || replace(caller, '''', '''\''''') || ''''
-            end,
-            case when topics = '{*}' then '''*''' else array_to_string(topics, ' ') end
+            'An administrator runs: relaybox topics grant %s',
+            relaybox_internal.shell_words(
+                variadic array[(select s.store from relaybox_internal.store s), caller] || topics
+            )
         );
 end
 $$;

@@ -32,8 +32,10 @@ begin
         hint = format(
             'This store binds subscriptions to roles. What this role may act on: '
             'select dead_letter_id, subscription from relaybox.dead_letters. '
-            'An administrator runs: relaybox subscriptions bind %s SUBSCRIPTION %s%s',
-            (select s.store from relaybox_internal.store s), scope.caller,
+            'An administrator runs: relaybox subscriptions bind %s%s',
+            relaybox_internal.shell_words(
+                (select s.store from relaybox_internal.store s), 'SUBSCRIPTION', scope.caller
+            ),
             relaybox_internal.operator_hint(true)
         );
 end

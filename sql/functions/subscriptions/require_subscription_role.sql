@@ -38,8 +38,11 @@ begin
         ),
         hint = format(
             'This store binds subscriptions to roles. '
-            'An administrator runs: relaybox subscriptions bind %s %s %s%s',
-            (select s.store from relaybox_internal.store s), left(name, 70), scope.caller,
+            'An administrator runs: relaybox subscriptions bind %s%s',
+            relaybox_internal.shell_words(
+                (select s.store from relaybox_internal.store s),
+                coalesce(left(name, 70), 'SUBSCRIPTION'), scope.caller
+            ),
             relaybox_internal.operator_hint(is_operating)
         );
 end

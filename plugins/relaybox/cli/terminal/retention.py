@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -151,7 +152,7 @@ def show_unrouted(route: Route) -> None:
     for one in find_unrouted(route.hops[0]):
         print_text(
             f"{one.hop}: {one.store} keeps {one.message_count:,} messages of topic {one.topic}, which the hop does "
-            f'not move. To discard them: relaybox retire {route.name} --topic {one.topic} --reason "..."'
+            f'not move. To discard them: relaybox retire {route.name} --topic {shlex.quote(one.topic)} --reason "..."'
         )
 
 
@@ -160,7 +161,11 @@ def show_topic_left_behind(hop: Hop, topic: str, found: Sequence[UnroutedBacklog
     for one in found:
         print_text(
             f"{one.hop}: {one.store} keeps {one.message_count:,} messages of topic {topic}, the oldest from {show_time(one.first_sent_at)}"
-            + (": discarded" if retired else f'. To discard them: relaybox retire {hop.route} --topic {topic} --reason "..."')
+            + (
+                ": discarded"
+                if retired
+                else f'. To discard them: relaybox retire {hop.route} --topic {shlex.quote(topic)} --reason "..."'
+            )
         )
     if not found:
         print_text(f"{hop.name}: {hop.source.name} keeps no unrouted message of topic {topic}")
