@@ -18,6 +18,7 @@ from relaybox.airflow.dags.replay import build_replay_dags
 from relaybox.consumer import Consumer
 from relaybox.stores.schema import initialise_store
 from tests.airflow.replay_world import reading
+from tests.support.senders import declare, send_caused, stream
 from tests.support.streams import deliver, fetch
 from tests.support.world import World
 
@@ -259,3 +260,21 @@ def test_the_gap_that_was_approved_is_given_up_and_no_more(connected: World) -> 
     ]
     with pytest.raises(AirflowSkipException, match="no message waits for a missing message of sender DL"):
         run_task(connected, "skip", "show", sender="DL", reason="why not")
+
+
+def test_a_skip_chooses_no_message_that_is_held(connected: World) -> None:
+    """b waits for a3; a1 and a3 are held and wait for c, and a2 is missing: c comes first, then a2."""
+    connected.change_route(order="causal", runner="threads")
+    declare(connected, "a", "b", "c")
+    send_caused(connected, "a", 1, {"c": 1})
+    send_caused(connected, "a", 3, {})
+    send_caused(connected, "b", 1, {"a": 3})
+    connected.transfer_all()
+    with pytest.raises(AirflowSkipException, match="no message waits for a missing message of sender a"):
+        run_task(connected, "skip", "show", sender="a", reason="why")
+    for sender, through in (("c", 1), ("a", 2)):
+        order = {"sender": sender, "reason": "lost"}
+        shown = run_task(connected, "skip", "show", **order)
+        assert shown["through"] == through
+        run_task(connected, "skip", "skip", pulled={"show": shown, "approve": APPROVED}, **order)
+    assert stream(connected) == stream(connected, "analytics") == ["a1", "a3", "b1"]
