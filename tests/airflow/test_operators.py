@@ -396,7 +396,7 @@ def test_the_verification_of_a_route_is_reported(connected: World) -> None:
     line, events = execute(verification, try_number=1, route="every route")
     assert (line["outcome"], line["sent"], line["received"], line["reliability"], line["defects"]) == ("delivered", 2, 2, "1", 0)
     assert events[verification_asset("flights")].extra == line
-    assert "| flights | delivered | 2 | 2 | 0 | 1 | 1 | 0 |" in report(connected, line)
+    assert "| flights | delivered | 2 | 2 | 0 | 0 | 1 | 1 | 0 |" in report(connected, line)
     connected.query("hub", "update relaybox_internal.log set payload = 'other' where log_position = 1")
     changed, _ = execute(verification, try_number=1, route="flights")
     assert changed["outcome"] == "defects"

@@ -159,7 +159,7 @@ class Stream:
 
     def _repeated_message_id(self, row: Row) -> str | None:
         for earlier in self._rows[row.log]:
-            if row.log_position - earlier.log_position <= self._window and earlier.message_id == row.message_id:
+            if row.log_position - earlier.log_position <= self._window and repeats_id(earlier, row):
                 return repetition(earlier, row)
         return None
 
@@ -347,6 +347,11 @@ def waits_for(row: Row, other: Row, cycles: Mapping[Row, set[Row]]) -> bool:
         seen |= new
         further += new
     return other in seen
+
+
+def repeats_id(earlier: Row, row: Row) -> bool:
+    """Whether one sender gave both the same id; two senders that know the same id say nothing of each other's messages."""
+    return (earlier.sender, earlier.message_id) == (row.sender, row.message_id)
 
 
 def repetition(original: Row, row: Row) -> str:

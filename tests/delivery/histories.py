@@ -141,6 +141,8 @@ class _Sending:
             return
         if event and not self.orderly:
             row = self._damaged(row, event)
+        if not self.orderly and self._rarely(6, "id of another sender"):
+            row = replace(row, message_id=f"order {time // 4}")
         self.sent[producer.log].append(row)
         if row.epoch:
             producer.knows[producer.name] = row.number

@@ -109,8 +109,16 @@ def test_a_duplicate_in_the_window_is_an_original_to_the_next() -> None:
 
 def test_a_message_id_repeated_with_other_content_is_set_aside() -> None:
     made = stream("none", window=1)
-    made.take_all([replace(row, message_id="same") for row in rows("m n")])
+    made.take_all([replace(row, sender="m", message_id="same") for row in rows("m n")])
     assert reasons(made) == {"n": "other_content"}
+
+
+def test_an_id_of_another_sender_repeats_nothing() -> None:
+    made = stream("none", window=9)
+    first, forged, other, again = (replace(row, message_id="same") for row in rows("m m n m"))
+    sent = [first, replace(forged, sender="T"), replace(other, sender="U"), again]
+    made.take_all(sent)
+    assert (made.delivered, made.duplicates, made.dead_letters) == (sent[:3], sent[3:], {})
 
 
 def test_a_declared_sender_must_give_an_index() -> None:

@@ -55,7 +55,7 @@ app = typer.Typer(
     epilog=(
         "Exit codes: 0 success; 1 verify found a defect, doctor an error, or reanchor or rebuild work; "
         "2 wrong usage or configuration, or status found a topic without a hop; "
-        "3 verify found messages in flight and no defect, or doctor warnings and no error; 4 failed, and a retry may succeed; "
+        "3 verify found messages in flight or set aside and no defect, or doctor warnings and no error; 4 failed, and a retry may succeed; "
         "5 failed, and a retry fails again; 130 Ctrl-C."
     ),
     no_args_is_help=True,

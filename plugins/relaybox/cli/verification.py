@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from relaybox.routes import Route
-    from relaybox.verification.results import RouteVerification
+    from relaybox.verification.results import Outcome, RouteVerification
     from relaybox.verification.route_verification import VerifyProgress
 
 commands = typer.Typer()
@@ -81,4 +81,10 @@ def _verify(route: Route, runner: str, progress: Callable[[VerifyProgress], None
 
 
 def _exit_code(verification: RouteVerification) -> ExitCode:
-    return {"delivered": ExitCode.FINE, "in flight": ExitCode.IN_FLIGHT, "defects": ExitCode.DEFECT_FOUND}[verification.outcome]
+    codes: dict[Outcome, ExitCode] = {
+        "delivered": ExitCode.FINE,
+        "set aside": ExitCode.IN_FLIGHT,
+        "in flight": ExitCode.IN_FLIGHT,
+        "defects": ExitCode.DEFECT_FOUND,
+    }
+    return codes[verification.outcome]

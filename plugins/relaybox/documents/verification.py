@@ -96,6 +96,8 @@ class StreamVerificationDocument(Document):
     last_stream_position: int
     waiting_count: int
     """Received messages that the stream has not decided on."""
+    set_aside: dict[str, int]
+    """Dead letters of the stream that are open, by reason: their messages are in the log, and no consumer gets them."""
     violations: dict[str, int]
     """Every kind of violation is there, 0 where there is none."""
     examples: dict[str, list[str]]
@@ -110,16 +112,30 @@ class StreamVerificationDocument(Document):
             first_kept_stream_position=stream.first_kept_stream_position,
             last_stream_position=stream.last_stream_position,
             waiting_count=stream.waiting_count,
+            set_aside=dict(stream.set_aside),
             violations={kind: found[kind].count if kind in found else 0 for kind in VIOLATIONS},
             examples={kind: list(violation.examples) for kind, violation in found.items()},
         )
+
+
+class RepeatedIdsDocument(Document):
+    """Messages at the last store whose ids producers gave to several messages."""
+
+    messages: int
+    delivered: int
+    dropped: int
+    """Duplicates of an earlier message of their sender."""
+    set_aside: int
+    """Dead letters of the stream."""
+    waiting: int
+    """Held, or not decided on."""
 
 
 class VerificationDocument(Document):
     """The answer of `relaybox verify`: the verification of a route."""
 
     route: str
-    outcome: Literal["delivered", "in flight", "defects"]
+    outcome: Literal["delivered", "set aside", "in flight", "defects"]
     verified_at: Time
     duration_seconds: float
     hops: list[LegDocument]
@@ -127,11 +143,14 @@ class VerificationDocument(Document):
     """The origin compared with the last store directly."""
     senders: SenderOrder
     repeated_ids: list[UUID]
-    """Ids that producers gave to several messages: each of these was delivered, under one id."""
+    """Ids that producers gave to several messages: each of these is in every log, under one id."""
+    repeated_id_counts: RepeatedIdsDocument | None
+    """What the stream of the last store made of the messages of these ids; null: no id is repeated."""
     streams: list[StreamVerificationDocument]
 
     @classmethod
     def of(cls, verification: RouteVerification) -> VerificationDocument:
+        counts = verification.repeated_id_counts
         return cls(
             route=verification.route,
             outcome=verification.outcome,
@@ -141,5 +160,6 @@ class VerificationDocument(Document):
             end_to_end=LegDocument.of(verification.end_to_end),
             senders=SenderOrder(count=verification.sender_count, out_of_order=list(verification.disordered_senders)),
             repeated_ids=list(verification.repeated_ids),
+            repeated_id_counts=None if counts is None else RepeatedIdsDocument.model_validate(counts),
             streams=[StreamVerificationDocument.of(stream) for stream in verification.streams],
         )

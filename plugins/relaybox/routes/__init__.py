@@ -53,7 +53,7 @@ reads the outbox of `airline`, `flights/2` reads the log that `flights/1` filled
 | `owner` | `relaybox` | the owner of the route's DAGs |
 | `order` | `none` | `none`, `fifo`, `causal` or `total`; see streams |
 | `stream` | the route's name | consumers read by this name; only causal routes may share one |
-| `message_id_window` | 0 | 0 to 1000000: a `message_id` repeated within this many log positions is a duplicate; 0: never |
+| `message_id_window` | 0 | 0 to 1000000: a `message_id` that its sender repeats within this many log positions is a duplicate; 0: never |
 
 **`routes.<route>.limits`**
 

@@ -17,6 +17,8 @@ from relaybox.verification.stream_verification import StreamVerification
 if TYPE_CHECKING:
     from pathlib import Path
 
+Outcome = Literal["delivered", "set aside", "in flight", "defects"]
+
 
 @dataclass(frozen=True)
 class LegVerification:
@@ -57,6 +59,26 @@ class LegVerification:
 
 
 @dataclass(frozen=True)
+class RepeatedIdCounts:
+    """Messages at the last store whose ids producers gave to several messages, and what its stream made of them.
+
+    Attributes:
+        dropped: duplicates of an earlier message of their sender, by index or by id within `message_id_window`.
+        set_aside: dead letters of the stream.
+        waiting: held, or not decided on.
+    """
+
+    messages: int
+    delivered: int
+    dropped: int
+    set_aside: int
+
+    @property
+    def waiting(self) -> int:
+        return max(self.messages - self.delivered - self.dropped - self.set_aside, 0)
+
+
+@dataclass(frozen=True)
 class RouteVerification:
     """The verification of a route.
 
@@ -65,7 +87,8 @@ class RouteVerification:
         sender_count: senders at the last store.
         disordered_senders: those with a message out of its stream position there; of all others every message is where it was put.
         streams: what each store delivered, checked against the order of the route.
-        repeated_ids: ids that producers gave to several messages: each of these was delivered, under one id.
+        repeated_ids: ids that producers gave to several messages; each of these is in every log, under one id.
+        repeated_id_counts: what the stream of the last store made of those messages; None: no id is repeated.
     """
 
     route: str
@@ -77,6 +100,7 @@ class RouteVerification:
     disordered_senders: tuple[str, ...]
     repeated_ids: tuple[UUID, ...]
     streams: tuple[StreamVerification, ...]
+    repeated_id_counts: RepeatedIdCounts | None = None
 
     @property
     def defect_count(self) -> int:
@@ -85,13 +109,21 @@ class RouteVerification:
         return sum(leg.defect_count for leg in legs) + sum(stream.violation_count for stream in self.streams)
 
     @property
-    def outcome(self) -> Literal["delivered", "in flight", "defects"]:
+    def set_aside_count(self) -> int:
+        """Dead letters of the streams, over all stores, on which no one has decided: a message may count once per store."""
+        return sum(stream.set_aside_count for stream in self.streams)
+
+    @property
+    def outcome(self) -> Outcome:
+        """A message that a stream set aside is in its log, but no consumer gets it: that is not delivered, and no defect of a store."""
         if self.defect_count:
             return "defects"
         is_waiting = any(leg.in_flight for leg in (*self.hops, self.end_to_end)) or any(
             stream.waiting_count for stream in self.streams
         )
-        return "in flight" if is_waiting else "delivered"
+        if is_waiting:
+            return "in flight"
+        return "set aside" if self.set_aside_count else "delivered"
 
 
 def verification_line(verification: RouteVerification) -> dict[str, Any]:
@@ -103,6 +135,7 @@ def verification_line(verification: RouteVerification) -> dict[str, Any]:
         "sent": whole.sent,
         "received": whole.received,
         "in_flight": whole.in_flight,
+        "set_aside": verification.set_aside_count,
         "reliability": show_ratio(whole.delivery.reliability),
         "uniqueness": show_ratio(whole.delivery.uniqueness),
         "defects": verification.defect_count,

@@ -27,7 +27,7 @@ from relaybox.verification.conservation import NOTHING_SENT, Conservation, read_
 from relaybox.verification.defects import LOSSES, Defect, DefectKind, reconcile, twice_read
 from relaybox.verification.reading import Digest, Sessions, StoreRead
 from relaybox.verification.reliability import measure_delivery
-from relaybox.verification.results import LegVerification, RouteVerification, verification_line
+from relaybox.verification.results import LegVerification, RepeatedIdCounts, RouteVerification, verification_line
 from relaybox.verification.stream_verification import prove_streams
 
 if TYPE_CHECKING:
@@ -88,7 +88,9 @@ def verify_route(
         ]
         streams = prove_streams(sessions, route)
         end_to_end = verifications[0] if whole is legs[0] else _verify_leg(sessions, whole, compared, findings)
-    named = {defect.message_id for verification in (*verifications, end_to_end) for defect in verification.defects}
+        named = {defect.message_id for verification in (*verifications, end_to_end) for defect in verification.defects}
+        repeated_ids = tuple(sorted(findings.repeated[whole.name].result().ids - named))
+        repeated_id_counts = _count_repeated(sessions, route, whole, repeated_ids) if repeated_ids else None
     verification = RouteVerification(
         route=route.name,
         verified_at=datetime.now(UTC),
@@ -97,8 +99,9 @@ def verify_route(
         end_to_end=replace(end_to_end, name=route.name),
         sender_count=findings.sender_count.result(),
         disordered_senders=_disordered(end_to_end.defects),
-        repeated_ids=tuple(sorted(findings.repeated[whole.name].result().ids - named)),
+        repeated_ids=repeated_ids,
         streams=tuple(streams),
+        repeated_id_counts=repeated_id_counts,
     )
     emit("route_verified", **verification_line(verification))
     return verification
@@ -277,6 +280,17 @@ def _repeated(leg: Leg) -> Callable[[StoreSession], RepeatedIds]:
         )
 
     return ask
+
+
+def _count_repeated(sessions: Sessions, route: Route, leg: Leg, message_ids: Sequence[UUID]) -> RepeatedIdCounts:
+    def ask(session: StoreSession) -> RepeatedIdCounts:
+        return session.row(
+            RepeatedIdCounts,
+            "select messages, delivered, dropped, set_aside from relaybox_internal.count_fates(%s, %s, %s, %s::uuid[])",
+            *(route.stream, leg.log_id, leg.highest_position, [str(message_id) for message_id in message_ids]),
+        )
+
+    return sessions.ask(leg.destination, "counting what became of repeated ids", ask).result()
 
 
 def _count_senders(leg: Leg) -> Callable[[StoreSession], int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -20,7 +20,7 @@ VIOLATIONS: Mapping[str, str] = {
     "position_decided_twice": "and just one of these",
     "position_unknown": "nothing is decided about positions that were not reached",
     "index_repeated": "an index of a sender is delivered once",
-    "message_id_repeated": "an id is delivered once within message_id_window",
+    "message_id_repeated": "an id of a sender is delivered once within message_id_window",
     "sender_out_of_order": "a sender's indexes rise by one, save what was given up (fifo, causal; positions of a total log rise)",
     "before_its_cause": "no message comes before one that its clock names (causal)",
     "decision_missing": "each batch that was decided on has its decision",
@@ -56,6 +56,7 @@ class StreamVerification:
         waiting_count: received messages that it has not decided on: held, in a log behind a stalled sender, or of
             batches that are published and not decided on.
         violations: by kind, only those that were found.
+        set_aside: dead letters of the stream that are open, by reason. Their messages are in the log, and no consumer gets them.
     """
 
     store: str
@@ -65,6 +66,11 @@ class StreamVerification:
     last_stream_position: int
     waiting_count: int
     violations: Mapping[str, Violation]
+    set_aside: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def set_aside_count(self) -> int:
+        return sum(self.set_aside.values())
 
     @property
     def violation_count(self) -> int:
@@ -92,6 +98,7 @@ class _Checked(NamedTuple):
     first_kept_stream_position: int
     last_stream_position: int
     waiting_count: int
+    set_aside: dict[str, int]
     found: dict[str, tuple[int, list[str]]]
 
 
@@ -101,6 +108,15 @@ _CHECK = """
         + (select coalesce(sum(i.published_position - l.decided_position), 0)
             from relaybox_internal.stream_log l join relaybox_internal.hop_in i using (log_id) where l.stream_id = s.stream_id)
         + (select coalesce(sum(w.waiting_count), 0) from relaybox_internal.held_senders(s.stream) w) as waiting_count,
+        coalesce((
+            select jsonb_object_agg(a.reason, a.message_count)
+            from (
+                select d.reason, count(*) as message_count
+                from relaybox_internal.stream_log l join relaybox_internal.dead_letter d using (log_id)
+                where l.stream_id = s.stream_id and d.subscription_id is null and d.state = 'open'
+                group by d.reason
+            ) a
+        ), '{}') as set_aside,
         coalesce((
             select jsonb_object_agg(c.kind, jsonb_build_array(c.violation_count, c.examples))
             from (
@@ -118,10 +134,11 @@ def _check(store: Store, route: Route) -> Callable[[StoreSession], StreamVerific
         checked = session.row_if_any(_Checked, _CHECK, route.stream)
         if checked is None:
             return None
-        order, first_kept_stream_position, last_stream_position, waiting_count, found = checked
+        order, first_kept_stream_position, last_stream_position, waiting_count, set_aside, found = checked
         violations = {kind: Violation(count, tuple(examples)) for kind, (count, examples) in sorted(found.items())}
         return StreamVerification(
-            store.name, route.stream, order, first_kept_stream_position, last_stream_position, int(waiting_count), violations
+            *(store.name, route.stream, order, first_kept_stream_position, last_stream_position),
+            *(int(waiting_count), violations, set_aside),
         )
 
     return ask

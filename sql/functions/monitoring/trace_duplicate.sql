@@ -1,6 +1,7 @@
--- The earlier position of a log of which a position was decided to be a duplicate, by its index or
--- by its message id within the window, and when; original is null if its message is no longer kept.
--- No row: the position is no duplicate. The message: its columns; null if it is no longer kept.
+-- The earlier position of a log of which a position was decided to be a duplicate, by its sender's
+-- index or, within the window, its sender's message id, and when; original is null if its message
+-- is no longer kept. No row: the position is no duplicate. The message: its columns; null if it is
+-- no longer kept.
 create or replace function relaybox_internal.trace_duplicate(
     sender_ text, epoch_ integer, index_ bigint, message_id_ uuid, log_id_ integer,
     log_position_ bigint, message_id_window_ bigint
@@ -15,7 +16,7 @@ as $$
             epoch_ > 0 and (earlier.sender, earlier.epoch, earlier.index)
             = (sender_, epoch_, index_)
             or earlier.log_position >= log_position_ - message_id_window_
-            and earlier.message_id = message_id_
+            and (earlier.sender, earlier.message_id) = (sender_, message_id_)
         )
     )
     from relaybox_internal.decision d

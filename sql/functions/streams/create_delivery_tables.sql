@@ -25,7 +25,7 @@ begin
     );
     -- a lower epoch of a sender, and the arrival number of the message that ends it
     create temporary table epoch_end (sender_id integer primary key, ended_at_seq bigint);
-    -- a message whose message_id came before, within the window
+    -- a message whose sender gave its message_id before, within the window
     create temporary table repeated_id (log_position bigint primary key, original_position bigint);
     -- indexes of this decision, beyond the watermark, that earlier decisions have accepted
     create temporary table already_seen (

@@ -1,5 +1,5 @@
--- Delivered messages of a stream whose message_id came before, within the window. Inlined in
--- check_stream().
+-- Delivered messages of a stream whose sender gave their message_id before, within the window.
+-- Inlined in check_stream().
 create or replace function relaybox_internal.find_repeated_message_ids(stream_name text)
 returns table (kind text, at bigint, example text)
 language sql stable
@@ -12,7 +12,7 @@ as $$
     from (
         select p.stream_position, d.hop, d.log_position, s.message_id_window,
             lag(d.log_position) over (
-                partition by d.log_id, d.message_id order by d.log_position
+                partition by d.log_id, d.sender, d.message_id order by d.log_position
             ) as previous_position
         from relaybox_internal.stream s
         join relaybox_internal.list_decided(stream_name) d on s.message_id_window > 0

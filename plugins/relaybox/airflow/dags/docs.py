@@ -140,8 +140,8 @@ Verifies delivery of {len(routes.routes)} routes, once a day: {", ".join(routes.
 1. One task per route compares the stores message by message, by count and by content. Messages in
    flight are no defect. The task compares few messages itself and starts Spark for more, as the
    route's transfers do.
-2. The report has a row per route: sent, received, in flight, R, UR, defects. It is in the log of
-   its task and in XCom.
+2. The report has a row per route: sent, received, in flight, set aside, R, UR, defects. It is in
+   the log of its task and in XCom.
 
 Each verification is an event of the asset `relaybox/<route>/verification`. Trigger the DAG to
 verify one route now.

@@ -42,7 +42,7 @@ class RouteVerifyOperator(SparkDriverOperator):
         self.route = route
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the base class returns nothing
-        """Returns the row of the report. Messages in flight are no defect."""
+        """Returns the row of the report. Messages in flight and messages that a stream set aside are no defect."""
         if context["params"]["route"] not in (EVERY_ROUTE, self.route.name):
             raise AirflowSkipException(f"route {self.route.name} was not chosen in the form")
         with terminal_errors_fail_at_once(), service_file(dict.fromkeys(self.route.path)) as services:
@@ -98,15 +98,15 @@ class VerificationReportOperator(BaseOperator):
 def verification_report(lines: dict[str, dict[str, Any] | None]) -> str:
     """Returns a Markdown table with a row per route, also for a route without a result."""
     rows = [
-        "| route | outcome | sent | received | in flight | R | UR | defects | seconds |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| route | outcome | sent | received | in flight | set aside | R | UR | defects | seconds |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for route, line in lines.items():
         if line is None:
-            rows.append(f"| {route} | not verified: see the log of its task | | | | | | | |")
+            rows.append(f"| {route} | not verified: see the log of its task | | | | | | | | |")
         else:
             rows.append(
-                f"| {route} | {line['outcome']} | {line['sent']} | {line['received']} | {line['in_flight']} | {line['reliability']} "
-                f"| {line['uniqueness']} | {line['defects']} | {line['duration_seconds']:.1f} |"
+                f"| {route} | {line['outcome']} | {line['sent']} | {line['received']} | {line['in_flight']} | {line['set_aside']} "
+                f"| {line['reliability']} | {line['uniqueness']} | {line['defects']} | {line['duration_seconds']:.1f} |"
             )
     return "\n".join(rows)

@@ -33,6 +33,7 @@ def show_verification(verification: RouteVerification) -> None:
     console = open_console()
     outcome = {
         "delivered": (("delivered", "green"), ": every message is where it should be, once, unchanged and in order"),
+        "set aside": (("set aside", "yellow"), ": nothing is missing; a stream set messages aside that no consumer gets until you decide"),
         "in flight": (("in flight", "yellow"), ": nothing is wrong; messages are still on their way"),
         "defects": (("defects found", "red"),),
     }[verification.outcome]
@@ -59,8 +60,12 @@ def show_verification(verification: RouteVerification) -> None:
         f"order: {in_order:,} of {verification.sender_count:,} senders in order at {verification.end_to_end.destination}"
     )
     _show_stream_verifications(console, verification)
-    if verification.repeated_ids:
-        console.print(f"note: producers gave {len(verification.repeated_ids):,} ids to more than one message; each was delivered")
+    if (repeated := verification.repeated_id_counts) is not None:
+        console.print(
+            f"note: producers gave {len(verification.repeated_ids):,} ids to {repeated.messages:,} messages: at "
+            f"{verification.end_to_end.destination} {repeated.delivered:,} are delivered, {repeated.dropped:,} are dropped as duplicates "
+            f"of their senders' earlier messages, {repeated.set_aside:,} are set aside, {repeated.waiting:,} wait"
+        )
     for leg in (*verification.hops, *whole):
         _show_defects(console, leg)
 
@@ -74,6 +79,10 @@ def _show_stream_verifications(out: Console, verification: RouteVerification) ->
         order = f"order {stream.order}, {stream.last_stream_position:,} stream positions{begins}, "
         violations = (count, "red" if stream.violation_count else "")
         out.print(styled(f"stream {stream.stream} at {stream.store}: {order}", violations, waits))
+        if stream.set_aside:
+            reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(stream.set_aside.items()))
+            unread = f" ({reasons}): they are in the log, and no consumer gets them. Show them: relaybox dead-letters list {stream.store}"
+            out.print(styled("  ", (f"{stream.set_aside_count:,} messages are set aside", "yellow"), unread))
         for kind, violation in stream.violations.items():
             out.print(styled("  ", (f"{violation.count:,} {kind}", "red"), f"; the rule is: {VIOLATIONS[kind]}"))
             for example in violation.examples:
