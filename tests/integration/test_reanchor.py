@@ -177,6 +177,50 @@ def test_what_was_written_between_copied_rows_is_delivered_once_and_in_order(wor
     assert world.value("airline", "select count(*) from relaybox_internal.late_rows()") == 0
 
 
+RENUMBER = "select relaybox_internal.renumber_late_rows()"
+
+
+def test_an_effect_that_an_older_transaction_inserts_stays_behind_its_cause(world: World) -> None:
+    """G5: a transaction has its number before it inserts its last row; seqs tell the order of rows, its number does not."""
+    sent = copy_without_the_sequence(world)
+    with world.session() as older:
+        insert(older, "of the older transaction")
+        world.send("cause")
+        insert(older, "effect")
+        older.commit()
+    assert world.value("airline", RENUMBER) == 8
+    reanchor(world)
+    world.transfer_all()
+    assert world.payloads() == world.payloads("flights/2") == [*sent, "of the older transaction", "cause", "effect"]
+
+
+@pytest.mark.parametrize("in_order_of", ["sent_at", "seq"])
+def test_a_sequence_that_was_set_back_twice_needs_a_decision(world: World, in_order_of: str) -> None:
+    """Rows of the second time stand before those of the first: seqs do not tell the order, and no order is guessed."""
+    copied = copy_without_the_sequence(world)[:4]
+    late = world.query("airline", "select seq, payload from relaybox.outbox where payload like 'new%%' order by seq")
+    # as if 'new 1' were written after all the others, with the seq that the sequence gave again
+    world.query(
+        "airline",
+        "update relaybox.outbox set sent_at = clock_timestamp() + interval '1 hour', xid = pg_current_xact_id() where seq = %s",
+        late[0][0],
+    )
+    with pytest.raises(
+        psycopg2.Error, match="seqs and times of the rows to renumber contradict each other: 4 of 5 rows"
+    ) as raised:
+        world.query("airline", RENUMBER)
+    assert (raised.value.pgcode, f"the first with seq {late[1][0]}" in str(raised.value)) == ("RB018", True)
+    assert world.query("airline", "select seq, payload from relaybox.outbox where payload like 'new%%' order by seq") == late
+    with pytest.raises(psycopg2.Error, match="rows can't be put in the order of xid"):
+        world.query("airline", "select relaybox_internal.renumber_late_rows('xid')")
+    (statement,) = re.findall(rf"select relaybox_internal\.renumber_late_rows\('{in_order_of}'\)", str(raised.value))
+    assert world.value("airline", statement) == 5
+    reanchor(world)
+    world.transfer_all()
+    new = [f"new {number}" for number in ((2, 3, 4, 5, 1) if in_order_of == "sent_at" else (1, 2, 3, 4, 5))]
+    assert world.payloads() == [*copied, *new]
+
+
 def test_a_copied_row_that_has_the_number_of_its_transaction_is_not_sent_again(world: World) -> None:
     """By chance: its slice has the rows that were planned. With new rows in the same slice nothing tells them apart."""
     copy_without_the_sequence(world)
