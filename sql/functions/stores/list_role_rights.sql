@@ -137,7 +137,7 @@ column_rights (grantee, privilege, table_schema, table_name, names) as (
     ('relaybox_producer', 'SELECT', 'relaybox', 'outbox', array['message_id']),
     -- done_by is the login, always
     ('relaybox_driver', 'INSERT', 'relaybox_internal', 'consumer_action', array[
-        'subscription', 'action', 'reason', 'detail'
+        'subscription_id', 'subscription', 'action', 'reason', 'detail'
     ]),
     -- a column of a partitioned table is asked for at the table that the query names
     ('relaybox_viewer', 'SELECT', 'relaybox', 'outbox', array[

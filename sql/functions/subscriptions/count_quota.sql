@@ -1,5 +1,5 @@
 -- The number of subscriptions and lanes of a login and of topics that it asked for, and its quotas:
--- null for the owner and superusers, which have none.
+-- null for the owner, superusers and drivers, which have none.
 create or replace function relaybox_internal.count_quota(
     role_name name,
     out subscriptions bigint, out subscription_quota integer,
@@ -22,10 +22,7 @@ as $$
         ),
         case when login.has_quota then coalesce(q.topics, s.topics_per_role) end
     from relaybox_internal.store s
-    cross join (
-        select not pg_has_role(count_quota.role_name, c.relowner, 'usage') as has_quota
-        from pg_class c where c.oid = 'relaybox_internal.subscription'::regclass
-    ) login
+    cross join (select relaybox_internal.has_quota(count_quota.role_name) as has_quota) login
     cross join (
         select count(*) as subscriptions, coalesce(sum(n.lanes), 0) as lanes
         from relaybox_internal.subscription n

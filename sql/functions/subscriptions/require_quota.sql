@@ -1,6 +1,7 @@
 -- The session's role is within its quota, with the subscription that it has just made, and the
 -- topic if it asked for a new one: the name is for the error. A login can't evade it with `set
--- role`. Superusers and the owner of the store are not asked. Locks the role's row until the
+-- role`. Superusers, the owner of the store and drivers are not asked (has_quota()): a driver calls
+-- this with its own rights, and has none on the table of quotas. Locks the role's row until the
 -- transaction ends, so that of several at once each counts the others; 40001 with a snapshot older
 -- than one of them. Raises RB039.
 create or replace function relaybox_internal.require_quota(subscription_name text, asks_for_topic boolean default false) returns void
@@ -10,7 +11,7 @@ declare
     asked name := session_user;
     used record;
 begin
-    if pg_has_role(asked, (select c.relowner from pg_class c where c.oid = 'relaybox_internal.subscription'::regclass), 'usage') then
+    if not relaybox_internal.has_quota(asked) then
         return;
     end if;
     insert into relaybox_internal.consumer_quota (role_name) values (asked)
