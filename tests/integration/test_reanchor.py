@@ -10,7 +10,7 @@ import pytest
 
 from relaybox import errors
 from relaybox.recovery.attesting import attest_store
-from relaybox.recovery.reanchor_result import ReanchorResult
+from relaybox.recovery.reanchor_result import HeldIndexes, ReanchorResult
 from relaybox.recovery.reanchoring import reanchor_hop
 from relaybox.retention.segments import retain_store
 from relaybox.stores import settings as session_settings
@@ -20,6 +20,7 @@ from relaybox.verification.route_verification import verify_route
 from tests.support.backups import Backups, another_cluster
 from tests.support.breaking import copy_slices_but_the_first, transfer_until
 from tests.support.cli import invoke
+from tests.support.senders import declare, send_numbered, stream
 from tests.support.world import STORES, World, insert
 
 
@@ -175,6 +176,63 @@ def test_what_was_written_between_copied_rows_is_delivered_once_and_in_order(wor
     world.transfer_all()
     assert world.payloads() == [*sent, "newest"]
     assert world.value("airline", "select count(*) from relaybox_internal.late_rows()") == 0
+
+
+def test_what_repeats_an_index_of_a_ghost_is_named_before_and_counted_after(world: World, backups: Backups) -> None:
+    """A copy of a source that lives on sent with the same counter: its messages are ghosts, and hold the indexes of those to come."""
+    declare(world, "pump")
+    declare(world, "meter", kind="sparse")
+    send_numbered(world, "pump", 1)
+    world.transfer_all()
+    before = backups.take("airline")
+    send_numbered(world, "pump", 2, 3, 4, payload="of the copy")
+    send_numbered(world, "meter", 70, payload="of the copy")
+    world.send("of the copy, without an index")
+    world.transfer()
+    backups.restore("airline", before)
+    another_cluster(world)
+    send_numbered(world, "pump", 2, 3, payload="of the original")
+    seen = invoke("reanchor", "flights/1")
+    said = " ".join(seen.stdout.split())
+    assert (
+        "3 ghosts of sender pump hold indexes from 2 to 4 of epoch 1: messages that come later with one of these indexes are set aside "
+        "(other_content), 2 of those to be delivered first before pump sends again: relaybox senders new-epoch airline pump"
+        in said
+    )
+    assert "1 ghosts of sender meter hold index 70 of epoch 1" in said
+    (meter, pump) = reanchor(world).held_indexes
+    assert (meter.sender, meter.ghost_count, meter.undelivered_count) == ("meter", 1, 0)
+    assert pump == HeldIndexes("pump", 1, ghost_count=3, first_index=2, last_index=4, undelivered_count=2)
+    world.transfer_all()
+    verified = invoke("verify", "flights", "--json")
+    assert (verified.exit_code, verified.document["outcome"]) == (3, "set aside")
+    assert [one["set_aside"] for one in verified.document["streams"]] == [{"other_content": 2}] * 2
+    assert invoke("senders", "new-epoch", "airline", "pump").exit_code == 0
+    send_numbered(world, "pump", 1, 2, epoch=2, payload="sent again")
+    world.transfer_all()
+    assert stream(world, "analytics")[-2:] == ["sent again"] * 2
+    for store in ("hub", "analytics"):
+        world.query(store, "select relaybox.drop_dead_letter(dead_letter_id, 'sent again') from relaybox_internal.dead_letter")
+    verify(world)
+
+
+def test_a_second_hop_names_the_indexes_of_its_ghosts(world: World, backups: Backups) -> None:
+    """The hub and the airline went back: the hop between logs has ghosts, whose indexes the airline gives again."""
+    declare(world, "pump")
+    send_numbered(world, "pump", 1)
+    world.transfer_all()
+    before = {store: backups.take(store) for store in ("airline", "hub")}
+    send_numbered(world, "pump", 2, payload="lost")
+    world.transfer_all()
+    for store, name in before.items():
+        backups.restore(store, name)
+        another_cluster(world, store)
+    reanchor(world)
+    send_numbered(world, "pump", 2, payload="new")
+    world.transfer()
+    assert reanchor(world, 1).held_indexes == (HeldIndexes("pump", 1, 1, 2, 2, 1),)
+    world.transfer_all()
+    assert verify_route(world.route).outcome == "set aside"
 
 
 RENUMBER = "select relaybox_internal.renumber_late_rows()"

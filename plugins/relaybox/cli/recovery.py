@@ -54,7 +54,7 @@ def reanchor(
     if as_json:
         write(ReanchorDocument.model_validate({**asdict(found), "done": done}))
     else:
-        show_reanchored(found, done=done)
+        show_reanchored(found, origin=routes.route(routes.hop(hop).route).path[0].name, done=done)
         if not done and found.may_be_attested:
             source = routes.hop(hop).source.name
             print_text(

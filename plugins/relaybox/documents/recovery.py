@@ -16,6 +16,20 @@ class GhostDocument(Document):
     topic: str
 
 
+class HeldIndexesDocument(Document):
+    """Indexes of a sender that ghosts have. The destination sets aside what the source sends with one of them later."""
+
+    sender: str
+    epoch: int
+    ghost_count: int
+    first_index: int
+    """The smallest of them."""
+    last_index: int
+    """The largest of them; not every index between need be one."""
+    undelivered_count: int
+    """Messages that the hop reads next and that have one of them."""
+
+
 class ReanchorDocument(Document):
     """The answer of `relaybox reanchor`: what was found, and what is done about it or would be."""
 
@@ -31,6 +45,8 @@ class ReanchorDocument(Document):
     """Messages at the destination that the source's ledger does not know."""
     ghosts: list[GhostDocument]
     """Those of them that the source does not have either."""
+    held_indexes: list[HeldIndexesDocument]
+    """By sender that numbers its messages, the indexes of its ghosts."""
     undelivered_count: int
     """Messages that the new generation delivers first."""
     removed_count: int

@@ -15,7 +15,7 @@ from relaybox import errors
 from relaybox.recovery.anchoring import take_anchor
 from relaybox.recovery.common_ledger import count_unpublished, position_of
 from relaybox.recovery.log_adoption import adopt_reads, match_log
-from relaybox.recovery.reanchor_result import Ghost, ReanchorResult
+from relaybox.recovery.reanchor_result import Ghost, HeldIndexes, ReanchorResult
 from relaybox.stores.pipe import pipe_sessions
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ def begin_new_generation(
         arrived_batch=stores.arrived.batch,
         adopted_count=stores.arrived.log_position - common_position,
         ghosts=ghosts,
+        held_indexes=_held_indexes(stores) if ghosts else (),
         undelivered_count=undelivered_count,
         removed_count=count_unpublished(stores),
     )
@@ -151,12 +152,12 @@ def _fetch_adopted(stores: BothStores, common_position: int) -> None:
     stores.source.execute(
         """
         create temporary table relaybox_adopted (
-            "log_position" bigint, message_id uuid, sender text, topic text, sent_at timestamptz, is_ghost boolean default true,
-            reads bigint
+            "log_position" bigint, message_id uuid, sender text, epoch integer, index bigint, topic text, sent_at timestamptz,
+            is_ghost boolean default true, reads bigint
         ) on commit drop
         """
     )
-    columns = sql.SQL('"log_position", message_id, sender, topic, sent_at')
+    columns = sql.SQL('"log_position", message_id, sender, epoch, "index", topic, sent_at')
     rows = sql.SQL(
         "copy (select {} from relaybox_internal.log where log_id = {} and log_position > {} and log_position <= {}) to stdout"
     ).format(columns, sql.Literal(stores.arrived.log_id), sql.Literal(common_position), sql.Literal(stores.arrived.log_position))
@@ -196,6 +197,10 @@ def _ghosts(stores: BothStores) -> tuple[Ghost, ...]:
             'select "log_position", message_id::text, sender, topic from relaybox_adopted where is_ghost order by "log_position"',
         )
     )
+
+
+def _held_indexes(stores: BothStores) -> tuple[HeldIndexes, ...]:
+    return tuple(stores.source.rows(HeldIndexes, "select * from relaybox_internal.find_held_indexes(%s)", stores.hop.name))
 
 
 def _forget_after(stores: BothStores, common: int) -> None:

@@ -17,6 +17,23 @@ class Ghost:
 
 
 @dataclass(frozen=True)
+class HeldIndexes:
+    """Indexes of a sender that ghosts have: the destination sets aside what the source sends with one of them later.
+
+    Attributes:
+        first_index, last_index: the smallest and the largest of them; not every index between need be one.
+        undelivered_count: messages that the hop reads next and that have one of them.
+    """
+
+    sender: str
+    epoch: int
+    ghost_count: int
+    first_index: int
+    last_index: int
+    undelivered_count: int
+
+
+@dataclass(frozen=True)
 class ReanchorResult:
     """What was found, and what is done about it (or would be).
 
@@ -30,6 +47,7 @@ class ReanchorResult:
         arrived_batch: the newest batch that the destination has.
         adopted_count: messages at the destination that the source's ledger does not know.
         ghosts: those of them that the source does not have either.
+        held_indexes: by sender that numbers its messages, the indexes of its ghosts.
         undelivered_count: messages of the outbox, or of the log that the hop reads, that the new generation delivers first.
         removed_count: messages of slices that the destination has of a batch that it never published: no consumer could read them. They are
             removed; what the source still has of them is copied anew.
@@ -50,6 +68,7 @@ class ReanchorResult:
     cause: str | None = None
     may_be_attested: bool = False
     other_stores: tuple[str, ...] = ()
+    held_indexes: tuple[HeldIndexes, ...] = ()
 
     @property
     def is_needed(self) -> bool:

@@ -93,6 +93,7 @@ def reanchor_hop(hop: Hop, routes: Routes, *, recorded_by: str, reason: str, dry
         arrived_batch=found.arrived_batch,
         adopted=found.adopted_count,
         ghosts=len(found.ghosts),
+        senders_with_held_indexes=len(found.held_indexes),
         undelivered=found.undelivered_count,
         removed=found.removed_count,
         resend_batches=found.resend_count,

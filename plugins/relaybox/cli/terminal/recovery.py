@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from relaybox.recovery.restoring import RestoredSubscription
 
 
-def show_reanchored(found: ReanchorResult, *, done: bool) -> None:
-    """Prints what reanchoring found, and what it did or would do."""
+def show_reanchored(found: ReanchorResult, *, origin: str, done: bool) -> None:
+    """Prints what reanchoring found, and what it did or would do. `origin`: the store whose applications send."""
     console = open_console()
     will = "" if done else "would be "
     console.print(
@@ -46,6 +46,24 @@ def show_reanchored(found: ReanchorResult, *, done: bool) -> None:
             console.print(f"  ghost: {ghost.message_id} of {ghost.sender}, topic {ghost.topic}, at position {ghost.log_position}")
         if len(found.ghosts) > NAMED_DEFECTS:
             console.print(f"  and {len(found.ghosts) - NAMED_DEFECTS:,} more; --json names all")
+        _show_held_indexes(found, origin)
+
+
+def _show_held_indexes(found: ReanchorResult, origin: str) -> None:
+    console = open_console()
+    for held in found.held_indexes[:NAMED_DEFECTS]:
+        indexes = (
+            f"index {held.first_index}" if held.ghost_count == 1 else f"indexes from {held.first_index} to {held.last_index}"
+        )
+        console.print(
+            f"  [yellow]{held.ghost_count:,} ghosts of sender {held.sender} hold {indexes}[/] of epoch {held.epoch}: messages that come "
+            f"later with one of these indexes are set aside (other_content), {held.undelivered_count:,} of those to be delivered first"
+        )
+        console.print(
+            f"    before {held.sender} sends again: relaybox senders new-epoch {origin} {held.sender}; then send again what is set aside"
+        )
+    if len(found.held_indexes) > NAMED_DEFECTS:
+        console.print(f"  and {len(found.held_indexes) - NAMED_DEFECTS:,} more senders; --json names all")
 
 
 def show_rebuild(found: Rebuild, restored: Sequence[RestoredSubscription]) -> None:
