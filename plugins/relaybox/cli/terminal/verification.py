@@ -33,7 +33,10 @@ def show_verification(verification: RouteVerification) -> None:
     console = open_console()
     outcome = {
         "delivered": (("delivered", "green"), ": every message is where it should be, once, unchanged and in order"),
-        "set aside": (("set aside", "yellow"), ": nothing is missing; a stream set messages aside that no consumer gets until you decide"),
+        "set aside": (
+            ("set aside", "yellow"),
+            ": nothing is missing; a stream set messages aside that no consumer gets until you decide",
+        ),
         "in flight": (("in flight", "yellow"), ": nothing is wrong; messages are still on their way"),
         "defects": (("defects found", "red"),),
     }[verification.outcome]
