@@ -1,5 +1,8 @@
 -- Every published message of every log in this store, as far as the role of this session may read
--- its topic. A staged row is never in it.
+-- its topic. A staged row is never in it. The planner orders the conditions of a row by their cost, and
+-- a cheap leakproof one of who reads the view (=, <) comes first where the view's costs more: EXPLAIN
+-- ANALYZE would then tell whether a hidden message meets it. A jsonb costs one operator; of equal
+-- costs the view's comes first.
 create or replace view relaybox.inbox with (security_barrier) as
 select
     i.hop, l.log_position, l.message_id, l.topic, l.sender, l.epoch, l.index,
@@ -7,9 +10,6 @@ select
 from relaybox_internal.hop_in i
 join relaybox_internal.log l on l.log_id = i.log_id and l.log_position <= i.published_position
 where
-    -- The planner orders the conditions of a row by their cost, and a cheap leakproof one of who reads
-    -- the view (=, <) comes first where this one costs more: EXPLAIN ANALYZE would then tell whether a
-    -- hidden message meets it. A jsonb costs one operator; of equal costs the view's comes first.
     exists (
         select from relaybox_internal.allowed_topics a
         where a.topic = '*'

@@ -29,7 +29,7 @@ def _forbidden_calls(path: Path) -> Iterator[str]:
         if isinstance(node, ast.Call):
             name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
             is_of_console = name == "print" and isinstance(node.func, ast.Attribute)
-            is_json = ast.unparse(node).startswith("print(json.dumps(")
+            is_json = ast.unparse(node).startswith(("print(json.dumps(", "print(json_line("))
             if name in FORBIDDEN and not is_of_console and not is_json:
                 yield f"{path.name}, line {node.lineno}: {name}"
 

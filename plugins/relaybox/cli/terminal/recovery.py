@@ -55,10 +55,9 @@ def _show_held_indexes(found: ReanchorResult, origin: str) -> None:
         indexes = (
             f"index {held.first_index}" if held.ghost_count == 1 else f"indexes from {held.first_index} to {held.last_index}"
         )
-        console.print(
-            f"  [yellow]{held.ghost_count:,} ghosts of sender {held.sender} hold {indexes}[/] of epoch {held.epoch}: messages that come "
-            f"later with one of these indexes are set aside (other_content), {held.undelivered_count:,} of those to be delivered first"
-        )
+        what = f"{held.ghost_count:,} ghosts of sender {held.sender} hold {indexes} of epoch {held.epoch}"
+        then = "messages that come later with one of these indexes are set aside (other_content)"
+        console.print(styled("  ", (what, "yellow"), f": {then}, {held.undelivered_count:,} of those to be delivered first"))
         console.print(
             f"    before {held.sender} sends again: relaybox senders new-epoch {origin} {held.sender}; then send again what is set aside"
         )
