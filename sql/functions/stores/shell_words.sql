@@ -6,7 +6,7 @@ as $$
     select case when bool_or(w.word like '-%') then '-- ' else '' end || string_agg(
         case
             when w.word ~ '^[A-Za-z0-9_.:/@-]+$' then w.word
-            else '''' || replace(w.word, '''', '''\''''') || ''''
+            else '''' || replace(w.word, '''', $end$'\''$end$) || ''''
         end, ' ' order by w.place
     )
     from unnest(words) with ordinality as w (word, place)
