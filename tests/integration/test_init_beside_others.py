@@ -217,6 +217,11 @@ def test_a_function_that_disappeared_is_dropped_only_if_nobody_depends_on_it(bes
         "relaybox_internal.segment_name(format('log_%s', log_id_), k)",
         "format('log_%s_s%s', log_id_, lpad(k::text, 6, '0'))",
     )
+    change(
+        "refuse_unlogged.sql",
+        "relaybox_internal.segment_name(format('log_%s', log_id_), n.number)",
+        "format('log_%s_s%s', log_id_, lpad(n.number::text, 6, '0'))",
+    )
     change("segment_name.sql", "create", "")
     with pytest.raises(errors.ObjectsInTheWay, match="which is not part of this version") as refused:
         init(beside)

@@ -18,8 +18,9 @@ declare
         'late_delivery', 'migration', 'numbering', 'outbox_overflow', 'outbox_seq', 'receipt',
         'replay_range', 'replay_range_replay_range_id_seq', 'seen', 'sender', 'sender_counter',
         'sender_role', 'sender_state', 'sender_state_sender_id_seq', 'skip', 'skip_skip_id_seq',
-        'store', 'stream', 'stream_log', 'stream_stream_id_seq', 'stream_topic', 'subscription',
-        'subscription_role', 'subscription_subscription_id_seq', 'topic_request', 'topic_role'
+        'store', 'stream', 'stream_log', 'stream_role', 'stream_stream_id_seq', 'stream_topic',
+        'subscription', 'subscription_role', 'subscription_subscription_id_seq', 'topic_request',
+        'topic_role'
     ];
     size bigint := (select s.segment_rows from relaybox_internal.store s);
     found record;
