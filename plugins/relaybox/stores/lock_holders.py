@@ -47,10 +47,12 @@ def naming_lock_holders(session: StoreSession) -> Iterator[None]:
         cause = error.__cause__
         if not isinstance(cause, psycopg2.errors.LockNotAvailable) or not _is_of(cause, session) or session.closed:
             raise
-        told = Exception.__str__(error).rstrip(".")
-        raise lock_error(
-            session, f"{told}. Open transactions with locks on its tables", OPEN_TRANSACTIONS, {"seconds": 0}
-        ) from cause
+        told = f"{Exception.__str__(error).rstrip('.')}. Open transactions with locks on its tables"
+        try:
+            named = lock_error(session, told, OPEN_TRANSACTIONS, {"seconds": 0})
+        except errors.RelayboxError:
+            raise error from cause  # the store does not answer any more: what failed first is told
+        raise named from cause
 
 
 def _is_of(error: psycopg2.Error, session: StoreSession) -> bool:
