@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import psycopg2
 import pytest
@@ -236,6 +237,43 @@ def test_a_second_hop_names_the_indexes_of_its_ghosts(world: World, backups: Bac
 
 
 RENUMBER = "select relaybox_internal.renumber_late_rows()"
+
+
+def test_rows_that_were_inserted_in_savepoints_between_copied_ones_are_delivered(world: World) -> None:
+    """An ORM's nested transaction, or a plpgsql block with an exception: such a row has the number of its subtransaction as xmin."""
+    copied = copy_without_the_sequence(world)[:4]
+    world.query("airline", "delete from relaybox.outbox where payload like 'new%%'")
+    world.query("airline", "select setval('relaybox.outbox_seq', 1)")
+    written = 0
+    while written < 3:
+        with world.session() as session, session.cursor() as cursor:
+            cursor.execute("select pg_current_xact_id(); savepoint a")
+            try:
+                insert(session, f"nested {written + 1}")
+            except psycopg2.errors.UniqueViolation:
+                continue
+            cursor.execute("release savepoint a; savepoint b")
+            insert_until_free(session, f"nested {written + 2}")
+            session.commit()
+            written += 2
+    with pytest.raises(errors.HistoryLost, match="applications wrote 4 messages to airline"):
+        reanchor(world)
+    assert world.value("airline", RENUMBER) == 4
+    assert world.value("airline", RENUMBER) == 0
+    reanchor(world)
+    world.transfer_all()
+    assert world.payloads() == [*copied, "nested 1", "nested 2", "nested 3", "nested 4"]
+
+
+def insert_until_free(session: Any, payload: str) -> None:
+    """Rolls back to savepoint b while the sequence gives a seq that a copied row has."""
+    while True:
+        try:
+            insert(session, payload)
+        except psycopg2.errors.UniqueViolation:
+            session.cursor().execute("rollback to savepoint b")
+        else:
+            return
 
 
 def test_an_effect_that_an_older_transaction_inserts_stays_behind_its_cause(world: World) -> None:

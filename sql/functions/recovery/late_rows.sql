@@ -1,18 +1,29 @@
 -- The rows that this cluster wrote itself into an outbox that was copied from another one, if the
 -- first of them has a seq below a copied row: the sequence did not come with the rows, and gave
 -- what rolled back transactions had left. By seq and by transaction number such a row looks like one
--- that was read long ago. A copied row has the number of its own transaction by chance at most; then
--- its slice has as many rows as planned, and it is not listed. is_certain: false if a slice has both
--- kinds. Empty as soon as a hop was reanchored after the copy. Reads the whole outbox.
+-- that was read long ago. The xmin of a row of this cluster is its transaction, or (after a savepoint)
+-- a subtransaction, which has a higher number; both are from after the copy, whose number is the xmin
+-- of relaybox_internal.numbering. A copied row has such numbers by chance at most; then its slice has
+-- as many rows as planned, and it is not listed. is_certain: false if a slice has both kinds. Empty
+-- as soon as a hop was reanchored after the copy. Reads the whole outbox.
 create or replace function relaybox_internal.late_rows()
 returns table (seq bigint, xid xid8, is_certain boolean)
 language sql stable
 as $$
-    with written as materialized (
+    with this_cluster as materialized (
+        -- numbers with the epoch that the system column xmin has not
+        select n.next, n.next - (n.next - m.xmin::text::numeric + 4294967296) % 4294967296 as copied_in
+        from relaybox_internal.numbering m
+        cross join (select pg_snapshot_xmax(pg_current_snapshot())::text::numeric as next) n
+    ),
+    written as materialized (
         select o.seq, o.xid, o.topic, (
             o.xmin::text::numeric = o.xid::text::numeric % 4294967296
+            or o.xid::text::numeric >= c.copied_in and o.xid::text::numeric
+                < c.next - (c.next - o.xmin::text::numeric + 4294967296) % 4294967296
         ) as is_own
         from relaybox.outbox o
+        cross join this_cluster c
         where relaybox_internal.is_reloaded()
     ),
     own as materialized (
