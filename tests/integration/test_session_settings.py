@@ -8,6 +8,7 @@ import psycopg2
 import pytest
 
 from relaybox import errors
+from relaybox.consumer import Consumer, Message
 from relaybox.stores.answer_limits import LimitedCursor
 from relaybox.stores.connections import connect, open_session
 from relaybox.stores.settings import duration
@@ -70,6 +71,37 @@ def test_our_sessions_stand_above_database_role_and_what_is_set_later(world: Wor
         finally:
             world.query("airline", "alter system reset default_transaction_isolation")
             world.query("airline", "select pg_reload_conf()")
+
+
+BACKSLASHES = ("a\\b", "it's \\' and \\\\ ", "\\", "\\'); drop table relaybox.outbox; --", "plain")
+
+
+@pytest.mark.parametrize("value", ["off", "on"])
+def test_a_backslash_arrives_as_it_was_written(world: World, value: str) -> None:
+    """psycopg2 quotes by what standard_conforming_strings was at login; a reload changes neither a session nor what it reads."""
+    set_for_database(world, "standard_conforming_strings", value)
+    world.query("hub", "select relaybox.subscribe('billing', 'flights', nack_limit => 1)")
+    with closing(connect("hub", application_name="test")) as connection, connection.cursor() as cursor:
+        world.query("hub", f"alter system set standard_conforming_strings = {'on' if value == 'off' else 'off'}")
+        try:
+            world.query("hub", "select pg_reload_conf()")
+            for text in BACKSLASHES:
+                cursor.execute("select %s, %s::text[]", (text, [text]))
+                assert cursor.fetchone() == (text, [text])
+        finally:
+            world.query("hub", "alter system reset standard_conforming_strings")
+            world.query("hub", "select pg_reload_conf()")
+    world.send(*BACKSLASHES)
+    world.transfer()
+
+    def refuse(_: object, message: Message) -> None:
+        raise ValueError(message.payload)
+
+    with Consumer("hub", "billing", until_empty=True, max_count=1) as consumer:
+        consumer.run(refuse)
+    details = world.query("hub", "select payload, detail from relaybox.dead_letters order by stream_position")
+    assert [payload for payload, _ in details] == list(BACKSLASHES)
+    assert [detail for _, detail in details] == [f"ValueError: {payload}".strip() for payload in BACKSLASHES]
 
 
 def test_a_setting_that_does_not_take_is_named(world: World) -> None:

@@ -68,7 +68,6 @@ _SETTINGS = {
     "default_transaction_read_only": "off",  # it acknowledges
     "restrict_nonsystem_relation_kind": "",
     "datestyle": "ISO",
-    "standard_conforming_strings": "on",
 }
 
 _SETTINGS_OF_A_TRANSACTION = f"""
@@ -77,7 +76,6 @@ set local statement_timeout = '{_SETTINGS["statement_timeout"]}';
 set local lock_timeout = '{_SETTINGS["lock_timeout"]}';
 set local idle_in_transaction_session_timeout = '{_SETTINGS["idle_in_transaction_session_timeout"]}';
 set local datestyle = 'ISO';
-set local standard_conforming_strings = on;
 """
 """Behind a pooler, in one round trip with the first statement: the next transaction may have another session of the server."""
 

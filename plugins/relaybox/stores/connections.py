@@ -163,9 +163,11 @@ def open_session(
 
 def _open_pinned(service: str, parameters: Mapping[str, Any], settings: Mapping[str, str]) -> LimitedConnection:
     connection = _connect(service, parameters)
+    # psycopg2 quotes parameters for as long as the session lives by what this was when it began: another value would alter a backslash
+    strings = {"standard_conforming_strings": connection.get_parameter_status("standard_conforming_strings") or "on"}
     try:
         with store_errors(service, "pinning the settings of the session"):
-            connection.is_pooled = pin_settings(connection, settings, store=service)
+            connection.is_pooled = pin_settings(connection, {**settings, **strings}, store=service)
     except BaseException:
         connection.close()
         raise

@@ -99,15 +99,10 @@ class StoreSession:
             raise kind(f"store {self.store}: {refusal.told}", next_step=refusal.next_step)
 
     def set_local(self, settings: Mapping[str, str]) -> None:
-        """Sets these until the end of the transaction, in one round trip.
-
-        The values go as hexadecimal digits: where the role has standard_conforming_strings off, psycopg2 goes on to quote as the session
-        began, and would send a backslash wrongly.
-        """
+        """Sets these until the end of the transaction, in one round trip."""
         self.execute(
-            "select pg_catalog.set_config(s.name, pg_catalog.convert_from(pg_catalog.decode(s.digits, 'hex'), 'UTF8'), true) "
-            "from unnest(%s::text[], %s::text[]) s (name, digits)",
-            *(list(settings), [value.encode().hex() for value in settings.values()]),
+            "select pg_catalog.set_config(s.name, s.value, true) from unnest(%s::text[], %s::text[]) s (name, value)",
+            *(list(settings), list(settings.values())),
         )
 
     def commit(self, step: str | None = None) -> None:

@@ -36,7 +36,7 @@ TEXT_SETTINGS: Mapping[str, str] = {
     "intervalstyle": "postgres",
     "bytea_output": "hex",
     "extra_float_digits": "1",
-    "standard_conforming_strings": "on",
+    "standard_conforming_strings": "on",  # a session of psycopg2 keeps what it began with (connections)
     "array_nulls": "on",
     "transform_null_equals": "off",
     "quote_all_identifiers": "off",  # init records the names of functions and views as text
