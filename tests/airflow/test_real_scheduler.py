@@ -118,7 +118,7 @@ def test_the_verification_of_delivery_is_reported(moved: System) -> None:
     run = moved.client.trigger_dag("relaybox_verify")
     assert moved.client.wait_for_run("relaybox_verify", run, deadline_seconds=patience(ARRIVE_SECONDS)) == "success"
     path = f"dags/relaybox_verify/dagRuns/{quote(run, safe='')}/taskInstances/report/xcomEntries/return_value"
-    assert f"| flights | delivered | {FIRST_COUNT} | {FIRST_COUNT} | 0 | 1 | 1 | 0 |" in moved.client.get(path)["value"]
+    assert f"| flights | delivered | {FIRST_COUNT} | {FIRST_COUNT} | 0 | 0 | 1 | 1 | 0 |" in moved.client.get(path)["value"]
     (verification,) = [task for task in moved.task_instances("relaybox_verify", run) if task["task_id"] == "verification.flights"]
     log = moved.task_log(verification, verification["try_number"])
     assert "spark_application_started route=flights application=local-" in log
