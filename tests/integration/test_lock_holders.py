@@ -56,6 +56,22 @@ def test_a_transfer_that_waits_in_vain_names_who_holds_the_hop(world: World, sto
     assert world.payloads() == ["a"]
 
 
+def test_a_slice_that_waits_in_vain_names_who_holds_its_segment(world: World) -> None:
+    """The session of a slice is another one than the driver's."""
+    world.send("a")
+    lock = "lock table relaybox_internal.log_1_s000000 in share mode"
+    with closing(holder_of("hub", lock)) as holder, pytest.raises(errors.StoreBusy) as raised:
+        pid = holder.info.backend_pid
+        world.transfer()
+    told = Exception.__str__(raised.value)
+    assert re.search(
+        r"^store hub: while copying slice 1 of batch 1 .*\(55P03\)\. Open transactions .*: nightly report \(pid ", told
+    )
+    assert f"select pg_terminate_backend({pid})" in raised.value.next_step
+    world.transfer()
+    assert world.payloads() == ["a"]
+
+
 def test_a_session_that_waits_for_a_strong_lock_is_named_as_well(world: World) -> None:
     """Postgres asks for the rights of `create rule` after it has the lock: any role with USAGE keeps readers out while it waits."""
     world.query("airline", "create role app_sends login password 'secret' in role relaybox_producer")

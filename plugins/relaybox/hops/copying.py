@@ -18,6 +18,7 @@ from psycopg2 import sql
 from relaybox import errors
 from relaybox.hops.batches import Batch, Slice
 from relaybox.stores.connections import connect, translate
+from relaybox.stores.lock_holders import naming_lock_holders
 from relaybox.stores.log_rows import COLUMN_LIST
 from relaybox.stores.pipe import pipe_sessions
 from relaybox.stores.sessions import StoreSession
@@ -115,13 +116,14 @@ def copy_slice(order: SliceJob, slice_: Slice) -> SliceCopied:
     started = time.monotonic()
     destination = _open(order.destination, order.destination_service, order, slice_)
     try:
-        destination.call("relaybox_internal.require_store", order.destination_id)
-        found = _slice_state(destination, order, slice_)
-        if found != "open":
-            return SliceCopied(slice_.slice, slice_.row_count, 0, time.monotonic() - started, found)
-        destination.reach("slice.begin")
-        byte_count = _copy_rows(destination, order, slice_)
-        return SliceCopied(slice_.slice, slice_.row_count, byte_count, time.monotonic() - started, found)
+        with naming_lock_holders(destination):
+            destination.call("relaybox_internal.require_store", order.destination_id)
+            found = _slice_state(destination, order, slice_)
+            if found != "open":
+                return SliceCopied(slice_.slice, slice_.row_count, 0, time.monotonic() - started, found)
+            destination.reach("slice.begin")
+            byte_count = _copy_rows(destination, order, slice_)
+            return SliceCopied(slice_.slice, slice_.row_count, byte_count, time.monotonic() - started, found)
     except psycopg2.errors.UniqueViolation as error:
         return replace(_after_collision(destination, order, slice_, error), seconds=time.monotonic() - started)
     finally:
