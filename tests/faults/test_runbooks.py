@@ -104,15 +104,21 @@ def test_dump_and_reload(drill: Drill) -> None:
     drill.world.send("UA-3")
     drill.world.transfer()
     drill.world.send("UA-4")
+    ask(drill.airline, "create role page_login login in role relaybox_viewer, pg_read_all_stats")
     new = drill.removes(create_cluster("new", drill.directory / "new", settings=SETTINGS))
     new.start()
     ask(new, f"create database {DATABASE}")
     ask(new, f"alter role {new.user} password '{drill.airline.password}'")
     drill.variables["NEW_PORT"] = str(new.port)
     drill.serve(airline_new=replace(new, password=drill.airline.password))
-    said = drill.run("dump-and-reload", stops_after=2, says="airline was loaded from a dump")
+    said = drill.run("dump-and-reload", stops_after=3, says="airline was loaded from a dump")
     assert "adopted: 0 messages, 0 of them ghosts" in said
     assert "delivered first in generation 2: 1 messages" in said
+    memberships = "select string_agg(roleid::regrole::text, ' ' order by roleid::regrole::text) from pg_auth_members"
+    assert (
+        ask(replace(new, password=drill.airline.password), f"{memberships} where member = 'page_login'::regrole")
+        == "pg_read_all_stats relaybox_viewer"
+    )
     drill.world.send("UA-5")
     drill.world.transfer()
     drill.verifies(ghosts=[])

@@ -1,4 +1,4 @@
-"""Text of applications on an operator's terminal: no control character of theirs reaches it.
+"""Text of applications on a terminal: no control character of theirs reaches it.
 
 Clocks, reasons of a nack, names of sessions and of workers are chosen by applications. With escape
 sequences they could clear the screen, hide lines, or write lines of their own.

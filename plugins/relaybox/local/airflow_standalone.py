@@ -125,7 +125,7 @@ class AirflowStandalone:
         self._guard = None
 
     def command(self, *arguments: str) -> str:
-        """What an operator types after `airflow`, on the machine that it runs on; returns what was printed.
+        """What a person types after `airflow`, on the machine that it runs on; returns what was printed.
 
         Raises:
             StackFailed: the command failed; the message carries the end of what it said.

@@ -24,7 +24,7 @@ class Blocker:
         state: as pg_stat_activity says: `idle in transaction`, `active` ...; or `prepared`.
         began_at, age_seconds: of the transaction, by the store's clock.
         prepared_as: of a prepared one, the id under which it is committed or rolled back.
-        query: the newest statement's beginning; holds what applications put into it, so it is shown to operators only.
+        query: the newest statement's beginning; holds what applications put into it, so it is shown only to users who may act.
     """
 
     pid: int | None

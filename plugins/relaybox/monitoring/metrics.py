@@ -82,7 +82,7 @@ METRICS = {
         Metric(
             "relaybox_dead_letters",
             "gauge",
-            "Dead letters that are open (wait for an operator) or redriving (wait for their consumer).",
+            "Dead letters that are open (wait for a decision) or redriving (wait for their consumer).",
         ),
         Metric("relaybox_subscription_behind_messages", "gauge", "Stream positions that the subscription has not acknowledged."),
         Metric(

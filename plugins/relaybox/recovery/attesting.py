@@ -1,4 +1,4 @@
-"""An operator's claim that the cluster now behind a store is the rightful successor of the one before: nothing was lost.
+"""The claim, made by a person, that the cluster now behind a store is the rightful successor of the one before: nothing was lost.
 
 After a promotion without loss, or pg_upgrade, transaction numbers go on where they were, but the cluster's identifier or its
 timeline is another one, so every hop that leaves the store stops. The claim is verified as far as possible.

@@ -1,7 +1,7 @@
 """Hops and topics that stores still know and relaybox.yaml no longer has, and giving up what was not moved of them.
 
 Taking a route out of the file stops its DAGs and nothing else, and taking a topic out of a route keeps what was not planned of it:
-messages are kept until an operator gives them up. That is done here, in the store that the hop leaves, and recorded.
+messages are kept until they are given up. That is done here, in the store that the hop leaves, and recorded.
 """
 
 from __future__ import annotations

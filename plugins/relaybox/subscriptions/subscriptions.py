@@ -1,4 +1,4 @@
-"""The subscriptions of the stores, their replays and their dead letters, as operators see and steer them."""
+"""The subscriptions of the stores, their replays and their dead letters, as on-call engineers see and steer them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operator actions on the page. Each action is a run of a DAG: Airflow authorizes, shows and audits it."""
+"""The actions of a user on the page. Each action is a run of a DAG: Airflow authorizes, shows and audits it."""
 
 from __future__ import annotations
 
