@@ -1,4 +1,4 @@
-"""Log events: a name and fields, one line, `event key=value ...`. docs/operations.md lists them."""
+"""Log events: a name and fields, one line, `event key=value ...`. docs/monitoring.md lists them."""
 
 from __future__ import annotations
 

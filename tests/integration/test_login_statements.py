@@ -1,4 +1,4 @@
-"""docs: the statements that make the owner, its database and the logins, run as a superuser and as a login with createrole."""
+"""docs/logins.md: the statements that make the owner, its database and the logins, run as a superuser and as a login with createrole."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from relaybox.local.clusters import Cluster, create_cluster, write_service_file
 from tests.support.cli import invoke
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "logins.md"
 INIT = "relaybox init"
 LOGINS = {
     "relaybox": {"pg_read_all_stats"},

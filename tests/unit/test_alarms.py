@@ -64,5 +64,5 @@ def test_every_metric_is_on_the_dashboard_and_none_that_does_not_exist() -> None
 
 
 def test_the_documentation_lists_every_metric() -> None:
-    text = (DOCS / "operations.md").read_text(encoding="utf-8").split("## Metrics")[1].split("\n## ")[0]
+    text = (DOCS / "monitoring.md").read_text(encoding="utf-8").split("## Metrics")[1].split("\n## ")[0]
     assert set(re.findall(r"^\| `(relaybox_[a-z_]+)`", text, flags=re.MULTILINE)) == set(METRICS)

@@ -106,20 +106,20 @@ def test_every_test_that_is_named_exists(document: Path) -> None:
 
 
 def test_the_table_of_log_events_is_the_list_of_events() -> None:
-    """docs/operations.md names every event that the code emits, and no other."""
+    """docs/monitoring.md names every event that the code emits, and no other."""
     emitted = set(re.findall(r'(?:emit|warn)\(\s*\n?\s*"(\w+)"', sources("plugins")))
     emitted |= set(
         re.findall(r'emit\(\s*"(\w+)" if .+ else "(\w+)"', sources("plugins"))
         and ["batch_planned", "batch_resumed", "slice_copied", "slice_found"]
     )
     emitted |= set(re.findall(r'failure_event="(\w+)"', sources("plugins")))
-    section = (ROOT / "docs/operations.md").read_text(encoding="utf-8").split("## Log events")[1].split("\n## ")[0]
+    section = section_of("docs/monitoring.md", "Log events")
     assert set(re.findall(r"^\| `(\w+)`", section, flags=re.MULTILINE)) == emitted
 
 
 def test_the_table_of_errors_is_the_tree_of_errors() -> None:
-    """docs/operations.md says of every error whether it is retried, as its class does."""
-    section = (ROOT / "docs/operations.md").read_text(encoding="utf-8").split("## Errors")[1].split("\n## ")[0]
+    """docs/monitoring.md says of every error whether it is retried, as its class does."""
+    section = section_of("docs/monitoring.md", "Errors")
     documented = {}
     for names, codes, retry in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ([^|]*)\| (yes|no) \|", section, flags=re.MULTILINE):
         errors_of_row = re.findall(r"\w+", names)
@@ -137,8 +137,8 @@ def section_of(document: str, heading: str) -> str:
 
 
 def test_the_table_of_commands_is_the_list_of_commands() -> None:
-    """docs/operations.md; groups such as `senders` by their name."""
-    named = re.findall(r"^\| `relaybox ([a-z-]+)`", section_of("docs/operations.md", "Commands"), flags=re.MULTILINE)
+    """docs/daily.md; groups such as `senders` by their name."""
+    named = re.findall(r"^\| `relaybox ([a-z-]+)`", section_of("docs/daily.md", "Commands"), flags=re.MULTILINE)
     assert sorted(named) == sorted({words[0] for words in commands()})
 
 
@@ -149,8 +149,8 @@ def test_the_table_of_variables_is_what_the_code_reads() -> None:
 
 
 def test_the_table_of_dags_is_the_list_of_their_ids() -> None:
-    """docs/operations.md, with the clocks that start them."""
-    section = section_of("docs/operations.md", "The DAGs")
+    """docs/daily.md, with the clocks that start them."""
+    section = section_of("docs/daily.md", "The DAGs")
     airflow = ROOT / "plugins/relaybox/airflow"
     ids = set(re.findall(r'"(relaybox_\w+?)(?:__\{.*)?"', (airflow / "naming.py").read_text(encoding="utf-8")))
     assert set(re.findall(r"`(relaybox_\w+?)(?:__<.*?)?`", section)) == ids
@@ -164,8 +164,8 @@ def test_the_table_of_dags_is_the_list_of_their_ids() -> None:
 
 
 def test_the_table_of_violations_is_the_list_of_rules() -> None:
-    """docs/operations.md, what `verify` checks of a stream."""
-    table = section_of("docs/operations.md", "What a stream holds back").split("| violation |")[1].split("\n\n")[0]
+    """docs/daily.md, what `verify` checks of a stream."""
+    table = section_of("docs/daily.md", "What a stream holds back").split("| violation |")[1].split("\n\n")[0]
     assert re.findall(r"^\| `(\w+)`", table, flags=re.MULTILINE) == list(VIOLATIONS)
 
 

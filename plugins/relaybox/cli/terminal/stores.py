@@ -26,7 +26,7 @@ def show_initialised(stores: Sequence[StoreInitialised], *, done: bool) -> None:
         if store.public_rights:
             console.print(
                 f"{store.store}: every login of the server has {' and '.join(store.public_rights)} on the database. "
-                "To revoke it, see docs/operations.md, Roles in a store"
+                "To revoke it, see docs/logins.md, Logins without a grant"
             )
         if not store.changed:
             console.print(f"{store.store}: up to date")

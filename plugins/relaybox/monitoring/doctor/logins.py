@@ -42,7 +42,7 @@ def check_login(examined: Examined) -> Iterator[Diagnosis]:
     """The login is no superuser, and sees what it has to watch."""
     server = examined.server
     if server.is_superuser:
-        yield notice(f"Login {server.login} is a superuser; Relaybox needs none.", "See docs/operations.md, Roles in a store.")
+        yield notice(f"Login {server.login} is a superuser; Relaybox needs none.", "See docs/logins.md, Roles in a store.")
     elif not server.reads_all_stats:
         yield notice(
             f"Login {server.login} does not see what other logins do: open transactions are not reported.",
