@@ -160,6 +160,13 @@ class System:
         path = f"dags/{dag_id}/dagRuns/{quote(run_id, safe='~')}/taskInstances"
         return list(self.client.get(path, limit=500)["task_instances"])
 
+    def variables(self) -> list[str]:
+        return [variable["key"] for variable in self.client.get("variables")["variables"]]
+
+    def import_errors(self) -> dict[str, str]:
+        """The error of each DAG file that has one."""
+        return {error["filename"]: error["stack_trace"] for error in self.client.get("importErrors")["import_errors"]}
+
     def asset_events(self) -> list[dict[str, Any]]:
         return list(self.client.get("assets/events", limit=500, order_by="timestamp")["asset_events"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
@@ -18,6 +19,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 from airflow.timetables.base import TimeRestriction
 from pendulum import UTC, DateTime
 
+from relaybox.airflow.kept_routes import VARIABLE
 from tests.airflow.conftest import REPOSITORY
 from tests.support.world import routes_file
 
@@ -120,7 +122,7 @@ def test_the_clock_starts_no_dag_of_a_hop(dags: Mapping[str, DAG]) -> None:
     by_clock = dict.fromkeys(("relaybox_watch", "relaybox_verify", "relaybox_retention"), "CronTriggerTimetable")
     by_hand = {**dict.fromkeys(ROUTE_DAG_IDS, "NullTimetable"), "relaybox_replay__flights": "ReplayTimetable"}
     assert clocks == {**dict.fromkeys(HOP_DAG_IDS, "AssetTriggeredTimetable"), **by_clock, **by_hand}
-    assert dags["relaybox_watch"].task_ids == ["look_at_airline", "look_at_hub"]
+    assert dags["relaybox_watch"].task_ids == ["keep_routes", "look_at_airline", "look_at_hub"]
 
 
 def test_an_asset_has_the_same_watchers_wherever_it_is_named(dags: Mapping[str, DAG]) -> None:
@@ -202,6 +204,7 @@ def test_tasks_take_slots_of_their_stores_pool(tmp_path: Path, monkeypatch: pyte
     assert {name: task.pool for name, task in tasks.items() if "flights_1" in name or "watch" in name} == {
         "relaybox_transfer__flights_1.transfer": "pool-hub",
         "relaybox_confirm__flights_1.settle": "pool-airline",
+        "relaybox_watch.keep_routes": "default_pool",
         "relaybox_watch.look_at_airline": "pool-airline",
         "relaybox_watch.look_at_hub": "pool-hub",
     }
@@ -370,9 +373,7 @@ def test_a_broken_route_file_gives_one_error_that_names_every_problem(tmp_path: 
     monkeypatch.setenv("RELAYBOX_CONFIG", str(path))
     bag = parse()
     assert bag.dags == {}
-    assert {Path(file).name for file in bag.import_errors} == {
-        f"{kind}.py" for kind in ("transfer", "confirm", "watch", "verify", "retention", "replay", "redrive", "skip")
-    }
+    assert {Path(file).name for file in bag.import_errors} == {"relaybox_dags.py", "relaybox_routes.py"}
     for error in bag.import_errors.values():
         assert f"ConfigurationError: 3 problems in {path}" in error
         for problem in ("stores.hub: got 3", 'routes.flights.path[1]: got "hab"', "routes.flights.topics: got a list of 0"):
@@ -380,7 +381,50 @@ def test_a_broken_route_file_gives_one_error_that_names_every_problem(tmp_path: 
 
 
 def test_without_a_route_file_the_error_says_where_it_belongs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """RELAYBOX_CONFIG unset: relaybox.yaml beside the dags folder, RELAYBOX_HOME overriding that."""
+    """RELAYBOX_CONFIG unset: relaybox.yaml beside the dags folder."""
     monkeypatch.delenv("RELAYBOX_CONFIG", raising=False)
-    monkeypatch.setenv("RELAYBOX_HOME", str(tmp_path))
-    assert all(f"{tmp_path}/relaybox.yaml: no such file" in error for error in parse().import_errors.values())
+    errors = parse().import_errors
+    assert len(errors) == 2
+    assert all(f"{REPOSITORY}/relaybox.yaml: no such file" in error for error in errors.values())
+
+
+@pytest.mark.parametrize("damage", ["routes: [", None], ids=["wrong", "missing"])
+def test_while_the_route_file_is_wrong_dags_are_built_from_the_last_good_one(
+    route: Path, monkeypatch: pytest.MonkeyPatch, damage: str | None
+) -> None:
+    """The error is that of a file of its own; a task's own parse goes on too."""
+    keep(route, monkeypatch)
+    if damage is None:
+        route.unlink()
+    else:
+        route.write_text(damage)
+    bag = parse()
+    assert set(bag.dags) == DAG_IDS
+    assert [Path(file).name for file in bag.import_errors] == ["relaybox_routes.py"]
+    monkeypatch.setenv(_AIRFLOW_PARSING_CONTEXT_DAG_ID, "relaybox_transfer__flights_2")
+    assert set(parse().dags) == {"relaybox_transfer__flights_2"}
+
+
+@pytest.mark.parametrize(
+    ("kept", "problem"),
+    [
+        ('{"path": "x"}', "is not what relaybox_watch writes. Delete it."),
+        ("[", "is not what relaybox_watch writes. Delete it."),
+        ('{"text": "stores: {a: {}}", "kept_at": "2026"}', "1 problem in Variable relaybox_last_good_routes"),
+    ],
+)
+def test_what_was_kept_and_cannot_be_used_is_told_beside_the_problems_of_the_file(
+    route: Path, monkeypatch: pytest.MonkeyPatch, kept: str, problem: str
+) -> None:
+    """A Variable that somebody wrote, or that an older version wrote by other rules."""
+    monkeypatch.setenv(f"AIRFLOW_VAR_{VARIABLE.upper()}", kept)
+    route.unlink()
+    (error,) = [error for file, error in parse().import_errors.items() if file.endswith("relaybox_dags.py")]
+    assert "relaybox.yaml: no such file" in error
+    assert problem in error
+
+
+def keep(route: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As relaybox_watch does; tests/airflow/test_real_scheduler.py has it done by Airflow."""
+    kept = {"text": route.read_text(), "path": str(route), "kept_at": "2026-01-01T00:00:00+00:00"}
+    monkeypatch.setenv(f"AIRFLOW_VAR_{VARIABLE.upper()}", json.dumps(kept))

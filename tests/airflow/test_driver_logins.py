@@ -21,7 +21,6 @@ from relaybox.airflow.operators.skip import GapOperator, SkipOperator
 from relaybox.airflow.operators.transfer import HopTransferOperator
 from relaybox.subscriptions import replays, subscriptions
 from relaybox.subscriptions.replays import ReplayRequest, ask_replay, second_cursor
-from tests.airflow.conftest import REPOSITORY
 from tests.airflow.connections import change_connection
 from tests.support.senders import declare, send_numbered
 from tests.support.services import break_service
@@ -66,8 +65,7 @@ def run(operator: Any, pulled: Mapping[str, Any] | None = None, **params: object
 
 def move(world: World) -> None:
     for hop in world.route.hops:
-        application = str(REPOSITORY / "spark_apps" / "transfer.py")
-        run(HopTransferOperator(task_id="transfer", hop=hop, application=application, route_file=world.path), linger_seconds=0)
+        run(HopTransferOperator(task_id="transfer", hop=hop, routes_text=world.routes.text), linger_seconds=0)
 
 
 @contextmanager

@@ -49,6 +49,7 @@ SPARK_SUBMIT = """\
 printf '%s\\n' "$@" > "$NOTES/arguments"
 env > "$NOTES/environment"
 cp "$PGSERVICEFILE" "$NOTES/services"
+cp "$RELAYBOX_CONFIG" "$NOTES/relaybox.yaml"
 for last; do :; done
 test -e "$NOTES/application" && cp "$NOTES/application" "$RELAYBOX_APPLICATION_FILE"
 test -e "$NOTES/result" && cp "$NOTES/result" "$last"
@@ -108,8 +109,7 @@ def transfer_task(world: World, hop: Hop) -> HopTransferOperator:
     return HopTransferOperator(
         task_id="transfer",
         hop=hop,
-        application=str(REPOSITORY / "spark_apps" / "transfer.py"),
-        route_file=world.path,
+        routes_text=world.routes.text,
         outlets=[log_asset(hop)],
     )
 
@@ -267,7 +267,16 @@ def test_the_driver_gets_credentials_by_file_and_nothing_of_airflow(connected: W
     assert [password for password in passwords if password in seen] == []
     assert [name for name in spark_submit.environment if name.startswith("AIRFLOW")] == []
     assert not Path(spark_submit.environment["PGSERVICEFILE"]).exists()
-    assert spark_submit.environment["RELAYBOX_CONFIG"] == str(connected.path)
+
+
+def test_the_driver_gets_the_routes_that_its_task_was_built_from(connected: World, spark_submit: SparkSubmit) -> None:
+    """Whatever happens to relaybox.yaml between the parse and the start: a driver that read it then would fail, or move other topics."""
+    connected.send("one")
+    task, text = transfer_task(connected, by_spark(connected)), connected.path.read_text()
+    connected.path.write_text("routes: [")
+    execute(task, try_number=1)
+    assert (spark_submit.notes / "relaybox.yaml").read_text() == text
+    assert not Path(spark_submit.environment["RELAYBOX_CONFIG"]).exists()
 
 
 @pytest.mark.parametrize(("code", "action"), [(65, RetryAction.FAIL), (78, RetryAction.FAIL), (75, RetryAction.DEFAULT)])

@@ -18,6 +18,7 @@ import pytest
 import yaml
 from playwright.sync_api import sync_playwright
 
+from relaybox.airflow.kept_routes import VARIABLE
 from relaybox.airflow.naming import confirm_title, transfer_title
 from relaybox.local.chromium import find_chromium, launch_arguments
 from relaybox.local.clusters import Cluster, postgres_program
@@ -83,6 +84,29 @@ def test_inserted_messages_reach_the_last_store_without_a_click(moved: System) -
     assert moved.world.log_positions("flights/2") == list(range(1, FIRST_COUNT + 1))
     assert {run["run_type"] for run in moved.runs()} <= {"asset_triggered", "scheduled"}
     assert verify_route(moved.world.route).outcome == "delivered"
+
+
+def test_messages_move_while_relaybox_yaml_is_wrong(moved: System) -> None:
+    """relaybox_watch kept the last good file: no DAG vanishes; the error is an import error, and the watch is red."""
+    routes, before = moved.world.path, len(moved.world.sent())
+    wait_until(lambda: VARIABLE in moved.variables(), "the routes are kept", deadline_seconds=ARRIVE_SECONDS)
+    text = routes.read_text()
+    routes.write_text("routes: [", encoding="utf-8")
+    try:
+        wait_until(moved.import_errors, "the error is shown", deadline_seconds=ARRIVE_SECONDS, poll_seconds=0.5)
+        run = moved.client.trigger_dag("relaybox_watch")
+        moved.world.send_many(10)
+        moved.wait_until_settled(before + 10)
+        assert moved.client.wait_for_run("relaybox_watch", run, deadline_seconds=patience(ARRIVE_SECONDS)) == "failed"
+        ((file, error),) = moved.import_errors().items()
+        assert file == "relaybox_routes.py"
+        assert f"1 problem in {routes}" in error
+        assert "not YAML" in error
+    finally:
+        routes.write_text(text, encoding="utf-8")
+    assert moved.world.payloads("flights/2") == moved.world.sent()
+    wait_until(lambda: not moved.import_errors(), "no error is left", deadline_seconds=ARRIVE_SECONDS, poll_seconds=0.5)
+    moved.wait_until_quiet()
 
 
 def test_g7_the_graph_shows_the_cascade(moved: System) -> None:

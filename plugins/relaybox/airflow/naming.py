@@ -9,6 +9,7 @@ from relaybox.routes import Hop, Route, Store
 TRANSFER_TASK_ID = "transfer"
 SETTLE_TASK_ID = "settle"
 WATCH_DAG_ID = "relaybox_watch"
+KEEP_ROUTES_TASK_ID = "keep_routes"
 VERIFY_DAG_ID = "relaybox_verify"
 RETENTION_DAG_ID = "relaybox_retention"
 REPORT_TASK_ID = "report"

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
-from typer._click.exceptions import UsageError  # Typer exports only its subclasses
 
 from relaybox import __version__, errors
 from relaybox.cli.options import AS_JSON
@@ -149,12 +148,16 @@ _MENTIONS_JSON = "relaybox.mentions_json"
 """Where a context remembers that the command line has --json somewhere."""
 
 
+_UsageError: Any = typer.BadParameter.__mro__[1]
+"""Click's: Typer exports its subclasses only."""
+
+
 @contextmanager
 def _usage_told(*, as_json: bool) -> Iterator[None]:
     """Writes a document for wrong usage, if JSON was asked for. Typer tells it on stderr, and ends the process with code 2."""
     try:
         yield
-    except UsageError as error:
+    except _UsageError as error:
         if as_json:
             command = "relaybox" if error.ctx is None else error.ctx.command_path
             _write_document(errors.ConfigurationError(error.format_message(), next_step=f"Run: {command} --help"))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from pathlib import Path
+
+from relaybox.packaged_folders import packaged_folder
 
 
 @dataclass(frozen=True)
@@ -19,8 +20,7 @@ class Runbook:
 
 def runbooks_directory() -> Path:
     """`docs/runbooks` of the checkout, or the copy inside the installed wheel."""
-    packaged = Path(str(resources.files("relaybox"))) / "runbook_pages"
-    return packaged if packaged.is_dir() else Path(__file__).resolve().parents[3] / "docs" / "runbooks"
+    return packaged_folder("runbook_pages", in_checkout="docs/runbooks")
 
 
 @cache

@@ -122,7 +122,7 @@ counts as a copy. Unknown keys, repeated keys and tags are refused; `<<` is a ke
 Two routes may share stores, hops and topics, because each hop has its own log. Streams limit this.
 """
 
-from relaybox.routes.loading import load_routes
+from relaybox.routes.loading import load_routes, parse_routes
 from relaybox.routes.model import Hop, Limits, Retention, Retries, Route, Routes, Store, Watch
 
-__all__ = ["Hop", "Limits", "Retention", "Retries", "Route", "Routes", "Store", "Watch", "load_routes"]
+__all__ = ["Hop", "Limits", "Retention", "Retries", "Route", "Routes", "Store", "Watch", "load_routes", "parse_routes"]

@@ -5,6 +5,8 @@ Tags are refused, a date stays text. Size, depth and the number of values are bo
 what it stands for. What the values mean is the business of `route_rules`.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,15 +45,31 @@ class RouteFile:
     problems: list[Problem]
 
 
-def read_route_file(path: Path) -> RouteFile:
+def read_text(path: Path) -> str:
     """Reads the file at `path`.
 
     Raises:
-        ConfigurationError: the file is not there, may not be read, is no YAML, or is larger than a sane file can be.
+        ConfigurationError: the file is not there, may not be read, is not UTF-8, or is larger than a sane file can be.
     """
     content = _read_bytes(path)
+    with _named(path):
+        return _decode(content)
+
+
+def parse_route_file(path: Path, text: str) -> RouteFile:
+    """The values of a text; `path` is for messages.
+
+    Raises:
+        ConfigurationError: it is no YAML, or nested deeper than a sane file can be.
+    """
+    with _named(path):
+        return _read_document(path, text)
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
     try:
-        return _read_document(path, _decode(content))
+        yield
     except _Unreadable as error:
         raise ConfigurationError(report(path, [Problem((), error.reason)], {(): error.line})) from None
 

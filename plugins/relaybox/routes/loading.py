@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from relaybox.routes.file import read_route_file
+from relaybox.routes.file import parse_route_file, read_text
 from relaybox.routes.model import Hop, Limits, Retention, Retries, Route, Routes, RouteSettings, Store, Watch
 from relaybox.routes.rules import FileRules, RetentionRules, RouteRules, StoreRules, WatchRules, check_rules
 
@@ -21,13 +21,18 @@ def load_routes(path: str | Path | None = None) -> Routes:
         ConfigurationError: everything that is wrong in the file, one line per problem; a retry does not help.
     """
     file = Path(path or os.environ.get("RELAYBOX_CONFIG") or "relaybox.yaml").absolute()
-    return _routes(check_rules(read_route_file(file)), file)
+    return parse_routes(read_text(file), file)
 
 
-def _routes(rules: FileRules, path: Path) -> Routes:
+def parse_routes(text: str, path: Path) -> Routes:
+    """The same for a text that was read from `path` at some time."""
+    return _routes(check_rules(parse_route_file(path, text)), path, text)
+
+
+def _routes(rules: FileRules, path: Path, text: str) -> Routes:
     stores = {name: _store(name, store) for name, store in rules.stores.items()}
     routes = {name: _route(name, route, stores) for name, route in rules.routes.items()}
-    return Routes(stores, routes, path)
+    return Routes(stores, routes, path, text)
 
 
 def _store(name: str, rules: StoreRules) -> Store:

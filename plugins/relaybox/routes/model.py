@@ -1,7 +1,7 @@
 """Stores, routes and hops as relaybox.yaml describes them: values, and what follows from them. No I/O."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from relaybox.errors import ConfigurationError
@@ -150,11 +150,12 @@ class Route(RouteSettings):
 
 @dataclass(frozen=True)
 class Routes:
-    """What a relaybox.yaml says; `path` is the file's absolute path."""
+    """What a relaybox.yaml says; `path` is the file's absolute path, and `text` what was read there."""
 
     stores: Mapping[str, Store]
     routes: Mapping[str, Route]
     path: Path
+    text: str = field(repr=False, compare=False)
 
     @property
     def hops(self) -> tuple[Hop, ...]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
+
+from relaybox.packaged_folders import packaged_folder
 
 
 def sql_directory() -> Path:
     """`sql/` of the checkout, or the copy inside the installed wheel."""
-    packaged = Path(str(resources.files("relaybox"))) / "sql"
-    return packaged if packaged.is_dir() else Path(__file__).resolve().parents[3] / "sql"
+    return packaged_folder("sql", in_checkout="sql")
 
 
 def read_init_file(name: str) -> str:

@@ -11,7 +11,7 @@ from airflow.sdk import DAG, AssetAny
 
 from relaybox.airflow.assets import log_asset, settled_asset, settling_asset
 from relaybox.airflow.dags.docs import confirm_doc
-from relaybox.airflow.dags.factory import SHORT_TASK, build_dags, dag_options
+from relaybox.airflow.dags.factory import SHORT_TASK, build_hop_dags, dag_options
 from relaybox.airflow.naming import SETTLE_TASK_ID, confirm_dag_id, confirm_title
 from relaybox.airflow.operators.settle import HopSettleOperator
 from relaybox.routes import Hop, Route, Routes
@@ -19,7 +19,7 @@ from relaybox.routes import Hop, Route, Routes
 
 def build_confirm_dags(routes: Routes) -> dict[str, DAG]:
     """The confirm DAGs of all hops, by id. Reads no database."""
-    return build_dags(routes, confirm_dag_id, lambda route, hop: _confirm_dag(routes, route, hop))
+    return build_hop_dags(routes, confirm_dag_id, lambda route, hop: _confirm_dag(routes, route, hop))
 
 
 def _confirm_dag(routes: Routes, route: Route, hop: Hop) -> DAG:

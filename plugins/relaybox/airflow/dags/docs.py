@@ -115,8 +115,10 @@ Checks all {len(routes.hops)} hops on a schedule (`{LOOK_CRON}`), with one task 
 
 ### What it does
 
-1. Reads the state of all hops that leave the store, in one query.
-2. Triggers the transfer of each hop that has work and no driver, and the confirmation of each hop
+1. Task `keep_routes` keeps the text of `relaybox.yaml`, if it changed and is good. While the file is wrong
+   or not there, Airflow builds the DAGs from the text that was kept.
+2. Reads the state of all hops that leave the store, in one query.
+3. Triggers the transfer of each hop that has work and no driver, and the confirmation of each hop
    that has unsettled messages.
 
 Usually it triggers nothing, because the triggerer polls each store and each DAG triggers the next
@@ -125,8 +127,10 @@ triggered.
 
 ### When it fails
 
-A store is down, or its connection is wrong: the message names the store. The hops of other stores
-are still checked.
+- `keep_routes`: `relaybox.yaml` is wrong or not there, where this task ran. The message names each problem.
+  Messages still move, by the last good file. Correct the file.
+- Another task: a store is down, or its connection is wrong. The message names the store. The hops of
+  other stores are still checked.
 
 {_BUTTONS}"""
 

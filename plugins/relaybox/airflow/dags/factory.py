@@ -17,7 +17,7 @@ SHORT_TASK: dict[str, Any] = {"priority_weight": 10, "weight_rule": "absolute"}
 """Options of short tasks: in a full pool they go before transfers, which may linger for minutes."""
 
 
-def build_dags(routes: Routes, dag_id: Callable[[Hop], str], build: Callable[[Route, Hop], DAG]) -> dict[str, DAG]:
+def build_hop_dags(routes: Routes, dag_id: Callable[[Hop], str], build: Callable[[Route, Hop], DAG]) -> dict[str, DAG]:
     """One DAG per hop, by id, in the order of the routes.
 
     A task asks for its own DAG only (the parsing context says which), and only that one is built.

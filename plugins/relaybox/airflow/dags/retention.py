@@ -11,7 +11,6 @@ from airflow.sdk import DAG, Param
 
 from relaybox.airflow.dags.docs import retention_doc
 from relaybox.airflow.dags.factory import by_clock, wanted
-from relaybox.airflow.deployment import spark_application
 from relaybox.airflow.naming import RETENTION_DAG_ID, detach_task_id, retain_task_id
 from relaybox.airflow.operators.detach import DetachOperator
 from relaybox.airflow.operators.retention import EVERY_STORE, RetentionOperator
@@ -62,8 +61,7 @@ def _retention_dag(routes: Routes) -> DAG:
                 retain >> DetachOperator(
                     task_id=detach_task_id(store),
                     store=store,
-                    application=str(spark_application("detach.py")),
-                    route_file=routes.path,
+                    routes_text=routes.text,
                     pool=store.pool,
                     retry_policy=DriverExitPolicy(),
                     execution_timeout=time_limits[store.name],

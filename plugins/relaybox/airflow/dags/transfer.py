@@ -8,8 +8,7 @@ from airflow.sdk import DAG
 
 from relaybox.airflow.assets import log_asset, read_asset
 from relaybox.airflow.dags.docs import transfer_doc
-from relaybox.airflow.dags.factory import build_dags, dag_options
-from relaybox.airflow.deployment import spark_application
+from relaybox.airflow.dags.factory import build_hop_dags, dag_options
 from relaybox.airflow.naming import TRANSFER_TASK_ID, transfer_dag_id, transfer_title
 from relaybox.airflow.operators.transfer import HopTransferOperator
 from relaybox.airflow.retry_policy import DriverExitPolicy
@@ -19,7 +18,7 @@ from relaybox.routes import Hop, Route, Routes
 
 def build_transfer_dags(routes: Routes) -> dict[str, DAG]:
     """The transfer DAGs of all hops, by id. Reads no database."""
-    return build_dags(routes, transfer_dag_id, lambda route, hop: _transfer_dag(routes, route, hop))
+    return build_hop_dags(routes, transfer_dag_id, lambda route, hop: _transfer_dag(routes, route, hop))
 
 
 def _transfer_dag(routes: Routes, route: Route, hop: Hop) -> DAG:
@@ -35,8 +34,7 @@ def _transfer_dag(routes: Routes, route: Route, hop: Hop) -> DAG:
         HopTransferOperator(
             task_id=TRANSFER_TASK_ID,
             hop=hop,
-            application=str(spark_application("transfer.py")),
-            route_file=routes.path,
+            routes_text=routes.text,
             outlets=[log_asset(hop)],
             pool=hop.destination.pool,
             retry_policy=DriverExitPolicy(),

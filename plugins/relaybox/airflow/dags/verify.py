@@ -9,7 +9,6 @@ from airflow.sdk import DAG, Param, TaskGroup
 from relaybox.airflow.assets import verification_asset
 from relaybox.airflow.dags.docs import verify_doc
 from relaybox.airflow.dags.factory import by_clock, wanted
-from relaybox.airflow.deployment import spark_application
 from relaybox.airflow.naming import REPORT_TASK_ID, VERIFY_DAG_ID
 from relaybox.airflow.operators.verify import EVERY_ROUTE, RouteVerifyOperator, VerificationReportOperator
 from relaybox.airflow.retry_policy import DriverExitPolicy
@@ -54,8 +53,7 @@ def _verify_dag(routes: Routes) -> DAG:
                 RouteVerifyOperator(
                     task_id=name,
                     route=route,
-                    application=str(spark_application("verify.py")),
-                    route_file=routes.path,
+                    routes_text=routes.text,
                     outlets=[verification_asset(name)],
                     owner=route.owner,
                     pool=route.path[-1].pool,

@@ -13,7 +13,8 @@ from airflow.sdk import DAG, AssetAlias, CronTriggerTimetable
 from relaybox.airflow.assets import read_asset, settling_asset, trigger_alias
 from relaybox.airflow.dags.docs import watch_doc
 from relaybox.airflow.dags.factory import LOOK_CRON, SHORT_TASK, wanted
-from relaybox.airflow.naming import WATCH_DAG_ID, look_task_id
+from relaybox.airflow.naming import KEEP_ROUTES_TASK_ID, WATCH_DAG_ID, look_task_id
+from relaybox.airflow.operators.keep_routes import KeepRoutesOperator
 from relaybox.airflow.operators.look import StoreLookOperator, WatchedHop
 from relaybox.routes import Routes, Store
 
@@ -38,6 +39,7 @@ def _watch_dag(routes: Routes) -> DAG:
         tags=["relaybox", "watch"],
         default_args={"owner": "relaybox", "retries": 1, "retry_delay": timedelta(seconds=10)},
     ) as dag:
+        KeepRoutesOperator(task_id=KEEP_ROUTES_TASK_ID, **SHORT_TASK)
         for store in sources:
             alias = AssetAlias(trigger_alias(store))
             StoreLookOperator(

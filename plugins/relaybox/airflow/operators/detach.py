@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 
 class DetachOperator(SparkDriverOperator):
-    """Runs spark_apps/detach.py, or skips when there is nothing to detach: looking costs milliseconds, a JVM ten seconds.
+    """Runs the application detach.py, or skips when there is nothing to detach: looking costs milliseconds, a JVM ten seconds.
 
     Safe to run, kill, clear or run twice at any time.
     """
 
     def __init__(self, *, store: Store, **kwargs: Any) -> None:
         super().__init__(
+            application="detach.py",
             arguments=["--store", store.name, "--recorded-by", RUN_NAME_TEMPLATE],
             name=f"relaybox {store.name} detach",
             **kwargs,

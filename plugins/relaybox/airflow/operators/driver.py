@@ -18,6 +18,7 @@ from relaybox.airflow.links import SparkApplicationLink
 from relaybox.errors import ConfigurationError
 from relaybox.monitoring.spark_pages import APPLICATION_FILE
 from relaybox.process_lifetime import child_dies_with_parent
+from relaybox.spark.application_files import application_file
 from relaybox.spark.driver_options import driver_java_options
 
 if TYPE_CHECKING:
@@ -35,16 +36,16 @@ class SparkDriverOperator(SparkSubmitOperator):
 
     operator_extra_links: Collection[BaseOperatorLink] = (SparkApplicationLink(),)
 
-    def __init__(self, *, application: str, arguments: Sequence[str], name: str, route_file: Path, **kwargs: Any) -> None:
+    def __init__(self, *, application: str, arguments: Sequence[str], name: str, routes_text: str, **kwargs: Any) -> None:
         super().__init__(
-            application=application,
+            application=str(application_file(application)),
             application_args=list(arguments),
             name=name,
             conf={"spark.driver.extraJavaOptions": driver_java_options(), "spark.ui.enabled": "false"},
             deploy_mode="client",
             **kwargs,
         )
-        self.route_file = route_file
+        self.routes_text = routes_text
         self.spark_application: str | None = None
         self.lineage: OperatorLineage[Any, Any] | None = None
 
@@ -78,7 +79,9 @@ class SparkDriverOperator(SparkSubmitOperator):
         self.application_args = [*(self.application_args or []), *more_arguments]
         self._hook = self._get_hook()  # where the base class's on_kill finds the process
         told = Path(os.environ["PGSERVICEFILE"]).with_name("application")
-        environment = {**driver_environment(self.route_file), APPLICATION_FILE: str(told)}
+        routes = told.with_name("relaybox.yaml")
+        routes.write_text(self.routes_text, encoding="utf-8")  # what this task was built from: the file may change meanwhile
+        environment = {**driver_environment(routes), APPLICATION_FILE: str(told)}
         try:
             # a driver that lived on after a killed task would work beside the retry: the stores survive that, the retry would wait
             self._hook.submit(self.application, env=environment, preexec_fn=child_dies_with_parent())

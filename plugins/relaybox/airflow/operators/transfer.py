@@ -48,6 +48,7 @@ class HopTransferOperator(SparkDriverOperator):
 
     def __init__(self, *, hop: Hop, **kwargs: Any) -> None:
         super().__init__(
+            application="transfer.py",
             arguments=["--hop", hop.name, "--recorded-by", RUN_NAME_TEMPLATE, *_LINGER_ARGUMENTS],
             name=f"relaybox {hop.name}",
             **kwargs,

@@ -38,7 +38,9 @@ class RouteVerifyOperator(SparkDriverOperator):
     """
 
     def __init__(self, *, route: Route, **kwargs: Any) -> None:
-        super().__init__(arguments=["--route", route.name], name=f"relaybox {route.name} verify", **kwargs)
+        super().__init__(
+            application="verify.py", arguments=["--route", route.name], name=f"relaybox {route.name} verify", **kwargs
+        )
         self.route = route
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]  # the base class returns nothing
