@@ -1,35 +1,23 @@
-"""Relaybox's one Airflow plugin: the page, the tab of a DAG, and the links of a task to what it moved and to its Spark application.
+"""Relaybox's plugin for an Airflow that has this folder mounted as its plugins folder.
 
-Triggers, operators and policies need no registration: Airflow imports them by name; the timetable of replays does.
-The plugin shows in every component that the library is there (Admin > Plugins), and gives one import error, there, if it is not.
+An installed package brings the plugin itself: then this file adds nothing, so that it may stay mounted.
 """
 
-from typing import Any
-
-from airflow.plugins_manager import AirflowPlugin
+from importlib.metadata import entry_points
+from pathlib import Path
 
 import relaybox
-from relaybox.airflow.dags.replay_timetable import ReplayTimetable
-from relaybox.airflow.links import DAG_ROUTE, NAVIGATION_ROUTE, PREFIX, BatchesLink, SparkApplicationLink
-from relaybox.airflow.page.asgi import MountedPage
 
+_MOUNTED = Path(__file__).with_name("relaybox")
+_USED = Path(relaybox.__file__).parent
 
-class RelayboxPlugin(AirflowPlugin):
-    """Listed by its name."""
+if entry_points(group="airflow.plugins", name="relaybox"):
+    if _MOUNTED.is_dir() and not _MOUNTED.samefile(_USED):
+        raise ImportError(
+            f"Relaybox {relaybox.__version__} is installed in {_USED}, and mounted in {_MOUNTED}, which nothing uses. "
+            "Mount the plugins folder without its folder relaybox, or uninstall the package."
+        )
+else:
+    from relaybox.airflow.plugin import RelayboxPlugin
 
-    name = relaybox.__name__
-    fastapi_apps: list[Any] = [{"app": MountedPage(), "url_prefix": PREFIX, "name": relaybox.__name__}]
-    external_views: list[Any] = [
-        {
-            "name": "Relaybox",
-            "href": f"{PREFIX}/map",
-            "destination": "nav",
-            "nav_top_level": True,
-            "url_route": NAVIGATION_ROUTE,
-            "icon": f"{PREFIX}/static/icon.svg",
-            "icon_dark_mode": f"{PREFIX}/static/icon-dark.svg",
-        },
-        {"name": "Relaybox", "href": f"{PREFIX}/of-dag?dag={{DAG_ID}}", "destination": "dag", "url_route": DAG_ROUTE},
-    ]
-    operator_extra_links: list[Any] = [BatchesLink(), SparkApplicationLink()]
-    timetables: list[Any] = [ReplayTimetable]
+    __all__ = ["RelayboxPlugin"]

@@ -17,7 +17,7 @@ import sqlalchemy
 from sqlalchemy import text
 
 from relaybox import errors, outbox
-from relaybox.airflow import store_watch
+from relaybox.airflow.store_sessions import open_session
 from relaybox.consumer import Consumer
 from relaybox.failpoints import CONSUMER_FAILPOINTS
 from relaybox.local import debian
@@ -100,7 +100,7 @@ def test_a_driver_is_refused_behind_a_pooler_and_told_what_to_write(
 def test_the_triggerer_is_refused_behind_a_pooler(world: World, make_pooler: Callable[..., PgBouncer], mode: str) -> None:
     make_pooler("hub", mode)
     with pytest.raises(errors.ConfigurationError, match="into the Airflow connection relaybox_hub"):
-        store_watch.open_session("relaybox_hub", read_service("hub"))
+        open_session("relaybox_hub", read_service("hub"), "relaybox watch")
 
 
 @pytest.mark.parametrize("mode", MODES)

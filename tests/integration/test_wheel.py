@@ -19,10 +19,12 @@ import pathlib, sys
 import relaybox
 from relaybox.airflow.page import html
 from relaybox.monitoring.runbooks import read_runbooks, runbooks_directory
+from relaybox.spark.application_files import application_file
 from relaybox.stores.migrations import sql_directory
 home = pathlib.Path(relaybox.__file__).parent
 assert sql_directory().is_relative_to(home), sql_directory()
 assert runbooks_directory().is_relative_to(home), runbooks_directory()
+assert application_file("transfer.py").is_relative_to(home) and application_file("transfer.py").is_file()
 assert (home / "spark" / "log4j2.properties").is_file()
 assert html._static("page.js") and html._templates().get_template("map.html")
 print(home, *read_runbooks())

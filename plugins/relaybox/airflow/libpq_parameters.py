@@ -11,7 +11,7 @@ from relaybox.routes.problems import suggest
 if TYPE_CHECKING:
     from airflow.sdk import Connection
 
-CONNECTION_TYPES = ("postgres", "generic")
+CONNECTION_TYPES = ("relaybox", "postgres", "generic")
 
 ENCRYPTED_MODES = ("require", "verify-ca", "verify-full")
 """Values of sslmode with which libpq sends nothing without TLS."""
@@ -74,10 +74,10 @@ def _extras(name: str, extras: Mapping[str, object]) -> Mapping[str, object]:
 
 def _require_safe_tokens(name: str, extras: Mapping[str, object]) -> None:
     """A server takes a token as a plain password: without TLS everybody on the way would have it."""
-    if extras.get("iam", False) not in (True, False):
+    if extras.get("iam") not in (True, False, None):
         raise _refused(name, "its extra iam must be true or false, without quotes")
     if not asks_for_token(extras):
-        needless = sorted(TOKEN_EXTRAS.intersection(extras) - {"iam"})
+        needless = sorted(name for name in TOKEN_EXTRAS - {"iam"} if extras.get(name))
         if needless:
             raise _refused(name, f'its extra {needless[0]} does nothing without the extra "iam": true')
     elif extras.get("sslmode") not in ENCRYPTED_MODES:

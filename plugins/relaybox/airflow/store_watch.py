@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg2
 from airflow.sdk import BaseHook
@@ -14,13 +14,10 @@ from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSecretsBacke
 from relaybox.airflow.credentials import session_parameters
 from relaybox.airflow.poll_pace import PollPace
 from relaybox.airflow.run_triggers import HopPoll
+from relaybox.airflow.store_sessions import open_session
 from relaybox.errors import RelayboxError
 from relaybox.log_events import emit
 from relaybox.routes import Watch
-from relaybox.stores.answer_limits import ANSWER_GRACE_SECONDS, LimitedConnection
-from relaybox.stores.connections import LINK_PARAMETERS
-from relaybox.stores.poolers import CONNECTING_NAME, refuse_pooler
-from relaybox.stores.settings import pin_settings, session_settings
 
 if TYPE_CHECKING:
     from psycopg2.extensions import connection as Session
@@ -34,8 +31,6 @@ CHANNEL = "relaybox_work"
 
 NOTIFIED_GAP_SECONDS = 0.2
 """The shortest time between two polls, however often an application notifies."""
-
-STATEMENT_TIMEOUT_SECONDS = 10
 
 _MENDABLE = (psycopg2.Error, RelayboxError, AirflowNotFoundException, AirflowSecretsBackendAccessDenied)
 
@@ -70,7 +65,7 @@ async def watch_store(connection_id: str, *, watch: Watch) -> AsyncGenerator[Map
 async def _polls(connection_id: str, watch: Watch, pace: PollPace) -> AsyncGenerator[tuple[Mapping[str, HopPoll], float]]:
     """Yields what each poll in one session saw, and the pause after it. Ends where the session must not outlast the pause."""
     parameters = await asyncio.to_thread(session_parameters, await BaseHook.aget_connection(connection_id))
-    with closing(await asyncio.to_thread(open_session, connection_id, parameters)) as session:
+    with closing(await asyncio.to_thread(open_session, connection_id, parameters, "relaybox watch")) as session:
         if watch.listen:
             await asyncio.to_thread(_listen, session)
         emit("store_watched", connection=connection_id, **_fields_of(watch))
@@ -125,29 +120,6 @@ def _take_notifications(session: Session) -> bool:
     notified = bool(session.notifies)
     session.notifies.clear()
     return notified
-
-
-def open_session(connection_id: str, parameters: Mapping[str, str]) -> Session:
-    """The credentials go straight to libpq: a service file's path is one per process, and the triggerer is one process for all."""
-    everything: dict[str, Any] = {
-        **parameters,
-        **LINK_PARAMETERS,
-        "application_name": CONNECTING_NAME,
-        "client_encoding": "UTF8",
-    }
-    session: LimitedConnection = psycopg2.connect(connection_factory=LimitedConnection, **everything)
-    session.answer_seconds = STATEMENT_TIMEOUT_SECONDS + ANSWER_GRACE_SECONDS
-    session.autocommit = True
-    settings = session_settings(statement_timeout_seconds=STATEMENT_TIMEOUT_SECONDS)
-    try:
-        is_pooled = pin_settings(session, {"application_name": "relaybox watch", **settings}, store=connection_id)
-    except BaseException:
-        session.close()
-        raise
-    if is_pooled:
-        session.close()
-        raise refuse_pooler(connection_id, target=f"the Airflow connection {connection_id}")
-    return session
 
 
 def _poll(session: Session) -> dict[str, HopPoll]:
