@@ -52,6 +52,26 @@ def other_database(clusters: Mapping[str, Cluster], world: World) -> Iterator[Ot
     disposal.discard(made)
 
 
+@pytest.fixture
+def copied_database(clusters: Mapping[str, Cluster], world: World) -> Iterator[OtherDatabase]:
+    """Copies a store's database with all that it has now, and gives the name of the copy."""
+    made: list[tuple[Cluster, str]] = []
+
+    def make(store: str) -> str:
+        first, other = read_service(store)["dbname"], f"{read_service(store)['dbname']}_copy"
+        connection = psycopg2.connect(**clusters[store].parameters("postgres"))
+        connection.autocommit = True
+        with connection.cursor() as cursor:
+            cursor.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", (first,))
+            cursor.execute(f"create database {other} template {first}")
+        connection.close()
+        made.append((clusters[store], other))
+        return other
+
+    yield make
+    disposal.discard(made)
+
+
 class SlicesElsewhere:
     """Copies as workers do whose service file was edited after the driver connected."""
 
@@ -167,6 +187,40 @@ def test_g3_a_worker_whose_service_file_was_edited_copies_nothing(
     break_service(store, dbname=first)
     world.transfer_all()
     assert verify_route(world.route).outcome == "delivered"
+
+
+def test_g11_a_worker_that_reaches_another_copy_of_the_source_copies_nothing(
+    world: World, copied_database: OtherDatabase
+) -> None:
+    """A promoted standby, a branch: same store, same number of new rows, and not the driver's. They were taken, and the source confirmed."""
+    first = read_service("airline")["dbname"]
+    world.send("before")
+    world.transfer()
+    other = copied_database("airline")
+    for database in (other, first):
+        break_service("airline", dbname=database)
+        world.send(*(f"{database} {number}" for number in range(3)))
+    with pytest.raises(errors.HistoryLost, match=r"airline has no plan .* of batch 2 of hop flights/1 here.* \(RB018\)"):
+        transfer_hop(world.first_hop, SlicesElsewhere("airline", other), recorded_by="test")
+    assert world.payloads("flights/1") == ["before"]
+    assert counts(world, "airline")[1] == 1
+    break_service("airline", dbname=first)
+    world.transfer_all()
+    assert world.payloads("flights/1") == ["before", *(f"{first} {number}" for number in range(3))]
+    assert verify_route(world.route).outcome == "delivered"
+
+
+def test_g11_a_copy_that_was_taken_after_the_plan_has_its_rows(world: World, copied_database: OtherDatabase) -> None:
+    """What a promoted standby wrote since then lies beyond the plan."""
+    first = read_service("airline")["dbname"]
+    world.send("a", "b")
+    plan_and_die(world)
+    other = copied_database("airline")
+    break_service("airline", dbname=other)
+    world.send("after the copy")
+    break_service("airline", dbname=first)
+    transfer_hop(world.first_hop, SlicesElsewhere("airline", other), recorded_by="test")
+    assert world.payloads("flights/1") == ["a", "b"]
 
 
 def test_reanchor_sends_everything_to_another_destination_and_refuses_the_first(

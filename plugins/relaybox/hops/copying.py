@@ -107,7 +107,7 @@ def copy_slice(order: SliceJob, slice_: Slice) -> SliceCopied:
     A slice that already has its receipt is left as it is. Called once per slice and attempt, on an executor.
 
     Raises:
-        HistoryLost: a connection of this worker leads to another database than the driver's.
+        HistoryLost: a connection of this worker leads to another database than the driver's, or to another copy of the source.
         ContentDiffers: the source gave another number of rows than planned, or other content where the plan has digests;
             nothing is kept.
         SliceSuperseded: the batch was published meanwhile, or a newer attempt ended this session.
@@ -158,7 +158,7 @@ def _copy_rows(destination: StoreSession, order: SliceJob, slice_: Slice) -> int
     destination.rollback()
     source = _open(order.source, order.source_service, order, slice_)
     try:
-        source.call("relaybox_internal.require_store", order.source_id)
+        source.call("relaybox_internal.require_plan", order.source_id, order.hop, order.batch, str(order.plan_id))
         source.rollback()
         # publish is the durable point; until then a lost slice is copied again
         destination.execute("set local synchronous_commit = off")
