@@ -16,6 +16,7 @@ from airflow.providers_manager import ProvidersManager
 import relaybox
 from relaybox.airflow.hook import StoreHook
 from relaybox.airflow.libpq_parameters import EXTRAS, TOKEN_EXTRAS
+from relaybox.airflow.plugin import RelayboxPlugin
 from tests.airflow.conftest import REPOSITORY
 from tests.airflow.connections import change_connection
 from tests.support.world import World
@@ -121,4 +122,4 @@ def test_a_mounted_checkout_brings_the_plugin_itself(monkeypatch: pytest.MonkeyP
     """Where only the dependencies of Relaybox are installed."""
     found = metadata.entry_points
     monkeypatch.setattr(metadata, "entry_points", lambda **asked: () if asked["group"] == "airflow.plugins" else found(**asked))
-    assert runpy.run_path(str(PLUGIN))["RelayboxPlugin"].name == "relaybox"
+    assert runpy.run_path(str(PLUGIN))["RelayboxPlugin"] is RelayboxPlugin
