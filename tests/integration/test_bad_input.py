@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,11 @@ from typing import Any
 import psycopg2
 import pytest
 
+from relaybox import errors
+from relaybox.hops.batches import Slice
+from relaybox.hops.copying import SliceCopied, SliceJob
+from relaybox.hops.runners import ThreadRunner
+from relaybox.hops.transfer import transfer_hop
 from relaybox.local.clusters import Cluster
 from relaybox.stores.schema import CREATE_DATABASE
 from tests.support.cli import Run, invoke, run, start
@@ -339,6 +344,22 @@ def test_a_standby_is_refused(
     refused(invoke(*command), 5, f"store {store}: ", *said)
     break_service(store, port=port)
     assert_nothing_lost(world, "a", "b")
+
+
+def test_a_slice_is_not_read_from_a_standby(world: World, standbys: Mapping[str, Cluster]) -> None:
+    """A service with several hosts gave the worker one that lags: it found too few rows, and blamed the source."""
+    world.send("a")
+    port = read_service("airline")["port"]
+
+    class OnStandby(ThreadRunner):
+        def copy_slices(self, order: SliceJob, slices: Sequence[Slice]) -> Iterator[SliceCopied]:
+            break_service("airline", port=str(standbys["airline"].port))
+            yield from super().copy_slices(order, slices)
+
+    with pytest.raises(errors.StoreUnusable, match="store airline: .*this server is a standby; Relaybox needs the primary"):
+        transfer_hop(world.first_hop, OnStandby(1), recorded_by="test")
+    break_service("airline", port=port)
+    assert_nothing_lost(world, "a")
 
 
 def test_a_standby_is_refused_by_a_script(world: World, standbys: Mapping[str, Cluster], tmp_path: Path) -> None:

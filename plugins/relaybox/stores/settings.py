@@ -76,6 +76,7 @@ def session_settings(*, statement_timeout_seconds: float = STATEMENT_TIMEOUT_SEC
         "row_security": "off",  # a policy must be an error, never fewer rows
         "restrict_nonsystem_relation_kind": "",  # our views are used
         "search_path": "pg_catalog",
+        "default_tablespace": "",  # that of the database: an owner may always create there
         **TEXT_SETTINGS,
         **PLANNER_SETTINGS,
     }

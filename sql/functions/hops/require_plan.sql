@@ -1,4 +1,4 @@
--- Source: raises RB018 if this is not the store with this store_id, or if its ledger has not got the
+-- Source: raises RB001 on a standby, which may lag behind the plan; RB018 if this is not the store with this store_id, or if its ledger has not got the
 -- plan whose slices are to be read: the connection leads to another database, or to another copy of
 -- the store (promoted, restored, branched), than the driver's. A copy that has the plan has every
 -- row of the plan: they were committed before it.
@@ -6,9 +6,10 @@ create or replace function relaybox_internal.require_plan(
     store_id_ uuid, hop_name text, batch_ bigint, plan_id_ uuid
 )
 returns void
-language plpgsql stable
+language plpgsql volatile
 as $$
 begin
+    perform relaybox_internal.require_writable_primary();
     perform relaybox_internal.require_store(store_id_);
     if not exists (
         select from relaybox_internal.batch b
