@@ -84,6 +84,12 @@ test-python-%:
 	$(MAKE) --no-print-directory VENV=$(VENV)/pythons/$* PYTHON="$$python" venv
 	$(VENV)/pythons/$*/bin/python -m tests.versions --python $(ARGS)
 
+# A venv of its own, with the lowest versions of Airflow, Spark and all else that pyproject.toml takes.
+.PHONY: test-lowest
+test-lowest: ## Run the tests of Airflow and Spark on the lowest versions that pyproject.toml takes
+	$(MAKE) --no-print-directory VENV=$(VENV)/lowest LOCK=tests/versions/lowest.lock venv postgres-versions $(VENV)/lowest/.spark-classes.jsa
+	$(VENV)/lowest/bin/python -m tests.versions --lowest $(ARGS)
+
 .PHONY: test-faults
 test-faults: $(INSTALLED) ## Inject every fault into every step; writes docs/reliability-report.md (ARGS="--seed 7")
 	$(BIN)/python -m tests.faults.wal_prefix --source 150 --destination 150 --result .faults-wal-prefixes.json
@@ -177,8 +183,9 @@ pin-images: ## Write the digests of the images of docker/compose.yaml into docke
 
 .PHONY: lock
 lock: $(INSTALLED) ## Pin the newest allowed versions, with hashes, in requirements.lock
-	$(COMPILE) --upgrade --all-extras --output-file $(LOCK) pyproject.toml
+	$(COMPILE) --upgrade --all-extras --constraint tests/versions/equal-sparks.txt --output-file $(LOCK) pyproject.toml
 	$(COMPILE) --extra airflow --extra spark --constraint $(LOCK) --output-file docker/$(LOCK) pyproject.toml
+	$(COMPILE) --upgrade --all-extras --resolution lowest-direct --output-file tests/versions/lowest.lock pyproject.toml
 
 .PHONY: clean
 clean: ## Remove .venv and everything that tools and demos left here

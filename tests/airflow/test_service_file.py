@@ -157,7 +157,7 @@ def _leave_behind(temporary: Path) -> Path:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"conn_type": "mysql"}, "its type is mysql; it must be postgres or generic"),
+        ({"conn_type": "mysql"}, "its type is mysql; it must be relaybox or postgres or generic"),
         ({"host": ""}, "it has no host"),
         ({"login": None, "schema": ""}, "it has no schema (the database) and no login"),
         ({"password": "two\nlines"}, "its password begins or ends with white space, or has a line break in it"),

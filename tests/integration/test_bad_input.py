@@ -356,7 +356,7 @@ def test_a_slice_is_not_read_from_a_standby(world: World, standbys: Mapping[str,
             break_service("airline", port=str(standbys["airline"].port))
             yield from super().copy_slices(order, slices)
 
-    with pytest.raises(errors.StoreUnusable, match="store airline: .*this server is a standby; Relaybox needs the primary"):
+    with pytest.raises(errors.StoreUnusable, match=r"store airline: .*this server is a standby; Relaybox needs the primary"):
         transfer_hop(world.first_hop, OnStandby(1), recorded_by="test")
     break_service("airline", port=port)
     assert_nothing_lost(world, "a")

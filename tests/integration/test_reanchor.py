@@ -179,6 +179,23 @@ def test_what_was_written_between_copied_rows_is_delivered_once_and_in_order(wor
     assert world.value("airline", "select count(*) from relaybox_internal.late_rows()") == 0
 
 
+def test_an_outbox_that_logical_replication_still_fills_is_not_reanchored(world: World) -> None:
+    """What it applied after the reanchor was in no batch, and no command could bring it back."""
+    copy_without_the_sequence(world)
+    world.query(
+        "airline", "create subscription moving connection 'dbname=old' publication store with (connect = false, slot_name = none)"
+    )
+    world.query(
+        "airline",
+        "insert into pg_subscription_rel (srsubid, srrelid, srsubstate) select oid, 'relaybox.outbox'::regclass, 'r' from pg_subscription",
+    )
+    with pytest.raises(errors.HistoryLost, match=r"logical replication fills the outbox of airline \(subscription moving\)"):
+        reanchor(world)
+    world.query("airline", "drop subscription moving")
+    with pytest.raises(errors.HistoryLost, match="applications wrote 5 messages to airline"):
+        reanchor(world)
+
+
 def test_what_repeats_an_index_of_a_ghost_is_named_before_and_counted_after(world: World, backups: Backups) -> None:
     """A copy of a source that lives on sent with the same counter: its messages are ghosts, and hold the indexes of those to come."""
     declare(world, "pump")

@@ -1,6 +1,7 @@
-"""Runs the core of the suite: `python -m tests.versions [14 17] [-- -k fifo]` on versions of Postgres, with `--python` on this Python.
+"""Runs the core of the suite: `python -m tests.versions [14 17] [-- -k fifo]` on versions of Postgres.
 
-`make test-versions` and `make test-pythons` call it; what follows `--` are options of pytest.
+With `--python` it is the core of this Python, with `--lowest` that of these packages. `make test-versions`, `make test-pythons` and
+`make test-lowest` call it; what follows `--` are options of pytest.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 
 from relaybox.errors import ConfigurationError
 from tests.support.postgres_versions import NEWEST, package_versions, reason_for_none, server_binaries
-from tests.versions.core import CORE, PYTHON_CORE
+from tests.versions.core import CORE, LOWEST_CORE, PYTHON_CORE
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -25,9 +26,10 @@ def main(arguments: Sequence[str]) -> int:
         "majors", nargs="*", type=int, help=f"{', '.join(map(str, package_versions()))} (default: all) or {NEWEST}"
     )
     parser.add_argument("--python", action="store_true", help="the core of this Python, on the newest Postgres")
+    parser.add_argument("--lowest", action="store_true", help="the core of these packages, on the newest Postgres")
     own, options = parser.parse_args(arguments[:cut]), arguments[cut + 1 :]
-    if own.python:
-        return run_tests(NEWEST, PYTHON_CORE, options).returncode
+    if own.python or own.lowest:
+        return run_tests(NEWEST, PYTHON_CORE if own.python else LOWEST_CORE, options).returncode
     try:
         return _run_versions(own.majors or [*package_versions()], options)
     except ConfigurationError as error:

@@ -56,3 +56,6 @@ PYTHON_CORE = (
     "tests/integration/test_g3_no_duplicate.py",
 )
 """Rules and decisions, and commands on real stores."""
+
+LOWEST_CORE = ("tests/airflow", "tests/spark")
+"""What depends on the versions of Airflow, of its providers and of Spark."""

@@ -1,4 +1,4 @@
-"""An outbox that was copied without its sequence: rows that applications wrote since may stand between the copied ones."""
+"""An outbox that was copied without its sequence, or that is still being copied: rows that come later may stand between copied ones."""
 
 from __future__ import annotations
 
@@ -16,12 +16,28 @@ class _LateRows(NamedTuple):
     last_seq: int | None
 
 
+_FILLED_BY = """
+    select coalesce(string_agg(s.subname, ', ' order by s.subname), '') from pg_subscription s
+    where exists (
+        select from pg_subscription_rel r join pg_partition_tree('relaybox.outbox') t on t.relid = r.srrelid where r.srsubid = s.oid
+    )
+"""
+
+
 def refuse_late_rows(stores: BothStores) -> None:
     """Such rows count as read: their seqs and transaction numbers are those of the time before the copy.
 
     Raises:
-        HistoryLost: there are some; they get new seqs first.
+        HistoryLost: there are some; they get new seqs first. Or a subscription of Postgres may still apply some.
     """
+    if names := stores.source.value(_FILLED_BY):
+        store = stores.hop.source.name
+        raise errors.HistoryLost(
+            f"hop {stores.hop.name}: logical replication fills the outbox of {store} (subscription {names}). What it applies after this "
+            "would have numbers of the time before, and count as read.",
+            next_step=f"Stop the applications at the old server, wait until the subscription has applied everything, and run in {store} "
+            f"as a superuser: drop subscription {names}; Then repeat this.",
+        )
     late = stores.source.row(
         _LateRows, "select count(*) as row_count, min(seq) as first_seq, max(seq) as last_seq from relaybox_internal.late_rows()"
     )
