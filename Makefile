@@ -169,6 +169,10 @@ schema: $(INSTALLED) ## Write sql/schema.sql again after a change of sql/tables
 picture: $(INSTALLED) ## Draw stores of this version for the upgrade tests of later ones (ARGS=0.1.0), at each tag
 	$(BIN)/python -m tests.upgrades.make_picture $(ARGS)
 
+.PHONY: release
+release: $(INSTALLED) ## Make sdist, wheel, SBOM, checksums and release notes of the last commit, below dist
+	@$(BIN)/python -m tests.release $(ARGS)
+
 .PHONY: json-reference
 json-reference: $(INSTALLED) ## Write docs/json.md anew after a change of a JSON answer
 	UPDATE_JSON_REFERENCE=1 $(BIN)/pytest --quiet tests/airflow/test_json_reference.py
