@@ -1,7 +1,8 @@
--- Source: raises RB001 on a standby, which may lag behind the plan; RB018 if this is not the store with this store_id, or if its ledger has not got the
--- plan whose slices are to be read: the connection leads to another database, or to another copy of
--- the store (promoted, restored, branched), than the driver's. A copy that has the plan has every
--- row of the plan: they were committed before it.
+-- Source: raises RB001 on a standby, which may lag behind the plan. Raises RB018 if this is not the
+-- store with this store_id, or if its ledger has not got the plan whose slices are to be read: the
+-- connection leads to another database, or to another copy of the store (promoted, restored,
+-- branched), than the driver's. A copy that has the plan has every row of the plan: they were
+-- committed before it.
 create or replace function relaybox_internal.require_plan(
     store_id_ uuid, hop_name text, batch_ bigint, plan_id_ uuid
 )
