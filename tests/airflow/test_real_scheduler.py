@@ -86,29 +86,6 @@ def test_inserted_messages_reach_the_last_store_without_a_click(moved: System) -
     assert verify_route(moved.world.route).outcome == "delivered"
 
 
-def test_messages_move_while_relaybox_yaml_is_wrong(moved: System) -> None:
-    """relaybox_watch kept the last good file: no DAG vanishes; the error is an import error, and the watch is red."""
-    routes, before = moved.world.path, len(moved.world.sent())
-    wait_until(lambda: VARIABLE in moved.variables(), "the routes are kept", deadline_seconds=ARRIVE_SECONDS)
-    text = routes.read_text()
-    routes.write_text("routes: [", encoding="utf-8")
-    try:
-        wait_until(moved.import_errors, "the error is shown", deadline_seconds=ARRIVE_SECONDS, poll_seconds=0.5)
-        run = moved.client.trigger_dag("relaybox_watch")
-        moved.world.send_many(10)
-        moved.wait_until_settled(before + 10)
-        assert moved.client.wait_for_run("relaybox_watch", run, deadline_seconds=patience(ARRIVE_SECONDS)) == "failed"
-        ((file, error),) = moved.import_errors().items()
-        assert file == "relaybox_routes.py"
-        assert f"1 problem in {routes}" in error
-        assert "not YAML" in error
-    finally:
-        routes.write_text(text, encoding="utf-8")
-    assert moved.world.payloads("flights/2") == moved.world.sent()
-    wait_until(lambda: not moved.import_errors(), "no error is left", deadline_seconds=ARRIVE_SECONDS, poll_seconds=0.5)
-    moved.wait_until_quiet()
-
-
 def test_g7_the_graph_shows_the_cascade(moved: System) -> None:
     """Each hop's success triggers the next, and the confirmations go back to the origin: every asset has its event."""
     newest = {event["name"].removeprefix("relaybox/"): event for event in moved.asset_events()}
@@ -526,3 +503,26 @@ def _as_environment(parameters: Mapping[str, str]) -> dict[str, str]:
 def _leaks(system: System, text: bytes) -> list[str]:
     """The stores whose password occurs."""
     return [password for password in system.passwords if password.encode() in text]
+
+
+def test_messages_move_while_relaybox_yaml_is_wrong(moved: System) -> None:
+    """relaybox_watch kept the last good file: no DAG vanishes; the error is an import error, and the watch is red."""
+    routes, before = moved.world.path, len(moved.world.sent())
+    wait_until(lambda: VARIABLE in moved.variables(), "the routes are kept", deadline_seconds=ARRIVE_SECONDS)
+    text = routes.read_text()
+    routes.write_text("routes: [", encoding="utf-8")
+    try:
+        wait_until(moved.import_errors, "the error is shown", deadline_seconds=ARRIVE_SECONDS, poll_seconds=0.5)
+        run = moved.client.trigger_dag("relaybox_watch")
+        moved.world.send_many(10)
+        moved.wait_until_settled(before + 10)
+        assert moved.client.wait_for_run("relaybox_watch", run, deadline_seconds=patience(ARRIVE_SECONDS)) == "failed"
+        ((file, error),) = moved.import_errors().items()
+        assert file == "relaybox_routes.py"
+        assert f"1 problem in {routes}" in error
+        assert "not YAML" in error
+    finally:
+        routes.write_text(text, encoding="utf-8")
+    assert moved.world.payloads("flights/2") == moved.world.sent()
+    wait_until(lambda: not moved.import_errors(), "no error is left", deadline_seconds=ARRIVE_SECONDS, poll_seconds=0.5)
+    moved.wait_until_quiet()

@@ -151,6 +151,7 @@ def test_g3_a_frozen_older_attempt_does_not_block_the_newer_one(world: World, ho
     """An older attempt that holds the slice's rows uncommitted is ended by the newer one, whatever the hop is called."""
     world.send_many(5)
     planned, order = planned_batch(world)
+    give_plan_to(world, hop)
     order = replace(order, hop=hop)
     name = session_name(order, planned.batch.slices[0])
     assert len(session_name(replace(order, batch=9_999_999, attempt=9_999_999), Slice(9999, 1, 1, 1, 1))) <= 63
@@ -167,6 +168,20 @@ def test_g3_a_frozen_older_attempt_does_not_block_the_newer_one(world: World, ho
     frozen.close()
     assert copied.found == "open"
     assert world.payloads() == ["m1", "m2", "m3", "m4", "m5"]
+
+
+def give_plan_to(world: World, hop: str) -> None:
+    """Writes the plan of flights/1 into the ledger under the name of another hop too, which the store does not have."""
+    with world.session("airline") as session, session.cursor() as cursor:
+        cursor.execute("set local session_replication_role = replica")
+        cursor.execute(
+            """
+            insert into relaybox_internal.batch
+            select (jsonb_populate_record(b, jsonb_build_object('hop', %s))).* from relaybox_internal.batch b where b.hop <> %s
+            """,
+            (hop, hop),
+        )
+        session.commit()
 
 
 def test_g3_the_same_transfer_run_four_times_at_once_leaves_one_copy(world: World) -> None:
