@@ -116,8 +116,8 @@ def metrics(context: typer.Context, as_json: AsJson = False) -> None:
     settings: Settings = context.obj
     routes = settings.load_routes()
     found, store_metrics = read_status(routes), read_store_metrics(routes)
+    samples = collect(found, store_metrics)
     if not as_json:
-        sys.stdout.write(render(found, store_metrics))
+        sys.stdout.write(render(samples))
         return
-    samples = [MetricSample.model_validate(sample) for sample in collect(found, store_metrics)]
-    write(MetricsDocument(measured_at=found.measured_at, samples=samples))
+    write(MetricsDocument(measured_at=found.measured_at, samples=[MetricSample.model_validate(sample) for sample in samples]))

@@ -5,14 +5,18 @@ docs/alerts.yml and docs/grafana-dashboard.json are made of these names; a test 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from prometheus_client import metrics_core
+from prometheus_client.openmetrics import exposition
+
 from relaybox import errors
 from relaybox.stores.schema import store_session
-from relaybox.verification.reliability import is_no_reading, show_ratio
+from relaybox.verification.reliability import is_no_reading
 
 if TYPE_CHECKING:
     from fractions import Fraction
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
     from relaybox.routes import Routes, Store
     from relaybox.verification.reliability import Delivery
 
-CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+CONTENT_TYPE = exposition.CONTENT_TYPE_LATEST
 STATEMENT_TIMEOUT_SECONDS = 10.0
 
 
@@ -112,11 +116,12 @@ def read_store_metrics(routes: Routes) -> dict[str, tuple[Sample, ...]]:
     """What each store that answers says of itself, by its name. Who does not answer is missing: `read_status` says why."""
     used = routes.used_stores
     with ThreadPoolExecutor(max(1, len(used)), thread_name_prefix="relaybox-metrics") as pool:
-        answers = zip(used, pool.map(_ask, used), strict=True)
+        answers = zip(used, pool.map(read_metrics_of, used), strict=True)
         return {store.name: samples for store, samples in answers if samples is not None}
 
 
-def _ask(store: Store) -> tuple[Sample, ...] | None:
+def read_metrics_of(store: Store) -> tuple[Sample, ...] | None:
+    """What one store says of itself; None: it did not answer."""
     try:
         with store_session(store, "reading its store_metrics", application_name="relaybox metrics") as session:
             samples = session.rows(Sample, "select metric, labels, value from relaybox_internal.store_metrics()")
@@ -141,9 +146,13 @@ def collect(status: Status, store_metrics: Mapping[str, tuple[Sample, ...]]) -> 
     return samples
 
 
-def render(status: Status, store_metrics: Mapping[str, tuple[Sample, ...]]) -> str:
-    """OpenMetrics text; serve it as CONTENT_TYPE."""
-    return "".join(f"{line}\n" for line in _lines(collect(status, store_metrics)))
+def render(samples: Iterable[Sample]) -> str:
+    """OpenMetrics text of samples; serve it as CONTENT_TYPE. A family without a sample is left out."""
+    by_metric: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_metric.setdefault(sample.metric, []).append(sample)
+    text: bytes = exposition.generate_latest(_Families(by_metric))
+    return text.decode()
 
 
 def _stores(status: Status) -> Iterator[Sample]:
@@ -197,28 +206,22 @@ def _unhappiness(
     yield Sample("relaybox_watermark_age_seconds", {**labels, "watermark": "sent"}, blocked)
 
 
-def _lines(samples: Iterable[Sample]) -> Iterator[str]:
-    by_metric: dict[str, list[Sample]] = {}
-    for sample in samples:
-        by_metric.setdefault(sample.metric, []).append(sample)
-    for metric in METRICS.values():
-        if found := by_metric.get(metric.name):
-            family = metric.name.removesuffix("_total") if metric.kind == "counter" else metric.name
-            yield f"# TYPE {family} {metric.kind}"
-            yield f"# HELP {family} {_escape(metric.help)}"
-            yield from (f"{sample.metric}{_labels(sample.labels)} {_value(sample.value)}" for sample in found)
-    yield "# EOF"
+class _Families:
+    """The samples as prometheus_client takes them from a collector, in the order of METRICS."""
+
+    def __init__(self, by_metric: Mapping[str, Sequence[Sample]]) -> None:
+        self._by_metric = by_metric
+
+    def collect(self) -> Iterator[metrics_core.Metric]:
+        for metric in METRICS.values():
+            if found := self._by_metric.get(metric.name):
+                family = metrics_core.Metric(metric.name.removesuffix("_total"), metric.help, metric.kind)
+                for sample in found:
+                    family.add_sample(sample.metric, dict(sample.labels), _at_most(sample.value))
+                yield family
 
 
-def _labels(labels: Mapping[str, str]) -> str:
-    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels.items()) + "}"
-
-
-def _escape(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n").replace('"', '\\"')
-
-
-def _value(value: float | Fraction) -> str:
-    if isinstance(value, float | int):
-        return f"{value:.15g}"
-    return show_ratio(value, digits=15)
+def _at_most(value: float | Fraction) -> float:
+    """The largest float that is not above the value: a fraction below 1 never becomes 1."""
+    nearest = float(value)
+    return nearest if nearest <= value else math.nextafter(nearest, -math.inf)

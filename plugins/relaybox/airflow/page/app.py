@@ -15,6 +15,7 @@ from relaybox.airflow.page.actions import actions
 from relaybox.airflow.page.api import api
 from relaybox.airflow.page.bodies import BodyRefusedError
 from relaybox.airflow.page.html import error_page, pages
+from relaybox.airflow.page.metrics import metrics
 from relaybox.airflow.page.openapi import openapi
 from relaybox.airflow.page.permissions import may_see_the_page, refuse_other_origins
 from relaybox.airflow.page.plain_text import printable, refuse_odd_text
@@ -52,6 +53,7 @@ def build_app() -> FastAPI:
     app.include_router(api)
     app.include_router(actions)
     app.include_router(pages)
+    app.include_router(metrics)
     app.include_router(openapi)
     app.add_exception_handler(errors.RelayboxError, _say_in_plain_words)
     app.add_exception_handler(HTTPException, _refuse)

@@ -36,6 +36,8 @@ from relaybox.airflow.page.turns import without_turn
 from relaybox.airflow.page.visible import VisibleOverview, see
 from relaybox.monitoring.doctor.examination import StoreReport, examine_stores
 from relaybox.monitoring.hop_history import HopFlow, read_flow
+from relaybox.monitoring.metrics import Sample, read_metrics_of
+from relaybox.monitoring.overview import Overview
 from relaybox.routes import Hop, Route, Routes, Store
 from relaybox.stores.inquiries import Inquiry, current_inquiry, start_asking
 
@@ -63,6 +65,7 @@ class StoreOverview:
         self._look = KeptAnswer(self._start_look)
         self._looks = Looks()
         self._streams: dict[Store, KeptAnswer[StoreStreams | None]] = {}
+        self._metrics: dict[Store, KeptAnswer[tuple[Sample, ...] | None]] = {}
         self._examiners = ThreadPoolExecutor(EXAMINERS, thread_name_prefix="relaybox-examiner")
         self._reports: dict[Store, KeptAnswer[StoreReport]] = {}
         self._paused = KeptAnswer(lambda: self._askers.submit(read_paused_dags))
@@ -89,6 +92,23 @@ class StoreOverview:
         """What all stores say, at most two seconds old unless the next look is late."""
         look = await self._look.get()
         return await in_page_thread(see, look.answer.overview, rights, measured_at=look.answer.measured_at)
+
+    async def metrics(self) -> tuple[Overview, dict[str, tuple[Sample, ...]]]:
+        """What all stores say of the hops and of themselves, for every user; a store that does not answer is missing."""
+        look = (await self._look.get()).answer
+        stores = (await self.routes()).used_stores
+        async with without_turn():
+            answers = await asyncio.gather(*map(self._metrics_of, stores))
+        said = zip(stores, answers, strict=True)
+        return look.overview, {store.name: samples for store, samples in said if samples is not None}
+
+    async def _metrics_of(self, store: Store) -> tuple[Sample, ...] | None:
+        """None: the store did not answer, or not in time."""
+        kept = self._metrics.setdefault(store, KeptAnswer(lambda: self._submit(lambda: read_metrics_of(store))))
+        try:
+            return (await kept.get(first_seconds=FIRST_STREAMS_SECONDS)).answer
+        except HTTPException:
+            return None
 
     async def streams(self, rights: Rights) -> VisibleStreams:
         """What streams hold back, who reads them, and what was set aside."""
@@ -198,6 +218,8 @@ class StoreOverview:
             kept.forget()
         for report in self._reports.values():
             report.forget()
+        for metrics in self._metrics.values():
+            metrics.forget()
         self._looks = Looks()
         self._look.forget()
         self._paused.forget()
