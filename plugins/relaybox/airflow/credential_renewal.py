@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextvars
 import json
+import math
 import os
 import socketserver
 import threading
@@ -32,13 +33,15 @@ ASK_SECONDS = 30.0
 
 Sections = Mapping[str, Mapping[str, str]]
 
+ReadCredentials = Callable[[str], Mapping[str, str]]
+
 
 @dataclass
 class _Service:
     """One store: what it logs in with, and how often that was asked for."""
 
     source: str
-    section: Mapping[str, str]
+    section: Mapping[str, str] | None
     asked_at: float
     number: int = 0
     failure: BaseException | None = None
@@ -52,18 +55,29 @@ class Renewals:
 
     Args:
         connections: the Airflow connection of each service.
-        sections: what was read from them just now.
+        sections: what was read from them just now. One that is missing is read when its first session begins.
         write: replaces the service file.
+        read: what a session logs in with, by the name of its connection.
     """
 
-    def __init__(self, connections: Mapping[str, str], sections: Sections, write: Callable[[Sections], None]) -> None:
+    def __init__(
+        self,
+        connections: Mapping[str, str],
+        sections: Sections,
+        write: Callable[[Sections], None],
+        *,
+        read: ReadCredentials = read_credentials,
+    ) -> None:
         self._connections = connections
         self._write = write
+        self._read = read
         self._writing = threading.Lock()
         self._context = contextvars.copy_context()  # Airflow may keep connections in it
         now = time.monotonic()
         self._services = {
-            service: _Service(f"Airflow connection {connection}", sections[service], now)
+            service: _Service(
+                f"Airflow connection {connection}", sections.get(service), now if service in sections else -math.inf
+            )
             for service, connection in connections.items()
         }
 
@@ -78,9 +92,12 @@ class Renewals:
                 service.was_admitted = True
             else:
                 self._renew(name, service, request["refused"])
-            if isinstance(error := service.failure, ConfigurationError):
+            error = service.failure
+            if isinstance(error, ConfigurationError):
                 return {"configuration": {"message": error.args[0], "next_step": error.next_step}}
             failure = "" if error is None else _line(error)
+            if failure and service.section is None:
+                return {"configuration": {"message": f"{service.source}: {failure}", "next_step": "Correct it, then run again."}}
             return asdict(Renewal(service.number, service.source, failure, service.was_admitted))
 
     def _renew(self, name: str, service: _Service, refused: object) -> None:
@@ -91,7 +108,7 @@ class Renewals:
         if service.pending is None:
             context = self._context.copy()
             connection = self._connections[name]
-            service.pending = start_asking(None, lambda: context.run(read_credentials, connection), name=f"credentials-{name}")
+            service.pending = start_asking(None, lambda: context.run(self._read, connection), name=f"credentials-{name}")
         try:
             service.failure = service.pending.exception(ASK_SECONDS)
         except TimeoutError:
@@ -106,13 +123,15 @@ class Renewals:
         """Renews the file if what was asked for differs; the error where it could not be written."""
         with self._writing:
             if section != service.section:
-                sections = {other: known.section for other, known in self._services.items()} | {name: section}
+                others = {other: known.section for other, known in self._services.items() if known.section is not None}
+                sections = others | {name: section}
                 try:
                     self._write(sections)
                 except OSError as error:
                     return error
-                service.section = section
-                emit("credentials_renewed", service=name, source=service.source)
+                is_first, service.section = service.section is None, section
+                if not is_first:
+                    emit("credentials_renewed", service=name, source=service.source)
         service.number += 1
         return None
 

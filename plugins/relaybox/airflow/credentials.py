@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def read_credentials(connection_id: str) -> dict[str, str]:
-    """The parameters of libpq for the next session, by the name of an Airflow connection.
+    """The parameters of libpq for the next session, by the name of an Airflow connection. For tasks, the triggerer and the API server.
 
     Raises:
         ConfigurationError: the connection can't be used, or Airflow lacks the provider that gets its token.

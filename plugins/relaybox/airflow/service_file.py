@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from relaybox.airflow.credential_renewal import Renewals, serving
+from relaybox.airflow.credential_renewal import ReadCredentials, Renewals, Sections, serving
 from relaybox.airflow.credentials import read_credentials
 from relaybox.env_vars import environment
 from relaybox.routes import Store
@@ -40,14 +40,35 @@ def service_file(stores: Iterable[Store]) -> Iterator[Path]:
         ConfigurationError: a connection cannot be written to a service file.
         AirflowNotFoundException: there is no such connection.
     """
-    connections = {store.service: store.connection for store in stores}
+    connections = _connections(stores)
     sections = {service: read_credentials(connection) for service, connection in connections.items()}
+    with _renewed_file(connections, sections, read_credentials) as path:
+        yield path
+
+
+@contextmanager
+def service_file_by_need(stores: Iterable[Store], read: ReadCredentials) -> Iterator[Path]:
+    """The same, with nothing in it: `read` is asked for a store's connection when the first session to the store begins.
+
+    What it raises is the error of that session: a store that is not asked needs no connection.
+    """
+    with _renewed_file(_connections(stores), {}, read) as path:
+        yield path
+
+
+def _connections(stores: Iterable[Store]) -> dict[str, str]:
+    return {store.service: store.connection for store in stores}
+
+
+@contextmanager
+def _renewed_file(connections: Mapping[str, str], sections: Sections, read: ReadCredentials) -> Iterator[Path]:
     _remove_leftovers()
     directory = Path(tempfile.mkdtemp(prefix=_PREFIX))  # 0700
     file = _ServiceFile(directory)
+    renewals = Renewals(connections, sections, file.replace, read=read)
     try:
         file.replace(sections)
-        with serving(directory, Renewals(connections, sections, file.replace)), environment(PGSERVICEFILE=str(file.path)):
+        with serving(directory, renewals), environment(PGSERVICEFILE=str(file.path)):
             yield file.path
     finally:
         file.remove()

@@ -80,6 +80,7 @@ for _group in GROUPS:
 @app.callback()
 def relaybox(
     context: typer.Context,
+    *,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -89,7 +90,17 @@ def relaybox(
             show_default=False,
         ),
     ] = None,
+    airflow: Annotated[
+        bool,
+        typer.Option(
+            "--airflow",
+            envvar="RELAYBOX_AIRFLOW",
+            help="Reach the stores by Airflow's connections and secrets backends, in place of the service file.",
+        ),
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     """Stores the options in front of the command."""
-    context.obj = Settings(config, debug)
+    settings = Settings(config, debug, airflow)
+    context.obj = settings
+    context.call_on_close(settings.resources.close)

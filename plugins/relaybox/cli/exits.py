@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import traceback
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -38,6 +38,9 @@ class Settings:
 
     config: Path | None
     debug: bool
+    airflow: bool = False
+    resources: ExitStack = field(default_factory=ExitStack)
+    """Closed when the command ends."""
 
     @property
     def recorded_by(self) -> str:
@@ -48,7 +51,21 @@ class Settings:
         """The routes of the configuration; a ConfigurationError names every problem of the file."""
         from relaybox.routes import load_routes
 
-        return load_routes(self.config)
+        routes = load_routes(self.config)
+        if self.airflow:
+            self.resources.enter_context(_connections_of_airflow(routes))
+        return routes
+
+
+def _connections_of_airflow(routes: Routes) -> AbstractContextManager[None]:
+    try:
+        from relaybox.airflow.command_line import connections_of_airflow  # imports Airflow
+    except ModuleNotFoundError as error:
+        raise errors.ConfigurationError(
+            f"--airflow: Airflow can't be imported here: {error}",
+            next_step="Run relaybox in the environment of the tasks, or leave --airflow away and set PGSERVICEFILE.",
+        ) from error
+    return connections_of_airflow(routes)
 
 
 def exit_code(error: errors.RelayboxError) -> ExitCode:
